@@ -1,0 +1,181 @@
+//! Identifiers and tokens (remote API sheet, section 4).
+//!
+//! An identifier is a prefix that names its kind, an underscore and 27 characters of base62: four
+//! bytes of seconds since [`EPOCH`], then sixteen bytes that grow within a second, so that the order
+//! of identifiers is the order of creation. A token is the 27 characters of its owner's identifier,
+//! an underscore and 21 random characters.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Seconds between the Unix epoch and the first moment an identifier can name.
+pub const EPOCH: u64 = 1_400_000_000;
+
+/// Characters of an identifier after its prefix and underscore.
+const LENGTH: usize = 27;
+/// Characters of a token after its owner's identifier and underscore.
+const SECRET_LENGTH: usize = 21;
+const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+macro_rules! prefixes {
+    ($($(#[doc = $doc:literal])+ $name:ident = $text:literal),+ $(,)?) => {$(
+        $(#[doc = $doc])+
+        pub const $name: &str = $text;
+    )+};
+}
+
+/// The text in front of an identifier's underscore.
+pub mod prefix {
+    prefixes! {
+        /// API key.
+        API_KEY = "ak",
+        /// User.
+        USER = "usr",
+        /// Bot user.
+        BOT_USER = "bot",
+        /// IP policy.
+        IP_POLICY = "ipp",
+        /// Rule of an IP policy.
+        IP_POLICY_RULE = "ipr",
+        /// Tunnel group backend.
+        TUNNEL_GROUP = "bkdtg",
+        /// Failover backend.
+        FAILOVER = "bkdfo",
+        /// HTTP response backend.
+        HTTP_RESPONSE = "bkdhr",
+        /// Weighted backend.
+        WEIGHTED = "bkdwd",
+        /// Static backend.
+        STATIC = "bkdsc",
+        /// HTTPS edge.
+        HTTPS_EDGE = "edghts",
+        /// Route of an HTTPS edge.
+        HTTPS_ROUTE = "edghtsrt",
+        /// TCP edge.
+        TCP_EDGE = "edgtcp",
+        /// Credential of an agent.
+        CREDENTIAL = "cr",
+        /// Session of an agent.
+        TUNNEL_SESSION = "ts",
+        /// Tunnel.
+        TUNNEL = "tn",
+        /// Endpoint.
+        ENDPOINT = "ep",
+        /// One operation, as named in an error.
+        OPERATION = "op",
+    }
+}
+
+/// Makes identifiers that grow, however fast they are asked for and wherever the clock jumps.
+#[derive(Debug, Default)]
+pub struct Ids {
+    last: Mutex<(u32, u128)>,
+}
+
+impl Ids {
+    /// A new identifier of the kind that `prefix` names.
+    ///
+    /// # Errors
+    /// When the operating system gives no random bytes.
+    pub fn next(&self, prefix: &str) -> Result<String, getrandom::Error> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let seconds = u32::try_from(now.as_secs().saturating_sub(EPOCH)).unwrap_or(u32::MAX);
+        let mut random = [0; 12];
+        getrandom::fill(&mut random)?;
+        // The fraction of the second leads, so that a restart within a second keeps the order.
+        let mut payload = u128::from(now.subsec_nanos()) << 96;
+        payload |= random.iter().fold(0, |sum, byte| sum << 8 | u128::from(*byte));
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if (seconds, payload) <= *last {
+            *last = (last.0, last.1.wrapping_add(1));
+        } else {
+            *last = (seconds, payload);
+        }
+        Ok(format!("{prefix}_{}", encode(last.0, last.1)))
+    }
+}
+
+/// A new token for the owner of `id`.
+///
+/// # Errors
+/// When the operating system gives no random bytes.
+pub fn token(id: &str) -> Result<String, getrandom::Error> {
+    let rest = id.rsplit('_').next().unwrap_or(id);
+    let mut random = [0; SECRET_LENGTH * 2];
+    getrandom::fill(&mut random)?;
+    // 16 bits on 62 characters: the bias is below one part in a thousand.
+    let mut characters = random.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
+    let first = characters.next().map(|number| ALPHABET[usize::from(number) % 10] as char);
+    let others = characters.map(|number| ALPHABET[usize::from(number) % 62] as char);
+    Ok(format!("{rest}_{}", first.into_iter().chain(others).collect::<String>()))
+}
+
+/// Splits a token into the characters of its owner's identifier and its secret part; `None` when
+/// it does not have the form of a token.
+pub fn split_token(token: &str) -> Option<(&str, &str)> {
+    let (owner, secret) = token.split_once('_')?;
+    let well_formed = is_base62(owner, LENGTH)
+        && is_base62(secret, SECRET_LENGTH)
+        && secret.starts_with(|first: char| first.is_ascii_digit());
+    well_formed.then_some((owner, secret))
+}
+
+/// True when `text` has the form of an identifier with this prefix.
+pub fn has_prefix(text: &str, prefix: &str) -> bool {
+    text.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('_') && rest.len() > 1)
+}
+
+fn is_base62(text: &str, length: usize) -> bool {
+    text.len() == length && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+/// 20 bytes as 27 characters: long division by 62 over 32-bit limbs.
+fn encode(seconds: u32, payload: u128) -> String {
+    let limb = |shift: u32| u32::try_from(payload >> shift & 0xffff_ffff).unwrap_or(0);
+    let mut limbs = [seconds, limb(96), limb(64), limb(32), limb(0)];
+    let mut text = [b'0'; LENGTH];
+    for character in text.iter_mut().rev() {
+        let mut rest = 0u64;
+        for limb in &mut limbs {
+            let value = rest << 32 | u64::from(*limb);
+            *limb = (value / 62) as u32;
+            rest = value % 62;
+        }
+        *character = ALPHABET[rest as usize];
+    }
+    text.iter().map(|byte| *byte as char).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_of_one_maker_grow() {
+        let ids = Ids::default();
+
+        let made: Vec<String> =
+            (0..10_000).map(|_| ids.next(prefix::API_KEY).unwrap_or_default()).collect();
+
+        assert!(made.is_sorted_by(|earlier, later| earlier < later));
+        assert!(made.iter().all(|id| id.len() == "ak_".len() + LENGTH));
+    }
+
+    #[test]
+    fn the_largest_identifier_fills_its_characters() {
+        assert_eq!(encode(u32::MAX, u128::MAX), "aWgEPTl1tmebfsQzFP4bxwgy80V");
+        assert_eq!(encode(0, 0), "0".repeat(LENGTH));
+    }
+
+    #[test]
+    fn a_token_carries_its_owner() {
+        let token = token("ak_0ujtsYcgvSTl8PAuAdqWYSMnLOv").unwrap_or_default();
+
+        let (owner, secret) = split_token(&token).unwrap_or_default();
+
+        assert_eq!(owner, "0ujtsYcgvSTl8PAuAdqWYSMnLOv");
+        assert_eq!(secret.len(), SECRET_LENGTH);
+        assert_eq!(split_token("0ujtsYcgvSTl8PAuAdqWYSMnLOv_short"), None);
+        assert_eq!(split_token("nonsense"), None);
+    }
+}

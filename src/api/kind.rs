@@ -1,0 +1,173 @@
+//! What values look like on the wire, as data that can be walked.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Deref;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+
+/// What a value looks like on the wire.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Kind {
+    /// Text, at most `max` bytes of UTF-8 where the specification gives a limit.
+    Text {
+        /// The limit in bytes.
+        max: Option<usize>,
+    },
+    /// Text that must not be shown: tokens, passwords.
+    Secret,
+    /// A moment, RFC 3339 text.
+    Time,
+    /// Bytes, as base64 text.
+    Bytes,
+    /// `true` or `false`.
+    Bool,
+    /// A number without a fraction, 64 bits, signed.
+    Integer,
+    /// Any number.
+    Number,
+    /// Any JSON value.
+    Json,
+    /// A JSON object with any members.
+    Object,
+    /// A list of one kind.
+    List(&'static Kind),
+    /// An object whose members all are of one kind.
+    Map(&'static Kind),
+    /// An object with known fields.
+    Record(&'static Shape),
+}
+
+/// A type of the wire: its name and its fields.
+#[derive(Debug, PartialEq)]
+pub struct Shape {
+    /// The type's name, the same in Rust and Python.
+    pub name: &'static str,
+    /// What the type stands for.
+    pub doc: &'static str,
+    /// The fields in the order of their declaration.
+    pub fields: &'static [Field],
+}
+
+/// One field of a [`Shape`], or one parameter of an operation.
+#[derive(Debug, PartialEq)]
+pub struct Field {
+    /// The key on the wire.
+    pub name: &'static str,
+    /// What the field means; empty where the name of a parameter says it all.
+    pub doc: &'static str,
+    /// What its value looks like.
+    pub kind: Kind,
+    /// False for a field that may be null or absent.
+    pub required: bool,
+}
+
+/// A Rust type that has a form on the wire.
+pub trait Typed {
+    /// That form.
+    const KIND: Kind;
+    /// False for types that stand for null or absent values as well.
+    const REQUIRED: bool = true;
+}
+
+/// Text of at most `MAX` bytes of UTF-8; the limit is checked where a request is made or answered.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Text<const MAX: usize>(pub String);
+
+/// The words of an owner about a resource.
+pub type Description = Text<255>;
+/// Machine-readable data of an owner, stored and returned unread.
+pub type Metadata = Text<4096>;
+
+/// Text that is kept out of debug output.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(pub String);
+
+/// A moment as RFC 3339 text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(pub String);
+
+impl Timestamp {
+    /// The current moment in UTC, whole seconds (remote API sheet, section 3).
+    pub fn now() -> Self {
+        let now = chrono::DateTime::<chrono::Utc>::from(std::time::SystemTime::now());
+        Self(now.to_rfc3339_opts(chrono::SecondsFormat::Secs, true))
+    }
+}
+
+impl<const MAX: usize> Deref for Text<MAX> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<const MAX: usize> From<&str> for Text<MAX> {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl<const MAX: usize> From<String> for Text<MAX> {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(***)")
+    }
+}
+
+impl<const MAX: usize> Typed for Text<MAX> {
+    const KIND: Kind = Kind::Text { max: Some(MAX) };
+}
+
+impl<T: Typed> Typed for Option<T> {
+    const KIND: Kind = T::KIND;
+    const REQUIRED: bool = false;
+}
+
+impl<T: Typed> Typed for Vec<T> {
+    const KIND: Kind = Kind::List(&T::KIND);
+}
+
+impl<T: Typed> Typed for BTreeMap<String, T> {
+    const KIND: Kind = Kind::Map(&T::KIND);
+}
+
+macro_rules! typed {
+    ($($rust:ty => $kind:expr),+ $(,)?) => {
+        $(impl Typed for $rust { const KIND: Kind = $kind; })+
+    };
+}
+
+typed! {
+    String => Kind::Text { max: None },
+    Secret => Kind::Secret,
+    Timestamp => Kind::Time,
+    bool => Kind::Bool,
+    i64 => Kind::Integer,
+    f64 => Kind::Number,
+    Value => Kind::Json,
+    Map<String, Value> => Kind::Object,
+}
+
+/// Reads null as the empty value: servers write it for lists and texts that carry nothing.
+pub(super) fn lenient<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// The name of a field as the wire has it: `r#type` is `type` there.
+pub(super) const fn wire_name(name: &'static str) -> &'static str {
+    let bytes = name.as_bytes();
+    if bytes.len() > 2 && bytes[0] == b'r' && bytes[1] == b'#' { name.split_at(2).1 } else { name }
+}

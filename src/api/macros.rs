@@ -1,0 +1,119 @@
+//! The two macros that write declarations. Logic stays in functions.
+
+/// Declares types of the wire: the struct with its JSON form, and its [`Shape`](super::Shape).
+///
+/// A field that the specification lets a server leave out is an `Option`.
+macro_rules! wire {
+    ($(
+        $(#[doc = $doc:literal])+
+        pub struct $Name:ident {
+            $( $(#[doc = $field_doc:literal])+ pub $field:ident : $type:ty, )*
+        }
+    )+) => {$(
+        $(#[doc = $doc])+
+        #[derive(Debug, Clone, Default, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
+        pub struct $Name {
+            $(
+                $(#[doc = $field_doc])+
+                #[serde(default, deserialize_with = "crate::api::kind::lenient")]
+                pub $field: $type,
+            )*
+        }
+
+        impl $Name {
+            /// The type as data.
+            pub const SHAPE: $crate::api::Shape = $crate::api::Shape {
+                name: stringify!($Name),
+                doc: concat!($($doc, "\n"),+),
+                fields: &[$($crate::api::Field {
+                    name: $crate::api::kind::wire_name(stringify!($field)),
+                    doc: concat!($($field_doc, "\n"),+),
+                    kind: <$type as $crate::api::Typed>::KIND,
+                    required: <$type as $crate::api::Typed>::REQUIRED,
+                }),*],
+            };
+        }
+
+        impl $crate::api::Typed for $Name {
+            const KIND: $crate::api::Kind = $crate::api::Kind::Record(&Self::SHAPE);
+        }
+    )+};
+}
+
+/// Declares a resource, one line per operation: method, path, name, parameters, result.
+///
+/// Parameters in brackets may be left out. `-> [keys: ApiKey]` is a page of a list whose items are
+/// in the field `keys`; no arrow means an answer without a body.
+macro_rules! resource {
+    (
+        $(#[doc = $doc:literal])+
+        $resource:literal {$(
+            $(#[doc = $op_doc:literal])+
+            $verb:ident $path:literal $Name:ident (
+                $( $(#[doc = $req_doc:literal])* $req:ident : $req_type:ty ),* $(,)?
+                $([ $( $(#[doc = $opt_doc:literal])* $opt:ident : $opt_type:ty ),* $(,)? ])?
+            ) $(-> $output:tt)? ;
+        )+}
+    ) => {
+        $(
+            $(#[doc = $op_doc])+
+            #[derive(Debug, Clone, Default, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
+            #[allow(missing_docs)]
+            pub struct $Name {
+                $( $(#[doc = $req_doc])* pub $req: $req_type, )*
+                $($(
+                    $(#[doc = $opt_doc])*
+                    #[serde(default, skip_serializing_if = "Option::is_none")]
+                    pub $opt: Option<$opt_type>,
+                )*)?
+            }
+
+            impl $crate::api::Operation for $Name {
+                const INFO: $crate::api::Info = $crate::api::Info {
+                    resource: $resource,
+                    name: {
+                        const LOWER: [u8; stringify!($Name).len()] =
+                            $crate::api::operation::lower(stringify!($Name));
+                        $crate::api::operation::text(&LOWER)
+                    },
+                    doc: concat!($($op_doc, "\n"),+),
+                    method: $crate::api::Verb::$verb,
+                    path: $path,
+                    parameters: &[
+                        $( $crate::api::Field {
+                            name: $crate::api::kind::wire_name(stringify!($req)),
+                            doc: concat!($($req_doc, "\n",)*),
+                            kind: <$req_type as $crate::api::Typed>::KIND,
+                            required: true,
+                        }, )*
+                        $($( $crate::api::Field {
+                            name: $crate::api::kind::wire_name(stringify!($opt)),
+                            doc: concat!($($opt_doc, "\n",)*),
+                            kind: <$opt_type as $crate::api::Typed>::KIND,
+                            required: false,
+                        }, )*)?
+                    ],
+                    output: resource!(@output $($output)?),
+                };
+                type Output = resource!(@type $($output)?);
+            }
+        )+
+
+        /// The resource as data.
+        pub const RESOURCE: $crate::api::Resource = $crate::api::Resource {
+            name: $resource,
+            doc: concat!($($doc, "\n"),+),
+            operations: &[$(&<$Name as $crate::api::Operation>::INFO),+],
+        };
+    };
+    (@output) => { $crate::api::Output::Nothing };
+    (@output [$field:ident : $item:ident]) => {
+        $crate::api::Output::Page { field: stringify!($field), item: &$item::SHAPE }
+    };
+    (@output $output:ident) => { $crate::api::Output::One(&$output::SHAPE) };
+    (@type) => { () };
+    (@type [$field:ident : $item:ident]) => { $crate::api::Page<$item> };
+    (@type $output:ident) => { $output };
+}
+
+pub(crate) use {resource, wire};

@@ -1,0 +1,19 @@
+//! What goes over the wire: types, operations, errors, identifiers. No I/O.
+//!
+//! Each operation is written down once, with `resource!`, in the file of its resource. The line
+//! becomes a request struct that implements [`Operation`], and an entry in the table that
+//! [`remote::operations`] walks. From the table come the Python methods, the routes of the service
+//! and the tests that hold the three together.
+
+mod error;
+pub mod id;
+pub(crate) mod kind;
+pub(crate) mod macros;
+pub(crate) mod operation;
+pub mod remote;
+
+pub use error::ErrorBody;
+pub use kind::{Description, Field, Kind, Metadata, Secret, Shape, Text, Timestamp, Typed};
+pub use operation::{
+    Call, Info, Malformed, Operation, Output, Page, Place, Resource, Verb, encode, encode_arguments,
+};

@@ -1,0 +1,45 @@
+//! API keys: they authenticate calls to the management API.
+
+use crate::api::macros::{resource, wire};
+use crate::api::{Description, Metadata, Secret, Timestamp};
+
+wire! {
+    /// A key that authenticates calls to the management API.
+    pub struct ApiKey {
+        /// Unique identifier, `ak_` and 27 characters.
+        pub id: String,
+        /// The address of this key.
+        pub uri: String,
+        /// When the key was created.
+        pub created_at: Option<Timestamp>,
+        /// What uses the key, in the words of its owner; at most 255 bytes.
+        pub description: Option<Description>,
+        /// Free text that the service stores and returns unread; at most 4096 bytes.
+        pub metadata: Option<Metadata>,
+        /// The bearer token; present only in the answer to `create`.
+        pub token: Option<Secret>,
+        /// The user or bot that owns the key.
+        pub owner_id: Option<String>,
+    }
+}
+
+resource! {
+    /// API keys: they authenticate calls to the management API.
+    "api_keys" {
+        /// Create an API key; only this answer carries its token.
+        POST "/api_keys" Create([
+            description: Description,
+            metadata: Metadata,
+            /// The user or bot that shall own the key; only an admin may name another than itself.
+            owner_id: String,
+        ]) -> ApiKey;
+        /// List the API keys, newest first.
+        GET "/api_keys" List([before_id: String, limit: i64]) -> [keys: ApiKey];
+        /// Fetch one API key.
+        GET "/api_keys/{id}" Get(id: String) -> ApiKey;
+        /// Change an API key; what is left out keeps its value.
+        PATCH "/api_keys/{id}" Update(id: String, [description: Description, metadata: Metadata]) -> ApiKey;
+        /// Delete an API key; it is refused from the next call on.
+        DELETE "/api_keys/{id}" Delete(id: String);
+    }
+}

@@ -1,0 +1,55 @@
+//! Static backends: one fixed address.
+
+use crate::api::macros::{resource, wire};
+use crate::api::{Description, Metadata, Timestamp};
+
+wire! {
+    /// A backend at one fixed address.
+    pub struct StaticBackend {
+        /// Unique identifier, `bkdsc_` and 27 characters.
+        pub id: String,
+        /// The address of this backend.
+        pub uri: String,
+        /// When the backend was created.
+        pub created_at: Option<Timestamp>,
+        /// What the backend is for; at most 255 bytes.
+        pub description: Option<Description>,
+        /// Free text that the service stores and returns unread; at most 4096 bytes.
+        pub metadata: Option<Metadata>,
+        /// Where to connect to, `host:port`.
+        pub address: Option<String>,
+        /// Whether to speak TLS to the address.
+        pub tls: Option<StaticBackendTls>,
+    }
+
+    /// Whether a static backend speaks TLS.
+    pub struct StaticBackendTls {
+        /// True to speak TLS to the address.
+        pub enabled: Option<bool>,
+    }
+}
+
+resource! {
+    /// Static backends: one fixed address.
+    "backends.static" {
+        /// Create a static backend.
+        POST "/backends/static" Create(address: String, [
+            description: Description,
+            metadata: Metadata,
+            tls: StaticBackendTls,
+        ]) -> StaticBackend;
+        /// List the static backends, newest first.
+        GET "/backends/static" List([before_id: String, limit: i64]) -> [backends: StaticBackend];
+        /// Fetch one static backend.
+        GET "/backends/static/{id}" Get(id: String) -> StaticBackend;
+        /// Change a static backend; what is left out keeps its value.
+        PATCH "/backends/static/{id}" Update(id: String, [
+            description: Description,
+            metadata: Metadata,
+            address: String,
+            tls: StaticBackendTls,
+        ]) -> StaticBackend;
+        /// Delete a static backend; refused while something refers to it.
+        DELETE "/backends/static/{id}" Delete(id: String);
+    }
+}

@@ -1,0 +1,51 @@
+//! Tunnel group backends: select tunnels by their labels.
+
+use std::collections::BTreeMap;
+
+use crate::api::macros::{resource, wire};
+use crate::api::remote::Ref;
+use crate::api::{Description, Metadata, Timestamp};
+
+wire! {
+    /// A backend that selects tunnels by their labels.
+    pub struct TunnelGroupBackend {
+        /// Unique identifier, `bkdtg_` and 27 characters.
+        pub id: String,
+        /// The address of this backend.
+        pub uri: String,
+        /// When the backend was created.
+        pub created_at: Option<Timestamp>,
+        /// What the backend is for; at most 255 bytes.
+        pub description: Option<Description>,
+        /// Free text that the service stores and returns unread; at most 4096 bytes.
+        pub metadata: Option<Metadata>,
+        /// The labels that a tunnel must carry to be selected; none select nothing.
+        pub labels: Option<BTreeMap<String, String>>,
+        /// The tunnels that carry these labels now, oldest first.
+        pub tunnels: Option<Vec<Ref>>,
+    }
+}
+
+resource! {
+    /// Tunnel group backends: select tunnels by their labels.
+    "backends.tunnel_group" {
+        /// Create a tunnel group backend.
+        POST "/backends/tunnel_group" Create([
+            description: Description,
+            metadata: Metadata,
+            labels: BTreeMap<String, String>,
+        ]) -> TunnelGroupBackend;
+        /// List the tunnel group backends, newest first.
+        GET "/backends/tunnel_group" List([before_id: String, limit: i64]) -> [backends: TunnelGroupBackend];
+        /// Fetch one tunnel group backend.
+        GET "/backends/tunnel_group/{id}" Get(id: String) -> TunnelGroupBackend;
+        /// Change a tunnel group backend; what is left out keeps its value.
+        PATCH "/backends/tunnel_group/{id}" Update(id: String, [
+            description: Description,
+            metadata: Metadata,
+            labels: BTreeMap<String, String>,
+        ]) -> TunnelGroupBackend;
+        /// Delete a tunnel group backend; refused while something refers to it.
+        DELETE "/backends/tunnel_group/{id}" Delete(id: String);
+    }
+}

@@ -1,0 +1,36 @@
+//! Bot users: owners of keys and credentials that are no persons.
+
+use crate::api::Timestamp;
+use crate::api::macros::{resource, wire};
+
+wire! {
+    /// An owner of keys and credentials that is no person.
+    pub struct BotUser {
+        /// Unique identifier, `bot_` and 27 characters.
+        pub id: String,
+        /// The address of this bot user.
+        pub uri: String,
+        /// When the bot user was created.
+        pub created_at: Option<Timestamp>,
+        /// A name that no other bot user has.
+        pub name: Option<String>,
+        /// False for a bot user whose keys and credentials are refused.
+        pub active: Option<bool>,
+    }
+}
+
+resource! {
+    /// Bot users: owners of keys and credentials that are no persons.
+    "bot_users" {
+        /// Create a bot user; takes an admin.
+        POST "/bot_users" Create(name: String, [active: bool]) -> BotUser;
+        /// List the bot users, newest first.
+        GET "/bot_users" List([before_id: String, limit: i64]) -> [bot_users: BotUser];
+        /// Fetch one bot user.
+        GET "/bot_users/{id}" Get(id: String) -> BotUser;
+        /// Change a bot user; takes an admin.
+        PATCH "/bot_users/{id}" Update(id: String, [name: String, active: bool]) -> BotUser;
+        /// Delete a bot user with its keys and credentials; takes an admin.
+        DELETE "/bot_users/{id}" Delete(id: String);
+    }
+}

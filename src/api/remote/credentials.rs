@@ -1,0 +1,53 @@
+//! Credentials: authtokens with which agents start sessions.
+
+use crate::api::macros::{resource, wire};
+use crate::api::{Description, Metadata, Secret, Timestamp};
+
+wire! {
+    /// An authtoken with which agents start sessions.
+    pub struct Credential {
+        /// Unique identifier, `cr_` and 27 characters.
+        pub id: String,
+        /// The address of this credential.
+        pub uri: String,
+        /// When the credential was created.
+        pub created_at: Option<Timestamp>,
+        /// What uses the credential, in the words of its owner; at most 255 bytes.
+        pub description: Option<Description>,
+        /// Free text that the service stores and returns unread; at most 4096 bytes.
+        pub metadata: Option<Metadata>,
+        /// The authtoken; present only in the answer to `create`.
+        pub token: Option<Secret>,
+        /// What the credential may bind: `*`, or `bind:` and a domain, address or label; everything
+        /// when empty.
+        pub acl: Option<Vec<String>>,
+        /// The user or bot that owns the credential.
+        pub owner_id: Option<String>,
+    }
+}
+
+resource! {
+    /// Credentials: authtokens with which agents start sessions.
+    "credentials" {
+        /// Create a credential; only this answer carries its token.
+        POST "/credentials" Create([
+            description: Description,
+            metadata: Metadata,
+            acl: Vec<String>,
+            /// The user or bot that shall own the credential; only an admin may name another than itself.
+            owner_id: String,
+        ]) -> Credential;
+        /// List the credentials, newest first.
+        GET "/credentials" List([before_id: String, limit: i64]) -> [credentials: Credential];
+        /// Fetch one credential.
+        GET "/credentials/{id}" Get(id: String) -> Credential;
+        /// Change a credential; what is left out keeps its value.
+        PATCH "/credentials/{id}" Update(id: String, [
+            description: Description,
+            metadata: Metadata,
+            acl: Vec<String>,
+        ]) -> Credential;
+        /// Delete a credential; sessions that it started go on.
+        DELETE "/credentials/{id}" Delete(id: String);
+    }
+}

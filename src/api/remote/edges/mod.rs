@@ -1,0 +1,8 @@
+//! Edges: where public traffic arrives, and the modules that act on it.
+
+pub mod https;
+pub mod modules;
+pub mod route_modules;
+pub mod routes;
+pub mod tcp;
+pub mod tcp_modules;

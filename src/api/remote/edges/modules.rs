@@ -1,0 +1,139 @@
+//! What the modules of edges and routes hold.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::api::Secret;
+use crate::api::macros::wire;
+use crate::api::remote::Ref;
+
+wire! {
+    /// The backend that traffic goes to.
+    pub struct BackendModule {
+        /// False to switch the module off without forgetting it; true when unspecified.
+        pub enabled: Option<bool>,
+        /// The backend.
+        pub backend: Option<Ref>,
+    }
+
+    /// The backend that traffic shall go to, as given inside an edge or a route.
+    pub struct BackendModuleChange {
+        /// False to switch the module off without forgetting it; true when unspecified.
+        pub enabled: Option<bool>,
+        /// The identifier of the backend.
+        pub backend_id: Option<String>,
+    }
+
+    /// Lets only sources through that IP policies allow.
+    pub struct IpRestriction {
+        /// False to switch the module off without forgetting it; true when unspecified.
+        pub enabled: Option<bool>,
+        /// The IP policies that decide.
+        pub ip_policies: Option<Vec<Ref>>,
+    }
+
+    /// The IP policies that shall decide, as given inside an edge or a route.
+    pub struct IpRestrictionChange {
+        /// False to switch the module off without forgetting it; true when unspecified.
+        pub enabled: Option<bool>,
+        /// The identifiers of the IP policies.
+        pub ip_policy_ids: Option<Vec<String>>,
+    }
+
+    /// Rules that act on traffic.
+    pub struct TrafficPolicy {
+        /// True when the module is applied to traffic; true when unspecified.
+        pub enabled: Option<bool>,
+        /// The rules for requests, or for new connections of a TCP edge.
+        pub inbound: Option<Vec<EndpointRule>>,
+        /// The rules for answers, or for closed connections of a TCP edge.
+        pub outbound: Option<Vec<EndpointRule>>,
+    }
+
+    /// One rule of a traffic policy: its actions run when all its expressions are true.
+    pub struct EndpointRule {
+        /// The name of the rule.
+        pub name: Option<String>,
+        /// CEL expressions that select the traffic that the rule applies to; none select all.
+        pub expressions: Option<Vec<String>>,
+        /// What to do, in order.
+        pub actions: Option<Vec<EndpointAction>>,
+    }
+
+    /// One action of a rule.
+    pub struct EndpointAction {
+        /// The kind of action, such as `deny`.
+        pub r#type: Option<String>,
+        /// The configuration of the action; none where it has none.
+        pub config: Option<Map<String, Value>>,
+    }
+
+    /// Decides on the `User-Agent` header.
+    pub struct UserAgentFilter {
+        /// False to switch the module off without forgetting it; true when unspecified.
+        pub enabled: Option<bool>,
+        /// Regular expressions of agents to let through, whatever `deny` says.
+        pub allow: Option<Vec<String>>,
+        /// Regular expressions of agents to refuse.
+        pub deny: Option<Vec<String>>,
+    }
+
+    /// Rejects traffic while the backend fails.
+    pub struct CircuitBreaker {
+        /// False to switch the module off without forgetting it; true when unspecified.
+        pub enabled: Option<bool>,
+        /// Seconds to reject everything once tripped, before trying again; 10 by default.
+        pub tripped_duration: Option<i64>,
+        /// Seconds over which failures are counted; 10 by default.
+        pub rolling_window: Option<i64>,
+        /// Into how many buckets the window is divided, 1 to 128; 10 by default.
+        pub num_buckets: Option<i64>,
+        /// How many requests a window needs before the circuit may trip; 20 by default.
+        pub volume_threshold: Option<i64>,
+        /// The share of failures that trips the circuit, 0 to 1.
+        pub error_threshold_percentage: Option<f64>,
+    }
+
+    /// Compresses answers.
+    pub struct Compression {
+        /// False to switch the module off without forgetting it; true when unspecified.
+        pub enabled: Option<bool>,
+    }
+
+    /// Changes the headers of requests.
+    pub struct RequestHeaders {
+        /// False to switch the module off without forgetting it; true when unspecified.
+        pub enabled: Option<bool>,
+        /// Headers to add, by name.
+        pub add: Option<BTreeMap<String, String>>,
+        /// Names of headers to remove.
+        pub remove: Option<Vec<String>>,
+    }
+
+    /// Changes the headers of answers.
+    pub struct ResponseHeaders {
+        /// False to switch the module off without forgetting it; true when unspecified.
+        pub enabled: Option<bool>,
+        /// Headers to add, by name.
+        pub add: Option<BTreeMap<String, String>>,
+        /// Names of headers to remove.
+        pub remove: Option<Vec<String>>,
+    }
+
+    /// Lets only signed webhooks through.
+    pub struct WebhookVerification {
+        /// False to switch the module off without forgetting it; true when unspecified.
+        pub enabled: Option<bool>,
+        /// Who signs, such as `github`.
+        pub provider: Option<String>,
+        /// The secret that signatures are made with.
+        pub secret: Option<Secret>,
+    }
+
+    /// Carries WebSocket frames as a TCP stream.
+    pub struct WebsocketTcpConverter {
+        /// False to switch the module off without forgetting it; true when unspecified.
+        pub enabled: Option<bool>,
+    }
+}

@@ -1,0 +1,53 @@
+//! IP policy rules: one CIDR of an IP policy, allowed or denied.
+
+use crate::api::macros::{resource, wire};
+use crate::api::remote::Ref;
+use crate::api::{Description, Metadata, Timestamp};
+
+wire! {
+    /// One CIDR of an IP policy, allowed or denied.
+    pub struct IpPolicyRule {
+        /// Unique identifier, `ipr_` and 27 characters.
+        pub id: String,
+        /// The address of this rule.
+        pub uri: String,
+        /// When the rule was created.
+        pub created_at: Option<Timestamp>,
+        /// What the rule is for; at most 255 bytes.
+        pub description: Option<Description>,
+        /// Free text that the service stores and returns unread; at most 4096 bytes.
+        pub metadata: Option<Metadata>,
+        /// A network in CIDR notation, IPv4 or IPv6, with no host bits set.
+        pub cidr: Option<String>,
+        /// The IP policy that the rule belongs to.
+        pub ip_policy: Option<Ref>,
+        /// `allow` or `deny`.
+        pub action: Option<String>,
+    }
+}
+
+resource! {
+    /// IP policy rules: one CIDR of an IP policy, allowed or denied.
+    "ip_policy_rules" {
+        /// Add a rule to an IP policy.
+        POST "/ip_policy_rules" Create(
+            cidr: String,
+            /// The IP policy that the rule shall belong to.
+            ip_policy_id: String,
+            action: String,
+            [description: Description, metadata: Metadata]
+        ) -> IpPolicyRule;
+        /// List the rules of all IP policies, newest first.
+        GET "/ip_policy_rules" List([before_id: String, limit: i64]) -> [ip_policy_rules: IpPolicyRule];
+        /// Fetch one rule.
+        GET "/ip_policy_rules/{id}" Get(id: String) -> IpPolicyRule;
+        /// Change a rule; what is left out keeps its value.
+        PATCH "/ip_policy_rules/{id}" Update(id: String, [
+            cidr: String,
+            description: Description,
+            metadata: Metadata,
+        ]) -> IpPolicyRule;
+        /// Delete a rule.
+        DELETE "/ip_policy_rules/{id}" Delete(id: String);
+    }
+}

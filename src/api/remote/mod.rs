@@ -1,0 +1,53 @@
+//! The remote management API: one file per resource, and the table of all of them.
+
+pub mod api_keys;
+pub mod backends;
+pub mod bot_users;
+pub mod credentials;
+pub mod edges;
+pub mod ip_policies;
+pub mod ip_policy_rules;
+pub mod tunnel_sessions;
+pub mod tunnels;
+
+use super::macros::wire;
+use super::{Info, Resource};
+
+wire! {
+    /// A reference to a resource.
+    pub struct Ref {
+        /// The identifier of the resource.
+        pub id: String,
+        /// Where the resource can be fetched.
+        pub uri: String,
+    }
+}
+
+/// Every resource of the API but the modules of edges, which have tables of their own.
+const RESOURCES: &[Resource] = &[
+    api_keys::RESOURCE,
+    ip_policies::RESOURCE,
+    ip_policy_rules::RESOURCE,
+    backends::tunnel_group::RESOURCE,
+    backends::failover::RESOURCE,
+    backends::http_response::RESOURCE,
+    backends::weighted::RESOURCE,
+    backends::static_::RESOURCE,
+    edges::https::RESOURCE,
+    edges::routes::RESOURCE,
+    edges::tcp::RESOURCE,
+    credentials::RESOURCE,
+    bot_users::RESOURCE,
+    tunnels::RESOURCE,
+    tunnel_sessions::RESOURCE,
+];
+
+/// Every resource of the API.
+pub fn resources() -> impl Iterator<Item = &'static Resource> {
+    RESOURCES.iter().chain(edges::route_modules::MODULES).chain(edges::tcp_modules::MODULES)
+}
+
+/// Every operation of the API, resource by resource.
+pub fn operations() -> impl Iterator<Item = &'static Info> {
+    resources().flat_map(|resource| resource.operations.iter().copied())
+}

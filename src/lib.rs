@@ -1,0 +1,3 @@
+//! Clients for a tunnel service's management and agent APIs, and the system itself.
+
+pub mod api;

@@ -1,0 +1,128 @@
+//! Walks the table of operations.
+
+use std::collections::HashSet;
+
+use ginnel::api::remote::{self, api_keys, backends, edges};
+use ginnel::api::{Kind, Output, Place, Verb, encode, encode_arguments};
+use serde_json::{Map, Value, json};
+
+/// A value of each kind.
+fn sample(kind: &Kind) -> Value {
+    match kind {
+        Kind::Text { .. } | Kind::Secret => json!("text"),
+        Kind::Time => json!("2026-01-02T03:04:05Z"),
+        Kind::Bytes => json!("AAEC"),
+        Kind::Bool => json!(false),
+        Kind::Integer => json!(0),
+        Kind::Number => json!(0.5),
+        Kind::Json => json!([1, null]),
+        Kind::Object => json!({"a": 1}),
+        Kind::List(item) => json!([sample(item)]),
+        Kind::Map(item) => json!({"k": sample(item)}),
+        Kind::Record(shape) => {
+            shape.fields.iter().map(|f| (f.name.to_owned(), sample(&f.kind))).collect()
+        }
+    }
+}
+
+#[test]
+fn every_operation_is_documented_and_named_once() {
+    let mut names = HashSet::new();
+
+    for info in remote::operations() {
+        assert!(names.insert((info.resource, info.name)), "{}.{}", info.resource, info.name);
+        assert!(info.doc.trim().ends_with('.'), "{}.{}", info.resource, info.name);
+        if let Output::One(shape) | Output::Page { item: shape, .. } = info.output {
+            assert!(
+                shape.fields.iter().all(|field| field.doc.trim().ends_with('.')),
+                "{}",
+                shape.name
+            );
+        }
+        for name in info.path_parameters() {
+            assert!(info.parameters.iter().any(|p| p.name == name && p.required), "{}", info.path);
+        }
+    }
+}
+
+#[test]
+fn names_mirror_paths() {
+    for info in remote::operations() {
+        let path = info.path.split('/').filter(|s| !s.is_empty() && !s.starts_with('{'));
+        let path = path.collect::<Vec<_>>().join(".");
+        let action = format!("{}.{}", info.resource, info.name);
+        assert!(path == info.resource || path == action, "{path} is not {action}");
+    }
+}
+
+#[test]
+fn every_argument_arrives_where_its_place_is() {
+    for info in remote::operations() {
+        let arguments: Map<String, Value> =
+            info.parameters.iter().map(|p| (p.name.to_owned(), sample(&p.kind))).collect();
+
+        let call = encode_arguments(info, arguments.clone()).unwrap();
+
+        let body: Map<String, Value> =
+            call.body.map(|b| serde_json::from_slice(&b).unwrap()).unwrap_or_default();
+        for parameter in info.parameters {
+            let there = match info.place(parameter.name) {
+                Place::Path => call.target.split('/').any(|segment| segment == "text"),
+                Place::Query => call.target.contains(&format!("{}=", parameter.name)),
+                Place::Body => body.get(parameter.name) == arguments.get(parameter.name),
+            };
+            assert!(there, "{} in {}.{}", parameter.name, info.resource, info.name);
+        }
+        assert_eq!(body.contains_key("id"), info.method == Verb::PATCH, "{}", info.path);
+    }
+}
+
+#[test]
+fn an_identifier_cannot_leave_its_segment() {
+    let get = |id: &str| encode(&api_keys::Get { id: id.into() });
+
+    assert_eq!(get("a/../b?x=1#y").unwrap().target, "/api_keys/a%2F..%2Fb%3Fx%3D1%23y");
+    assert_eq!(get("").unwrap_err().to_string(), "id: must not be empty");
+    assert_eq!(get("..").unwrap_err().to_string(), "id: must not be a relative path segment");
+}
+
+#[test]
+fn what_is_not_given_is_left_out_and_what_is_empty_is_sent() {
+    let update = backends::failover::Update {
+        id: "bkdfo_x".into(),
+        metadata: Some("".into()),
+        backends: Some(vec![]),
+        ..Default::default()
+    };
+
+    let call = encode(&update).unwrap();
+
+    assert_eq!(call.body.unwrap(), r#"{"id":"bkdfo_x","metadata":"","backends":[]}"#);
+}
+
+#[test]
+fn limits_are_counted_in_bytes() {
+    let create = |description: String| {
+        encode(&api_keys::Create { description: Some(description.into()), ..Default::default() })
+    };
+
+    assert!(create("é".repeat(127)).is_ok());
+    assert_eq!(
+        create("é".repeat(128)).unwrap_err().to_string(),
+        "description: is 256 bytes long, the limit is 255"
+    );
+}
+
+#[test]
+fn nested_values_keep_their_order() {
+    let replace: edges::route_modules::policy::Replace = serde_json::from_value(json!({
+        "edge_id": "edghts_x", "id": "edghtsrt_y",
+        "inbound": [{"name": "n", "actions": [{"type": "deny", "config": {"z": 1, "a": 2}}]}],
+    }))
+    .unwrap();
+
+    let call = encode(&replace).unwrap();
+
+    assert_eq!(call.target, "/edges/https/edghts_x/routes/edghtsrt_y/policy");
+    assert!(String::from_utf8(call.body.unwrap().to_vec()).unwrap().contains(r#"{"z":1,"a":2}"#));
+}
