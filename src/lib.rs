@@ -1,3 +1,5 @@
 //! Clients for a tunnel service's management and agent APIs, and the system itself.
 
 pub mod api;
+#[cfg(feature = "service")]
+pub mod service;

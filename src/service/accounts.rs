@@ -1,0 +1,217 @@
+//! Who may call: users, their keys, and the first key of a database.
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::code::{self, Code};
+use super::store::{self, Document, Transaction, View};
+use super::{Error, Refusal};
+use crate::api::id::{self, prefix};
+use crate::api::remote::api_keys::ApiKey;
+use crate::api::remote::bot_users::BotUser;
+use crate::api::{Secret, Timestamp};
+
+/// The setting that names the key of the first start.
+const FIRST_KEY: &str = "first_key";
+
+/// A person of the account.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct User {
+    /// Unique identifier, `usr_` and 27 characters.
+    pub id: String,
+    /// When the user was created.
+    pub created_at: Timestamp,
+    /// May name other owners, and change bot users.
+    pub admin: bool,
+}
+
+impl Document for User {
+    const PREFIX: &'static str = prefix::USER;
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+/// Who sent a request.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// The user or bot that owns the key.
+    pub owner_id: String,
+    /// May name other owners, and change bot users.
+    pub admin: bool,
+}
+
+/// Finds out who sent a request (remote API sheet, section 2, the first rows).
+pub(super) fn authenticate(view: &View<'_>, headers: &HeaderMap) -> Result<Caller, Refusal> {
+    let token = bearer(headers)?;
+    let Some((owner, secret)) = id::split_token(token) else {
+        return Err(malformed(token));
+    };
+    let hash = hash(secret);
+    let key_id = format!("{}_{owner}", prefix::API_KEY);
+    match holder(view, &key_id, &hash)? {
+        Some(owner_id) => {
+            caller(view, owner_id)?.ok_or_else(|| refused(code::UNKNOWN_TOKEN, token))
+        }
+        None => {
+            let credential = format!("{}_{owner}", prefix::CREDENTIAL);
+            let code = match holder(view, &credential, &hash)? {
+                Some(_) => code::AUTHTOKEN_AS_KEY,
+                None => code::UNKNOWN_TOKEN,
+            };
+            Err(refused(code, token))
+        }
+    }
+}
+
+/// Makes a token for `id`, and stores what it is checked against.
+pub(super) fn issue(
+    change: &Transaction<'_>,
+    id: &str,
+    owner_id: &str,
+) -> Result<Secret, store::Error> {
+    let token = id::token(id)?;
+    let secret = id::split_token(&token).map_or("", |(_, secret)| secret);
+    change.put_token(id, &hash(secret), owner_id)?;
+    change.link(id, "owner", [owner_id])?;
+    Ok(Secret(token))
+}
+
+/// The owner of a new key or credential: the one that was asked for, or the caller.
+pub(super) fn owner(
+    view: &View<'_>,
+    caller: &Caller,
+    asked: Option<String>,
+) -> Result<String, Refusal> {
+    let Some(owner) = asked else { return Ok(caller.owner_id.clone()) };
+    if !id::has_prefix(&owner, prefix::USER) && !id::has_prefix(&owner, prefix::BOT_USER) {
+        let message = format!("owner_id: {owner:?} names neither a user (usr_) nor a bot (bot_)");
+        return Err(Refusal::new(code::WRONG_PREFIXES, message));
+    }
+    if owner != caller.owner_id && !caller.admin {
+        let message = "owner_id: only an admin may name another owner than itself";
+        return Err(Refusal::new(code::OWNER_NEEDS_ADMIN, message));
+    }
+    if id::has_prefix(&owner, prefix::BOT_USER) {
+        match view.find::<BotUser>(&owner)?.map(|bot| bot.active != Some(false)) {
+            Some(true) => return Ok(owner),
+            Some(false) => {
+                let message = format!("owner_id: {owner:?} is not active");
+                return Err(Refusal::new(code::OWNER_INACTIVE, message));
+            }
+            None => {}
+        }
+    } else if view.exists(&owner)? {
+        return Ok(owner);
+    }
+    Err(Refusal::new(code::OWNER_UNKNOWN, format!("owner_id: {owner:?} does not exist")))
+}
+
+/// Makes the first user and key of a new database; on a later start, checks the key given.
+///
+/// The token is returned when it was made here or given.
+pub(super) fn bootstrap(
+    change: &Transaction<'_>,
+    given: Option<Secret>,
+) -> Result<Option<Secret>, Error> {
+    if change.setting(FIRST_KEY)?.is_some() {
+        return match given {
+            Some(token) if !is_admin_key(change, &token)? => Err(Error::UnknownAdminKey),
+            given => Ok(given),
+        };
+    }
+    let user = User { id: change.new_id(prefix::USER)?, created_at: Timestamp::now(), admin: true };
+    change.put(&user)?;
+    let mut key = ApiKey {
+        id: change.new_id(prefix::API_KEY)?,
+        created_at: Some(Timestamp::now()),
+        description: Some("first key".into()),
+        metadata: Some("".into()),
+        owner_id: Some(user.id.clone()),
+        ..ApiKey::default()
+    };
+    let token = match given {
+        Some(token) => {
+            let (owner, secret) = id::split_token(&token.0).ok_or(Error::MalformedAdminKey)?;
+            key.id = format!("{}_{owner}", prefix::API_KEY);
+            change.put_token(&key.id, &hash(secret), &user.id)?;
+            change.link(&key.id, "owner", [user.id.as_str()])?;
+            token
+        }
+        None => issue(change, &key.id, &user.id)?,
+    };
+    change.put(&key)?;
+    change.set(FIRST_KEY, &key.id)?;
+    Ok(Some(token))
+}
+
+fn is_admin_key(view: &View<'_>, token: &Secret) -> Result<bool, Error> {
+    let (owner, secret) = id::split_token(&token.0).ok_or(Error::MalformedAdminKey)?;
+    let key_id = format!("{}_{owner}", prefix::API_KEY);
+    let Some(owner_id) = holder(view, &key_id, &hash(secret))? else { return Ok(false) };
+    Ok(caller(view, owner_id)?.is_some_and(|caller| caller.admin))
+}
+
+/// Who owns the key or credential `id`, if its token hashes to `hash`.
+fn holder(view: &View<'_>, id: &str, hash: &[u8]) -> Result<Option<String>, store::Error> {
+    let stored = view.token(id)?;
+    Ok(stored.filter(|token| bool::from(token.hash.ct_eq(hash))).map(|token| token.owner_id))
+}
+
+/// The owner of a key as a caller; none when it is gone or inactive.
+fn caller(view: &View<'_>, owner_id: String) -> Result<Option<Caller>, store::Error> {
+    if id::has_prefix(&owner_id, prefix::BOT_USER) {
+        let bot = view.find::<BotUser>(&owner_id)?.filter(|bot| bot.active != Some(false));
+        return Ok(bot.map(|_| Caller { owner_id, admin: false }));
+    }
+    let user = view.find::<User>(&owner_id)?;
+    Ok(user.map(|user| Caller { owner_id, admin: user.admin }))
+}
+
+fn hash(secret: &str) -> [u8; 32] {
+    Sha256::digest(secret).into()
+}
+
+fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (value, more) = (values.next(), values.next());
+    let Some(value) = value else {
+        let message = "no credentials: send the header Authorization: Bearer <API key>";
+        return Err(Refusal::new(code::NO_CREDENTIALS, message));
+    };
+    let text = value.to_str().ok().filter(|_| more.is_none());
+    let parts = text.and_then(|text| text.trim().split_once(' '));
+    let token = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    token.map(|(_, token)| token.trim()).filter(|token| !token.is_empty()).ok_or_else(|| {
+        let message = "the Authorization header is not of the form Bearer <API key>";
+        Refusal::new(code::NOT_BEARER, message)
+    })
+}
+
+fn malformed(token: &str) -> Refusal {
+    if id::has_prefix(token, prefix::API_KEY) {
+        refused(code::ID_AS_KEY, token)
+    } else {
+        refused(code::MALFORMED_TOKEN, token)
+    }
+}
+
+fn refused(code: Code, token: &str) -> Refusal {
+    let reason = match code {
+        code::ID_AS_KEY => "is the identifier of an API key, not its token",
+        code::MALFORMED_TOKEN => "does not have the form of an API key",
+        code::AUTHTOKEN_AS_KEY => "is the authtoken of an agent, not an API key",
+        _ => "is not the token of an API key",
+    };
+    Refusal::new(code, format!("the credential {} {reason}", masked(token)))
+}
+
+/// The first four characters; what could be guessed from more stays hidden.
+fn masked(token: &str) -> String {
+    let shown: String = token.chars().take(4).collect();
+    if shown.len() == token.len() { "***".to_owned() } else { format!("{shown}***") }
+}

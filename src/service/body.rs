@@ -1,0 +1,111 @@
+//! Reading the body of a request within its limits.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use http::{HeaderMap, header};
+use http_body_util::BodyExt;
+
+use super::{Refusal, code};
+
+/// The largest body (remote API sheet, section 1).
+const LARGEST: usize = 1024 * 1024;
+/// What is read of a body that is too large, so that its sender comes to read the answer.
+const DRAINED: usize = 16 * 1024 * 1024;
+/// How long a body may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The body of a POST, PUT or PATCH.
+pub(super) async fn json(headers: &HeaderMap, body: &mut Body) -> Result<Vec<u8>, Refusal> {
+    check_type(headers)?;
+    collect(headers, body).await
+}
+
+/// Makes sure that a GET or DELETE has no body but perhaps `{}`.
+pub(super) async fn none(headers: &HeaderMap, body: &mut Body) -> Result<(), Refusal> {
+    match collect(headers, body).await {
+        Ok(body) if matches!(body.trim_ascii(), b"" | b"{}") => Ok(()),
+        Err(refusal) if refusal != too_large() => Err(refusal),
+        _ => {
+            let message = "this operation takes no body";
+            Err(Refusal::new(code::UNEXPECTED_BODY, message))
+        }
+    }
+}
+
+/// Reads on what was not needed: a sender who is cut off may never read the answer.
+pub(super) async fn drain(headers: &HeaderMap, body: &mut Body) {
+    // Who waits for permission to send has sent nothing.
+    if !headers.contains_key(header::EXPECT) {
+        let mut left = DRAINED;
+        let rest = async {
+            while let Some(Ok(frame)) = body.frame().await {
+                left = left.saturating_sub(frame.data_ref().map_or(0, bytes::Bytes::len));
+                if left == 0 {
+                    return;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(Duration::from_secs(2), rest).await;
+    }
+}
+
+async fn collect(headers: &HeaderMap, body: &mut Body) -> Result<Vec<u8>, Refusal> {
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
+    if announced.is_some_and(|length: u64| length > LARGEST as u64) {
+        return Err(too_large());
+    }
+    match tokio::time::timeout(PATIENCE, frames(body)).await {
+        Ok(collected) => collected,
+        Err(_) => {
+            let message = format!("the body took more than {} seconds", PATIENCE.as_secs());
+            Err(Refusal::new(code::BODY_CUT_SHORT, message))
+        }
+    }
+}
+
+async fn frames(body: &mut Body) -> Result<Vec<u8>, Refusal> {
+    let mut collected = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| {
+            Refusal::new(code::BODY_CUT_SHORT, "the body ended before its announced length")
+        })?;
+        let Some(data) = frame.data_ref() else { continue };
+        if collected.len() + data.len() > LARGEST {
+            return Err(too_large());
+        }
+        collected.extend_from_slice(data);
+    }
+    Ok(collected)
+}
+
+fn too_large() -> Refusal {
+    Refusal::new(code::BODY_TOO_LARGE, format!("the body is over its limit of {LARGEST} bytes"))
+}
+
+/// `application/json`, perhaps with `charset=utf-8`.
+fn check_type(headers: &HeaderMap) -> Result<(), Refusal> {
+    let mut values = headers.get_all(header::CONTENT_TYPE).iter();
+    let Some(value) = values.next() else {
+        let message = "no Content-Type: send application/json";
+        return Err(Refusal::new(code::NO_CONTENT_TYPE, message));
+    };
+    let is_json = value.to_str().is_ok_and(is_json) && values.next().is_none();
+    if is_json {
+        return Ok(());
+    }
+    let message = format!("Content-Type {value:?} is not application/json in UTF-8");
+    Err(Refusal::new(code::OTHER_CONTENT_TYPE, message))
+}
+
+fn is_json(value: &str) -> bool {
+    let mut parts = value.split(';').map(str::trim);
+    let media_type = parts.next().unwrap_or_default();
+    media_type.eq_ignore_ascii_case("application/json")
+        && parts.filter(|part| !part.is_empty()).all(|part| {
+            part.split_once('=').is_some_and(|(name, value)| {
+                name.trim().eq_ignore_ascii_case("charset")
+                    && value.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")
+            })
+        })
+}

@@ -1,0 +1,152 @@
+//! The numbers that refusals carry (remote API sheet, section 2), each with its HTTP status.
+
+/// The number of a refusal and the status that goes with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Code {
+    /// The number after the prefix, such as 218.
+    pub number: u16,
+    /// The HTTP status.
+    pub status: u16,
+}
+
+macro_rules! codes {
+    ($( $name:ident = $number:literal, $status:literal, $doc:literal; )+) => {
+        $(
+            #[doc = $doc]
+            pub const $name: Code = Code { number: $number, status: $status };
+        )+
+
+        /// Every code that the service itself gives; policies add their own.
+        pub const ALL: &[Code] = &[$($name),+];
+    };
+}
+
+codes! {
+    NO_CREDENTIALS = 200, 403, "No `Authorization` header.";
+    NOT_BEARER = 201, 403, "The `Authorization` header holds no bearer token.";
+    MALFORMED_TOKEN = 202, 403, "The token does not have the form of a token.";
+    UNKNOWN_TOKEN = 203, 403, "No key has this token, or its owner is not active.";
+    AUTHTOKEN_AS_KEY = 206, 400, "The authtoken of an agent was used as an API key.";
+    ID_AS_KEY = 208, 403, "The identifier of an API key was used in place of its token.";
+    OTHER_CONTENT_TYPE = 210, 415, "The body is something other than JSON.";
+    UNEXPECTED_BODY = 211, 400, "A body where none belongs.";
+    BODY_CUT_SHORT = 212, 400, "The body ended early or took too long.";
+    BODY_TOO_LARGE = 212, 413, "The body is over its limit.";
+    NOT_AN_OBJECT = 213, 400, "The body is not one JSON object.";
+    UNKNOWN_FIELD = 214, 400, "A field that the operation does not know.";
+    INVALID_VALUE = 215, 400, "A wrong type, or a wrong value without a code of its own.";
+    NO_CONTENT_TYPE = 216, 400, "A body without a content type.";
+    UNSUPPORTED_VERSION = 217, 400, "A version other than 2.";
+    RATE_LIMITED = 226, 429, "Too many requests.";
+    WRONG_PREFIX = 227, 400, "An identifier of another kind; one kind is possible.";
+    UNDECODABLE_QUERY = 230, 400, "The query string cannot be decoded.";
+    UNKNOWN_QUERY = 231, 400, "A query parameter that the operation does not know.";
+    REPEATED_QUERY = 232, 400, "A query parameter given twice.";
+    LIMIT_OUT_OF_RANGE = 233, 400, "A page size out of range.";
+    WRONG_PREFIXES = 243, 400, "An identifier of another kind; several kinds are possible.";
+    LIMIT_NOT_A_NUMBER = 244, 400, "A page size that is no number.";
+    ACL_ENTRY = 600, 400, "An entry of an access list that has no known form.";
+    KEY_DESCRIPTION = 604, 400, "The description of a key or credential is too long.";
+    KEY_METADATA = 605, 400, "The metadata of a key or credential is too long.";
+    KEY_UNCHANGED = 606, 400, "A change of a key or credential that changes nothing.";
+    OWNER_NEEDS_ADMIN = 630, 403, "Only an admin may name another owner.";
+    OWNER_UNKNOWN = 634, 400, "The owner does not exist.";
+    OWNER_INACTIVE = 636, 400, "The owner is not active.";
+    UNEXPECTED = 722, 500, "Something failed that should not.";
+    POLICY_UNCHANGED = 1400, 400, "A change of an IP policy that changes nothing.";
+    RULE_UNCHANGED = 1401, 400, "A change of an IP policy rule that changes nothing.";
+    RULE_POLICY_UNKNOWN = 1402, 400, "The IP policy of a rule does not exist.";
+    CIDR_MISSING = 1405, 400, "A rule without a network.";
+    CIDR_INVALID = 1406, 400, "Not a network in CIDR notation.";
+    CIDR_DUPLICATE = 1408, 409, "The IP policy has a rule for this network.";
+    CIDR_HOST_BITS = 1409, 400, "Bits are set outside the mask of the network.";
+    RULES_TOO_MANY = 1411, 400, "The IP policy is full.";
+    CIDR_NO_MASK = 1413, 400, "A network without a mask.";
+    RULE_DESCRIPTION = 1421, 400, "The description of a rule is too long.";
+    RULE_ACTION = 1422, 400, "A rule neither allows nor denies.";
+    USER_AGENT_EXPRESSION = 2090, 400, "An expression of a user agent filter is invalid.";
+    POLICY_IP_POLICY = 2216, 400, "A traffic policy names an IP policy that does not exist.";
+    BOT_NAME = 4109, 400, "A bot user without a name.";
+    BOT_NEEDS_ADMIN = 4111, 403, "Only an admin may change bot users.";
+    BOT_NAME_TAKEN = 4112, 409, "Another bot user has this name.";
+    BACKEND_UNKNOWN = 6501, 400, "A backend that does not exist.";
+    BACKEND_IN_USE = 6502, 409, "Something refers to the backend.";
+    BACKEND_DESCRIPTION = 6503, 400, "The description of a backend is too long.";
+    BACKEND_METADATA = 6504, 400, "The metadata of a backend is too long.";
+    ADDRESS_MISSING = 6505, 400, "A static backend without an address.";
+    ADDRESS_INVALID = 6506, 400, "The address of a static backend is not `host:port`.";
+    ADDRESS_PORT = 6507, 400, "The port of a static backend is not one.";
+    LABELS_TOO_MANY = 6508, 400, "Too many labels.";
+    LABEL_KEY = 6509, 400, "The length of a label's key is out of range.";
+    LABEL_VALUE = 6510, 400, "The length of a label's value is out of range.";
+    WEIGHTED_TOO_MANY = 6511, 400, "A weighted backend with too many children.";
+    WEIGHT = 6512, 400, "A weight out of range.";
+    RESPONSE_BODY = 6516, 400, "The body of an HTTP response backend is too long.";
+    RESPONSE_STATUS = 6517, 400, "Not a status of an answer.";
+    WEIGHTED_CHILD = 6524, 400, "A kind of backend that a weighted backend cannot hold.";
+    BACKEND_CYCLE = 6525, 400, "Failover backends that contain themselves or nest too deeply.";
+    LABEL_EQUALS_SIGN = 6531, 400, "An equals sign in a label.";
+    RESTRICTION_POLICY_UNKNOWN = 7007, 400, "An IP restriction names an unknown IP policy.";
+    RESTRICTION_EMPTY = 7025, 400, "An IP restriction without IP policies.";
+    EDGE_DESCRIPTION = 7073, 400, "The description of an edge or route is too long.";
+    EDGE_METADATA = 7074, 400, "The metadata of an edge or route is too long.";
+    HOSTPORT_INVALID = 7104, 400, "Not `host:port`.";
+    EDGE_ID_DIFFERS = 7110, 400, "The identifier in the body is not the one in the path.";
+    HOSTPORT_PORT = 7112, 400, "The port of an edge is not one.";
+    HOSTPORT_TAKEN = 7122, 409, "Another edge has this host and port.";
+    MATCH_MISSING = 7123, 400, "A route without a path.";
+    MATCH_DUPLICATE = 7126, 409, "Another route of the edge has this path.";
+    MATCH_TYPE = 7130, 400, "A route matches neither exactly nor by prefix.";
+    MATCH_SLASH = 7131, 400, "The path of a route does not start with a slash.";
+    MATCH_TOO_LONG = 7135, 400, "The path of a route is too long.";
+}
+
+impl Code {
+    /// A code of a traffic policy; these are all answered with 400.
+    pub const fn of_policy(number: u16) -> Self {
+        Self { number, status: 400 }
+    }
+}
+
+/// What is answered when a text of a resource is over its limit (table of length codes).
+pub(super) fn too_long(resource: &str, field: &str) -> Code {
+    match (resource.split('.').next().unwrap_or_default(), field) {
+        ("api_keys" | "credentials", "description") => KEY_DESCRIPTION,
+        ("api_keys" | "credentials", "metadata") => KEY_METADATA,
+        ("ip_policy_rules", "description") => RULE_DESCRIPTION,
+        ("backends", "description") => BACKEND_DESCRIPTION,
+        ("backends", "metadata") => BACKEND_METADATA,
+        ("edges", "description") => EDGE_DESCRIPTION,
+        ("edges", "metadata") => EDGE_METADATA,
+        _ => INVALID_VALUE,
+    }
+}
+
+/// What is answered when a required field is missing.
+pub(super) fn missing(resource: &str, field: &str) -> Code {
+    match (resource, field) {
+        ("ip_policy_rules", "cidr") => CIDR_MISSING,
+        ("ip_policy_rules", "action") => RULE_ACTION,
+        ("bot_users", "name") => BOT_NAME,
+        ("backends.static", "address") => ADDRESS_MISSING,
+        ("edges.https.routes", "match") => MATCH_MISSING,
+        ("edges.https.routes", "match_type") => MATCH_TYPE,
+        (_, "ip_policy_ids") => RESTRICTION_EMPTY,
+        _ => INVALID_VALUE,
+    }
+}
+
+/// What is answered to a `PATCH` that changes nothing, where that is refused.
+pub(super) fn unchanged(resource: &str) -> Option<Code> {
+    match resource {
+        "api_keys" | "credentials" => Some(KEY_UNCHANGED),
+        "ip_policies" => Some(POLICY_UNCHANGED),
+        "ip_policy_rules" => Some(RULE_UNCHANGED),
+        _ => None,
+    }
+}
+
+/// What is answered when the identifier in a body is not the one in the path.
+pub(super) fn id_differs(resource: &str) -> Code {
+    if resource.starts_with("edges.") { EDGE_ID_DIFFERS } else { INVALID_VALUE }
+}

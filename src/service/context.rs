@@ -1,0 +1,138 @@
+//! What handlers work with.
+
+use std::sync::Arc;
+
+use super::accounts::Caller;
+use super::address::Base;
+use super::rate_limit::RateLimit;
+use super::store::{Document, Store, Transaction, View};
+use super::{Refusal, code};
+use crate::api::id::{self, Ids};
+use crate::api::{Info, Operation, Output, Page};
+
+/// What a handler answers: the result of its operation, or a refusal.
+pub(super) type Reply<O> = Result<<O as Operation>::Output, Refusal>;
+
+/// What all requests of a service share.
+pub(super) struct Shared {
+    pub store: Arc<Store>,
+    pub base: Base,
+    pub code_prefix: String,
+    pub rate_limit: Option<RateLimit>,
+    /// Makes the identifiers of operations, as named in refusals.
+    pub operation_ids: Ids,
+}
+
+/// The service as one request sees it.
+#[derive(Clone)]
+pub(super) struct Context {
+    pub shared: Arc<Shared>,
+    pub caller: Caller,
+}
+
+/// A resource that can be shown: the store keeps it without addresses.
+pub(super) trait Resource: Document + Send + 'static {
+    /// Fills in what depends on the address of the service.
+    fn locate(&mut self, base: &Base);
+}
+
+impl Context {
+    /// Reads from one state of the database.
+    pub fn read<T>(
+        &self,
+        work: impl FnOnce(&View<'_>) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        self.shared.store.read(work)
+    }
+
+    /// Changes the database; a refusal leaves it as it was.
+    pub async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        self.shared.store.write(work).await
+    }
+
+    /// Changes the database, and shows the resource that came of it.
+    pub async fn change<R: Resource>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<R, Refusal> + Send + 'static,
+    ) -> Result<R, Refusal> {
+        Ok(self.located(self.write(work).await?))
+    }
+
+    /// The resource with this identifier, with its addresses.
+    pub fn find<R: Resource>(&self, id: &str) -> Result<R, Refusal> {
+        let found = self.read(|view| found::<R>(view, id))?;
+        Ok(self.located(found))
+    }
+
+    /// One page of a list; `O` is the operation that lists.
+    pub fn page<O: Operation, R: Resource>(
+        &self,
+        before: Option<String>,
+        limit: Option<i64>,
+    ) -> Result<Page<R>, Refusal> {
+        let before = before.as_deref();
+        check_before(before, R::PREFIX)?;
+        let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(100);
+        // One more than is shown tells whether there is a next page.
+        let mut items = self.read(|view| Ok(view.page::<R>(before, limit + 1)?))?;
+        let more = items.len() > limit;
+        items.truncate(limit);
+        let items = items.into_iter().map(|item| self.located(item)).collect::<Vec<R>>();
+        Ok(self.page_of(&O::INFO, items, |item| item.id(), more.then_some(limit)))
+    }
+
+    /// A page that holds `items`; `more` is the size of the next page, if there is one.
+    pub fn page_of<T>(
+        &self,
+        info: &Info,
+        items: Vec<T>,
+        id: impl Fn(&T) -> &str,
+        more: Option<usize>,
+    ) -> Page<T> {
+        let uri = self.shared.base.at(info.path);
+        let next_page_uri = more
+            .zip(items.last())
+            .map(|(limit, last)| format!("{uri}?before_id={}&limit={limit}", id(last)));
+        Page { field: list_field(info).to_owned(), items, uri, next_page_uri }
+    }
+
+    /// The resource with its addresses.
+    pub fn located<R: Resource>(&self, mut resource: R) -> R {
+        resource.locate(&self.shared.base);
+        resource
+    }
+}
+
+/// The resource with this identifier, as it is stored.
+pub(super) fn found<D: Document>(view: &View<'_>, id: &str) -> Result<D, Refusal> {
+    view.find(id)?.ok_or_else(Refusal::not_found)
+}
+
+/// Removes the resource with this identifier and everything it holds.
+pub(super) fn remove<D: Document>(change: &Transaction<'_>, id: &str) -> Result<(), Refusal> {
+    if change.remove::<D>(id)? { Ok(()) } else { Err(Refusal::not_found()) }
+}
+
+/// Refuses a `before_id` of another kind.
+pub(super) fn check_before(before: Option<&str>, prefix: &str) -> Result<(), Refusal> {
+    match before {
+        Some(id) if !id::has_prefix(id, prefix) => Err(wrong_prefix("before_id", id, prefix)),
+        _ => Ok(()),
+    }
+}
+
+/// The refusal of an identifier whose prefix should be another.
+pub(super) fn wrong_prefix(field: &str, id: &str, prefix: &str) -> Refusal {
+    let message = format!("{field}: {id:?} does not start with {prefix}_");
+    Refusal::new(code::WRONG_PREFIX, message)
+}
+
+fn list_field(info: &Info) -> &'static str {
+    match info.output {
+        Output::Page { field, .. } => field,
+        _ => "items",
+    }
+}

@@ -1,0 +1,43 @@
+//! Why a service did not start.
+
+use super::store;
+
+/// Why a service did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Another process listens on the address.
+    #[error("{0} is already in use")]
+    AddressInUse(String),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Bind {
+        /// The address, `host:port`.
+        address: String,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// The database cannot be used.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// The admin key that was given does not have the form of an API key.
+    #[error("the admin key is not of the form <27 characters>_<21 characters>")]
+    MalformedAdminKey,
+    /// The database has a key already, and the one that was given is none of its admin keys.
+    #[error("the admin key is not one of this database")]
+    UnknownAdminKey,
+    /// The file with the admin key cannot be read.
+    #[error("cannot read the admin key from {path}: {source}", path = .path.display())]
+    AdminKeyFile {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// The public address is no `http` or `https` address.
+    #[error("{0:?} is not an http:// or https:// address")]
+    PublicUrl(String),
+    /// The rate limit allows no request, or has no window.
+    #[error("a rate limit takes at least one request and a window above zero")]
+    RateLimit,
+}

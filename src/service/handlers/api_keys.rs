@@ -1,0 +1,56 @@
+//! API keys: made with a token, shown without.
+
+use super::{Context, Handler, Reply, on, resource};
+use crate::api::Timestamp;
+use crate::api::id::prefix;
+use crate::api::remote::api_keys::{ApiKey, Create, Delete, Get, List, Update};
+use crate::service::accounts;
+use crate::service::context::{found, remove};
+
+resource! { ApiKey = API_KEY }
+
+pub(super) fn handlers() -> Vec<Handler> {
+    vec![on(create), on(list), on(get), on(update), on(delete)]
+}
+
+async fn create(service: Context, wanted: Create) -> Reply<Create> {
+    let caller = service.caller.clone();
+    let create = service.change(move |change| {
+        let owner_id = accounts::owner(change, &caller, wanted.owner_id)?;
+        let mut key = ApiKey {
+            id: change.new_id(prefix::API_KEY)?,
+            created_at: Some(Timestamp::now()),
+            description: Some(wanted.description.unwrap_or_default()),
+            metadata: Some(wanted.metadata.unwrap_or_default()),
+            owner_id: Some(owner_id.clone()),
+            ..ApiKey::default()
+        };
+        change.put(&key)?;
+        key.token = Some(accounts::issue(change, &key.id, &owner_id)?);
+        Ok(key)
+    });
+    create.await
+}
+
+async fn list(service: Context, wanted: List) -> Reply<List> {
+    service.page::<List, _>(wanted.before_id, wanted.limit)
+}
+
+async fn get(service: Context, wanted: Get) -> Reply<Get> {
+    service.find(&wanted.id)
+}
+
+async fn update(service: Context, wanted: Update) -> Reply<Update> {
+    let update = service.change(move |change| {
+        let mut key: ApiKey = found(change, &wanted.id)?;
+        key.description = wanted.description.or(key.description);
+        key.metadata = wanted.metadata.or(key.metadata);
+        change.put(&key)?;
+        Ok(key)
+    });
+    update.await
+}
+
+async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
+    service.write(move |change| remove::<ApiKey>(change, &wanted.id)).await
+}

@@ -1,0 +1,114 @@
+//! Credentials: authtokens of agents, kept as API keys are.
+
+use super::{Context, Handler, Reply, on, resource};
+use crate::api::Timestamp;
+use crate::api::id::prefix;
+use crate::api::remote::credentials::{Create, Credential, Delete, Get, List, Update};
+use crate::service::context::{found, remove};
+use crate::service::{Refusal, accounts, code};
+
+/// The longest entry of an access list, in bytes.
+const LONGEST_ENTRY: usize = 512;
+
+resource! { Credential = CREDENTIAL }
+
+pub(super) fn handlers() -> Vec<Handler> {
+    vec![on(create), on(list), on(get), on(update), on(delete)]
+}
+
+async fn create(service: Context, wanted: Create) -> Reply<Create> {
+    let acl = check_acl(wanted.acl.unwrap_or_default())?;
+    let caller = service.caller.clone();
+    let create = service.change(move |change| {
+        let owner_id = accounts::owner(change, &caller, wanted.owner_id)?;
+        let mut credential = Credential {
+            id: change.new_id(prefix::CREDENTIAL)?,
+            created_at: Some(Timestamp::now()),
+            description: Some(wanted.description.unwrap_or_default()),
+            metadata: Some(wanted.metadata.unwrap_or_default()),
+            acl: Some(acl),
+            owner_id: Some(owner_id.clone()),
+            ..Credential::default()
+        };
+        change.put(&credential)?;
+        credential.token = Some(accounts::issue(change, &credential.id, &owner_id)?);
+        Ok(credential)
+    });
+    create.await
+}
+
+async fn list(service: Context, wanted: List) -> Reply<List> {
+    service.page::<List, _>(wanted.before_id, wanted.limit)
+}
+
+async fn get(service: Context, wanted: Get) -> Reply<Get> {
+    service.find(&wanted.id)
+}
+
+async fn update(service: Context, wanted: Update) -> Reply<Update> {
+    let acl = wanted.acl.map(check_acl).transpose()?;
+    let update = service.change(move |change| {
+        let mut credential: Credential = found(change, &wanted.id)?;
+        credential.description = wanted.description.or(credential.description);
+        credential.metadata = wanted.metadata.or(credential.metadata);
+        credential.acl = acl.or(credential.acl);
+        change.put(&credential)?;
+        Ok(credential)
+    });
+    update.await
+}
+
+async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
+    service.write(move |change| remove::<Credential>(change, &wanted.id)).await
+}
+
+fn check_acl(acl: Vec<String>) -> Result<Vec<String>, Refusal> {
+    match acl.iter().enumerate().find(|(_, entry)| !is_acl_entry(entry)) {
+        None => Ok(acl),
+        Some((index, entry)) => {
+            let shown: String = entry.chars().take(60).collect();
+            let message = format!(
+                "acl[{index}]: {shown:?} is neither * nor bind: with a domain, address or label"
+            );
+            Err(Refusal::new(code::ACL_ENTRY, message))
+        }
+    }
+}
+
+/// `*`, or `bind:` and a domain, an address or a label (remote API sheet, section 6).
+fn is_acl_entry(entry: &str) -> bool {
+    let Some(bound) = entry.strip_prefix("bind:") else { return entry == "*" };
+    if bound.len() > LONGEST_ENTRY {
+        return false;
+    }
+    if let Some((key, value)) = bound.split_once('=') {
+        return !key.is_empty() && !value.is_empty() && !value.contains('=');
+    }
+    match bound.rsplit_once(':') {
+        Some((host, port)) => is_domain(host) && port.parse::<u16>().is_ok_and(|port| port > 0),
+        None => is_domain(bound),
+    }
+}
+
+/// A host name, perhaps with `*` for everything below it.
+fn is_domain(text: &str) -> bool {
+    let name = text.strip_prefix("*.").unwrap_or(text);
+    name.split('.').all(|label| {
+        !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_acl_entry;
+
+    #[test]
+    fn access_lists_have_three_forms_and_a_star() {
+        for good in ["*", "bind:a.example", "bind:*.example", "bind:1.tcp.x:2000", "bind:app=*"] {
+            assert!(is_acl_entry(good), "{good}");
+        }
+        for bad in ["", "bind:", "a.example", "bind:*", "bind:a..b", "bind:a:x", "bind:=v"] {
+            assert!(!is_acl_entry(bad), "{bad}");
+        }
+    }
+}

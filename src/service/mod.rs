@@ -1,0 +1,109 @@
+//! The self-hosted service: answers the operations of the management API from a database.
+//!
+//! A request comes in through `server`, finds its path template in `routes`, passes the checks of
+//! `pipeline`, is turned into the arguments of its operation by `decode`, and reaches the handler
+//! in `handlers` that has the name of its resource. The handler reads and writes through `store`.
+//! Whatever is wrong on the way is a [`Refusal`], which becomes HTTP at the end of `pipeline`.
+
+mod accounts;
+mod address;
+mod body;
+pub mod code;
+mod context;
+mod cors;
+mod decode;
+mod error;
+pub mod handlers;
+mod options;
+mod pipeline;
+mod rate_limit;
+mod refusal;
+mod routes;
+mod server;
+pub mod store;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use decode::decode;
+pub use error::Error;
+pub use options::{Options, read_admin_key};
+pub use refusal::Refusal;
+
+use crate::api::Secret;
+use crate::api::id::Ids;
+use address::Base;
+use context::Shared;
+use server::Server;
+use store::Store;
+
+/// A service at work; many may run in one process.
+///
+/// Dropping it takes no more requests; [`Service::stop`] also waits until the database is closed.
+pub struct Service {
+    shared: Arc<Shared>,
+    server: Server,
+    url: String,
+    api_key: Option<Secret>,
+}
+
+impl Service {
+    /// Starts a service on the current tokio runtime.
+    ///
+    /// # Errors
+    /// When an option is wrong, the address cannot be listened on, or the database cannot be used.
+    pub async fn start(options: Options) -> Result<Self, Error> {
+        let rate_limit = options.check()?;
+        let listener = options.bind().await?;
+        let url = options::address_of(&listener, &options)?;
+        let base = Base::new(options.public_url.as_deref().unwrap_or(&url));
+        let store = Arc::new(open(options.path).await?);
+        let given = options.admin_key;
+        let made = store.write(move |change| accounts::bootstrap(change, given)).await;
+        let api_key = match made {
+            Ok(api_key) => api_key,
+            Err(error) => {
+                close(store).await;
+                return Err(error);
+            }
+        };
+        let code_prefix = options.code_prefix;
+        let operation_ids = Ids::default();
+        let shared = Shared { store, base, code_prefix, rate_limit, operation_ids };
+        let shared = Arc::new(shared);
+        let server = Server::start(listener, routes::router(&shared), options.connections);
+        Ok(Self { shared, server, url, api_key })
+    }
+
+    /// The address of the listener, without a slash at its end.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The address that stands in `uri` fields.
+    pub fn public_url(&self) -> &str {
+        self.shared.base.as_str()
+    }
+
+    /// The admin key: the one that was given, or the one made at the first start of the database.
+    pub fn api_key(&self) -> Option<&Secret> {
+        self.api_key.as_ref()
+    }
+
+    /// Takes no more requests, answers those in flight for as long as `grace`, and closes the
+    /// database.
+    pub async fn stop(mut self, grace: Duration) {
+        self.server.stop(grace).await;
+        close(self.shared.store.clone()).await;
+    }
+}
+
+async fn open(path: Option<std::path::PathBuf>) -> Result<Store, Error> {
+    let opened = tokio::task::spawn_blocking(move || Store::open(path.as_deref())).await;
+    Ok(opened.map_err(|_| store::Error::Panicked)??)
+}
+
+async fn close(store: Arc<Store>) {
+    // Fails only where closing panics, and there is nobody left to tell.
+    let _ = tokio::task::spawn_blocking(move || store.close()).await;
+}

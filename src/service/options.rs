@@ -1,0 +1,114 @@
+//! How a service is to run.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+
+use super::Error;
+use super::rate_limit::RateLimit;
+use crate::api::{Secret, id};
+
+/// How a service is to run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The file of the database; without one it lives in memory and ends with the service.
+    pub path: Option<PathBuf>,
+    /// The name or address to listen on; loopback by default.
+    pub host: String,
+    /// The port to listen on; 0, the default, takes a free one.
+    pub port: u16,
+    /// The admin key. A new database takes it for its first key; in any other it must exist.
+    pub admin_key: Option<Secret>,
+    /// What stands before the number of an error code.
+    pub code_prefix: String,
+    /// So many requests in a rolling window; no limit by default.
+    pub rate_limit: Option<(u32, Duration)>,
+    /// The address for `uri` fields where the service is reached by another than its own.
+    pub public_url: Option<String>,
+    /// How many connections are served at once; others wait to be accepted.
+    pub connections: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            path: None,
+            host: "127.0.0.1".to_owned(),
+            port: 0,
+            admin_key: None,
+            code_prefix: "ERR_NGROK_".to_owned(),
+            rate_limit: None,
+            public_url: None,
+            connections: 4096,
+        }
+    }
+}
+
+/// Reads an admin key from a file; space around it is ignored.
+///
+/// # Errors
+/// When the file cannot be read, or holds something else.
+pub fn read_admin_key(path: &Path) -> Result<Secret, Error> {
+    let failed = |source| Error::AdminKeyFile { path: path.to_owned(), source };
+    let text = std::fs::read_to_string(path).map_err(failed)?;
+    check_key(Secret(text.trim().to_owned()))
+}
+
+impl Options {
+    /// Finds what is wrong before anything is started.
+    pub(super) fn check(&self) -> Result<Option<RateLimit>, Error> {
+        if let Some(key) = &self.admin_key {
+            check_key(key.clone())?;
+        }
+        if let Some(url) = &self.public_url {
+            check_url(url)?;
+        }
+        match self.rate_limit {
+            Some((0, _) | (_, Duration::ZERO)) => Err(Error::RateLimit),
+            Some((requests, window)) => Ok(Some(RateLimit::new(requests, window))),
+            None => Ok(None),
+        }
+    }
+
+    pub(super) async fn bind(&self) -> Result<TcpListener, Error> {
+        let bound = TcpListener::bind((self.host.as_str(), self.port)).await;
+        bound.map_err(|source| self.unbound(source))
+    }
+
+    fn unbound(&self, source: std::io::Error) -> Error {
+        let address = format!("{}:{}", self.host, self.port);
+        match source.kind() {
+            ErrorKind::AddrInUse => Error::AddressInUse(address),
+            _ => Error::Bind { address, source },
+        }
+    }
+}
+
+/// The address at which a listener is reached from this machine.
+pub(super) fn address_of(listener: &TcpListener, options: &Options) -> Result<String, Error> {
+    let mut address = listener.local_addr().map_err(|source| options.unbound(source))?;
+    if address.ip().is_unspecified() {
+        address.set_ip(match address.ip() {
+            std::net::IpAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            std::net::IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    Ok(format!("http://{address}"))
+}
+
+fn check_key(key: Secret) -> Result<Secret, Error> {
+    if id::split_token(&key.0).is_some() { Ok(key) } else { Err(Error::MalformedAdminKey) }
+}
+
+fn check_url(url: &str) -> Result<(), Error> {
+    let invalid = || Error::PublicUrl(url.to_owned());
+    let parsed: http::Uri = url.parse().map_err(|_| invalid())?;
+    let known = matches!(parsed.scheme_str(), Some("http" | "https"));
+    if known && parsed.host().is_some() && parsed.query().is_none() {
+        Ok(())
+    } else {
+        Err(invalid())
+    }
+}

@@ -1,0 +1,168 @@
+//! The way of every request: the same checks in the same order, then its handler.
+//!
+//! Route, method, auth, version, rate limit, query, content type, size, JSON, fields, references
+//! (remote API sheet, section 1). The router has found the route before a request comes here;
+//! references are checked by handlers, inside the transaction that relies on them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use http::{HeaderMap, Method, request};
+use serde_json::{Map, Value};
+
+use super::context::{Context, Shared};
+use super::handlers::Handler;
+use super::refusal::json;
+use super::{Refusal, accounts, body, code, cors, decode};
+use crate::api::Info;
+use crate::api::id::prefix;
+
+/// All that one path template answers.
+pub(super) struct Endpoint {
+    handlers: Vec<Handler>,
+    /// For `Allow` and for preflights.
+    methods: String,
+}
+
+/// A successful answer.
+pub(super) struct Answer {
+    pub status: u16,
+    /// Empty when there is none.
+    pub body: Vec<u8>,
+}
+
+impl Endpoint {
+    pub(super) fn new(handlers: Vec<Handler>) -> Self {
+        let mut methods: Vec<_> = handlers.iter().map(|one| one.info.method.as_str()).collect();
+        if methods.contains(&"GET") {
+            methods.push("HEAD");
+        }
+        methods.push("OPTIONS");
+        Self { methods: methods.join(", "), handlers }
+    }
+
+    fn handler(&self, method: &Method) -> Option<&Handler> {
+        let wanted = if method == Method::HEAD { "GET" } else { method.as_str() };
+        self.handlers.iter().find(|handler| handler.info.method.as_str() == wanted)
+    }
+}
+
+/// Answers a request to a known path.
+pub(super) async fn answer(
+    shared: Arc<Shared>,
+    endpoint: Arc<Endpoint>,
+    request: Request,
+) -> Response {
+    let (head, mut body) = request.into_parts();
+    if let Some(response) = cors::preflight(&head, &endpoint.methods) {
+        return response;
+    }
+    let result = match endpoint.handler(&head.method) {
+        Some(handler) => {
+            let info = handler.info;
+            let serve = |context: Context, arguments| async move {
+                let answered = caught(handler.answer(context, arguments)).await?;
+                Ok(Answer { status: info.success(), body: answered })
+            };
+            checked(&shared, info, &head, &mut body, serve).await
+        }
+        None => Err(Refusal::no_such_method(head.uri.path(), &endpoint.methods)),
+    };
+    respond(&shared, &head.headers, &mut body, result).await
+}
+
+/// Turns the outcome into the answer.
+pub(super) async fn respond(
+    shared: &Shared,
+    headers: &HeaderMap,
+    body: &mut Body,
+    result: Result<Answer, Refusal>,
+) -> Response {
+    let mut response = match result {
+        Ok(Answer { status: 204, .. }) => {
+            let mut empty = Response::new(Body::empty());
+            *empty.status_mut() = http::StatusCode::NO_CONTENT;
+            empty
+        }
+        Ok(Answer { status, body }) => json(status, body),
+        Err(refusal) => {
+            body::drain(headers, body).await;
+            refusal.into_response(&shared.code_prefix)
+        }
+    };
+    cors::allow_reading(headers, response.headers_mut());
+    response
+}
+
+/// Finds out who calls, then runs all checks up to the fields, and `serve` when they pass.
+pub(super) async fn checked<F>(
+    shared: &Arc<Shared>,
+    info: &Info,
+    head: &request::Parts,
+    body: &mut Body,
+    serve: impl FnOnce(Context, Map<String, Value>) -> F,
+) -> Result<Answer, Refusal>
+where
+    F: Future<Output = Result<Answer, Refusal>>,
+{
+    let caller = shared.store.read(|view| accounts::authenticate(view, &head.headers))?;
+    let context = Context { shared: shared.clone(), caller };
+    let result = match arguments(shared, info, head, body).await {
+        Ok(arguments) => serve(context, arguments).await,
+        Err(refusal) => Err(refusal),
+    };
+    result.map_err(|refusal| match shared.operation_ids.next(prefix::OPERATION) {
+        Ok(id) => refusal.with("operation_id", &id),
+        Err(_) => refusal,
+    })
+}
+
+async fn arguments(
+    shared: &Shared,
+    info: &Info,
+    head: &request::Parts,
+    body: &mut Body,
+) -> Result<Map<String, Value>, Refusal> {
+    check_version(&head.headers)?;
+    if let Some(limit) = &shared.rate_limit {
+        limit.take(Instant::now())?;
+    }
+    let queried = decode::query(info, head.uri.query())?;
+    let body = if info.method.has_body() {
+        Some(body::json(&head.headers, body).await?)
+    } else {
+        body::none(&head.headers, body).await?;
+        None
+    };
+    decode::arguments(info, head.uri.path(), queried, body.as_deref())
+}
+
+/// `Service-Version` and its alias `Ngrok-Version` must be 2 where they are sent.
+fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
+    for name in ["service-version", "ngrok-version"] {
+        for value in headers.get_all(name) {
+            if value.as_bytes().trim_ascii() != b"2" {
+                let message = format!("{name}: {value:?} is not a supported version; send 2");
+                return Err(Refusal::new(code::UNSUPPORTED_VERSION, message));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Runs a handler; a panic in it becomes a refusal instead of a lost connection.
+async fn caught(mut answer: super::handlers::Answer) -> Result<Vec<u8>, Refusal> {
+    std::future::poll_fn(move |context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut answer).poll(context)));
+        polled.unwrap_or_else(|_| {
+            Poll::Ready(Err(Refusal::new(code::UNEXPECTED, "unexpected failure")))
+        })
+    })
+    .await
+}

@@ -1,0 +1,80 @@
+//! From paths to handlers: one route per path template of the table.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
+use axum::routing::any;
+use http::Method;
+use serde_json::{Map, Value};
+
+use super::Refusal;
+use super::context::Shared;
+use super::handlers::{self, Handler};
+use super::pipeline::{self, Answer, Endpoint};
+use crate::api::{Info, Output, Verb, remote};
+
+/// The root: where the lists are.
+const ROOT: Info = Info {
+    resource: "",
+    name: "get",
+    doc: " List the addresses of all lists.\n",
+    method: Verb::GET,
+    path: "/",
+    parameters: &[],
+    output: Output::Nothing,
+};
+
+/// The routes of the management API.
+pub(super) fn router(shared: &Arc<Shared>) -> Router {
+    let mut templates: BTreeMap<&str, Vec<Handler>> = BTreeMap::new();
+    for handler in handlers::all() {
+        templates.entry(handler.info.path).or_default().push(handler);
+    }
+    let mut router = Router::new();
+    for (template, handlers) in templates {
+        let endpoint = Arc::new(Endpoint::new(handlers));
+        // A trailing slash makes no difference (remote API sheet, section 1).
+        for path in [template.to_owned(), format!("{template}/")] {
+            let (shared, endpoint) = (shared.clone(), endpoint.clone());
+            let answer = move |request| pipeline::answer(shared, endpoint, request);
+            router = router.route(&path, any(answer));
+        }
+    }
+    let root = shared.clone();
+    let nowhere = shared.clone();
+    router
+        .route("/", any(move |request| answer_root(root, request)))
+        .fallback(move |request| answer_nowhere(nowhere, request))
+}
+
+async fn answer_root(shared: Arc<Shared>, request: Request) -> Response {
+    let (head, mut body) = request.into_parts();
+    let result = if matches!(head.method, Method::GET | Method::HEAD) {
+        let lists = lists(&shared);
+        let serve = |_, _| async { Ok(Answer { status: 200, body: lists }) };
+        pipeline::checked(&shared, &ROOT, &head, &mut body, serve).await
+    } else {
+        Err(Refusal::no_such_method("/", "GET, HEAD"))
+    };
+    pipeline::respond(&shared, &head.headers, &mut body, result).await
+}
+
+async fn answer_nowhere(shared: Arc<Shared>, request: Request) -> Response {
+    let (head, mut body) = request.into_parts();
+    let refusal = Refusal::no_such_path(head.uri.path());
+    pipeline::respond(&shared, &head.headers, &mut body, Err(refusal)).await
+}
+
+/// `{"uri": …, "api_keys_uri": …, "backends_failover_uri": …}`.
+fn lists(shared: &Shared) -> Vec<u8> {
+    let mut lists = Map::new();
+    lists.insert("uri".to_owned(), shared.base.at("/").into());
+    for info in remote::operations().filter(|info| matches!(info.output, Output::Page { .. })) {
+        let name = format!("{}_uri", info.resource.replace('.', "_"));
+        lists.insert(name, shared.base.at(info.path).into());
+    }
+    Value::Object(lists).to_string().into_bytes()
+}

@@ -1,0 +1,103 @@
+//! Accepting connections, and letting go of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+/// How long a connection may take to send the head of a request, or wait before its first byte.
+const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait when the process has no file descriptor left for another connection.
+const BREATH: Duration = Duration::from_millis(20);
+
+/// A listener at work.
+pub(super) struct Server {
+    /// True as soon as no more connections are taken and no more requests read.
+    stop: watch::Sender<bool>,
+    accepting: Option<tokio::task::JoinHandle<JoinSet<()>>>,
+}
+
+impl Server {
+    /// Serves the connections of a listener, at most `connections` at once; the rest wait.
+    pub(super) fn start(listener: TcpListener, router: Router, connections: usize) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        let accepting = tokio::spawn(accept(listener, router, connections, stopped));
+        Self { stop, accepting: Some(accepting) }
+    }
+
+    /// Takes no more connections, and answers what is in flight for as long as `grace`.
+    pub(super) async fn stop(&mut self, grace: Duration) {
+        self.stop.send_replace(true);
+        let Some(accepting) = self.accepting.take() else { return };
+        let Ok(mut connections) = accepting.await else { return };
+        let finished = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(grace, finished).await.is_err() {
+            connections.shutdown().await;
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    router: Router,
+    most: usize,
+    mut stopped: watch::Receiver<bool>,
+) -> JoinSet<()> {
+    let mut connections = JoinSet::new();
+    let free = Arc::new(Semaphore::new(most));
+    loop {
+        let next = async {
+            // The semaphore is never closed.
+            let place = free.clone().acquire_owned().await.ok();
+            (listener.accept().await, place)
+        };
+        let (accepted, place) = tokio::select! {
+            _ = stopped.wait_for(|stop| *stop) => return connections,
+            next = next => next,
+        };
+        // Finished tasks are collected on the way, so the set does not grow.
+        while connections.try_join_next().is_some() {}
+        match accepted {
+            Ok((stream, _)) => {
+                let (router, stopped) = (router.clone(), stopped.clone());
+                connections.spawn(async move {
+                    serve(stream, router, stopped).await;
+                    drop(place);
+                });
+            }
+            Err(_) => tokio::time::sleep(BREATH).await,
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, router: Router, mut stopped: watch::Receiver<bool>) {
+    // Answers are written whole; waiting for more to send only delays them.
+    let _ = stream.set_nodelay(true);
+    let mut builder = http1::Builder::new();
+    // A client may close its sending side and still read the answer.
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE).half_close(true);
+    let service = TowerToHyperService::new(router);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let stopping = tokio::select! {
+        // What went wrong with a connection concerns its client, who knows.
+        _ = connection.as_mut() => false,
+        _ = stopped.wait_for(|stop| *stop) => true,
+    };
+    if stopping {
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.await;
+    }
+}

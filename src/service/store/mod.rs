@@ -1,0 +1,86 @@
+//! Where the service keeps what it knows: the only place that touches SQL.
+//!
+//! Resources are JSON documents in tables that know nothing of their kinds, so a new resource needs
+//! no new SQL. All writes go through one thread that shares one `fsync` between the jobs that are
+//! waiting: a job is answered after the commit that holds it, never before. Reads run on connections
+//! of their own and never wait for the writer; a store in memory has one connection for both.
+
+mod error;
+mod open;
+mod readers;
+mod transaction;
+mod view;
+mod writer;
+
+use std::path::Path;
+
+pub use error::Error;
+pub use transaction::Transaction;
+pub use view::{Document, StoredToken, View};
+
+use readers::Readers;
+use writer::Writer;
+
+/// A database, open for one process until [`Store::close`].
+pub struct Store {
+    readers: Readers,
+    writer: Writer,
+    // Held for the life of the store; declared last, so that it is given up last.
+    _lock: Option<open::Lock>,
+}
+
+impl Store {
+    /// Opens the database in a file, which is created if need be; without a path, one in memory.
+    ///
+    /// Blocks on the disk. What is wrong with a file is found out before anything is written to it.
+    ///
+    /// # Errors
+    /// When the file cannot be used, with the reason; it is left as it was.
+    pub fn open(path: Option<&Path>) -> Result<Self, Error> {
+        let Some(path) = path else {
+            let shared = open::memory()?;
+            let writer = Writer::start(writer::Target::Shared(shared.clone()))?;
+            return Ok(Self { readers: Readers::shared(shared), writer, _lock: None });
+        };
+        let (connection, lock) = open::file(path)?;
+        let writer = Writer::start(writer::Target::Own(connection))?;
+        Ok(Self { readers: Readers::of(path), writer, _lock: Some(lock) })
+    }
+
+    /// Reads from one consistent state of the database; runs on the calling thread.
+    ///
+    /// # Errors
+    /// What `work` returns, or that the database cannot be read.
+    pub fn read<T, E: From<Error>>(
+        &self,
+        work: impl FnOnce(&View<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.readers.read(work)
+    }
+
+    /// Changes the database; the answer comes when the change is on disk.
+    ///
+    /// When `work` fails, nothing of it is kept. It runs whether or not the caller waits for it.
+    ///
+    /// # Errors
+    /// What `work` returns, or that the change could not be made durable.
+    pub async fn write<T, E>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+    {
+        self.writer.write(work).await
+    }
+
+    /// Finishes what was handed in and closes the database; later writes fail, later reads may.
+    ///
+    /// Blocks on the disk.
+    pub fn close(&self) {
+        // The last connection to close moves the log into the file, so the writer's comes last.
+        self.readers.close();
+        self.writer.close();
+    }
+}

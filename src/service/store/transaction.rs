@@ -1,0 +1,113 @@
+//! Writing documents, links and claims.
+
+use std::ops::Deref;
+
+use rusqlite::Connection;
+
+use super::{Document, Error, View};
+use crate::api::id::Ids;
+
+/// One change in the making: all of it is kept or nothing.
+pub struct Transaction<'connection> {
+    view: View<'connection>,
+    connection: &'connection Connection,
+    ids: &'connection Ids,
+}
+
+impl<'connection> Deref for Transaction<'connection> {
+    type Target = View<'connection>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.view
+    }
+}
+
+impl<'connection> Transaction<'connection> {
+    pub(super) fn new(connection: &'connection Connection, ids: &'connection Ids) -> Self {
+        Self { view: View::writing(connection), connection, ids }
+    }
+
+    /// A new identifier; larger than all before it, because writes happen one after the other.
+    pub fn new_id(&self, prefix: &str) -> Result<String, Error> {
+        Ok(self.ids.next(prefix)?)
+    }
+
+    /// Stores a document in place of the one with its identifier, if there is one.
+    pub fn put<D: Document>(&self, document: &D) -> Result<(), Error> {
+        let body = serde_json::to_string(document)?;
+        self.execute(
+            "INSERT INTO resources (kind, id, body) VALUES (?1, ?2, ?3)
+             ON CONFLICT DO UPDATE SET body = excluded.body",
+            (D::PREFIX, document.id(), body),
+        )?;
+        Ok(())
+    }
+
+    /// Removes a document with its links, claims and token; false when there was none.
+    pub fn remove<D: Document>(&self, id: &str) -> Result<bool, Error> {
+        let found =
+            self.execute("DELETE FROM resources WHERE kind = ?1 AND id = ?2", (D::PREFIX, id))?;
+        if found == 0 {
+            return Ok(false);
+        }
+        self.execute("DELETE FROM links WHERE from_id = ?1", [id])?;
+        self.execute("DELETE FROM claims WHERE owner = ?1", [id])?;
+        self.execute("DELETE FROM tokens WHERE id = ?1", [id])?;
+        Ok(true)
+    }
+
+    /// Replaces what `from` refers to in this role.
+    pub fn link<'a>(
+        &self,
+        from: &str,
+        role: &str,
+        to: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), Error> {
+        self.execute("DELETE FROM links WHERE from_id = ?1 AND role = ?2", (from, role))?;
+        for to in to {
+            self.execute(
+                "INSERT OR IGNORE INTO links (from_id, role, to_id) VALUES (?1, ?2, ?3)",
+                (from, role, to),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Claims a key for `owner`; false when another holds it.
+    pub fn claim(&self, space: &str, key: &str, owner: &str) -> Result<bool, Error> {
+        let made = self.execute(
+            "INSERT OR IGNORE INTO claims (space, key, owner) VALUES (?1, ?2, ?3)",
+            (space, key, owner),
+        )?;
+        Ok(made == 1 || self.claimant(space, key)?.as_deref() == Some(owner))
+    }
+
+    /// Gives up all claims of `owner` in a space.
+    pub fn release(&self, space: &str, owner: &str) -> Result<(), Error> {
+        self.execute("DELETE FROM claims WHERE owner = ?1 AND space = ?2", (owner, space))?;
+        Ok(())
+    }
+
+    /// Stores what the token of an API key or credential is checked against.
+    pub fn put_token(&self, id: &str, hash: &[u8], owner_id: &str) -> Result<(), Error> {
+        self.execute(
+            "INSERT INTO tokens (id, hash, owner_id) VALUES (?1, ?2, ?3)",
+            (id, hash, owner_id),
+        )?;
+        Ok(())
+    }
+
+    /// Stores a setting of the database itself.
+    pub fn set(&self, name: &str, value: &str) -> Result<(), Error> {
+        self.execute(
+            "INSERT INTO meta (name, value) VALUES (?1, ?2)
+             ON CONFLICT DO UPDATE SET value = excluded.value",
+            (name, value),
+        )?;
+        Ok(())
+    }
+
+    fn execute(&self, sql: &str, parameters: impl rusqlite::Params) -> Result<usize, Error> {
+        Ok(self.connection.prepare_cached(sql)?.execute(parameters)?)
+    }
+}

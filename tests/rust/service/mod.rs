@@ -1,0 +1,4 @@
+//! The service, over real sockets in this process.
+
+mod accounts;
+mod support;
