@@ -2,4 +2,6 @@
 
 pub mod api;
 #[cfg(feature = "service")]
+pub mod policy;
+#[cfg(feature = "service")]
 pub mod service;

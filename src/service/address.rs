@@ -1,7 +1,6 @@
 //! Where resources can be fetched.
 
 use crate::api::id::prefix;
-use crate::api::remote::Ref;
 
 /// The public address of the service, without a slash at its end.
 #[derive(Debug, Clone)]
@@ -51,10 +50,5 @@ impl Base {
     /// The address of a route, which lives inside its edge.
     pub fn of_route(&self, edge_id: &str, id: &str) -> String {
         format!("{}/edges/https/{edge_id}/routes/{id}", self.0)
-    }
-
-    /// A reference to the resource with this identifier.
-    pub fn reference(&self, id: &str) -> Ref {
-        Ref { id: id.to_owned(), uri: self.of(id) }
     }
 }

@@ -8,6 +8,7 @@
 mod accounts;
 mod address;
 mod body;
+mod check;
 pub mod code;
 mod context;
 mod cors;
@@ -16,6 +17,7 @@ mod error;
 pub mod handlers;
 mod options;
 mod pipeline;
+mod policies;
 mod rate_limit;
 mod refusal;
 mod routes;

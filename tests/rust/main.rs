@@ -4,4 +4,6 @@
 
 mod api;
 #[cfg(feature = "service")]
+mod policy;
+#[cfg(feature = "service")]
 mod service;

@@ -1,8 +1,14 @@
 //! Answers to operations: one file per resource, with the names of [`crate::api::remote`].
 
 mod api_keys;
+mod backends;
 mod bot_users;
 mod credentials;
+mod edges;
+mod ip_policies;
+mod ip_policy_rules;
+mod tunnel_sessions;
+mod tunnels;
 
 use std::pin::Pin;
 
@@ -30,10 +36,18 @@ impl Handler {
 
 /// Every handler of the service.
 pub(super) fn all() -> Vec<Handler> {
-    [api_keys::handlers(), bot_users::handlers(), credentials::handlers()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let resources = [
+        api_keys::handlers(),
+        ip_policies::handlers(),
+        ip_policy_rules::handlers(),
+        backends::handlers(),
+        edges::handlers(),
+        credentials::handlers(),
+        bot_users::handlers(),
+        tunnels::handlers(),
+        tunnel_sessions::handlers(),
+    ];
+    resources.into_iter().flatten().collect()
 }
 
 /// The operations that have a handler, once for each handler.

@@ -1,4 +1,10 @@
 //! The service, over real sockets in this process.
 
 mod accounts;
+mod bad_input;
+mod http;
+mod paging;
+mod resources;
+mod store;
 mod support;
+mod table;

@@ -30,9 +30,14 @@ impl Running {
     }
 
     pub async fn with(options: Options) -> Self {
+        Self::over(client(), options).await
+    }
+
+    /// A service that is called through a client that others use as well.
+    pub async fn over(http: Client, options: Options) -> Self {
         let service = Service::start(options).await.unwrap();
         let key = service.api_key().map(|key| key.0.clone()).unwrap_or_default();
-        Self { service, key, http: client() }
+        Self { service, key, http }
     }
 
     pub async fn call(&self, method: Method, path: &str, body: Option<Value>) -> Reply {

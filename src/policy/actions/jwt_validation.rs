@@ -1,0 +1,188 @@
+//! `jwt-validation`: let only visitors in who carry a token.
+
+use serde_json::Value;
+
+use super::super::action::Action;
+use super::super::config::Config;
+use super::super::problem::{Place, code};
+use super::super::url::Url;
+
+/// How many entries a list may have.
+const ENTRIES: usize = 10;
+
+/// Lets only requests in whose tokens are genuine, current and meant for this audience.
+///
+/// Traffic policy sheet, section 5.
+#[derive(Debug)]
+pub struct JwtValidation {
+    /// Who may have issued a token; compared exactly.
+    pub issuers: Vec<String>,
+    /// Whom a token may be for; anyone when empty.
+    pub audiences: Vec<String>,
+    /// Where tokens are; all of them must be there.
+    pub tokens: Vec<Token>,
+    /// How a token may be signed.
+    pub algorithms: Vec<Algorithm>,
+    /// Where keys come from, in order.
+    pub key_sources: Vec<String>,
+    /// How the key of a token is picked, as the document says it; null unless given.
+    pub key_identification: Value,
+}
+
+/// Where a request carries a token.
+#[derive(Debug)]
+pub struct Token {
+    /// What kind of token it is; a name for the result only.
+    pub kind: String,
+    /// The part of the request.
+    pub method: Method,
+    /// The name of the header or of the field; compared without regard to case.
+    pub name: String,
+    /// What stands before the token, such as `Bearer `.
+    pub prefix: String,
+}
+
+/// The part of a request that carries a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// A header.
+    Header,
+    /// A field of a JSON body or of a form.
+    Body,
+}
+
+/// How a token is signed; there is no `none`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is the registered name of an algorithm")]
+pub enum Algorithm {
+    Hs256,
+    Hs384,
+    Hs512,
+    Rs256,
+    Rs384,
+    Rs512,
+    Ps256,
+    Ps384,
+    Ps512,
+    Es256,
+    Es384,
+    Es512,
+    EdDsa,
+}
+
+const ALGORITHMS: &[(&str, Algorithm)] = &[
+    ("HS256", Algorithm::Hs256),
+    ("HS384", Algorithm::Hs384),
+    ("HS512", Algorithm::Hs512),
+    ("RS256", Algorithm::Rs256),
+    ("RS384", Algorithm::Rs384),
+    ("RS512", Algorithm::Rs512),
+    ("PS256", Algorithm::Ps256),
+    ("PS384", Algorithm::Ps384),
+    ("PS512", Algorithm::Ps512),
+    ("ES256", Algorithm::Es256),
+    ("ES384", Algorithm::Es384),
+    ("ES512", Algorithm::Es512),
+    ("EdDSA", Algorithm::EdDsa),
+];
+
+impl Action for JwtValidation {}
+
+pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
+    let start = config.found();
+    let (algorithms, key_sources, key_identification) = signatures(config);
+    let validation = JwtValidation {
+        issuers: allow_list(config, "issuer", 1),
+        audiences: allow_list(config, "audience", 0),
+        tokens: tokens(config),
+        algorithms,
+        key_sources,
+        key_identification,
+    };
+    config.recode(start, code::VALUE);
+    Box::new(validation)
+}
+
+/// The values of `issuer.allow_list[].value` or of `audience`.
+fn allow_list(config: &mut Config<'_>, name: &'static str, least: usize) -> Vec<String> {
+    let mut object = config.object(name);
+    let mut values = Vec::new();
+    for (place, entry) in object.entries("allow_list", least..=ENTRIES) {
+        let mut entry = object.inside(place, entry);
+        values.push(required_text(&mut entry, "value"));
+        entry.close();
+    }
+    object.close();
+    values
+}
+
+fn tokens(config: &mut Config<'_>) -> Vec<Token> {
+    let mut http = config.object("http");
+    let mut tokens = Vec::new();
+    for (place, entry) in http.entries("tokens", 1..=ENTRIES) {
+        tokens.push(token(&mut http, place, entry));
+    }
+    http.close();
+    tokens
+}
+
+fn token<'a>(http: &mut Config<'a>, place: Place, entry: &'a Value) -> Token {
+    let mut entry = http.inside(place, entry);
+    entry.required("method");
+    let methods = [("header", Method::Header), ("body", Method::Body)];
+    let method = entry.choice("method", code::CHOICE, &methods);
+    let token = Token {
+        kind: entry.text("type").unwrap_or("jwt").to_owned(),
+        method: method.unwrap_or(Method::Header),
+        name: required_text(&mut entry, "name"),
+        prefix: entry.text("prefix").unwrap_or_default().to_owned(),
+    };
+    entry.close();
+    token
+}
+
+/// How a token may be signed, where keys come from, and how one is picked.
+fn signatures(config: &mut Config<'_>) -> (Vec<Algorithm>, Vec<String>, Value) {
+    let mut jws = config.object("jws");
+    let algorithms = algorithms(&mut jws);
+    let mut keys = jws.object("keys");
+    let mut sources = keys.object("sources");
+    let urls = urls(&mut sources);
+    sources.close();
+    let identification = keys.value("identification").cloned();
+    keys.close();
+    jws.close();
+    (algorithms, urls, identification.unwrap_or_default())
+}
+
+fn algorithms(jws: &mut Config<'_>) -> Vec<Algorithm> {
+    let names = jws.texts("allowed_algorithms", 1..=ALGORITHMS.len());
+    let mut algorithms = Vec::new();
+    for (place, name) in names {
+        match ALGORITHMS.iter().find(|(known, _)| *known == name) {
+            Some((_, algorithm)) => algorithms.push(*algorithm),
+            None => jws.refuse_at(&place, code::ALGORITHM, format!("{name} is no algorithm")),
+        }
+    }
+    algorithms
+}
+
+fn urls(sources: &mut Config<'_>) -> Vec<String> {
+    let urls = sources.texts("additional_jkus", 0..=ENTRIES);
+    for (place, url) in &urls {
+        let url = Url::parse(url);
+        if !url.is_some_and(|url| ["http", "https"].contains(&url.scheme)) {
+            sources.refuse_at(place, code::URL, "must be an http or https url");
+        }
+    }
+    urls.into_iter().map(|(_, url)| url.to_owned()).collect()
+}
+
+fn required_text(config: &mut Config<'_>, name: &'static str) -> String {
+    config.required(name);
+    let text = config.text(name).unwrap_or_default();
+    if config.value(name).is_some_and(|value| value == "") {
+        config.refuse(name, code::EMPTY, format!("{name} must not be empty"));
+    }
+    text.to_owned()
+}

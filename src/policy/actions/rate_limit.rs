@@ -1,0 +1,81 @@
+//! `rate-limit`: let only so many requests in.
+
+use std::time::Duration;
+
+use super::super::action::Action;
+use super::super::config::Config;
+use super::super::expression::Expression;
+use super::super::problem::code;
+
+/// How long a name may be, in characters.
+const NAME: usize = 1023;
+
+/// The step of a rate: the window moves in tenths of it.
+const STEP: Duration = Duration::from_secs(10);
+
+/// Turns requests away when there are too many like them.
+#[derive(Debug)]
+pub struct RateLimit {
+    /// What the limit is called.
+    pub name: String,
+    /// How many requests are let in during each `rate`.
+    pub capacity: u64,
+    /// How long the window is that slides over the requests.
+    pub rate: Duration,
+    /// What requests have in common that are counted together.
+    pub bucket_key: Vec<Expression>,
+    /// Whether requests are turned away; without, it is only recorded.
+    pub enforce: bool,
+}
+
+impl Action for RateLimit {}
+
+pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
+    algorithm(config);
+    Box::new(RateLimit {
+        name: name(config),
+        capacity: config.integer("capacity", None, 1..=2_000_000_000),
+        rate: rate(config),
+        bucket_key: bucket_key(config),
+        enforce: config.truth("enforce", true),
+    })
+}
+
+/// There is only one algorithm, but it has to be named.
+fn algorithm(config: &mut Config<'_>) {
+    if config.required("algorithm").is_some() {
+        config.choice("algorithm", code::ALGORITHM, &[("sliding_window", ())]);
+    }
+}
+
+fn name(config: &mut Config<'_>) -> String {
+    if config.required("name").is_none() {
+        return String::new();
+    }
+    let name = config.text("name").unwrap_or("?");
+    if name.is_empty() {
+        config.refuse("name", code::EMPTY, "name must not be empty");
+    }
+    if name.chars().count() > NAME {
+        config.refuse("name", code::LENGTH, format!("name is longer than {NAME} characters"));
+    }
+    name.to_owned()
+}
+
+fn rate(config: &mut Config<'_>) -> Duration {
+    let (least, most) = (Duration::from_secs(60), Duration::from_secs(24 * 3600));
+    if config.required("rate").is_none() {
+        return least;
+    }
+    let rate = config.duration("rate", least, least..=most);
+    if !rate.as_nanos().is_multiple_of(STEP.as_nanos()) {
+        config.refuse("rate", code::RANGE, "rate must be a multiple of 10s");
+    }
+    rate
+}
+
+fn bucket_key(config: &mut Config<'_>) -> Vec<Expression> {
+    let sources = config.texts("bucket_key", 1..=10);
+    let checker = config.checker();
+    sources.iter().filter_map(|(place, source)| checker.expression(place, source)).collect()
+}

@@ -1,0 +1,80 @@
+//! `restrict-ips`: let only some addresses in.
+
+use super::super::action::Action;
+use super::super::cidr::Cidr;
+use super::super::config::Config;
+use super::super::problem::{Place, code};
+use super::super::template::Template;
+
+/// How many entries a list may have.
+const ENTRIES: usize = 1000;
+
+/// How long an identifier is: `ipp_` and 27 characters.
+const ID: usize = 31;
+
+/// Turns visitors away whose address is not allowed, or is denied.
+///
+/// Traffic policy sheet, section 11.
+#[derive(Debug)]
+pub struct RestrictIps {
+    /// Whether the verdict counts; without, it is only recorded.
+    pub enforce: bool,
+    /// The addresses that may come in.
+    pub allow: Vec<Range>,
+    /// The addresses that may not, even if allowed.
+    pub deny: Vec<Range>,
+    /// The policies whose rules count as well.
+    pub ip_policies: Vec<String>,
+}
+
+/// A range of addresses that may be known only when the visitor is.
+#[derive(Debug)]
+pub enum Range {
+    /// A range.
+    Fixed(Cidr),
+    /// A range to be read once its expressions have values.
+    Computed(Template),
+}
+
+impl Action for RestrictIps {
+    fn ip_policies(&self) -> &[String] {
+        &self.ip_policies
+    }
+}
+
+pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
+    Box::new(RestrictIps {
+        enforce: config.truth("enforce", true),
+        allow: ranges(config, "allow"),
+        deny: ranges(config, "deny"),
+        ip_policies: ip_policies(config),
+    })
+}
+
+fn ranges(config: &mut Config<'_>, name: &'static str) -> Vec<Range> {
+    let texts = config.texts(name, 0..=ENTRIES);
+    texts.into_iter().filter_map(|(place, text)| range(config, &place, text)).collect()
+}
+
+fn range(config: &mut Config<'_>, place: &Place, text: &str) -> Option<Range> {
+    let template = config.checker().template(place, text);
+    if template.fixed().is_none() || text.contains("${") {
+        return Some(Range::Computed(template));
+    }
+    let range = text.parse().map(Range::Fixed);
+    range.map_err(|error| config.refuse_at(place, code::CIDR, format!("{error}"))).ok()
+}
+
+fn ip_policies(config: &mut Config<'_>) -> Vec<String> {
+    let ids = config.texts("ip_policies", 0..=ENTRIES);
+    for (place, id) in ids.iter().filter(|(_, id)| !is_id(id)) {
+        config.refuse_at(place, code::IP_POLICY, format!("{id:?} is not an IP policy"));
+    }
+    ids.into_iter().map(|(_, id)| id.to_owned()).collect()
+}
+
+fn is_id(text: &str) -> bool {
+    text.len() == ID
+        && text.starts_with("ipp_")
+        && text[4..].bytes().all(|byte| byte.is_ascii_alphanumeric())
+}

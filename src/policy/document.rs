@@ -1,0 +1,184 @@
+//! Documents: the phases, in both of their spellings.
+//!
+//! Traffic policy sheet, section 1.
+
+use std::io;
+
+use serde_json::{Map, Value};
+
+use super::checker::Checker;
+use super::expression::on_deep_stack;
+use super::problem::{Place, Problem, code};
+use super::rule::Rule;
+use super::{Phase, Scope};
+
+/// How large a document may be as JSON, in bytes.
+const SIZE: usize = 64 << 10;
+
+/// How many rules a phase may have.
+const RULES: usize = 100;
+
+/// A document that was checked and compiled.
+#[derive(Debug)]
+pub struct Policy {
+    /// Whether it is applied at all; true unless the document says otherwise.
+    pub enabled: bool,
+    /// The rules for connections.
+    pub connect: Vec<Rule>,
+    /// The rules for requests.
+    pub request: Vec<Rule>,
+    /// The rules for responses.
+    pub response: Vec<Rule>,
+    /// The rules for connections that have closed.
+    pub close: Vec<Rule>,
+}
+
+impl Policy {
+    /// Compiles a document for what it is put on, or finds all that is wrong with it.
+    ///
+    /// Starts one thread, because the parser of expressions needs an unusual stack.
+    pub fn compile(document: &Value, scope: Scope) -> Result<Self, Vec<Problem>> {
+        let whole = Place::top("document");
+        let Some(fields) = document.as_object() else {
+            return Err(vec![whole.problem(code::DOCUMENT, "must be an object")]);
+        };
+        if !fits(document) {
+            return Err(vec![whole.problem(code::DOCUMENT, format!("larger than {SIZE} bytes"))]);
+        }
+        on_deep_stack(|| compile(fields, scope)).unwrap_or_else(|| {
+            Err(vec![whole.problem(code::DOCUMENT, "no thread to compile it on")])
+        })
+    }
+
+    /// The rules of a phase.
+    pub fn rules(&self, phase: Phase) -> &[Rule] {
+        match phase {
+            Phase::Connect => &self.connect,
+            Phase::Request => &self.request,
+            Phase::Response => &self.response,
+            Phase::Close => &self.close,
+        }
+    }
+
+    /// The IP policies that actions refer to; one that is named twice comes twice.
+    pub fn ip_policy_ids(&self) -> impl Iterator<Item = &str> {
+        [&self.connect, &self.request, &self.response, &self.close]
+            .into_iter()
+            .flatten()
+            .flat_map(|rule| &rule.actions)
+            .flat_map(|step| step.action.ip_policies())
+            .map(String::as_str)
+    }
+
+    fn rules_mut(&mut self, phase: Phase) -> &mut Vec<Rule> {
+        match phase {
+            Phase::Connect => &mut self.connect,
+            Phase::Request => &mut self.request,
+            Phase::Response => &mut self.response,
+            Phase::Close => &mut self.close,
+        }
+    }
+}
+
+fn compile(fields: &Map<String, Value>, scope: Scope) -> Result<Policy, Vec<Problem>> {
+    let mut policy = Policy {
+        enabled: true,
+        connect: Vec::new(),
+        request: Vec::new(),
+        response: Vec::new(),
+        close: Vec::new(),
+    };
+    let mut checker = Checker::new(Phase::Request);
+    checker.problems.extend(mixed_spellings(fields));
+    for (name, value) in fields {
+        let place = Place::top(name);
+        if name == "enabled" {
+            match value {
+                Value::Null => {}
+                Value::Bool(enabled) => policy.enabled = *enabled,
+                _ => checker.refuse(&place, code::DOCUMENT, "enabled must be true or false"),
+            }
+            continue;
+        }
+        match phase(name, scope) {
+            Err((code, message)) => checker.refuse(&place, code, message),
+            Ok(phase) => {
+                checker.phase = phase;
+                *policy.rules_mut(phase) = rules(&mut checker, &place, value);
+            }
+        }
+    }
+    if checker.problems.is_empty() { Ok(policy) } else { Err(checker.problems) }
+}
+
+/// The phase that a field of the document names, or what is wrong with it.
+fn phase(name: &str, scope: Scope) -> Result<Phase, (u16, String)> {
+    match name {
+        "inbound" if scope.is_http() => Ok(Phase::Request),
+        "inbound" => Ok(Phase::Connect),
+        "outbound" if scope.is_http() => Ok(Phase::Response),
+        "outbound" => Ok(Phase::Close),
+        "on_tcp_connect" if scope.is_edge() => {
+            Err((code::EDGE_PHASE, format!("{name} is not available on edges")))
+        }
+        "on_tcp_connect" => Ok(Phase::Connect),
+        "on_http_request" if scope.is_http() => Ok(Phase::Request),
+        "on_http_response" if scope.is_http() => Ok(Phase::Response),
+        "on_http_request" | "on_http_response" => {
+            Err((code::PHASE, format!("{name} needs http traffic")))
+        }
+        _ => Err((code::PHASE, format!("there is no phase {name}"))),
+    }
+}
+
+fn mixed_spellings(fields: &Map<String, Value>) -> Option<Problem> {
+    let has = |name: &str| fields.contains_key(name);
+    let old = ["inbound", "outbound"].into_iter().find(|name| has(name))?;
+    let names = ["on_tcp_connect", "on_http_request", "on_http_response"];
+    let new = names.into_iter().find(|name| has(name))?;
+    let message = format!("{new} and {old} cannot be in one document");
+    Some(Place::top("document").problem(code::DOCUMENT, message))
+}
+
+fn rules(checker: &mut Checker, place: &Place, value: &Value) -> Vec<Rule> {
+    let rules = match value {
+        Value::Null => return Vec::new(),
+        Value::Array(rules) => rules,
+        _ => {
+            checker.refuse(place, code::DOCUMENT, "must be a list of rules");
+            return Vec::new();
+        }
+    };
+    if rules.len() > RULES {
+        checker.refuse(place, code::RULE_COUNT, format!("more than {RULES} rules"));
+        return Vec::new();
+    }
+    let mut compiled: Vec<Rule> = Vec::new();
+    for (index, rule) in rules.iter().enumerate() {
+        let place = place.entry(index);
+        if compiled.iter().any(Rule::always_ends) {
+            checker.refuse(&place, code::UNREACHABLE, "a rule before it ends the phase");
+        }
+        compiled.push(Rule::parse(checker, &place, rule));
+    }
+    compiled
+}
+
+/// Whether the document is small enough; stops counting when it is not.
+fn fits(document: &Value) -> bool {
+    serde_json::to_writer(Room(SIZE), document).is_ok()
+}
+
+/// A writer that keeps nothing and takes so many bytes.
+struct Room(usize);
+
+impl io::Write for Room {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::WriteZero)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,159 @@
+//! The limits of an expression, and the names in it.
+//!
+//! Traffic policy sheet, section 12: nothing else limits how deep a tree is or how often a loop
+//! runs, and both can end the process.
+
+use cel::IdedExpr;
+use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, operators};
+
+use super::super::Phase;
+use super::functions;
+use super::tree::{is_binding, qualified_name};
+use super::{Fault, variables};
+
+/// How deep the tree of an expression may be.
+const DEPTH: usize = 128;
+
+/// How many loops may run inside one another.
+const LOOPS: usize = 2;
+
+/// The names of types, which are values too: `type(x) == int`.
+const TYPES: &[&str] = &[
+    "bool",
+    "bytes",
+    "double",
+    "google.protobuf.Duration",
+    "google.protobuf.Timestamp",
+    "int",
+    "list",
+    "map",
+    "null_type",
+    "string",
+    "type",
+    "uint",
+];
+
+/// Refuses a tree that is too deep, loops too much or names what is not there in `phase`.
+pub(super) fn check(tree: &IdedExpr, phase: Phase) -> Result<(), Fault> {
+    Walk { phase, bound: Vec::new(), loops: 0 }.visit(tree, 0)
+}
+
+struct Walk<'tree> {
+    phase: Phase,
+    /// The variables of the loops around the node.
+    bound: Vec<&'tree str>,
+    loops: usize,
+}
+
+impl<'tree> Walk<'tree> {
+    fn visit(&mut self, node: &'tree IdedExpr, depth: usize) -> Result<(), Fault> {
+        if depth > DEPTH {
+            return Err(Fault::expression(format!("nested more than {DEPTH} levels deep")));
+        }
+        let depth = depth + 1;
+        match &node.expr {
+            Expr::Literal(_) => Ok(()),
+            Expr::Ident(name) => self.name(name),
+            Expr::Select(select) => match qualified_name(node) {
+                Some(name) => self.name(&name),
+                None => self.visit(&select.operand, depth),
+            },
+            Expr::Call(call) => self.call(call, depth),
+            Expr::List(list) => self.all(&list.elements, depth),
+            Expr::Map(map) => self.entries(&map.entries, depth),
+            Expr::Comprehension(comprehension) => self.comprehension(comprehension, depth),
+            Expr::Struct(message) => {
+                Err(Fault::expression(format!("there is no message type {}", message.type_name)))
+            }
+            Expr::Unspecified => Err(Fault::expression("the expression is incomplete")),
+        }
+    }
+
+    fn all(&mut self, nodes: &'tree [IdedExpr], depth: usize) -> Result<(), Fault> {
+        nodes.iter().try_for_each(|node| self.visit(node, depth))
+    }
+
+    fn entries(&mut self, entries: &'tree [IdedEntryExpr], depth: usize) -> Result<(), Fault> {
+        entries.iter().try_for_each(|entry| match &entry.expr {
+            EntryExpr::MapEntry(entry) => {
+                self.visit(&entry.key, depth)?;
+                self.visit(&entry.value, depth)
+            }
+            EntryExpr::StructField(field) => self.visit(&field.value, depth),
+        })
+    }
+
+    fn name(&self, name: &str) -> Result<(), Fault> {
+        let root = name.split('.').next().unwrap_or(name);
+        if root.starts_with('@') || self.bound.contains(&root) || TYPES.contains(&name) {
+            return Ok(());
+        }
+        variables::check(name, self.phase).map_err(Fault::expression)
+    }
+
+    fn call(&mut self, call: &'tree CallExpr, depth: usize) -> Result<(), Fault> {
+        self.all(&call.args, depth)?;
+        let arguments = call.args.len();
+        let Some(target) = call.target.as_deref() else {
+            return known(&call.func_name, functions::is_global(&call.func_name, arguments));
+        };
+        if let Some(space) = qualified_name(target) {
+            let name = format!("{space}.{}", call.func_name);
+            if functions::is_global(&name, arguments) {
+                return Ok(());
+            }
+        }
+        known(&call.func_name, functions::is_member(&call.func_name, arguments))?;
+        self.visit(target, depth)
+    }
+
+    fn comprehension(
+        &mut self,
+        comprehension: &'tree ComprehensionExpr,
+        depth: usize,
+    ) -> Result<(), Fault> {
+        self.visit(&comprehension.iter_range, depth)?;
+        self.visit(&comprehension.accu_init, depth)?;
+        if is_binding(comprehension) {
+            return self.visit(&comprehension.result, depth);
+        }
+        if self.loops == LOOPS {
+            return Err(Fault::expression(format!("more than {LOOPS} loops inside one another")));
+        }
+        self.loops += 1;
+        self.bound.push(&comprehension.iter_var);
+        self.visit(&comprehension.loop_cond, depth)?;
+        self.visit(&comprehension.loop_step, depth)?;
+        self.bound.pop();
+        self.loops -= 1;
+        self.visit(&comprehension.result, depth)
+    }
+}
+
+fn known(name: &str, found: bool) -> Result<(), Fault> {
+    let is_operator = name.starts_with('@') || name.contains('_') && OPERATORS.contains(&name);
+    if found || is_operator {
+        return Ok(());
+    }
+    Err(Fault::expression(format!("there is no function {name} with these arguments")))
+}
+
+const OPERATORS: &[&str] = &[
+    operators::CONDITIONAL,
+    operators::LOGICAL_AND,
+    operators::LOGICAL_OR,
+    operators::LOGICAL_NOT,
+    operators::SUBSTRACT,
+    operators::ADD,
+    operators::MULTIPLY,
+    operators::DIVIDE,
+    operators::MODULO,
+    operators::EQUALS,
+    operators::NOT_EQUALS,
+    operators::GREATER_EQUALS,
+    operators::LESS_EQUALS,
+    operators::GREATER,
+    operators::LESS,
+    operators::NEGATE,
+    operators::INDEX,
+];

@@ -1,0 +1,118 @@
+//! Functions that compute digests and checksums.
+
+use md5::Md5;
+use sha1::Sha1;
+use sha2::{Digest, Sha256, Sha512};
+
+use super::Argument::{Any, Text};
+use super::{
+    Arguments, Function, Outcome, argument, base64, bytes_of, failure, global, method, some_text,
+    text_argument,
+};
+
+mod checksum;
+
+use self::checksum::{crc32, crc64, xxhash64};
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    global("hash.md5", &[Any], md5),
+    global("hash.md5", &[Any, Text], md5),
+    method("md5", &[Any], md5),
+    method("md5", &[Any, Text], md5),
+    global("hash.sha1", &[Any], sha1),
+    global("hash.sha1", &[Any, Text], sha1),
+    method("sha1", &[Any], sha1),
+    method("sha1", &[Any, Text], sha1),
+    global("hash.sha256", &[Any], sha256),
+    global("hash.sha256", &[Any, Text], sha256),
+    method("sha256", &[Any], sha256),
+    method("sha256", &[Any, Text], sha256),
+    global("hash.sha512", &[Any], sha512),
+    global("hash.sha512", &[Any, Text], sha512),
+    method("sha512", &[Any], sha512),
+    method("sha512", &[Any, Text], sha512),
+    global("hash.crc32", &[Any], checksum_32),
+    global("hash.crc32", &[Any, Text], checksum_32),
+    method("crc32", &[Any], checksum_32),
+    method("crc32", &[Any, Text], checksum_32),
+    global("hash.crc64", &[Any], checksum_64),
+    global("hash.crc64", &[Any, Text], checksum_64),
+    method("crc64", &[Any], checksum_64),
+    method("crc64", &[Any, Text], checksum_64),
+    global("hash.xxhash64", &[Any], xxhash),
+    global("hash.xxhash64", &[Any, Text], xxhash),
+    method("xxhash64", &[Any], xxhash),
+    method("xxhash64", &[Any, Text], xxhash),
+];
+
+fn md5<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+    hash(&arguments, |bytes| Md5::digest(bytes).to_vec())
+}
+
+fn sha1<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+    hash(&arguments, |bytes| Sha1::digest(bytes).to_vec())
+}
+
+fn sha256<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+    hash(&arguments, |bytes| Sha256::digest(bytes).to_vec())
+}
+
+fn sha512<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+    hash(&arguments, |bytes| Sha512::digest(bytes).to_vec())
+}
+
+fn checksum_32<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+    hash(&arguments, |bytes| crc32(bytes).to_be_bytes().to_vec())
+}
+
+fn checksum_64<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+    hash(&arguments, |bytes| crc64(bytes).to_be_bytes().to_vec())
+}
+
+fn xxhash<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+    hash(&arguments, |bytes| xxhash64(bytes).to_be_bytes().to_vec())
+}
+
+/// The digest of the first argument in the notation that the second one names, or in hex.
+fn hash<'b, 'v>(arguments: &Arguments<'b, 'v>, digest: fn(&[u8]) -> Vec<u8>) -> Outcome<'b, 'v> {
+    let digest = digest(bytes_of(argument(arguments, 0)?)?);
+    let notation = if arguments.len() == 2 { text_argument(arguments, 1)? } else { "hex" };
+    match notation {
+        "hex" => some_text(hex(&digest)),
+        "base64" => some_text(base64(&digest)),
+        other => Err(failure("hash", format!("there is no notation {other}"))),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{evaluate, result};
+    use serde_json::json;
+
+    #[test]
+    fn digests_are_those_of_the_standards() {
+        assert_eq!(result("hash.md5('abc')"), json!("900150983cd24fb0d6963f7d28e17f72"));
+        assert_eq!(result("'abc'.sha1()"), json!("a9993e364706816aba3e25717850c26c9cd0d89d"));
+        assert_eq!(
+            result("hash.sha256('abc', 'base64')"),
+            json!("ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=")
+        );
+        assert_eq!(result("'abc'.sha512('hex').substring(0, 16)"), json!("ddaf35a193617aba"));
+    }
+
+    #[test]
+    fn checksums_are_written_like_digests() {
+        assert_eq!(result("hash.crc32('123456789')"), json!("cbf43926"));
+        assert_eq!(result("'123456789'.crc64()"), json!("995dc9bbdf1939fa"));
+        assert_eq!(result("hash.xxhash64('')"), json!("ef46db3751d8e999"));
+    }
+
+    #[test]
+    fn another_notation_is_an_error() {
+        assert!(evaluate("'abc'.md5('octal')", json!({})).is_err());
+    }
+}

@@ -1,0 +1,173 @@
+//! Functions of headers, query parameters and cookies.
+//!
+//! In a document they are called `getReqHeader` and so on; the variable they look into is added
+//! to the arguments when an expression is compiled.
+
+use std::collections::HashMap;
+
+use cel::ExecutionError;
+use cel::common::types::{CelList, CelMap, CelMapKey, CelNull, CelString};
+use cel::common::value::{CowVal, Val};
+
+use super::super::value::{plain, unexpected};
+use super::Argument::{Any, Text};
+use super::{
+    Arguments, Function, Outcome, argument, global, iterable, some_truth, text_argument, text_of,
+};
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    global("@header", &[Any, Text], header),
+    global("@has_header", &[Any, Text], has_header),
+    global("@entry", &[Any, Text], entry),
+    global("@has_entry", &[Any, Text], has_entry),
+    global("@cookie", &[Any, Text], cookie),
+    global("@response_cookie", &[Any, Text], response_cookie),
+];
+
+/// The fields of a cookie, and how they were called before.
+const COOKIE_FIELDS: &[(&str, &str)] = &[
+    ("name", "Name"),
+    ("value", "Value"),
+    ("domain", "Domain"),
+    ("path", "Path"),
+    ("expires", "Expires"),
+    ("max_age", "MaxAge"),
+    ("secure", "Secure"),
+    ("http_only", "HttpOnly"),
+    ("same_site", "SameSite"),
+];
+
+fn header<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+    let name = text_argument(&arguments, 1)?.to_lowercase();
+    found_or_empty(find(argument(&arguments, 0)?, &name)?)
+}
+
+fn has_header<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+    let name = text_argument(&arguments, 1)?.to_lowercase();
+    some_truth(find(argument(&arguments, 0)?, &name)?.is_some())
+}
+
+fn entry<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+    found_or_empty(find(argument(&arguments, 0)?, text_argument(&arguments, 1)?)?)
+}
+
+fn has_entry<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+    some_truth(find(argument(&arguments, 0)?, text_argument(&arguments, 1)?)?.is_some())
+}
+
+/// The first cookie of the name; null when there is none.
+fn cookie<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+    choose_cookie(&arguments, |_, _| false)
+}
+
+/// The cookie of the name with the longest path, the first of several.
+fn response_cookie<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+    choose_cookie(&arguments, |best, other| path_length(other) > path_length(best))
+}
+
+/// What a map holds under a name.
+fn find<'v>(map: &(dyn Val + 'v), name: &str) -> Result<Option<Box<dyn Val + 'v>>, ExecutionError> {
+    let fields = map.as_indexer().ok_or_else(|| unexpected(map, "map"))?;
+    match fields.get(&CelString::from(name)) {
+        Ok(found) => Ok(Some(found.into_owned())),
+        Err(ExecutionError::NoSuchKey(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn found_or_empty<'b, 'v>(found: Option<Box<dyn Val + 'v>>) -> Outcome<'b, 'v> {
+    Ok(match found {
+        Some(found) => CowVal::Owned(found),
+        None => CowVal::owned(CelList::from(Vec::new())),
+    })
+}
+
+fn choose_cookie<'b, 'v>(
+    arguments: &Arguments<'b, 'v>,
+    is_better: impl Fn(&dyn Val, &dyn Val) -> bool,
+) -> Outcome<'b, 'v> {
+    let name = text_argument(arguments, 1)?;
+    let Some(cookies) = find(argument(arguments, 0)?, name)? else {
+        return Ok(CowVal::owned(CelNull));
+    };
+    let mut cookies = iterable(cookies.as_ref())?.iter();
+    let Some(mut best) = cookies.next() else { return Ok(CowVal::owned(CelNull)) };
+    while let Some(cookie) = cookies.next() {
+        if is_better(best, cookie) {
+            best = cookie;
+        }
+    }
+    with_old_names(best)
+}
+
+fn path_length(cookie: &dyn Val) -> usize {
+    let path = find(cookie, "path").ok().flatten();
+    path.and_then(|path| text_of(path.as_ref()).map(str::len).ok()).unwrap_or(0)
+}
+
+/// The fields of a cookie under both of their names.
+fn with_old_names<'b, 'v>(cookie: &dyn Val) -> Outcome<'b, 'v> {
+    let mut fields: HashMap<CelMapKey<'v>, Box<dyn Val + 'v>> = HashMap::new();
+    for (name, old_name) in COOKIE_FIELDS {
+        if let Some(value) = find(cookie, name)? {
+            let value = copy(value.as_ref())?;
+            fields.insert(CelMapKey::from((*old_name).to_owned()), value.clone());
+            fields.insert(CelMapKey::from((*name).to_owned()), value);
+        }
+    }
+    Ok(CowVal::owned(CelMap::from(fields)))
+}
+
+/// A copy that borrows nothing from the cookie.
+fn copy(value: &dyn Val) -> Result<Box<dyn Val>, ExecutionError> {
+    Box::try_from(plain(value)?)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::tests::evaluate;
+    use serde_json::{Value, json};
+
+    fn value(source: &str) -> Value {
+        let variables = json!({
+            "req.headers": {"accept": ["text/html", "*/*"]},
+            "req.url.query_params": {"Page": ["1"]},
+            "req.cookies": {"session": [{"name": "session", "value": "abc"}]},
+            "res.headers": {},
+            "res.cookies": {"theme": [
+                {"value": "root", "path": "/"},
+                {"value": "blog", "path": "/blog", "http_only": true},
+                {"value": "shop", "path": "/shop"},
+            ]},
+        });
+        evaluate(source, variables).unwrap()
+    }
+
+    #[test]
+    fn headers_are_found_in_any_case() {
+        assert_eq!(value("getReqHeader('Accept')"), json!(["text/html", "*/*"]));
+        assert_eq!(value("hasReqHeader('ACCEPT') && !hasResHeader('accept')"), json!(true));
+        assert_eq!(value("getResHeader('accept')"), json!([]));
+    }
+
+    #[test]
+    fn query_parameters_are_found_as_they_are_written() {
+        assert_eq!(value("getQueryParam('Page')[0]"), json!("1"));
+        assert_eq!(value("hasQueryParam('page')"), json!(false));
+    }
+
+    #[test]
+    fn a_cookie_has_both_names_of_its_fields() {
+        assert_eq!(value("getReqCookie('session').value"), json!("abc"));
+        assert_eq!(value("getReqCookie('session').Value"), json!("abc"));
+        assert_eq!(value("getReqCookie('other')"), json!(null));
+        assert_eq!(value("hasReqCookie('other')"), json!(false));
+    }
+
+    #[test]
+    fn the_response_cookie_with_the_longest_path_wins() {
+        assert_eq!(value("getResCookie('theme').value"), json!("blog"));
+        assert_eq!(value("getResCookie('theme').HttpOnly"), json!(true));
+    }
+}

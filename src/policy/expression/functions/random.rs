@@ -1,0 +1,70 @@
+//! Functions of chance; not for secrets.
+
+use cel::ExecutionError;
+use cel::common::types::{CelDouble, CelInt};
+use cel::common::value::CowVal;
+
+use super::Argument::Integer;
+use super::{Arguments, Function, Outcome, failure, global, integer_argument};
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    global("rand.double", &[], double),
+    global("rand.int", &[], bit),
+    global("rand.int", &[Integer, Integer], between),
+];
+
+/// A number from 0, and less than 1.
+fn double<'b, 'v>(_: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+    const STEPS: u64 = 1 << 53;
+    let step = random()? % STEPS;
+    Ok(CowVal::owned(CelDouble::from(step as f64 / STEPS as f64)))
+}
+
+fn bit<'b, 'v>(_: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+    some_integer(0, 1)
+}
+
+/// A number between two numbers, both included.
+fn between<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+    some_integer(integer_argument(&arguments, 0)?, integer_argument(&arguments, 1)?)
+}
+
+fn some_integer<'b, 'v>(least: i64, most: i64) -> Outcome<'b, 'v> {
+    if least > most {
+        return Err(failure("rand.int", "the first number is greater than the second"));
+    }
+    let offset = match least.abs_diff(most).checked_add(1) {
+        Some(count) => random()? % count,
+        None => random()?,
+    };
+    Ok(CowVal::owned(CelInt::from(least.wrapping_add_unsigned(offset))))
+}
+
+fn random() -> Result<u64, ExecutionError> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|error| failure("rand", error))?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{evaluate, result};
+    use serde_json::json;
+
+    #[test]
+    fn numbers_stay_in_their_range() {
+        for _ in 0..100 {
+            assert_eq!(result("rand.int() in [0, 1] && rand.int(3, 5) in [3, 4, 5]"), json!(true));
+            assert_eq!(result("rand.double() >= 0.0 && rand.double() < 1.0"), json!(true));
+        }
+        assert_eq!(result("rand.int(7, 7)"), json!(7));
+    }
+
+    #[test]
+    fn the_widest_range_is_fine_and_an_empty_one_is_not() {
+        let widest = "rand.int(-9223372036854775808, 9223372036854775807) <= 9223372036854775807";
+
+        assert_eq!(result(widest), json!(true));
+        assert!(evaluate("rand.int(2, 1)", json!({})).is_err());
+    }
+}

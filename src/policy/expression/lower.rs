@@ -1,0 +1,242 @@
+//! Rewrites an expression so that it can be evaluated safely and fast.
+//!
+//! - Functions that read the request become functions of a variable.
+//! - Literal patterns of `matches` are compiled here, once.
+//! - Functions whose result can outgrow their arguments, and loops, pay for what they use: see
+//!   [`budget`](super::budget).
+//!
+//! A name that starts with `@` cannot be written in an expression, so none of these names can be
+//! called from a document.
+
+use cel::IdedExpr;
+use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, operators};
+
+use super::Fault;
+use super::pattern::Pattern;
+use super::tree::{call, integer, is_binding, literal, qualified_name, size, variable, wrap};
+
+/// How many patterns an expression may hold: each may take a megabyte.
+const PATTERNS: usize = 10;
+
+/// A function that reads the request: its name, the function it becomes, and the variable that is
+/// the first argument there.
+const READERS: &[(&str, &str, &str)] = &[
+    ("getReqHeader", "@header", "req.headers"),
+    ("hasReqHeader", "@has_header", "req.headers"),
+    ("getResHeader", "@header", "res.headers"),
+    ("hasResHeader", "@has_header", "res.headers"),
+    ("getQueryParam", "@entry", "req.url.query_params"),
+    ("hasQueryParam", "@has_entry", "req.url.query_params"),
+    ("getReqCookie", "@cookie", "req.cookies"),
+    ("hasReqCookie", "@has_entry", "req.cookies"),
+    ("getResCookie", "@response_cookie", "res.cookies"),
+    ("hasResCookie", "@has_entry", "res.cookies"),
+];
+
+/// Functions that are ours under their usual names: the name, the number of arguments with the
+/// receiver, and the function it becomes.
+const REPLACED: &[(&str, usize, &str)] = &[
+    ("matches", 2, "@matches"),
+    ("replace", 3, "@replace"),
+    ("replace", 4, "@replace"),
+    ("join", 1, "@join"),
+    ("join", 2, "@join"),
+    ("lists.range", 1, "@numbers"),
+];
+
+/// Functions that pay for their arguments, since their result may be longer than these.
+const PAYING: &[&str] = &[
+    "format",
+    "strings.quote",
+    "base64.encode",
+    "encodeBase64",
+    "base64.decode",
+    "decodeBase64",
+    "json.encode",
+    "encodeJson",
+    "json.decode",
+    "decodeJson",
+    "queryString.encode",
+    "encodeQueryString",
+    "queryString.decode",
+    "decodeQueryString",
+    "url.escape",
+    "escapeUrl",
+    "basic_auth.encode",
+    "split",
+];
+
+const ARITHMETIC: &[&str] = &[
+    operators::ADD,
+    operators::SUBSTRACT,
+    operators::MULTIPLY,
+    operators::DIVIDE,
+    operators::MODULO,
+];
+
+/// Rewrites the tree in place and returns the patterns it refers to, by number.
+pub(super) fn lower(tree: &mut IdedExpr) -> Result<Vec<Pattern>, Fault> {
+    let mut state = Lowering { patterns: Vec::new(), loops: 0 };
+    lower_node(tree, &mut state)?;
+    Ok(state.patterns)
+}
+
+struct Lowering {
+    patterns: Vec<Pattern>,
+    /// How many loops are around the node.
+    loops: usize,
+}
+
+impl Lowering {
+    /// A list or map in a loop copies its entries at every step; `map` and `filter` make such lists.
+    fn pay_in_loop(&self, entry: &mut IdedExpr) {
+        if self.loops > 0 && !matches!(entry.expr, Expr::Literal(_)) {
+            wrap(entry, "@pay");
+        }
+    }
+}
+
+fn lower_node(node: &mut IdedExpr, state: &mut Lowering) -> Result<(), Fault> {
+    match &mut node.expr {
+        Expr::Call(call) => {
+            if let Some(target) = &mut call.target {
+                lower_node(target, state)?;
+            }
+            lower_all(&mut call.args, state)?;
+            lower_call(node, state)
+        }
+        Expr::Select(select) => lower_node(&mut select.operand, state),
+        Expr::List(list) => {
+            lower_all(&mut list.elements, state)?;
+            list.elements.iter_mut().for_each(|element| state.pay_in_loop(element));
+            Ok(())
+        }
+        Expr::Map(map) => lower_entries(&mut map.entries, state),
+        Expr::Comprehension(comprehension) => lower_loop(comprehension, state),
+        _ => Ok(()),
+    }
+}
+
+fn lower_all(nodes: &mut [IdedExpr], state: &mut Lowering) -> Result<(), Fault> {
+    nodes.iter_mut().try_for_each(|node| lower_node(node, state))
+}
+
+fn lower_entries(entries: &mut [IdedEntryExpr], state: &mut Lowering) -> Result<(), Fault> {
+    entries.iter_mut().try_for_each(|entry| match &mut entry.expr {
+        EntryExpr::MapEntry(entry) => {
+            lower_node(&mut entry.key, state)?;
+            lower_node(&mut entry.value, state)?;
+            state.pay_in_loop(&mut entry.value);
+            Ok(())
+        }
+        EntryExpr::StructField(field) => lower_node(&mut field.value, state),
+    })
+}
+
+fn lower_loop(comprehension: &mut ComprehensionExpr, state: &mut Lowering) -> Result<(), Fault> {
+    lower_node(&mut comprehension.iter_range, state)?;
+    lower_node(&mut comprehension.accu_init, state)?;
+    if is_binding(comprehension) {
+        return lower_node(&mut comprehension.result, state);
+    }
+    state.loops += 1;
+    lower_node(&mut comprehension.loop_step, state)?;
+    state.loops -= 1;
+    let size = size(&comprehension.loop_step);
+    // An error ends a loop, except that of `all` and of `exists`, which have such a condition.
+    if !matches!(comprehension.loop_cond.expr, Expr::Literal(_)) {
+        wrap(&mut comprehension.loop_cond, "@step");
+    }
+    let range = std::mem::take(&mut comprehension.iter_range);
+    let id = range.id;
+    comprehension.iter_range = call(id, "@range", vec![range, integer(id, size)]);
+    Ok(())
+}
+
+fn lower_call(node: &mut IdedExpr, state: &mut Lowering) -> Result<(), Fault> {
+    let id = node.id;
+    let Expr::Call(function) = &mut node.expr else { return Ok(()) };
+    let name = full_name(function);
+    if state.loops > 0 {
+        pay_for_operands(function);
+    }
+    if let Some((_, reader, source)) = reader(function) {
+        let arguments = std::mem::take(&mut function.args);
+        let arguments = std::iter::once(variable(id, source)).chain(arguments).collect();
+        *node = call(id, reader, arguments);
+        return Ok(());
+    }
+    if PAYING.contains(&name.as_str()) {
+        pay_for_arguments(function);
+        return Ok(());
+    }
+    let is_method = function.target.is_some() && !name.contains('.');
+    let count = function.args.len() + usize::from(is_method);
+    let Some((_, _, ours)) = REPLACED.iter().find(|it| it.0 == name && it.1 == count) else {
+        return Ok(());
+    };
+    let receiver = function.target.take().filter(|_| is_method);
+    let mut arguments: Vec<_> = receiver.map(|receiver| *receiver).into_iter().collect();
+    arguments.append(&mut function.args);
+    if *ours == "@matches" {
+        compile_pattern(&mut arguments, &mut state.patterns)?;
+    }
+    *node = call(id, ours, arguments);
+    Ok(())
+}
+
+fn reader(call: &CallExpr) -> Option<&'static (&'static str, &'static str, &'static str)> {
+    if call.target.is_some() || call.args.len() != 1 {
+        return None;
+    }
+    READERS.iter().find(|(name, ..)| *name == call.func_name)
+}
+
+/// `lists.range` for `lists.range(3)`, which is read as a method of a variable `lists`.
+fn full_name(call: &CallExpr) -> String {
+    const SPACES: &[&str] =
+        &["base64", "basic_auth", "json", "lists", "queryString", "strings", "url"];
+    match call.target.as_deref().and_then(qualified_name) {
+        Some(space) if SPACES.contains(&space.as_str()) => format!("{space}.{}", call.func_name),
+        _ => call.func_name.clone(),
+    }
+}
+
+/// In a loop, operators pay as well: `in` for the list it looks through, and arithmetic for lists
+/// that it would copy into the error that it fails with.
+fn pay_for_operands(call: &mut CallExpr) {
+    match (call.func_name.as_str(), call.args.as_mut_slice()) {
+        (operators::IN, [_, container]) if !matches!(container.expr, Expr::List(_)) => {
+            wrap(container, "@search");
+        }
+        (_, [first, _]) if is_accumulator(first) => {}
+        (name, operands) if ARITHMETIC.contains(&name) => {
+            let computed = |it: &&mut IdedExpr| !matches!(it.expr, Expr::Literal(_));
+            operands.iter_mut().filter(computed).for_each(|operand| wrap(operand, "@pay"));
+        }
+        _ => {}
+    }
+}
+
+fn is_accumulator(node: &IdedExpr) -> bool {
+    matches!(&node.expr, Expr::Ident(name) if name.starts_with('@'))
+}
+
+fn pay_for_arguments(call: &mut CallExpr) {
+    call.args.iter_mut().for_each(|argument| wrap(argument, "@pay"));
+    let target = call.target.as_deref_mut();
+    if let Some(target) = target.filter(|target| !matches!(target.expr, Expr::Ident(_))) {
+        wrap(target, "@pay");
+    }
+}
+
+fn compile_pattern(arguments: &mut [IdedExpr], patterns: &mut Vec<Pattern>) -> Result<(), Fault> {
+    let Some(argument) = arguments.last_mut() else { return Ok(()) };
+    let Some(source) = literal(argument) else { return Ok(()) };
+    if patterns.len() == PATTERNS {
+        return Err(Fault::expression(format!("more than {PATTERNS} regular expressions")));
+    }
+    patterns.push(Pattern::compile(source)?);
+    *argument = variable(argument.id, &Pattern::name(patterns.len() - 1));
+    Ok(())
+}

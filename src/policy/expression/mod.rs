@@ -1,0 +1,210 @@
+//! Expressions: CEL, checked and rewritten so that no expression can harm the process.
+//!
+//! Traffic policy sheet, sections 7, 8 and 12. An expression is compiled once, on a stack deep
+//! enough for whatever the parser does with it, and can be evaluated on any thread afterwards.
+
+mod budget;
+mod check;
+mod functions;
+mod lower;
+mod pattern;
+mod tree;
+pub mod value;
+mod variables;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, LazyLock};
+use std::thread;
+
+use cel::common::value::{CowVal, Val};
+use cel::context::VariableResolver;
+use cel::{Context, DeclarationError, Env, ExecutionError, IdedExpr, ParseErrors, Value};
+
+use self::pattern::Pattern;
+use super::Phase;
+use super::problem::code;
+
+/// How long an expression may be, in bytes.
+pub const LENGTH: usize = 4096;
+
+/// The stack that the parser needs for the worst expression of [`LENGTH`].
+const STACK: usize = 64 << 20;
+
+static ENVIRONMENT: LazyLock<Result<Arc<Env>, DeclarationError>> =
+    LazyLock::new(|| functions::environment().map(Arc::new));
+
+/// A compiled expression.
+#[derive(Debug, Clone)]
+pub struct Expression {
+    source: String,
+    tree: IdedExpr,
+    patterns: Vec<Pattern>,
+}
+
+/// Why a text is no expression.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Fault {
+    /// The number of the problem: 2200, or 2261 for the pattern of a `matches`.
+    pub code: u16,
+    /// What is wrong, in one line.
+    pub message: String,
+}
+
+impl Fault {
+    fn expression(message: impl Into<String>) -> Self {
+        Self { code: code::EXPRESSION, message: message.into() }
+    }
+
+    fn regex(reason: String) -> Self {
+        Self { code: code::REGEX, message: format!("invalid regular expression: {reason}") }
+    }
+}
+
+impl Expression {
+    /// Compiles an expression for the phase it will be evaluated in.
+    ///
+    /// Starts a thread; a whole document needs only one.
+    pub fn compile(source: &str, phase: Phase) -> Result<Self, Fault> {
+        on_deep_stack(|| Self::compile_here(source, phase))
+            .unwrap_or_else(|| Err(Fault::expression("no thread to compile it on")))
+    }
+
+    /// Compiles an expression on the stack of the caller, which is [`on_deep_stack`].
+    pub(super) fn compile_here(source: &str, phase: Phase) -> Result<Self, Fault> {
+        if source.len() > LENGTH {
+            return Err(Fault::expression(format!("longer than {LENGTH} bytes")));
+        }
+        catch_unwind(|| build(source, phase))
+            .unwrap_or_else(|_| Err(Fault::expression("the expression cannot be compiled")))
+    }
+
+    /// How many patterns were compiled with the expression.
+    pub(super) fn patterns(&self) -> usize {
+        self.patterns.len()
+    }
+
+    /// The text that was compiled.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Evaluates the expression.
+    ///
+    /// The resolver is asked for the longest dotted name first: `req.url.path`, then `req.url`,
+    /// then `req`. An evaluation fails when it would use too much time or memory.
+    pub fn evaluate(&self, variables: &dyn VariableResolver) -> Result<Value, ExecutionError> {
+        let environment = ENVIRONMENT.as_ref().map_err(internal)?;
+        let names = Names { patterns: &self.patterns, variables };
+        let mut context = Context::with_env(Arc::clone(environment));
+        context.set_variable_resolver(&names);
+        budget::start();
+        // `resolve_val` would be compiled into this crate, where a debug build gives it a stack
+        // frame of 40 kB.
+        let value = catch_unwind(AssertUnwindSafe(|| Value::resolve(&self.tree, &context)))
+            .unwrap_or_else(|_| Err(internal("the evaluation panicked")))?;
+        // An operator such as `&&` may have hidden that there was nothing left.
+        budget::check().map(|()| value)
+    }
+}
+
+/// Runs `work` on a thread whose stack suits the parser, and waits for it.
+///
+/// `None` when there is no such thread to be had.
+pub(super) fn on_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+    thread::scope(|scope| {
+        let builder = thread::Builder::new().name("policy".to_owned()).stack_size(STACK);
+        builder.spawn_scoped(scope, work).ok()?.join().ok()
+    })
+}
+
+fn build(source: &str, phase: Phase) -> Result<Expression, Fault> {
+    let environment = ENVIRONMENT.as_ref().map_err(|error| Fault::expression(error.to_string()))?;
+    let mut tree = environment.parser().parse(source).map_err(|errors| syntax(&errors))?;
+    let patterns = lower::lower(&mut tree)?;
+    check::check(&tree, phase)?;
+    tree::wrap(&mut tree, "@plain");
+    Ok(Expression { source: source.to_owned(), tree, patterns })
+}
+
+/// The first complaint of the parser; the others mostly follow from it.
+fn syntax(errors: &ParseErrors) -> Fault {
+    let Some(error) = errors.errors.first() else {
+        return Fault::expression("invalid expression");
+    };
+    let (line, column) = error.pos;
+    let reason: String = error.msg.chars().map(one_line).take(200).collect();
+    Fault::expression(format!("invalid expression at {line}:{column}: {}", decapitalise(&reason)))
+}
+
+fn one_line(character: char) -> char {
+    if character.is_control() { ' ' } else { character }
+}
+
+fn decapitalise(text: &str) -> String {
+    let mut characters = text.chars();
+    match characters.next() {
+        Some(first) => first.to_lowercase().chain(characters).collect(),
+        None => String::new(),
+    }
+}
+
+fn internal(error: impl ToString) -> ExecutionError {
+    ExecutionError::InternalError(error.to_string())
+}
+
+/// The names an evaluation can see: the patterns of the expression and the given variables.
+struct Names<'a> {
+    patterns: &'a [Pattern],
+    variables: &'a dyn VariableResolver,
+}
+
+impl VariableResolver for Names<'_> {
+    fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
+        match Pattern::index(variable) {
+            Some(index) => self.patterns.get(index).map(|it| CowVal::Borrowed(it as &dyn Val)),
+            None => self.variables.resolve(variable),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn fault(source: &str, phase: Phase) -> Fault {
+        Expression::compile(source, phase).unwrap_err()
+    }
+
+    #[test]
+    fn messages_say_what_is_not_there() {
+        assert_eq!(fault("req.foo == 1", Phase::Request).message, "there is no variable req.foo");
+        assert_eq!(
+            fault("hasResHeader('x')", Phase::Request).message,
+            "res.headers is not available in on_http_request"
+        );
+        assert_eq!(
+            fault("req.host.twist(1)", Phase::Request).message,
+            "there is no function twist with these arguments"
+        );
+        assert!(fault("1 +", Phase::Request).message.starts_with("invalid expression at 1:"));
+    }
+
+    #[test]
+    fn names_of_loops_hide_variables_only_inside() {
+        assert!(Expression::compile("[1].all(x, x > 0)", Phase::Connect).is_ok());
+        assert!(Expression::compile("[1].all(x, x > 0) && x == 1", Phase::Connect).is_err());
+    }
+
+    #[test]
+    fn a_pattern_is_checked_when_the_expression_is() {
+        assert_eq!(fault("req.host.matches('(')", Phase::Request).code, code::REGEX);
+    }
+
+    #[test]
+    fn nothing_that_starts_with_an_at_sign_can_be_called() {
+        assert!(Expression::compile("@pay(1)", Phase::Request).is_err());
+        assert!(Expression::compile("_+_(1, 2)", Phase::Request).is_err());
+    }
+}

@@ -1,0 +1,59 @@
+//! Regular expressions as values of an expression.
+
+use std::any::Any;
+
+use cel::common::types::Type;
+use cel::common::value::{StaticVal, Val};
+use regex::Regex;
+
+use super::super::regex::compile;
+use super::Fault;
+
+/// The type of a compiled pattern; expressions cannot name it.
+pub(super) static PATTERN_TYPE: Type = Type::new_unspecified_type("pattern");
+
+/// A pattern that was compiled with the expression that holds it.
+#[derive(Debug, Clone)]
+pub(super) struct Pattern(Regex);
+
+impl Pattern {
+    /// Compiles a literal pattern.
+    pub(super) fn compile(source: &str) -> Result<Self, Fault> {
+        compile(source).map(Self).map_err(Fault::regex)
+    }
+
+    /// What an expression calls its pattern number `index`.
+    pub(super) fn name(index: usize) -> String {
+        format!("@pattern{index}")
+    }
+
+    /// The number in a name that [`Pattern::name`] made.
+    pub(super) fn index(name: &str) -> Option<usize> {
+        name.strip_prefix("@pattern")?.parse().ok()
+    }
+
+    /// Whether the pattern occurs in `text`.
+    pub(super) fn is_match(&self, text: &str) -> bool {
+        self.0.is_match(text)
+    }
+}
+
+impl Val for Pattern {
+    fn get_type(&self) -> &Type {
+        &PATTERN_TYPE
+    }
+
+    fn cel_type() -> &'static Type {
+        &PATTERN_TYPE
+    }
+
+    fn clone_as_boxed<'v>(&self) -> Box<dyn Val + 'v> {
+        Box::new(self.clone())
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+}
+
+impl StaticVal for Pattern {}

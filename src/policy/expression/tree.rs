@@ -1,0 +1,90 @@
+//! Small questions about the tree of an expression, and small changes to it.
+
+use cel::IdedExpr;
+use cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, LiteralValue, SelectExpr,
+};
+
+/// The dotted name that a node spells, such as `req.url.path`.
+///
+/// `has(a.b)` spells `a.b`.
+pub(super) fn qualified_name(node: &IdedExpr) -> Option<String> {
+    match &node.expr {
+        Expr::Ident(name) => Some(name.clone()),
+        Expr::Select(select) => {
+            let parent = qualified_name(&select.operand)?;
+            Some(format!("{parent}.{}", select.field))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a comprehension only gives a name to a value, and loops over nothing.
+///
+/// The parser marks it with a variable that cannot be written in an expression.
+pub(super) fn is_binding(comprehension: &ComprehensionExpr) -> bool {
+    comprehension.iter_var == "#unused"
+}
+
+/// The text of a node that is a literal string.
+pub(super) fn literal(node: &IdedExpr) -> Option<&str> {
+    match &node.expr {
+        Expr::Literal(LiteralValue::String(text)) => Some(text.inner()),
+        _ => None,
+    }
+}
+
+/// A call of a global function, with the place of the node that it stands for.
+pub(super) fn call(id: u64, name: &str, args: Vec<IdedExpr>) -> IdedExpr {
+    node(id, Expr::Call(CallExpr { func_name: name.to_owned(), target: None, args }))
+}
+
+/// A literal integer.
+pub(super) fn integer(id: u64, number: usize) -> IdedExpr {
+    let number = i64::try_from(number).unwrap_or(i64::MAX);
+    node(id, Expr::Literal(LiteralValue::Int(number.into())))
+}
+
+/// How many nodes a tree has.
+pub(super) fn size(node: &IdedExpr) -> usize {
+    let sum = |nodes: &[IdedExpr]| nodes.iter().map(size).sum::<usize>();
+    1 + match &node.expr {
+        Expr::Select(select) => size(&select.operand),
+        Expr::Call(call) => call.target.as_deref().map_or(0, size) + sum(&call.args),
+        Expr::List(list) => sum(&list.elements),
+        Expr::Map(map) => map.entries.iter().map(entry_size).sum(),
+        Expr::Comprehension(it) => {
+            size(&it.iter_range) + size(&it.accu_init) + size(&it.loop_step) + size(&it.result)
+        }
+        _ => 0,
+    }
+}
+
+fn entry_size(entry: &IdedEntryExpr) -> usize {
+    match &entry.expr {
+        EntryExpr::MapEntry(entry) => size(&entry.key) + size(&entry.value),
+        EntryExpr::StructField(field) => size(&field.value),
+    }
+}
+
+/// The node that reads a variable with a dotted name.
+pub(super) fn variable(id: u64, name: &str) -> IdedExpr {
+    match name.rsplit_once('.') {
+        None => node(id, Expr::Ident(name.to_owned())),
+        Some((parent, field)) => {
+            let operand = Box::new(variable(id, parent));
+            node(id, Expr::Select(SelectExpr { operand, field: field.to_owned(), test: false }))
+        }
+    }
+}
+
+/// Puts a call of a function with one argument around a node.
+pub(super) fn wrap(inner: &mut IdedExpr, name: &str) {
+    let id = inner.id;
+    let taken = std::mem::take(inner);
+    *inner = call(id, name, vec![taken]);
+}
+
+fn node(id: u64, expr: Expr) -> IdedExpr {
+    IdedExpr { id, expr }
+}

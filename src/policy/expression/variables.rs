@@ -1,0 +1,122 @@
+//! The variables that expressions may name, and the phases that have them.
+//!
+//! Traffic policy sheet, section 7.
+
+use super::super::Phase;
+
+/// One variable, or one family of variables.
+struct Variable {
+    /// The dotted name.
+    name: &'static str,
+    /// Whether further names may follow, as they do on a map.
+    open: bool,
+    /// The phases that have it.
+    phases: &'static [Phase],
+}
+
+const ALWAYS: &[Phase] = &[Phase::Connect, Phase::Request, Phase::Response, Phase::Close];
+const HTTP: &[Phase] = &[Phase::Request, Phase::Response];
+const RESPONSE: &[Phase] = &[Phase::Response];
+const CLOSE: &[Phase] = &[Phase::Close];
+const COUNTED: &[Phase] = &[Phase::Request, Phase::Response, Phase::Close];
+
+const fn plain(name: &'static str, phases: &'static [Phase]) -> Variable {
+    Variable { name, open: false, phases }
+}
+
+const fn open(name: &'static str, phases: &'static [Phase]) -> Variable {
+    Variable { name, open: true, phases }
+}
+
+const VARIABLES: &[Variable] = &[
+    plain("conn.client_ip", ALWAYS),
+    plain("conn.client_port", ALWAYS),
+    plain("conn.server_ip", ALWAYS),
+    plain("conn.server_port", ALWAYS),
+    plain("conn.server_region", ALWAYS),
+    plain("conn.ts.start", ALWAYS),
+    plain("conn.start_ts", ALWAYS),
+    plain("conn.ts.end", CLOSE),
+    plain("conn.end_ts", CLOSE),
+    plain("conn.bytes_in", COUNTED),
+    plain("conn.bytes_out", COUNTED),
+    plain("conn.geo.city", ALWAYS),
+    plain("conn.geo.country", ALWAYS),
+    plain("conn.geo.country_code", ALWAYS),
+    plain("conn.geo.subdivision", ALWAYS),
+    plain("conn.geo.latitude", ALWAYS),
+    plain("conn.geo.longitude", ALWAYS),
+    plain("conn.geo.radius", ALWAYS),
+    plain("conn.tls.version", ALWAYS),
+    plain("conn.tls.cipher_suite", ALWAYS),
+    plain("conn.tls.sni", ALWAYS),
+    plain("conn.tls.negotiated_alpn", ALWAYS),
+    plain("conn.tls.session_resumed", ALWAYS),
+    plain("endpoint.id", ALWAYS),
+    plain("endpoint.url", ALWAYS),
+    plain("endpoint.host", ALWAYS),
+    plain("endpoint.addr", ALWAYS),
+    plain("endpoint.protocol", ALWAYS),
+    plain("endpoint.port", ALWAYS),
+    plain("req.method", HTTP),
+    plain("req.host", HTTP),
+    plain("req.version", HTTP),
+    plain("req.location", HTTP),
+    plain("req.user_agent", HTTP),
+    plain("req.url", HTTP),
+    plain("req.url.path", HTTP),
+    plain("req.url.raw_path", HTTP),
+    plain("req.url.raw", HTTP),
+    plain("req.url.scheme", HTTP),
+    plain("req.url.host", HTTP),
+    plain("req.url.port", HTTP),
+    plain("req.url.authority", HTTP),
+    plain("req.url.query", HTTP),
+    plain("req.url.uri", HTTP),
+    plain("req.url.user_password", HTTP),
+    open("req.url.query_params", HTTP),
+    open("req.headers", HTTP),
+    open("req.trailers", HTTP),
+    open("req.cookies", HTTP),
+    plain("req.content_length", HTTP),
+    plain("req.content_encoding", HTTP),
+    plain("req.content_type", HTTP),
+    plain("req.content_type.raw", HTTP),
+    open("req.content_type.parameters", HTTP),
+    plain("req.ts.header_received", HTTP),
+    plain("req.ts.body_received", HTTP),
+    plain("res.status_code", RESPONSE),
+    plain("res.location", RESPONSE),
+    open("res.headers", RESPONSE),
+    open("res.trailers", RESPONSE),
+    open("res.cookies", RESPONSE),
+    plain("res.content_length", RESPONSE),
+    plain("res.content_encoding", RESPONSE),
+    plain("res.content_type", RESPONSE),
+    plain("res.content_type.raw", RESPONSE),
+    open("res.content_type.parameters", RESPONSE),
+    plain("time.now", ALWAYS),
+    open("actions.ngrok", ALWAYS),
+    open("vars", ALWAYS),
+];
+
+/// Says what is wrong with naming `name` in `phase`, if something is.
+pub(super) fn check(name: &str, phase: Phase) -> Result<(), String> {
+    let Some(variable) = VARIABLES.iter().find(|variable| variable.covers(name)) else {
+        return Err(format!("there is no variable {name}"));
+    };
+    if variable.phases.contains(&phase) {
+        return Ok(());
+    }
+    Err(format!("{} is not available in {}", variable.name, phase.name()))
+}
+
+impl Variable {
+    fn covers(&self, name: &str) -> bool {
+        match name.strip_prefix(self.name) {
+            Some("") => true,
+            Some(rest) => self.open && rest.starts_with('.'),
+            None => false,
+        }
+    }
+}

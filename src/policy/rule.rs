@@ -1,0 +1,157 @@
+//! Rules: when, and then what.
+
+use serde_json::{Map, Value};
+
+use super::action::{self, Step};
+use super::checker::Checker;
+use super::config::Config;
+use super::expression::Expression;
+use super::problem::{Place, code};
+
+/// How many expressions a rule may have, and how many actions.
+const SIZE: usize = 20;
+
+/// One rule of a phase.
+#[derive(Debug)]
+pub struct Rule {
+    /// What its author calls it; may be empty.
+    pub name: String,
+    /// What must all be true for the actions to run.
+    pub expressions: Vec<Expression>,
+    /// What is done then, in order.
+    pub actions: Vec<Step>,
+}
+
+impl Rule {
+    /// Reads a rule; a rule that is no object has nothing in it.
+    pub(super) fn parse(checker: &mut Checker, place: &Place, value: &Value) -> Self {
+        let nothing = Map::new();
+        let fields = value.as_object().unwrap_or_else(|| {
+            checker.refuse(place, code::DOCUMENT, "a rule must be an object");
+            &nothing
+        });
+        refuse_others(checker, place, fields, &["name", "expressions", "actions"]);
+        Self {
+            name: name(checker, place, fields),
+            expressions: expressions(checker, &place.field("expressions"), fields),
+            actions: actions(checker, &place.field("actions"), fields),
+        }
+    }
+
+    /// Whether no later rule of the phase can run.
+    pub(super) fn always_ends(&self) -> bool {
+        self.expressions.is_empty() && self.actions.iter().any(Step::always_ends)
+    }
+}
+
+/// Refuses the fields of an object that are not among `known`.
+pub(super) fn refuse_others(
+    checker: &mut Checker,
+    place: &Place,
+    fields: &Map<String, Value>,
+    known: &[&str],
+) {
+    for name in fields.keys().filter(|name| !known.contains(&name.as_str())) {
+        checker.refuse(&place.field(name), code::DOCUMENT, "unknown field");
+    }
+}
+
+fn name(checker: &mut Checker, place: &Place, fields: &Map<String, Value>) -> String {
+    match fields.get("name") {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(name)) => name.clone(),
+        Some(_) => {
+            checker.refuse(&place.field("name"), code::DOCUMENT, "name must be a text");
+            String::new()
+        }
+    }
+}
+
+/// The entries of a list, unless there are too many; a list that is missing is empty.
+fn entries<'v>(
+    checker: &mut Checker,
+    place: &Place,
+    fields: &'v Map<String, Value>,
+    name: &str,
+) -> &'v [Value] {
+    match fields.get(name) {
+        None | Some(Value::Null) => &[],
+        Some(Value::Array(entries)) if entries.len() > SIZE => {
+            checker.refuse(place, code::RULE_SIZE, format!("a rule has at most {SIZE} {name}"));
+            &[]
+        }
+        Some(Value::Array(entries)) => entries,
+        Some(_) => {
+            checker.refuse(place, code::DOCUMENT, format!("{name} must be a list"));
+            &[]
+        }
+    }
+}
+
+fn expressions(
+    checker: &mut Checker,
+    place: &Place,
+    fields: &Map<String, Value>,
+) -> Vec<Expression> {
+    let mut compiled = Vec::new();
+    for (index, source) in entries(checker, place, fields, "expressions").iter().enumerate() {
+        let place = place.entry(index);
+        match source.as_str() {
+            Some(source) => compiled.extend(checker.expression(&place, source)),
+            None => checker.refuse(&place, code::EXPRESSION, "an expression must be a text"),
+        }
+    }
+    compiled
+}
+
+fn actions(checker: &mut Checker, place: &Place, fields: &Map<String, Value>) -> Vec<Step> {
+    let is_empty = fields.get("actions").is_none_or(|actions| match actions {
+        Value::Null => true,
+        actions => actions.as_array().is_some_and(Vec::is_empty),
+    });
+    if is_empty {
+        checker.refuse(place, code::NO_ACTIONS, "a rule needs at least one action");
+    }
+    let mut steps: Vec<Step> = Vec::new();
+    for (index, value) in entries(checker, place, fields, "actions").iter().enumerate() {
+        let place = place.entry(index);
+        if steps.iter().any(Step::always_ends) {
+            checker.refuse(&place, code::UNREACHABLE, "the action before it ends the phase");
+        }
+        let Some(step) = step(checker, &place, value) else { continue };
+        if step.kind.authenticates && steps.iter().any(|step| step.kind.authenticates) {
+            let message = "a rule has at most one action that authenticates";
+            checker.refuse(&place, code::AUTHENTICATION, message);
+        }
+        steps.push(step);
+    }
+    steps
+}
+
+fn step(checker: &mut Checker, place: &Place, value: &Value) -> Option<Step> {
+    let Some(fields) = value.as_object() else {
+        checker.refuse(place, code::DOCUMENT, "an action must be an object");
+        return None;
+    };
+    refuse_others(checker, place, fields, &["type", "config"]);
+    let Some(name) = fields.get("type").and_then(Value::as_str) else {
+        checker.refuse(&place.field("type"), code::ACTION_TYPE, "type is required");
+        return None;
+    };
+    let Some(kind) = action::find(name) else {
+        let message = format!("there is no action {name}");
+        checker.refuse(&place.field("type"), code::ACTION_TYPE, message);
+        return None;
+    };
+    let phase = checker.phase;
+    if !kind.supports(phase.is_http()) {
+        let traffic = if phase.is_http() { "http" } else { "tcp" };
+        let message = format!("{name} does not work on {traffic}");
+        checker.refuse(&place.field("type"), code::PROTOCOL, message);
+    } else if !kind.phases.contains(&phase) {
+        let message = format!("{name} does not run in {}", phase.name());
+        checker.refuse(&place.field("type"), code::ACTION_PHASE, message);
+    }
+    let config = fields.get("config").unwrap_or(&Value::Null);
+    Some(kind.configure(Config::open(checker, place.field("config"), config)))
+}

@@ -1,0 +1,235 @@
+//! Texts with expressions in them: `hello ${req.headers['x-name'][0]}`.
+//!
+//! Traffic policy sheet, section 8.
+
+use serde_json::Value as Json;
+
+use super::expression::{Expression, Fault};
+use super::problem::code;
+use super::{Phase, regex};
+
+/// A text with expressions in it.
+#[derive(Debug, Clone, Default)]
+pub struct Template {
+    /// The parts of the text, in order; no two texts are neighbours.
+    pub parts: Vec<Part>,
+}
+
+/// A piece of a template.
+#[derive(Debug, Clone)]
+pub enum Part {
+    /// A text that stands for itself.
+    Text(String),
+    /// An expression whose value stands here.
+    Expression(Expression),
+}
+
+/// JSON in which every text is a template, such as the metadata of a log entry.
+#[derive(Debug, Clone)]
+pub enum Tree {
+    /// A value that holds no text.
+    Plain(Json),
+    /// A text.
+    Text(Template),
+    /// The entries of a list.
+    List(Vec<Tree>),
+    /// The fields of an object, in order; their names are no templates.
+    Map(Vec<(String, Tree)>),
+}
+
+/// A regular expression that may be known only when the request is.
+#[derive(Debug, Clone)]
+pub enum Pattern {
+    /// A pattern without expressions.
+    Fixed(::regex::Regex),
+    /// A pattern to be compiled once its expressions have values.
+    Computed(Template),
+}
+
+impl Template {
+    /// Takes a text apart and compiles its expressions; runs on the stack of the caller.
+    pub(super) fn compile_here(source: &str, phase: Phase) -> Result<Self, Fault> {
+        let mut template = Self::default();
+        let mut text = String::new();
+        let mut rest = source;
+        while let Some(start) = rest.find("${") {
+            let (before, expression) = (&rest[..start], &rest[start + 2..]);
+            if let Some(before) = before.strip_suffix('$') {
+                text.push_str(before);
+                text.push_str("${");
+                rest = expression;
+                continue;
+            }
+            text.push_str(before);
+            let end = end_of_expression(expression).ok_or_else(unclosed)?;
+            template.push_text(&mut text);
+            template.parts.push(Part::Expression(compile(&expression[..end], phase)?));
+            rest = &expression[end + 1..];
+        }
+        text.push_str(rest);
+        template.push_text(&mut text);
+        Ok(template)
+    }
+
+    /// The whole text, if there is no expression in it.
+    pub fn fixed(&self) -> Option<&str> {
+        match self.parts.as_slice() {
+            [] => Some(""),
+            [Part::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The pieces of text around the expressions.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(text.as_str()),
+            Part::Expression(_) => None,
+        })
+    }
+
+    /// How many patterns were compiled with the expressions.
+    pub(super) fn patterns(&self) -> usize {
+        let count = |part: &Part| match part {
+            Part::Text(_) => 0,
+            Part::Expression(expression) => expression.patterns(),
+        };
+        self.parts.iter().map(count).sum()
+    }
+
+    /// Whether the template is the empty text.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    fn push_text(&mut self, text: &mut String) {
+        if !text.is_empty() {
+            self.parts.push(Part::Text(std::mem::take(text)));
+        }
+    }
+}
+
+impl Pattern {
+    /// Compiles a pattern that holds no expression, or says why it is none.
+    pub(super) fn compile(template: Template) -> Result<Self, String> {
+        match template.fixed() {
+            Some(source) => regex::compile(source).map(Self::Fixed),
+            None => Ok(Self::Computed(template)),
+        }
+    }
+}
+
+fn compile(source: &str, phase: Phase) -> Result<Expression, Fault> {
+    if source.trim().is_empty() {
+        return Err(fault(code::TEMPLATE, "empty ${}"));
+    }
+    Expression::compile_here(source, phase)
+        .map_err(|inner| fault(code::TEMPLATE_EXPRESSION, &format!("in ${{}}: {inner}")))
+}
+
+fn unclosed() -> Fault {
+    fault(code::TEMPLATE, "${ without its }")
+}
+
+fn fault(code: u16, message: &str) -> Fault {
+    Fault { code, message: message.to_owned() }
+}
+
+/// Where the brace is that closes the expression; braces in maps and in quotes do not count.
+fn end_of_expression(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let mut open = 0;
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'\'' | b'"' => {
+                at = end_of_quotes(text, at)?;
+                continue;
+            }
+            b'{' => open += 1,
+            b'}' if open == 0 => return Some(at),
+            b'}' => open -= 1,
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
+/// Where the expression continues behind the text that is quoted from `start`.
+fn end_of_quotes(text: &str, start: usize) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let quote = &text[start..=start];
+    let triple = quote.repeat(3);
+    let delimiter = if text[start..].starts_with(&triple) { triple.as_str() } else { quote };
+    let is_raw = start > 0 && matches!(bytes[start - 1], b'r' | b'R');
+    let mut at = start + delimiter.len();
+    while at < bytes.len() {
+        if bytes[at] == b'\\' && !is_raw {
+            at += 2;
+        } else if bytes[at..].starts_with(delimiter.as_bytes()) {
+            return Some(at + delimiter.len());
+        } else {
+            at += 1;
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The parts of a template, expressions in brackets.
+    fn parts(source: &str) -> Result<Vec<String>, u16> {
+        let template = Template::compile_here(source, Phase::Request).map_err(|it| it.code)?;
+        let show = |part: &Part| match part {
+            Part::Text(text) => text.clone(),
+            Part::Expression(expression) => format!("[{}]", expression.source()),
+        };
+        Ok(template.parts.iter().map(show).collect())
+    }
+
+    #[test]
+    fn expressions_stand_between_texts() {
+        assert_eq!(
+            parts("a ${req.host} b"),
+            Ok(vec!["a ".into(), "[req.host]".into(), " b".into()])
+        );
+        assert_eq!(parts("${1}${2}"), Ok(vec!["[1]".into(), "[2]".into()]));
+        assert_eq!(parts(""), Ok(vec![]));
+    }
+
+    #[test]
+    fn braces_in_maps_and_quotes_belong_to_the_expression() {
+        for inner in [
+            "{'a': {'b': 1}}['a']['b']",
+            "'}'",
+            r"'\'}'",
+            r"r'\'",
+            "\"\"\"}\"'}\"\"\"",
+            "'''}'}'''",
+        ] {
+            assert_eq!(parts(&format!("${{{inner}}}")), Ok(vec![format!("[{inner}]")]), "{inner}");
+        }
+    }
+
+    #[test]
+    fn a_doubled_dollar_is_a_literal_one() {
+        assert_eq!(parts("$${x} $5 $$"), Ok(vec!["${x} $5 $$".into()]));
+    }
+
+    #[test]
+    fn an_unclosed_or_empty_expression_is_refused() {
+        for source in ["${", "${req.host", "${'}", "${}", "${ }"] {
+            assert_eq!(parts(source), Err(code::TEMPLATE), "{source}");
+        }
+        assert_eq!(parts("${nobody}"), Err(code::TEMPLATE_EXPRESSION));
+    }
+
+    #[test]
+    fn letters_of_any_size_may_follow_a_backslash() {
+        assert_eq!(parts("${'\\"), Err(code::TEMPLATE));
+        assert_eq!(parts("${'\\ä"), Err(code::TEMPLATE));
+    }
+}

@@ -1,0 +1,77 @@
+//! Checks of values that several resources have.
+
+use std::net::Ipv6Addr;
+
+use http::{HeaderName, HeaderValue};
+
+use super::{Refusal, code};
+
+/// What is wrong with a `host:port`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flaw {
+    /// It is not of the form, or the host is none.
+    Form,
+    /// The port is no number from 1 to 65535.
+    Port,
+}
+
+/// Splits `host:port`; the host is a name, an IPv4 address, or an IPv6 address in brackets.
+pub(super) fn host_port(text: &str) -> Result<(&str, u16), Flaw> {
+    let (host, port) = text.rsplit_once(':').ok_or(Flaw::Form)?;
+    if !is_host(host) {
+        return Err(Flaw::Form);
+    }
+    if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Flaw::Port);
+    }
+    let port = port.parse().map_err(|_| Flaw::Port)?;
+    if port == 0 { Err(Flaw::Port) } else { Ok((host, port)) }
+}
+
+/// Refuses a header that HTTP cannot carry.
+pub(super) fn header(place: &str, name: &str, value: &str) -> Result<(), Refusal> {
+    header_name(place, name)?;
+    if HeaderValue::from_bytes(value.as_bytes()).is_ok() {
+        return Ok(());
+    }
+    let message = format!("{place}.{name}: holds a character that header values may not hold");
+    Err(Refusal::new(code::INVALID_VALUE, message))
+}
+
+/// Refuses a name that no header can have.
+pub(super) fn header_name(place: &str, name: &str) -> Result<(), Refusal> {
+    if HeaderName::from_bytes(name.as_bytes()).is_ok() {
+        return Ok(());
+    }
+    let message = format!("{place}: {name:?} is not the name of a header");
+    Err(Refusal::new(code::INVALID_VALUE, message))
+}
+
+fn is_host(host: &str) -> bool {
+    if let Some(inner) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return inner.parse::<Ipv6Addr>().is_ok();
+    }
+    host.len() <= 253 && host.split('.').all(is_label)
+}
+
+fn is_label(label: &str) -> bool {
+    (1..=63).contains(&label.len())
+        && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_and_a_port() {
+        assert_eq!(host_port("a.example:443"), Ok(("a.example", 443)));
+        assert_eq!(host_port("[::1]:80"), Ok(("[::1]", 80)));
+        for bad in ["a.example", ":80", "a..b:80", "a b:80", "::1:80", "a/b:80", "\u{e9}:80"] {
+            assert_eq!(host_port(bad), Err(Flaw::Form), "{bad}");
+        }
+        for bad in ["a:", "a:0", "a:65536", "a:+80", "a:http"] {
+            assert_eq!(host_port(bad), Err(Flaw::Port), "{bad}");
+        }
+    }
+}

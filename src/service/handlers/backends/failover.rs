@@ -1,0 +1,97 @@
+//! Failover backends: their children exist, are there once, and never lead back.
+
+use std::collections::HashSet;
+
+use super::children::check_nesting;
+use super::{
+    CHILD, Context, Handler, Reply, check_exists, check_prefix, delete_unused, on, resource,
+};
+use crate::api::Timestamp;
+use crate::api::id::prefix;
+use crate::api::remote::backends::failover::{Create, Delete, FailoverBackend, Get, List, Update};
+use crate::service::context::found;
+use crate::service::store::Transaction;
+use crate::service::{Refusal, code};
+
+/// How many children there may be (remote API sheet, section 5).
+const MOST_CHILDREN: usize = 32;
+
+resource! { FailoverBackend = FAILOVER }
+
+pub(super) fn handlers() -> Vec<Handler> {
+    vec![on(create), on(list), on(get), on(update), on(delete)]
+}
+
+async fn create(service: Context, wanted: Create) -> Reply<Create> {
+    let backends = check_children(wanted.backends.unwrap_or_default())?;
+    let create = service.change(move |change| {
+        let backend = FailoverBackend {
+            id: change.new_id(prefix::FAILOVER)?,
+            created_at: Some(Timestamp::now()),
+            description: Some(wanted.description.unwrap_or_default()),
+            metadata: Some(wanted.metadata.unwrap_or_default()),
+            ..FailoverBackend::default()
+        };
+        keep(change, backend, Some(backends))
+    });
+    create.await
+}
+
+async fn list(service: Context, wanted: List) -> Reply<List> {
+    service.page::<List, _>(wanted.before_id, wanted.limit)
+}
+
+async fn get(service: Context, wanted: Get) -> Reply<Get> {
+    service.find(&wanted.id)
+}
+
+async fn update(service: Context, wanted: Update) -> Reply<Update> {
+    let backends = wanted.backends.map(check_children).transpose()?;
+    let update = service.change(move |change| {
+        let mut backend: FailoverBackend = found(change, &wanted.id)?;
+        backend.description = wanted.description.or(backend.description);
+        backend.metadata = wanted.metadata.or(backend.metadata);
+        keep(change, backend, backends)
+    });
+    update.await
+}
+
+async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
+    service.write(move |change| delete_unused::<FailoverBackend>(change, &wanted.id)).await
+}
+
+/// Stores a backend, with new children if there are any.
+fn keep(
+    change: &Transaction<'_>,
+    mut backend: FailoverBackend,
+    children: Option<Vec<String>>,
+) -> Result<FailoverBackend, Refusal> {
+    if let Some(children) = children {
+        for (index, child) in children.iter().enumerate() {
+            check_exists(change, &format!("backends[{index}]"), child)?;
+        }
+        check_nesting(change, &backend.id, &children)?;
+        change.link(&backend.id, CHILD, children.iter().map(String::as_str))?;
+        backend.backends = Some(children);
+    }
+    change.put(&backend)?;
+    Ok(backend)
+}
+
+fn check_children(children: Vec<String>) -> Result<Vec<String>, Refusal> {
+    if children.len() > MOST_CHILDREN {
+        let message =
+            format!("backends: has {} entries, the limit is {MOST_CHILDREN}", children.len());
+        return Err(Refusal::new(code::INVALID_VALUE, message));
+    }
+    let mut seen = HashSet::new();
+    for (index, child) in children.iter().enumerate() {
+        let place = format!("backends[{index}]");
+        check_prefix(&place, child)?;
+        if !seen.insert(child) {
+            let message = format!("{place}: {child:?} is there twice");
+            return Err(Refusal::new(code::INVALID_VALUE, message));
+        }
+    }
+    Ok(children)
+}

@@ -1,0 +1,98 @@
+//! HTTP response backends: an answer that HTTP can carry.
+
+use std::collections::BTreeMap;
+
+use super::{Context, Handler, Reply, delete_unused, on, resource};
+use crate::api::Timestamp;
+use crate::api::id::prefix;
+use crate::api::remote::backends::http_response::{
+    Create, Delete, Get, HttpResponseBackend, List, Update,
+};
+use crate::service::check::header;
+use crate::service::context::found;
+use crate::service::{Refusal, code};
+
+/// The longest body, in bytes (remote API sheet, section 6).
+const LONGEST_BODY: usize = 64 * 1024;
+
+resource! { HttpResponseBackend = HTTP_RESPONSE }
+
+pub(super) fn handlers() -> Vec<Handler> {
+    vec![on(create), on(list), on(get), on(update), on(delete)]
+}
+
+async fn create(service: Context, wanted: Create) -> Reply<Create> {
+    let body = check_body(wanted.body.unwrap_or_default())?;
+    let headers = check_headers(wanted.headers.unwrap_or_default())?;
+    let status_code = check_status(wanted.status_code.unwrap_or(200))?;
+    let create = service.change(move |change| {
+        let backend = HttpResponseBackend {
+            id: change.new_id(prefix::HTTP_RESPONSE)?,
+            created_at: Some(Timestamp::now()),
+            description: Some(wanted.description.unwrap_or_default()),
+            metadata: Some(wanted.metadata.unwrap_or_default()),
+            body: Some(body),
+            headers: Some(headers),
+            status_code: Some(status_code),
+            ..HttpResponseBackend::default()
+        };
+        change.put(&backend)?;
+        Ok(backend)
+    });
+    create.await
+}
+
+async fn list(service: Context, wanted: List) -> Reply<List> {
+    service.page::<List, _>(wanted.before_id, wanted.limit)
+}
+
+async fn get(service: Context, wanted: Get) -> Reply<Get> {
+    service.find(&wanted.id)
+}
+
+async fn update(service: Context, wanted: Update) -> Reply<Update> {
+    let body = wanted.body.map(check_body).transpose()?;
+    let headers = wanted.headers.map(check_headers).transpose()?;
+    let status_code = wanted.status_code.map(check_status).transpose()?;
+    let update = service.change(move |change| {
+        let mut backend: HttpResponseBackend = found(change, &wanted.id)?;
+        backend.description = wanted.description.or(backend.description);
+        backend.metadata = wanted.metadata.or(backend.metadata);
+        backend.body = body.or(backend.body);
+        backend.headers = headers.or(backend.headers);
+        backend.status_code = status_code.or(backend.status_code);
+        change.put(&backend)?;
+        Ok(backend)
+    });
+    update.await
+}
+
+async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
+    service.write(move |change| delete_unused::<HttpResponseBackend>(change, &wanted.id)).await
+}
+
+fn check_body(body: String) -> Result<String, Refusal> {
+    if body.len() > LONGEST_BODY {
+        let message = format!("body: is {} bytes long, the limit is {LONGEST_BODY}", body.len());
+        return Err(Refusal::new(code::RESPONSE_BODY, message));
+    }
+    Ok(body)
+}
+
+/// Names come back in lower case.
+fn check_headers(headers: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Refusal> {
+    let mut checked = BTreeMap::new();
+    for (name, value) in headers {
+        header("headers", &name, &value)?;
+        checked.insert(name.to_ascii_lowercase(), value);
+    }
+    Ok(checked)
+}
+
+fn check_status(status: i64) -> Result<i64, Refusal> {
+    if (200..=599).contains(&status) {
+        return Ok(status);
+    }
+    let message = format!("status_code: {status} is not from 200 to 599");
+    Err(Refusal::new(code::RESPONSE_STATUS, message))
+}

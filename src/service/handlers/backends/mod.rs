@@ -1,0 +1,68 @@
+//! Backends: they refer to one another, and nothing that is referred to can be deleted.
+
+mod children;
+mod failover;
+mod http_response;
+mod static_;
+mod tunnel_group;
+mod weighted;
+
+use super::{Context, Handler, Reply, on, resource};
+use crate::api::id::{self, prefix};
+use crate::service::context::remove;
+use crate::service::store::{Document, Transaction, View};
+use crate::service::{Refusal, code};
+
+/// The role of a backend for the edges and routes that send traffic to it.
+pub(super) const TARGET: &str = "backend";
+/// The role of a backend for the backends that hold it.
+const CHILD: &str = "child";
+
+/// Every kind of backend.
+const PREFIXES: &[&str] = &[
+    prefix::TUNNEL_GROUP,
+    prefix::FAILOVER,
+    prefix::HTTP_RESPONSE,
+    prefix::WEIGHTED,
+    prefix::STATIC,
+];
+
+pub(super) fn handlers() -> Vec<Handler> {
+    let kinds = [
+        tunnel_group::handlers(),
+        failover::handlers(),
+        http_response::handlers(),
+        weighted::handlers(),
+        static_::handlers(),
+    ];
+    kinds.into_iter().flatten().collect()
+}
+
+/// Refuses an identifier in a body that is not one of a backend.
+pub(super) fn check_prefix(place: &str, id: &str) -> Result<(), Refusal> {
+    if PREFIXES.iter().any(|prefix| id::has_prefix(id, prefix)) {
+        return Ok(());
+    }
+    let known = PREFIXES.iter().map(|prefix| format!("{prefix}_")).collect::<Vec<_>>().join(", ");
+    let message = format!("{place}: {id:?} is not the identifier of a backend ({known})");
+    Err(Refusal::new(code::WRONG_PREFIXES, message))
+}
+
+/// Refuses an identifier in a body that no backend has.
+pub(super) fn check_exists(view: &View<'_>, place: &str, id: &str) -> Result<(), Refusal> {
+    if view.exists(id)? {
+        return Ok(());
+    }
+    Err(Refusal::new(code::BACKEND_UNKNOWN, format!("{place}: there is no backend {id:?}")))
+}
+
+/// Deletes a backend that nothing refers to.
+fn delete_unused<D: Document>(change: &Transaction<'_>, id: &str) -> Result<(), Refusal> {
+    for role in [CHILD, TARGET] {
+        if let Some(user) = change.referrers(id, role)?.first() {
+            let message = format!("the backend is in use by {user}");
+            return Err(Refusal::new(code::BACKEND_IN_USE, message));
+        }
+    }
+    remove::<D>(change, id)
+}

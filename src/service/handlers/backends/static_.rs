@@ -1,0 +1,81 @@
+//! Static backends: one fixed address, with or without TLS.
+
+use super::{Context, Handler, Reply, delete_unused, on, resource};
+use crate::api::Timestamp;
+use crate::api::id::prefix;
+use crate::api::remote::backends::static_::{
+    Create, Delete, Get, List, StaticBackend, StaticBackendTls, Update,
+};
+use crate::service::check::{Flaw, host_port};
+use crate::service::context::found;
+use crate::service::{Refusal, code};
+
+resource! { StaticBackend = STATIC }
+
+pub(super) fn handlers() -> Vec<Handler> {
+    vec![on(create), on(list), on(get), on(update), on(delete)]
+}
+
+async fn create(service: Context, wanted: Create) -> Reply<Create> {
+    check_address(&wanted.address)?;
+    let create = service.change(move |change| {
+        let backend = StaticBackend {
+            id: change.new_id(prefix::STATIC)?,
+            created_at: Some(Timestamp::now()),
+            description: Some(wanted.description.unwrap_or_default()),
+            metadata: Some(wanted.metadata.unwrap_or_default()),
+            address: Some(wanted.address),
+            tls: Some(decided(wanted.tls.unwrap_or_default())),
+            ..StaticBackend::default()
+        };
+        change.put(&backend)?;
+        Ok(backend)
+    });
+    create.await
+}
+
+async fn list(service: Context, wanted: List) -> Reply<List> {
+    service.page::<List, _>(wanted.before_id, wanted.limit)
+}
+
+async fn get(service: Context, wanted: Get) -> Reply<Get> {
+    service.find(&wanted.id)
+}
+
+async fn update(service: Context, wanted: Update) -> Reply<Update> {
+    wanted.address.as_deref().map_or(Ok(()), check_address)?;
+    let update = service.change(move |change| {
+        let mut backend: StaticBackend = found(change, &wanted.id)?;
+        backend.description = wanted.description.or(backend.description);
+        backend.metadata = wanted.metadata.or(backend.metadata);
+        backend.address = wanted.address.or(backend.address);
+        backend.tls = wanted.tls.map(decided).or(backend.tls);
+        change.put(&backend)?;
+        Ok(backend)
+    });
+    update.await
+}
+
+async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
+    service.write(move |change| delete_unused::<StaticBackend>(change, &wanted.id)).await
+}
+
+fn decided(tls: StaticBackendTls) -> StaticBackendTls {
+    StaticBackendTls { enabled: Some(tls.enabled.unwrap_or(false)) }
+}
+
+fn check_address(address: &str) -> Result<(), Refusal> {
+    if address.is_empty() {
+        return Err(Refusal::new(code::ADDRESS_MISSING, "address: must not be empty"));
+    }
+    host_port(address).map(drop).map_err(|flaw| match flaw {
+        Flaw::Form => {
+            let message = format!("address: {address:?} is not of the form host:port");
+            Refusal::new(code::ADDRESS_INVALID, message)
+        }
+        Flaw::Port => {
+            let message = format!("address: the port of {address:?} is not from 1 to 65535");
+            Refusal::new(code::ADDRESS_PORT, message)
+        }
+    })
+}

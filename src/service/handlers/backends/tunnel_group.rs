@@ -1,0 +1,106 @@
+//! Tunnel group backends: which tunnels match is found out when they are shown.
+
+use std::collections::BTreeMap;
+
+use super::{Context, Handler, Reply, delete_unused, on};
+use crate::api::Timestamp;
+use crate::api::id::prefix;
+use crate::api::remote::backends::tunnel_group::{
+    Create, Delete, Get, List, TunnelGroupBackend, Update,
+};
+use crate::service::Refusal;
+use crate::service::address::Base;
+use crate::service::code::{self, Code};
+use crate::service::context::{Resource, found};
+use crate::service::store::Document;
+
+/// How many labels there may be (remote API sheet, section 5).
+const MOST_LABELS: usize = 32;
+/// The longest key or value of a label, in bytes.
+const LONGEST: usize = 255;
+
+impl Document for TunnelGroupBackend {
+    const PREFIX: &'static str = prefix::TUNNEL_GROUP;
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl Resource for TunnelGroupBackend {
+    fn locate(&mut self, base: &Base) {
+        self.uri = base.of(&self.id);
+        // No agent is connected, so no tunnel matches.
+        self.tunnels = Some(Vec::new());
+    }
+}
+
+pub(super) fn handlers() -> Vec<Handler> {
+    vec![on(create), on(list), on(get), on(update), on(delete)]
+}
+
+async fn create(service: Context, wanted: Create) -> Reply<Create> {
+    let labels = check_labels(wanted.labels.unwrap_or_default())?;
+    let create = service.change(move |change| {
+        let backend = TunnelGroupBackend {
+            id: change.new_id(prefix::TUNNEL_GROUP)?,
+            created_at: Some(Timestamp::now()),
+            description: Some(wanted.description.unwrap_or_default()),
+            metadata: Some(wanted.metadata.unwrap_or_default()),
+            labels: Some(labels),
+            ..TunnelGroupBackend::default()
+        };
+        change.put(&backend)?;
+        Ok(backend)
+    });
+    create.await
+}
+
+async fn list(service: Context, wanted: List) -> Reply<List> {
+    service.page::<List, _>(wanted.before_id, wanted.limit)
+}
+
+async fn get(service: Context, wanted: Get) -> Reply<Get> {
+    service.find(&wanted.id)
+}
+
+async fn update(service: Context, wanted: Update) -> Reply<Update> {
+    let labels = wanted.labels.map(check_labels).transpose()?;
+    let update = service.change(move |change| {
+        let mut backend: TunnelGroupBackend = found(change, &wanted.id)?;
+        backend.description = wanted.description.or(backend.description);
+        backend.metadata = wanted.metadata.or(backend.metadata);
+        backend.labels = labels.or(backend.labels);
+        change.put(&backend)?;
+        Ok(backend)
+    });
+    update.await
+}
+
+async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
+    service.write(move |change| delete_unused::<TunnelGroupBackend>(change, &wanted.id)).await
+}
+
+fn check_labels(labels: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Refusal> {
+    if labels.len() > MOST_LABELS {
+        let message = format!("labels: has {} entries, the limit is {MOST_LABELS}", labels.len());
+        return Err(Refusal::new(code::LABELS_TOO_MANY, message));
+    }
+    for (key, value) in &labels {
+        check_label(key, "a key", code::LABEL_KEY)?;
+        check_label(value, "a value", code::LABEL_VALUE)?;
+    }
+    Ok(labels)
+}
+
+fn check_label(text: &str, what: &str, length: Code) -> Result<(), Refusal> {
+    if text.is_empty() || text.len() > LONGEST {
+        let message = format!("labels: {what} has {} bytes, not 1 to {LONGEST}", text.len());
+        return Err(Refusal::new(length, message));
+    }
+    if text.contains('=') {
+        let message = format!("labels: {what} holds an equals sign: {text:?}");
+        return Err(Refusal::new(code::LABEL_EQUALS_SIGN, message));
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! Weighted backends: hold backends that hold no others.
+
+use std::collections::BTreeMap;
+
+use super::children::check_nesting;
+use super::{
+    CHILD, Context, Handler, Reply, check_exists, check_prefix, delete_unused, on, resource,
+};
+use crate::api::Timestamp;
+use crate::api::id::{self, prefix};
+use crate::api::remote::backends::weighted::{Create, Delete, Get, List, Update, WeightedBackend};
+use crate::service::context::found;
+use crate::service::store::Transaction;
+use crate::service::{Refusal, code};
+
+/// How many children there may be (remote API sheet, section 6).
+const MOST_CHILDREN: usize = 32;
+/// The largest weight (remote API sheet, section 6).
+const LARGEST_WEIGHT: i64 = 10_000;
+
+resource! { WeightedBackend = WEIGHTED }
+
+pub(super) fn handlers() -> Vec<Handler> {
+    vec![on(create), on(list), on(get), on(update), on(delete)]
+}
+
+async fn create(service: Context, wanted: Create) -> Reply<Create> {
+    let backends = check_children(wanted.backends.unwrap_or_default())?;
+    let create = service.change(move |change| {
+        let backend = WeightedBackend {
+            id: change.new_id(prefix::WEIGHTED)?,
+            created_at: Some(Timestamp::now()),
+            description: Some(wanted.description.unwrap_or_default()),
+            metadata: Some(wanted.metadata.unwrap_or_default()),
+            ..WeightedBackend::default()
+        };
+        keep(change, backend, Some(backends))
+    });
+    create.await
+}
+
+async fn list(service: Context, wanted: List) -> Reply<List> {
+    service.page::<List, _>(wanted.before_id, wanted.limit)
+}
+
+async fn get(service: Context, wanted: Get) -> Reply<Get> {
+    service.find(&wanted.id)
+}
+
+async fn update(service: Context, wanted: Update) -> Reply<Update> {
+    let backends = wanted.backends.map(check_children).transpose()?;
+    let update = service.change(move |change| {
+        let mut backend: WeightedBackend = found(change, &wanted.id)?;
+        backend.description = wanted.description.or(backend.description);
+        backend.metadata = wanted.metadata.or(backend.metadata);
+        keep(change, backend, backends)
+    });
+    update.await
+}
+
+async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
+    service.write(move |change| delete_unused::<WeightedBackend>(change, &wanted.id)).await
+}
+
+/// Stores a backend, with new children if there are any.
+fn keep(
+    change: &Transaction<'_>,
+    mut backend: WeightedBackend,
+    children: Option<BTreeMap<String, i64>>,
+) -> Result<WeightedBackend, Refusal> {
+    if let Some(children) = children {
+        for child in children.keys() {
+            check_exists(change, "backends", child)?;
+        }
+        let names: Vec<String> = children.keys().cloned().collect();
+        check_nesting(change, &backend.id, &names)?;
+        change.link(&backend.id, CHILD, names.iter().map(String::as_str))?;
+        backend.backends = Some(children);
+    }
+    change.put(&backend)?;
+    Ok(backend)
+}
+
+fn check_children(children: BTreeMap<String, i64>) -> Result<BTreeMap<String, i64>, Refusal> {
+    if children.len() > MOST_CHILDREN {
+        let message =
+            format!("backends: has {} entries, the limit is {MOST_CHILDREN}", children.len());
+        return Err(Refusal::new(code::WEIGHTED_TOO_MANY, message));
+    }
+    for (child, weight) in &children {
+        check_prefix("backends", child)?;
+        if [prefix::WEIGHTED, prefix::FAILOVER].iter().any(|kind| id::has_prefix(child, kind)) {
+            let message = format!("backends: {child:?} holds backends itself");
+            return Err(Refusal::new(code::WEIGHTED_CHILD, message));
+        }
+        if !(0..=LARGEST_WEIGHT).contains(weight) {
+            let message = format!("backends.{child}: {weight} is not from 0 to {LARGEST_WEIGHT}");
+            return Err(Refusal::new(code::WEIGHT, message));
+        }
+    }
+    Ok(children)
+}

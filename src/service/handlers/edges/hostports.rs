@@ -1,0 +1,49 @@
+//! The hosts and ports of edges: each belongs to one edge.
+
+use crate::service::check::{Flaw, host_port};
+use crate::service::store::Transaction;
+use crate::service::{Refusal, code};
+
+/// Where hosts and ports are unique.
+const HOSTPORTS: &str = "hostport";
+/// How many an edge may have.
+const MOST: usize = 100;
+
+/// Refuses what is not `host:port`; a host may start with `*.`.
+pub(super) fn check(hostports: &[String]) -> Result<(), Refusal> {
+    if hostports.len() > MOST {
+        let message = format!("hostports: has {} entries, the limit is {MOST}", hostports.len());
+        return Err(Refusal::new(code::INVALID_VALUE, message));
+    }
+    for (index, text) in hostports.iter().enumerate() {
+        let place = format!("hostports[{index}]");
+        host_port(text.strip_prefix("*.").unwrap_or(text)).map_err(|flaw| match flaw {
+            Flaw::Form => {
+                let message = format!("{place}: {text:?} is not of the form host:port");
+                Refusal::new(code::HOSTPORT_INVALID, message)
+            }
+            Flaw::Port => {
+                let message = format!("{place}: the port of {text:?} is not from 1 to 65535");
+                Refusal::new(code::HOSTPORT_PORT, message)
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// Claims hosts and ports in place of those that the edge had.
+pub(super) fn claim(
+    change: &Transaction<'_>,
+    edge_id: &str,
+    hostports: &[String],
+) -> Result<(), Refusal> {
+    change.release(HOSTPORTS, edge_id)?;
+    for (index, text) in hostports.iter().enumerate() {
+        // Names of hosts do not tell upper and lower case apart.
+        if !change.claim(HOSTPORTS, &text.to_ascii_lowercase(), edge_id)? {
+            let message = format!("hostports[{index}]: {text:?} belongs to another edge");
+            return Err(Refusal::new(code::HOSTPORT_TAKEN, message));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,22 @@
+//! Edges: what they hold is checked the same whether it comes inside them or on its own.
+
+mod hostports;
+mod https;
+mod modules;
+mod route_modules;
+mod routes;
+mod tcp;
+mod tcp_modules;
+
+use super::{Context, Handler, Reply, backends, on};
+
+pub(super) fn handlers() -> Vec<Handler> {
+    let kinds = [
+        https::handlers(),
+        routes::handlers(),
+        route_modules::handlers(),
+        tcp::handlers(),
+        tcp_modules::handlers(),
+    ];
+    kinds.into_iter().flatten().collect()
+}

@@ -1,0 +1,60 @@
+//! IP policies: deleted with their rules, whoever refers to them.
+
+use super::ip_policy_rules::POLICY;
+use super::{Context, Handler, Reply, on, resource};
+use crate::api::Timestamp;
+use crate::api::id::prefix;
+use crate::api::remote::ip_policies::{Create, Delete, Get, IpPolicy, List, Update};
+use crate::api::remote::ip_policy_rules::IpPolicyRule;
+use crate::service::context::{found, remove};
+
+resource! { IpPolicy = IP_POLICY }
+
+pub(super) fn handlers() -> Vec<Handler> {
+    vec![on(create), on(list), on(get), on(update), on(delete)]
+}
+
+async fn create(service: Context, wanted: Create) -> Reply<Create> {
+    let create = service.change(move |change| {
+        let policy = IpPolicy {
+            id: change.new_id(prefix::IP_POLICY)?,
+            created_at: Some(Timestamp::now()),
+            description: Some(wanted.description.unwrap_or_default()),
+            metadata: Some(wanted.metadata.unwrap_or_default()),
+            ..IpPolicy::default()
+        };
+        change.put(&policy)?;
+        Ok(policy)
+    });
+    create.await
+}
+
+async fn list(service: Context, wanted: List) -> Reply<List> {
+    service.page::<List, _>(wanted.before_id, wanted.limit)
+}
+
+async fn get(service: Context, wanted: Get) -> Reply<Get> {
+    service.find(&wanted.id)
+}
+
+async fn update(service: Context, wanted: Update) -> Reply<Update> {
+    let update = service.change(move |change| {
+        let mut policy: IpPolicy = found(change, &wanted.id)?;
+        policy.description = wanted.description.or(policy.description);
+        policy.metadata = wanted.metadata.or(policy.metadata);
+        change.put(&policy)?;
+        Ok(policy)
+    });
+    update.await
+}
+
+/// What refers to the policy keeps its identifier (specification, rule 4 of the states).
+async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
+    let delete = service.write(move |change| {
+        for rule in change.referrers(&wanted.id, POLICY)? {
+            change.remove::<IpPolicyRule>(&rule)?;
+        }
+        remove::<IpPolicy>(change, &wanted.id)
+    });
+    delete.await
+}

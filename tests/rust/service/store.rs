@@ -1,0 +1,223 @@
+//! The store on its own: what it keeps, and which files it leaves alone.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use ginnel::service::store::{Document, Error, Store};
+use rusqlite::Connection;
+use serde::{Deserialize, Serialize};
+
+use super::support::Folder;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Note {
+    id: String,
+    text: String,
+}
+
+impl Document for Note {
+    const PREFIX: &'static str = "note";
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+fn note(number: u32) -> Note {
+    Note { id: format!("note_{number:03}"), text: "hello".to_owned() }
+}
+
+async fn put(store: &Store, note: Note) {
+    store.write(move |change| change.put(&note)).await.unwrap();
+}
+
+fn filled(folder: &Folder) -> PathBuf {
+    let path = folder.file("db");
+    let store = Store::open(Some(&path)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        for number in 0..200 {
+            put(&store, note(number)).await;
+        }
+    });
+    store.close();
+    path
+}
+
+/// Tries to open a file that must be left alone; gives the error.
+fn refused(path: &Path) -> Error {
+    let before = fs::read(path).unwrap_or_default();
+    let Err(error) = Store::open(Some(path)) else { panic!("{} was opened", path.display()) };
+    assert_eq!(fs::read(path).unwrap_or_default(), before, "the file was touched");
+    assert!(!error.to_string().contains('\n'), "{error}");
+    error
+}
+
+#[tokio::test]
+async fn documents_links_and_claims_are_kept_and_go_together() {
+    for path in [None, Some(Folder::new())] {
+        let file = path.as_ref().map(|folder| folder.file("db"));
+        let store = Store::open(file.as_deref()).unwrap();
+        put(&store, note(1)).await;
+        store
+            .write(|change| -> Result<(), Error> {
+                assert!(change.claim("space", "key", "note_001")?);
+                assert!(!change.claim("space", "key", "note_002")?);
+                change.link("note_001", "role", ["other_1", "other_2"])
+            })
+            .await
+            .unwrap();
+
+        let (found, referrers) = store
+            .read(|view| -> Result<_, Error> {
+                Ok((view.find::<Note>("note_001")?, view.referrers("other_1", "role")?))
+            })
+            .unwrap();
+        let removed = store.write(|change| change.remove::<Note>("note_001")).await.unwrap();
+        let left = store
+            .read(|view| -> Result<_, Error> {
+                Ok((view.claimant("space", "key")?, view.referrers("other_1", "role")?))
+            })
+            .unwrap();
+
+        assert_eq!(found, Some(note(1)));
+        assert_eq!(referrers, ["note_001"]);
+        assert!(removed);
+        assert_eq!(left, (None, Vec::new()));
+    }
+}
+
+#[tokio::test]
+async fn a_failed_change_leaves_nothing_behind() {
+    let store = Store::open(None).unwrap();
+
+    let failed = store
+        .write(|change| -> Result<(), Error> {
+            change.put(&note(1))?;
+            Err(Error::Closed)
+        })
+        .await;
+
+    assert!(failed.is_err());
+    assert_eq!(store.read(|view| view.find::<Note>("note_001")).unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_closed_store_says_so() {
+    for folder in [None, Some(Folder::new())] {
+        let file = folder.as_ref().map(|folder| folder.file("db"));
+        let store = Store::open(file.as_deref()).unwrap();
+        store.close();
+
+        assert!(matches!(store.write(|c| c.put(&note(1))).await, Err(Error::Closed)));
+        assert!(matches!(store.read(|view| view.find::<Note>("x")), Err(Error::Closed)));
+    }
+}
+
+#[test]
+fn what_was_answered_survives_an_end_without_closing() {
+    let folder = Folder::new();
+    let (path, copy) = (folder.file("db"), folder.file("copy"));
+    let store = Store::open(Some(&path)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(put(&store, note(1)));
+
+    // What a process that is killed now leaves behind.
+    for end in ["", "-wal"] {
+        fs::copy(folder.file(&format!("db{end}")), folder.file(&format!("copy{end}"))).unwrap();
+    }
+    let copy = Store::open(Some(&copy)).unwrap();
+
+    assert_eq!(copy.read(|view| view.find::<Note>("note_001")).unwrap(), Some(note(1)));
+}
+
+#[test]
+fn a_file_of_something_else_is_refused() {
+    let folder = Folder::new();
+    let (text, short, empty) = (folder.file("text"), folder.file("short"), folder.file("empty"));
+    fs::write(&text, "hello ".repeat(1000)).unwrap();
+    fs::write(&short, "SQLite format 3\0").unwrap();
+    fs::write(&empty, "").unwrap();
+
+    assert!(matches!(refused(&text), Error::NotADatabase(_)));
+    assert!(matches!(refused(&short), Error::Damaged { .. }));
+    assert!(matches!(refused(&folder.0), Error::NotAFile(_)));
+    assert!(matches!(refused(&folder.file("no/db")), Error::MissingDirectory(_)));
+    assert!(matches!(refused(&text.join("db")), Error::MissingDirectory(_)));
+    assert!(Store::open(Some(&empty)).is_ok(), "an empty file is a new database");
+}
+
+#[test]
+fn a_database_of_another_program_is_refused() {
+    let folder = Folder::new();
+    let (plain, marked) = (folder.file("plain"), folder.file("marked"));
+    Connection::open(&plain).unwrap().execute_batch("CREATE TABLE t (a)").unwrap();
+    let other = Connection::open(&marked).unwrap();
+    other.pragma_update(None, "application_id", 7).unwrap();
+    drop(other);
+
+    assert!(matches!(refused(&plain), Error::Foreign(_)));
+    assert!(matches!(refused(&marked), Error::Foreign(_)));
+}
+
+#[test]
+fn a_newer_database_is_refused() {
+    let folder = Folder::new();
+    let path = filled(&folder);
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+
+    assert!(matches!(refused(&path), Error::Newer { found: 99, .. }));
+}
+
+#[test]
+fn a_damaged_database_is_refused() {
+    let folder = Folder::new();
+    let path = filled(&folder);
+    let whole = fs::read(&path).unwrap();
+    let mut garbled = whole.clone();
+    let middle = garbled.len() / 2;
+    garbled[middle..middle + 6000].fill(0x5a);
+
+    for (name, bytes) in [("garbled", &garbled[..]), ("cut", &whole[..whole.len() / 2])] {
+        let path = folder.file(name);
+        fs::write(&path, bytes).unwrap();
+        let error = refused(&path);
+        assert!(matches!(error, Error::Damaged { .. }), "{name}: {error}");
+    }
+}
+
+#[test]
+fn a_database_in_use_is_refused() {
+    let folder = Folder::new();
+    let path = filled(&folder);
+
+    let first = Store::open(Some(&path)).unwrap();
+    assert!(matches!(refused(&path), Error::Locked(_)));
+    first.close();
+    drop(first);
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE; COMMIT").unwrap();
+    assert!(matches!(refused(&path), Error::Locked(_)));
+    drop(other);
+
+    assert!(Store::open(Some(&path)).is_ok());
+}
+
+#[test]
+fn a_read_only_database_is_refused() {
+    let folder = Folder::new();
+    let path = filled(&folder);
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+
+    mode(&path, 0o444);
+    assert!(matches!(refused(&path), Error::ReadOnly(_)));
+    mode(&path, 0o644);
+    mode(&folder.0, 0o555);
+    assert!(matches!(refused(&path), Error::ReadOnlyDirectory(_)));
+    mode(&folder.0, 0o755);
+
+    assert!(Store::open(Some(&path)).is_ok());
+}

@@ -1,0 +1,103 @@
+//! The service and the table of operations.
+
+use std::collections::BTreeMap;
+
+use ginnel::api::{Kind, encode_arguments, remote};
+use ginnel::service::{decode, handlers};
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+
+use super::support::Running;
+
+/// A value of each kind.
+fn sample(kind: &Kind) -> Value {
+    match kind {
+        Kind::Text { .. } | Kind::Secret => json!("a/b c?é%&"),
+        Kind::Time => json!("2026-01-02T03:04:05Z"),
+        Kind::Bytes => json!("AAEC"),
+        Kind::Bool => json!(false),
+        Kind::Integer => json!(7),
+        Kind::Number => json!(0.5),
+        Kind::Json => json!([1, null]),
+        Kind::Object => json!({"a": {"b": null}}),
+        Kind::List(item) => json!([sample(item), sample(item)]),
+        Kind::Map(item) => json!({"k": sample(item)}),
+        Kind::Record(shape) => {
+            shape.fields.iter().map(|f| (f.name.to_owned(), sample(&f.kind))).collect()
+        }
+    }
+}
+
+#[test]
+fn every_operation_has_one_handler() {
+    let mut handlers: BTreeMap<_, usize> = BTreeMap::new();
+    for info in handlers::operations() {
+        *handlers.entry((info.resource, info.name)).or_default() += 1;
+    }
+
+    for info in remote::operations() {
+        let number = handlers.remove(&(info.resource, info.name));
+        assert_eq!(number, Some(1), "{}.{}", info.resource, info.name);
+    }
+
+    assert!(handlers.is_empty(), "{handlers:?}");
+}
+
+#[test]
+fn what_is_encoded_is_decoded_to_itself() {
+    for info in remote::operations() {
+        let all: Map<String, Value> =
+            info.parameters.iter().map(|p| (p.name.to_owned(), sample(&p.kind))).collect();
+        let required = all.clone().into_iter().filter(|(name, _)| {
+            // A change of nothing is refused.
+            name == "description" || info.parameters.iter().any(|p| p.name == name && p.required)
+        });
+
+        for arguments in [required.collect(), all] {
+            let call = encode_arguments(info, arguments.clone()).unwrap();
+            let (path, query) = match call.target.split_once('?') {
+                Some((path, query)) => (path, Some(query)),
+                None => (call.target.as_str(), None),
+            };
+            let decoded = decode(info, path, query, call.body.as_deref());
+            assert_eq!(decoded, Ok(arguments), "{}.{}", info.resource, info.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_operation_asks_who_calls() {
+    let service = Running::start().await;
+
+    for info in remote::operations() {
+        let method: Method = info.method.as_str().parse().unwrap();
+        let path = info.path.replace("{id}", "x").replace("{edge_id}", "y");
+        let refused = service.call_as("", method, &path, None).await;
+        assert_eq!((refused.status, refused.code()), (403, 201), "{} {path}", info.name);
+    }
+}
+
+#[tokio::test]
+async fn a_trailing_slash_makes_no_difference() {
+    let service = Running::start().await;
+    let id = service.create("/api_keys/", json!({})).await;
+
+    assert_eq!(service.get("/api_keys/").await.status, 200);
+    assert_eq!(service.get(&format!("/api_keys/{id}/")).await.text("id"), id);
+    assert_eq!(service.get("/api_keys//").await.status, 404);
+}
+
+#[tokio::test]
+async fn the_root_names_all_lists() {
+    let service = Running::start().await;
+
+    let root = service.get("/").await;
+
+    assert_eq!(root.status, 200);
+    for (name, uri) in root.json.as_object().unwrap() {
+        let path = uri.as_str().unwrap().strip_prefix(service.service.url()).unwrap();
+        assert_eq!(service.get(path).await.status, 200, "{name}");
+    }
+    assert_eq!(root.json.as_object().unwrap().len(), 15);
+    assert_eq!(service.call_as("", Method::GET, "/", None).await.status, 403);
+}
