@@ -2,6 +2,8 @@
 
 pub mod api;
 #[cfg(feature = "service")]
+pub mod cli;
+#[cfg(feature = "service")]
 pub mod policy;
 #[cfg(feature = "service")]
 pub mod service;

@@ -4,6 +4,8 @@
 
 mod api;
 #[cfg(feature = "service")]
+mod cli;
+#[cfg(feature = "service")]
 mod policy;
 #[cfg(feature = "service")]
 mod service;

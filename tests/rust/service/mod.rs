@@ -6,5 +6,5 @@ mod http;
 mod paging;
 mod resources;
 mod store;
-mod support;
+pub mod support;
 mod table;

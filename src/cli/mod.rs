@@ -1,0 +1,74 @@
+//! The `ginnel` command: one file per subcommand.
+
+mod failure;
+mod output;
+mod serve;
+
+use std::ffi::OsString;
+
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Command};
+
+pub use failure::Exit;
+
+use failure::Failure;
+
+/// What a subcommand is: how it is called, and what it does.
+struct Subcommand {
+    command: fn() -> Command,
+    run: fn(&ArgMatches) -> Result<(), Failure>,
+}
+
+/// Every subcommand, in the order of the help.
+const SUBCOMMANDS: &[Subcommand] = &[Subcommand { command: serve::command, run: serve::run }];
+
+/// Runs the command; `arguments` start with the name of the program. Gives the exit code.
+///
+/// What it has to say goes to standard output, and why it failed to standard error, in one line.
+/// Blocks until the work is done; a service that it serves ends with SIGTERM or SIGINT.
+pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
+    let exit = match run(arguments) {
+        Ok(()) => Exit::Clean,
+        Err(failure) => {
+            output::complain(&failure.message);
+            failure.exit
+        }
+    };
+    exit as u8
+}
+
+fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<(), Failure> {
+    let matches = match command().try_get_matches_from(arguments) {
+        Ok(matches) => matches,
+        Err(error) => return explain(&error),
+    };
+    let Some((name, matches)) = matches.subcommand() else {
+        return Err(Failure::usage("no command; try `ginnel --help`"));
+    };
+    let known = SUBCOMMANDS.iter().find(|known| (known.command)().get_name() == name);
+    known.map_or(Ok(()), |known| (known.run)(matches))
+}
+
+fn command() -> Command {
+    Command::new("ginnel")
+        .about("Tunnels, their management API and their agent, on your own machine")
+        .version(env!("CARGO_PKG_VERSION"))
+        .after_help("Example:\n  ginnel serve --path ginnel.db --port 4000")
+        .subcommands(SUBCOMMANDS.iter().map(|known| (known.command)()))
+}
+
+/// Help and version are answers; everything else is a failure in one line.
+fn explain(error: &clap::Error) -> Result<(), Failure> {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        output::say(error.render().to_string().trim_end());
+        return Ok(());
+    }
+    let rendered = error.render().to_string();
+    let lines = rendered.lines().map(str::trim);
+    let told: Vec<_> = lines
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
+        .filter(|line| !line.is_empty())
+        .map(|line| line.trim_start_matches("error: "))
+        .collect();
+    Err(Failure::usage(told.join(" ")))
+}

@@ -1,0 +1,201 @@
+//! `ginnel serve`: the management API until a signal ends it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use serde_json::json;
+
+use super::failure::{Exit, Failure};
+#[cfg(not(unix))]
+use super::output::complain;
+use super::output::say;
+use crate::api::{Secret, id};
+use crate::service::{Options, Service, read_admin_key};
+
+/// The variable that may hold the admin key; command lines are for all to see.
+const KEY_VARIABLE: &str = "GINNEL_API_KEY";
+
+pub(super) fn command() -> Command {
+    let file = |name, help| {
+        Arg::new(name).long(name).value_name("FILE").value_parser(value_parser!(PathBuf)).help(help)
+    };
+    let text = |name, value, help| Arg::new(name).long(name).value_name(value).help(help);
+    Command::new("serve")
+        .about("Serve the management API")
+        .after_help(
+            "The admin key is made and printed once, when the database is new; a new database\n\
+             takes the one in --admin-key-file or GINNEL_API_KEY instead.\n\n\
+             Example:\n  ginnel serve --path ginnel.db --port 4000 --rate-limit 120/60s",
+        )
+        .arg(file("path", "The database; without one, everything ends with the process"))
+        .arg(text("host", "HOST", "The name or address to listen on").default_value("127.0.0.1"))
+        .arg(
+            text("port", "PORT", "The port to listen on; 0 takes a free one")
+                .value_parser(value_parser!(u16))
+                .default_value("0"),
+        )
+        .arg(file("admin-key-file", "A file that holds the admin key"))
+        .arg(text("public-url", "URL", "The address in answers, where it is another"))
+        .arg(
+            text("rate-limit", "N/60s", "So many requests in a rolling window of seconds")
+                .value_parser(rate_limit),
+        )
+        .arg(text("code-prefix", "TEXT", "What stands before the numbers of error codes"))
+        .arg(
+            text("grace", "SECONDS", "How long requests in flight may take at the end")
+                .value_parser(value_parser!(u64).range(0..=3600))
+                .default_value("10"),
+        )
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("Print the addresses as one JSON object"),
+        )
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let options = options(matches)?;
+    let grace = Duration::from_secs(matches.get_one("grace").copied().unwrap_or_default());
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    let served = runtime.block_on(serve(options, matches.get_flag("json"), grace));
+    // What a second signal leaves unfinished is not waited for.
+    runtime.shutdown_background();
+    served
+}
+
+async fn serve(options: Options, as_json: bool, grace: Duration) -> Result<(), Failure> {
+    // In place before the service is, so that no signal ends it unprepared.
+    let mut signals = Signals::new()?;
+    let (path, given) = (options.path.clone(), options.admin_key.is_some());
+    let service = Service::start(options).await?;
+    let key = service.api_key().filter(|_| !given);
+    announce(&service, path.as_deref(), key, as_json);
+    signals.next().await;
+    tokio::select! {
+        () = service.stop(grace) => Ok(()),
+        () = signals.next() => Err(Failure::new(Exit::Failed, "stopped by a second signal")),
+    }
+}
+
+fn announce(
+    service: &Service,
+    path: Option<&std::path::Path>,
+    key: Option<&Secret>,
+    as_json: bool,
+) {
+    if as_json {
+        let line = json!({
+            "url": service.url(),
+            "public_url": service.public_url(),
+            "path": path,
+            "api_key": key.map(|key| key.0.as_str()),
+        });
+        return say(&line.to_string());
+    }
+    let place = path.map_or("in memory".to_owned(), |path| format!("data in {}", path.display()));
+    let public = match service.public_url() {
+        public if public == service.url() => String::new(),
+        public => format!(", known as {public}"),
+    };
+    say(&format!("management API at {}{public}, {place}", service.url()));
+    if let Some(key) = key {
+        say(&format!("admin key, shown this once: {}", key.0));
+    }
+}
+
+fn options(matches: &ArgMatches) -> Result<Options, Failure> {
+    let defaults = Options::default();
+    let text = |name: &str| matches.get_one::<String>(name).cloned();
+    Ok(Options {
+        path: matches.get_one("path").cloned(),
+        host: text("host").unwrap_or(defaults.host),
+        port: matches.get_one("port").copied().unwrap_or(defaults.port),
+        admin_key: admin_key(matches)?,
+        code_prefix: text("code-prefix").unwrap_or(defaults.code_prefix),
+        rate_limit: matches.get_one("rate-limit").copied(),
+        public_url: text("public-url"),
+        connections: defaults.connections,
+    })
+}
+
+fn admin_key(matches: &ArgMatches) -> Result<Option<Secret>, Failure> {
+    if let Some(path) = matches.get_one::<PathBuf>("admin-key-file") {
+        return Ok(Some(read_admin_key(path)?));
+    }
+    match std::env::var(KEY_VARIABLE) {
+        Ok(key) if id::split_token(key.trim()).is_some() => Ok(Some(Secret(key.trim().into()))),
+        Ok(key) if !key.trim().is_empty() => {
+            Err(Failure::usage(format!("{KEY_VARIABLE} does not hold an API key of this service")))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Reads `120/60s` or `120/60`.
+fn rate_limit(text: &str) -> Result<(u32, Duration), String> {
+    let read = || {
+        let (requests, window) = text.split_once('/')?;
+        let seconds = window.strip_suffix('s').unwrap_or(window).parse().ok()?;
+        Some((requests.parse().ok()?, Duration::from_secs(seconds)))
+    };
+    read()
+        .filter(|(requests, window): &(u32, Duration)| *requests > 0 && !window.is_zero())
+        .ok_or_else(|| "write requests and seconds, such as 120/60s".to_owned())
+}
+
+/// The signals that ask the process to end.
+struct Signals {
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let listen = |kind| {
+            signal(kind).map_err(|error| Failure::new(Exit::Failed, format!("no signals: {error}")))
+        };
+        let terminate = listen(SignalKind::terminate())?;
+        Ok(Self { terminate, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+#[cfg(not(unix))]
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        Ok(Self {})
+    }
+
+    async fn next(&mut self) {
+        if let Err(error) = tokio::signal::ctrl_c().await {
+            complain(&error.to_string());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_limit_is_requests_and_seconds() {
+        assert_eq!(rate_limit("120/60s"), Ok((120, Duration::from_secs(60))));
+        assert_eq!(rate_limit("1/1"), Ok((1, Duration::from_secs(1))));
+        for bad in ["", "120", "0/60s", "1/0s", "-1/60", "a/b", "1/60m"] {
+            assert!(rate_limit(bad).is_err(), "{bad}");
+        }
+    }
+}
