@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 
@@ -51,6 +51,9 @@ pub(super) async fn drain(headers: &HeaderMap, body: &mut Body) {
 }
 
 async fn collect(headers: &HeaderMap, body: &mut Body) -> Result<Vec<u8>, Refusal> {
+    if body.is_end_stream() {
+        return Ok(Vec::new());
+    }
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
     if announced.is_some_and(|length: u64| length > LARGEST as u64) {
         return Err(too_large());

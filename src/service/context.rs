@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::accounts::Caller;
 use super::address::Base;
+use super::callers::Callers;
 use super::rate_limit::RateLimit;
 use super::store::{Document, Store, Transaction, View};
 use super::{Refusal, code};
@@ -16,6 +17,7 @@ pub(super) type Reply<O> = Result<<O as Operation>::Output, Refusal>;
 /// What all requests of a service share.
 pub(super) struct Shared {
     pub store: Arc<Store>,
+    pub callers: Callers,
     pub base: Base,
     pub code_prefix: String,
     pub rate_limit: Option<RateLimit>,

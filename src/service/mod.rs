@@ -8,6 +8,7 @@
 mod accounts;
 mod address;
 mod body;
+mod callers;
 mod check;
 pub mod code;
 mod context;
@@ -35,6 +36,7 @@ pub use refusal::Refusal;
 use crate::api::Secret;
 use crate::api::id::Ids;
 use address::Base;
+use callers::Callers;
 use context::Shared;
 use server::Server;
 use store::Store;
@@ -71,7 +73,14 @@ impl Service {
         };
         let code_prefix = options.code_prefix;
         let operation_ids = Ids::default();
-        let shared = Shared { store, base, code_prefix, rate_limit, operation_ids };
+        let shared = Shared {
+            store,
+            callers: Callers::default(),
+            base,
+            code_prefix,
+            rate_limit,
+            operation_ids,
+        };
         let shared = Arc::new(shared);
         let server = Server::start(listener, routes::router(&shared), options.connections);
         Ok(Self { shared, server, url, api_key })

@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use super::context::{Context, Shared};
 use super::handlers::Handler;
 use super::refusal::json;
-use super::{Refusal, accounts, body, code, cors, decode};
+use super::{Refusal, body, code, cors, decode};
 use crate::api::Info;
 use crate::api::id::prefix;
 
@@ -111,7 +111,7 @@ pub(super) async fn checked<F>(
 where
     F: Future<Output = Result<Answer, Refusal>>,
 {
-    let caller = shared.store.read(|view| accounts::authenticate(view, &head.headers))?;
+    let caller = shared.callers.find(&shared.store, &head.headers)?;
     let context = Context { shared: shared.clone(), caller };
     let result = match arguments(shared, info, head, body).await {
         Ok(arguments) => serve(context, arguments).await,

@@ -18,6 +18,9 @@ use super::context::{Context, Reply};
 use super::{Refusal, code};
 use crate::api::{Info, Operation};
 
+/// What most answers fit into, in bytes.
+const USUAL_ANSWER: usize = 512;
+
 /// A future that can be kept in a table.
 pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Vec<u8>, Refusal>> + Send>>;
 
@@ -80,8 +83,11 @@ fn read<O: Operation>(arguments: Map<String, Value>) -> Result<O, Refusal> {
 }
 
 fn write<T: serde::Serialize>(output: &T) -> Result<Vec<u8>, Refusal> {
-    serde_json::to_vec(output)
-        .map_err(|error| Refusal::new(code::UNEXPECTED, format!("unexpected failure: {error}")))
+    let mut body = Vec::with_capacity(USUAL_ANSWER);
+    match serde_json::to_writer(&mut body, output) {
+        Ok(()) => Ok(body),
+        Err(error) => Err(Refusal::new(code::UNEXPECTED, format!("unexpected failure: {error}"))),
+    }
 }
 
 /// Says how resources are stored and where they can be fetched, for those that need no more.

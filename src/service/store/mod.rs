@@ -75,6 +75,13 @@ impl Store {
         self.writer.write(work).await
     }
 
+    /// How many commits there have been; it grows before a change is answered.
+    ///
+    /// What was read after this number was taken is still true while the number is the same.
+    pub fn commits(&self) -> u64 {
+        self.writer.commits()
+    }
+
     /// Finishes what was handed in and closes the database; later writes fail, later reads may.
     ///
     /// Blocks on the disk.

@@ -1,7 +1,5 @@
 //! Reading documents, links and claims.
 
-use std::ops::Deref;
-
 use rusqlite::{Connection, OptionalExtension};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -19,24 +17,23 @@ pub trait Document: Serialize + DeserializeOwned {
 
 /// One consistent state of the database.
 pub struct View<'connection> {
-    connection: Source<'connection>,
+    connection: &'connection Connection,
+    /// True when the view has opened a transaction, which ends with it.
+    reading: bool,
 }
 
-/// A connection of one's own for the time being, or the writer's.
-enum Source<'connection> {
-    Reading(rusqlite::Transaction<'connection>),
-    Writing(&'connection Connection),
-}
-
-impl Deref for Source<'_> {
-    type Target = Connection;
-
-    fn deref(&self) -> &Connection {
-        match self {
-            Self::Reading(transaction) => transaction,
-            Self::Writing(connection) => connection,
+impl Drop for View<'_> {
+    fn drop(&mut self) {
+        if self.reading {
+            // A transaction that only reads has nothing to lose.
+            let _ = execute(self.connection, "COMMIT");
         }
     }
+}
+
+/// Runs a statement without parameters; it stays prepared.
+pub(super) fn execute(connection: &Connection, sql: &str) -> Result<(), rusqlite::Error> {
+    connection.prepare_cached(sql)?.execute(()).map(drop)
 }
 
 /// What a token is checked against.
@@ -50,18 +47,26 @@ pub struct StoredToken {
 
 impl<'connection> View<'connection> {
     pub(super) fn reading(connection: &'connection Connection) -> Result<Self, Error> {
-        let transaction = connection.unchecked_transaction()?;
-        Ok(Self { connection: Source::Reading(transaction) })
+        execute(connection, "BEGIN")?;
+        Ok(Self { connection, reading: true })
     }
 
     pub(super) fn writing(connection: &'connection Connection) -> Self {
-        Self { connection: Source::Writing(connection) }
+        Self { connection, reading: false }
     }
 
     /// The document with this identifier, if there is one of this kind.
     pub fn find<D: Document>(&self, id: &str) -> Result<Option<D>, Error> {
-        let body = self.body(D::PREFIX, id)?;
-        Ok(body.as_deref().map(serde_json::from_str).transpose()?)
+        let mut found = None;
+        self.bodies(
+            "SELECT body FROM resources WHERE kind = ?1 AND id = ?2",
+            (D::PREFIX, id),
+            &mut |body| {
+                found = Some(serde_json::from_str(body)?);
+                Ok(())
+            },
+        )?;
+        Ok(found)
     }
 
     /// True when a document of the kind that its prefix names has this identifier.
@@ -75,8 +80,25 @@ impl<'connection> View<'connection> {
 
     /// At most `limit` documents, newest first, starting after the identifier `before`.
     pub fn page<D: Document>(&self, before: Option<&str>, limit: usize) -> Result<Vec<D>, Error> {
-        let bodies = self.bodies(D::PREFIX, before, limit)?;
-        bodies.iter().map(|body| Ok(serde_json::from_str(body)?)).collect()
+        let mut found = Vec::new();
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut keep = |body: &str| {
+            found.push(serde_json::from_str(body)?);
+            Ok(())
+        };
+        match before {
+            Some(before) => self.bodies(
+                "SELECT body FROM resources WHERE kind = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3",
+                (D::PREFIX, before, limit),
+                &mut keep,
+            ),
+            None => self.bodies(
+                "SELECT body FROM resources WHERE kind = ?1 ORDER BY id DESC LIMIT ?2",
+                (D::PREFIX, limit),
+                &mut keep,
+            ),
+        }?;
+        Ok(found)
     }
 
     /// Who refers to `id` in this role, newest first.
@@ -122,25 +144,19 @@ impl<'connection> View<'connection> {
         Ok(query.query_row([name], |row| row.get(0)).optional()?)
     }
 
-    fn body(&self, kind: &str, id: &str) -> Result<Option<String>, Error> {
-        let mut query = self
-            .connection
-            .prepare_cached("SELECT body FROM resources WHERE kind = ?1 AND id = ?2")?;
-        Ok(query.query_row((kind, id), |row| row.get(0)).optional()?)
-    }
-
-    fn bodies(&self, kind: &str, before: Option<&str>, limit: usize) -> Result<Vec<String>, Error> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        match before {
-            Some(before) => self.texts(
-                "SELECT body FROM resources WHERE kind = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3",
-                (kind, before, limit),
-            ),
-            None => self.texts(
-                "SELECT body FROM resources WHERE kind = ?1 ORDER BY id DESC LIMIT ?2",
-                (kind, limit),
-            ),
+    /// Hands over bodies where they lie, without a copy.
+    fn bodies(
+        &self,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+        keep: &mut dyn FnMut(&str) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut query = self.connection.prepare_cached(sql)?;
+        let mut rows = query.query(parameters)?;
+        while let Some(row) = rows.next()? {
+            keep(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?)?;
         }
+        Ok(())
     }
 
     fn texts(&self, sql: &str, parameters: impl rusqlite::Params) -> Result<Vec<String>, Error> {

@@ -1,12 +1,14 @@
 //! The one thread that writes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
+use super::view::execute;
 use super::{Error, Transaction};
 use crate::api::id::Ids;
 
@@ -23,6 +25,7 @@ pub(super) enum Target {
 
 /// A handle to the thread that writes.
 pub(super) struct Writer {
+    commits: Arc<AtomicU64>,
     jobs: Mutex<Option<mpsc::UnboundedSender<Box<dyn Job>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -69,11 +72,13 @@ where
 impl Writer {
     pub(super) fn start(target: Target) -> Result<Self, Error> {
         let (jobs, queue) = mpsc::unbounded_channel();
+        let commits = Arc::new(AtomicU64::default());
+        let counter = commits.clone();
         let thread = std::thread::Builder::new()
             .name("ginnel-writer".to_owned())
-            .spawn(move || work_off(target, queue))
+            .spawn(move || work_off(target, queue, &counter))
             .map_err(|source| Error::File { path: "writer thread".into(), source })?;
-        Ok(Self { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
+        Ok(Self { commits, jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
     }
 
     pub(super) async fn write<T, E>(
@@ -88,6 +93,10 @@ impl Writer {
         let result = Err(Error::Closed.into());
         self.hand_in(Box::new(Change { work: Some(work), result, caller }))?;
         answer.await.unwrap_or_else(|_| Err(Error::Closed.into()))
+    }
+
+    pub(super) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Acquire)
     }
 
     fn hand_in(&self, job: Box<dyn Job>) -> Result<(), Error> {
@@ -112,7 +121,7 @@ impl Drop for Writer {
     }
 }
 
-fn work_off(target: Target, mut queue: mpsc::UnboundedReceiver<Box<dyn Job>>) {
+fn work_off(target: Target, mut queue: mpsc::UnboundedReceiver<Box<dyn Job>>, commits: &AtomicU64) {
     let ids = Ids::default();
     let mut batch = Vec::with_capacity(BATCH);
     while queue.blocking_recv_many(&mut batch, BATCH) > 0 {
@@ -125,6 +134,8 @@ fn work_off(target: Target, mut queue: mpsc::UnboundedReceiver<Box<dyn Job>>) {
                 }
             }
         };
+        // Before anyone hears of the change, so that nobody who has heard of it trusts older reads.
+        commits.fetch_add(1, Ordering::Release);
         for job in batch.drain(..) {
             job.answer(committed.clone());
         }
@@ -160,10 +171,6 @@ fn run(
         execute(connection, "RELEASE job")?;
     }
     execute(connection, "COMMIT")
-}
-
-fn execute(connection: &Connection, sql: &str) -> Result<(), rusqlite::Error> {
-    connection.prepare_cached(sql)?.execute(()).map(drop)
 }
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ wire! {
         pub num_buckets: Option<i64>,
         /// How many requests a window needs before the circuit may trip; 20 by default.
         pub volume_threshold: Option<i64>,
-        /// The share of failures that trips the circuit, 0 to 1.
+        /// The share of failures that trips the circuit, 0 to 1; 0.5 by default.
         pub error_threshold_percentage: Option<f64>,
     }
 

@@ -1,0 +1,72 @@
+//! Remembers who callers are between two changes of the database.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use sha2::{Digest, Sha256};
+
+use super::Refusal;
+use super::accounts::{Caller, authenticate};
+use super::store::Store;
+
+/// How many callers are remembered at most.
+const MOST: usize = 1024;
+
+/// Who callers are, as of one commit; any later one makes it forget them, so that a deleted key is
+/// refused on its very next use.
+#[derive(Default)]
+pub(super) struct Callers {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    commits: u64,
+    /// By the digest of the header: tokens themselves are not kept.
+    callers: HashMap<[u8; 32], Caller>,
+}
+
+impl Callers {
+    /// Finds out who sent a request.
+    pub(super) fn find(&self, store: &Store, headers: &HeaderMap) -> Result<Caller, Refusal> {
+        // Taken before the database is read: a change in between must not be missed.
+        let commits = store.commits();
+        let digest = digest(headers);
+        if let Some(caller) = digest.and_then(|digest| self.recall(commits, &digest)) {
+            return Ok(caller);
+        }
+        let caller = store.read(|view| authenticate(view, headers))?;
+        if let Some(digest) = digest {
+            self.remember(commits, digest, caller.clone());
+        }
+        Ok(caller)
+    }
+
+    fn recall(&self, commits: u64, digest: &[u8; 32]) -> Option<Caller> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.commits == commits { known.callers.get(digest).cloned() } else { None }
+    }
+
+    fn remember(&self, commits: u64, digest: [u8; 32], caller: Caller) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.commits > commits {
+            return;
+        }
+        if known.commits < commits || known.callers.len() >= MOST {
+            known.callers.clear();
+        }
+        known.commits = commits;
+        known.callers.insert(digest, caller);
+    }
+}
+
+/// None when there is not exactly one header; such requests are refused anyway.
+fn digest(headers: &HeaderMap) -> Option<[u8; 32]> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => Some(Sha256::digest(value.as_bytes()).into()),
+        _ => None,
+    }
+}
