@@ -59,6 +59,7 @@ pub(super) fn file(path: &Path) -> Result<(Connection, Lock), Error> {
     check_place(path)?;
     let lock = lock(path)?;
     let format = check_content(path)?;
+    create(path)?;
     let connection = Connection::open(path)?;
     let opened = prepare(&connection, format);
     opened.map_err(|error| explain(error, path))?;
@@ -118,6 +119,16 @@ fn lock(path: &Path) -> Result<Lock, Error> {
         Err(TryLockError::WouldBlock) => Err(Error::Locked(path.to_owned())),
         Err(TryLockError::Error(source)) => Err(Error::File { path: name, source }),
     }
+}
+
+/// Makes the file if there is none, for its owner alone: the secrets of webhooks are in it.
+fn create(path: &Path) -> Result<(), Error> {
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let opened = options.open(path);
+    opened.map(drop).map_err(|source| Error::File { path: path.to_owned(), source })
 }
 
 /// Looks into the file through a connection that cannot write; gives its format, 0 for a new one.

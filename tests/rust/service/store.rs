@@ -133,6 +133,15 @@ fn what_was_answered_survives_an_end_without_closing() {
 }
 
 #[test]
+fn a_new_database_is_for_its_owner_alone() {
+    let folder = Folder::new();
+
+    let path = filled(&folder);
+
+    assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
 fn a_file_of_something_else_is_refused() {
     let folder = Folder::new();
     let (text, short, empty) = (folder.file("text"), folder.file("short"), folder.file("empty"));
