@@ -3,6 +3,7 @@
 pub mod api;
 #[cfg(feature = "service")]
 pub mod cli;
+pub mod client;
 #[cfg(feature = "service")]
 pub mod policy;
 #[cfg(feature = "service")]

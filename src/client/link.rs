@@ -1,0 +1,221 @@
+//! One connection, spoken to with HTTP/1.1.
+//!
+//! The connection is polled by the call that uses it and by nobody else. That saves a task and its
+//! wake-ups; the price is that a close by the server is seen only at the next use (`is_stale`).
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, Connection, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::{Cause, Settings};
+
+/// The largest body that a client takes.
+const MAX_BODY: usize = 64 << 20;
+/// How long a connection may have been idle and still carry a `POST`, which is not repeated when it
+/// breaks.
+const FRESH: Duration = Duration::from_secs(5);
+/// Idle for longer, a connection may have been closed without the runtime having looked.
+const UNSEEN: Duration = Duration::from_millis(1);
+
+/// One connection.
+pub(super) struct Link {
+    sender: SendRequest<Full<Bytes>>,
+    connection: Pin<Box<Connection<TokioIo<Stream>, Full<Bytes>>>>,
+    idle_since: Instant,
+    /// True when it has carried a request before.
+    pub(super) used: bool,
+}
+
+/// Why an exchange on a link failed.
+pub(super) struct Fault {
+    pub(super) cause: Cause,
+    /// The request, when it was handed back unsent.
+    pub(super) unsent: bool,
+}
+
+impl Link {
+    /// Connects.
+    pub(super) async fn connect(settings: &Settings) -> Result<Self, Cause> {
+        let stream = Stream::connect(settings).await.map_err(Cause::Connect)?;
+        let handshake = http1::Builder::new().handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = handshake.map_err(Cause::Broken)?;
+        let connection = Box::pin(connection);
+        Ok(Self { sender, connection, idle_since: Instant::now(), used: false })
+    }
+
+    /// True when the connection may not carry this request: it was closed meanwhile, or it was idle
+    /// for so long that a request that cannot be repeated should not depend on it.
+    pub(super) async fn is_stale(&mut self, repeatable: bool) -> bool {
+        let idle = self.idle_since.elapsed();
+        if !repeatable && idle > FRESH {
+            return true;
+        }
+        if idle > UNSEEN {
+            // Lets a runtime that slept since then take note of what arrived.
+            tokio::task::yield_now().await;
+            tokio::task::yield_now().await;
+        }
+        self.poll(&mut Context::from_waker(Waker::noop()));
+        self.sender.is_closed()
+    }
+
+    /// Marks the beginning of an idle time.
+    pub(super) fn rest(&mut self) {
+        self.used = true;
+        self.idle_since = Instant::now();
+    }
+
+    /// True when another request may follow.
+    pub(super) fn is_reusable(&self) -> bool {
+        self.sender.is_ready()
+    }
+
+    /// Sends a request and takes the whole answer.
+    pub(super) async fn exchange(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Bytes>, Fault> {
+        let reply = self.sender.try_send_request(request);
+        let mut exchange = pin!(async {
+            let response = reply.await.map_err(|mut error| Fault {
+                unsent: error.take_message().is_some(),
+                cause: Cause::Broken(error.into_error()),
+            })?;
+            let (head, body) = response.into_parts();
+            let body = collect(body).await.map_err(|cause| Fault { cause, unsent: false })?;
+            Ok(Response::from_parts(head, body))
+        });
+        let connection = &mut self.connection;
+        let mut over = false;
+        let mut drive = move |cx: &mut Context<'_>| {
+            // A finished connection may not be polled again; its end shows in the exchange.
+            over = over || connection.as_mut().poll(cx).is_ready();
+        };
+        poll_fn(|cx| {
+            drive(cx);
+            if let Poll::Ready(outcome) = exchange.as_mut().poll(cx) {
+                return Poll::Ready(outcome);
+            }
+            // Taking the head is what lets the connection hand out the body.
+            drive(cx);
+            exchange.as_mut().poll(cx)
+        })
+        .await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) {
+        if !self.sender.is_closed() {
+            // Its outcome shows in `sender`.
+            let _ = self.connection.as_mut().poll(cx);
+        }
+    }
+}
+
+async fn collect(mut body: Incoming) -> Result<Bytes, Cause> {
+    let mut first = Bytes::new();
+    let mut rest = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(Cause::Broken)?.into_data() else { continue };
+        if first.is_empty() {
+            first = data;
+        } else {
+            if rest.is_empty() {
+                rest.extend_from_slice(&first);
+            }
+            rest.extend_from_slice(&data);
+        }
+        if first.len().max(rest.len()) > MAX_BODY {
+            return Err(Cause::Body(format!("it is larger than {} MiB", MAX_BODY >> 20)));
+        }
+    }
+    Ok(if rest.is_empty() { first } else { rest.freeze() })
+}
+
+/// The bytes under the connection.
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    async fn connect(settings: &Settings) -> io::Result<Self> {
+        let (host, port) = (settings.origin.host(), settings.origin.port());
+        let tcp = match host.parse::<IpAddr>() {
+            Ok(address) => TcpStream::connect(SocketAddr::new(address, port)).await?,
+            Err(_) => TcpStream::connect((host, port)).await?,
+        };
+        tcp.set_nodelay(true)?;
+        if !settings.origin.is_tls() {
+            return Ok(Self::Plain(tcp));
+        }
+        let name = host.to_owned().try_into().map_err(io::Error::other)?;
+        let connector = TlsConnector::from(settings.roots.config()?);
+        Ok(Self::Tls(Box::new(connector.connect(name, tcp).await?)))
+    }
+}
+
+macro_rules! either {
+    ($stream:expr, $inner:ident => $call:expr) => {
+        match $stream.get_mut() {
+            Stream::Plain($inner) => $call,
+            Stream::Tls($inner) => $call,
+        }
+    };
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        either!(self, inner => Pin::new(inner).poll_read(cx, buffer))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        either!(self, inner => Pin::new(inner).poll_write(cx, bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self, inner => Pin::new(inner).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self, inner => Pin::new(inner).poll_shutdown(cx))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        either!(self, inner => Pin::new(inner).poll_write_vectored(cx, parts))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(inner) => inner.is_write_vectored(),
+            Self::Tls(inner) => inner.is_write_vectored(),
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! What a user may set, and what becomes of it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use reqwest::Url;
+
+use super::ConfigError;
+use super::proxied::Proxy;
+use super::tls::Roots;
+use crate::api::Secret;
+
+/// Which of the two APIs a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Api {
+    /// The management API of the service.
+    #[default]
+    Remote,
+    /// The local API of a running agent.
+    Agent,
+}
+
+/// What a user may set. What is left out comes from the environment, then from the defaults.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Which API; decides on defaults.
+    pub api: Api,
+    /// The key of the management API; else `GINNEL_API_KEY`.
+    pub api_key: Option<Secret>,
+    /// Where the API is served; else `GINNEL_BASE_URL`, or `GINNEL_AGENT_URL` for an agent.
+    pub base_url: Option<String>,
+    /// How long one attempt may take, 10 s by default; zero means for ever.
+    pub timeout: Option<Duration>,
+    /// How long a call may take with retries and sleeps, 90 s by default; zero means for ever.
+    pub deadline: Option<Duration>,
+    /// How many times a failed attempt is repeated, 2 by default.
+    pub max_retries: Option<u32>,
+    /// The version of the API to ask for, `2` by default.
+    pub service_version: Option<String>,
+    /// Headers to add to each request.
+    pub headers: Vec<(String, String)>,
+    /// Certificates to trust instead of the system's, a PEM file; else `GINNEL_CA_BUNDLE`.
+    pub ca_bundle: Option<PathBuf>,
+    /// A proxy to use, whatever the environment says.
+    pub proxy: Option<String>,
+    /// True to ignore the environment's proxies.
+    pub ignore_environment: bool,
+    /// True to send the key over unencrypted HTTP to other machines.
+    pub allow_http: bool,
+    /// What to put in front of our own `User-Agent`, such as `deploy/1.2`.
+    pub app: Option<String>,
+}
+
+/// Options that were found good, in the form that calls need.
+pub struct Settings {
+    /// Where requests go.
+    pub origin: Origin,
+    /// Limit of one attempt.
+    pub timeout: Option<Duration>,
+    /// Limit of one call.
+    pub deadline: Option<Duration>,
+    /// How many times a failed attempt is repeated.
+    pub max_retries: u32,
+    /// The headers of a request without a body.
+    pub(super) headers: HeaderMap,
+    /// The proxy on the way, if any.
+    pub(super) proxy: Option<Proxy>,
+    /// Whom to trust.
+    pub(super) roots: Roots,
+    /// The last characters of the key, to tell keys apart.
+    hint: String,
+}
+
+/// Scheme, host, port and path in front of every request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    url: Url,
+    /// The path of the base address, without a slash at its end.
+    prefix: String,
+}
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(90);
+const MAX_RETRIES: u32 = 2;
+const USER_AGENT: &str = concat!("ginnel/", env!("CARGO_PKG_VERSION"));
+
+impl Settings {
+    /// Completes options from the environment and checks them.
+    pub fn new(options: Options) -> Result<Self, ConfigError> {
+        let origin = origin(&options)?;
+        let api_key = api_key(&options)?;
+        let loopback = origin.is_loopback();
+        if api_key.is_some() && !origin.is_tls() && !loopback && !options.allow_http {
+            let problem = "is unencrypted and not on this machine; use https, or allow_http=True";
+            return Err(ConfigError::new("base_url", problem));
+        }
+        Ok(Self {
+            timeout: limit(options.timeout, TIMEOUT),
+            deadline: limit(options.deadline, DEADLINE),
+            max_retries: options.max_retries.unwrap_or(MAX_RETRIES),
+            headers: headers(&options, &origin, api_key.as_ref())?,
+            proxy: Proxy::choose(&options, &origin)?,
+            roots: Roots::choose(options.ca_bundle.or_else(|| path("GINNEL_CA_BUNDLE")))?,
+            hint: api_key.map(|key| hint(&key)).unwrap_or_default(),
+            origin,
+        })
+    }
+
+    /// The end of the key, such as `…3kZq`; empty without a key.
+    pub fn key_hint(&self) -> &str {
+        &self.hint
+    }
+}
+
+impl Origin {
+    /// Reads a base address.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let wrong = |problem: &str| ConfigError::new("base_url", problem);
+        let url =
+            Url::parse(text).map_err(|error| wrong(&format!("is not an address: {error}")))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(wrong("must start with http:// or https://"));
+        }
+        if url.host_str().is_none_or(str::is_empty) {
+            return Err(wrong("names no host"));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(wrong("must not carry a user or a password"));
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(wrong("must not carry a query or a fragment"));
+        }
+        let prefix = url.path().trim_end_matches('/').to_owned();
+        Ok(Self { url, prefix })
+    }
+
+    /// True for https.
+    pub fn is_tls(&self) -> bool {
+        self.url.scheme() == "https"
+    }
+
+    /// True when requests stay on this machine.
+    pub fn is_loopback(&self) -> bool {
+        match self.url.host() {
+            Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+            Some(url::Host::Ipv4(address)) => address.is_loopback(),
+            Some(url::Host::Ipv6(address)) => address.is_loopback(),
+            None => false,
+        }
+    }
+
+    /// The host without brackets.
+    pub(super) fn host(&self) -> &str {
+        self.url.host_str().unwrap_or_default().trim_matches(['[', ']'])
+    }
+
+    /// The port, also where the address leaves it out.
+    pub(super) fn port(&self) -> u16 {
+        self.url.port_or_known_default().unwrap_or(80)
+    }
+
+    /// Path and query of a request, behind the path of the base address.
+    pub(super) fn path_of(&self, target: &str) -> String {
+        [&self.prefix, target].concat()
+    }
+
+    /// The whole address of a request.
+    pub fn url_of(&self, target: &str) -> String {
+        let origin = self.url.origin().ascii_serialization();
+        [&origin, &self.prefix, target].concat()
+    }
+
+    /// The whole address of a path that already carries the path of the base address.
+    pub(super) fn absolute(&self, path: &str) -> String {
+        [&self.url.origin().ascii_serialization(), path].concat()
+    }
+
+    /// The opposite of [`Origin::url_of`]; `None` for addresses elsewhere.
+    pub(super) fn target_of(&self, address: &str) -> Option<String> {
+        let url = Url::parse(address).ok()?;
+        let ours = url.origin() == self.url.origin() && url.username().is_empty();
+        let path = url.path().strip_prefix(&self.prefix).filter(|path| path.starts_with('/'))?;
+        let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
+        ours.then(|| format!("{path}{query}"))
+    }
+
+    fn host_header(&self) -> String {
+        let host = self.url.host_str().unwrap_or_default();
+        self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.url.origin().ascii_serialization(), self.prefix)
+    }
+}
+
+fn origin(options: &Options) -> Result<Origin, ConfigError> {
+    let (variable, default) = match options.api {
+        Api::Remote => ("GINNEL_BASE_URL", None),
+        Api::Agent => ("GINNEL_AGENT_URL", Some("http://127.0.0.1:4040/api")),
+    };
+    let given = options.base_url.clone().or_else(|| text(variable)).or(default.map(str::to_owned));
+    match given {
+        Some(address) => Origin::parse(&address),
+        None => Err(ConfigError::new("base_url", format!("is missing; pass it or set {variable}"))),
+    }
+}
+
+fn api_key(options: &Options) -> Result<Option<Secret>, ConfigError> {
+    if options.api == Api::Agent {
+        return Ok(None);
+    }
+    match options.api_key.clone().or_else(|| text("GINNEL_API_KEY").map(Secret)) {
+        Some(key) if key.0.trim().is_empty() => Err(ConfigError::new("api_key", "is empty")),
+        Some(key) => Ok(Some(Secret(key.0.trim().to_owned()))),
+        None => Err(ConfigError::new("api_key", "is missing; pass it or set GINNEL_API_KEY")),
+    }
+}
+
+fn headers(
+    options: &Options,
+    origin: &Origin,
+    api_key: Option<&Secret>,
+) -> Result<HeaderMap, ConfigError> {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::HOST, value("base_url", &origin.host_header())?);
+    if let Some(key) = api_key {
+        let mut bearer = value("api_key", &format!("Bearer {}", key.0))?;
+        bearer.set_sensitive(true);
+        headers.insert(header::AUTHORIZATION, bearer);
+        let version = options.service_version.as_deref().unwrap_or("2");
+        headers
+            .insert(HeaderName::from_static("service-version"), value("service_version", version)?);
+    }
+    let agent = match &options.app {
+        Some(app) => format!("{app} {USER_AGENT}"),
+        None => USER_AGENT.to_owned(),
+    };
+    headers.insert(header::USER_AGENT, value("app", &agent)?);
+    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+    // Not worth its time where the bytes never leave the machine.
+    if !origin.is_loopback() {
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    for (name, text) in &options.headers {
+        let name = HeaderName::try_from(name.as_str())
+            .map_err(|_| ConfigError::new("headers", format!("{name:?} is not a header name")))?;
+        headers.insert(name, value("headers", text)?);
+    }
+    Ok(headers)
+}
+
+fn value(option: &'static str, text: &str) -> Result<HeaderValue, ConfigError> {
+    // The text may be a secret: the message does not show it.
+    HeaderValue::from_str(text)
+        .map_err(|_| ConfigError::new(option, "holds characters that no header may carry"))
+}
+
+fn limit(given: Option<Duration>, default: Duration) -> Option<Duration> {
+    Some(given.unwrap_or(default)).filter(|limit| !limit.is_zero())
+}
+
+fn hint(key: &Secret) -> String {
+    let characters: Vec<char> = key.0.chars().collect();
+    // A short key is no token of ours, and four of its characters would be too much of it.
+    match characters.len() {
+        ..16 => "…".to_owned(),
+        length => format!("…{}", characters[length - 4..].iter().collect::<String>()),
+    }
+}
+
+fn text(variable: &str) -> Option<String> {
+    std::env::var(variable).ok().filter(|value| !value.is_empty())
+}
+
+fn path(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
+}

@@ -1,0 +1,83 @@
+//! Idle connections, the last used one first.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+
+use super::link::{Fault, Link};
+use super::{Cause, Settings, proxied};
+
+/// How many idle connections a pool keeps.
+const MAX_IDLE: usize = 64;
+
+/// The connections of one runtime.
+#[derive(Default)]
+pub(super) struct Pool {
+    idle: Mutex<Vec<Link>>,
+    /// Carries what goes through a proxy; made when first needed.
+    proxied: OnceLock<reqwest::Client>,
+}
+
+impl Pool {
+    /// Sends a request on an idle connection or a new one, and takes the whole answer.
+    ///
+    /// A connection that the server closed while it was idle costs nothing: a request that may be
+    /// repeated, or was handed back unsent, goes to the next connection.
+    pub(super) async fn exchange(
+        &self,
+        settings: &Settings,
+        request: Request<Full<Bytes>>,
+        repeatable: bool,
+    ) -> Result<Response<Bytes>, Cause> {
+        if let Some(proxy) = &settings.proxy {
+            return proxied::exchange(&self.proxied, proxy, settings, request).await;
+        }
+        loop {
+            let mut link = match self.take(repeatable).await {
+                Some(link) => link,
+                None => Link::connect(settings).await?,
+            };
+            match link.exchange(request.clone()).await {
+                Ok(response) => {
+                    self.put(link);
+                    return Ok(response);
+                }
+                Err(Fault { cause: Cause::Broken(_), unsent })
+                    if link.used && (repeatable || unsent) => {}
+                Err(fault) => return Err(fault.cause),
+            }
+        }
+    }
+
+    /// Closes the idle connections.
+    pub(super) fn clear(&self) {
+        let idle = std::mem::take(&mut *self.lock());
+        drop(idle);
+    }
+
+    async fn take(&self, repeatable: bool) -> Option<Link> {
+        loop {
+            let mut link = self.lock().pop()?;
+            if !link.is_stale(repeatable).await {
+                return Some(link);
+            }
+        }
+    }
+
+    fn put(&self, mut link: Link) {
+        if !link.is_reusable() {
+            return;
+        }
+        link.rest();
+        let mut idle = self.lock();
+        if idle.len() < MAX_IDLE {
+            idle.push(link);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Link>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,87 @@
+//! When to try again, and after how long.
+
+use std::time::{Duration, SystemTime};
+
+use http::{HeaderMap, StatusCode, header};
+
+use super::Cause;
+use crate::api::Verb;
+
+/// The first pause; each further one may be twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause of our own choosing.
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+/// The longest pause that a server may ask for; what asks for more is not retried.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// True for an answer that another attempt may better. A `POST` is repeated only where the server
+/// says that it did not act.
+pub(super) fn may_repeat_status(method: Verb, status: StatusCode) -> bool {
+    match status.as_u16() {
+        429 => true,
+        408 | 500 | 502 | 503 | 504 => method != Verb::POST,
+        _ => false,
+    }
+}
+
+/// True for a failure that another attempt may better. A `POST` is repeated only when it was
+/// provably not sent.
+pub(super) fn may_repeat_failure(method: Verb, cause: &Cause) -> bool {
+    match cause {
+        Cause::Deadline(_) | Cause::Body(_) => false,
+        Cause::Connect(_) => true,
+        Cause::Timeout(_) | Cause::Broken(_) | Cause::Proxy(_) => method != Verb::POST,
+    }
+}
+
+/// How long to wait before attempt `next` (the second attempt is 2), with full jitter so that
+/// clients that failed together do not return together. `None` when the server asks for too much.
+pub(super) fn pause(next: u32, asked: Option<Duration>) -> Option<Duration> {
+    if let Some(asked) = asked {
+        return Some(asked).filter(|asked| *asked <= LONGEST_WAIT);
+    }
+    let ceiling = FIRST_PAUSE.saturating_mul(1 << next.saturating_sub(2).min(8)).min(LONGEST_PAUSE);
+    let mut random = [0; 4];
+    // Without randomness the whole pause is as good.
+    let fraction = match getrandom::fill(&mut random) {
+        Ok(()) => f64::from(u32::from_le_bytes(random)) / f64::from(u32::MAX),
+        Err(_) => 1.0,
+    };
+    Some(ceiling.mul_f64(fraction))
+}
+
+/// The `Retry-After` of an answer: seconds, or a date.
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse::<u32>() {
+        return Some(Duration::from_secs(seconds.into()));
+    }
+    let date = chrono::DateTime::parse_from_rfc2822(text).ok()?;
+    Some(SystemTime::from(date).duration_since(SystemTime::now()).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_limit() {
+        for _ in 0..100 {
+            assert!(pause(2, None).is_some_and(|pause| pause <= FIRST_PAUSE));
+            assert!(pause(40, None).is_some_and(|pause| pause <= LONGEST_PAUSE));
+        }
+        assert_eq!(pause(2, Some(Duration::from_secs(60))), Some(Duration::from_secs(60)));
+        assert_eq!(pause(2, Some(Duration::from_secs(61))), None);
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let read = |text: &'static str| {
+            retry_after(&HeaderMap::from_iter([(header::RETRY_AFTER, text.parse().ok()?)]))
+        };
+
+        assert_eq!(read("7"), Some(Duration::from_secs(7)));
+        assert_eq!(read("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
+        assert_eq!(read("soon"), None);
+    }
+}
