@@ -6,5 +6,7 @@ pub mod cli;
 pub mod client;
 #[cfg(feature = "service")]
 pub mod policy;
+#[cfg(feature = "python")]
+mod python;
 #[cfg(feature = "service")]
 pub mod service;

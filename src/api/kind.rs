@@ -44,6 +44,8 @@ pub enum Kind {
 pub struct Shape {
     /// The type's name, the same in Rust and Python.
     pub name: &'static str,
+    /// The source file that declares it.
+    pub file: &'static str,
     /// What the type stands for.
     pub doc: &'static str,
     /// The fields in the order of their declaration.

@@ -24,6 +24,7 @@ macro_rules! wire {
             /// The type as data.
             pub const SHAPE: $crate::api::Shape = $crate::api::Shape {
                 name: stringify!($Name),
+                file: file!(),
                 doc: concat!($($doc, "\n"),+),
                 fields: &[$($crate::api::Field {
                     name: $crate::api::kind::wire_name(stringify!($field)),
@@ -102,6 +103,7 @@ macro_rules! resource {
         /// The resource as data.
         pub const RESOURCE: $crate::api::Resource = $crate::api::Resource {
             name: $resource,
+            file: file!(),
             doc: concat!($($doc, "\n"),+),
             operations: &[$(&<$Name as $crate::api::Operation>::INFO),+],
         };

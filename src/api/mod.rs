@@ -14,6 +14,8 @@ pub mod remote;
 
 pub use error::ErrorBody;
 pub use kind::{Description, Field, Kind, Metadata, Secret, Shape, Text, Timestamp, Typed};
+#[cfg(feature = "python")]
+pub(crate) use operation::append_query;
 pub use operation::{
     Call, Info, Malformed, Operation, Output, Page, Place, Resource, Verb, encode, encode_arguments,
 };

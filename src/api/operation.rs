@@ -40,6 +40,8 @@ pub struct Info {
 pub struct Resource {
     /// A dotted path that mirrors the address, such as `backends.failover`.
     pub name: &'static str,
+    /// The source file that declares it.
+    pub file: &'static str,
     /// What the resource is.
     pub doc: &'static str,
     /// Its operations.
@@ -213,7 +215,8 @@ pub fn encode_arguments(info: &Info, arguments: Map<String, Value>) -> Result<Ca
     check(info, &arguments)?;
     let mut target = path(info, &arguments)?;
     if !info.method.has_body() {
-        append_query(info, &arguments, &mut target);
+        let query = arguments.iter().filter(|(name, _)| info.place(name) == Place::Query);
+        append_query(query, &mut target);
         return Ok(Call { method: info.method, target, body: None });
     }
     let body: Map<String, Value> = arguments
@@ -273,12 +276,13 @@ fn push_segment(name: &str, value: Option<&Value>, target: &mut String) -> Resul
     Ok(())
 }
 
-fn append_query(info: &Info, arguments: &Map<String, Value>, target: &mut String) {
+/// Appends a query of these names and values to a path; null values are left out.
+pub(crate) fn append_query<'a>(
+    query: impl Iterator<Item = (&'a String, &'a Value)>,
+    target: &mut String,
+) {
     let mut separator = '?';
-    for (name, value) in arguments {
-        if info.place(name) != Place::Query || value.is_null() {
-            continue;
-        }
+    for (name, value) in query.filter(|(_, value)| !value.is_null()) {
         target.push(separator);
         separator = '&';
         target.extend(utf8_percent_encode(name, SEGMENT));

@@ -1,0 +1,39 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test dev generate lint format
+
+help: ## Say what each target does.
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: dev ## Set up, and walk the management API against an embedded service.
+	$(BIN)/python examples/remote_tour.py
+
+test: dev lint ## Set up, and run every test, type check and lint.
+	cargo test
+	$(BIN)/python -m pytest
+
+dev: $(VENV)/ready ## Build the extension module in place, in a virtual environment.
+	$(BIN)/maturin develop --quiet
+
+$(VENV)/ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet "maturin>=1.9,<2" "mypy>=2" "pytest>=9" "pytest-asyncio>=1.5" "ruff>=0.17"
+	touch $@
+
+generate: dev ## Write the Python classes anew from the table of operations.
+	$(BIN)/python python/generate.py
+
+lint: dev ## Check formats, lints and types, without changing anything.
+	cargo fmt --check
+	cargo clippy --all-targets --features python -- -D warnings
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest ginnel --mypy-config-file pyproject.toml
+
+format: dev ## Format all code.
+	cargo fmt
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format

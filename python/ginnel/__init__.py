@@ -1,0 +1,54 @@
+"""Clients for a tunnel service's management and agent APIs, and the self-hosted system itself."""
+
+from __future__ import annotations
+
+from ._client import AsyncRemoteClient, RemoteClient
+from ._native import __version__
+from ._service import Service
+from .exceptions import (
+    AgentNotRunningError,
+    APIConnectionError,
+    APIError,
+    APIStatusError,
+    APITimeoutError,
+    AuthenticationError,
+    BadRequestError,
+    ClientClosedError,
+    ConfigError,
+    ConflictError,
+    GinnelError,
+    NotFoundError,
+    PaginationError,
+    PermissionDeniedError,
+    RateLimitError,
+    ResponseDecodeError,
+    ServerError,
+    ServiceError,
+    ValidationError,
+)
+
+__all__ = [
+    "APIConnectionError",
+    "APIError",
+    "APIStatusError",
+    "APITimeoutError",
+    "AgentNotRunningError",
+    "AsyncRemoteClient",
+    "AuthenticationError",
+    "BadRequestError",
+    "ClientClosedError",
+    "ConfigError",
+    "ConflictError",
+    "GinnelError",
+    "NotFoundError",
+    "PaginationError",
+    "PermissionDeniedError",
+    "RateLimitError",
+    "RemoteClient",
+    "ResponseDecodeError",
+    "ServerError",
+    "Service",
+    "ServiceError",
+    "ValidationError",
+    "__version__",
+]

@@ -1,0 +1,19 @@
+"""The `ginnel` command."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+from ._native import main as run
+
+
+def main() -> None:
+    """Run the command with the arguments of this process."""
+    # The command handles signals itself.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(run(["ginnel", *sys.argv[1:]]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""The clients of the management API."""
+
+from __future__ import annotations
+
+from ._native import Core
+from .remote._tree import AsyncRemoteResources, RemoteResources
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from os import PathLike
+    from types import TracebackType
+    from typing import Self
+
+
+class _Client:
+    """What all clients share: options, connections, an end."""
+
+    _core: Core
+    _options: dict[str, object]
+
+    def with_options(
+        self,
+        *,
+        timeout: float | None = None,
+        deadline: float | None = None,
+        max_retries: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        service_version: str | None = None,
+    ) -> Self:
+        """A client with other options that shares this one's connections.
+
+        What is left out stays as it is. Closing one closes both.
+        """
+        changes = {
+            "timeout": timeout,
+            "deadline": deadline,
+            "max_retries": max_retries,
+            "headers": None if headers is None else dict(headers),
+            "service_version": service_version,
+        }
+        given = {name: value for name, value in changes.items() if value is not None}
+        options = self._options | given
+        other = object.__new__(type(self))
+        other._options = options
+        other._core = self._core.with_options(options)
+        return other
+
+    def close(self) -> None:
+        """Close the connections; calls raise ClientClosedError from now on. Twice is fine."""
+        self._core.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """True after `close`."""
+        return self._core.is_closed
+
+    @property
+    def base_url(self) -> str:
+        """The address that requests go to."""
+        return self._core.base_url
+
+    def __repr__(self) -> str:
+        state = ", closed" if self.is_closed else ""
+        key = f", key {self._core.key_hint}" if self._core.key_hint else ""
+        return f"<{type(self).__name__} of {self.base_url}{key}{state}>"
+
+
+class _RemoteOptions(_Client):
+    def __init__(
+        self,
+        api_key: str | None = None,
+        *,
+        base_url: str | None = None,
+        timeout: float | None = None,
+        deadline: float | None = None,
+        max_retries: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        service_version: str | None = None,
+        ca_bundle: str | PathLike[str] | None = None,
+        proxy: str | None = None,
+        trust_env: bool = True,
+        allow_http: bool = False,
+        app: str | None = None,
+    ) -> None:
+        """Make a client; nothing is sent yet.
+
+        Args:
+            api_key: The bearer token; else `GINNEL_API_KEY`.
+            base_url: Where the API is served; else `GINNEL_BASE_URL`.
+            timeout: Seconds for one attempt, 10 by default; 0 for no limit.
+            deadline: Seconds for a call with its retries and pauses, 90 by default; 0 for no limit.
+            max_retries: How many times a failed attempt is repeated, 2 by default.
+            headers: Headers to add to each request.
+            service_version: The version of the API to ask for, "2" by default.
+            ca_bundle: A PEM file of certificates to trust instead of the system's; else
+                `GINNEL_CA_BUNDLE`.
+            proxy: A proxy to use, whatever the environment says.
+            trust_env: False to ignore the proxies of the environment. Addresses on this machine
+                never go through them.
+            allow_http: True to send the key unencrypted to another machine.
+            app: What to put in front of our `User-Agent`, such as "deploy/1.2".
+
+        Raises:
+            ConfigError: An option is missing or unusable; the message names it.
+        """
+        self._options = {
+            "api_key": api_key,
+            "base_url": base_url,
+            "timeout": timeout,
+            "deadline": deadline,
+            "max_retries": max_retries,
+            "headers": None if headers is None else dict(headers),
+            "service_version": service_version,
+            "ca_bundle": ca_bundle,
+            "proxy": proxy,
+            "trust_env": trust_env,
+            "allow_http": allow_http,
+            "app": app,
+        }
+        self._core = Core(self._options)
+
+
+class RemoteClient(_RemoteOptions, RemoteResources):
+    """A client of the management API whose calls wait for their results.
+
+    Its attributes mirror the paths of the API: `remote.backends.failover.create(...)`. Threads may
+    share it. Calls raise the exceptions of `ginnel.exceptions`.
+    """
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: object = None,
+        query: Mapping[str, object] | None = None,
+    ) -> object:
+        """Send any request, with the key, retries and errors of every call; returns plain JSON."""
+        return self._core.request(method, path, json, query)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class AsyncRemoteClient(_RemoteOptions, AsyncRemoteResources):
+    """A client of the management API whose calls are awaited.
+
+    Its names are those of RemoteClient. It is bound to no event loop. Cancelling a call drops its
+    request.
+    """
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: object = None,
+        query: Mapping[str, object] | None = None,
+    ) -> object:
+        """Send any request, with the key, retries and errors of every call; returns plain JSON."""
+        from ._asyncio import request
+
+        return await request(self._core, method, path, json, query)
+
+    async def aclose(self) -> None:
+        """Close the connections, as `close`."""
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

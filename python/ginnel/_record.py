@@ -1,0 +1,127 @@
+"""What all results have in common."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from dataclasses import fields
+from datetime import datetime
+
+from . import _native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, ClassVar, Self
+
+SECRET = {"secret": True}
+"""The metadata of a field that is kept out of `repr`."""
+
+
+class _Lazy:
+    """A slot whose value stays as it came over the wire and is read when asked for."""
+
+    __slots__ = ("name", "read", "slot", "wire")
+
+    def __init__(self, slot: Any, wire: type, read: Callable[[Any], object]) -> None:
+        self.slot = slot
+        self.wire = wire
+        self.read = read
+
+    def __get__(self, instance: object, owner: type | None = None) -> object:
+        if instance is None:
+            return self
+        value = self.slot.__get__(instance, owner)
+        return self.read(value) if type(value) is self.wire else value
+
+    def __set__(self, instance: object, value: object) -> None:
+        self.slot.__set__(instance, value)
+
+
+_LAZY: dict[str, tuple[type, Callable[[Any], object]]] = {
+    "datetime": (str, datetime.fromisoformat),
+    "bytes": (str, b64decode),
+    "Mapping[str, object]": (bytes, _native.parse),
+}
+
+
+class Record:
+    """A result: a frozen dataclass that knows its form on the wire.
+
+    Fields that were absent are None. Fields that this version does not know are in `extra`.
+    """
+
+    __slots__ = ("_nulls",)
+
+    _slots: ClassVar[dict[str, Any]] = {}
+    if TYPE_CHECKING:
+        __dataclass_fields__: ClassVar[dict[str, Any]]
+
+        @property
+        def extra(self) -> Mapping[str, object]: ...
+
+    def __init_subclass__(cls) -> None:
+        # `dataclass(slots=True)` makes the class a second time, now with its slots.
+        names = cls.__dict__.get("__slots__")
+        if names is None:
+            return
+        cls._slots = {name: cls.__dict__[name] for name in names}
+        cls._slots["_nulls"] = Record.__dict__["_nulls"]
+        for name, annotation in cls.__annotations__.items():
+            lazy = name in names and _LAZY.get(str(annotation).removesuffix(" | None"))
+            if lazy and (name == "extra" or lazy[0] is str):
+                setattr(cls, name, _Lazy(cls._slots[name], *lazy))
+
+    @classmethod
+    def from_dict(cls, wire: Mapping[str, object]) -> Self:
+        """Make an instance of its form on the wire, as `to_dict` gives it."""
+        made: Self = _native.decode(cls, json.dumps(wire).encode())
+        return made
+
+    def to_dict(self) -> dict[str, object]:
+        """The form on the wire, lossless: what was absent is left out, what was null is None."""
+        nulls = getattr(self, "_nulls", 0)
+        wire: dict[str, object] = {}
+        for at, (name, slot) in enumerate(self._slots.items()):
+            if name in ("extra", "_nulls"):
+                continue
+            value = slot.__get__(self)
+            if value is not None:
+                wire[name] = _to_wire(value)
+            elif nulls >> at & 1:
+                wire[name] = None
+        wire.update(self.extra)
+        return wire
+
+    def to_json(self) -> str:
+        """The form on the wire as JSON text."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self).from_dict, (self.to_dict(),)
+
+    def __repr__(self) -> str:
+        shown = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is None or (field.name == "extra" and not value):
+                continue
+            secret = field.metadata.get("secret") or field.name == "extra"
+            shown.append(f"{field.name}={'***' if secret else repr(value)}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _to_wire(value: object) -> object:
+    match value:
+        case Record():
+            return value.to_dict()
+        case datetime():
+            return value.isoformat().replace("+00:00", "Z")
+        case bytes():
+            return b64encode(value).decode()
+        case list() | tuple():
+            return [_to_wire(item) for item in value]
+        case dict():
+            return {key: _to_wire(item) for key, item in value.items()}
+        case _:
+            return value

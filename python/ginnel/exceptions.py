@@ -1,0 +1,188 @@
+"""What can go wrong.
+
+GinnelError
+├ ConfigError(ValueError): an option is missing or unusable
+├ ValidationError(ValueError): an argument makes no request; nothing was sent
+├ ClientClosedError(RuntimeError): the client was closed
+├ PaginationError: a page leads where the key must not go, or in a circle
+├ ServiceError: the embedded service cannot start
+└ APIError: a call failed
+  ├ APIConnectionError(ConnectionError): no complete answer arrived
+  │ ├ APITimeoutError(TimeoutError): not within the timeout or the deadline
+  │ └ AgentNotRunningError: nobody listens at the agent's address
+  ├ ResponseDecodeError: the answer is not what the operation returns
+  └ APIStatusError: the answer is an error
+    ├ BadRequestError: 400
+    ├ AuthenticationError: 401, and 403 where the key itself was refused
+    ├ PermissionDeniedError: 403
+    ├ NotFoundError: 404
+    ├ ConflictError: 409
+    ├ RateLimitError: 429
+    └ ServerError: 5xx
+
+All of them can be pickled, and `str` gives one line.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "APIConnectionError",
+    "APIError",
+    "APIStatusError",
+    "APITimeoutError",
+    "AgentNotRunningError",
+    "AuthenticationError",
+    "BadRequestError",
+    "ClientClosedError",
+    "ConfigError",
+    "ConflictError",
+    "GinnelError",
+    "NotFoundError",
+    "PaginationError",
+    "PermissionDeniedError",
+    "RateLimitError",
+    "ResponseDecodeError",
+    "ServerError",
+    "ServiceError",
+    "ValidationError",
+]
+
+
+class GinnelError(Exception):
+    """The base of all exceptions of this package."""
+
+
+class ConfigError(GinnelError, ValueError):
+    """An option is missing or unusable; the message names it."""
+
+
+class ValidationError(GinnelError, ValueError):
+    """An argument makes no request; the message names it. Nothing was sent."""
+
+
+class ClientClosedError(GinnelError, RuntimeError):
+    """The client was closed."""
+
+
+class PaginationError(GinnelError):
+    """A page's `next_page_uri` leads to another server, or to a page that was seen before."""
+
+
+class ServiceError(GinnelError):
+    """The embedded service cannot start; the message says why."""
+
+
+class APIError(GinnelError):
+    """A call failed.
+
+    `method` and `url` say which, `attempts` how many times it was tried.
+    """
+
+    def __init__(
+        self,
+        text: str = "",
+        *,
+        method: str | None = None,
+        url: str | None = None,
+        attempts: int = 1,
+    ) -> None:
+        super().__init__(text)
+        self.method = method
+        self.url = url
+        self.attempts = attempts
+
+
+class APIConnectionError(APIError, ConnectionError):
+    """No complete answer arrived."""
+
+
+class APITimeoutError(APIConnectionError, TimeoutError):
+    """No complete answer arrived within the timeout of an attempt or the deadline of the call."""
+
+
+class AgentNotRunningError(APIConnectionError):
+    """Nobody listens at the agent's address."""
+
+
+class ResponseDecodeError(APIError):
+    """The answer is not what the operation returns; `body` holds what it was."""
+
+    def __init__(
+        self,
+        text: str = "",
+        *,
+        method: str | None = None,
+        url: str | None = None,
+        attempts: int = 1,
+        body: bytes = b"",
+    ) -> None:
+        super().__init__(text, method=method, url=url, attempts=attempts)
+        self.body = body
+
+
+class APIStatusError(APIError):
+    """The answer is an error.
+
+    `status_code` is its status, `error_code` the API's own code such as `ERR_NGROK_218` (absent on
+    a plain 404), `message` the API's words, `details` more of them for programs, `operation_id`
+    the name of the failed operation at the server, `headers` the headers of the answer in lower
+    case, `body` its body, `retry_after` the seconds that the server asks to wait.
+    """
+
+    def __init__(
+        self,
+        text: str = "",
+        *,
+        method: str | None = None,
+        url: str | None = None,
+        attempts: int = 1,
+        status_code: int = 0,
+        error_code: str | None = None,
+        message: str = "",
+        details: Mapping[str, object] | None = None,
+        operation_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(text, method=method, url=url, attempts=attempts)
+        self.status_code = status_code
+        self.error_code = error_code
+        self.message = message
+        self.details = details or {}
+        self.operation_id = operation_id
+        self.headers = headers or {}
+        self.body = body
+        self.retry_after = retry_after
+
+
+class BadRequestError(APIStatusError):
+    """400: the server found fault with the request."""
+
+
+class AuthenticationError(APIStatusError):
+    """401, or 403 with a code from 200 to 208: the key itself was refused."""
+
+
+class PermissionDeniedError(APIStatusError):
+    """403: the key does not permit this."""
+
+
+class NotFoundError(APIStatusError):
+    """404: no such resource."""
+
+
+class ConflictError(APIStatusError):
+    """409: something that exists stands in the way."""
+
+
+class RateLimitError(APIStatusError):
+    """429: too many requests; `retry_after` says how long to wait."""
+
+
+class ServerError(APIStatusError):
+    """5xx: the server failed."""

@@ -1,0 +1,299 @@
+//! What every client class of Python stands on: one object for all operations.
+
+use std::time::Duration;
+
+use pyo3::conversion::FromPyObjectOwned;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::bridge::Bridge;
+use super::results::{self, Plan, Unreadable};
+use super::{arguments, error, table};
+use crate::api::{Call, Info, Output, Secret, Verb};
+use crate::client::{Answer, Api, Client, Options};
+
+/// A client of one of the APIs. Python's classes hold one and say what is called on it.
+#[pyclass(frozen, module = "ginnel._native")]
+pub(super) struct Core {
+    client: Client,
+}
+
+/// What becomes of an answer.
+pub(super) enum Expected {
+    /// The output of an operation; the plan is missing where there is none.
+    Output(&'static Info, Option<std::sync::Arc<Plan>>),
+    /// Any JSON.
+    Free,
+}
+
+#[pymethods]
+impl Core {
+    #[new]
+    #[pyo3(signature = (options))]
+    fn new(options: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let read = read_options(options)?;
+        let made = Client::new(read);
+        Ok(Self { client: made.map_err(|problem| error::config(options.py(), &problem))? })
+    }
+
+    /// The same connections with other options.
+    fn with_options(&self, options: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let made = self.client.with_options(read_options(options)?);
+        Ok(Self { client: made.map_err(|problem| error::config(options.py(), &problem))? })
+    }
+
+    /// Performs an operation and waits for its result.
+    fn call<'py>(
+        &self,
+        py: Python<'py>,
+        operation: &str,
+        result: &Bound<'py, PyAny>,
+        arguments: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let info = table::find(operation)?;
+        let call = arguments::encode(info, arguments)?;
+        let expected = Expected::of(info, result)?;
+        self.wait(py, call, &expected)
+    }
+
+    /// Performs a list operation, or fetches the page at `next`.
+    #[pyo3(signature = (operation, result, arguments, next = None))]
+    fn page<'py>(
+        &self,
+        py: Python<'py>,
+        operation: &str,
+        result: &Bound<'py, PyAny>,
+        arguments: &Bound<'py, PyTuple>,
+        next: Option<&str>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let info = table::find(operation)?;
+        let call = self.page_call(py, info, arguments, next)?;
+        self.wait(py, call, &Expected::of(info, result)?)
+    }
+
+    /// Sends any request and waits for its JSON.
+    #[pyo3(signature = (method, path, json = None, query = None))]
+    fn request<'py>(
+        &self,
+        py: Python<'py>,
+        method: &str,
+        path: &str,
+        json: Option<&Bound<'py, PyAny>>,
+        query: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let call = free_call(py, method, path, json, query)?;
+        self.wait(py, call, &Expected::Free)
+    }
+
+    /// Starts an operation whose result the bridge gives to `future`; returns its ticket.
+    fn start(
+        &self,
+        bridge: &Bound<'_, Bridge>,
+        future: Py<PyAny>,
+        operation: &str,
+        result: &Bound<'_, PyAny>,
+        arguments: &Bound<'_, PyTuple>,
+    ) -> PyResult<u64> {
+        let info = table::find(operation)?;
+        let call = arguments::encode(info, arguments)?;
+        let expected = Expected::of(info, result)?;
+        bridge.get().send(bridge.py(), &self.client, call, expected, future)
+    }
+
+    /// Starts to fetch a page, as `page` and `start`.
+    #[pyo3(signature = (bridge, future, operation, result, arguments, next = None))]
+    fn start_page(
+        &self,
+        bridge: &Bound<'_, Bridge>,
+        future: Py<PyAny>,
+        operation: &str,
+        result: &Bound<'_, PyAny>,
+        arguments: &Bound<'_, PyTuple>,
+        next: Option<&str>,
+    ) -> PyResult<u64> {
+        let info = table::find(operation)?;
+        let call = self.page_call(bridge.py(), info, arguments, next)?;
+        let expected = Expected::of(info, result)?;
+        bridge.get().send(bridge.py(), &self.client, call, expected, future)
+    }
+
+    /// Starts any request, as `request` and `start`.
+    #[pyo3(signature = (bridge, future, method, path, json = None, query = None))]
+    fn start_request(
+        &self,
+        bridge: &Bound<'_, Bridge>,
+        future: Py<PyAny>,
+        method: &str,
+        path: &str,
+        json: Option<&Bound<'_, PyAny>>,
+        query: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<u64> {
+        let call = free_call(bridge.py(), method, path, json, query)?;
+        bridge.get().send(bridge.py(), &self.client, call, Expected::Free, future)
+    }
+
+    /// Closes the idle connections; calls fail from now on.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.client.close());
+    }
+
+    #[getter]
+    fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// The address that requests go to.
+    #[getter]
+    fn base_url(&self) -> String {
+        self.client.settings().origin.to_string()
+    }
+
+    /// The end of the key, to tell keys apart.
+    #[getter]
+    fn key_hint(&self) -> &str {
+        self.client.settings().key_hint()
+    }
+}
+
+impl Core {
+    /// Sends a request without the interpreter's lock; signals such as Ctrl-C end the wait.
+    fn wait<'py>(
+        &self,
+        py: Python<'py>,
+        call: Call,
+        expected: &Expected,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let mut signal = None;
+        let outcome = py.detach(|| {
+            self.client.send_blocking(call, || {
+                signal = Python::attach(|py| py.check_signals()).err();
+                signal.is_some()
+            })
+        });
+        match (outcome, signal) {
+            (_, Some(signal)) => Err(signal),
+            (Ok(Some(answer)), _) => expected.read(py, answer),
+            (Ok(None), None) => Err(error::raise(py, "APIError", "the call was interrupted")),
+            (Err(problem), None) => Err(error::failed(py, problem)),
+        }
+    }
+
+    fn page_call(
+        &self,
+        py: Python<'_>,
+        info: &Info,
+        arguments: &Bound<'_, PyTuple>,
+        next: Option<&str>,
+    ) -> PyResult<Call> {
+        let Some(next) = next else { return arguments::encode(info, arguments) };
+        let target = self.client.page_target(next).map_err(|problem| error::failed(py, problem))?;
+        Ok(Call { method: Verb::GET, target, body: None })
+    }
+}
+
+impl Expected {
+    fn of(info: &'static Info, class: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let plan = match info.output {
+            Output::Nothing => None,
+            Output::One(shape) | Output::Page { item: shape, .. } => {
+                Some(results::plan(shape, class)?)
+            }
+        };
+        Ok(Self::Output(info, plan))
+    }
+
+    /// The answer as what was expected, or the exception that it stands for.
+    pub(super) fn read<'py>(&self, py: Python<'py>, answer: Answer) -> PyResult<Bound<'py, PyAny>> {
+        let answer = answer.accept().map_err(|problem| error::failed(py, problem))?;
+        let body = &answer.body;
+        let read = match self {
+            Self::Free if body.is_empty() => Ok(py.None().into_bound(py)),
+            Self::Free => results::free(py, body),
+            Self::Output(info, Some(plan)) => match info.output {
+                Output::Page { field, .. } => results::page(py, body, field, plan)
+                    .and_then(|page| Ok(page.into_pyobject(py)?.into_any())),
+                _ => results::one(py, body, plan),
+            },
+            Self::Output(_, None) => Ok(py.None().into_bound(py)),
+        };
+        read.map_err(|problem| match problem {
+            Unreadable::Python(error) => error,
+            Unreadable::Json(problem) => error::failed(py, answer.undecodable(problem)),
+        })
+    }
+}
+
+/// A request that no operation describes.
+fn free_call(
+    py: Python<'_>,
+    method: &str,
+    path: &str,
+    json: Option<&Bound<'_, PyAny>>,
+    query: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Call> {
+    let wrong = |problem: &str| error::raise(py, "ValidationError", problem);
+    let method = match method.to_ascii_uppercase().as_str() {
+        "GET" => Verb::GET,
+        "POST" => Verb::POST,
+        "PUT" => Verb::PUT,
+        "PATCH" => Verb::PATCH,
+        "DELETE" => Verb::DELETE,
+        _ => return Err(wrong("method: must be GET, POST, PUT, PATCH or DELETE")),
+    };
+    if !path.starts_with('/') || path.contains(['?', '#']) {
+        return Err(wrong("path: must start with / and hold no query; use query="));
+    }
+    let mut target = path.to_owned();
+    if let Some(query) = query.filter(|query| !query.is_none()) {
+        let serde_json::Value::Object(query) = arguments::free(query, "query")? else {
+            return Err(wrong("query: must be a mapping"));
+        };
+        crate::api::append_query(query.iter(), &mut target);
+    }
+    let body = match json.filter(|json| !json.is_none()) {
+        Some(json) => Some(arguments::free(json, "json")?.to_string().into()),
+        None => None,
+    };
+    Ok(Call { method, target, body })
+}
+
+fn read_options(options: &Bound<'_, PyDict>) -> PyResult<Options> {
+    fn read<'py, T: FromPyObjectOwned<'py>>(
+        options: &Bound<'py, PyDict>,
+        name: &str,
+    ) -> PyResult<Option<T>> {
+        let Some(value) = options.get_item(name)?.filter(|value| !value.is_none()) else {
+            return Ok(None);
+        };
+        value.extract().map(Some).map_err(|_| {
+            let class = value.get_type().name().map(|name| name.to_string()).unwrap_or_default();
+            let problem = format!("{name} must not be of type {class}");
+            error::raise(options.py(), "ConfigError", &problem)
+        })
+    }
+    let seconds = |name: &str| -> PyResult<Option<Duration>> {
+        let Some(seconds) = read::<f64>(options, name)? else { return Ok(None) };
+        if seconds.is_nan() || seconds < 0.0 {
+            let problem = format!("{name} must be a number of seconds, 0 or more");
+            return Err(error::raise(options.py(), "ConfigError", &problem));
+        }
+        // What is longer than a duration can be is for ever, and so is zero.
+        Ok(Some(Duration::try_from_secs_f64(seconds).unwrap_or_default()))
+    };
+    let headers: Option<std::collections::HashMap<String, String>> = read(options, "headers")?;
+    Ok(Options {
+        api: if read(options, "agent")?.unwrap_or(false) { Api::Agent } else { Api::Remote },
+        api_key: read(options, "api_key")?.map(Secret),
+        base_url: read(options, "base_url")?,
+        timeout: seconds("timeout")?,
+        deadline: seconds("deadline")?,
+        max_retries: read(options, "max_retries")?,
+        service_version: read(options, "service_version")?,
+        headers: headers.into_iter().flatten().collect(),
+        ca_bundle: read(options, "ca_bundle")?,
+        proxy: read(options, "proxy")?,
+        ignore_environment: !read(options, "trust_env")?.unwrap_or(true),
+        allow_http: read(options, "allow_http")?.unwrap_or(false),
+        app: read(options, "app")?,
+    })
+}

@@ -1,0 +1,114 @@
+//! Python's exceptions, which are Python classes in `ginnel/exceptions.py`.
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::api::Malformed;
+use crate::client::{Cause, ConfigError, Error, StatusError};
+
+/// An exception of ours by the name of its class.
+pub(super) fn raise(py: Python<'_>, class: &str, message: &str) -> PyErr {
+    make(py, class, message, |_| Ok(()))
+}
+
+/// A problem with arguments.
+pub(super) fn malformed(py: Python<'_>, error: &Malformed) -> PyErr {
+    raise(py, "ValidationError", &error.to_string())
+}
+
+/// A problem with options.
+pub(super) fn config(py: Python<'_>, error: &ConfigError) -> PyErr {
+    raise(py, "ConfigError", &error.to_string())
+}
+
+/// A failed call.
+pub(super) fn failed(py: Python<'_>, error: Error) -> PyErr {
+    let message = error.to_string();
+    match error {
+        Error::Malformed(error) => malformed(py, &error),
+        Error::Closed => raise(py, "ClientClosedError", &message),
+        Error::ForeignPage { .. } => raise(py, "PaginationError", &message),
+        Error::Transport { cause, method, url, attempts } => {
+            let class = match cause {
+                Cause::Timeout(_) | Cause::Deadline(_) => "APITimeoutError",
+                Cause::Body(_) => "ResponseDecodeError",
+                _ => "APIConnectionError",
+            };
+            make(py, class, &message, |fields| {
+                fields.set_item("method", method)?;
+                fields.set_item("url", url)?;
+                fields.set_item("attempts", attempts)
+            })
+        }
+        Error::Status(error) => status(py, &error),
+        Error::Decode { method, url, body, .. } => {
+            make(py, "ResponseDecodeError", &message, |fields| {
+                fields.set_item("method", method)?;
+                fields.set_item("url", url)?;
+                fields.set_item("body", PyBytes::new(py, &body))
+            })
+        }
+        _ => raise(py, "APIError", &message),
+    }
+}
+
+fn status(py: Python<'_>, error: &StatusError) -> PyErr {
+    let answer = &error.answer;
+    let code = error.body.code();
+    let class = class_of(answer.status.as_u16(), code.as_deref());
+    make(py, class, &error.to_string(), |fields| {
+        fields.set_item("method", answer.method)?;
+        fields.set_item("url", &answer.url)?;
+        fields.set_item("attempts", answer.attempts)?;
+        fields.set_item("status_code", answer.status.as_u16())?;
+        fields.set_item("error_code", code)?;
+        fields.set_item("message", error.message())?;
+        let details = pythonize::pythonize(py, &error.body.details)?;
+        fields.set_item("details", details)?;
+        fields.set_item("operation_id", error.operation_id())?;
+        let headers = PyDict::new(py);
+        for (name, value) in &answer.headers {
+            headers.set_item(name.as_str(), String::from_utf8_lossy(value.as_bytes()))?;
+        }
+        fields.set_item("headers", headers)?;
+        fields.set_item("body", PyBytes::new(py, &answer.body))?;
+        fields.set_item("retry_after", error.retry_after().map(|pause| pause.as_secs_f64()))
+    })
+}
+
+/// The class for a status. A 403 that is about the key itself has one of the codes 200 to 208
+/// (remote API sheet, section 2).
+fn class_of(status: u16, code: Option<&str>) -> &'static str {
+    let number = code.and_then(|code| code.rsplit('_').next()?.parse::<u16>().ok());
+    match (status, number) {
+        (400, _) => "BadRequestError",
+        (401, _) | (403, Some(200..=208)) => "AuthenticationError",
+        (403, _) => "PermissionDeniedError",
+        (404, _) => "NotFoundError",
+        (409, _) => "ConflictError",
+        (429, _) => "RateLimitError",
+        (500.., _) => "ServerError",
+        _ => "APIStatusError",
+    }
+}
+
+fn make(
+    py: Python<'_>,
+    class: &str,
+    message: &str,
+    fill: impl FnOnce(&Bound<'_, PyDict>) -> PyResult<()>,
+) -> PyErr {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let made = || {
+        let module =
+            MODULE.get_or_try_init(py, || py.import("ginnel.exceptions").map(Bound::unbind))?;
+        let fields = PyDict::new(py);
+        fill(&fields)?;
+        module.bind(py).getattr(class)?.call((message,), Some(&fields))
+    };
+    match made() {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(error) => error,
+    }
+}

@@ -1,0 +1,47 @@
+//! The only module that knows Python: the extension module `ginnel._native`.
+//!
+//! Python's classes are generated from the table of operations and are Python code
+//! (`python/ginnel/remote/`); each of their methods is one line that names its operation. What they
+//! call is here, once for all operations:
+//!
+//! - `core.rs` takes an operation's name and arguments, blocking or asynchronous;
+//! - `arguments.rs` makes JSON of Python values, `results.rs` makes Python objects of JSON;
+//! - `bridge.rs` brings finished calls into an asyncio loop;
+//! - `error.rs` makes Python's exceptions.
+//!
+//! # Versions
+//!
+//! PyO3 0.29 is the newest that pythonize shares. pyo3-asyncio stopped at PyO3 0.20; its successor
+//! pyo3-async-runtimes wakes the loop once per call, through a thread that holds the interpreter's
+//! lock. Measured against it, one descriptor that wakes the loop for all finished calls costs a
+//! third of the processor time with one call in flight and a quarter with 64, and no foreign thread
+//! ever enters the interpreter, so it can exit at any time. So neither crate is used.
+
+mod arguments;
+mod bridge;
+mod core;
+mod error;
+mod results;
+mod service;
+mod table;
+
+use pyo3::prelude::*;
+
+/// What the Python package is made on.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::bridge::Bridge;
+    #[pymodule_export]
+    use super::core::Core;
+    #[pymodule_export]
+    use super::results::{decode, parse};
+    #[pymodule_export]
+    use super::service::{Service, main};
+    #[pymodule_export]
+    use super::table::{operations, shapes};
+
+    #[pymodule_export]
+    #[allow(non_upper_case_globals)]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+}

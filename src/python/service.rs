@@ -1,0 +1,115 @@
+//! The embedded service and the command, as Python sees them.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use tokio::runtime::{Builder, Runtime};
+
+use super::error;
+use crate::api::Secret;
+use crate::service::{self, Options};
+
+/// A service with the threads that serve it.
+#[pyclass(frozen, module = "ginnel._native")]
+pub(super) struct Service {
+    running: Mutex<Option<Running>>,
+    process: u32,
+    #[pyo3(get)]
+    url: String,
+    #[pyo3(get)]
+    public_url: String,
+    #[pyo3(get)]
+    api_key: Option<String>,
+}
+
+struct Running {
+    service: service::Service,
+    runtime: Runtime,
+}
+
+#[pymethods]
+impl Service {
+    #[new]
+    #[pyo3(signature = (path, host, port, api_key, public_url, rate_limit))]
+    fn new(
+        py: Python<'_>,
+        path: Option<PathBuf>,
+        host: String,
+        port: u16,
+        api_key: Option<String>,
+        public_url: Option<String>,
+        rate_limit: Option<(u32, f64)>,
+    ) -> PyResult<Self> {
+        let rate_limit = rate_limit
+            .map(|(requests, seconds)| Ok((requests, Duration::try_from_secs_f64(seconds)?)))
+            .transpose()
+            .map_err(|problem: std::time::TryFromFloatSecsError| {
+                error::raise(py, "ConfigError", &format!("rate_limit: {problem}"))
+            })?;
+        let admin_key = api_key.map(Secret);
+        let options =
+            Options { path, host, port, admin_key, public_url, rate_limit, ..Options::default() };
+        let running = py.detach(|| {
+            let runtime = Builder::new_multi_thread()
+                .worker_threads(2)
+                .thread_name("ginnel-service")
+                .enable_all()
+                .build()
+                .map_err(|problem| problem.to_string())?;
+            let service = runtime.block_on(service::Service::start(options));
+            Ok(Running { service: service.map_err(|problem| problem.to_string())?, runtime })
+        });
+        let running =
+            running.map_err(|problem: String| error::raise(py, "ServiceError", &problem))?;
+        let service = &running.service;
+        Ok(Self {
+            url: service.url().to_owned(),
+            public_url: service.public_url().to_owned(),
+            api_key: service.api_key().map(|key| key.0.clone()),
+            running: Mutex::new(Some(running)),
+            process: std::process::id(),
+        })
+    }
+
+    /// Stops; requests in flight are answered for `grace` seconds. Stopping twice is fine.
+    fn stop(&self, py: Python<'_>, grace: f64) {
+        let grace = Duration::try_from_secs_f64(grace).unwrap_or(Duration::MAX);
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(Running { service, runtime }) = running else { return };
+        if self.process != std::process::id() {
+            // A fork has only copies: the threads are the parent's.
+            std::mem::forget((service, runtime));
+            return;
+        }
+        py.detach(|| {
+            runtime.block_on(service.stop(grace));
+            runtime.shutdown_timeout(Duration::from_secs(1));
+        });
+    }
+
+    #[getter]
+    fn is_running(&self) -> bool {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let running = self.running.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(Running { service, runtime }) = running else { return };
+        if self.process != std::process::id() {
+            std::mem::forget((service, runtime));
+            return;
+        }
+        drop(service);
+        runtime.shutdown_background();
+    }
+}
+
+/// Runs the command; gives its exit code.
+#[pyfunction]
+pub(super) fn main(py: Python<'_>, arguments: Vec<String>) -> u8 {
+    py.detach(|| crate::cli::main(arguments))
+}

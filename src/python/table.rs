@@ -1,0 +1,133 @@
+//! The table of operations as Python sees it: by name for calls, as plain data for generators.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use pyo3::exceptions::PyLookupError;
+use pyo3::prelude::*;
+use serde_json::{Value, json};
+
+use crate::api::{Field, Info, Kind, Output, Shape, remote};
+
+/// The operation of that name, such as `api_keys.get`.
+pub(super) fn find(name: &str) -> PyResult<&'static Info> {
+    static BY_NAME: OnceLock<HashMap<String, &'static Info>> = OnceLock::new();
+    let by_name = BY_NAME.get_or_init(|| {
+        remote::operations()
+            .map(|info| (format!("{}.{}", info.resource, info.name), info))
+            .collect()
+    });
+    let found = by_name.get(name).copied();
+    found.ok_or_else(|| PyLookupError::new_err(format!("no operation {name}")))
+}
+
+/// The type of the wire of that name, such as `ApiKey`.
+pub(super) fn find_shape(name: &str) -> PyResult<&'static Shape> {
+    let found = all_shapes().into_iter().find(|shape| shape.name == name);
+    found.ok_or_else(|| PyLookupError::new_err(format!("no type {name}")))
+}
+
+/// The resources with their operations, as JSON.
+#[pyfunction]
+pub(super) fn operations() -> String {
+    let resources = remote::resources().map(|resource| {
+        let operations = resource.operations.iter().map(|info| {
+            let parameters = info.parameters.iter().map(|parameter| {
+                let mut field = field(parameter);
+                field["doc"] = info.explain(parameter).trim().into();
+                field["place"] = format!("{:?}", info.place(parameter.name)).to_lowercase().into();
+                field
+            });
+            let output = match info.output {
+                Output::Nothing => json!(null),
+                Output::One(shape) => json!({"one": shape.name}),
+                Output::Page { field, item } => json!({"page": item.name, "field": field}),
+            };
+            json!({
+                "name": info.name,
+                "doc": info.doc.trim(),
+                "method": info.method.as_str(),
+                "path": info.path,
+                "parameters": parameters.collect::<Vec<_>>(),
+                "output": output,
+            })
+        });
+        json!({
+            "name": resource.name,
+            "file": resource.file,
+            "doc": resource.doc.trim(),
+            "operations": operations.collect::<Vec<_>>(),
+        })
+    });
+    Value::from_iter(resources).to_string()
+}
+
+/// The types of the wire, as JSON.
+#[pyfunction]
+pub(super) fn shapes() -> String {
+    let shapes = all_shapes().into_iter().map(|shape| {
+        json!({
+            "name": shape.name,
+            "file": shape.file,
+            "doc": shape.doc.trim(),
+            "fields": shape.fields.iter().map(field).collect::<Vec<_>>(),
+        })
+    });
+    Value::from_iter(shapes).to_string()
+}
+
+fn field(field: &Field) -> Value {
+    json!({
+        "name": field.name,
+        "doc": field.doc.trim(),
+        "kind": kind(&field.kind),
+        "required": field.required,
+    })
+}
+
+fn kind(kind: &Kind) -> Value {
+    match kind {
+        Kind::Text { .. } => json!("text"),
+        Kind::Secret => json!("secret"),
+        Kind::Time => json!("time"),
+        Kind::Bytes => json!("bytes"),
+        Kind::Bool => json!("bool"),
+        Kind::Integer => json!("integer"),
+        Kind::Number => json!("number"),
+        Kind::Json => json!("json"),
+        Kind::Object => json!("object"),
+        Kind::List(item) => json!({"list": self::kind(item)}),
+        Kind::Map(item) => json!({"map": self::kind(item)}),
+        Kind::Record(shape) => json!({"record": shape.name}),
+    }
+}
+
+/// Every type that an operation takes or gives, those inside before those around.
+fn all_shapes() -> Vec<&'static Shape> {
+    let mut found = Vec::new();
+    for info in remote::operations() {
+        for parameter in info.parameters {
+            collect(&parameter.kind, &mut found);
+        }
+        if let Output::One(shape) | Output::Page { item: shape, .. } = info.output {
+            collect_shape(shape, &mut found);
+        }
+    }
+    found
+}
+
+fn collect(kind: &Kind, found: &mut Vec<&'static Shape>) {
+    match kind {
+        Kind::List(item) | Kind::Map(item) => collect(item, found),
+        Kind::Record(shape) => collect_shape(shape, found),
+        _ => {}
+    }
+}
+
+fn collect_shape(shape: &'static Shape, found: &mut Vec<&'static Shape>) {
+    if found.iter().any(|known| known.name == shape.name) {
+        return;
+    }
+    shape.fields.iter().for_each(|field| collect(&field.kind, found));
+    found.push(shape);
+}
