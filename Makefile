@@ -31,7 +31,7 @@ lint: dev ## Check formats, lints and types, without changing anything.
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/python -m mypy.stubtest ginnel --mypy-config-file pyproject.toml
+	$(BIN)/python -m mypy.stubtest ginnel._native --mypy-config-file pyproject.toml
 
 format: dev ## Format all code.
 	cargo fmt

@@ -287,7 +287,9 @@ def main() -> None:
     for file in files.values():
         file.write()
     ruff = [sys.executable, "-m", "ruff"]
-    subprocess.run([*ruff, "check", "--quiet", "--fix", "--select", "I,F401", str(ROOT)], check=True)
+    subprocess.run(
+        [*ruff, "check", "--quiet", "--fix", "--select", "I,F401", str(ROOT)], check=True
+    )
     subprocess.run([*ruff, "format", "--quiet", str(ROOT)], check=True)
 
 

@@ -5,6 +5,18 @@ from typing import Any, TypeVar, final, overload
 
 from ._record import Record
 
+__all__ = [
+    "Bridge",
+    "Core",
+    "Service",
+    "__version__",
+    "decode",
+    "main",
+    "operations",
+    "parse",
+    "shapes",
+]
+
 __version__: str
 
 _R = TypeVar("_R")

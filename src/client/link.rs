@@ -31,10 +31,14 @@ const FRESH: Duration = Duration::from_secs(5);
 /// Idle for longer, a connection may have been closed without the runtime having looked.
 const UNSEEN: Duration = Duration::from_millis(1);
 
+/// The half of a connection that moves its bytes.
+type Driven = Pin<Box<Connection<TokioIo<Stream>, Full<Bytes>>>>;
+
 /// One connection.
 pub(super) struct Link {
     sender: SendRequest<Full<Bytes>>,
-    connection: Pin<Box<Connection<TokioIo<Stream>, Full<Bytes>>>>,
+    /// `None` once it has ended: dropping it is what tells `sender` and a waiting exchange.
+    connection: Option<Driven>,
     idle_since: Instant,
     /// True when it has carried a request before.
     pub(super) used: bool,
@@ -53,7 +57,7 @@ impl Link {
         let stream = Stream::connect(settings).await.map_err(Cause::Connect)?;
         let handshake = http1::Builder::new().handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(Cause::Broken)?;
-        let connection = Box::pin(connection);
+        let connection = Some(Box::pin(connection));
         Ok(Self { sender, connection, idle_since: Instant::now(), used: false })
     }
 
@@ -69,7 +73,7 @@ impl Link {
             tokio::task::yield_now().await;
             tokio::task::yield_now().await;
         }
-        self.poll(&mut Context::from_waker(Waker::noop()));
+        drive(&mut self.connection, &mut Context::from_waker(Waker::noop()));
         self.sender.is_closed()
     }
 
@@ -100,28 +104,24 @@ impl Link {
             Ok(Response::from_parts(head, body))
         });
         let connection = &mut self.connection;
-        let mut over = false;
-        let mut drive = move |cx: &mut Context<'_>| {
-            // A finished connection may not be polled again; its end shows in the exchange.
-            over = over || connection.as_mut().poll(cx).is_ready();
-        };
         poll_fn(|cx| {
-            drive(cx);
+            drive(connection, cx);
             if let Poll::Ready(outcome) = exchange.as_mut().poll(cx) {
                 return Poll::Ready(outcome);
             }
             // Taking the head is what lets the connection hand out the body.
-            drive(cx);
+            drive(connection, cx);
             exchange.as_mut().poll(cx)
         })
         .await
     }
+}
 
-    fn poll(&mut self, cx: &mut Context<'_>) {
-        if !self.sender.is_closed() {
-            // Its outcome shows in `sender`.
-            let _ = self.connection.as_mut().poll(cx);
-        }
+/// Lets a connection work, and drops it at its end.
+fn drive(connection: &mut Option<Driven>, cx: &mut Context<'_>) {
+    // How it ended shows in the exchange.
+    if connection.as_mut().is_some_and(|connection| connection.as_mut().poll(cx).is_ready()) {
+        *connection = None;
     }
 }
 

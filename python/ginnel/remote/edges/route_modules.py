@@ -29,7 +29,7 @@ class EdgesHttpsRoutesBackend(Resource):
     def replace(
         self, edge_id: str, id: str, *, backend_id: str, enabled: bool | None = None
     ) -> BackendModule:
-        """Set the backend that traffic goes to of a route as a whole; `enabled` is true unless given.
+        """Set the backend that traffic goes to of a route as a whole.
 
         Args:
             edge_id: The identifier of the edge.
@@ -73,7 +73,7 @@ class AsyncEdgesHttpsRoutesBackend(Resource):
     async def replace(
         self, edge_id: str, id: str, *, backend_id: str, enabled: bool | None = None
     ) -> BackendModule:
-        """Set the backend that traffic goes to of a route as a whole; `enabled` is true unless given.
+        """Set the backend that traffic goes to of a route as a whole.
 
         Args:
             edge_id: The identifier of the edge.
@@ -122,7 +122,7 @@ class EdgesHttpsRoutesIpRestriction(Resource):
     def replace(
         self, edge_id: str, id: str, *, ip_policy_ids: Sequence[str], enabled: bool | None = None
     ) -> IpRestriction:
-        """Set the IP policies that decide on sources of a route as a whole; `enabled` is true unless given.
+        """Set the IP policies that decide on sources of a route as a whole.
 
         Args:
             edge_id: The identifier of the edge.
@@ -170,7 +170,7 @@ class AsyncEdgesHttpsRoutesIpRestriction(Resource):
     async def replace(
         self, edge_id: str, id: str, *, ip_policy_ids: Sequence[str], enabled: bool | None = None
     ) -> IpRestriction:
-        """Set the IP policies that decide on sources of a route as a whole; `enabled` is true unless given.
+        """Set the IP policies that decide on sources of a route as a whole.
 
         Args:
             edge_id: The identifier of the edge.
@@ -225,7 +225,7 @@ class EdgesHttpsRoutesPolicy(Resource):
         inbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
         outbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
     ) -> TrafficPolicy:
-        """Set the traffic policy of a route as a whole; `enabled` is true unless given.
+        """Set the traffic policy of a route as a whole.
 
         Args:
             edge_id: The identifier of the edge.
@@ -277,7 +277,7 @@ class AsyncEdgesHttpsRoutesPolicy(Resource):
         inbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
         outbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
     ) -> TrafficPolicy:
-        """Set the traffic policy of a route as a whole; `enabled` is true unless given.
+        """Set the traffic policy of a route as a whole.
 
         Args:
             edge_id: The identifier of the edge.
@@ -330,7 +330,7 @@ class EdgesHttpsRoutesUserAgentFilter(Resource):
         allow: Sequence[str] | None = None,
         deny: Sequence[str] | None = None,
     ) -> UserAgentFilter:
-        """Set the user agent filter of a route as a whole; `enabled` is true unless given.
+        """Set the user agent filter of a route as a whole.
 
         Args:
             edge_id: The identifier of the edge.
@@ -385,7 +385,7 @@ class AsyncEdgesHttpsRoutesUserAgentFilter(Resource):
         allow: Sequence[str] | None = None,
         deny: Sequence[str] | None = None,
     ) -> UserAgentFilter:
-        """Set the user agent filter of a route as a whole; `enabled` is true unless given.
+        """Set the user agent filter of a route as a whole.
 
         Args:
             edge_id: The identifier of the edge.
@@ -444,7 +444,7 @@ class EdgesHttpsRoutesCircuitBreaker(Resource):
         volume_threshold: int | None = None,
         error_threshold_percentage: float | None = None,
     ) -> CircuitBreaker:
-        """Set the circuit breaker of a route as a whole; `enabled` is true unless given.
+        """Set the circuit breaker of a route as a whole.
 
         Args:
             edge_id: The identifier of the edge.
@@ -517,7 +517,7 @@ class AsyncEdgesHttpsRoutesCircuitBreaker(Resource):
         volume_threshold: int | None = None,
         error_threshold_percentage: float | None = None,
     ) -> CircuitBreaker:
-        """Set the circuit breaker of a route as a whole; `enabled` is true unless given.
+        """Set the circuit breaker of a route as a whole.
 
         Args:
             edge_id: The identifier of the edge.
@@ -580,7 +580,7 @@ class EdgesHttpsRoutesCompression(Resource):
     """Compression module: compresses answers."""
 
     def replace(self, edge_id: str, id: str, *, enabled: bool | None = None) -> Compression:
-        """Set compression of a route as a whole; `enabled` is true unless given.
+        """Set compression of a route as a whole.
 
         Args:
             edge_id: The identifier of the edge.
@@ -621,7 +621,7 @@ class AsyncEdgesHttpsRoutesCompression(Resource):
     """Compression module: compresses answers."""
 
     async def replace(self, edge_id: str, id: str, *, enabled: bool | None = None) -> Compression:
-        """Set compression of a route as a whole; `enabled` is true unless given.
+        """Set compression of a route as a whole.
 
         Args:
             edge_id: The identifier of the edge.
@@ -675,7 +675,7 @@ class EdgesHttpsRoutesRequestHeaders(Resource):
         add: Mapping[str, str] | None = None,
         remove: Sequence[str] | None = None,
     ) -> RequestHeaders:
-        """Set the changes to request headers of a route as a whole; `enabled` is true unless given.
+        """Set the changes to request headers of a route as a whole.
 
         Args:
             edge_id: The identifier of the edge.
@@ -730,7 +730,7 @@ class AsyncEdgesHttpsRoutesRequestHeaders(Resource):
         add: Mapping[str, str] | None = None,
         remove: Sequence[str] | None = None,
     ) -> RequestHeaders:
-        """Set the changes to request headers of a route as a whole; `enabled` is true unless given.
+        """Set the changes to request headers of a route as a whole.
 
         Args:
             edge_id: The identifier of the edge.
@@ -786,7 +786,7 @@ class EdgesHttpsRoutesResponseHeaders(Resource):
         add: Mapping[str, str] | None = None,
         remove: Sequence[str] | None = None,
     ) -> ResponseHeaders:
-        """Set the changes to response headers of a route as a whole; `enabled` is true unless given.
+        """Set the changes to response headers of a route as a whole.
 
         Args:
             edge_id: The identifier of the edge.
@@ -841,7 +841,7 @@ class AsyncEdgesHttpsRoutesResponseHeaders(Resource):
         add: Mapping[str, str] | None = None,
         remove: Sequence[str] | None = None,
     ) -> ResponseHeaders:
-        """Set the changes to response headers of a route as a whole; `enabled` is true unless given.
+        """Set the changes to response headers of a route as a whole.
 
         Args:
             edge_id: The identifier of the edge.
@@ -891,7 +891,7 @@ class EdgesHttpsRoutesWebhookVerification(Resource):
     def replace(
         self, edge_id: str, id: str, *, provider: str, secret: str, enabled: bool | None = None
     ) -> WebhookVerification:
-        """Set the verification of webhooks of a route as a whole; `enabled` is true unless given.
+        """Set the verification of webhooks of a route as a whole.
 
         Args:
             edge_id: The identifier of the edge.
@@ -940,7 +940,7 @@ class AsyncEdgesHttpsRoutesWebhookVerification(Resource):
     async def replace(
         self, edge_id: str, id: str, *, provider: str, secret: str, enabled: bool | None = None
     ) -> WebhookVerification:
-        """Set the verification of webhooks of a route as a whole; `enabled` is true unless given.
+        """Set the verification of webhooks of a route as a whole.
 
         Args:
             edge_id: The identifier of the edge.
@@ -993,7 +993,7 @@ class EdgesHttpsRoutesWebsocketTcpConverter(Resource):
     def replace(
         self, edge_id: str, id: str, *, enabled: bool | None = None
     ) -> WebsocketTcpConverter:
-        """Set the conversion of WebSockets of a route as a whole; `enabled` is true unless given.
+        """Set the conversion of WebSockets of a route as a whole.
 
         Args:
             edge_id: The identifier of the edge.
@@ -1040,7 +1040,7 @@ class AsyncEdgesHttpsRoutesWebsocketTcpConverter(Resource):
     async def replace(
         self, edge_id: str, id: str, *, enabled: bool | None = None
     ) -> WebsocketTcpConverter:
-        """Set the conversion of WebSockets of a route as a whole; `enabled` is true unless given.
+        """Set the conversion of WebSockets of a route as a whole.
 
         Args:
             edge_id: The identifier of the edge.

@@ -15,7 +15,7 @@ class EdgesTcpBackend(Resource):
     """Backend module: the backend that traffic goes to."""
 
     def replace(self, id: str, *, backend_id: str, enabled: bool | None = None) -> BackendModule:
-        """Set the backend that traffic goes to of a TCP edge as a whole; `enabled` is true unless given.
+        """Set the backend that traffic goes to of a TCP edge as a whole.
 
         Args:
             id: The identifier of the resource.
@@ -56,7 +56,7 @@ class AsyncEdgesTcpBackend(Resource):
     async def replace(
         self, id: str, *, backend_id: str, enabled: bool | None = None
     ) -> BackendModule:
-        """Set the backend that traffic goes to of a TCP edge as a whole; `enabled` is true unless given.
+        """Set the backend that traffic goes to of a TCP edge as a whole.
 
         Args:
             id: The identifier of the resource.
@@ -97,7 +97,7 @@ class EdgesTcpIpRestriction(Resource):
     def replace(
         self, id: str, *, ip_policy_ids: Sequence[str], enabled: bool | None = None
     ) -> IpRestriction:
-        """Set the IP policies that decide on sources of a TCP edge as a whole; `enabled` is true unless given.
+        """Set the IP policies that decide on sources of a TCP edge as a whole.
 
         Args:
             id: The identifier of the resource.
@@ -138,7 +138,7 @@ class AsyncEdgesTcpIpRestriction(Resource):
     async def replace(
         self, id: str, *, ip_policy_ids: Sequence[str], enabled: bool | None = None
     ) -> IpRestriction:
-        """Set the IP policies that decide on sources of a TCP edge as a whole; `enabled` is true unless given.
+        """Set the IP policies that decide on sources of a TCP edge as a whole.
 
         Args:
             id: The identifier of the resource.
@@ -187,7 +187,7 @@ class EdgesTcpPolicy(Resource):
         inbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
         outbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
     ) -> TrafficPolicy:
-        """Set the traffic policy of a TCP edge as a whole; `enabled` is true unless given.
+        """Set the traffic policy of a TCP edge as a whole.
 
         Args:
             id: The identifier of the resource.
@@ -233,7 +233,7 @@ class AsyncEdgesTcpPolicy(Resource):
         inbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
         outbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
     ) -> TrafficPolicy:
-        """Set the traffic policy of a TCP edge as a whole; `enabled` is true unless given.
+        """Set the traffic policy of a TCP edge as a whole.
 
         Args:
             id: The identifier of the resource.

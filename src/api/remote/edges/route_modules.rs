@@ -8,7 +8,7 @@ pub mod backend {
     resource! {
         /// Backend module: the backend that traffic goes to.
         "edges.https.routes.backend" {
-            /// Set the backend that traffic goes to of a route as a whole; `enabled` is true unless given.
+            /// Set the backend that traffic goes to of a route as a whole.
             PUT "/edges/https/{edge_id}/routes/{id}/backend" Replace(
                 edge_id: String, id: String,
                 /// The backend that traffic shall go to.
@@ -33,7 +33,7 @@ pub mod ip_restriction {
     resource! {
         /// IP restriction module: only sources that IP policies allow.
         "edges.https.routes.ip_restriction" {
-            /// Set the IP policies that decide on sources of a route as a whole; `enabled` is true unless given.
+            /// Set the IP policies that decide on sources of a route as a whole.
             PUT "/edges/https/{edge_id}/routes/{id}/ip_restriction" Replace(
                 edge_id: String, id: String,
                 /// The IP policies that decide.
@@ -58,7 +58,7 @@ pub mod policy {
     resource! {
         /// Traffic policy module: rules that act on traffic.
         "edges.https.routes.policy" {
-            /// Set the traffic policy of a route as a whole; `enabled` is true unless given.
+            /// Set the traffic policy of a route as a whole.
             PUT "/edges/https/{edge_id}/routes/{id}/policy" Replace(
                 edge_id: String, id: String,
                 [
@@ -83,7 +83,7 @@ pub mod user_agent_filter {
     resource! {
         /// User agent filter module: decides on the `User-Agent` header.
         "edges.https.routes.user_agent_filter" {
-            /// Set the user agent filter of a route as a whole; `enabled` is true unless given.
+            /// Set the user agent filter of a route as a whole.
             PUT "/edges/https/{edge_id}/routes/{id}/user_agent_filter" Replace(
                 edge_id: String, id: String,
                 [
@@ -108,7 +108,7 @@ pub mod circuit_breaker {
     resource! {
         /// Circuit breaker module: rejects traffic while the backend fails.
         "edges.https.routes.circuit_breaker" {
-            /// Set the circuit breaker of a route as a whole; `enabled` is true unless given.
+            /// Set the circuit breaker of a route as a whole.
             PUT "/edges/https/{edge_id}/routes/{id}/circuit_breaker" Replace(
                 edge_id: String, id: String,
                 [
@@ -136,7 +136,7 @@ pub mod compression {
     resource! {
         /// Compression module: compresses answers.
         "edges.https.routes.compression" {
-            /// Set compression of a route as a whole; `enabled` is true unless given.
+            /// Set compression of a route as a whole.
             PUT "/edges/https/{edge_id}/routes/{id}/compression" Replace(
                 edge_id: String, id: String,
                 [
@@ -161,7 +161,7 @@ pub mod request_headers {
     resource! {
         /// Request headers module: changes the headers of requests.
         "edges.https.routes.request_headers" {
-            /// Set the changes to request headers of a route as a whole; `enabled` is true unless given.
+            /// Set the changes to request headers of a route as a whole.
             PUT "/edges/https/{edge_id}/routes/{id}/request_headers" Replace(
                 edge_id: String, id: String,
                 [
@@ -188,7 +188,7 @@ pub mod response_headers {
     resource! {
         /// Response headers module: changes the headers of answers.
         "edges.https.routes.response_headers" {
-            /// Set the changes to response headers of a route as a whole; `enabled` is true unless given.
+            /// Set the changes to response headers of a route as a whole.
             PUT "/edges/https/{edge_id}/routes/{id}/response_headers" Replace(
                 edge_id: String, id: String,
                 [
@@ -214,7 +214,7 @@ pub mod webhook_verification {
     resource! {
         /// Webhook verification module: lets only signed webhooks through.
         "edges.https.routes.webhook_verification" {
-            /// Set the verification of webhooks of a route as a whole; `enabled` is true unless given.
+            /// Set the verification of webhooks of a route as a whole.
             PUT "/edges/https/{edge_id}/routes/{id}/webhook_verification" Replace(
                 edge_id: String, id: String,
                 provider: String,
@@ -239,7 +239,7 @@ pub mod websocket_tcp_converter {
     resource! {
         /// WebSocket TCP converter module: carries WebSocket frames as a TCP stream.
         "edges.https.routes.websocket_tcp_converter" {
-            /// Set the conversion of WebSockets of a route as a whole; `enabled` is true unless given.
+            /// Set the conversion of WebSockets of a route as a whole.
             PUT "/edges/https/{edge_id}/routes/{id}/websocket_tcp_converter" Replace(
                 edge_id: String, id: String,
                 [

@@ -8,7 +8,7 @@ pub mod backend {
     resource! {
         /// Backend module: the backend that traffic goes to.
         "edges.tcp.backend" {
-            /// Set the backend that traffic goes to of a TCP edge as a whole; `enabled` is true unless given.
+            /// Set the backend that traffic goes to of a TCP edge as a whole.
             PUT "/edges/tcp/{id}/backend" Replace(
                 id: String,
                 /// The backend that traffic shall go to.
@@ -33,7 +33,7 @@ pub mod ip_restriction {
     resource! {
         /// IP restriction module: only sources that IP policies allow.
         "edges.tcp.ip_restriction" {
-            /// Set the IP policies that decide on sources of a TCP edge as a whole; `enabled` is true unless given.
+            /// Set the IP policies that decide on sources of a TCP edge as a whole.
             PUT "/edges/tcp/{id}/ip_restriction" Replace(
                 id: String,
                 /// The IP policies that decide.
@@ -58,7 +58,7 @@ pub mod policy {
     resource! {
         /// Traffic policy module: rules that act on traffic.
         "edges.tcp.policy" {
-            /// Set the traffic policy of a TCP edge as a whole; `enabled` is true unless given.
+            /// Set the traffic policy of a TCP edge as a whole.
             PUT "/edges/tcp/{id}/policy" Replace(
                 id: String,
                 [

@@ -1,0 +1,86 @@
+"""Fixtures: a service in this process, and each client behind one awaitable face."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+import ginnel
+from ginnel._pager import Pager
+from ginnel._resource import Resource
+
+
+class Face:
+    """A blocking client that can be awaited, so that a test is written once for both clients."""
+
+    def __init__(self, target: object) -> None:
+        self._target = target
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._target, name)
+        if isinstance(value, Resource):
+            return Face(value)
+        return self._awaitable(value) if inspect.ismethod(value) else value
+
+    @staticmethod
+    def _awaitable(method: Any) -> Any:
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            async def perform() -> Any:
+                return method(*arguments, **keywords)
+
+            if method.__name__ == "list":
+                return PagerFace(method(*arguments, **keywords))
+            return perform()
+
+        return call
+
+
+class PagerFace:
+    """A blocking pager that can be iterated over asynchronously."""
+
+    def __init__(self, pager: Pager[Any]) -> None:
+        self._pager = pager
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        for item in self._pager:
+            yield item
+
+    async def pages(self) -> AsyncIterator[Any]:
+        for page in self._pager.pages():
+            yield page
+
+    async def to_list(self, limit: int | None = None) -> Any:
+        return self._pager.to_list(limit)
+
+    async def first(self) -> Any:
+        return self._pager.first()
+
+
+@pytest.fixture
+def service() -> Iterator[ginnel.Service]:
+    with ginnel.Service() as service:
+        yield service
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def make_client(request: pytest.FixtureRequest) -> Any:
+    """Makes clients of one of the two kinds."""
+    opened: list[Any] = []
+
+    def make(*arguments: Any, **options: Any) -> Any:
+        kind = ginnel.RemoteClient if request.param == "blocking" else ginnel.AsyncRemoteClient
+        client = kind(*arguments, **options)
+        opened.append(client)
+        return Face(client) if request.param == "blocking" else client
+
+    yield make
+    for client in opened:
+        client.close()
+
+
+@pytest.fixture
+def client(service: ginnel.Service, make_client: Any) -> Any:
+    return make_client(service.api_key, base_url=service.url)

@@ -1,0 +1,76 @@
+"""A server that answers what a test tells it to, byte for byte."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Self
+
+
+@dataclass
+class Request:
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class Server:
+    """Each request gets the next answer; an answer of None closes the connection instead."""
+
+    answers: list[bytes | Callable[[], bytes | None] | None]
+    close_after_each: bool = False
+    requests: list[Request] = field(default_factory=list)
+    connections: int = 0
+    serving: list[socket.socket] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            self.serving.append(connection)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError), connection, connection.makefile("rb") as lines:
+            while line := lines.readline():
+                method, target, _ = line.decode().split(" ")
+                headers = {}
+                while (line := lines.readline()).strip():
+                    name, value = line.decode().split(":", 1)
+                    headers[name.lower()] = value.strip()
+                body = lines.read(int(headers.get("content-length", 0)))
+                self.requests.append(Request(method, target, headers, body))
+                answer = self.answers.pop(0)
+                answer = answer() if callable(answer) else answer
+                if answer is None:
+                    return
+                connection.sendall(answer)
+                if self.close_after_each:
+                    return
+
+
+def answer(status: int, body: object = None, **headers: object) -> bytes:
+    """An answer; a body that is no bytes is sent as JSON."""
+    text = body if isinstance(body, bytes) else json.dumps(body).encode()
+    text = b"" if body is None else text
+    lines = [f"HTTP/1.1 {status} Status", f"content-length: {len(text)}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode() + text

@@ -1,0 +1,87 @@
+"""The command `ginnel serve`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ginnel
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ginnel", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=20)
+
+
+def test_it_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    path = tmp_path / "ginnel.db"
+    keys = []
+    for sent in (signal.SIGTERM, signal.SIGINT):
+        command = [sys.executable, "-m", "ginnel", "serve", "--path", str(path), "--json"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert process.stdout
+        told = json.loads(process.stdout.readline())
+        keys.append(told["api_key"])
+        client = ginnel.RemoteClient(keys[0], base_url=told["url"])
+        assert client.api_keys.list().first()
+
+        process.send_signal(sent)
+        rest, complaints = process.communicate(timeout=10)
+
+        assert (process.returncode, rest, complaints) == (0, b"", b"")
+    # The key is shown at the first start only.
+    assert keys[0]
+    assert keys[1] is None
+
+
+def test_a_port_in_use() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = run("serve", "--port", str(taken.getsockname()[1]))
+
+    assert done.returncode == 3
+    assert done.stderr.startswith("ginnel: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["serve", "--nonsense"], 2), (["serve", "--port", "x"], 2), ([], 2)]
+)
+def test_a_bad_option(arguments: list[str], code: int) -> None:
+    done = run(*arguments)
+
+    assert done.returncode == code
+    assert done.stderr.startswith("ginnel: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("content", [b"no database at all, but long enough to be one" * 20])
+def test_a_file_that_is_no_database_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "ginnel.db"
+    path.write_bytes(content)
+
+    done = run("serve", "--path", str(path))
+
+    assert done.returncode == 4
+    assert len(done.stderr.splitlines()) == 1
+    assert path.read_bytes() == content
+    with pytest.raises(ginnel.ServiceError):
+        ginnel.Service(path)
+
+
+def test_many_services_in_one_process() -> None:
+    services = [ginnel.Service() for _ in range(5)]
+    keys = {service.client().api_keys.list().first() for service in services}
+
+    for service in services:
+        service.stop()
+        service.stop()
+
+    assert len(keys) == 5
+    with pytest.raises(ConnectionError):
+        services[0].client().with_options(max_retries=0).api_keys.create()

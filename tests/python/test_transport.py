@@ -1,0 +1,360 @@
+"""What clients do with servers that misbehave, and with their own life."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import gc
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import ginnel
+from ginnel.remote.api_keys import ApiKey
+from server import Server, answer
+
+KEY = {"id": "ak_1", "uri": "u"}
+
+
+def silent(release: threading.Event) -> Callable[[], None]:
+    """An answer that does not come before the test releases it."""
+    return lambda: None if release.wait(20) else None
+
+
+async def test_every_request_carries_what_the_specification_asks_for(make_client: Any) -> None:
+    with Server([answer(200, KEY), answer(200, KEY)]) as server:
+        client = make_client("secret-token", base_url=server.url, app="deploy/1")
+
+        await client.api_keys.get("ak_1")
+        await client.api_keys.update("ak_1", metadata="m")
+
+        get, patch = server.requests
+        assert get.headers["authorization"] == "Bearer secret-token"
+        assert get.headers["service-version"] == "2"
+        assert get.headers["user-agent"] == f"deploy/1 ginnel/{ginnel.__version__}"
+        assert "content-type" not in get.headers
+        assert patch.headers["content-type"] == "application/json"
+        assert json.loads(patch.body) == {"id": "ak_1", "metadata": "m"}
+
+
+async def test_ten_calls_use_one_connection(make_client: Any) -> None:
+    with Server([answer(200, KEY)] * 10) as server:
+        client = make_client("k", base_url=server.url)
+
+        for _ in range(10):
+            await client.api_keys.get("ak_1")
+
+        assert server.connections == 1
+
+
+async def test_absent_null_and_unknown_fields(make_client: Any) -> None:
+    wire = {"id": "bkdtg_1", "uri": "u", "labels": None, "new": {"a": [1]}, "tunnels": None}
+    with Server([answer(200, wire)]) as server:
+        client = make_client("k", base_url=server.url)
+
+        group = await client.backends.tunnel_group.get("bkdtg_1")
+
+        assert (group.description, group.labels, group.tunnels) == (None, None, None)
+        assert group.extra == {"new": {"a": [1]}}
+        assert group.to_dict() == wire
+        assert pickle.loads(pickle.dumps(group)).to_dict() == wire
+        assert copy.deepcopy(group) == group
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (400, {"error_code": "ERR_NGROK_215", "msg": "two\nlines"}, ginnel.BadRequestError),
+        (401, None, ginnel.AuthenticationError),
+        (403, {"error_code": "ERR_NGROK_203", "msg": "no"}, ginnel.AuthenticationError),
+        (403, {"error_code": "ERR_NGROK_630", "msg": "no"}, ginnel.PermissionDeniedError),
+        (404, b"<html>", ginnel.NotFoundError),
+        (409, None, ginnel.ConflictError),
+        (418, [1], ginnel.APIStatusError),
+        (302, None, ginnel.APIStatusError),
+        (500, b"oops", ginnel.ServerError),
+        (503, None, ginnel.ServerError),
+    ],
+)
+async def test_errors_of_any_shape_have_a_place(
+    make_client: Any, status: int, body: object, kind: type[ginnel.APIStatusError]
+) -> None:
+    with Server([answer(status, body)]) as server:
+        client = make_client("k", base_url=server.url, max_retries=0)
+
+        with pytest.raises(kind) as raised:
+            await client.api_keys.get("ak_1")
+
+        error = raised.value
+        assert type(error) is kind
+        assert error.status_code == status
+        assert "\n" not in str(error)
+        assert str(status) in str(error)
+        for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+            assert type(twin) is kind
+            assert str(twin) == str(error)
+            assert twin.__dict__ == error.__dict__
+
+
+@pytest.mark.parametrize("body", [b"no json", b"[]", b"{}", b'{"id": 1, "uri": "u"}', b'{"id": "'])
+async def test_an_answer_that_is_none(make_client: Any, body: bytes) -> None:
+    with Server([answer(200, body)]) as server:
+        client = make_client("k", base_url=server.url)
+
+        with pytest.raises(ginnel.ResponseDecodeError) as raised:
+            await client.api_keys.get("ak_1")
+
+        assert raised.value.body == body
+
+
+async def test_too_many_requests_then_success(make_client: Any) -> None:
+    with Server([answer(429, None, retry_after=1), answer(201, KEY)]) as server:
+        client = make_client("k", base_url=server.url)
+        started = time.monotonic()
+
+        await client.api_keys.create()
+
+        assert 1 <= time.monotonic() - started < 5
+        assert len(server.requests) == 2
+
+
+async def test_a_post_that_may_have_been_done_is_not_repeated(make_client: Any) -> None:
+    with Server([answer(503), None]) as server:
+        client = make_client("k", base_url=server.url)
+
+        with pytest.raises(ginnel.ServerError):
+            await client.api_keys.create()
+        with pytest.raises(ginnel.APIConnectionError):
+            await client.api_keys.create()
+
+        assert len(server.requests) == 2
+
+
+async def test_a_repeated_delete_that_finds_nothing_has_succeeded(make_client: Any) -> None:
+    with Server([answer(502), answer(404)]) as server:
+        client = make_client("k", base_url=server.url)
+
+        await client.api_keys.delete("ak_1")
+
+        assert len(server.requests) == 2
+
+
+async def test_the_deadline_bounds_retries_and_pauses(make_client: Any) -> None:
+    with Server([answer(503, None, retry_after=30)] * 9) as server:
+        client = make_client("k", base_url=server.url, deadline=0.5)
+        started = time.monotonic()
+
+        with pytest.raises(ginnel.ServerError) as raised:
+            await client.api_keys.get("ak_1")
+
+        assert time.monotonic() - started < 2
+        assert raised.value.retry_after == 30
+
+
+async def test_a_server_that_never_answers(make_client: Any) -> None:
+    release = threading.Event()
+    with Server([silent(release)] * 9) as server:
+        client = make_client("k", base_url=server.url, timeout=0.2, max_retries=1)
+
+        with pytest.raises(TimeoutError) as raised:
+            await client.api_keys.get("ak_1")
+
+        assert isinstance(raised.value, ginnel.APITimeoutError)
+        assert raised.value.attempts == 2
+        release.set()
+
+
+async def test_a_connection_that_was_closed_meanwhile(make_client: Any) -> None:
+    with Server([answer(200, KEY), answer(200, KEY), answer(201, KEY)], True) as server:
+        client = make_client("k", base_url=server.url, max_retries=0)
+
+        await client.api_keys.get("ak_1")
+        await asyncio.sleep(0.1)
+        await client.api_keys.get("ak_1")
+        await asyncio.sleep(0.1)
+        await client.api_keys.create()
+
+        assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("following", ["http://elsewhere.test/api_keys", "//x", "nonsense"])
+async def test_the_key_goes_nowhere_else(make_client: Any, following: str) -> None:
+    with Server([answer(200, {"keys": [KEY], "uri": "u", "next_page_uri": following})]) as server:
+        client = make_client("k", base_url=server.url)
+
+        with pytest.raises(ginnel.PaginationError):
+            await client.api_keys.list().to_list()
+
+        assert len(server.requests) == 1
+
+
+async def test_pages_in_a_circle(make_client: Any) -> None:
+    with Server([]) as server:
+        page = {"keys": [KEY], "uri": "u", "next_page_uri": f"{server.url}/api_keys?before_id=1"}
+        server.answers += [answer(200, page)] * 3
+        client = make_client("k", base_url=server.url)
+
+        with pytest.raises(ginnel.PaginationError, match="seen before"):
+            await client.api_keys.list().to_list()
+
+        assert len(server.requests) == 2
+
+
+async def test_a_closed_client_says_so(make_client: Any) -> None:
+    client = make_client("k", base_url="http://127.0.0.1:1")
+
+    client._target.close() if hasattr(client, "_target") else client.close()
+
+    assert client.is_closed
+    with pytest.raises(ginnel.ClientClosedError):
+        await client.api_keys.get("ak_1")
+
+
+async def test_nobody_listens(make_client: Any) -> None:
+    client = make_client("k", base_url="http://127.0.0.1:1", max_retries=0)
+
+    with pytest.raises(ConnectionError):
+        await client.api_keys.get("ak_1")
+
+
+async def test_other_options_share_the_connections(make_client: Any) -> None:
+    with Server([answer(200, KEY), answer(200, KEY)]) as server:
+        client = make_client("k", base_url=server.url)
+        target = getattr(client, "_target", client)
+        patient = target.with_options(timeout=60)
+
+        await client.api_keys.get("ak_1")
+        second = patient.api_keys.get("ak_1")
+        if target is client:
+            await second
+
+        assert server.connections == 1
+
+
+def test_cancelling_drops_the_request() -> None:
+    dropped = threading.Event()
+    with Server([]) as server:
+
+        def wait_for_the_end() -> bytes:
+            # The client's end of the connection closes while the server still thinks.
+            server.serving[-1].settimeout(5)
+            if server.serving[-1].recv(1) == b"":
+                dropped.set()
+            return answer(200, KEY)
+
+        server.answers.append(wait_for_the_end)
+
+        async def main() -> None:
+            client = ginnel.AsyncRemoteClient("k", base_url=server.url)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.api_keys.get("ak_1"), 0.2)
+            assert await asyncio.to_thread(dropped.wait, 5)
+
+        asyncio.run(main())
+
+
+def test_one_client_serves_two_loops(service: ginnel.Service) -> None:
+    client = service.async_client()
+
+    async def main() -> ApiKey:
+        return await client.api_keys.create()
+
+    assert asyncio.run(main()) != asyncio.run(main())
+    gc.collect()
+
+
+async def test_a_blocking_call_in_a_running_loop_stays_a_value(service: ginnel.Service) -> None:
+    assert isinstance(service.client().api_keys.create(), ApiKey)
+
+
+def test_thirty_two_threads_share_a_client(service: ginnel.Service) -> None:
+    client = service.client()
+    created = client.api_keys.create()
+
+    with ThreadPoolExecutor(32) as pool:
+        found = list(pool.map(lambda _: client.api_keys.get(created.id).id, range(640)))
+
+    assert found == [created.id] * 640
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_calls_on_connections_of_its_own(service: ginnel.Service) -> None:
+    program = f"""
+import asyncio, os, ginnel
+client = ginnel.RemoteClient({service.api_key!r}, base_url={service.url!r}, timeout=5)
+later = ginnel.AsyncRemoteClient({service.api_key!r}, base_url={service.url!r}, timeout=5)
+async def call(): return await later.api_keys.create()
+client.api_keys.create(), asyncio.run(call())
+child = os.fork()
+ids = [client.api_keys.create(description=str(os.getpid())) for _ in range(50)]
+assert all(key.description == str(os.getpid()) for key in ids)
+asyncio.run(call())
+if child == 0: os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+
+
+def test_ctrl_c_ends_a_blocking_call_at_once() -> None:
+    release = threading.Event()
+    with Server([silent(release)]) as server:
+        program = (
+            f"import ginnel; ginnel.RemoteClient('k', base_url='{server.url}').api_keys.get('a')"
+        )
+        process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE)
+        while not server.requests:
+            time.sleep(0.01)
+        started = time.monotonic()
+
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=10)
+
+        assert b"KeyboardInterrupt" in stderr
+        assert time.monotonic() - started < 2
+        release.set()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({}, "GINNEL_API_KEY"),
+        ({"api_key": "k"}, "GINNEL_BASE_URL"),
+        ({"api_key": "k", "base_url": "ftp://x"}, "base_url"),
+        ({"api_key": "k", "base_url": "http://example.test"}, "allow_http"),
+        ({"api_key": "k", "base_url": "https://u:p@example.test"}, "base_url"),
+        ({"api_key": "k\n", "base_url": "https://x.test", "headers": {"a": "\n"}}, "headers"),
+        ({"api_key": "k", "base_url": "https://x.test", "ca_bundle": "/nowhere"}, "ca_bundle"),
+        ({"api_key": "k", "base_url": "https://x.test", "timeout": -1}, "timeout"),
+        ({"api_key": "k", "base_url": "https://x.test", "max_retries": "2"}, "max_retries"),
+    ],
+)
+def test_bad_options_are_named(
+    options: dict[str, Any], named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GINNEL_API_KEY", raising=False)
+    monkeypatch.delenv("GINNEL_BASE_URL", raising=False)
+    if not options:
+        monkeypatch.setenv("GINNEL_BASE_URL", "https://x.test")
+
+    with pytest.raises(ginnel.ConfigError, match=named):
+        ginnel.RemoteClient(**options)
+
+
+def test_the_environment_fills_in(service: ginnel.Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GINNEL_API_KEY", service.api_key or "")
+    monkeypatch.setenv("GINNEL_BASE_URL", service.url)
+
+    client = ginnel.RemoteClient()
+
+    assert client.api_keys.list().first()
+    assert (service.api_key or "") not in repr(client)
