@@ -1,4 +1,21 @@
 //! Clients for a tunnel service's management and agent APIs, and the system itself.
+//!
+//! # One request, followed through the folders
+//!
+//! `remote.ip_policies.get(id)` in Python is one line of `python/ginnel/remote/ip_policies.py`,
+//! which was generated from one line of `api/remote/ip_policies.rs`. It names the operation to
+//! `python/core.rs`, where `python/arguments.rs` makes JSON of the arguments and
+//! [`api::encode_arguments`] makes a request of that. [`client`] sends it: `client/attempts.rs` until
+//! an answer is worth returning, `client/link.rs` over a connection.
+//!
+//! At the [`service`], `service/pipeline.rs` checks the request against the same line of the table
+//! and calls the handler in `service/handlers/ip_policies.rs`, which reads from `service/store`. The
+//! answer becomes a dataclass in `python/results.rs`.
+//!
+//! # Who may use whom
+//!
+//! `python` and `cli` use `client` and `service`; those use `api`; only `service` uses `policy`.
+//! `api` and `policy` use none of the others. `tests/rust/layers.rs` holds the code to that.
 
 pub mod api;
 #[cfg(feature = "service")]

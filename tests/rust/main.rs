@@ -5,6 +5,7 @@
 mod api;
 #[cfg(feature = "service")]
 mod cli;
+mod layers;
 #[cfg(feature = "service")]
 mod policy;
 #[cfg(feature = "service")]
