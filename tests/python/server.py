@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,13 +26,15 @@ class Server:
 
     answers: list[bytes | Callable[[], bytes | None] | None]
     close_after_each: bool = False
+    tls: ssl.SSLContext | None = None
     requests: list[Request] = field(default_factory=list)
     connections: int = 0
     serving: list[socket.socket] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        scheme = "https" if self.tls else "http"
+        self.url = f"{scheme}://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
@@ -49,7 +52,13 @@ class Server:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError), connection, connection.makefile("rb") as lines:
+        with contextlib.suppress(OSError), connection:
+            if self.tls:
+                connection = self.tls.wrap_socket(connection, server_side=True)
+            self._answer(connection)
+
+    def _answer(self, connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as lines:
             while line := lines.readline():
                 method, target, _ = line.decode().split(" ")
                 headers = {}
