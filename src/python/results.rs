@@ -187,10 +187,10 @@ fn record<'py>(py: Python<'py>, json: &mut Jiter<'_>, plan: &Plan) -> Read<Bound
     let (mut seen, mut nulls) = (0u64, 0u64);
     let mut extra = Extra::default();
     let mut expected = 0;
-    let mut known = json.next_object_bytes()?.map(|key| plan.find(key, expected));
-    while let Some(key) = known {
-        match key {
-            Ok(at) => {
+    let mut key = json.next_object_bytes()?.map(|key| plan.find(key, expected, &mut extra));
+    while let Some(known) = key {
+        match known {
+            Some(at) => {
                 expected = at + 1;
                 seen |= 1 << at;
                 let field = &plan.fields[at];
@@ -205,9 +205,9 @@ fn record<'py>(py: Python<'py>, json: &mut Jiter<'_>, plan: &Plan) -> Read<Bound
                     field.slot.fill(&instance, &value)?;
                 }
             }
-            Err(name) => extra.take(&name, json)?,
+            None => extra.take(json)?,
         }
-        known = json.next_key_bytes()?.map(|key| plan.find(key, expected));
+        key = json.next_key_bytes()?.map(|key| plan.find(key, expected, &mut extra));
     }
     for (at, field) in plan.fields.iter().enumerate() {
         if seen & 1 << at == 0 {
@@ -223,14 +223,17 @@ fn record<'py>(py: Python<'py>, json: &mut Jiter<'_>, plan: &Plan) -> Read<Bound
 }
 
 impl Plan {
-    /// The place of a field, or the name of an unknown one. Servers keep the order of fields, so the
-    /// expected one is tried first.
-    fn find(&self, key: &[u8], expected: usize) -> Result<usize, Vec<u8>> {
+    /// The place of a field; the name of an unknown one goes to `extra`. Servers keep the order of
+    /// fields, so the expected one is tried first.
+    fn find(&self, key: &[u8], expected: usize, extra: &mut Extra) -> Option<usize> {
         if self.fields.get(expected).is_some_and(|field| field.name.as_bytes() == key) {
-            return Ok(expected);
+            return Some(expected);
         }
         let found = self.fields.iter().position(|field| field.name.as_bytes() == key);
-        found.ok_or_else(|| key.to_vec())
+        if found.is_none() {
+            extra.name(key);
+        }
+        found
     }
 }
 
@@ -304,11 +307,16 @@ fn nullable<'py>(
 struct Extra(Vec<u8>);
 
 impl Extra {
-    fn take(&mut self, name: &[u8], json: &mut Jiter<'_>) -> Read<()> {
+    fn name(&mut self, name: &[u8]) {
         self.0.push(if self.0.is_empty() { b'{' } else { b',' });
-        let name = serde_json::to_vec(&String::from_utf8_lossy(name));
-        self.0.extend(name.map_err(|error| Unreadable::Json(error.to_string()))?);
+        // A key comes as it was written, escapes and all.
+        self.0.push(b'"');
+        self.0.extend_from_slice(name);
+        self.0.push(b'"');
         self.0.push(b':');
+    }
+
+    fn take(&mut self, json: &mut Jiter<'_>) -> Read<()> {
         let start = json.current_index();
         json.next_skip()?;
         self.0.extend_from_slice(json.slice_to_current(start));

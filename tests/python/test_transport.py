@@ -62,14 +62,21 @@ async def test_ten_calls_use_one_connection(make_client: Any) -> None:
 
 
 async def test_absent_null_and_unknown_fields(make_client: Any) -> None:
-    wire = {"id": "bkdtg_1", "uri": "u", "labels": None, "new": {"a": [1]}, "tunnels": None}
+    wire = {
+        "id": "bkdtg_1",
+        "uri": "u",
+        "labels": None,
+        "new": {"a": [1]},
+        'é"': 1,
+        "tunnels": None,
+    }
     with Server([answer(200, wire)]) as server:
         client = make_client("k", base_url=server.url)
 
         group = await client.backends.tunnel_group.get("bkdtg_1")
 
         assert (group.description, group.labels, group.tunnels) == (None, None, None)
-        assert group.extra == {"new": {"a": [1]}}
+        assert group.extra == {"new": {"a": [1]}, 'é"': 1}
         assert group.to_dict() == wire
         assert pickle.loads(pickle.dumps(group)).to_dict() == wire
         assert copy.deepcopy(group) == group
