@@ -255,14 +255,12 @@ def main() -> None:
         file = file_of(homes[shape["name"]], shape["file"])
         file.body.append(record(shape, file, homes))
     nodes: dict[str, File] = {}
-    groups: dict[str, str] = {}
     for resource in resources:
         parts = resource["name"].split(".")
         for length in range(1, len(parts)):
             group = ".".join(parts[:length])
             if group not in nodes and not any(r["name"] == group for r in resources):
                 nodes[group] = file_of((*parts[:length], "__init__"), "src/api/remote")
-                groups[group] = group
         nodes[resource["name"]] = file_of(module(resource["file"]), resource["file"])
     for name, file in nodes.items():
         resource = next((r for r in resources if r["name"] == name), None)
@@ -278,7 +276,7 @@ def main() -> None:
             head = f"class {cls}(Resource):\n{docstring(doc, 4)}\n\n"
             file.body.append(head + "\n\n".join(members))
     root = file_of(("_tree",), "src/api/remote")
-    root.imports["._resource".replace("._", ".._")].add("Resource")
+    root.imports[root.up("_resource")].add("Resource")
     for wait in (False, True):
         cls = ("Async" if wait else "") + "RemoteResources"
         members = children("", nodes, root, wait)
