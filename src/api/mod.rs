@@ -9,6 +9,7 @@ mod error;
 pub mod id;
 pub(crate) mod kind;
 pub(crate) mod macros;
+pub mod openapi;
 pub(crate) mod operation;
 pub mod remote;
 

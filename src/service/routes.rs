@@ -6,15 +6,19 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
-use axum::routing::any;
+use axum::routing::{any, get};
+use bytes::Bytes;
 use http::Method;
+use http::header::{CONTENT_TYPE, HeaderName};
 use serde_json::{Map, Value};
 
 use super::Refusal;
 use super::context::Shared;
 use super::handlers::{self, Handler};
 use super::pipeline::{self, Answer, Endpoint};
-use crate::api::{Info, Output, Verb, remote};
+use crate::api::{Info, Output, Verb, openapi, remote};
+
+const CONTENT_TYPE_JSON: (HeaderName, &str) = (CONTENT_TYPE, "application/json");
 
 /// The root: where the lists are.
 const ROOT: Info = Info {
@@ -45,9 +49,22 @@ pub(super) fn router(shared: &Arc<Shared>) -> Router {
     }
     let root = shared.clone();
     let nowhere = shared.clone();
+    let described = describe(shared);
     router
+        .route("/openapi.json", get(move || async move { ([CONTENT_TYPE_JSON], described) }))
         .route("/", any(move |request| answer_root(root, request)))
         .fallback(move |request| answer_nowhere(nowhere, request))
+}
+
+/// The API as an OpenAPI document; it says nothing secret, so it needs no key.
+fn describe(shared: &Shared) -> Bytes {
+    let about = openapi::About {
+        title: "Management API",
+        description: "Keys, IP policies, edges, backends and modules of a tunnel service.",
+        server: shared.base.as_str(),
+        authorized: true,
+    };
+    openapi::document(about, remote::resources()).to_string().into()
 }
 
 async fn answer_root(shared: Arc<Shared>, request: Request) -> Response {

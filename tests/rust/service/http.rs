@@ -41,6 +41,17 @@ async fn a_deletion_answers_without_body_and_type() {
 }
 
 #[tokio::test]
+async fn the_api_describes_itself_without_credentials() {
+    let service = Running::start().await;
+
+    let described = service.call_as("", Method::GET, "/openapi.json", None).await;
+
+    assert_eq!((described.status, &described.json["openapi"]), (200, &json!("3.1.0")));
+    assert_eq!(described.json["servers"][0]["url"], service.service.url());
+    assert!(described.json["paths"]["/api_keys/{id}"]["patch"].is_object());
+}
+
+#[tokio::test]
 async fn a_preflight_is_answered_without_credentials() {
     let service = Running::start().await;
     let url = format!("{}/api_keys", service.service.url());
