@@ -8,7 +8,7 @@ serves any number of loops.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from ._native import Bridge
 
@@ -39,9 +39,26 @@ def _begin() -> tuple[Bridge, Future[Any]]:
     loop = _running_loop()
     bridge = _bridges.get(loop)
     if bridge is None:
-        bridge = _bridges[loop] = Bridge()
-        loop.add_reader(bridge.fileno(), bridge.drain)
+        bridge = _bridges[loop] = _connected(loop)
     return bridge, loop.create_future()
+
+
+def _connected(loop: AbstractEventLoop) -> Bridge:
+    try:
+        bridge = Bridge()
+        loop.add_reader(bridge.fileno(), bridge.drain)
+    except NotImplementedError:
+        # The loop of Windows. A strong reference would keep the loop alive for ever.
+        loop_ref = ref(loop)
+        bridge = Bridge(lambda: _notify(loop_ref))
+    return bridge
+
+
+def _notify(loop_ref: ref[AbstractEventLoop]) -> None:
+    """Have a loop take what is finished; called on another thread."""
+    loop = loop_ref()
+    if loop is not None and not loop.is_closed():
+        loop.call_soon_threadsafe(lambda: _bridges[loop].drain())
 
 
 async def _settled(bridge: Bridge, future: Future[Any], ticket: int) -> Any:

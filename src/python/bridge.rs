@@ -3,14 +3,16 @@
 //! The network thread puts what is finished into a list. The first into an empty list makes a
 //! descriptor readable that the loop watches; the loop then takes the whole list and settles the
 //! futures on its own thread. So many calls share one wake-up, and the network thread never enters
-//! the interpreter.
+//! the interpreter. A loop that cannot watch a descriptor, as the one of Windows, is called instead.
 
 use std::collections::HashMap;
+#[cfg(unix)]
 use std::io::{Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
+#[cfg(unix)]
+use std::os::{fd::AsRawFd, unix::net::UnixStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
 
 use super::core::Expected;
@@ -22,7 +24,9 @@ use crate::client::{Answer, Client, Error, Task};
 #[pyclass(frozen, module = "ginnel._native")]
 pub(super) struct Bridge {
     mailbox: Arc<Mailbox>,
-    wake: UnixStream,
+    /// What the loop watches, unless it is called.
+    #[cfg(unix)]
+    wake: Option<UnixStream>,
     pending: Mutex<Pending>,
 }
 
@@ -41,30 +45,46 @@ struct Waiting {
 /// Where the network thread leaves what is finished.
 struct Mailbox {
     finished: Mutex<Vec<(u64, Result<Answer, Error>)>>,
-    bell: UnixStream,
+    bell: Bell,
+}
+
+/// How the loop learns that something is finished.
+enum Bell {
+    /// A byte for the descriptor that it watches.
+    #[cfg(unix)]
+    Descriptor(UnixStream),
+    /// A call, from the network thread.
+    Callback(Py<PyAny>),
 }
 
 #[pymethods]
 impl Bridge {
+    /// A bridge that makes its descriptor readable, or that calls `notify` from another thread.
     #[new]
-    fn new() -> PyResult<Self> {
-        let (wake, bell) = UnixStream::pair()?;
-        wake.set_nonblocking(true)?;
-        bell.set_nonblocking(true)?;
-        let mailbox = Arc::new(Mailbox { finished: Mutex::default(), bell });
-        Ok(Self { mailbox, wake, pending: Mutex::default() })
+    #[pyo3(signature = (notify=None))]
+    fn new(notify: Option<Py<PyAny>>) -> PyResult<Self> {
+        match notify {
+            Some(notify) => Ok(Self::calling(notify)),
+            None => Self::watched(),
+        }
     }
 
     /// The descriptor that the loop shall watch for reading.
-    fn fileno(&self) -> i32 {
-        self.wake.as_raw_fd()
+    fn fileno(&self) -> PyResult<i32> {
+        #[cfg(unix)]
+        if let Some(wake) = &self.wake {
+            return Ok(wake.as_raw_fd());
+        }
+        Err(PyNotImplementedError::new_err("this bridge has no descriptor"))
     }
 
     /// Settles the futures of what is finished.
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
-        let mut bytes = [0; 64];
-        // Nothing to read means that an earlier call took the list already.
-        let _ = (&self.wake).read(&mut bytes);
+        #[cfg(unix)]
+        if let Some(mut wake) = self.wake.as_ref() {
+            // Nothing to read means that an earlier call took the list already.
+            let _ = wake.read(&mut [0; 64]);
+        }
         let finished = std::mem::take(&mut *lock(&self.mailbox.finished));
         for (ticket, outcome) in finished {
             let Some(waiting) = lock(&self.pending).calls.remove(&ticket) else { continue };
@@ -94,6 +114,29 @@ impl Bridge {
 }
 
 impl Bridge {
+    fn calling(notify: Py<PyAny>) -> Self {
+        Self {
+            mailbox: Mailbox::new(Bell::Callback(notify)),
+            #[cfg(unix)]
+            wake: None,
+            pending: Mutex::default(),
+        }
+    }
+
+    #[cfg(unix)]
+    fn watched() -> PyResult<Self> {
+        let (wake, bell) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?;
+        bell.set_nonblocking(true)?;
+        let mailbox = Mailbox::new(Bell::Descriptor(bell));
+        Ok(Self { mailbox, wake: Some(wake), pending: Mutex::default() })
+    }
+
+    #[cfg(not(unix))]
+    fn watched() -> PyResult<Self> {
+        Err(PyNotImplementedError::new_err("no descriptor to watch on this system"))
+    }
+
     /// Sends a request; its answer settles `future`.
     pub(super) fn send(
         &self,
@@ -117,14 +160,37 @@ impl Bridge {
 }
 
 impl Mailbox {
+    fn new(bell: Bell) -> Arc<Self> {
+        Arc::new(Self { finished: Mutex::default(), bell })
+    }
+
     fn put(&self, ticket: u64, outcome: Result<Answer, Error>) {
         let mut finished = lock(&self.finished);
         let first = finished.is_empty();
         finished.push((ticket, outcome));
         drop(finished);
         if first {
-            // A full pipe is readable as it is.
-            let _ = (&self.bell).write(&[1]);
+            self.bell.ring();
+        }
+    }
+}
+
+impl Bell {
+    fn ring(&self) {
+        match self {
+            #[cfg(unix)]
+            Self::Descriptor(end) => {
+                // A full pipe is readable as it is.
+                let _ = (&mut &*end).write(&[1]);
+            }
+            Self::Callback(notify) => {
+                // An interpreter that is shutting down has no loop left to tell.
+                Python::try_attach(|py| {
+                    if let Err(error) = notify.call0(py) {
+                        error.write_unraisable(py, None);
+                    }
+                });
+            }
         }
     }
 }

@@ -284,6 +284,23 @@ def test_one_client_serves_two_loops(service: ginnel.Service) -> None:
     gc.collect()
 
 
+def test_a_loop_that_cannot_watch_a_descriptor_is_called(service: ginnel.Service) -> None:
+    class Loop(asyncio.SelectorEventLoop):
+        def add_reader(self, *_: object) -> None:
+            raise NotImplementedError
+
+    client = service.async_client()
+
+    async def main() -> list[ApiKey]:
+        calls = (client.api_keys.create(description=str(n)) for n in range(100))
+        return await asyncio.gather(*calls)
+
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        created = runner.run(main())
+
+    assert [key.description for key in created] == [str(n) for n in range(100)]
+
+
 async def test_a_blocking_call_in_a_running_loop_stays_a_value(service: ginnel.Service) -> None:
     assert isinstance(service.client().api_keys.create(), ApiKey)
 
