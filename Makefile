@@ -19,7 +19,7 @@ dev: $(VENV)/ready ## Build the extension module in place, in a virtual environm
 
 $(VENV)/ready: pyproject.toml Makefile
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet "maturin>=1.9,<2" "mypy>=2" "pytest>=9" "pytest-asyncio>=1.5" "ruff>=0.17" "trustme>=1.2"
+	$(BIN)/pip install --quiet "maturin>=1.9,<2" "mypy>=2" "pandas>=2" "pytest>=9" "pytest-asyncio>=1.5" "ruff>=0.17" "trustme>=1.2"
 	touch $@
 
 generate: dev ## Write the Python classes anew from the table of operations.

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from ._progress import counting
+from ._results import Results
 from .exceptions import PaginationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+
+    from pandas import DataFrame  # type: ignore[import-untyped,unused-ignore]
 
     from ._native import Core
     from ._record import Record
@@ -37,6 +41,11 @@ class Page(Generic[T]):
 
     def __len__(self) -> int:
         return len(self.data)
+
+    def _repr_html_(self) -> str:
+        from ._notebook import table
+
+        return table(self.data, "more on the next page" if self.has_next else "")
 
 
 class _Pages(Generic[T]):
@@ -88,14 +97,20 @@ class Pager(_Pages[T]):
         """The first item; None when there is none."""
         return next(iter(self), None)
 
-    def to_list(self, limit: int | None = None) -> list[T]:
-        """All items, or at most `limit`."""
-        items: list[T] = []
-        for page in self.pages():
-            items += page.data
-            if limit is not None and len(items) >= limit:
-                return items[:limit]
+    def to_list(self, limit: int | None = None, *, progress: bool = False) -> Results[T]:
+        """All items, or at most `limit`; `progress` counts them on stderr meanwhile."""
+        items: Results[T] = Results()
+        with counting(progress, self._result.__name__, limit) as count:
+            for page in self.pages():
+                items += page.data
+                count(len(page.data))
+                if limit is not None and len(items) >= limit:
+                    return Results(items[:limit])
         return items
+
+    def to_pandas(self, limit: int | None = None) -> DataFrame:
+        """All items, or at most `limit`, as a data frame; needs `pandas`."""
+        return self.to_list(limit).to_pandas()
 
 
 class AsyncPager(_Pages[T]):
@@ -129,11 +144,17 @@ class AsyncPager(_Pages[T]):
             return item
         return None
 
-    async def to_list(self, limit: int | None = None) -> list[T]:
-        """All items, or at most `limit`."""
-        items: list[T] = []
-        async for page in self.pages():
-            items += page.data
-            if limit is not None and len(items) >= limit:
-                return items[:limit]
+    async def to_list(self, limit: int | None = None, *, progress: bool = False) -> Results[T]:
+        """All items, or at most `limit`; `progress` counts them on stderr meanwhile."""
+        items: Results[T] = Results()
+        with counting(progress, self._result.__name__, limit) as count:
+            async for page in self.pages():
+                items += page.data
+                count(len(page.data))
+                if limit is not None and len(items) >= limit:
+                    return Results(items[:limit])
         return items
+
+    async def to_pandas(self, limit: int | None = None) -> DataFrame:
+        """All items, or at most `limit`, as a data frame; needs `pandas`."""
+        return (await self.to_list(limit)).to_pandas()

@@ -110,6 +110,11 @@ class Record:
             shown.append(f"{field.name}={'***' if secret else repr(value)}")
         return f"{type(self).__name__}({', '.join(shown)})"
 
+    def _repr_html_(self) -> str:
+        from ._notebook import card
+
+        return card(self)
+
 
 def _to_wire(value: object) -> object:
     match value:

@@ -95,6 +95,11 @@ class APIError(GinnelError):
         self.url = url
         self.attempts = attempts
 
+    def _repr_html_(self) -> str:
+        from ._notebook import problem
+
+        return problem(self)
+
 
 class APIConnectionError(APIError, ConnectionError):
     """No complete answer arrived."""

@@ -52,8 +52,8 @@ class PagerFace:
         for page in self._pager.pages():
             yield page
 
-    async def to_list(self, limit: int | None = None) -> Any:
-        return self._pager.to_list(limit)
+    async def to_list(self, limit: int | None = None, *, progress: bool = False) -> Any:
+        return self._pager.to_list(limit, progress=progress)
 
     async def first(self) -> Any:
         return self._pager.first()
