@@ -1,0 +1,77 @@
+"""Every block of code in the README and in `docs` runs.
+
+The blocks of a page share one namespace and one folder, from top to bottom, as a reader would type
+them. `python` blocks may await; `sh` blocks run with the commands of this environment.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass
+class Block:
+    """One block of code."""
+
+    language: str
+    code: str
+    line: int
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text()
+    found = (
+        Block(match[1], match[2], text.count("\n", 0, match.start(2)) + 1)
+        for match in BLOCK.finditer(text)
+    )
+    return [block for block in found if block.language in ("python", "sh")]
+
+
+def run_python(block: Block, page: Path, namespace: dict[str, Any]) -> None:
+    padded = "\n" * (block.line - 1) + block.code
+    code = compile(padded, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    result = eval(code, namespace)
+    if inspect.iscoroutine(result):
+        asyncio.run(result)
+
+
+def run_shell(block: Block, folder: Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    shell = ["bash", "-euo", "pipefail", "-c", block.code]
+    done = subprocess.run(
+        shell, cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, timeout=60
+    )
+    assert done.returncode == 0, f"line {block.line}: {done.stderr.decode()}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_block_of_a_page_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+
+    for block in blocks(page):
+        if block.language == "python":
+            run_python(block, page, namespace)
+        else:
+            run_shell(block, tmp_path)
+
+
+def test_the_readme_has_code_that_runs() -> None:
+    assert blocks(ROOT / "README.md")
