@@ -15,7 +15,7 @@
 //! # Who may use whom
 //!
 //! `python` and `cli` use `client` and `service`; those use `api`; only `service` uses `policy`.
-//! `api` and `policy` use none of the others. `tests/rust/layers.rs` holds the code to that.
+//! `api`, `policy` and `tunnel` use none of the others. `tests/rust/layers.rs` holds the code to that.
 
 pub mod api;
 #[cfg(feature = "service")]
@@ -27,3 +27,5 @@ pub mod policy;
 mod python;
 #[cfg(feature = "service")]
 pub mod service;
+#[cfg(feature = "service")]
+pub mod tunnel;

@@ -7,8 +7,9 @@ use std::path::Path;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("api", &[]),
     ("policy", &[]),
+    ("tunnel", &[]),
     ("client", &["api"]),
-    ("service", &["api", "policy"]),
+    ("service", &["api", "policy", "tunnel"]),
     ("cli", &["api", "client", "service"]),
     ("python", &["api", "client", "service", "cli"]),
 ];

@@ -10,3 +10,5 @@ mod layers;
 mod policy;
 #[cfg(feature = "service")]
 mod service;
+#[cfg(feature = "service")]
+mod tunnel;

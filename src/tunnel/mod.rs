@@ -1,0 +1,3 @@
+//! How bytes travel between agent and service.
+
+pub mod message;

@@ -1,0 +1,3 @@
+//! How bytes travel between agent and service.
+
+mod messages;
