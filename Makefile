@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test dev generate lint format
+.PHONY: help demo test dev docs generate lint format
 
 help: ## Say what each target does.
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -10,7 +10,7 @@ help: ## Say what each target does.
 demo: dev ## Set up, and walk the management API against an embedded service.
 	$(BIN)/python examples/remote_tour.py
 
-test: dev lint ## Set up, and run every test, type check and lint.
+test: dev lint docs ## Set up, and run every test, type check and lint.
 	cargo test
 	$(BIN)/python -m pytest
 
@@ -19,8 +19,11 @@ dev: $(VENV)/ready ## Build the extension module in place, in a virtual environm
 
 $(VENV)/ready: pyproject.toml Makefile
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet "maturin>=1.9,<2" "mypy>=2" "pandas>=2" "pytest>=9" "pytest-asyncio>=1.5" "ruff>=0.17" "trustme>=1.2"
+	$(BIN)/pip install --quiet "maturin>=1.9,<2" "mkdocstrings[python]>=1" "mypy>=2" "pandas>=2" "pytest>=9" "pytest-asyncio>=1.5" "ruff>=0.17" "trustme>=1.2" "zensical>=0.0.70"
 	touch $@
+
+docs: dev ## Build the documentation into site/.
+	$(BIN)/zensical build --clean --strict
 
 generate: dev ## Write the Python classes anew from the table of operations.
 	$(BIN)/python python/generate.py
