@@ -10,7 +10,7 @@ from ._record import Record
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pandas import DataFrame  # type: ignore[import-untyped,unused-ignore]
+    from pandas import DataFrame
 
 
 def frame(items: Iterable[Record]) -> DataFrame:

@@ -12,7 +12,7 @@ from .exceptions import PaginationError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from pandas import DataFrame  # type: ignore[import-untyped,unused-ignore]
+    from pandas import DataFrame
 
     from ._native import Core
     from ._record import Record

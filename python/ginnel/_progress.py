@@ -22,7 +22,7 @@ def counting(
         yield lambda _: None
         return
     try:
-        from tqdm.auto import tqdm  # type: ignore[import-untyped,unused-ignore]
+        from tqdm.auto import tqdm
     except ImportError:
         yield from _counting_plainly(what, total)
         return

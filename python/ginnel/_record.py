@@ -18,24 +18,14 @@ SECRET = {"secret": True}
 """The metadata of a field that is kept out of `repr`."""
 
 
-class _Lazy:
+def _lazy(slot: Any, wire: type, read: Callable[[Any], object]) -> property:
     """A slot whose value stays as it came over the wire and is read when asked for."""
 
-    __slots__ = ("name", "read", "slot", "wire")
+    def get(self: object) -> object:
+        value = slot.__get__(self)
+        return read(value) if type(value) is wire else value
 
-    def __init__(self, slot: Any, wire: type, read: Callable[[Any], object]) -> None:
-        self.slot = slot
-        self.wire = wire
-        self.read = read
-
-    def __get__(self, instance: object, owner: type | None = None) -> object:
-        if instance is None:
-            return self
-        value = self.slot.__get__(instance, owner)
-        return self.read(value) if type(value) is self.wire else value
-
-    def __set__(self, instance: object, value: object) -> None:
-        self.slot.__set__(instance, value)
+    return property(get, slot.__set__, doc=slot.__doc__)
 
 
 _LAZY: dict[str, tuple[type, Callable[[Any], object]]] = {
@@ -57,8 +47,10 @@ class Record:
     if TYPE_CHECKING:
         __dataclass_fields__: ClassVar[dict[str, Any]]
 
-        @property
-        def extra(self) -> Mapping[str, object]: ...
+    @property
+    def extra(self) -> Mapping[str, object]:
+        """The fields of the answer that this version does not know."""
+        return {}
 
     def __init_subclass__(cls) -> None:
         # `dataclass(slots=True)` makes the class a second time, now with its slots.
@@ -70,7 +62,7 @@ class Record:
         for name, annotation in cls.__annotations__.items():
             lazy = name in names and _LAZY.get(str(annotation).removesuffix(" | None"))
             if lazy and (name == "extra" or lazy[0] is str):
-                setattr(cls, name, _Lazy(cls._slots[name], *lazy))
+                setattr(cls, name, _lazy(cls._slots[name], *lazy))
 
     @classmethod
     def from_dict(cls, wire: Mapping[str, object]) -> Self:
