@@ -19,7 +19,7 @@ dev: $(VENV)/ready ## Build the extension module in place, in a virtual environm
 
 $(VENV)/ready: pyproject.toml Makefile
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet "maturin>=1.9,<2" "mkdocstrings[python]>=1" "mypy>=2" "pandas>=2" "pandas-stubs" "types-tqdm" "pytest>=9" "pytest-asyncio>=1.5" "ruff>=0.17" "trustme>=1.2" "zensical>=0.0.70"
+	$(BIN)/pip install --quiet "maturin>=1.9,<2" "mkdocstrings[python]>=1" "mypy>=2" "pandas>=2" "pandas-stubs" "pyright>=1.1.400" "pytest>=9" "pytest-asyncio>=1.5" "ruff>=0.17" "trustme>=1.2" "types-tqdm" "zensical>=0.0.70"
 	touch $@
 
 docs: dev ## Build the documentation into site/.
@@ -35,6 +35,7 @@ lint: dev ## Check formats, lints and types, without changing anything.
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest ginnel --mypy-config-file pyproject.toml
+	$(BIN)/pyright --pythonpath $(BIN)/python --verifytypes ginnel --ignoreexternal
 
 format: dev ## Format all code.
 	cargo fmt

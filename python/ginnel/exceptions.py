@@ -158,9 +158,9 @@ class APIStatusError(APIError):
         self.status_code = status_code
         self.error_code = error_code
         self.message = message
-        self.details = details or {}
+        self.details: Mapping[str, object] = details or {}
         self.operation_id = operation_id
-        self.headers = headers or {}
+        self.headers: Mapping[str, str] = headers or {}
         self.body = body
         self.retry_after = retry_after
 
