@@ -35,7 +35,7 @@ lint: dev ## Check formats, lints and types, without changing anything.
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest ginnel --mypy-config-file pyproject.toml
-	$(BIN)/pyright --pythonpath $(BIN)/python --verifytypes ginnel --ignoreexternal
+	PATH="$(CURDIR)/$(BIN):$$PATH" pyright --verifytypes ginnel --ignoreexternal
 
 format: dev ## Format all code.
 	cargo fmt
