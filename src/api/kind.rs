@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use base64::Engine;
+use base64::display::Base64Display;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 /// What a value looks like on the wire.
@@ -93,6 +97,30 @@ pub struct Secret(pub String);
 #[serde(transparent)]
 pub struct Timestamp(pub String);
 
+/// Bytes, on the wire as standard base64 text with padding.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Base64(pub Bytes);
+
+impl Serialize for Base64 {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&Base64Display::new(&self.0, &STANDARD))
+    }
+}
+
+impl<'de> Deserialize<'de> for Base64 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bytes = STANDARD.decode(text).map_err(serde::de::Error::custom)?;
+        Ok(Self(bytes.into()))
+    }
+}
+
+impl fmt::Debug for Base64 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Base64({} bytes)", self.0.len())
+    }
+}
+
 impl Timestamp {
     /// The current moment in UTC, whole seconds (remote API sheet, section 3).
     pub fn now() -> Self {
@@ -154,6 +182,7 @@ typed! {
     String => Kind::Text { max: None },
     Secret => Kind::Secret,
     Timestamp => Kind::Time,
+    Base64 => Kind::Bytes,
     bool => Kind::Bool,
     i64 => Kind::Integer,
     f64 => Kind::Number,

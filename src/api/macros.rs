@@ -12,6 +12,7 @@ macro_rules! wire {
     )+) => {$(
         $(#[doc = $doc])+
         #[derive(Debug, Clone, Default, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
+        #[allow(non_snake_case)]
         pub struct $Name {
             $(
                 $(#[doc = $field_doc])+

@@ -2,19 +2,20 @@
 //!
 //! Each operation is written down once, with `resource!`, in the file of its resource. The line
 //! becomes a request struct that implements [`Operation`], and an entry in the table that
-//! [`remote::operations`] walks. From the table come the Python methods, the routes of the service
+//! [`remote::operations`] and [`local::operations`] walk. From the table come the Python methods, the routes of the service
 //! and the tests that hold the three together.
 
 mod error;
 pub mod id;
 pub(crate) mod kind;
+pub mod local;
 pub(crate) mod macros;
 pub mod openapi;
 pub(crate) mod operation;
 pub mod remote;
 
 pub use error::ErrorBody;
-pub use kind::{Description, Field, Kind, Metadata, Secret, Shape, Text, Timestamp, Typed};
+pub use kind::{Base64, Description, Field, Kind, Metadata, Secret, Shape, Text, Timestamp, Typed};
 #[cfg(feature = "python")]
 pub(crate) use operation::append_query;
 pub use operation::{

@@ -268,7 +268,8 @@ fn path(info: &Info, arguments: &Map<String, Value>) -> Result<String, Malformed
 fn push_segment(name: &str, value: Option<&Value>, target: &mut String) -> Result<(), Malformed> {
     let text = value.and_then(Value::as_str).unwrap_or_default();
     match text {
-        "" => return Err(Malformed::new(name, "must not be empty")),
+        // A tunnel may have no name; everything else has an identifier.
+        "" if name != "name" => return Err(Malformed::new(name, "must not be empty")),
         // Percent-encoding does not help these: receivers decode before they resolve dots.
         "." | ".." => return Err(Malformed::new(name, "must not be a relative path segment")),
         _ => target.extend(utf8_percent_encode(text, SEGMENT)),

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use ginnel::api::remote::{self, api_keys, backends, edges};
-use ginnel::api::{Kind, Output, Place, Verb, encode, encode_arguments};
+use ginnel::api::{Info, Kind, Output, Place, Verb, encode, encode_arguments, local};
 use serde_json::{Map, Value, json};
 
 /// A value of each kind.
@@ -25,12 +25,19 @@ fn sample(kind: &Kind) -> Value {
     }
 }
 
+/// The operations of both APIs.
+fn operations() -> impl Iterator<Item = &'static Info> {
+    remote::operations().chain(local::operations())
+}
+
 #[test]
 fn every_operation_is_documented_and_named_once() {
     let mut names = HashSet::new();
 
-    for info in remote::operations() {
-        assert!(names.insert((info.resource, info.name)), "{}.{}", info.resource, info.name);
+    for info in operations() {
+        let api = local::operations().any(|local| std::ptr::eq(local, info));
+        let names_of = (api, info.resource, info.name);
+        assert!(names.insert(names_of), "{}.{}", info.resource, info.name);
         assert!(info.doc.trim().ends_with('.'), "{}.{}", info.resource, info.name);
         if let Output::One(shape) | Output::Page { item: shape, .. } = info.output {
             assert!(
@@ -57,7 +64,7 @@ fn names_mirror_paths() {
 
 #[test]
 fn every_argument_arrives_where_its_place_is() {
-    for info in remote::operations() {
+    for info in operations() {
         let arguments: Map<String, Value> =
             info.parameters.iter().map(|p| (p.name.to_owned(), sample(&p.kind))).collect();
 
@@ -73,8 +80,17 @@ fn every_argument_arrives_where_its_place_is() {
             };
             assert!(there, "{} in {}.{}", parameter.name, info.resource, info.name);
         }
-        assert_eq!(body.contains_key("id"), info.method == Verb::PATCH, "{}", info.path);
+        let repeated = info.method == Verb::PATCH
+            || info.place("id") == Place::Body && arguments.contains_key("id");
+        assert_eq!(body.contains_key("id"), repeated, "{}", info.path);
     }
+}
+
+#[test]
+fn a_tunnel_without_a_name_has_an_address() {
+    let get = local::tunnels::Get { name: String::new() };
+
+    assert_eq!(encode(&get).unwrap().target, "/tunnels/");
 }
 
 #[test]
