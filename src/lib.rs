@@ -10,7 +10,7 @@
 //!
 //! At the [`service`], `service/pipeline.rs` checks the request against the same line of the table
 //! and calls the handler in `service/handlers/ip_policies.rs`, which reads from `service/store`. The
-//! answer becomes a dataclass in `python/results.rs`.
+//! answer becomes a dataclass in `python/results`.
 //!
 //! # Who may use whom
 //!

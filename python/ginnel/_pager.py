@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ._progress import counting
@@ -90,8 +91,7 @@ class Pager(_Pages[T]):
             _note(seen, following)
 
     def __iter__(self) -> Iterator[T]:
-        for page in self.pages():
-            yield from page.data
+        return chain.from_iterable(page.data for page in self.pages())
 
     def first(self) -> T | None:
         """The first item; None when there is none."""

@@ -5,7 +5,7 @@
 //! call is here, once for all operations:
 //!
 //! - `core.rs` takes an operation's name and arguments, blocking or asynchronous;
-//! - `arguments.rs` makes JSON of Python values, `results.rs` makes Python objects of JSON;
+//! - `arguments.rs` makes JSON of Python values, `results/` makes Python objects of JSON;
 //! - `bridge.rs` brings finished calls into an asyncio loop;
 //! - `error.rs` makes Python's exceptions.
 //!
