@@ -17,6 +17,8 @@
 //! `python` and `cli` use `client` and `service`; those use `api`; only `service` uses `policy`.
 //! `api`, `policy` and `tunnel` use none of the others. `tests/rust/layers.rs` holds the code to that.
 
+#[cfg(feature = "service")]
+pub mod agent;
 pub mod api;
 #[cfg(feature = "service")]
 pub mod cli;

@@ -10,8 +10,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tunnel", &[]),
     ("client", &["api"]),
     ("service", &["api", "policy", "tunnel"]),
-    ("cli", &["api", "client", "service"]),
-    ("python", &["api", "client", "service", "cli"]),
+    ("agent", &["api", "tunnel"]),
+    ("cli", &["agent", "api", "client", "service"]),
+    ("python", &["agent", "api", "client", "service", "cli"]),
 ];
 
 #[test]

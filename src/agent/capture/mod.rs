@@ -1,0 +1,11 @@
+//! Captured requests, in memory and bounded by bytes.
+//!
+//! The relay opens a [`Recording`] when the head of a request arrives and hands it the bytes that
+//! pass; [`Captures`] keeps the records, newest last, and lets the oldest go when there are too many
+//! bytes (agent sheet, section 5).
+
+mod record;
+mod store;
+
+pub use record::{Exchange, Message, Record};
+pub use store::{Captures, Change, Limit, Opening, Recording, Usage};

@@ -1,0 +1,240 @@
+//! One captured request with its answer.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, Local, SecondsFormat};
+
+use crate::api::local::requests::{CapturedRequest, RequestMessage, ResponseMessage};
+use crate::api::{Base64, Timestamp};
+
+/// How many headers of a message are shown; relays accept fewer.
+const HEADERS: usize = 1024;
+
+/// A captured request that may still be under way.
+#[derive(Debug)]
+pub struct Record {
+    /// Its place in the order of all records.
+    pub(super) sequence: u32,
+    /// 16 hexadecimal digits: the second of the start, and the sequence.
+    pub id: String,
+    /// The tunnel that received it.
+    pub tunnel_name: String,
+    /// The address of the client, without its port.
+    pub remote_addr: String,
+    /// When it arrived.
+    pub start: DateTime<Local>,
+    /// The record that this one repeats.
+    pub replay_of: Option<String>,
+    exchange: Mutex<Exchange>,
+}
+
+/// What was said, so far.
+#[derive(Debug, Default, Clone)]
+pub struct Exchange {
+    /// What was sent to the local service.
+    pub request: Message,
+    /// What it answered; none while it has not.
+    pub response: Option<Message>,
+    /// How long the exchange took; none while it lasts.
+    pub took: Option<Duration>,
+    /// Set when the record was let go while the exchange still lasted.
+    pub(super) gone: bool,
+}
+
+/// The bytes of a request or an answer.
+#[derive(Debug, Default, Clone)]
+pub struct Message {
+    /// Start line and headers with the empty line after them.
+    pub head: Vec<u8>,
+    /// The body, without the framing of chunks.
+    pub body: Vec<u8>,
+    /// How long the whole body was.
+    pub body_length: u64,
+    /// Whether the body came in chunks.
+    pub chunked: bool,
+}
+
+impl Record {
+    pub(super) fn new(
+        sequence: u32,
+        tunnel_name: String,
+        remote_addr: String,
+        replay_of: Option<String>,
+        request: Message,
+    ) -> Self {
+        let start = Local::now();
+        // Seconds since 1970 need 32 bits until 2106.
+        let id = format!("{:08x}{sequence:08x}", start.timestamp() & 0xffff_ffff);
+        let exchange = Mutex::new(Exchange { request, ..Exchange::default() });
+        Self { sequence, id, tunnel_name, remote_addr, start, replay_of, exchange }
+    }
+
+    /// What was said, so far.
+    pub fn exchange(&self) -> MutexGuard<'_, Exchange> {
+        self.exchange.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The record as the agent API shows it.
+    pub fn show(&self) -> CapturedRequest {
+        let exchange = self.exchange();
+        let nanoseconds = exchange.took.map_or(0, |took| took.as_nanos());
+        CapturedRequest {
+            uri: format!("/api/requests/http/{}", self.id),
+            id: self.id.clone(),
+            tunnel_name: self.tunnel_name.clone(),
+            remote_addr: self.remote_addr.clone(),
+            start: Timestamp(self.start.to_rfc3339_opts(SecondsFormat::Secs, false)),
+            duration: i64::try_from(nanoseconds).unwrap_or(i64::MAX),
+            request: exchange.request.show_request(),
+            response: exchange.response.as_ref().map(Message::show_response),
+        }
+    }
+}
+
+impl Message {
+    /// A message whose body follows.
+    pub fn new(head: &[u8], chunked: bool) -> Self {
+        Self { head: head.to_vec(), chunked, ..Self::default() }
+    }
+
+    /// Whether less than the whole body is kept.
+    pub fn is_truncated(&self) -> bool {
+        self.body_length > self.body.len() as u64
+    }
+
+    /// What the message counts against the limit: its bytes, and its headers once more for the form
+    /// in which they are shown.
+    pub(super) fn cost(&self) -> usize {
+        2 * self.head.len() + self.body.len()
+    }
+
+    /// The whole message; a body that came in chunks has a `Content-Length` instead.
+    pub fn raw(&self) -> Vec<u8> {
+        let mut raw = if self.chunked { self.unchunked_head() } else { self.head.clone() };
+        raw.extend_from_slice(&self.body);
+        raw
+    }
+
+    /// The parts of the first line: three of a request, and as many of an answer.
+    pub fn start_line(&self) -> [String; 3] {
+        let line = self.head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let line = String::from_utf8_lossy(line);
+        let mut parts = line.trim_end().splitn(3, ' ').map(str::to_owned);
+        std::array::from_fn(|_| parts.next().unwrap_or_default())
+    }
+
+    /// The headers in their order, with the names as they were written.
+    pub fn headers(&self) -> Vec<(String, String)> {
+        let mut room = [httparse::EMPTY_HEADER; HEADERS];
+        let start = self.head.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let rest = self.head.get(start..).unwrap_or_default();
+        let parsed = match httparse::parse_headers(rest, &mut room) {
+            Ok(httparse::Status::Complete((_, parsed))) => parsed,
+            _ => return Vec::new(),
+        };
+        let text = |header: &httparse::Header<'_>| {
+            (header.name.to_owned(), String::from_utf8_lossy(header.value).into_owned())
+        };
+        parsed.iter().map(text).collect()
+    }
+
+    fn unchunked_head(&self) -> Vec<u8> {
+        let mut head = Vec::with_capacity(self.head.len() + 32);
+        for line in self.head.split_inclusive(|byte| *byte == b'\n') {
+            let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+            if line == b"\r\n" {
+                break;
+            }
+            if !name.eq_ignore_ascii_case(b"transfer-encoding")
+                && !name.eq_ignore_ascii_case(b"trailer")
+            {
+                head.extend_from_slice(line);
+            }
+        }
+        head.extend_from_slice(format!("Content-Length: {}\r\n\r\n", self.body_length).as_bytes());
+        head
+    }
+
+    fn show_request(&self) -> RequestMessage {
+        let [method, uri, proto] = self.start_line();
+        RequestMessage {
+            method,
+            proto,
+            headers: self.grouped(|name| !name.eq_ignore_ascii_case("host")),
+            uri,
+            raw: Base64(self.raw().into()),
+            truncated: self.is_truncated().then_some(true),
+        }
+    }
+
+    fn show_response(&self) -> ResponseMessage {
+        let [proto, code, reason] = self.start_line();
+        ResponseMessage {
+            status: format!("{code} {reason}").trim_end().to_owned(),
+            status_code: code.parse().unwrap_or_default(),
+            proto,
+            headers: self.grouped(|_| true),
+            raw: Base64(self.raw().into()),
+            truncated: self.is_truncated().then_some(true),
+        }
+    }
+
+    fn grouped(&self, shown: impl Fn(&str) -> bool) -> BTreeMap<String, Vec<String>> {
+        let mut grouped = BTreeMap::<String, Vec<String>>::new();
+        for (name, value) in self.headers().into_iter().filter(|(name, _)| shown(name)) {
+            grouped.entry(canonical(&name)).or_default().push(value);
+        }
+        grouped
+    }
+}
+
+/// A header's name with each word capitalised: `User-Agent`.
+fn canonical(name: &str) -> String {
+    let mut start = true;
+    name.chars()
+        .map(|letter| {
+            let shown =
+                if start { letter.to_ascii_uppercase() } else { letter.to_ascii_lowercase() };
+            start = letter == '-';
+            shown
+        })
+        .collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_in_chunks_is_shown_with_its_length() {
+        let head = b"POST /a?b HTTP/1.1\r\nHost: x\r\ntransfer-encoding: chunked\r\nX: 1\r\n\r\n";
+        let mut message = Message::new(head, true);
+        message.body = b"hello".to_vec();
+        message.body_length = 5;
+
+        let raw = String::from_utf8(message.raw()).unwrap();
+
+        assert_eq!(raw, "POST /a?b HTTP/1.1\r\nHost: x\r\nX: 1\r\nContent-Length: 5\r\n\r\nhello");
+    }
+
+    #[test]
+    fn headers_are_grouped_under_canonical_names_without_the_host() {
+        let message =
+            Message::new(b"GET / HTTP/1.1\r\nHOST: x\r\nx-tWo: 1\r\nX-Two: 2\r\n\r\n", false);
+
+        let shown = message.show_request();
+
+        assert_eq!(shown.headers.len(), 1);
+        assert_eq!(shown.headers["X-Two"], ["1", "2"]);
+    }
+
+    #[test]
+    fn a_status_without_a_reason_is_its_number() {
+        let shown = Message::new(b"HTTP/1.1 204\r\n\r\n", false).show_response();
+
+        assert_eq!((shown.status.as_str(), shown.status_code), ("204", 204));
+    }
+}

@@ -1,0 +1,379 @@
+//! The records, bounded by bytes.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::broadcast;
+
+use super::record::{Exchange, Message, Record};
+
+/// How much of each body is kept at most.
+const BODY: usize = 1 << 20;
+/// What a record costs beside its bytes.
+const RECORD: usize = 512;
+/// How many changes a slow listener may lag behind before it has to look at everything anew.
+const CHANGES: usize = 1024;
+
+/// How much is captured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// Nothing at all.
+    Nothing,
+    /// So many bytes.
+    Bytes(usize),
+}
+
+impl Limit {
+    /// The meaning of `inspect_db_size`: 0 is 50 MB, -1 is nothing.
+    pub fn of_setting(size: i64) -> Option<Self> {
+        match size {
+            -1 => Some(Self::Nothing),
+            0 => Some(Self::default()),
+            _ => usize::try_from(size).ok().map(Self::Bytes),
+        }
+    }
+}
+
+impl Default for Limit {
+    fn default() -> Self {
+        Self::Bytes(50 << 20)
+    }
+}
+
+/// Something happened to the records.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// A record was opened, answered or completed.
+    Updated(Arc<Record>),
+    /// All records were removed.
+    Cleared,
+}
+
+/// How full the store is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// The bytes that count.
+    pub bytes: usize,
+    /// How many may count; 0 when nothing is captured.
+    pub limit: usize,
+    /// How many records there are.
+    pub records: usize,
+    /// How many were let go to stay within the limit.
+    pub evicted: u64,
+}
+
+/// What is known when a request arrives.
+#[derive(Debug)]
+pub struct Opening<'a> {
+    /// The tunnel that received it.
+    pub tunnel_name: &'a str,
+    /// The address of the client, without its port.
+    pub remote_addr: String,
+    /// The record that this request repeats.
+    pub replay_of: Option<String>,
+    /// The head as it is sent to the local service.
+    pub head: &'a [u8],
+    /// Whether the body comes in chunks.
+    pub chunked: bool,
+}
+
+/// The captured requests of an agent.
+#[derive(Debug)]
+pub struct Captures {
+    limit: Limit,
+    inner: Mutex<Inner>,
+    changes: broadcast::Sender<Change>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// In the order of their sequence.
+    records: VecDeque<Arc<Record>>,
+    bytes: usize,
+    last: u32,
+    evicted: u64,
+}
+
+impl Captures {
+    /// No records yet.
+    pub fn new(limit: Limit) -> Arc<Self> {
+        let (changes, _) = broadcast::channel(CHANGES);
+        Arc::new(Self { limit, inner: Mutex::default(), changes })
+    }
+
+    /// Whether anything is captured.
+    pub fn is_on(&self) -> bool {
+        self.limit != Limit::Nothing
+    }
+
+    /// Opens a record.
+    pub fn open(self: &Arc<Self>, opening: Opening<'_>) -> Recording {
+        let request = Message::new(opening.head, opening.chunked);
+        let cost = RECORD + request.cost();
+        let mut inner = self.lock();
+        inner.last = inner.last.wrapping_add(1);
+        let tunnel_name = opening.tunnel_name.to_owned();
+        let record =
+            Record::new(inner.last, tunnel_name, opening.remote_addr, opening.replay_of, request);
+        let record = Arc::new(record);
+        inner.records.push_back(record.clone());
+        inner.bytes += cost;
+        self.evict(&mut inner);
+        drop(inner);
+        self.tell(&record);
+        Recording { captures: self.clone(), record, started: Instant::now() }
+    }
+
+    /// The newest records of a tunnel, or of all, newest first.
+    pub fn list(&self, limit: usize, tunnel_name: Option<&str>) -> Vec<Arc<Record>> {
+        let inner = self.lock();
+        let wanted =
+            |record: &&Arc<Record>| tunnel_name.is_none_or(|name| record.tunnel_name == name);
+        inner.records.iter().rev().filter(wanted).take(limit).cloned().collect()
+    }
+
+    /// The record with this identifier.
+    pub fn find(&self, id: &str) -> Option<Arc<Record>> {
+        let sequence = u32::from_str_radix(id.get(8..16)?, 16).ok()?;
+        let inner = self.lock();
+        let at = inner.records.binary_search_by_key(&sequence, |record| record.sequence).ok()?;
+        inner.records.get(at).filter(|record| record.id == id).cloned()
+    }
+
+    /// Removes all records; those under way are not recorded any further.
+    pub fn clear(&self) {
+        let mut inner = self.lock();
+        for record in std::mem::take(&mut inner.records) {
+            record.exchange().gone = true;
+        }
+        inner.bytes = 0;
+        drop(inner);
+        // Nobody may be listening.
+        let _ = self.changes.send(Change::Cleared);
+    }
+
+    /// How full the store is.
+    pub fn usage(&self) -> Usage {
+        let inner = self.lock();
+        Usage {
+            bytes: inner.bytes,
+            limit: self.bytes(),
+            records: inner.records.len(),
+            evicted: inner.evicted,
+        }
+    }
+
+    /// What happens to the records from now on.
+    pub fn subscribe(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+
+    fn bytes(&self) -> usize {
+        match self.limit {
+            Limit::Nothing => 0,
+            Limit::Bytes(bytes) => bytes,
+        }
+    }
+
+    /// How much of one body is kept: so little that one exchange never fills the store.
+    fn body(&self) -> usize {
+        BODY.min(self.bytes() / 4)
+    }
+
+    /// Changes a record and counts what it grew by.
+    fn change(&self, record: &Arc<Record>, change: impl FnOnce(&mut Exchange, usize) -> usize) {
+        // The order of the locks is that of `clear`: the store, then the record.
+        let mut inner = self.lock();
+        let mut exchange = record.exchange();
+        if exchange.gone {
+            return;
+        }
+        inner.bytes += change(&mut exchange, self.body());
+        drop(exchange);
+        self.evict(&mut inner);
+    }
+
+    fn evict(&self, inner: &mut Inner) {
+        while inner.bytes > self.bytes() {
+            let Some(oldest) = inner.records.pop_front() else { return };
+            let mut exchange = oldest.exchange();
+            exchange.gone = true;
+            let answer = exchange.response.as_ref().map_or(0, Message::cost);
+            inner.bytes -= RECORD + exchange.request.cost() + answer;
+            inner.evicted += 1;
+        }
+    }
+
+    fn tell(&self, record: &Arc<Record>) {
+        if self.changes.receiver_count() > 0 {
+            let _ = self.changes.send(Change::Updated(record.clone()));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes one record; dropping it ends the exchange.
+#[derive(Debug)]
+pub struct Recording {
+    captures: Arc<Captures>,
+    record: Arc<Record>,
+    started: Instant,
+}
+
+impl Recording {
+    /// The record that is written.
+    pub fn record(&self) -> &Arc<Record> {
+        &self.record
+    }
+
+    /// More of the request's body.
+    pub fn request_body(&self, bytes: &[u8]) {
+        self.captures.change(&self.record, |exchange, most| exchange.request.push(bytes, most));
+    }
+
+    /// The head of the final answer.
+    pub fn response_head(&self, head: &[u8], chunked: bool) {
+        self.captures.change(&self.record, |exchange, _| {
+            let message = Message::new(head, chunked);
+            let cost = message.cost();
+            exchange.response = Some(message);
+            cost
+        });
+        self.captures.tell(&self.record);
+    }
+
+    /// More of the answer's body.
+    pub fn response_body(&self, bytes: &[u8]) {
+        self.captures.change(&self.record, |exchange, most| match &mut exchange.response {
+            Some(response) => response.push(bytes, most),
+            None => 0,
+        });
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        let mut exchange = self.record.exchange();
+        exchange.took = Some(self.started.elapsed());
+        exchange.request.body.shrink_to_fit();
+        if let Some(response) = &mut exchange.response {
+            response.body.shrink_to_fit();
+        }
+        drop(exchange);
+        self.captures.tell(&self.record);
+    }
+}
+
+impl Message {
+    /// Keeps more of the body, `most` bytes in all; says how many were added.
+    fn push(&mut self, bytes: &[u8], most: usize) -> usize {
+        self.body_length += bytes.len() as u64;
+        let room = most.saturating_sub(self.body.len());
+        let kept = bytes.get(..room).unwrap_or(bytes);
+        self.body.extend_from_slice(kept);
+        kept.len()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+    fn open(captures: &Arc<Captures>, tunnel_name: &str) -> Recording {
+        captures.open(Opening {
+            tunnel_name,
+            remote_addr: "127.0.0.1".to_owned(),
+            replay_of: None,
+            head: HEAD,
+            chunked: false,
+        })
+    }
+
+    /// What the records cost, counted anew.
+    fn counted(captures: &Captures) -> usize {
+        let cost = |record: &Arc<Record>| {
+            let exchange = record.exchange();
+            let answer = exchange.response.as_ref().map_or(0, Message::cost);
+            RECORD + exchange.request.cost() + answer
+        };
+        captures.list(usize::MAX, None).iter().map(cost).sum()
+    }
+
+    #[test]
+    fn records_are_listed_newest_first_and_by_tunnel() {
+        let captures = Captures::new(Limit::default());
+        let ids = ["a", "b", "a"].map(|tunnel| open(&captures, tunnel).record().id.clone());
+
+        let listed = |limit, tunnel| {
+            captures.list(limit, tunnel).iter().map(|r| r.id.clone()).collect::<Vec<_>>()
+        };
+
+        assert_eq!(listed(9, None), [&*ids[2], &*ids[1], &*ids[0]]);
+        assert_eq!(listed(1, Some("a")), [&*ids[2]]);
+        assert_eq!(captures.find(&ids[1]).unwrap().tunnel_name, "b");
+        assert!(captures.find("0000000000000001").is_none());
+        assert!(captures.find("é").is_none());
+    }
+
+    #[test]
+    fn the_oldest_go_first_and_the_count_stays_right() {
+        let captures = Captures::new(Limit::Bytes(10_000));
+
+        for size in [0, 10, 4_000, 2_000, 9_999, 100] {
+            let recording = open(&captures, "a");
+            recording.request_body(&vec![b'x'; size]);
+            recording.response_head(b"HTTP/1.1 200 OK\r\n\r\n", false);
+            recording.response_body(&vec![b'y'; size]);
+            assert!(captures.usage().bytes <= 10_000, "{:?}", captures.usage());
+            assert_eq!(captures.usage().bytes, counted(&captures));
+        }
+
+        let newest = captures.list(1, None);
+        assert_eq!(newest[0].exchange().request.body_length, 100);
+        assert_eq!(captures.usage().records as u64 + captures.usage().evicted, 6);
+    }
+
+    #[test]
+    fn a_body_beyond_the_cap_is_cut_and_marked() {
+        let captures = Captures::new(Limit::Bytes(4_000));
+        let recording = open(&captures, "a");
+
+        recording.request_body(&[b'x'; 600]);
+        recording.request_body(&[b'x'; 600]);
+
+        let shown = recording.record().show();
+        assert_eq!(shown.request.truncated, Some(true));
+        assert_eq!(recording.record().exchange().request.body.len(), 1_000);
+    }
+
+    #[test]
+    fn what_was_cleared_grows_no_more() {
+        let captures = Captures::new(Limit::default());
+        let recording = open(&captures, "a");
+
+        captures.clear();
+        recording.request_body(b"late");
+
+        assert_eq!((captures.usage().records, captures.usage().bytes), (0, 0));
+    }
+
+    #[test]
+    fn listeners_hear_of_the_start_the_answer_and_the_end() {
+        let captures = Captures::new(Limit::default());
+        let mut changes = captures.subscribe();
+
+        let recording = open(&captures, "a");
+        recording.response_head(b"HTTP/1.1 200 OK\r\n\r\n", false);
+        drop(recording);
+
+        let heard = std::iter::from_fn(|| changes.try_recv().ok()).count();
+        assert_eq!(heard, 3);
+    }
+}
