@@ -39,6 +39,7 @@ impl From<Error> for Failure {
         let exit = match &error {
             Error::AddressInUse(_) | Error::Bind { .. } => Exit::Address,
             Error::Store(_) => Exit::Store,
+            Error::Certificate(_) => Exit::Failed,
             Error::MalformedAdminKey
             | Error::UnknownAdminKey
             | Error::AdminKeyFile { .. }

@@ -117,7 +117,7 @@ fn options(matches: &ArgMatches) -> Result<Options, Failure> {
         code_prefix: text("code-prefix").unwrap_or(defaults.code_prefix),
         rate_limit: matches.get_one("rate-limit").copied(),
         public_url: text("public-url"),
-        connections: defaults.connections,
+        ..defaults
     })
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::accounts::Caller;
 use super::address::Base;
 use super::callers::Callers;
+use super::edge::Edges;
 use super::rate_limit::RateLimit;
 use super::store::{Document, Store, Transaction, View};
 use super::{Refusal, code};
@@ -21,6 +22,8 @@ pub(super) struct Shared {
     pub base: Base,
     pub code_prefix: String,
     pub rate_limit: Option<RateLimit>,
+    /// Where traffic comes in.
+    pub edges: Edges,
     /// Makes the identifiers of operations, as named in refusals.
     pub operation_ids: Ids,
 }

@@ -1,5 +1,9 @@
 //! Why a service did not start.
 
+use std::io::ErrorKind;
+
+use super::edge::EdgeError;
+use super::edge::ca::CertificateError;
 use super::store;
 
 /// Why a service did not start.
@@ -20,6 +24,9 @@ pub enum Error {
     /// The database cannot be used.
     #[error(transparent)]
     Store(#[from] store::Error),
+    /// There is no certificate authority, or the certificate that was given cannot be used.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
     /// The admin key that was given does not have the form of an API key.
     #[error("the admin key is not of the form <27 characters>_<21 characters>")]
     MalformedAdminKey,
@@ -40,4 +47,16 @@ pub enum Error {
     /// The rate limit allows no request, or has no window.
     #[error("a rate limit takes at least one request and a window above zero")]
     RateLimit,
+}
+
+impl From<EdgeError> for Error {
+    fn from(error: EdgeError) -> Self {
+        match error {
+            EdgeError::Listen { address, source } if source.kind() == ErrorKind::AddrInUse => {
+                Self::AddressInUse(address)
+            }
+            EdgeError::Listen { address, source } => Self::Bind { address, source },
+            EdgeError::Certificate(error) => Self::Certificate(error),
+        }
+    }
 }

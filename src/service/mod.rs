@@ -4,6 +4,8 @@
 //! `pipeline`, is turned into the arguments of its operation by `decode`, and reaches the handler
 //! in `handlers` that has the name of its resource. The handler reads and writes through `store`.
 //! Whatever is wrong on the way is a [`Refusal`], which becomes HTTP at the end of `pipeline`.
+//!
+//! Public traffic comes in through [`edge`].
 
 mod accounts;
 mod address;
@@ -14,6 +16,7 @@ pub mod code;
 mod context;
 mod cors;
 mod decode;
+pub mod edge;
 mod error;
 pub mod handlers;
 mod options;
@@ -25,6 +28,7 @@ mod routes;
 mod server;
 pub mod store;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +42,8 @@ use crate::api::id::Ids;
 use address::Base;
 use callers::Callers;
 use context::Shared;
+use edge::Edges;
+use edge::ca::Authority;
 use server::Server;
 use store::Store;
 
@@ -60,26 +66,37 @@ impl Service {
         let rate_limit = options.check()?;
         let listener = options.bind().await?;
         let url = options::address_of(&listener, &options)?;
+        let edge_settings = options.edge_settings();
         let base = Base::new(options.public_url.as_deref().unwrap_or(&url));
-        let store = Arc::new(open(options.path).await?);
-        let given = options.admin_key;
-        let made = store.write(move |change| accounts::bootstrap(change, given)).await;
-        let api_key = match made {
-            Ok(api_key) => api_key,
+        let store = Arc::new(open(options.path.clone()).await?);
+        let prepared = async {
+            let authority = authority(options.path, options.certificate).await?;
+            let edges = Edges::start(edge_settings, authority).await?;
+            // Last, because a new key is shown once: by whoever has got a service.
+            let given = options.admin_key;
+            match store.write(move |change| accounts::bootstrap(change, given)).await {
+                Ok(api_key) => Ok((edges, api_key)),
+                Err(error) => {
+                    edges.close();
+                    Err(error)
+                }
+            }
+        };
+        let (edges, api_key) = match prepared.await {
+            Ok(prepared) => prepared,
             Err(error) => {
                 close(store).await;
                 return Err(error);
             }
         };
-        let code_prefix = options.code_prefix;
-        let operation_ids = Ids::default();
         let shared = Shared {
             store,
             callers: Callers::default(),
             base,
-            code_prefix,
+            code_prefix: options.code_prefix,
             rate_limit,
-            operation_ids,
+            edges,
+            operation_ids: Ids::default(),
         };
         let shared = Arc::new(shared);
         let server = Server::start(listener, routes::router(&shared), options.connections);
@@ -101,15 +118,41 @@ impl Service {
         self.api_key.as_ref()
     }
 
+    /// The public addresses.
+    pub fn edges(&self) -> &Edges {
+        &self.shared.edges
+    }
+
     /// Takes no more requests, answers those in flight for as long as `grace`, and closes the
     /// database.
     pub async fn stop(mut self, grace: Duration) {
-        self.server.stop(grace).await;
+        tokio::join!(self.server.stop(grace), self.shared.edges.stop(grace));
         close(self.shared.store.clone()).await;
     }
 }
 
-async fn open(path: Option<std::path::PathBuf>) -> Result<Store, Error> {
+/// The certificate authority that belongs to a database.
+async fn authority(
+    database: Option<PathBuf>,
+    certificate: Option<(PathBuf, PathBuf)>,
+) -> Result<Arc<Authority>, Error> {
+    let opened = tokio::task::spawn_blocking(move || {
+        let authority = Authority::open(database.as_deref())?;
+        if let Some((chain, key)) = certificate {
+            authority.give(&chain, &key)?;
+        }
+        Ok::<_, Error>(authority)
+    });
+    opened.await.map_err(|_| store::Error::Panicked)?
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.shared.edges.close();
+    }
+}
+
+async fn open(path: Option<PathBuf>) -> Result<Store, Error> {
     let opened = tokio::task::spawn_blocking(move || Store::open(path.as_deref())).await;
     Ok(opened.map_err(|_| store::Error::Panicked)??)
 }

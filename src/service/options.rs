@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 
-use super::Error;
 use super::rate_limit::RateLimit;
+use super::{Error, edge};
 use crate::api::{Secret, id};
 
 /// How a service is to run.
@@ -29,10 +29,27 @@ pub struct Options {
     pub public_url: Option<String>,
     /// How many connections are served at once; others wait to be accepted.
     pub connections: usize,
+    /// The name or address that public traffic comes to; loopback by default.
+    pub edge_host: String,
+    /// The port for public HTTP; 0, the default, takes a free one, none listens on none.
+    pub http_port: Option<u16>,
+    /// The port for public HTTPS; 0, the default, takes a free one, none listens on none.
+    pub https_port: Option<u16>,
+    /// The domain below which agents' endpoints get names on these ports; without one, the default,
+    /// each gets a port of its own.
+    pub base_domain: Option<String>,
+    /// True when the ports of endpoints that ask for HTTPS speak TLS; no by default, because only
+    /// who trusts the service's own authority could use them.
+    pub tls_endpoints: bool,
+    /// A certificate and its key, PEM files, to show for the names that it covers.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// How many public connections are served at once; others wait to be accepted.
+    pub edge_connections: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
+        let edge = edge::Settings::default();
         Self {
             path: None,
             host: "127.0.0.1".to_owned(),
@@ -42,6 +59,13 @@ impl Default for Options {
             rate_limit: None,
             public_url: None,
             connections: 4096,
+            edge_host: edge.host,
+            http_port: edge.http_port,
+            https_port: edge.https_port,
+            base_domain: edge.base_domain,
+            tls_endpoints: edge.tls_endpoints,
+            certificate: None,
+            edge_connections: edge.connections,
         }
     }
 }
@@ -69,6 +93,19 @@ impl Options {
             Some((0, _) | (_, Duration::ZERO)) => Err(Error::RateLimit),
             Some((requests, window)) => Ok(Some(RateLimit::new(requests, window))),
             None => Ok(None),
+        }
+    }
+
+    /// How public traffic is to be taken.
+    pub(super) fn edge_settings(&self) -> edge::Settings {
+        edge::Settings {
+            host: self.edge_host.clone(),
+            http_port: self.http_port,
+            https_port: self.https_port,
+            base_domain: self.base_domain.clone(),
+            tls_endpoints: self.tls_endpoints,
+            code_prefix: self.code_prefix.clone(),
+            connections: self.edge_connections,
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod bad_input;
+mod edge;
 mod http;
 mod paging;
 mod resources;

@@ -1,0 +1,188 @@
+//! Bodies on their way: of answers to visitors, and of requests to upstreams.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use tokio::time::Sleep;
+
+use super::link::Relay;
+use super::pulse::Answering;
+
+/// Why a body ends early.
+pub(super) type Broken = Box<dyn std::error::Error + Send + Sync>;
+
+/// How long an upstream may be silent about whether it wants a body.
+const CONTINUE: Duration = Duration::from_secs(1);
+
+/// The body of an answer.
+pub(super) struct Body {
+    kind: Kind,
+    /// The request is being answered until its body is gone.
+    _answering: Option<Answering>,
+}
+
+enum Kind {
+    Full(Option<Bytes>),
+    Relay(Relay),
+}
+
+impl Body {
+    pub(super) fn empty() -> Self {
+        Self::of(Kind::Full(None))
+    }
+
+    pub(super) fn full(bytes: Bytes) -> Self {
+        Self::of(Kind::Full(Some(bytes).filter(|bytes| !bytes.is_empty())))
+    }
+
+    pub(super) fn relay(relay: Relay) -> Self {
+        Self::of(Kind::Relay(relay))
+    }
+
+    /// Keeps the mark that the request is being answered.
+    pub(super) fn holding(self, answering: Answering) -> Self {
+        Self { _answering: Some(answering), ..self }
+    }
+
+    fn of(kind: Kind) -> Self {
+        Self { kind, _answering: None }
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        match &mut self.kind {
+            Kind::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Kind::Relay(relay) => relay.poll_frame(cx).map_err(Into::into),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Full(bytes) => bytes.is_none(),
+            Kind::Relay(relay) => relay.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Kind::Relay(relay) => relay.size_hint(),
+        }
+    }
+}
+
+/// The body of a request.
+pub(super) enum Outgoing {
+    /// None at all.
+    Empty,
+    /// As it comes from the visitor.
+    Visitor(Incoming),
+    /// As it comes from the visitor, once the upstream asks for it.
+    Held(Box<Held>),
+}
+
+/// A body that waits for the upstream's word.
+pub(super) struct Held {
+    body: Incoming,
+    word: Arc<Word>,
+    patience: Option<Pin<Box<Sleep>>>,
+}
+
+/// Whether the upstream wants a body.
+#[derive(Default)]
+pub(super) struct Word(Mutex<(bool, Option<Waker>)>);
+
+impl Word {
+    /// The upstream wants the body.
+    pub(super) fn given(&self) {
+        let mut word = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        word.0 = true;
+        if let Some(waker) = word.1.take() {
+            waker.wake();
+        }
+    }
+
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut word = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if word.0 {
+            return Poll::Ready(());
+        }
+        word.1 = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Outgoing {
+    /// The body of a visitor's request.
+    pub(super) fn of(body: Incoming) -> Self {
+        if body.is_end_stream() { Self::Empty } else { Self::Visitor(body) }
+    }
+
+    /// Holds the body back until the word is given, or the upstream has been silent for a second.
+    pub(super) fn held(self, word: Arc<Word>) -> Self {
+        match self {
+            Self::Visitor(body) => {
+                let patience = Some(Box::pin(tokio::time::sleep(CONTINUE)));
+                Self::Held(Box::new(Held { body, word, patience }))
+            }
+            other => other,
+        }
+    }
+}
+
+impl Held {
+    fn poll_word(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(patience) = &mut self.patience else { return Poll::Ready(()) };
+        if self.word.poll(cx).is_pending() {
+            ready!(patience.as_mut().poll(cx));
+        }
+        self.patience = None;
+        Poll::Ready(())
+    }
+}
+
+impl HttpBody for Outgoing {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match self.get_mut() {
+            Self::Empty => Poll::Ready(None),
+            Self::Visitor(body) => Pin::new(body).poll_frame(cx),
+            Self::Held(held) => {
+                ready!(held.poll_word(cx));
+                Pin::new(&mut held.body).poll_frame(cx)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Visitor(body) => body.is_end_stream(),
+            Self::Held(held) => held.body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Visitor(body) => body.size_hint(),
+            Self::Held(held) => held.body.size_hint(),
+        }
+    }
+}

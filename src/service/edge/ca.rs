@@ -1,0 +1,327 @@
+//! The local certificate authority: one per database, so that a machine without DNS and without an
+//! account has TLS all the same.
+//!
+//! It vouches for `localhost`, `127.0.0.1` and `::1`, and for every name that a visitor asks for; a
+//! certificate that was given is shown in its place for the names that it covers.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use chrono::{Datelike, Days, NaiveDate, Utc};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, date_time_ymd,
+};
+use rustls::ServerConfig;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+/// The names of this machine, for visitors who ask for none.
+const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+/// How many names have a certificate ready; a visitor may ask for any.
+const READY: usize = 4096;
+/// How long a certificate is valid: what browsers accept from any authority.
+const VALID_DAYS: u64 = 397;
+/// When a certificate is made anew, long before it ends.
+const RENEWED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CertificateError {
+    /// A file of the authority, or a given one, cannot be read or written.
+    #[error("cannot use {path}: {source}", path = .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// What a file holds is not what it should.
+    #[error("{path}: {problem}", path = .path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Making a certificate failed.
+    #[error("cannot make a certificate: {0}")]
+    Making(#[from] rcgen::Error),
+    /// The TLS library takes a key or a setting for wrong.
+    #[error("cannot set up TLS: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+/// A certificate authority with the certificates that it has issued.
+pub struct Authority {
+    pem: String,
+    path: Option<PathBuf>,
+    issuer: Issuer<'static, KeyPair>,
+    /// One key serves all certificates: making one takes longer than signing.
+    key: KeyPair,
+    provider: Arc<CryptoProvider>,
+    local: RwLock<Issued>,
+    issued: Mutex<HashMap<String, Issued>>,
+    given: RwLock<Option<Given>>,
+}
+
+/// A certificate that the authority has made.
+#[derive(Clone)]
+struct Issued {
+    certified: Arc<CertifiedKey>,
+    made: Instant,
+}
+
+/// A certificate that was given.
+struct Given {
+    certified: Arc<CertifiedKey>,
+    leaf: CertificateDer<'static>,
+}
+
+impl Authority {
+    /// The authority of a database; made when there is none. Without a database it ends with the
+    /// process.
+    ///
+    /// # Errors
+    /// When its files cannot be read or written, or hold something else.
+    pub fn open(database: Option<&Path>) -> Result<Arc<Self>, CertificateError> {
+        let (path, kept) = match database {
+            None => (None, None),
+            Some(database) => {
+                let (certificate, key) = (beside(database, "-ca.pem"), beside(database, "-ca.key"));
+                let kept = read(&certificate, &key)?;
+                (Some((certificate, key)), kept)
+            }
+        };
+        let (pem, signing) = match kept {
+            Some(kept) => kept,
+            None => make(path.as_ref())?,
+        };
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let issuer = Issuer::new(authority_params(&signing), signing);
+        let local = issue(&issuer, &key, &LOCAL.map(str::to_owned))?;
+        Ok(Arc::new(Self {
+            pem,
+            path: path.map(|(certificate, _)| certificate),
+            issuer,
+            key,
+            provider: Arc::new(ring::default_provider()),
+            local: RwLock::new(local),
+            issued: Mutex::default(),
+            given: RwLock::default(),
+        }))
+    }
+
+    /// The certificate that clients must trust, as PEM.
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// The file that holds [`Authority::pem`], if there is one.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Shows a given certificate from now on for the names that it covers; connections stay.
+    ///
+    /// `chain` and `key` are PEM files, the leaf first.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or the two do not belong together; the old one stays then.
+    pub fn give(&self, chain: &Path, key: &Path) -> Result<(), CertificateError> {
+        let content = |path: &Path, problem: String| CertificateError::Content {
+            path: path.to_owned(),
+            problem,
+        };
+        let certificates = CertificateDer::pem_slice_iter(&read_file(chain)?)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|problem| content(chain, problem.to_string()))?;
+        let leaf = certificates.first().cloned();
+        let leaf = leaf.ok_or_else(|| content(chain, "holds no certificate".to_owned()))?;
+        let private = PrivateKeyDer::from_pem_slice(&read_file(key)?)
+            .map_err(|problem| content(key, problem.to_string()))?;
+        let certified = CertifiedKey::from_der(certificates, private, &self.provider)
+            .map_err(|problem| content(key, problem.to_string()))?;
+        let given = Given { certified: Arc::new(certified), leaf };
+        *self.given.write().unwrap_or_else(PoisonError::into_inner) = Some(given);
+        Ok(())
+    }
+
+    /// How a listener speaks TLS; `protocols` are offered by ALPN, best first.
+    ///
+    /// # Errors
+    /// When the TLS library refuses its own defaults.
+    pub fn server_config(
+        self: &Arc<Self>,
+        protocols: &[&str],
+    ) -> Result<Arc<ServerConfig>, CertificateError> {
+        let builder = ServerConfig::builder_with_provider(self.provider.clone())
+            .with_safe_default_protocol_versions()?;
+        let resolver = Arc::new(Resolver(self.clone()));
+        let mut config = builder.with_no_client_auth().with_cert_resolver(resolver);
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        Ok(Arc::new(config))
+    }
+
+    /// The certificate for a name, or for this machine where a visitor names none.
+    fn certificate(&self, name: Option<&str>) -> Result<Arc<CertifiedKey>, CertificateError> {
+        let Some(name) = name else { return self.local_certificate() };
+        if let Some(given) = self.given_for(name) {
+            return Ok(given);
+        }
+        if name == LOCAL[0] {
+            return self.local_certificate();
+        }
+        let mut issued = self.issued.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ready) = issued.get(name).filter(|ready| !ready.is_old()) {
+            return Ok(ready.certified.clone());
+        }
+        if issued.len() >= READY {
+            issued.clear();
+        }
+        let made = issue(&self.issuer, &self.key, &[name.to_owned()])?;
+        issued.insert(name.to_owned(), made.clone());
+        Ok(made.certified)
+    }
+
+    fn local_certificate(&self) -> Result<Arc<CertifiedKey>, CertificateError> {
+        let local = self.local.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if !local.is_old() {
+            return Ok(local.certified);
+        }
+        let made = issue(&self.issuer, &self.key, &LOCAL.map(str::to_owned))?;
+        *self.local.write().unwrap_or_else(PoisonError::into_inner) = made.clone();
+        Ok(made.certified)
+    }
+
+    fn given_for(&self, name: &str) -> Option<Arc<CertifiedKey>> {
+        let given = self.given.read().unwrap_or_else(PoisonError::into_inner);
+        let given = given.as_ref()?;
+        let parsed = ParsedCertificate::try_from(&given.leaf).ok()?;
+        let name = ServerName::try_from(name).ok()?;
+        rustls::client::verify_server_name(&parsed, &name).ok()?;
+        Some(given.certified.clone())
+    }
+}
+
+impl Issued {
+    fn is_old(&self) -> bool {
+        self.made.elapsed() > RENEWED
+    }
+}
+
+/// Finds the certificate for the name that a visitor asks for.
+struct Resolver(Arc<Authority>);
+
+impl fmt::Debug for Resolver {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Resolver")
+    }
+}
+
+impl ResolvesServerCert for Resolver {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        // Without a certificate the handshake fails, which is all that can be said to a visitor.
+        self.0.certificate(hello.server_name()).ok()
+    }
+}
+
+/// What says who the authority is; the same for the same key, so that it need not be read back.
+fn authority_params(key: &KeyPair) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    let id = params.key_identifier(key);
+    let short: String = id.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, format!("ginnel local authority {short}"));
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.not_before = date_time_ymd(2025, 1, 1);
+    params.not_after = date_time_ymd(2050, 1, 1);
+    params
+}
+
+fn make(path: Option<&(PathBuf, PathBuf)>) -> Result<(String, KeyPair), CertificateError> {
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+    let pem = authority_params(&key).self_signed(&key)?.pem();
+    if let Some((certificate, private)) = path {
+        // The key first: an authority that is published without its key could never issue.
+        write(private, &key.serialize_pem(), 0o600)?;
+        write(certificate, &pem, 0o644)?;
+    }
+    Ok((pem, key))
+}
+
+fn issue(
+    issuer: &Issuer<'static, KeyPair>,
+    key: &KeyPair,
+    names: &[String],
+) -> Result<Issued, CertificateError> {
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, "ginnel");
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.use_authority_key_identifier_extension = true;
+    let day = |day: NaiveDate| {
+        let part = |number: u32| u8::try_from(number).unwrap_or(1);
+        date_time_ymd(day.year(), part(day.month()), part(day.day()))
+    };
+    let today = Utc::now().date_naive();
+    // From yesterday on, since not all clocks agree.
+    params.not_before = day(today.checked_sub_days(Days::new(1)).unwrap_or(today));
+    params.not_after = day(today.checked_add_days(Days::new(VALID_DAYS)).unwrap_or(today));
+    let leaf = params.signed_by(key, issuer)?;
+    let private = PrivateKeyDer::try_from(key.serialize_der())
+        .map_err(|problem| rustls::Error::General(problem.to_owned()))?;
+    let signing = ring::sign::any_supported_type(&private)?;
+    let certified = Arc::new(CertifiedKey::new(vec![leaf.der().clone()], signing));
+    Ok(Issued { certified, made: Instant::now() })
+}
+
+fn beside(database: &Path, suffix: &str) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// The authority in two files; none when there is none yet.
+fn read(certificate: &Path, private: &Path) -> Result<Option<(String, KeyPair)>, CertificateError> {
+    if !certificate.exists() {
+        return Ok(None);
+    }
+    let content =
+        |path: &Path, problem: String| CertificateError::Content { path: path.to_owned(), problem };
+    let text = |path: &Path| {
+        let bytes = read_file(path)?;
+        String::from_utf8(bytes).map_err(|problem| content(path, problem.to_string()))
+    };
+    let (pem, key) = (text(certificate)?, text(private)?);
+    CertificateDer::from_pem_slice(pem.as_bytes())
+        .map_err(|problem| content(certificate, problem.to_string()))?;
+    let key = KeyPair::from_pem(&key).map_err(|problem| content(private, problem.to_string()))?;
+    Ok(Some((pem, key)))
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, CertificateError> {
+    std::fs::read(path).map_err(|source| CertificateError::File { path: path.to_owned(), source })
+}
+
+fn write(path: &Path, text: &str, mode: u32) -> Result<(), CertificateError> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
+    #[cfg(not(unix))]
+    let _ = mode;
+    let written =
+        options.open(path).and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()));
+    written.map_err(|source| CertificateError::File { path: path.to_owned(), source })
+}

@@ -1,0 +1,86 @@
+//! Answers of the service itself, where traffic cannot or may not go on.
+//!
+//! Remote API sheet, section 7: a header names the code, the body says it to a person.
+
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+
+use super::body::Body;
+use super::target::Undialable;
+
+/// The header that names the code; it always comes from the service itself.
+pub(super) const ERROR_CODE: HeaderName = HeaderName::from_static("ngrok-error-code");
+
+/// Why a visitor gets an answer of the service itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fault {
+    /// The HTTP status.
+    pub status: u16,
+    /// The number of the code; none where there is no code for it.
+    pub number: Option<u16>,
+    text: &'static str,
+    /// True when nothing more can be understood on the connection.
+    closes: bool,
+}
+
+macro_rules! faults {
+    ($( $name:ident = $status:literal, $number:expr, $text:literal; )+) => {
+        $( pub(super) const $name: Fault = Fault::new($status, $number, $text); )+
+    };
+}
+
+faults! {
+    NO_ENDPOINT = 404, Some(3200), "Nothing is online at this address.";
+    NO_ROUTE = 404, Some(3200), "Nothing is online at this path.";
+    NO_TARGET = 503, Some(724), "No backend takes this request now.";
+    UNREACHABLE = 502, Some(8012), "The tunnel is up, but what it forwards to cannot be reached.";
+    BROKEN = 502, Some(3004), "The upstream gave no complete answer.";
+    LATE = 504, Some(3004), "The upstream did not answer in time.";
+}
+
+/// The request cannot be understood in one way only.
+pub(super) const BAD_REQUEST: Fault = Fault::new(400, None, "The request is malformed.").closing();
+/// Tunnels for anything to anywhere are not what this is.
+pub(super) const NO_CONNECT: Fault = Fault::new(405, None, "CONNECT is not served.").closing();
+/// The line with the path is too long.
+pub(super) const TOO_LONG: Fault = Fault::new(414, None, "The address is too long.").closing();
+
+impl Fault {
+    const fn new(status: u16, number: Option<u16>, text: &'static str) -> Self {
+        Self { status, number, text, closes: false }
+    }
+
+    const fn closing(self) -> Self {
+        Self { closes: true, ..self }
+    }
+
+    /// The answer; `prefix` stands before the number.
+    pub(super) fn into_response(self, prefix: &str) -> Response<Body> {
+        let code = self.number.map(|number| format!("{prefix}{number}"));
+        let text = match &code {
+            Some(code) => format!("{}\n\n{code}\n", self.text),
+            None => format!("{}\n", self.text),
+        };
+        let mut response = Response::new(Body::full(text.into()));
+        *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or_default();
+        let headers = response.headers_mut();
+        let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+        headers.insert(header::CONTENT_TYPE, plain);
+        if let Some(code) = code.and_then(|code| HeaderValue::try_from(code).ok()) {
+            headers.insert(ERROR_CODE, code);
+        }
+        if self.closes {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+impl From<&Undialable> for Fault {
+    fn from(reason: &Undialable) -> Self {
+        match reason {
+            Undialable::Offline => NO_ENDPOINT,
+            Undialable::Busy => NO_TARGET,
+            Undialable::Unreachable(_) => UNREACHABLE,
+        }
+    }
+}

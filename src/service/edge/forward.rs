@@ -1,0 +1,165 @@
+//! Forwarding one request to one target.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode, Version};
+use hyper::body::Incoming;
+use hyper::ext::on_informational;
+use hyper::upgrade::OnUpgrade;
+use tokio::time::timeout;
+
+use super::body::{Body, Outgoing, Word};
+use super::fault::{self, Fault};
+use super::head;
+use super::link::{Failed, Link, Relay};
+use super::pool::Pool;
+use super::target::{Target, Undialable, Visitor};
+use super::upgrade;
+
+/// How long opening a connection may take.
+const DIAL: Duration = Duration::from_secs(10);
+/// How long an upstream may think before it answers.
+const THINK: Duration = Duration::from_secs(60);
+/// How long a connection may have been idle without a copy being made of what it is sent.
+const FRESH: Duration = Duration::from_millis(50);
+
+/// A target with its idle connections.
+#[derive(Clone)]
+pub(super) struct Upstream {
+    pub target: Arc<dyn Target>,
+    pub pool: Arc<Pool>,
+}
+
+/// A request on its way.
+pub(super) struct Exchange {
+    pub request: Request<Outgoing>,
+    /// The visitor's side of another protocol, when the request asks for one.
+    pub upgrade: Option<OnUpgrade>,
+}
+
+/// What became of a request.
+pub(super) enum Outcome {
+    /// The upstream has answered.
+    Answered(Response<Body>),
+    /// The target could not be dialed; nothing was sent, and another may be tried.
+    Undialed(Undialable),
+    /// It failed in a way that forbids another try.
+    Failed(Fault),
+}
+
+/// Sends a request to a target and gives its answer.
+pub(super) async fn forward(
+    upstream: &Upstream,
+    visitor: &Visitor,
+    mut exchange: Exchange,
+    runtime: &upgrade::Tasks,
+) -> Outcome {
+    if head::expects_continue(exchange.request.headers()) {
+        exchange.request = hold(exchange.request);
+    }
+    if upstream.target.reusable() {
+        while let Some(link) = upstream.pool.take() {
+            let again = again(&link, &exchange.request);
+            match send(link, upstream, exchange, runtime).await {
+                Sent::Unsent(back) => exchange = back,
+                // The upstream closed an idle connection when the request was on its way.
+                Sent::Silent(on_upgrade) if let Some(request) = again => {
+                    exchange = Exchange { request, upgrade: on_upgrade };
+                    break;
+                }
+                Sent::Silent(_) => return Outcome::Failed(fault::BROKEN),
+                Sent::Done(outcome) => return outcome,
+            }
+        }
+    }
+    let link = match dial(upstream, visitor).await {
+        Ok(link) => link,
+        Err(reason) => return Outcome::Undialed(reason),
+    };
+    match send(link, upstream, exchange, runtime).await {
+        Sent::Done(outcome) => outcome,
+        Sent::Unsent(_) => {
+            Outcome::Undialed(Undialable::Unreachable("the connection closed at once".to_owned()))
+        }
+        Sent::Silent(_) => Outcome::Failed(fault::UNREACHABLE),
+    }
+}
+
+/// How one attempt on one connection ended.
+enum Sent {
+    Done(Outcome),
+    Unsent(Exchange),
+    /// The upstream closed without a byte, whatever it may have read.
+    Silent(Option<OnUpgrade>),
+}
+
+async fn send(
+    mut link: Link,
+    upstream: &Upstream,
+    exchange: Exchange,
+    runtime: &upgrade::Tasks,
+) -> Sent {
+    let Exchange { request, upgrade } = exchange;
+    let failed = |fault| Sent::Done(Outcome::Failed(fault));
+    let response = match timeout(THINK, link.exchange(request)).await {
+        Err(_) => return failed(fault::LATE),
+        Ok(Err(Failed::Unsent(request))) => {
+            return Sent::Unsent(Exchange { request: *request, upgrade });
+        }
+        Ok(Err(Failed::Silent)) => return Sent::Silent(upgrade),
+        Ok(Err(Failed::Broken)) => return failed(fault::BROKEN),
+        Ok(Ok(response)) => response,
+    };
+    let (mut head, body) = response.into_parts();
+    head.version = Version::HTTP_11;
+    let switches = head.status == StatusCode::SWITCHING_PROTOCOLS;
+    head::inbound(&mut head.headers, switches);
+    if !switches {
+        let body = relay(body, link, upstream);
+        return Sent::Done(Outcome::Answered(Response::from_parts(head, body)));
+    }
+    // Nobody asked for it.
+    let Some(visitor) = upgrade else { return failed(fault::BROKEN) };
+    runtime.join(visitor, link);
+    Sent::Done(Outcome::Answered(Response::from_parts(head, Body::empty())))
+}
+
+fn relay(body: Incoming, link: Link, upstream: &Upstream) -> Body {
+    let pool = upstream.target.reusable().then(|| upstream.pool.clone());
+    Body::relay(Relay::new(body, link, pool))
+}
+
+async fn dial(upstream: &Upstream, visitor: &Visitor) -> Result<Link, Undialable> {
+    let unreachable =
+        |problem: &dyn std::fmt::Display| Undialable::Unreachable(problem.to_string());
+    let dialed = timeout(DIAL, upstream.target.dial(visitor)).await;
+    let io = dialed.map_err(|late| unreachable(&late))??;
+    Link::new(io).await.map_err(|problem| unreachable(&problem))
+}
+
+/// A copy of a request that may be sent twice, where the connection may have closed meanwhile.
+fn again(link: &Link, request: &Request<Outgoing>) -> Option<Request<Outgoing>> {
+    let repeatable = request.method().is_safe() && matches!(request.body(), Outgoing::Empty);
+    if !repeatable || link.idle().is_none_or(|idle| idle < FRESH) {
+        return None;
+    }
+    let mut copy = Request::new(Outgoing::Empty);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    *copy.extensions_mut() = request.extensions().clone();
+    Some(copy)
+}
+
+/// Keeps the body back until the upstream asks for it.
+fn hold(request: Request<Outgoing>) -> Request<Outgoing> {
+    let word = Arc::new(Word::default());
+    let mut request = request.map(|body| body.held(word.clone()));
+    on_informational(&mut request, move |answer| {
+        if answer.status() == StatusCode::CONTINUE {
+            word.given();
+        }
+    });
+    request
+}

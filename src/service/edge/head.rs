@@ -1,0 +1,285 @@
+//! Heads of requests and answers: what must hold before they go on, and what does not go on.
+
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, Entry, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
+
+use super::fault::{self, ERROR_CODE, Fault};
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// The longest path with its query, in bytes.
+const LONGEST_PATH: usize = 8 << 10;
+
+/// Who asks, in the form that headers have.
+pub(super) struct Origin {
+    /// The address of the visitor.
+    pub peer: HeaderValue,
+    /// `http` or `https`.
+    pub proto: HeaderValue,
+}
+
+/// Brings a request into one form, with its host in `Host` and a path alone as its address.
+pub(super) fn admit<B>(request: &mut Request<B>) -> Result<(), Fault> {
+    if request.method() == Method::CONNECT {
+        return Err(fault::NO_CONNECT);
+    }
+    let uri = request.uri();
+    if uri.path_and_query().map_or(0, |path| path.as_str().len()) > LONGEST_PATH {
+        return Err(fault::TOO_LONG);
+    }
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let (host, second) = (hosts.next(), hosts.next());
+    if second.is_some() || (host.is_none() && needs_host(request)) {
+        return Err(fault::BAD_REQUEST);
+    }
+    let Some(authority) = uri.authority() else {
+        let named = host.is_none_or(|host| is_authority(host.as_bytes()));
+        return if named { Ok(()) } else { Err(fault::BAD_REQUEST) };
+    };
+    if authority.as_str().contains('@') || host.is_some_and(|host| differs(host, authority)) {
+        return Err(fault::BAD_REQUEST);
+    }
+    let host = HeaderValue::from_str(authority.as_str()).map_err(|_| fault::BAD_REQUEST)?;
+    let path = uri.path_and_query().cloned();
+    *request.uri_mut() = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+    request.headers_mut().insert(HOST, host);
+    Ok(())
+}
+
+fn needs_host<B>(request: &Request<B>) -> bool {
+    request.version() == Version::HTTP_11
+        || (request.version() == Version::HTTP_2 && request.uri().authority().is_none())
+}
+
+fn differs(host: &HeaderValue, authority: &Authority) -> bool {
+    !host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes())
+}
+
+/// Whether this can be a host with or without a port; the empty one is allowed.
+fn is_authority(host: &[u8]) -> bool {
+    host.iter().all(|byte| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']')
+    })
+}
+
+/// Readies a request for its upstream; true when it asks for another protocol.
+pub(super) fn outbound<B>(request: &mut Request<B>, origin: &Origin) -> bool {
+    let version = request.version();
+    *request.version_mut() = Version::HTTP_11;
+    let headers = request.headers_mut();
+    let upgrade = upgrade(headers).filter(|_| version == Version::HTTP_11);
+    let trailers = headers.get_all(TE).iter().any(|te| has_token(te, "trailers"));
+    drop_hops(headers);
+    headers.remove(PROXY_AUTHORIZATION);
+    if trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    let upgrades = upgrade.is_some();
+    if let Some(protocol) = upgrade {
+        headers.insert(UPGRADE, protocol);
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    }
+    append(headers, FORWARDED_FOR, &origin.peer);
+    append(headers, FORWARDED_PROTO, &origin.proto);
+    if !headers.contains_key(FORWARDED_HOST)
+        && let Some(host) = headers.get(HOST).cloned()
+    {
+        headers.insert(FORWARDED_HOST, host);
+    }
+    upgrades
+}
+
+/// Readies the head of an answer for the visitor; an upgrade keeps what belongs to it.
+pub(super) fn inbound(headers: &mut HeaderMap, upgraded: bool) {
+    let protocol = headers.get(UPGRADE).filter(|_| upgraded).cloned();
+    drop_hops(headers);
+    headers.remove(PROXY_AUTHENTICATE);
+    headers.remove(ERROR_CODE);
+    if let Some(protocol) = protocol {
+        headers.insert(UPGRADE, protocol);
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    }
+}
+
+/// True when the visitor waits for a word before it sends the body.
+pub(super) fn expects_continue(headers: &HeaderMap) -> bool {
+    headers
+        .get(EXPECT)
+        .is_some_and(|expect| expect.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+}
+
+/// The host of a request in lower case, without its port.
+pub(super) fn host(headers: &HeaderMap) -> Option<(String, Option<u16>)> {
+    let host = headers.get(HOST)?.to_str().ok()?;
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => (name, port.parse().ok()),
+        _ => (host, None),
+    };
+    Some((name.trim_end_matches('.').to_ascii_lowercase(), port))
+}
+
+/// The protocol that a request asks for. HTTP/2 is not reached this way.
+fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+    let asked = headers.get_all(CONNECTION).iter().any(|value| has_token(value, "upgrade"));
+    let protocol = headers.get(UPGRADE).filter(|_| asked)?;
+    let is_http = protocol.as_bytes().get(..2).is_some_and(|it| it.eq_ignore_ascii_case(b"h2"));
+    if is_http { None } else { Some(protocol.clone()) }
+}
+
+/// Removes what concerns one connection only.
+fn drop_hops(headers: &mut HeaderMap) {
+    if headers.contains_key(CONNECTION) {
+        drop_named(headers);
+    }
+    for name in [KEEP_ALIVE, PROXY_CONNECTION, TE, TRANSFER_ENCODING, UPGRADE] {
+        headers.remove(name);
+    }
+}
+
+/// Removes `Connection` and the headers that it names; what frames or routes a message stays.
+fn drop_named(headers: &mut HeaderMap) {
+    let Entry::Occupied(entry) = headers.entry(CONNECTION) else { return };
+    let (_, values) = entry.remove_entry_mult();
+    let named: Vec<HeaderName> = values
+        .flat_map(|value| {
+            let tokens = value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+            tokens.filter_map(|token| HeaderName::from_bytes(token).ok()).collect::<Vec<_>>()
+        })
+        .filter(|name| *name != CONTENT_LENGTH && *name != HOST)
+        .collect();
+    for name in named {
+        headers.remove(name);
+    }
+}
+
+fn has_token(value: &HeaderValue, token: &str) -> bool {
+    let mut tokens = value.as_bytes().split(|byte| *byte == b',');
+    tokens.any(|one| one.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
+}
+
+/// Adds to a list that may be there already.
+fn append(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
+    match headers.entry(name) {
+        Entry::Vacant(entry) => {
+            entry.insert(value.clone());
+        }
+        Entry::Occupied(mut entry) => {
+            let before: Vec<_> = entry.iter().map(HeaderValue::as_bytes).collect();
+            let mut list = before.join(&b", "[..]);
+            list.extend_from_slice(b", ");
+            list.extend_from_slice(value.as_bytes());
+            if let Ok(list) = HeaderValue::from_bytes(&list) {
+                entry.insert(list);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn origin() -> Origin {
+        Origin {
+            peer: HeaderValue::from_static("192.0.2.7"),
+            proto: HeaderValue::from_static("https"),
+        }
+    }
+
+    fn request(headers: &[(&str, &str)]) -> Request<()> {
+        let builder = Request::get("/").version(Version::HTTP_11);
+        headers.iter().fold(builder, |it, (name, value)| it.header(*name, *value)).body(()).unwrap()
+    }
+
+    #[test]
+    fn what_concerns_one_connection_does_not_go_on() {
+        let mut request = request(&[
+            ("host", "a.test"),
+            ("connection", "close, x-mine, content-length"),
+            ("x-mine", "1"),
+            ("content-length", "3"),
+            ("keep-alive", "5"),
+            ("te", "gzip, trailers"),
+            ("upgrade", "websocket"),
+            ("proxy-authorization", "Basic x"),
+        ]);
+
+        let upgrades = outbound(&mut request, &origin());
+
+        let mut names: Vec<_> = request.headers().keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert!(!upgrades);
+        assert_eq!(
+            names,
+            [
+                "content-length",
+                "host",
+                "te",
+                "x-forwarded-for",
+                "x-forwarded-host",
+                "x-forwarded-proto"
+            ]
+        );
+        assert_eq!(request.headers()["te"], "trailers");
+    }
+
+    #[test]
+    fn an_upgrade_goes_on() {
+        let mut request = request(&[
+            ("host", "a"),
+            ("connection", "keep-alive, Upgrade"),
+            ("upgrade", "websocket"),
+        ]);
+
+        assert!(outbound(&mut request, &origin()));
+
+        assert_eq!(request.headers()["connection"], "upgrade");
+        assert_eq!(request.headers()["upgrade"], "websocket");
+    }
+
+    #[test]
+    fn who_forwarded_before_stays_in_the_list() {
+        let mut request = request(&[
+            ("host", "a.test"),
+            ("x-forwarded-for", "198.51.100.1"),
+            ("x-forwarded-for", "198.51.100.2"),
+            ("x-forwarded-host", "b.test"),
+        ]);
+
+        outbound(&mut request, &origin());
+
+        let headers = request.headers();
+        assert_eq!(headers["x-forwarded-for"], "198.51.100.1, 198.51.100.2, 192.0.2.7");
+        assert_eq!(headers["x-forwarded-proto"], "https");
+        assert_eq!(headers["x-forwarded-host"], "b.test");
+    }
+
+    #[test]
+    fn a_request_names_one_host() {
+        let admitted = |uri: &str, headers: &[(&str, &str)]| {
+            let mut request = request(headers);
+            *request.uri_mut() = uri.parse().unwrap();
+            admit(&mut request).map(|()| {
+                (request.uri().to_string(), request.headers()["host"].to_str().unwrap().to_owned())
+            })
+        };
+
+        let whole = admitted("http://a.test:80/x?y", &[("host", "A.test:80")]);
+        assert_eq!(whole, Ok(("/x?y".into(), "a.test:80".into())));
+        assert_eq!(admitted("/x", &[]), Err(fault::BAD_REQUEST));
+        assert_eq!(admitted("/", &[("host", "a"), ("host", "a")]), Err(fault::BAD_REQUEST));
+        assert_eq!(admitted("http://a/", &[("host", "b")]), Err(fault::BAD_REQUEST));
+        assert_eq!(admitted("http://u@a/", &[]), Err(fault::BAD_REQUEST));
+        assert_eq!(admitted("/", &[("host", "a/b")]), Err(fault::BAD_REQUEST));
+        assert_eq!(admitted(&format!("/{}", "x".repeat(8192)), &[]), Err(fault::TOO_LONG));
+    }
+}

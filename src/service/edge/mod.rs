@@ -1,0 +1,216 @@
+//! What faces the public: listeners, TLS, and the way of every request and connection to whoever
+//! serves it.
+//!
+//! A connection comes in through a `door` and is spoken to by `serve`, over a `line` that refuses
+//! what could be understood in two ways. `reception` brings each request into one form, finds its
+//! site (`hosts`) and route (`site`), and `forward` sends it to a target over a `link`, which comes
+//! from a `pool` or is dialed. Connections that are bytes go through `tcp`. What the service has to
+//! say itself is a `fault`.
+
+mod bind;
+mod body;
+pub mod ca;
+mod door;
+mod fault;
+mod forward;
+mod framing;
+mod head;
+mod hosts;
+mod io;
+mod line;
+mod link;
+mod pool;
+mod pulse;
+mod reception;
+mod serve;
+mod site;
+mod slot;
+mod socket;
+mod target;
+mod tcp;
+mod upgrade;
+mod wanted;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+
+pub use bind::{BindError, Endpoint};
+pub use io::{AsyncReadWrite, Io};
+pub use target::{BoxFuture, Groups, Target, Tls, Undialable, Visitor};
+pub use wanted::{
+    AllowDeny, Credentials, EndpointOptions, HeaderChanges, Proto, TlsTermination, Wanted, Webhook,
+};
+
+use ca::{Authority, CertificateError};
+use door::Door;
+use hosts::Hosts;
+use pool::Pools;
+use reception::Entrance;
+
+/// How often connections that nobody uses are looked at.
+const SWEEP: Duration = Duration::from_secs(5);
+
+/// How public traffic is taken.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The name or address to listen on.
+    pub host: String,
+    /// The port for HTTP that all hosts share; 0 takes a free one, none listens on none.
+    pub http_port: Option<u16>,
+    /// The port for HTTPS that all hosts share; 0 takes a free one, none listens on none.
+    pub https_port: Option<u16>,
+    /// The domain below which endpoints get names on the shared ports; without one, each gets a
+    /// port of its own.
+    pub base_domain: Option<String>,
+    /// True when the ports of endpoints that ask for HTTPS speak TLS.
+    pub tls_endpoints: bool,
+    /// What stands before the number of an error code.
+    pub code_prefix: String,
+    /// How many connections are served at once; others wait to be accepted.
+    pub connections: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            host: "127.0.0.1".to_owned(),
+            http_port: Some(0),
+            https_port: Some(0),
+            base_domain: None,
+            tls_endpoints: false,
+            code_prefix: "ERR_NGROK_".to_owned(),
+            connections: 16_384,
+        }
+    }
+}
+
+/// All public addresses of a service.
+///
+/// Clones share them; [`Edges::stop`] lets go of all.
+#[derive(Clone)]
+pub struct Edges(Arc<Inner>);
+
+/// What all connections share.
+struct Inner {
+    settings: Settings,
+    authority: Arc<Authority>,
+    groups: OnceLock<Arc<dyn Groups>>,
+    pools: Pools,
+    hosts: Hosts,
+    places: Arc<Semaphore>,
+    /// True as soon as no more connections are taken and no more requests read.
+    stop: watch::Sender<bool>,
+    /// True when everything must end at once.
+    cut: watch::Sender<bool>,
+    http: OnceLock<SocketAddr>,
+    https: OnceLock<SocketAddr>,
+    doors: Mutex<Vec<Door>>,
+}
+
+/// Why public traffic cannot be taken.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EdgeError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address, `host:port`.
+        address: String,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// There is no certificate.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+}
+
+impl Edges {
+    /// Starts to take public traffic on the shared ports, on the current tokio runtime.
+    ///
+    /// # Errors
+    /// When an address cannot be listened on, or TLS cannot be set up.
+    pub async fn start(settings: Settings, authority: Arc<Authority>) -> Result<Self, EdgeError> {
+        let places = Arc::new(Semaphore::new(settings.connections));
+        let edges = Arc::new(Inner {
+            settings,
+            authority,
+            groups: OnceLock::new(),
+            pools: Pools::default(),
+            hosts: Hosts::default(),
+            places,
+            stop: watch::Sender::new(false),
+            cut: watch::Sender::new(false),
+            http: OnceLock::new(),
+            https: OnceLock::new(),
+            doors: Mutex::default(),
+        });
+        if let Some(port) = edges.settings.http_port {
+            let door = edges.http_door(port, Entrance::Shared).await?;
+            let _ = edges.http.set(door.address());
+            edges.doors().push(door);
+        }
+        if let Some(port) = edges.settings.https_port {
+            let door = edges.https_door(port, Entrance::Shared).await?;
+            let _ = edges.https.set(door.address());
+            edges.doors().push(door);
+        }
+        tokio::spawn(sweep(Arc::downgrade(&edges), edges.stop.subscribe()));
+        Ok(Self(edges))
+    }
+
+    /// The address of the shared HTTP port.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.0.http.get().copied()
+    }
+
+    /// The address of the shared HTTPS port.
+    pub fn https_address(&self) -> Option<SocketAddr> {
+        self.0.https.get().copied()
+    }
+
+    /// The authority that visitors must trust.
+    pub fn authority(&self) -> &Arc<Authority> {
+        &self.0.authority
+    }
+
+    /// Says who knows the tunnels of labels; to be called once.
+    pub fn find_tunnels_in(&self, groups: Arc<dyn Groups>) {
+        // A second call would be a mistake that changes nothing.
+        let _ = self.0.groups.set(groups);
+    }
+
+    /// Takes no more connections and requests; those in flight are finished.
+    pub fn close(&self) {
+        self.0.stop.send_replace(true);
+        self.0.doors().clear();
+    }
+
+    /// Takes no more connections and requests, finishes those in flight for as long as `grace`, and
+    /// cuts off the rest.
+    pub async fn stop(&self, grace: Duration) {
+        self.close();
+        let all = u32::try_from(self.0.settings.connections).unwrap_or(u32::MAX);
+        let gone = self.0.places.acquire_many(all);
+        // Nobody is left to wait for those who are cut off.
+        let _ = tokio::time::timeout(grace, gone).await;
+        self.0.cut.send_replace(true);
+    }
+}
+
+impl Inner {
+    fn doors(&self) -> std::sync::MutexGuard<'_, Vec<Door>> {
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Drops idle connections to upstreams that have been idle for too long.
+async fn sweep(edges: std::sync::Weak<Inner>, mut stop: watch::Receiver<bool>) {
+    loop {
+        let stopped = tokio::time::timeout(SWEEP, stop.wait_for(|stop| *stop)).await;
+        let Some(edges) = edges.upgrade().filter(|_| stopped.is_err()) else { return };
+        edges.pools.sweep();
+    }
+}

@@ -1,0 +1,71 @@
+//! Connections to upstreams that wait for the next request.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::link::Link;
+
+/// How many connections to one target wait at most.
+const MOST: usize = 128;
+/// How long a connection waits.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// The idle connections of one target.
+#[derive(Default)]
+pub(super) struct Pool(Mutex<Vec<Link>>);
+
+impl Pool {
+    /// A connection that can carry a request: the one that was used last.
+    pub(super) fn take(&self) -> Option<Link> {
+        loop {
+            let mut link = self.links().pop()?;
+            if link.is_usable() {
+                return Some(link);
+            }
+        }
+    }
+
+    /// Keeps a connection for the next request.
+    pub(super) fn put(&self, link: Link) {
+        let mut links = self.links();
+        if links.len() < MOST {
+            links.push(link);
+        }
+    }
+
+    /// Drops what has waited for too long, or was closed by its upstream.
+    fn sweep(&self) {
+        self.links()
+            .retain_mut(|link| link.idle().is_some_and(|idle| idle < IDLE) && link.is_usable());
+    }
+
+    fn links(&self) -> std::sync::MutexGuard<'_, Vec<Link>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The pools of all targets, by their keys.
+#[derive(Default)]
+pub(super) struct Pools(Mutex<HashMap<String, Arc<Pool>>>);
+
+impl Pools {
+    /// The pool of the targets with this key.
+    pub(super) fn of(&self, key: &str) -> Arc<Pool> {
+        let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = pools.get(key) {
+            return pool.clone();
+        }
+        pools.entry(key.to_owned()).or_default().clone()
+    }
+
+    /// Drops what nobody needs any more.
+    pub(super) fn sweep(&self) {
+        let all: Vec<_> = {
+            let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            pools.retain(|_, pool| Arc::strong_count(pool) > 1 || !pool.links().is_empty());
+            pools.values().cloned().collect()
+        };
+        all.iter().for_each(|pool| pool.sweep());
+    }
+}

@@ -1,0 +1,164 @@
+//! Whether a visitor still does its part.
+//!
+//! Time limits are looked at in ticks, a few seconds apart, so that a request costs no timer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+use super::framing::Expects;
+
+/// How often a connection is looked at.
+pub(super) const TICK: Duration = Duration::from_millis(2500);
+/// How long a head may take, and the wait for the first byte: 10 s.
+const HEAD: u8 = 4;
+/// How long nothing of a body may arrive, or be taken: 30 s.
+const STALL: u8 = 12;
+/// How long a connection may be idle between requests: 90 s.
+const IDLE: u8 = 36;
+
+/// What the parts of a connection tell one another.
+#[derive(Debug, Default)]
+pub(super) struct Pulse {
+    /// How many requests are being answered.
+    answering: AtomicU32,
+    /// True when there has been a request.
+    seen: AtomicBool,
+    expects: AtomicU8,
+    /// True when bytes have arrived since the last tick.
+    arrived: AtomicBool,
+    /// True when somebody waits for bytes of the visitor.
+    starved: AtomicBool,
+    /// True when the visitor takes no more bytes for now.
+    blocked: AtomicBool,
+    /// True when the connection carries something other than HTTP.
+    pub(super) upgraded: AtomicBool,
+}
+
+/// A request that is being answered, for as long as this lives.
+#[derive(Debug)]
+pub(super) struct Answering(Arc<Pulse>);
+
+impl Pulse {
+    /// Marks the beginning of an answer.
+    pub(super) fn answering(self: &Arc<Self>) -> Answering {
+        self.answering.fetch_add(1, Relaxed);
+        self.seen.store(true, Relaxed);
+        Answering(self.clone())
+    }
+
+    pub(super) fn arrived(&self, expects: Expects) {
+        self.arrived.store(true, Relaxed);
+        self.starved.store(false, Relaxed);
+        self.expects.store(expects as u8, Relaxed);
+    }
+
+    pub(super) fn starved(&self) {
+        self.starved.store(true, Relaxed);
+    }
+
+    pub(super) fn blocked(&self, blocked: bool) {
+        self.blocked.store(blocked, Relaxed);
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.answering.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Counts the ticks of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    reading: u8,
+    writing: u8,
+}
+
+impl Clock {
+    /// Whether the visitor has used up its time; to be asked at every tick.
+    pub(super) fn is_over(&mut self, pulse: &Pulse) -> bool {
+        let arrived = pulse.arrived.swap(false, Relaxed);
+        let answering = pulse.answering.load(Relaxed) > 0;
+        let limit = self.limit(pulse, arrived, answering);
+        self.writing = if pulse.blocked.load(Relaxed) { self.writing + 1 } else { 0 };
+        self.reading = match limit {
+            Some(_) => self.reading + 1,
+            None => 0,
+        };
+        self.writing > STALL || limit.is_some_and(|limit| self.reading > limit)
+    }
+
+    /// How many ticks the present state may last; none when it is not the visitor's turn.
+    fn limit(&mut self, pulse: &Pulse, arrived: bool, answering: bool) -> Option<u8> {
+        if pulse.upgraded.load(Relaxed) {
+            return None;
+        }
+        let expects = pulse.expects.load(Relaxed);
+        if expects == Expects::Body as u8 {
+            let waiting = pulse.starved.load(Relaxed) && !arrived;
+            return waiting.then_some(STALL);
+        }
+        if answering {
+            return None;
+        }
+        if expects == Expects::Head as u8 || !pulse.seen.load(Relaxed) {
+            return Some(HEAD);
+        }
+        // The time between requests starts anew with each of them.
+        if arrived {
+            self.reading = 0;
+        }
+        Some(IDLE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticks_until_over(pulse: &Pulse) -> Option<usize> {
+        let mut clock = Clock::default();
+        (1..=100).find(|_| clock.is_over(pulse))
+    }
+
+    #[test]
+    fn a_silent_visitor_has_less_time_than_one_who_came_before() {
+        let silent = Arc::new(Pulse::default());
+        let idle = Arc::new(Pulse::default());
+        drop(idle.answering());
+
+        assert_eq!(ticks_until_over(&silent), Some(5));
+        assert_eq!(ticks_until_over(&idle), Some(37));
+    }
+
+    #[test]
+    fn nobody_is_hurried_while_the_answer_is_waited_for() {
+        let pulse = Arc::new(Pulse::default());
+        let _answering = pulse.answering();
+
+        assert_eq!(ticks_until_over(&pulse), None);
+    }
+
+    #[test]
+    fn a_head_and_a_body_must_go_on() {
+        let pulse = Arc::new(Pulse::default());
+        pulse.arrived(Expects::Head);
+        assert_eq!(ticks_until_over(&pulse), Some(5));
+
+        let _answering = pulse.answering();
+        pulse.arrived(Expects::Body);
+        assert_eq!(ticks_until_over(&pulse), None, "nobody asks for more");
+        pulse.starved();
+        assert_eq!(ticks_until_over(&pulse), Some(13));
+    }
+
+    #[test]
+    fn who_takes_no_bytes_is_given_up() {
+        let pulse = Arc::new(Pulse::default());
+        let _answering = pulse.answering();
+        pulse.blocked(true);
+
+        assert_eq!(ticks_until_over(&pulse), Some(13));
+    }
+}

@@ -1,0 +1,185 @@
+//! Speaking HTTP with visitors: HTTP/1.1 and, where TLS agrees on it, HTTP/2.
+
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ServerConfig;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::Inner;
+use super::door::Closing;
+use super::line::Line;
+use super::pulse::{Clock, Pulse, TICK};
+use super::reception::{Entrance, Reception};
+use super::socket::Socket;
+use super::target::{Tls, Visitor};
+
+/// How long a handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// The largest head of a request, in bytes.
+const HEAD: usize = 64 << 10;
+/// How many headers a request may have.
+const HEADERS: usize = 100;
+/// How much of a connection is buffered at most in either direction, in bytes.
+const BUFFER: usize = 128 << 10;
+/// How many requests a connection may carry at once with HTTP/2.
+const STREAMS: u32 = 128;
+/// How much a visitor may send ahead with HTTP/2, for one request, in bytes.
+const WINDOW: u32 = 256 << 10;
+/// How often an HTTP/2 connection is asked whether it is still there.
+const PING: Duration = Duration::from_secs(30);
+
+/// Serves a visitor who speaks HTTP without TLS.
+pub(super) async fn plain(
+    edges: Arc<Inner>,
+    entrance: Entrance,
+    stream: TcpStream,
+    peer: SocketAddr,
+    closing: Closing,
+) {
+    let Ok(local) = stream.local_addr() else { return };
+    let visitor = Visitor { peer, local, proto: "http", tls: None, passthrough: false };
+    http1(edges, entrance, Socket::Plain(stream), visitor, closing).await;
+}
+
+/// Serves a visitor who speaks HTTP over TLS.
+pub(super) async fn secure(
+    edges: Arc<Inner>,
+    entrance: Entrance,
+    stream: TcpStream,
+    peer: SocketAddr,
+    closing: Closing,
+    config: Arc<ServerConfig>,
+) {
+    let Ok(local) = stream.local_addr() else { return };
+    let accepted = timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream)).await;
+    let Ok(Ok(stream)) = accepted else { return };
+    let tls = agreed(&stream);
+    let is_http2 = tls.alpn == "h2";
+    let visitor =
+        Visitor { peer, local, proto: "https", tls: Some(Arc::new(tls)), passthrough: false };
+    let socket = Socket::Tls(Box::new(stream));
+    if is_http2 {
+        http2(edges, entrance, socket, visitor, closing).await;
+    } else {
+        http1(edges, entrance, socket, visitor, closing).await;
+    }
+}
+
+/// What TLS has agreed on.
+pub(super) fn agreed(stream: &TlsStream<TcpStream>) -> Tls {
+    let (_, connection) = stream.get_ref();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Tls {
+        version: connection.protocol_version().and_then(|it| it.as_str()).unwrap_or_default(),
+        cipher_suite: connection
+            .negotiated_cipher_suite()
+            .and_then(|it| it.suite().as_str())
+            .unwrap_or_default(),
+        sni: connection.server_name().unwrap_or_default().to_owned(),
+        alpn: connection.alpn_protocol().map(text).unwrap_or_default(),
+        resumed: connection.handshake_kind() == Some(rustls::HandshakeKind::Resumed),
+    }
+}
+
+async fn http1(
+    edges: Arc<Inner>,
+    entrance: Entrance,
+    socket: Socket,
+    visitor: Visitor,
+    mut closing: Closing,
+) {
+    let pulse = Arc::new(Pulse::default());
+    let reception = Arc::new(Reception::new(edges, entrance, visitor, pulse.clone()));
+    let service = service_fn(move |request| reception.clone().answer(request));
+    let mut builder = http1::Builder::new();
+    builder
+        .preserve_header_case(true)
+        .max_headers(HEADERS)
+        .max_header_size(HEAD)
+        .max_buf_size(BUFFER);
+    let line = Line::new(socket, pulse.clone());
+    let mut connection =
+        pin!(builder.serve_connection(TokioIo::new(line), service).with_upgrades());
+    let mut hour = Hour::new(&pulse);
+    tokio::select! {
+        // What went wrong with a connection concerns its visitor, who knows.
+        _ = hour.watch(connection.as_mut()) => return,
+        () = closing.wait() => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = hour.watch(connection).await;
+}
+
+async fn http2(
+    edges: Arc<Inner>,
+    entrance: Entrance,
+    socket: Socket,
+    visitor: Visitor,
+    mut closing: Closing,
+) {
+    let pulse = Arc::new(Pulse::default());
+    let reception = Arc::new(Reception::new(edges, entrance, visitor, pulse.clone()));
+    let service = service_fn(move |request| reception.clone().answer(request));
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(HEAD as u32)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(4 * WINDOW)
+        .max_send_buf_size(BUFFER)
+        .keep_alive_interval(PING);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(socket), service));
+    let mut hour = Hour::new(&pulse);
+    tokio::select! {
+        _ = hour.watch(connection.as_mut()) => return,
+        () = closing.wait() => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = hour.watch(connection).await;
+}
+
+/// Looks at a connection from time to time.
+struct Hour<'p> {
+    pulse: &'p Pulse,
+    clock: Clock,
+    tick: Pin<Box<Sleep>>,
+}
+
+impl<'p> Hour<'p> {
+    fn new(pulse: &'p Pulse) -> Self {
+        Self { pulse, clock: Clock::default(), tick: Box::pin(sleep(TICK)) }
+    }
+
+    /// Lets a connection run until it ends, or until its visitor has used up its time.
+    async fn watch<C: Future>(&mut self, mut connection: Pin<&mut C>) -> Option<C::Output> {
+        poll_fn(|cx| match connection.as_mut().poll(cx) {
+            Poll::Ready(ended) => Poll::Ready(Some(ended)),
+            Poll::Pending if self.strikes(cx) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
+
+    /// True when a tick has come, and with it the end.
+    fn strikes(&mut self, cx: &mut Context<'_>) -> bool {
+        while self.tick.as_mut().poll(cx).is_ready() {
+            if self.clock.is_over(self.pulse) {
+                return true;
+            }
+            self.tick.as_mut().reset(Instant::now() + TICK);
+        }
+        false
+    }
+}

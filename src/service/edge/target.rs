@@ -1,0 +1,77 @@
+//! Where public connections go.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use super::Io;
+
+/// A future that can be kept behind a trait.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Something a public connection can be forwarded to.
+pub trait Target: Send + Sync + 'static {
+    /// Distinguishes targets whose connections may be reused for each other's requests.
+    fn key(&self) -> &str;
+
+    /// Whether a finished HTTP exchange may leave its connection for the next request.
+    ///
+    /// False with the PROXY protocol, where a connection belongs to one visitor.
+    fn reusable(&self) -> bool;
+
+    /// Opens a connection for this visitor.
+    fn dial<'a>(&'a self, visitor: &'a Visitor) -> BoxFuture<'a, Result<Io, Undialable>>;
+}
+
+/// Finds the online tunnels that serve all these labels.
+pub trait Groups: Send + Sync + 'static {
+    /// The tunnels whose labels contain all of `labels`, oldest first; none for no labels.
+    fn matching(&self, labels: &BTreeMap<String, String>) -> Vec<Arc<dyn Target>>;
+}
+
+/// Why no connection to a target could be opened; nothing was sent then.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Undialable {
+    /// Nobody serves the target now.
+    #[error("offline")]
+    Offline,
+    /// Whoever serves it takes no more connections now.
+    #[error("busy")]
+    Busy,
+    /// What the target forwards to cannot be reached.
+    #[error("unreachable: {0}")]
+    Unreachable(String),
+}
+
+/// Who stands at a public address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Visitor {
+    /// Where the visitor comes from.
+    pub peer: SocketAddr,
+    /// Where the visitor has come to.
+    pub local: SocketAddr,
+    /// What the visitor speaks: `http`, `https`, `tcp` or `tls`.
+    pub proto: &'static str,
+    /// What was agreed on, where TLS ends at the service.
+    pub tls: Option<Arc<Tls>>,
+    /// True when the bytes are TLS that does not end at the service.
+    pub passthrough: bool,
+}
+
+/// What a visitor and the service agreed on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Tls {
+    /// The version, such as `TLSv1.3`.
+    pub version: &'static str,
+    /// The cipher suite, such as `TLS_AES_128_GCM_SHA256`.
+    pub cipher_suite: &'static str,
+    /// The name that the visitor asked for; empty when there was none.
+    pub sni: String,
+    /// The protocol agreed on by ALPN; empty when there was none.
+    pub alpn: String,
+    /// True when the session was resumed.
+    pub resumed: bool,
+}

@@ -1,0 +1,43 @@
+//! Connections that have become something other than HTTP.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, copy_bidirectional};
+use tokio::sync::watch;
+
+use super::link::Link;
+use super::pulse::Pulse;
+
+/// What carries on behind an upgraded connection.
+pub(super) struct Tasks {
+    /// True when everything must end at once.
+    pub cut: watch::Receiver<bool>,
+    /// The state of the visitor's connection, which is no longer HTTP then.
+    pub pulse: Arc<Pulse>,
+}
+
+impl Tasks {
+    /// Lets a visitor and an upstream talk until one of them ends, each direction on its own.
+    pub(super) fn join(&self, visitor: OnUpgrade, link: Link) {
+        self.pulse.upgraded.store(true, Relaxed);
+        let mut cut = self.cut.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = talk(visitor, link) => {}
+                _ = cut.wait_for(|cut| *cut) => {}
+            }
+        });
+    }
+}
+
+async fn talk(visitor: OnUpgrade, link: Link) {
+    let (visitor, upstream) = tokio::join!(visitor, link.into_raw());
+    let (Ok(visitor), Some((upstream, said))) = (visitor, upstream) else { return };
+    let (reads, writes) = tokio::io::split(upstream);
+    let mut upstream = tokio::io::join(std::io::Cursor::new(said).chain(reads), writes);
+    // How it ends concerns the two, who see it.
+    let _ = copy_bidirectional(&mut TokioIo::new(visitor), &mut upstream).await;
+}

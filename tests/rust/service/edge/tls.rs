@@ -1,0 +1,143 @@
+//! TLS, the local authority, and HTTP/2.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ginnel::service::edge::ca::Authority;
+use ginnel::service::edge::{Proto, Settings, Wanted};
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::super::support::Folder;
+use super::support::{Direct, bound, edges_with, mirror, soon};
+
+fn trusting(authority: &Authority, alpn: &[&str]) -> TlsConnector {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider);
+    let builder = builder.with_safe_default_protocol_versions().unwrap();
+    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+    TlsConnector::from(Arc::new(config))
+}
+
+async fn connect(
+    connector: &TlsConnector,
+    port: u16,
+    name: &str,
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let tcp = TcpStream::connect(("127.0.0.1", port)).await?;
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    soon(connector.connect(name, tcp)).await
+}
+
+#[tokio::test]
+async fn every_name_has_a_certificate_of_the_local_authority() {
+    let settings = Settings { base_domain: Some("tunnels.test".into()), ..Settings::default() };
+    let edges = edges_with(settings).await;
+    let port = edges.https_address().unwrap().port();
+    let connector = trusting(edges.authority(), &[]);
+
+    for name in ["localhost", "127.0.0.1", "app.example.test", "a.b.tunnels.test"] {
+        assert!(connect(&connector, port, name).await.is_ok(), "{name}");
+    }
+
+    let stranger = Authority::open(None).unwrap();
+    assert!(connect(&trusting(&stranger, &[]), port, "localhost").await.is_err());
+}
+
+#[tokio::test]
+async fn http_2_and_http_1_are_spoken_over_tls() {
+    let settings = Settings { tls_endpoints: true, ..Settings::default() };
+    let edges = edges_with(settings).await;
+    let target = Direct::to(mirror().await);
+    let endpoint = edges.bind(Wanted::any(Proto::Https), target.clone()).await.unwrap();
+    let port = endpoint.address().unwrap().port();
+    assert_eq!(endpoint.url(), format!("https://127.0.0.1:{port}"));
+    let both = trusting(edges.authority(), &["h2", "http/1.1"]);
+
+    let stream = connect(&both, port, "127.0.0.1").await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .unwrap();
+    tokio::spawn(connection);
+    let request = http::Request::post(format!("https://127.0.0.1:{port}/h2?x"))
+        .body(Full::new(Bytes::from_static(b"over two")))
+        .unwrap();
+    let answer = soon(sender.send_request(request)).await.unwrap();
+    let status = answer.status();
+    let seen = soon(answer.into_body().collect()).await.unwrap().to_bytes();
+    let seen = String::from_utf8_lossy(&seen);
+
+    assert_eq!(status, 200);
+    assert!(seen.starts_with("POST /h2?x HTTP/1.1\r\n"), "{seen}");
+    assert!(seen.contains(&format!("host: 127.0.0.1:{port}\r\n")), "{seen}");
+    assert!(seen.contains("x-forwarded-proto: https\r\n"), "{seen}");
+    assert!(seen.ends_with("\r\n\r\nover two"), "{seen}");
+    let old = trusting(edges.authority(), &["http/1.1"]);
+    let stream = connect(&old, port, "localhost").await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+}
+
+#[tokio::test]
+async fn an_endpoint_speaks_plain_http_unless_it_shall_not() {
+    let edges = edges_with(Settings::default()).await;
+
+    let endpoint = edges.bind(Wanted::any(Proto::Https), Direct::to(mirror().await)).await.unwrap();
+
+    assert!(endpoint.url().starts_with("http://127.0.0.1:"), "{}", endpoint.url());
+}
+
+#[test]
+fn an_authority_lives_beside_its_database() {
+    let folder = Folder::new();
+    let database = folder.file("db");
+
+    let made = Authority::open(Some(&database)).unwrap();
+    let again = Authority::open(Some(&database)).unwrap();
+    let other = Authority::open(None).unwrap();
+
+    assert_eq!(made.pem(), again.pem());
+    assert_ne!(made.pem(), other.pem());
+    assert_eq!(made.path(), Some(folder.file("db-ca.pem").as_path()));
+    assert_eq!(std::fs::read_to_string(folder.file("db-ca.pem")).unwrap(), made.pem());
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let key = std::fs::metadata(folder.file("db-ca.key")).unwrap();
+        assert_eq!(key.permissions().mode() & 0o777, 0o600);
+    }
+    std::fs::write(folder.file("db-ca.key"), "nonsense").unwrap();
+    assert!(Authority::open(Some(&database)).is_err());
+}
+
+#[tokio::test]
+async fn a_certificate_that_was_given_is_shown_for_its_names() {
+    let folder = Folder::new();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(["given.test".to_owned()]).unwrap();
+    let given = params.self_signed(&key).unwrap();
+    std::fs::write(folder.file("chain.pem"), given.pem()).unwrap();
+    std::fs::write(folder.file("key.pem"), key.serialize_pem()).unwrap();
+    let edges = edges_with(Settings::default()).await;
+    let port = edges.https_address().unwrap().port();
+    let connector = trusting(edges.authority(), &[]);
+    let kept = connect(&connector, port, "given.test").await.unwrap();
+
+    edges.authority().give(&folder.file("chain.pem"), &folder.file("key.pem")).unwrap();
+
+    assert!(connect(&connector, port, "given.test").await.is_err(), "by another authority");
+    assert!(connect(&connector, port, "other.test").await.is_ok());
+    assert!(edges.authority().give(&folder.file("key.pem"), &folder.file("key.pem")).is_err());
+    drop(kept);
+    let _ = bound(&edges, Direct::to(mirror().await)).await;
+}
