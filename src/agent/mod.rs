@@ -2,4 +2,10 @@
 //! serves the local API.
 
 pub mod capture;
+mod error;
 pub mod metrics;
+pub mod relay;
+mod tls;
+
+pub use error::Error;
+pub use tls::Trust;

@@ -1,0 +1,40 @@
+//! Why an agent cannot start, or cannot do what it was asked.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why an agent cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file cannot be read.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Certificates are unusable.
+    #[error("certificates: {0}")]
+    Certificates(String),
+    /// An option is missing or unusable.
+    #[error("{option}: {problem}")]
+    Option {
+        /// The option's name.
+        option: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The local API cannot listen.
+    #[error("web_addr: cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The service refused the agent for good.
+    #[error("the service refused the agent: {0}")]
+    Refused(String),
+}

@@ -1,0 +1,275 @@
+//! One request and its answer.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::body::Body;
+use super::head::{self, RequestHead, ResponseHead};
+use super::{Front, Reader, Writer, rewrite};
+use crate::agent::capture::Recording;
+
+/// How much of later requests is read while one is under way.
+const AHEAD: usize = 64 * 1024;
+
+/// A connection to the local service.
+pub(super) struct Local {
+    pub read: Reader,
+    pub write: Writer,
+    /// What was read and not used yet.
+    pub buffer: BytesMut,
+    /// Whether it has served a request before.
+    pub reused: bool,
+}
+
+/// One request on its way.
+pub(super) struct Exchange<'a> {
+    pub front: &'a Front,
+    pub head: &'a RequestHead,
+    pub recording: Option<&'a Recording>,
+    pub read: &'a mut Reader,
+    pub write: &'a mut Writer,
+    pub buffer: &'a mut BytesMut,
+}
+
+/// How an exchange ended well.
+pub(super) enum Outcome {
+    /// With an answer; true when both connections can be used again.
+    Complete { keep: bool },
+    /// With a change of protocol.
+    Upgraded,
+}
+
+/// How an exchange ended badly.
+pub(super) enum Failure {
+    /// Before the visitor got anything of the final answer.
+    Unanswered(String),
+    /// Afterwards, or because the visitor went away.
+    Broken,
+}
+
+impl Local {
+    pub fn new(read: Reader, write: Writer) -> Self {
+        Self { read, write, buffer: BytesMut::with_capacity(8 * 1024), reused: false }
+    }
+
+    /// Waits until the local service sends or closes, although nobody asked it.
+    pub async fn speak_up(&mut self) {
+        // Both mean the same here.
+        let _ = self.read.read_buf(&mut self.buffer).await;
+    }
+}
+
+impl Exchange<'_> {
+    /// Sends the request with this head, and brings the answer.
+    pub async fn run(self, bytes: &[u8], local: &mut Local) -> Result<Outcome, Failure> {
+        let Local { read, write, buffer, .. } = local;
+        let sent = AtomicBool::new(false);
+        let mut sending = Sending {
+            read: self.read,
+            buffer: self.buffer,
+            write,
+            body: self.head.body.clone(),
+            recording: self.recording,
+            sent: &sent,
+        };
+        let receiving = Receiving {
+            front: self.front,
+            head: self.head,
+            recording: self.recording,
+            read,
+            buffer,
+            write: self.write,
+        };
+        let answered = tokio::select! {
+            biased;
+            () = sending.run(bytes) => return Err(Failure::Broken),
+            answered = receiving.run() => answered?,
+        };
+        Ok(match answered {
+            Answered::Upgraded => Outcome::Upgraded,
+            Answered::Whole { keep_alive } => {
+                let keep = keep_alive && self.head.keep_alive && sent.load(Ordering::Relaxed);
+                Outcome::Complete { keep }
+            }
+        })
+    }
+}
+
+/// The direction from the visitor to the local service.
+struct Sending<'a> {
+    read: &'a mut Reader,
+    buffer: &'a mut BytesMut,
+    write: &'a mut Writer,
+    body: Body,
+    recording: Option<&'a Recording>,
+    sent: &'a AtomicBool,
+}
+
+impl Sending<'_> {
+    /// Ends only when the visitor goes away.
+    async fn run(&mut self, head: &[u8]) {
+        match self.send(head).await {
+            Ok(true) => self.sent.store(true, Ordering::Relaxed),
+            Ok(false) => return,
+            // The local service reads no more, but it may have answered.
+            Err(_) => std::future::pending().await,
+        }
+        // Sees that the visitor leaves, and reads what it asks next.
+        while self.buffer.len() < AHEAD {
+            match self.read.read_buf(self.buffer).await {
+                Ok(1..) => {}
+                _ => return,
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// Sends head and body; false when the visitor goes away before the end of the body.
+    async fn send(&mut self, head: &[u8]) -> io::Result<bool> {
+        self.write.write_all(head).await?;
+        while !self.body.is_done() {
+            if self.buffer.is_empty() {
+                self.write.flush().await?;
+                match self.read.read_buf(self.buffer).await {
+                    Ok(1..) => {}
+                    _ => return Ok(false),
+                }
+            }
+            let recording = self.recording;
+            let taken = self.body.take(self.buffer, |data| {
+                if let Some(recording) = recording {
+                    recording.request_body(data);
+                }
+            });
+            // A body that cannot be followed ends the connection.
+            let Ok(taken) = taken else { return Ok(false) };
+            self.write.write_all(self.buffer.get(..taken).unwrap_or_default()).await?;
+            self.buffer.advance(taken);
+        }
+        self.write.flush().await?;
+        Ok(true)
+    }
+}
+
+enum Answered {
+    Whole { keep_alive: bool },
+    Upgraded,
+}
+
+/// The direction from the local service to the visitor.
+struct Receiving<'a> {
+    front: &'a Front,
+    head: &'a RequestHead,
+    recording: Option<&'a Recording>,
+    read: &'a mut Reader,
+    buffer: &'a mut BytesMut,
+    write: &'a mut Writer,
+}
+
+impl Receiving<'_> {
+    async fn run(mut self) -> Result<Answered, Failure> {
+        let head = loop {
+            let head = self.next_head().await?;
+            if head.status >= 200 || head.status == 101 {
+                break head;
+            }
+            let interim = self.buffer.split_to(head.length);
+            self.write.write_all(&interim).await.map_err(gone)?;
+            self.write.flush().await.map_err(gone)?;
+        };
+        if head.status == 101 && !self.head.upgrade {
+            return Err(unanswered("it changed the protocol although nobody asked for that"));
+        }
+        self.pass_on(head).await
+    }
+
+    async fn next_head(&mut self) -> Result<ResponseHead, Failure> {
+        loop {
+            let found = head::response(self.buffer, self.head.is_head);
+            match found.map_err(|refused| unanswered(&refused.to_string()))? {
+                Some(head) => return Ok(head),
+                None => match self.read.read_buf(self.buffer).await {
+                    Ok(1..) => {}
+                    Ok(0) => return Err(unanswered("it closed the connection")),
+                    Err(error) => return Err(unanswered(&error.to_string())),
+                },
+            }
+        }
+    }
+
+    async fn pass_on(&mut self, head: ResponseHead) -> Result<Answered, Failure> {
+        let ResponseHead { length, status, mut body, keep_alive } = head;
+        if let Some(recording) = self.recording {
+            let chunked = body == Body::CHUNKED;
+            recording.response_head(self.buffer.get(..length).unwrap_or_default(), chunked);
+        }
+        let mut pending = length;
+        if let Some(made) = self.redirected(length) {
+            self.buffer.advance(length);
+            self.write.write_all(&made).await.map_err(gone)?;
+            pending = 0;
+        }
+        if status == 101 {
+            self.flush(pending).await?;
+            return Ok(Answered::Upgraded);
+        }
+        loop {
+            // What arrived with the head leaves with it.
+            let taken = self.take(&mut body, pending);
+            self.flush(pending + taken.unwrap_or_default()).await?;
+            if taken.is_none() {
+                return Err(Failure::Broken);
+            }
+            pending = 0;
+            if body.is_done() {
+                return Ok(Answered::Whole { keep_alive });
+            }
+            match self.read.read_buf(self.buffer).await {
+                Ok(1..) => {}
+                Ok(0) if body == Body::UntilClose => {
+                    return Ok(Answered::Whole { keep_alive: false });
+                }
+                _ => return Err(Failure::Broken),
+            }
+        }
+    }
+
+    /// Follows the body through the buffer; says how many bytes of it there are, none when its
+    /// framing is broken.
+    fn take(&mut self, body: &mut Body, start: usize) -> Option<usize> {
+        let recording = self.recording;
+        let bytes = self.buffer.get(start..).unwrap_or_default();
+        let taken = body.take(bytes, |data| {
+            if let Some(recording) = recording {
+                recording.response_body(data);
+            }
+        });
+        taken.ok()
+    }
+
+    async fn flush(&mut self, count: usize) -> Result<(), Failure> {
+        let bytes = self.buffer.get(..count).unwrap_or_default();
+        self.write.write_all(bytes).await.map_err(gone)?;
+        self.buffer.advance(count);
+        self.write.flush().await.map_err(gone)
+    }
+
+    /// The head with a `Location` that works for the visitor, where ours does not.
+    fn redirected(&self, length: usize) -> Option<Vec<u8>> {
+        let public = self.head.host.as_deref()?;
+        let local = self.front.local_host()?;
+        let head = self.buffer.get(..length)?;
+        rewrite::response(head, &local, public, self.front.scheme)
+    }
+}
+
+fn gone(_: io::Error) -> Failure {
+    Failure::Broken
+}
+
+fn unanswered(problem: &str) -> Failure {
+    Failure::Unanswered(format!("The local service gave no answer that can be used: {problem}."))
+}

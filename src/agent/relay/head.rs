@@ -1,0 +1,270 @@
+//! Heads of requests and answers; free of I/O.
+
+use super::body::Body;
+
+/// How long a head may be.
+pub(super) const LONGEST: usize = 64 * 1024;
+/// How many headers a head may have.
+const HEADERS: usize = 100;
+
+/// Why a head is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refused {
+    #[error("the head of the message is malformed")]
+    Malformed,
+    #[error("the head has more than {HEADERS} headers")]
+    TooMany,
+    #[error("the head is longer than {LONGEST} bytes")]
+    TooLong,
+    #[error("a line does not end with carriage return and line feed")]
+    BareLineEnd,
+    #[error("the length of the body is ambiguous")]
+    Framing,
+}
+
+/// The head of a request.
+#[derive(Debug)]
+pub(super) struct RequestHead {
+    /// How many bytes it has.
+    pub length: usize,
+    pub is_head: bool,
+    /// Whether sending it twice does what sending it once does.
+    pub is_idempotent: bool,
+    pub body: Body,
+    /// Whether another request may follow.
+    pub keep_alive: bool,
+    pub upgrade: bool,
+    pub target: String,
+    pub host: Option<Vec<u8>>,
+}
+
+/// The head of an answer.
+#[derive(Debug)]
+pub(super) struct ResponseHead {
+    pub length: usize,
+    pub status: u16,
+    pub body: Body,
+    pub keep_alive: bool,
+}
+
+/// Reads the head of a request; none while it is incomplete.
+pub(super) fn request(bytes: &[u8]) -> Result<Option<RequestHead>, Refused> {
+    let mut room = [httparse::EMPTY_HEADER; HEADERS];
+    let mut parsed = httparse::Request::new(&mut room);
+    let length = match parsed.parse(bytes).map_err(refused)? {
+        httparse::Status::Complete(length) => length,
+        httparse::Status::Partial => return incomplete(bytes),
+    };
+    check_line_ends(bytes.get(..length).unwrap_or(bytes))?;
+    let method = parsed.method.unwrap_or_default();
+    let fields = Fields::read(parsed.headers)?;
+    let newer = parsed.version == Some(1);
+    if fields.chunked && !newer {
+        return Err(Refused::Framing);
+    }
+    Ok(Some(RequestHead {
+        length,
+        is_head: method == "HEAD",
+        is_idempotent: matches!(method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "TRACE"),
+        body: fields.body().unwrap_or(Body::NONE),
+        keep_alive: !fields.close && (newer || fields.keep_alive),
+        upgrade: fields.upgrade,
+        target: parsed.path.unwrap_or_default().to_owned(),
+        host: fields.host,
+    }))
+}
+
+/// Reads the head of an answer to a request; none while it is incomplete.
+pub(super) fn response(bytes: &[u8], to_head: bool) -> Result<Option<ResponseHead>, Refused> {
+    let mut room = [httparse::EMPTY_HEADER; HEADERS];
+    let mut parsed = httparse::Response::new(&mut room);
+    let length = match parsed.parse(bytes).map_err(refused)? {
+        httparse::Status::Complete(length) => length,
+        httparse::Status::Partial => return incomplete(bytes),
+    };
+    let status = parsed.code.unwrap_or_default();
+    let fields = Fields::read(parsed.headers)?;
+    let bodiless = to_head || status < 200 || matches!(status, 204 | 304);
+    let body = if bodiless { Body::NONE } else { fields.body().unwrap_or(Body::UntilClose) };
+    let keep_alive = !fields.close && (parsed.version == Some(1) || fields.keep_alive);
+    Ok(Some(ResponseHead {
+        length,
+        status,
+        keep_alive: keep_alive && body != Body::UntilClose,
+        body,
+    }))
+}
+
+fn refused(error: httparse::Error) -> Refused {
+    match error {
+        httparse::Error::TooManyHeaders => Refused::TooMany,
+        _ => Refused::Malformed,
+    }
+}
+
+fn incomplete<T>(bytes: &[u8]) -> Result<Option<T>, Refused> {
+    if bytes.len() < LONGEST { Ok(None) } else { Err(Refused::TooLong) }
+}
+
+/// The parser takes a bare line feed for a line end; others may not, and then see another message.
+fn check_line_ends(head: &[u8]) -> Result<(), Refused> {
+    let bare = head.iter().enumerate().any(|(at, byte)| {
+        let before = at.checked_sub(1).and_then(|at| head.get(at));
+        *byte == b'\n' && before != Some(&b'\r')
+            || *byte == b'\r' && head.get(at + 1) != Some(&b'\n')
+    });
+    if bare { Err(Refused::BareLineEnd) } else { Ok(()) }
+}
+
+/// What the headers say about framing and connection.
+#[derive(Default)]
+struct Fields {
+    length: Option<u64>,
+    chunked: bool,
+    close: bool,
+    keep_alive: bool,
+    upgrade: bool,
+    host: Option<Vec<u8>>,
+}
+
+impl Fields {
+    fn read(headers: &[httparse::Header<'_>]) -> Result<Self, Refused> {
+        let mut fields = Self::default();
+        let (mut upgrades, mut hosts) = (false, 0);
+        for header in headers {
+            match header.name.len() {
+                4 if header.name.eq_ignore_ascii_case("host") => {
+                    hosts += 1;
+                    fields.host = Some(header.value.to_vec());
+                }
+                7 if header.name.eq_ignore_ascii_case("upgrade") => upgrades = true,
+                10 if header.name.eq_ignore_ascii_case("connection") => {
+                    fields.read_connection(header.value);
+                }
+                14 if header.name.eq_ignore_ascii_case("content-length") => {
+                    let length = length(header.value)?;
+                    if fields.length.replace(length).is_some() {
+                        return Err(Refused::Framing);
+                    }
+                }
+                17 if header.name.eq_ignore_ascii_case("transfer-encoding") => {
+                    if fields.chunked || !header.value.eq_ignore_ascii_case(b"chunked") {
+                        return Err(Refused::Framing);
+                    }
+                    fields.chunked = true;
+                }
+                _ => {}
+            }
+        }
+        if hosts > 1 {
+            return Err(Refused::Malformed);
+        }
+        fields.upgrade &= upgrades;
+        if fields.chunked && fields.length.is_some() {
+            return Err(Refused::Framing);
+        }
+        Ok(fields)
+    }
+
+    fn read_connection(&mut self, value: &[u8]) {
+        for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+            self.upgrade |= option.eq_ignore_ascii_case(b"upgrade");
+        }
+    }
+
+    fn body(&self) -> Option<Body> {
+        if self.chunked { Some(Body::CHUNKED) } else { self.length.map(Body::Length) }
+    }
+}
+
+/// Digits and nothing else: no sign, no list.
+fn length(value: &[u8]) -> Result<u64, Refused> {
+    let digits = std::str::from_utf8(value)
+        .ok()
+        .filter(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()));
+    digits.and_then(|text| text.parse().ok()).ok_or(Refused::Framing)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn refusal(head: &str) -> Refused {
+        request(head.as_bytes()).unwrap_err()
+    }
+
+    #[test]
+    fn a_request_is_read_when_its_head_is_complete() {
+        let bytes = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc";
+
+        assert!(request(&bytes[..40]).unwrap().is_none());
+        let head = request(bytes).unwrap().unwrap();
+        assert_eq!((head.length, head.body, head.keep_alive), (48, Body::Length(3), true));
+        assert_eq!((head.target.as_str(), head.host.as_deref()), ("/a", Some(&b"x"[..])));
+    }
+
+    #[test]
+    fn ambiguous_framing_is_refused() {
+        for headers in [
+            "Content-Length: 3\r\nTransfer-Encoding: chunked",
+            "Transfer-Encoding: chunked\r\nContent-Length: 3",
+            "Content-Length: 3\r\nContent-Length: 3",
+            "Content-Length: +3",
+            "Content-Length: 3, 3",
+            "Content-Length: 99999999999999999999",
+            "Content-Length: ",
+            "Transfer-Encoding: gzip, chunked",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+            "Transfer-Encoding: xchunked",
+        ] {
+            let head = format!("POST / HTTP/1.1\r\nHost: x\r\n{headers}\r\n\r\n");
+            assert_eq!(refusal(&head), Refused::Framing, "{headers}");
+        }
+        assert_eq!(
+            refusal("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"),
+            Refused::Framing
+        );
+    }
+
+    #[test]
+    fn odd_lines_are_refused() {
+        for head in [
+            "GET / HTTP/1.1\r\nHost : x\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: x\r\n folded\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+            "GET / HTTP/1.1\r\nA: b\0c\r\n\r\n",
+            "GET  / HTTP/1.1\r\n\r\n",
+        ] {
+            assert_eq!(refusal(head), Refused::Malformed, "{head:?}");
+        }
+        assert_eq!(refusal("GET / HTTP/1.1\nHost: x\r\n\r\n"), Refused::BareLineEnd);
+        assert_eq!(
+            refusal(&format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(101))),
+            Refused::TooMany
+        );
+        assert_eq!(refusal(&format!("GET /{}", "a".repeat(LONGEST))), Refused::TooLong);
+    }
+
+    #[test]
+    fn some_answers_have_no_body() {
+        let body = |status: u16, to_head| {
+            let head = format!("HTTP/1.1 {status} X\r\nContent-Length: 5\r\n\r\n");
+            response(head.as_bytes(), to_head).unwrap().unwrap().body
+        };
+
+        assert_eq!(body(200, false), Body::Length(5));
+        assert_eq!(body(200, true), Body::NONE);
+        assert_eq!(body(304, false), Body::NONE);
+        assert_eq!(body(100, false), Body::NONE);
+    }
+
+    #[test]
+    fn an_answer_without_a_length_lasts_until_the_close() {
+        let head = response(b"HTTP/1.1 200 OK\r\n\r\n", false).unwrap().unwrap();
+
+        assert_eq!((head.body, head.keep_alive), (Body::UntilClose, false));
+    }
+}

@@ -1,0 +1,229 @@
+//! One connection of a visitor to an HTTP tunnel: one request after the other.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::exchange::{Exchange, Failure, Local, Outcome};
+use super::head::{self, Refused, RequestHead};
+use super::{HostHeader, Reader, Upstream, Writer, page, rewrite};
+use crate::agent::capture::{Captures, Opening, Recording};
+use crate::agent::metrics::TunnelMetrics;
+
+/// An HTTP tunnel as its visitors meet it.
+#[derive(Debug)]
+pub struct Front {
+    /// The name of the tunnel.
+    pub tunnel_name: String,
+    /// Where requests go.
+    pub upstream: Upstream,
+    /// What stands in `Host`.
+    pub host_header: HostHeader,
+    /// The scheme of the public address.
+    pub scheme: &'static str,
+    /// Where requests are recorded; none when the tunnel is not inspected.
+    pub captures: Option<Arc<Captures>>,
+    /// What the tunnel has carried.
+    pub metrics: Arc<TunnelMetrics>,
+}
+
+impl Front {
+    /// The host that local services see instead of the public one, where it differs.
+    pub(super) fn local_host(&self) -> Option<Cow<'_, str>> {
+        match &self.host_header {
+            HostHeader::Preserve => None,
+            HostHeader::Rewrite => Some(self.upstream.address().authority().into()),
+            HostHeader::Value(value) => Some(value.into()),
+        }
+    }
+}
+
+/// Serves the requests of one connection until it ends.
+///
+/// `remote_addr` is the address of the visitor without its port; `replay_of` the record that the
+/// only request of this connection repeats.
+pub async fn serve(
+    front: &Front,
+    visitor: (Reader, Writer),
+    remote_addr: &str,
+    replay_of: Option<String>,
+) {
+    let (read, write) = visitor;
+    let buffer = BytesMut::with_capacity(8 * 1024);
+    let mut visit = Visit { front, read, write, buffer, local: None, remote_addr, replay_of };
+    while visit.serve_one().await {}
+    // Whether the visitor still listens does not matter any more.
+    let _ = visit.write.shutdown().await;
+}
+
+struct Visit<'a> {
+    front: &'a Front,
+    read: Reader,
+    write: Writer,
+    /// What was read of the visitor and not used yet.
+    buffer: BytesMut,
+    /// The connection to the local service, between requests.
+    local: Option<Local>,
+    remote_addr: &'a str,
+    replay_of: Option<String>,
+}
+
+impl Visit<'_> {
+    /// Serves one request; says whether another may follow.
+    async fn serve_one(&mut self) -> bool {
+        let head = match self.next_head().await {
+            Ok(Some(head)) => head,
+            Ok(None) => return false,
+            Err(refused) => {
+                self.refuse(refused).await;
+                return false;
+            }
+        };
+        let started = Instant::now();
+        self.front.metrics.request_started(started);
+        let bytes = self.buffer.split_to(head.length).freeze();
+        let bytes = self.rewritten(&head, bytes);
+        let recording = self.record(&head, &bytes);
+        let again = self.forward(&head, &bytes, recording.as_ref()).await;
+        let ended = Instant::now();
+        self.front.metrics.request_finished(ended.duration_since(started), ended);
+        again
+    }
+
+    /// The next head; none when the visitor is done.
+    async fn next_head(&mut self) -> Result<Option<RequestHead>, Refused> {
+        loop {
+            if !self.buffer.is_empty()
+                && let Some(head) = head::request(&self.buffer)?
+            {
+                return Ok(Some(head));
+            }
+            let Some(local) = &mut self.local else {
+                match self.read.read_buf(&mut self.buffer).await {
+                    Ok(1..) => continue,
+                    _ => return Ok(None),
+                }
+            };
+            tokio::select! {
+                biased;
+                read = self.read.read_buf(&mut self.buffer) => match read {
+                    Ok(1..) => {}
+                    _ => return Ok(None),
+                },
+                // Whatever a local service sends unasked, its connection is of no more use.
+                () = local.speak_up() => self.local = None,
+            }
+        }
+    }
+
+    fn rewritten(&self, head: &RequestHead, bytes: Bytes) -> Bytes {
+        match self.front.local_host() {
+            None => bytes,
+            Some(host) => rewrite::request(&bytes, head.host.as_deref(), &host).into(),
+        }
+    }
+
+    fn record(&mut self, head: &RequestHead, bytes: &[u8]) -> Option<Recording> {
+        let captures = self.front.captures.as_ref()?;
+        Some(captures.open(Opening {
+            tunnel_name: &self.front.tunnel_name,
+            remote_addr: self.remote_addr.to_owned(),
+            replay_of: self.replay_of.take(),
+            head: bytes,
+            chunked: head.body == super::body::Body::CHUNKED,
+        }))
+    }
+
+    /// Sends the request on and the answer back; says whether another request may follow.
+    async fn forward(
+        &mut self,
+        head: &RequestHead,
+        bytes: &[u8],
+        recording: Option<&Recording>,
+    ) -> bool {
+        loop {
+            let mut local = match self.local.take() {
+                Some(local) => local,
+                None => match self.front.upstream.connect().await {
+                    Ok((read, write)) => Local::new(read, write),
+                    Err(error) => {
+                        let reason = self.unreachable(&error);
+                        self.answer_for_local(&reason, recording).await;
+                        return false;
+                    }
+                },
+            };
+            let outcome = Exchange {
+                front: self.front,
+                head,
+                recording,
+                read: &mut self.read,
+                write: &mut self.write,
+                buffer: &mut self.buffer,
+            }
+            .run(bytes, &mut local)
+            .await;
+            match outcome {
+                Ok(Outcome::Complete { keep }) => {
+                    local.reused = true;
+                    self.local = keep.then_some(local);
+                    return keep;
+                }
+                Ok(Outcome::Upgraded) => {
+                    self.become_tunnel(local).await;
+                    return false;
+                }
+                // The local service closed a connection that it had kept, just as we used it.
+                Err(Failure::Unanswered(_))
+                    if local.reused && head.is_idempotent && head.body.is_done() => {}
+                Err(Failure::Unanswered(reason)) => {
+                    self.answer_for_local(&reason, recording).await;
+                    return false;
+                }
+                Err(Failure::Broken) => return false,
+            }
+        }
+    }
+
+    fn unreachable(&self, error: &std::io::Error) -> String {
+        let address = self.front.upstream.address().shown();
+        format!("The agent could not connect to the local service at {address}: {error}.")
+    }
+
+    /// Says that the local service gave no answer, and why.
+    async fn answer_for_local(&mut self, reason: &str, recording: Option<&Recording>) {
+        let title = "The local service did not answer";
+        let answer = page::problem(502, "ERR_NGROK_8012", title, reason);
+        if let Some(recording) = recording {
+            let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+            let (head, body) = answer.split_at(end.map_or(answer.len(), |at| at + 4));
+            recording.response_head(head, false);
+            recording.response_body(body);
+        }
+        // The visitor may be gone as well.
+        let _ = self.write.write_all(&answer).await;
+    }
+
+    async fn refuse(&mut self, refused: Refused) {
+        let status = if matches!(refused, Refused::TooLong | Refused::TooMany) { 431 } else { 400 };
+        let answer = page::problem(status, "", "The request was refused", &format!("{refused}."));
+        let _ = self.write.write_all(&answer).await;
+    }
+
+    /// Copies both ways from now on: the connection speaks another protocol.
+    async fn become_tunnel(&mut self, mut local: Local) {
+        let early = async {
+            local.write.write_all(&self.buffer).await?;
+            self.write.write_all(&local.buffer).await
+        };
+        if early.await.is_err() {
+            return;
+        }
+        let visitor = (&mut self.read, &mut self.write);
+        // Either side may end it whenever it likes.
+        let _ = super::copy(visitor, (&mut local.read, &mut local.write)).await;
+    }
+}

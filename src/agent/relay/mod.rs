@@ -1,0 +1,29 @@
+//! Carries the bytes of visitors to local services and back.
+//!
+//! HTTP passes as it is: the relay reads heads and follows the framing of bodies, so that it can
+//! count, capture and answer for a local service that is away, but it writes on the bytes that it
+//! read. Everything else is copied blindly.
+
+mod body;
+mod copy;
+mod exchange;
+mod files;
+mod head;
+mod http;
+mod page;
+mod rewrite;
+mod upstream;
+
+pub use copy::copy;
+pub use http::{Front, serve};
+pub use rewrite::HostHeader;
+pub use upstream::{Address, Closed, Upstream};
+
+use std::pin::Pin;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// The receiving half of a connection.
+pub type Reader = Pin<Box<dyn AsyncRead + Send>>;
+/// The sending half of a connection.
+pub type Writer = Pin<Box<dyn AsyncWrite + Send>>;

@@ -1,0 +1,3 @@
+//! The agent, with real sockets.
+
+mod relay;
