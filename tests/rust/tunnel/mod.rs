@@ -1,3 +1,4 @@
 //! How bytes travel between agent and service.
 
 mod messages;
+mod session;

@@ -1,0 +1,279 @@
+//! The task that reads and writes a session's connection.
+//!
+//! One task does both: what it reads makes frames to write, and both halves of a TLS connection
+//! share one state anyway.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::time::timeout;
+
+use super::cell::Cell;
+use super::frame::{Data, Decoder, Event, Malformed};
+use super::outgoing::End;
+use super::session::{Owner, Shared};
+use super::{Code, Ended, Stream};
+
+/// The connection is read into pieces of this size.
+const BUFFER: usize = 64 * 1024;
+/// A new buffer is taken when the old one has less room than this.
+const LEAST_ROOM: usize = 16 * 1024;
+/// Bytes to read before others have a turn: readers should grant new windows in time.
+const TURN: usize = 64 * 1024;
+/// With more than this to write, nothing is read: a peer that reads nothing gets no answers.
+const CONGESTED: usize = 1024 * 1024;
+/// How long the end of a connection may take.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// The task that reads and writes a session's connection.
+pub(super) struct Driver<Io> {
+    io: Io,
+    shared: Arc<Shared>,
+    owner: Weak<Owner>,
+    accepted: mpsc::Sender<Stream>,
+    decoder: Decoder,
+    input: BytesMut,
+    /// Where the body of the current DATA frame goes.
+    current: Option<Body>,
+    output: Vec<u8>,
+    /// How much of `output` was written.
+    written: usize,
+    unflushed: bool,
+}
+
+/// What a half of the driver does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// It has more to do.
+    Again,
+    /// The connection wakes it.
+    Blocked,
+    /// A stream wakes it.
+    Idle,
+}
+
+struct Body {
+    cell: Arc<Cell>,
+    fin: bool,
+}
+
+impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
+    pub(super) fn new(
+        io: Io,
+        shared: Arc<Shared>,
+        owner: Weak<Owner>,
+        accepted: mpsc::Sender<Stream>,
+    ) -> Self {
+        Self {
+            io,
+            shared,
+            owner,
+            accepted,
+            decoder: Decoder::default(),
+            input: BytesMut::new(),
+            current: None,
+            output: Vec::new(),
+            written: 0,
+            unflushed: false,
+        }
+    }
+
+    /// Serves the session until it is over.
+    pub(super) async fn run(mut self) {
+        let shared = Arc::clone(&self.shared);
+        if let Err(ended) = poll_fn(|cx| self.poll(cx)).await {
+            match ended {
+                Ended::Protocol(problem) => {
+                    shared.go_away(Code::PROTOCOL, &problem.to_string(), ended);
+                }
+                _ => shared.end(ended, End::AtOnce),
+            }
+        }
+        let how = shared.outgoing.ending();
+        let _ = timeout(FAREWELL, self.finish(how.unwrap_or(End::AtOnce))).await;
+        shared.closed();
+    }
+
+    /// Reads, then writes, then waits. `Ok` when the session was ended from outside.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
+        if self.shared.outgoing.ending().is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        let is_congested = self.shared.outgoing.len() > CONGESTED;
+        let received = if is_congested { Ok(Next::Again) } else { self.receive(cx) };
+        match received.and_then(|received| Ok((received, self.send(cx)?))) {
+            Err(ended) => return Poll::Ready(Err(ended)),
+            Ok((Next::Again, Next::Blocked)) if is_congested => {}
+            Ok((Next::Again, _) | (_, Next::Again)) => cx.waker().wake_by_ref(),
+            Ok(_) => {}
+        }
+        Poll::Pending
+    }
+
+    /// Reads for one turn.
+    fn receive(&mut self, cx: &mut Context<'_>) -> Result<Next, Ended> {
+        let mut left = TURN;
+        while left > 0 {
+            if self.input.capacity() - self.input.len() < LEAST_ROOM {
+                self.input.reserve(BUFFER);
+            }
+            match pin!(self.io.read_buf(&mut self.input)).poll(cx) {
+                Poll::Pending => return Ok(Next::Blocked),
+                Poll::Ready(Ok(0)) => return Err(Ended::PeerClosed),
+                Poll::Ready(Ok(length)) => left = left.saturating_sub(length),
+                Poll::Ready(Err(error)) => return Err(broken(error)),
+            }
+            while let Some(event) = self.decoder.next(&mut self.input)? {
+                self.handle(event)?;
+            }
+        }
+        Ok(Next::Again)
+    }
+
+    /// Writes what is queued.
+    fn send(&mut self, cx: &mut Context<'_>) -> Result<Next, Ended> {
+        let is_idle = loop {
+            if self.written == self.output.len() {
+                self.output.clear();
+                self.written = 0;
+                let taken = self.shared.outgoing.take(&mut self.output, cx.waker());
+                taken.admitted.iter().for_each(|cell| cell.room());
+                if self.output.is_empty() {
+                    break taken.is_idle;
+                }
+            }
+            match Pin::new(&mut self.io).poll_write(cx, &self.output[self.written..]) {
+                Poll::Pending if self.shared.outgoing.stall(cx.waker()) => {
+                    return Ok(Next::Blocked);
+                }
+                Poll::Pending => return Ok(Next::Again),
+                Poll::Ready(Ok(0)) => return Err(Ended::PeerClosed),
+                Poll::Ready(Ok(length)) => self.written += length,
+                Poll::Ready(Err(error)) => return Err(broken(error)),
+            }
+            self.unflushed = true;
+        };
+        if self.unflushed {
+            match Pin::new(&mut self.io).poll_flush(cx) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(())) => self.unflushed = false,
+                Poll::Ready(Err(error)) => return Err(broken(error)),
+            }
+        }
+        Ok(if is_idle { Next::Idle } else { Next::Again })
+    }
+
+    fn handle(&mut self, event: Event) -> Result<(), Ended> {
+        match event {
+            Event::Data(data) => self.data(data)?,
+            Event::Piece { bytes, left } => {
+                if let Some(body) = &self.current {
+                    body.cell.arrive(bytes);
+                }
+                if left == 0 {
+                    self.complete();
+                }
+            }
+            Event::Reset { stream, code } => {
+                let cell = self.shared.table().remove(stream);
+                if let Some(cell) = cell {
+                    cell.reset(code);
+                }
+            }
+            Event::Window { stream, increment } => {
+                let cell = self.shared.table().find(stream);
+                if let Some(cell) = cell {
+                    cell.widen(increment as usize);
+                }
+            }
+            Event::GoAway { code, text } => return Err(Ended::GoneAway { code, text }),
+        }
+        Ok(())
+    }
+
+    fn data(&mut self, data: Data) -> Result<(), Malformed> {
+        let cell = if data.syn {
+            self.accept(data.stream)?
+        } else {
+            self.shared.table().receiver(data.stream).ok_or(Code::STREAM_CLOSED)
+        };
+        match cell.and_then(|cell| cell.announce(data.length).map(|()| cell)) {
+            Ok(cell) => {
+                self.current = Some(Body { cell, fin: data.fin });
+                if data.length == 0 {
+                    self.complete();
+                }
+            }
+            Err(code) => self.refuse(data, code),
+        }
+        Ok(())
+    }
+
+    /// Takes a new stream; the inner error is the reason for refusing it.
+    fn accept(&self, id: u32) -> Result<Result<Arc<Cell>, Code>, Malformed> {
+        if let Err(refused) = self.shared.table().admit(id)? {
+            return Ok(Err(refused));
+        }
+        let place = match self.accepted.try_reserve() {
+            Ok(place) => place,
+            Err(TrySendError::Full(())) => return Ok(Err(Code::ACCEPT_QUEUE_FULL)),
+            Err(TrySendError::Closed(())) => return Ok(Err(Code::REFUSED)),
+        };
+        let Some(owner) = self.owner.upgrade() else { return Ok(Err(Code::REFUSED)) };
+        let Some(cell) = self.shared.table().accept(id) else { return Ok(Err(Code::REFUSED)) };
+        place.send(Stream::new(Arc::clone(&cell), Arc::clone(&self.shared), owner));
+        Ok(Ok(cell))
+    }
+
+    fn refuse(&mut self, data: Data, code: Code) {
+        self.decoder.skip_body();
+        self.shared.table().remove(data.stream);
+        let is_late_fin = !data.syn && data.fin && data.length == 0;
+        if !is_late_fin {
+            self.shared.outgoing.reset(data.stream, code);
+        }
+    }
+
+    /// The body of a DATA frame is complete.
+    fn complete(&mut self) {
+        let Some(Body { cell, fin }) = self.current.take() else { return };
+        if fin && cell.peer_finish() {
+            self.shared.table().remove(cell.id);
+        }
+    }
+
+    /// Ends the connection.
+    async fn finish(self, how: End) {
+        let Self { mut io, shared, output, written, mut input, .. } = self;
+        if how == End::Flushed {
+            let rest = shared.outgoing.drain();
+            let _ = async {
+                io.write_all(&output[written..]).await?;
+                io.write_all(&rest).await?;
+                io.flush().await
+            }
+            .await;
+        }
+        if io.shutdown().await.is_ok() && how == End::Flushed {
+            // Closing with unread bytes would take back what was just written.
+            while matches!(io.read_buf(&mut input).await, Ok(length) if length > 0) {
+                input.clear();
+            }
+        }
+    }
+}
+
+fn broken(error: io::Error) -> Ended {
+    match error.kind() {
+        // Processes end without saying so.
+        io::ErrorKind::UnexpectedEof => Ended::PeerClosed,
+        _ => Ended::Broken(Arc::new(error)),
+    }
+}

@@ -1,0 +1,239 @@
+//! One connection between agent and service, and the streams in it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{mpsc, watch};
+
+use super::cell::Cell;
+use super::driver::Driver;
+use super::outgoing::{End, LONGEST_BODY, Outgoing};
+use super::table::Table;
+use super::{Code, Ended, Stream};
+
+/// Which side of a session this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Dialled; opens streams with odd ids.
+    Agent,
+    /// Was dialled; opens streams with even ids.
+    Service,
+}
+
+/// How much a peer may ask for.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Streams of the peer that are open; one more is refused.
+    pub open: usize,
+    /// Streams of the peer that [`Incoming::next`] has not returned yet; one more is refused.
+    pub waiting: usize,
+}
+
+impl Limits {
+    /// What a side of this kind grants by default: an agent trusts its service with more.
+    pub fn of(side: Side) -> Self {
+        match side {
+            Side::Agent => Self { open: 4096, waiting: 1024 },
+            Side::Service => Self { open: 512, waiting: 128 },
+        }
+    }
+}
+
+/// One connection between agent and service.
+///
+/// A handle: clones are the same session. When the last handle and the last stream are dropped the
+/// session says goodbye and closes the connection.
+#[derive(Clone)]
+pub struct Session {
+    owner: Arc<Owner>,
+}
+
+/// Streams that the peer opens.
+pub struct Incoming {
+    streams: mpsc::Receiver<Stream>,
+}
+
+impl Session {
+    /// Starts a session on a connection, with the default limits. Needs a tokio runtime.
+    pub fn start<Io>(io: Io, side: Side) -> (Self, Incoming)
+    where
+        Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        Self::start_with(io, side, Limits::of(side))
+    }
+
+    /// Starts a session on a connection. Needs a tokio runtime.
+    pub fn start_with<Io>(io: Io, side: Side, limits: Limits) -> (Self, Incoming)
+    where
+        Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let (accepted, streams) = mpsc::channel(limits.waiting.max(1));
+        let shared = Arc::new(Shared::new(side, limits.open));
+        let owner = Arc::new(Owner { shared: Arc::clone(&shared) });
+        let driver = Driver::new(io, shared, Arc::downgrade(&owner), accepted);
+        tokio::spawn(driver.run());
+        (Self { owner }, Incoming { streams })
+    }
+
+    /// Opens a stream. `first` goes out together with the news of it, in one frame if it has at
+    /// most 32 KiB. Waits while too much is queued.
+    ///
+    /// # Errors
+    /// When the session is over.
+    pub async fn open(&self, first: Bytes) -> Result<Stream, Ended> {
+        let (now, later) = first.split_at(first.len().min(LONGEST_BODY));
+        let mut stream = loop {
+            let mut room = std::pin::pin!(self.shared().outgoing.room());
+            room.as_mut().enable();
+            match self.shared().open(now)? {
+                Some(cell) => break self.stream(cell),
+                None => room.await,
+            }
+        };
+        if !later.is_empty() && stream.write_all(later).await.is_err() {
+            self.still_alive()?;
+        }
+        Ok(stream)
+    }
+
+    /// Streams that this side opened and that are not gone: at the peer they still count.
+    pub fn open_streams(&self) -> usize {
+        self.shared().table().opened()
+    }
+
+    /// Streams of both sides that are not gone.
+    pub fn streams(&self) -> usize {
+        self.shared().table().len()
+    }
+
+    /// Waits for the end and says why.
+    pub async fn ended(&self) -> Ended {
+        ended(&self.owner.shared).await
+    }
+
+    /// True once the session is over.
+    pub fn is_ended(&self) -> bool {
+        self.shared().ended.borrow().is_some()
+    }
+
+    /// Says goodbye and closes; returns when the connection is closed, at the latest after a second.
+    pub async fn go_away(&self, code: Code, text: &str) {
+        self.shared().go_away(code, text, Ended::Closed);
+        let mut closed = self.shared().closed.subscribe();
+        let _ = closed.wait_for(|closed| *closed).await;
+    }
+
+    /// Closes at once; what is queued is lost.
+    pub fn close(&self) {
+        self.shared().end(Ended::Closed, End::AtOnce);
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.owner.shared
+    }
+
+    fn stream(&self, cell: Arc<Cell>) -> Stream {
+        Stream::new(cell, Arc::clone(self.shared()), Arc::clone(&self.owner))
+    }
+
+    fn still_alive(&self) -> Result<(), Ended> {
+        match self.shared().ended.borrow().clone() {
+            Some(ended) => Err(ended),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Incoming {
+    /// The next stream of the peer; `None` when the session is over. A stream is returned as soon
+    /// as it is known, so that a silent one delays nobody.
+    pub async fn next(&mut self) -> Option<Stream> {
+        self.streams.recv().await
+    }
+}
+
+/// Waits for the end of a session without being an owner of it.
+pub(super) async fn ended(shared: &Shared) -> Ended {
+    let mut ended = shared.ended.subscribe();
+    let found = ended.wait_for(Option::is_some).await;
+    found.ok().and_then(|why| why.clone()).unwrap_or(Ended::Closed)
+}
+
+/// Lives as long as somebody uses the session.
+pub(super) struct Owner {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.shared.go_away(Code::NONE, "", Ended::Closed);
+    }
+}
+
+/// What handles, streams and the session's task share.
+///
+/// Order of locks: the table, then a stream, then what is outgoing; never the other way round.
+pub(super) struct Shared {
+    table: Mutex<Table>,
+    pub(super) outgoing: Outgoing,
+    ended: watch::Sender<Option<Ended>>,
+    closed: watch::Sender<bool>,
+}
+
+impl Shared {
+    fn new(side: Side, limit: usize) -> Self {
+        Self {
+            table: Mutex::new(Table::new(side, limit)),
+            outgoing: Outgoing::new(),
+            ended: watch::Sender::new(None),
+            closed: watch::Sender::new(false),
+        }
+    }
+
+    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a stream; `None` when there is no room. Ids go out in rising order, because the table
+    /// stays locked meanwhile.
+    fn open(&self, first: &[u8]) -> Result<Option<Arc<Cell>>, Ended> {
+        let mut table = self.table();
+        let id = match table.next_id() {
+            Err(Ended::Exhausted) => {
+                drop(table);
+                self.go_away(Code::STREAMS_EXHAUSTED, "", Ended::Exhausted);
+                return Err(Ended::Exhausted);
+            }
+            other => other?,
+        };
+        if !self.outgoing.syn(id, first) {
+            return Ok(None);
+        }
+        let cell = table.open();
+        cell.lock().state.sent(first.len());
+        Ok(Some(cell))
+    }
+
+    /// Ends the session after a last word, unless it is over.
+    pub(super) fn go_away(&self, code: Code, text: &str, why: Ended) {
+        let last = self.table().last();
+        self.outgoing.go_away(last, code, text);
+        self.end(why, End::Flushed);
+    }
+
+    /// Ends the session, unless it is over: wakes everybody who waits for it.
+    pub(super) fn end(&self, why: Ended, how: End) {
+        let Some(cells) = self.table().end(why.clone()) else { return };
+        self.outgoing.end(how);
+        for cell in cells {
+            cell.end(why.clone());
+        }
+        self.ended.send_replace(Some(why));
+    }
+
+    /// The connection is closed.
+    pub(super) fn closed(&self) {
+        self.closed.send_replace(true);
+    }
+}

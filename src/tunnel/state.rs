@@ -1,0 +1,207 @@
+//! What one side knows about one stream. No I/O, nothing that waits.
+
+use std::collections::VecDeque;
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use super::Code;
+
+/// Bytes that each side may send before the other has read any. The same in every agent there is:
+/// it is not negotiated.
+pub const WINDOW: usize = 262_144;
+
+/// Bytes to be read before the peer is told that it may send as many again.
+const INCREMENT: usize = 64 * 1024;
+
+/// A shorter piece is copied, so that it does not keep the whole buffer it came in.
+const WORTH_KEEPING: usize = 8 * 1024;
+
+/// One stream, seen from one side.
+#[derive(Debug)]
+pub struct State {
+    chunks: VecDeque<Bytes>,
+    /// Short pieces, after all chunks.
+    tail: BytesMut,
+    /// What the peer may still send.
+    incoming: usize,
+    /// What was read and not yet granted again.
+    consumed: usize,
+    /// What may still be sent.
+    outgoing: usize,
+    peer_finished: bool,
+    finished: bool,
+    reset: Option<Code>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            chunks: VecDeque::new(),
+            tail: BytesMut::new(),
+            incoming: WINDOW,
+            consumed: 0,
+            outgoing: WINDOW,
+            peer_finished: false,
+            finished: false,
+            reset: None,
+        }
+    }
+}
+
+/// What a reader finds.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Bytes, at least one.
+    Bytes(Bytes),
+    /// The end of the peer's direction.
+    End,
+    /// Nothing so far.
+    Nothing,
+}
+
+impl State {
+    /// The peer announces a body. On `Err` the stream is reset with that code.
+    ///
+    /// # Errors
+    /// When the peer may not send it.
+    pub fn announce(&mut self, length: usize) -> Result<(), Code> {
+        let refused = match () {
+            () if self.peer_finished => Code::STREAM_CLOSED,
+            () if length > self.incoming => Code::FLOW_CONTROL,
+            () => {
+                self.incoming -= length;
+                return Ok(());
+            }
+        };
+        self.reset(refused);
+        Err(refused)
+    }
+
+    /// Some of an announced body is there.
+    pub fn arrive(&mut self, bytes: Bytes) {
+        if self.reset.is_some() {
+            return;
+        }
+        let is_first = self.chunks.is_empty() && self.tail.is_empty();
+        if !is_first && bytes.len() < WORTH_KEEPING {
+            self.tail.extend_from_slice(&bytes);
+            return;
+        }
+        self.seal_tail();
+        self.chunks.push_back(bytes);
+    }
+
+    /// The peer sends no more.
+    pub fn peer_finish(&mut self) {
+        self.peer_finished = true;
+    }
+
+    /// The peer may be sent more, but never more than a window at once.
+    pub fn widen(&mut self, increment: usize) {
+        self.outgoing = self.outgoing.saturating_add(increment).min(WINDOW);
+    }
+
+    /// Both directions are over, and what was not read is gone.
+    pub fn reset(&mut self, code: Code) {
+        if self.reset.is_none() {
+            self.reset = Some(code);
+            self.chunks = VecDeque::new();
+            self.tail = BytesMut::new();
+        }
+    }
+
+    /// The code, once the stream was reset.
+    pub fn was_reset(&self) -> Option<Code> {
+        self.reset
+    }
+
+    /// Takes at most `most` bytes.
+    pub fn take(&mut self, most: usize) -> Found {
+        self.seal_tail_if_next();
+        let Some(first) = self.chunks.front_mut() else {
+            return if self.peer_finished { Found::End } else { Found::Nothing };
+        };
+        let bytes = if first.len() <= most {
+            self.chunks.pop_front().unwrap_or_default()
+        } else {
+            first.split_to(most)
+        };
+        self.consumed += bytes.len();
+        Found::Bytes(bytes)
+    }
+
+    /// Copies to `target` what fits, and says how much; 0 when there is nothing.
+    pub fn copy_to(&mut self, target: &mut [u8]) -> usize {
+        let mut copied = 0;
+        while copied < target.len() {
+            self.seal_tail_if_next();
+            let Some(first) = self.chunks.front_mut() else { break };
+            let length = first.len().min(target.len() - copied);
+            first.copy_to_slice(&mut target[copied..copied + length]);
+            copied += length;
+            if first.is_empty() {
+                self.chunks.pop_front();
+            }
+        }
+        self.consumed += copied;
+        copied
+    }
+
+    /// True when the peer sends no more and all was read.
+    pub fn at_end(&self) -> bool {
+        self.peer_finished && self.chunks.is_empty() && self.tail.is_empty()
+    }
+
+    /// The increment to tell the peer now, if it is time for one.
+    pub fn grant(&mut self) -> Option<u32> {
+        let is_over = self.peer_finished || self.reset.is_some();
+        if is_over || self.consumed < INCREMENT {
+            return None;
+        }
+        let increment = std::mem::take(&mut self.consumed);
+        self.incoming += increment;
+        u32::try_from(increment).ok()
+    }
+
+    /// How much may be sent now.
+    pub fn sendable(&self) -> usize {
+        if self.finished || self.reset.is_some() { 0 } else { self.outgoing }
+    }
+
+    /// `length` bytes go out; never more than [`State::sendable`].
+    pub fn sent(&mut self, length: usize) {
+        self.outgoing -= length;
+    }
+
+    /// This side sends no more. False when that was known before, or the stream was reset.
+    pub fn finish(&mut self) -> bool {
+        !std::mem::replace(&mut self.finished, true) && self.reset.is_none()
+    }
+
+    /// True once this side sends no more.
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// True when neither side has anything to send: the id means nothing any more.
+    pub fn is_gone(&self) -> bool {
+        self.reset.is_some() || (self.finished && self.peer_finished)
+    }
+
+    /// Bytes that wait for a reader.
+    pub fn buffered(&self) -> usize {
+        self.chunks.iter().map(Bytes::len).sum::<usize>() + self.tail.len()
+    }
+
+    fn seal_tail_if_next(&mut self) {
+        if self.chunks.is_empty() {
+            self.seal_tail();
+        }
+    }
+
+    fn seal_tail(&mut self) {
+        if !self.tail.is_empty() {
+            self.chunks.push_back(std::mem::take(&mut self.tail).freeze());
+        }
+    }
+}
