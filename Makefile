@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test dev docs generate lint format
+.PHONY: help demo test bench dev docs generate lint format
 
 help: ## Say what each target does.
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -13,6 +13,9 @@ demo: dev ## Set up, and walk the management API against an embedded service.
 test: dev lint docs ## Set up, and run every test, type check and lint.
 	cargo test
 	$(BIN)/python -m pytest
+
+bench: ## Build for release, and run the recorded benchmarks; takes a quarter of an hour.
+	bench/recorded.sh
 
 dev: $(VENV)/ready ## Build the extension module in place, in a virtual environment.
 	$(BIN)/maturin develop --quiet
