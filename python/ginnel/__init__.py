@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from ._client import AsyncRemoteClient, RemoteClient
 from ._native import __version__
 from ._service import Service
@@ -52,3 +54,8 @@ __all__ = [
     "ValidationError",
     "__version__",
 ]
+
+if _level := os.environ.get("GINNEL_LOG"):
+    from .events import _print_lines
+
+    _print_lines(_level)

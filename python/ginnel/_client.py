@@ -7,10 +7,14 @@ from .remote._tree import AsyncRemoteResources, RemoteResources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from os import PathLike
     from types import TracebackType
-    from typing import Self
+    from typing import Self, TypeAlias
+
+    from .events import Event
+
+    Hook: TypeAlias = Callable[[Event], object]
 
 
 class _Client:
@@ -82,6 +86,9 @@ class _RemoteOptions(_Client):
         trust_env: bool = True,
         allow_http: bool = False,
         app: str | None = None,
+        on_request: Hook | None = None,
+        on_response: Hook | None = None,
+        on_retry: Hook | None = None,
     ) -> None:
         """Make a client; nothing is sent yet.
 
@@ -100,10 +107,15 @@ class _RemoteOptions(_Client):
                 never go through them.
             allow_http: True to send the key unencrypted to another machine.
             app: What to put in front of our `User-Agent`, such as "deploy/1.2".
+            on_request: Called with an `Event` before each attempt.
+            on_response: Called with an `Event` after each attempt, answered or failed.
+            on_retry: Called with an `Event` before the pause that another attempt follows. What a
+                hook raises is reported through `sys.unraisablehook` and does not end the call.
 
         Raises:
             ConfigError: An option is missing or unusable; the message names it.
         """
+        hooks = (on_request, on_response, on_retry)
         self._options = {
             "api_key": api_key,
             "base_url": base_url,
@@ -117,6 +129,7 @@ class _RemoteOptions(_Client):
             "trust_env": trust_env,
             "allow_http": allow_http,
             "app": app,
+            "hooks": hooks if any(hooks) else None,
         }
         self._core = Core(self._options)
 

@@ -9,14 +9,19 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 
 use super::pool::Pool;
-use super::{Answer, Cause, Error, Settings, retry};
+use super::{Answer, Cause, Error, Event, Observer, Settings, What, retry};
 use crate::api::{Call, Verb};
 
 /// The largest body that compression may unfold to.
 const MAX_UNFOLDED: u64 = 64 << 20;
 
 /// Sends a call, again where that may help, until the deadline.
-pub(super) async fn run(settings: &Settings, pool: &Pool, call: Call) -> Result<Answer, Error> {
+pub(super) async fn run(
+    settings: &Settings,
+    pool: &Pool,
+    call: Call,
+    observer: Option<&Observer<'_>>,
+) -> Result<Answer, Error> {
     let started = Instant::now();
     let request = request(settings, &call)?;
     let failed = |cause, attempts| {
@@ -27,19 +32,23 @@ pub(super) async fn run(settings: &Settings, pool: &Pool, call: Call) -> Result<
     loop {
         attempts += 1;
         let left = settings.deadline.map(|deadline| deadline.saturating_sub(started.elapsed()));
-        let outcome = attempt(settings, pool, &request, call.method, left).await;
-        let repeat = attempts <= settings.max_retries
-            && match &outcome {
-                Ok(response) => retry::may_repeat_status(call.method, response.status()),
-                Err(cause) => retry::may_repeat_failure(call.method, cause),
-            };
-        if repeat {
-            let asked = outcome.as_ref().ok().and_then(|r| retry::retry_after(r.headers()));
-            let pause = retry::pause(attempts + 1, asked);
-            if let Some(pause) = pause.filter(|pause| fits(*pause, settings.deadline, started)) {
-                tokio::time::sleep(pause).await;
-                continue;
+        let attempt = attempt(settings, pool, &request, call.method, left);
+        let outcome = match observer {
+            Some(observer) => observed(observer, attempts, attempt).await,
+            None => attempt.await,
+        };
+        let pause = if attempts > settings.max_retries {
+            None
+        } else {
+            pause(call.method, &outcome, attempts + 1)
+        };
+        if let Some(pause) = pause.filter(|pause| fits(*pause, settings.deadline, started)) {
+            if let Some(observer) = observer {
+                let status = outcome.as_ref().ok().map(|answer| answer.status().as_u16());
+                observer(Event { attempt: attempts, what: What::Repeats { status, pause } });
             }
+            tokio::time::sleep(pause).await;
+            continue;
         }
         let response = outcome.map_err(|cause| failed(cause, attempts))?;
         let (mut head, body) = response.into_parts();
@@ -58,6 +67,24 @@ pub(super) async fn run(settings: &Settings, pool: &Pool, call: Call) -> Result<
             url: settings.origin.url_of(&call.target),
         });
     }
+}
+
+/// An attempt that the observer hears of.
+async fn observed(
+    observer: &Observer<'_>,
+    number: u32,
+    attempt: impl Future<Output = Result<Response<Bytes>, Cause>>,
+) -> Result<Response<Bytes>, Cause> {
+    observer(Event { attempt: number, what: What::Sent });
+    let started = Instant::now();
+    let outcome = attempt.await;
+    let took = started.elapsed();
+    let what = match &outcome {
+        Ok(answer) => What::Answered { status: answer.status().as_u16(), took },
+        Err(cause) => What::Failed { problem: cause.to_string(), took },
+    };
+    observer(Event { attempt: number, what });
+    outcome
 }
 
 /// One attempt, within the limit of an attempt and what is left of the deadline.
@@ -80,6 +107,17 @@ async fn attempt(
     match tokio::time::timeout(limit, exchange).await {
         Ok(outcome) => outcome,
         Err(_) => Err(late),
+    }
+}
+
+/// How long to wait before attempt `next`; none when there shall be none.
+fn pause(method: Verb, outcome: &Result<Response<Bytes>, Cause>, next: u32) -> Option<Duration> {
+    match outcome {
+        Ok(answer) if retry::may_repeat_status(method, answer.status()) => {
+            retry::pause(next, retry::retry_after(answer.headers()))
+        }
+        Err(cause) if retry::may_repeat_failure(method, cause) => retry::pause(next, None),
+        _ => None,
     }
 }
 

@@ -5,11 +5,13 @@
 //! many as there are calls at the same time. No wake-up crosses a thread.
 
 use std::future::Future;
+use std::panic::resume_unwind;
 use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::Instant;
 
 use super::Error;
@@ -34,7 +36,20 @@ struct Lane {
 
 impl Lanes {
     /// Runs a call to its end on this thread; `Ok(None)` when it was interrupted.
-    pub(super) fn run<T>(
+    pub(super) fn run<T: Send>(
+        &self,
+        call: impl AsyncFnOnce(&Pool) -> Result<T, Error> + Send,
+        interrupted: impl FnMut() -> bool + Send,
+    ) -> Result<Option<T>, Error> {
+        if Handle::try_current().is_err() {
+            return self.run_here(call, interrupted);
+        }
+        // Within another call, as in a hook or a signal handler: a thread drives one runtime only.
+        let done = thread::scope(|scope| scope.spawn(|| self.run_here(call, interrupted)).join());
+        done.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    fn run_here<T>(
         &self,
         call: impl AsyncFnOnce(&Pool) -> Result<T, Error>,
         interrupted: impl FnMut() -> bool,

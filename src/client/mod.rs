@@ -22,6 +22,7 @@
 mod answer;
 mod attempts;
 mod error;
+mod event;
 mod fork;
 mod lanes;
 mod link;
@@ -41,6 +42,7 @@ use crate::api::{self, Call, Operation};
 
 pub use answer::{Answer, StatusError};
 pub use error::{Cause, ConfigError, Error};
+pub use event::{Event, Observer, What};
 pub use network::Task;
 pub use options::{Api, Options, Settings};
 
@@ -114,8 +116,20 @@ impl Client {
     /// # Errors
     /// When no answer arrives within the deadline, retries included.
     pub async fn send(&self, call: Call) -> Result<Answer, Error> {
+        self.send_observed(call, None).await
+    }
+
+    /// Sends a request as [`Client::send`], and tells the observer what happens to it.
+    ///
+    /// # Errors
+    /// As [`Client::send`].
+    pub async fn send_observed(
+        &self,
+        call: Call,
+        observer: Option<&Observer<'_>>,
+    ) -> Result<Answer, Error> {
         self.check_open()?;
-        attempts::run(&self.settings, self.shared.pool.current(), call).await
+        attempts::run(&self.settings, self.shared.pool.current(), call, observer).await
     }
 
     /// Sends a request from a thread that may wait. `interrupted` is asked every 50 ms, and ends the
@@ -126,11 +140,12 @@ impl Client {
     pub fn send_blocking(
         &self,
         call: Call,
-        interrupted: impl FnMut() -> bool,
+        observer: Option<&Observer<'_>>,
+        interrupted: impl FnMut() -> bool + Send,
     ) -> Result<Option<Answer>, Error> {
         self.check_open()?;
         let lanes = self.shared.lanes.current();
-        let run = async |pool: &Pool| attempts::run(&self.settings, pool, call).await;
+        let run = async |pool: &Pool| attempts::run(&self.settings, pool, call, observer).await;
         let outcome = lanes.run(run, interrupted);
         if self.is_closed() {
             lanes.clear();
@@ -146,11 +161,12 @@ impl Client {
     pub fn send_in_background(
         &self,
         call: Call,
+        observer: Option<Box<Observer<'static>>>,
         done: impl FnOnce(Result<Answer, Error>) + Send + 'static,
     ) -> Result<Task, Error> {
         self.check_open()?;
         let client = self.clone();
-        network::spawn(async move { done(client.send(call).await) })
+        network::spawn(async move { done(client.send_observed(call, observer.as_deref()).await) })
     }
 
     /// The path and query of a page's address, after making sure that it is at this client's

@@ -17,8 +17,9 @@ use pyo3::prelude::*;
 
 use super::core::Expected;
 use super::error;
+use super::watch::{Interest, Watch};
 use crate::api::Call;
-use crate::client::{Answer, Client, Error, Task};
+use crate::client::{Answer, Client, Error, Event, Observer, Task};
 
 /// The calls of one loop.
 #[pyclass(frozen, module = "ginnel._native")]
@@ -33,22 +34,32 @@ pub(super) struct Bridge {
 #[derive(Default)]
 struct Pending {
     last: u64,
-    calls: HashMap<u64, Waiting>,
+    calls: HashMap<u64, (Waiting, Task)>,
 }
 
-struct Waiting {
-    future: Py<PyAny>,
-    expected: Expected,
-    task: Task,
+/// What a call is for.
+pub(super) struct Waiting {
+    /// The future that its result settles.
+    pub(super) future: Py<PyAny>,
+    /// What becomes of its answer.
+    pub(super) expected: Expected,
+    /// Who wants to know what happens meanwhile.
+    pub(super) watch: Option<Watch>,
 }
 
-/// Where the network thread leaves what is finished.
+/// Where the network thread leaves its news.
 struct Mailbox {
-    finished: Mutex<Vec<(u64, Result<Answer, Error>)>>,
+    news: Mutex<Vec<(u64, News)>>,
     bell: Bell,
 }
 
-/// How the loop learns that something is finished.
+/// What a call can be heard of.
+enum News {
+    Event(Event),
+    Finished(Result<Answer, Error>),
+}
+
+/// How the loop learns that there is news.
 enum Bell {
     /// A byte for the descriptor that it watches.
     #[cfg(unix)]
@@ -85,21 +96,12 @@ impl Bridge {
             // Nothing to read means that an earlier call took the list already.
             let _ = wake.read(&mut [0; 64]);
         }
-        let finished = std::mem::take(&mut *lock(&self.mailbox.finished));
-        for (ticket, outcome) in finished {
-            let Some(waiting) = lock(&self.pending).calls.remove(&ticket) else { continue };
-            let result = match outcome {
-                Ok(answer) => waiting.expected.read(py, answer),
-                Err(problem) => Err(error::failed(py, problem)),
-            };
-            let future = waiting.future.bind(py);
-            if future.call_method0("done")?.is_truthy()? {
-                continue;
+        let all = std::mem::take(&mut *lock(&self.mailbox.news));
+        for (ticket, news) in all {
+            match news {
+                News::Event(event) => self.tell(py, ticket, &event),
+                News::Finished(outcome) => self.settle(py, ticket, outcome)?,
             }
-            match result {
-                Ok(value) => future.call_method1("set_result", (value,))?,
-                Err(error) => future.call_method1("set_exception", (error,))?,
-            };
         }
         Ok(())
     }
@@ -107,8 +109,8 @@ impl Bridge {
     /// Drops the request of a call that nobody waits for any more.
     fn abandon(&self, ticket: u64) {
         let waiting = lock(&self.pending).calls.remove(&ticket);
-        if let Some(waiting) = waiting {
-            waiting.task.abort();
+        if let Some((_, task)) = waiting {
+            task.abort();
         }
     }
 }
@@ -137,38 +139,78 @@ impl Bridge {
         Err(PyNotImplementedError::new_err("no descriptor to watch on this system"))
     }
 
-    /// Sends a request; its answer settles `future`.
+    /// Sends a request; its answer settles the future that waits.
     pub(super) fn send(
         &self,
         py: Python<'_>,
         client: &Client,
         call: Call,
-        expected: Expected,
-        future: Py<PyAny>,
+        waiting: Waiting,
     ) -> PyResult<u64> {
         let mailbox = Arc::clone(&self.mailbox);
         // Held until the call is noted; the loop's thread, which runs this, is the one that drains.
         let mut pending = lock(&self.pending);
         pending.last += 1;
         let ticket = pending.last;
+        let observer = waiting.watch.as_ref().map(|watch| self.observer(ticket, watch.interest()));
+        let done = move |outcome| mailbox.put(ticket, News::Finished(outcome));
         let task = client
-            .send_in_background(call, move |outcome| mailbox.put(ticket, outcome))
+            .send_in_background(call, observer, done)
             .map_err(|problem| error::failed(py, problem))?;
-        pending.calls.insert(ticket, Waiting { future, expected, task });
+        pending.calls.insert(ticket, (waiting, task));
         Ok(ticket)
+    }
+
+    fn observer(&self, ticket: u64, interest: Interest) -> Box<Observer<'static>> {
+        let mailbox = Arc::clone(&self.mailbox);
+        Box::new(move |event| {
+            if interest.covers(&event) {
+                mailbox.put(ticket, News::Event(event));
+            }
+        })
+    }
+
+    fn tell(&self, py: Python<'_>, ticket: u64, event: &Event) {
+        // Taken out meanwhile: whoever is told may make a call, or abandon this one.
+        let watch = match lock(&self.pending).calls.get_mut(&ticket) {
+            Some((waiting, _)) => waiting.watch.take(),
+            None => None,
+        };
+        let Some(watch) = watch else { return };
+        watch.tell(py, event);
+        if let Some((waiting, _)) = lock(&self.pending).calls.get_mut(&ticket) {
+            waiting.watch = Some(watch);
+        }
+    }
+
+    fn settle(&self, py: Python<'_>, ticket: u64, outcome: Result<Answer, Error>) -> PyResult<()> {
+        let Some((waiting, _)) = lock(&self.pending).calls.remove(&ticket) else { return Ok(()) };
+        let result = match outcome {
+            Ok(answer) => waiting.expected.read(py, answer),
+            Err(problem) => Err(error::failed(py, problem)),
+        };
+        let future = waiting.future.bind(py);
+        if future.call_method0("done")?.is_truthy()? {
+            return Ok(());
+        }
+        match result {
+            Ok(value) => future.call_method1("set_result", (value,))?,
+            Err(error) => future.call_method1("set_exception", (error,))?,
+        };
+        Ok(())
     }
 }
 
 impl Mailbox {
     fn new(bell: Bell) -> Arc<Self> {
-        Arc::new(Self { finished: Mutex::default(), bell })
+        Arc::new(Self { news: Mutex::default(), bell })
     }
 
-    fn put(&self, ticket: u64, outcome: Result<Answer, Error>) {
-        let mut finished = lock(&self.finished);
-        let first = finished.is_empty();
-        finished.push((ticket, outcome));
-        drop(finished);
+    fn put(&self, ticket: u64, latest: News) {
+        let mut news = lock(&self.news);
+        let first = news.is_empty();
+        news.push((ticket, latest));
+        drop(news);
         if first {
             self.bell.ring();
         }

@@ -6,16 +6,19 @@ use pyo3::conversion::FromPyObjectOwned;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::bridge::Bridge;
+use super::bridge::{Bridge, Waiting};
 use super::results::{self, Plan, Unreadable};
+use super::watch::Watch;
 use super::{arguments, error, table};
 use crate::api::{Call, Info, Output, Secret, Verb};
-use crate::client::{Answer, Api, Client, Options};
+use crate::client::{Answer, Api, Client, ConfigError, Event, Observer, Options};
 
 /// A client of one of the APIs. Python's classes hold one and say what is called on it.
 #[pyclass(frozen, module = "ginnel._native")]
 pub(super) struct Core {
     client: Client,
+    /// What is called with events; see `ginnel/events.py`.
+    hooks: Option<Py<PyAny>>,
 }
 
 /// What becomes of an answer.
@@ -31,15 +34,12 @@ impl Core {
     #[new]
     #[pyo3(signature = (options))]
     fn new(options: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let read = read_options(options)?;
-        let made = Client::new(read);
-        Ok(Self { client: made.map_err(|problem| error::config(options.py(), &problem))? })
+        Self::made(Client::new(read_options(options)?), options)
     }
 
     /// The same connections with other options.
     fn with_options(&self, options: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let made = self.client.with_options(read_options(options)?);
-        Ok(Self { client: made.map_err(|problem| error::config(options.py(), &problem))? })
+        Self::made(self.client.with_options(read_options(options)?), options)
     }
 
     /// Performs an operation and waits for its result.
@@ -97,7 +97,7 @@ impl Core {
         let info = table::find(operation)?;
         let call = arguments::encode(info, arguments)?;
         let expected = Expected::of(info, result)?;
-        bridge.get().send(bridge.py(), &self.client, call, expected, future)
+        self.send(bridge, call, expected, future)
     }
 
     /// Starts to fetch a page, as `page` and `start`.
@@ -114,7 +114,7 @@ impl Core {
         let info = table::find(operation)?;
         let call = self.page_call(bridge.py(), info, arguments, next)?;
         let expected = Expected::of(info, result)?;
-        bridge.get().send(bridge.py(), &self.client, call, expected, future)
+        self.send(bridge, call, expected, future)
     }
 
     /// Starts any request, as `request` and `start`.
@@ -129,7 +129,7 @@ impl Core {
         query: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
         let call = free_call(bridge.py(), method, path, json, query)?;
-        bridge.get().send(bridge.py(), &self.client, call, Expected::Free, future)
+        self.send(bridge, call, Expected::Free, future)
     }
 
     /// Closes the idle connections; calls fail from now on.
@@ -156,6 +156,23 @@ impl Core {
 }
 
 impl Core {
+    fn made(client: Result<Client, ConfigError>, options: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let client = client.map_err(|problem| error::config(options.py(), &problem))?;
+        let hooks = options.get_item("hooks")?.filter(|hooks| !hooks.is_none());
+        Ok(Self { client, hooks: hooks.map(Bound::unbind) })
+    }
+
+    fn send(
+        &self,
+        bridge: &Bound<'_, Bridge>,
+        call: Call,
+        expected: Expected,
+        future: Py<PyAny>,
+    ) -> PyResult<u64> {
+        let watch = Watch::over(bridge.py(), self.hooks.as_ref(), &call, &expected)?;
+        bridge.get().send(bridge.py(), &self.client, call, Waiting { future, expected, watch })
+    }
+
     /// Sends a request without the interpreter's lock; signals such as Ctrl-C end the wait.
     fn wait<'py>(
         &self,
@@ -164,8 +181,17 @@ impl Core {
         expected: &Expected,
     ) -> PyResult<Bound<'py, PyAny>> {
         let mut signal = None;
+        let watch = Watch::over(py, self.hooks.as_ref(), &call, expected)?;
+        let observer = watch.as_ref().map(|watch| {
+            move |event: Event| {
+                if watch.interest().covers(&event) {
+                    Python::attach(|py| watch.tell(py, &event));
+                }
+            }
+        });
+        let observer = observer.as_ref().map(|observer| observer as &Observer<'_>);
         let outcome = py.detach(|| {
-            self.client.send_blocking(call, || {
+            self.client.send_blocking(call, observer, || {
                 signal = Python::attach(|py| py.check_signals()).err();
                 signal.is_some()
             })

@@ -7,6 +7,7 @@
 //! - `core.rs` takes an operation's name and arguments, blocking or asynchronous;
 //! - `arguments.rs` makes JSON of Python values, `results/` makes Python objects of JSON;
 //! - `bridge.rs` brings finished calls into an asyncio loop;
+//! - `watch.rs` tells Python's logger and hooks what happens to calls;
 //! - `error.rs` makes Python's exceptions.
 //!
 //! # Versions
@@ -24,6 +25,7 @@ mod error;
 mod results;
 mod service;
 mod table;
+mod watch;
 
 use pyo3::prelude::*;
 

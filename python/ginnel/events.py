@@ -1,0 +1,76 @@
+"""What happens to calls: the lines of the logger `ginnel`, and what hooks are given."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Literal, TypeAlias
+
+    Hooks: TypeAlias = tuple[Callable[["Event"], object] | None, ...]
+
+__all__ = ["Event"]
+
+_logger = logging.getLogger("ginnel")
+# Without one, Python would print warnings that nobody asked for.
+_logger.addHandler(logging.NullHandler())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened to a call. It holds no body, no secret and no identifier."""
+
+    kind: Literal["request", "response", "failure", "retry"]
+    """`request` before an attempt, `response` or `failure` after it, `retry` before a pause."""
+    method: str
+    """The HTTP method."""
+    path: str
+    """The path template of the operation, such as `/api_keys/{id}`."""
+    attempt: int
+    """Which attempt; the first is 1."""
+    status: int | None = None
+    """The status of the answer, if there is one."""
+    seconds: float = 0.0
+    """How long the attempt took; with `retry`, how long the pause is."""
+    problem: str | None = None
+    """Why no answer arrived, with `failure`."""
+
+
+def _tell(hooks: Hooks | None, event: Event) -> None:
+    """Log an event and give it to the hook of its kind."""
+    call = (event.method, event.path)
+    match event.kind:
+        case "response":
+            came = (event.status, event.seconds * 1000, event.attempt)
+            _logger.debug("%s %s: %s in %.1f ms, attempt %d", *call, *came)
+        case "failure":
+            lost = (event.problem, event.seconds * 1000, event.attempt)
+            _logger.debug("%s %s: %s, after %.1f ms, attempt %d", *call, *lost)
+        case "retry":
+            why = f"status {event.status}" if event.status else "no answer"
+            again = (why, event.seconds, event.attempt + 1)
+            _logger.warning("%s %s: %s, again in %.2f s as attempt %d", *call, *again)
+        case _:
+            pass
+    if hooks is not None:
+        hook = hooks[{"request": 0, "retry": 2}.get(event.kind, 1)]
+        if hook is not None:
+            hook(event)
+
+
+def _print_lines(level: str) -> None:
+    """Have the lines of this level and above printed on stderr, as `GINNEL_LOG` asks."""
+    levels = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
+    wanted = levels.get(level.strip().lower())
+    if wanted is None:
+        import warnings
+
+        warnings.warn(f"GINNEL_LOG is {level!r}, not debug, info or warning", stacklevel=2)
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s ginnel %(levelname)s %(message)s"))
+    _logger.addHandler(handler)
+    _logger.setLevel(wanted)
