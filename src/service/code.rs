@@ -94,6 +94,7 @@ codes! {
     EDGE_ID_DIFFERS = 7110, 400, "The identifier in the body is not the one in the path.";
     HOSTPORT_PORT = 7112, 400, "The port of an edge is not one.";
     HOSTPORT_TAKEN = 7122, 409, "Another edge has this host and port.";
+    HOSTPORT_ONLINE = 7132, 409, "An agent's endpoint has this host and port.";
     MATCH_MISSING = 7123, 400, "A route without a path.";
     MATCH_DUPLICATE = 7126, 409, "Another route of the edge has this path.";
     MATCH_TYPE = 7130, 400, "A route matches neither exactly nor by prefix.";

@@ -72,6 +72,7 @@ impl Service {
         let prepared = async {
             let authority = authority(options.path, options.certificate).await?;
             let edges = Edges::start(edge_settings, authority).await?;
+            edges.follow(&store)?;
             // Last, because a new key is shown once: by whoever has got a service.
             let given = options.admin_key;
             match store.write(move |change| accounts::bootstrap(change, given)).await {

@@ -1,23 +1,21 @@
 //! Making agents' own endpoints public.
 
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use http::HeaderValue;
 use tokio::net::TcpListener;
 
+use super::backend::Backend;
 use super::door::Door;
-use super::forward::Upstream;
+use super::listen::reachable;
 use super::reception::Entrance;
-use super::site::{Backend, Route, Site};
+use super::site::Site;
 use super::slot::Slot;
 use super::target::Target;
 use super::wanted::{EndpointOptions, Proto, Wanted};
-use super::{EdgeError, Edges, Inner, serve, tcp};
+use super::{EdgeError, Edges, Inner, endpoint_site};
 
-/// The protocols of a port with TLS, best first.
-const ALPN: [&str; 2] = ["h2", "http/1.1"];
 /// What the names of endpoints are made of: no letter looks like another.
 const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 /// How long such a name is.
@@ -66,11 +64,26 @@ pub struct Endpoint {
     host: Option<String>,
     address: Option<SocketAddr>,
     options: EndpointOptions,
-    slot: Arc<Slot<Site>>,
-    /// The name on the shared ports.
-    name: Option<String>,
+    served: Served,
+    /// The name on the shared ports, and the port that goes with it.
+    name: Option<(String, u16)>,
     edges: Arc<Inner>,
     _door: Option<Door>,
+}
+
+/// What is served at an endpoint.
+#[derive(Clone)]
+struct Served {
+    site: Arc<Slot<Site>>,
+    backend: Arc<Slot<Backend>>,
+}
+
+/// Where an endpoint is.
+struct Place {
+    url: String,
+    host: Option<String>,
+    name: Option<(String, u16)>,
+    door: Option<Door>,
 }
 
 impl Endpoint {
@@ -101,20 +114,18 @@ impl Endpoint {
 
     /// Sends traffic to another target from the next request on; to none, the endpoint keeps its
     /// address and says that nobody is there.
-    ///
-    /// # Errors
-    /// None for options that were bound once.
-    pub fn retarget(&self, target: Option<Arc<dyn Target>>) -> Result<(), BindError> {
-        self.slot.set(site(&self.edges, &self.options, target)?);
-        Ok(())
+    pub fn retarget(&self, target: Option<Arc<dyn Target>>) {
+        self.served.backend.set(endpoint_site::backend(&self.edges, target));
     }
 }
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        if let Some(name) = &self.name {
-            self.edges.hosts.remove(name);
+        if let Some((name, port)) = &self.name {
+            self.edges.hosts.remove(name, *port, &self.served.site);
         }
+        // Connections that are kept alive meet nobody from now on.
+        self.retarget(None);
     }
 }
 
@@ -128,16 +139,29 @@ impl Edges {
         wanted: Wanted,
         target: Arc<dyn Target>,
     ) -> Result<Endpoint, BindError> {
-        let site = site(&self.0, &wanted.options, Some(target))?;
-        let slot = Arc::new(Slot::new(site));
-        let host = self.0.host_for(&wanted)?;
-        match wanted.proto {
-            Proto::Http | Proto::Https => match host {
-                Some(host) => self.0.bind_name(wanted, host, slot),
-                None => self.0.bind_port(wanted, slot).await,
-            },
-            Proto::Tcp | Proto::Tls => self.0.bind_bytes(wanted, host, slot).await,
-        }
+        let edges = &self.0;
+        let backend = Arc::new(Slot::new(endpoint_site::backend(edges, Some(target))));
+        let site = endpoint_site::site(&wanted.options, backend.clone())?;
+        let served = Served { site: Arc::new(Slot::new(site)), backend };
+        let host = edges.host_for(&wanted)?;
+        let place = match (wanted.proto, host) {
+            (Proto::Http | Proto::Https, Some(host)) => {
+                edges.place_by_name(wanted.proto, host, &served)?
+            }
+            (Proto::Http | Proto::Https, None) => edges.place_at_port(&wanted, &served).await?,
+            (Proto::Tcp | Proto::Tls, host) => edges.place_of_bytes(&wanted, host, &served).await?,
+        };
+        Ok(Endpoint {
+            url: place.url,
+            proto: wanted.proto,
+            host: place.host,
+            address: place.door.as_ref().map(Door::address),
+            options: wanted.options,
+            served,
+            name: place.name,
+            edges: edges.clone(),
+            _door: place.door,
+        })
     }
 }
 
@@ -159,89 +183,55 @@ impl Inner {
     }
 
     /// Gives a host on the shared ports.
-    fn bind_name(
-        self: &Arc<Self>,
-        wanted: Wanted,
+    fn place_by_name(
+        &self,
+        proto: Proto,
         host: String,
-        slot: Arc<Slot<Site>>,
-    ) -> Result<Endpoint, BindError> {
-        let url = self.url_of(&host, wanted.proto == Proto::Https);
+        served: &Served,
+    ) -> Result<Place, BindError> {
+        let url = self.url_of(&host, proto == Proto::Https);
         let url = url.ok_or(BindError::Unsupported("a host name without a shared port"))?;
-        if !self.hosts.add(&host, &slot) {
+        let port = if proto == Proto::Https { 443 } else { 80 };
+        if !self.hosts.add(&host, port, &served.site, true) {
             return Err(BindError::Taken(url));
         }
-        Ok(Endpoint {
-            url,
-            proto: wanted.proto,
-            name: Some(host.clone()),
-            host: Some(host),
-            address: None,
-            options: wanted.options,
-            slot,
-            edges: self.clone(),
-            _door: None,
-        })
+        Ok(Place { url, name: Some((host.clone(), port)), host: Some(host), door: None })
     }
 
     /// Gives a port for HTTP.
-    async fn bind_port(
+    async fn place_at_port(
         self: &Arc<Self>,
-        wanted: Wanted,
-        slot: Arc<Slot<Site>>,
-    ) -> Result<Endpoint, BindError> {
-        let listener = self.listen_for(&wanted).await?;
-        let entrance = Entrance::Own(slot.clone());
+        wanted: &Wanted,
+        served: &Served,
+    ) -> Result<Place, BindError> {
+        let listener = self.listen_for(wanted).await?;
+        let entrance = Entrance::Own(served.site.clone());
         let is_secure = wanted.proto == Proto::Https && self.settings.tls_endpoints;
-        let door = if is_secure {
-            self.https_door_on(listener, entrance)?
+        let (scheme, door) = if is_secure {
+            ("https", self.https_door(listener, entrance)?)
         } else {
-            self.http_door_on(listener, entrance)?
+            ("http", self.http_door(listener, entrance)?)
         };
-        let scheme = if is_secure { "https" } else { "http" };
-        Ok(self.endpoint(wanted, scheme, None, slot, door))
+        let url = format!("{scheme}://{}", reachable(door.address()));
+        Ok(Place { url, host: None, name: None, door: Some(door) })
     }
 
     /// Gives a port for bytes.
-    async fn bind_bytes(
+    async fn place_of_bytes(
         self: &Arc<Self>,
-        wanted: Wanted,
+        wanted: &Wanted,
         host: Option<String>,
-        slot: Arc<Slot<Site>>,
-    ) -> Result<Endpoint, BindError> {
-        let listener = self.listen_for(&wanted).await?;
+        served: &Served,
+    ) -> Result<Place, BindError> {
+        let listener = self.listen_for(wanted).await?;
         let scheme = if wanted.proto == Proto::Tls { "tls" } else { "tcp" };
-        let carried = slot.clone();
-        let door = Door::open(self, listener, move |stream, peer, _| {
-            tcp::carry(carried.clone(), stream, peer, scheme)
-        });
-        let door = door.map_err(|source| self.unlistened(0, source))?;
-        Ok(self.endpoint(wanted, scheme, host, slot, door))
-    }
-
-    fn endpoint(
-        self: &Arc<Self>,
-        wanted: Wanted,
-        scheme: &str,
-        host: Option<String>,
-        slot: Arc<Slot<Site>>,
-        door: Door,
-    ) -> Endpoint {
+        let door = self.bytes_door(listener, served.site.clone(), scheme)?;
         let address = door.address();
-        let shown = match &host {
-            Some(host) => format!("{host}:{}", address.port()),
-            None => reachable(address).to_string(),
+        let url = match &host {
+            Some(host) => format!("{scheme}://{host}:{}", address.port()),
+            None => format!("{scheme}://{}", reachable(address)),
         };
-        Endpoint {
-            url: format!("{scheme}://{shown}"),
-            proto: wanted.proto,
-            host,
-            address: Some(address),
-            options: wanted.options,
-            slot,
-            name: None,
-            edges: self.clone(),
-            _door: Some(door),
-        }
+        Ok(Place { url, host, name: None, door: Some(door) })
     }
 
     async fn listen_for(&self, wanted: &Wanted) -> Result<TcpListener, BindError> {
@@ -260,118 +250,6 @@ impl Inner {
             }
             listening => Ok(listening?),
         }
-    }
-
-    /// Listens on a port of the service's host.
-    async fn listen(&self, port: u16) -> Result<TcpListener, EdgeError> {
-        let bound = TcpListener::bind((self.settings.host.as_str(), port)).await;
-        bound.map_err(|source| self.unlistened(port, source))
-    }
-
-    pub(super) async fn http_door(
-        self: &Arc<Self>,
-        port: u16,
-        entrance: Entrance,
-    ) -> Result<Door, EdgeError> {
-        self.http_door_on(self.listen(port).await?, entrance)
-    }
-
-    pub(super) async fn https_door(
-        self: &Arc<Self>,
-        port: u16,
-        entrance: Entrance,
-    ) -> Result<Door, EdgeError> {
-        self.https_door_on(self.listen(port).await?, entrance)
-    }
-
-    fn http_door_on(
-        self: &Arc<Self>,
-        listener: TcpListener,
-        entrance: Entrance,
-    ) -> Result<Door, EdgeError> {
-        let edges = Arc::downgrade(self);
-        let door = Door::open(self, listener, move |stream, peer, closing| {
-            let (edges, entrance) = (edges.upgrade(), entrance.clone());
-            async move {
-                let Some(edges) = edges else { return };
-                serve::plain(edges, entrance, stream, peer, closing).await;
-            }
-        });
-        door.map_err(|source| self.unlistened(0, source))
-    }
-
-    fn https_door_on(
-        self: &Arc<Self>,
-        listener: TcpListener,
-        entrance: Entrance,
-    ) -> Result<Door, EdgeError> {
-        let config = self.authority.server_config(&ALPN)?;
-        let edges = Arc::downgrade(self);
-        let door = Door::open(self, listener, move |stream, peer, closing| {
-            let (edges, entrance, config) = (edges.upgrade(), entrance.clone(), config.clone());
-            async move {
-                let Some(edges) = edges else { return };
-                serve::secure(edges, entrance, stream, peer, closing, config).await;
-            }
-        });
-        door.map_err(|source| self.unlistened(0, source))
-    }
-
-    fn unlistened(&self, port: u16, source: std::io::Error) -> EdgeError {
-        EdgeError::Listen { address: format!("{}:{port}", self.settings.host), source }
-    }
-
-    /// The address of a host on the shared ports.
-    pub(super) fn url_of(&self, host: &str, secure: bool) -> Option<String> {
-        let https = self.https.get().filter(|_| secure).map(|it| ("https", it.port(), 443));
-        let (scheme, port, usual) =
-            https.or_else(|| self.http.get().map(|it| ("http", it.port(), 80)))?;
-        Some(if port == usual {
-            format!("{scheme}://{host}")
-        } else {
-            format!("{scheme}://{host}:{port}")
-        })
-    }
-}
-
-/// What is served for an agent.
-fn site(
-    edges: &Inner,
-    options: &EndpointOptions,
-    target: Option<Arc<dyn Target>>,
-) -> Result<Site, BindError> {
-    refuse_unsupported(options)?;
-    let host_header = options.host_header.as_deref().map(HeaderValue::from_str).transpose();
-    let host_header = host_header.map_err(|problem| BindError::Invalid {
-        field: "host_header",
-        problem: problem.to_string(),
-    })?;
-    let backend = match target {
-        Some(target) => Backend::Upstream(Upstream { pool: edges.pools.of(target.key()), target }),
-        None => Backend::Offline,
-    };
-    Ok(Site::of(Route { host_header, backend }))
-}
-
-fn refuse_unsupported(options: &EndpointOptions) -> Result<(), BindError> {
-    let changes =
-        |changes: &super::HeaderChanges| !changes.add.is_empty() || !changes.remove.is_empty();
-    let unsupported = [
-        ("compression", options.compression),
-        ("circuit_breaker", options.circuit_breaker.is_some()),
-        ("ip_restriction", options.ip_restriction.is_some()),
-        ("basic_auth", !options.basic_auth.is_empty()),
-        ("webhook", options.webhook.is_some()),
-        ("request_headers", changes(&options.request_headers)),
-        ("response_headers", changes(&options.response_headers)),
-        ("user_agent_filter", options.user_agent_filter.is_some()),
-        ("traffic_policy", options.traffic_policy.is_some()),
-        ("websocket_tcp_converter", options.websocket_tcp_converter),
-        ("tls_termination", options.tls_termination.is_some()),
-    ];
-    match unsupported.into_iter().find(|(_, asked)| *asked) {
-        Some((name, _)) => Err(BindError::Unsupported(name)),
-        None => Ok(()),
     }
 }
 
@@ -395,15 +273,4 @@ fn random_name() -> Result<String, BindError> {
     getrandom::fill(&mut bytes)
         .map_err(|problem| BindError::Invalid { field: "host", problem: problem.to_string() })?;
     Ok(bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect())
-}
-
-/// An address that can be connected to from this machine.
-fn reachable(mut address: SocketAddr) -> SocketAddr {
-    if address.ip().is_unspecified() {
-        address.set_ip(match address.ip() {
-            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-        });
-    }
-    address
 }

@@ -10,6 +10,7 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::time::Sleep;
 
 use super::link::Relay;
+use super::modules::compress::Encoder;
 use super::pulse::Answering;
 
 /// Why a body ends early.
@@ -22,12 +23,23 @@ const CONTINUE: Duration = Duration::from_secs(1);
 pub(super) struct Body {
     kind: Kind,
     /// The request is being answered until its body is gone.
-    _answering: Option<Answering>,
+    answering: Option<Answering>,
 }
 
 enum Kind {
     Full(Option<Bytes>),
     Relay(Relay),
+    Encoded(Box<Encoded>),
+}
+
+/// A body that is compressed on the way.
+struct Encoded {
+    body: Kind,
+    /// None when its end has been given.
+    encoder: Option<Encoder>,
+    /// True when the encoder holds something back.
+    unflushed: bool,
+    trailers: Option<Frame<Bytes>>,
 }
 
 impl Body {
@@ -43,13 +55,21 @@ impl Body {
         Self::of(Kind::Relay(relay))
     }
 
+    /// The same, compressed.
+    pub(super) fn encoded(self, encoder: Encoder) -> Self {
+        let Self { kind: body, answering } = self;
+        let encoder = Some(encoder);
+        let encoded = Encoded { body, encoder, unflushed: false, trailers: None };
+        Self { kind: Kind::Encoded(Box::new(encoded)), answering }
+    }
+
     /// Keeps the mark that the request is being answered.
     pub(super) fn holding(self, answering: Answering) -> Self {
-        Self { _answering: Some(answering), ..self }
+        Self { answering: Some(answering), ..self }
     }
 
     fn of(kind: Kind) -> Self {
-        Self { kind, _answering: None }
+        Self { kind, answering: None }
     }
 }
 
@@ -61,16 +81,14 @@ impl HttpBody for Body {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        match &mut self.kind {
-            Kind::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Kind::Relay(relay) => relay.poll_frame(cx).map_err(Into::into),
-        }
+        self.kind.poll_frame(cx)
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Full(bytes) => bytes.is_none(),
             Kind::Relay(relay) => relay.is_end_stream(),
+            Kind::Encoded(encoded) => encoded.encoder.is_none() && encoded.trailers.is_none(),
         }
     }
 
@@ -78,7 +96,53 @@ impl HttpBody for Body {
         match &self.kind {
             Kind::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
             Kind::Relay(relay) => relay.size_hint(),
+            Kind::Encoded(_) => SizeHint::default(),
         }
+    }
+}
+
+impl Kind {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        match self {
+            Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Relay(relay) => relay.poll_frame(cx).map_err(Into::into),
+            Self::Encoded(encoded) => encoded.poll_frame(cx),
+        }
+    }
+}
+
+impl Encoded {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        loop {
+            let Some(encoder) = &mut self.encoder else {
+                return Poll::Ready(self.trailers.take().map(Ok));
+            };
+            let out = match self.body.poll_frame(cx)? {
+                Poll::Ready(Some(frame)) => match frame.into_data() {
+                    Ok(piece) => {
+                        self.unflushed = true;
+                        encoder.take(&piece)?
+                    }
+                    Err(trailers) => {
+                        self.trailers = Some(trailers);
+                        self.finish()?
+                    }
+                },
+                Poll::Ready(None) => self.finish()?,
+                Poll::Pending if self.unflushed => {
+                    self.unflushed = false;
+                    encoder.flush()?
+                }
+                Poll::Pending => return Poll::Pending,
+            };
+            if !out.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(out))));
+            }
+        }
+    }
+
+    fn finish(&mut self) -> std::io::Result<Bytes> {
+        self.encoder.take().map_or_else(|| Ok(Bytes::new()), Encoder::finish)
     }
 }
 

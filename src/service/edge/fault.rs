@@ -5,10 +5,12 @@
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 
 use super::body::Body;
-use super::target::Undialable;
 
 /// The header that names the code; it always comes from the service itself.
 pub(super) const ERROR_CODE: HeaderName = HeaderName::from_static("ngrok-error-code");
+
+/// What a browser is asked for.
+const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"ginnel\"");
 
 /// Why a visitor gets an answer of the service itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +32,12 @@ macro_rules! faults {
 
 faults! {
     NO_ENDPOINT = 404, Some(3200), "Nothing is online at this address.";
+    UNAUTHORIZED = 401, None, "A name and a password are required.";
+    BLOCKED = 403, Some(3205), "The address of the visitor is not allowed.";
+    AGENT_BLOCKED = 403, Some(3211), "The user agent is not allowed.";
     NO_ROUTE = 404, Some(3200), "Nothing is online at this path.";
+    TRIPPED = 503, Some(3202), "The backend failed too often and is being spared.";
+    NO_TUNNEL = 503, Some(6515), "No tunnel serves this backend now.";
     NO_TARGET = 503, Some(724), "No backend takes this request now.";
     UNREACHABLE = 502, Some(8012), "The tunnel is up, but what it forwards to cannot be reached.";
     BROKEN = 502, Some(3004), "The upstream gave no complete answer.";
@@ -68,19 +75,12 @@ impl Fault {
         if let Some(code) = code.and_then(|code| HeaderValue::try_from(code).ok()) {
             headers.insert(ERROR_CODE, code);
         }
+        if self.status == UNAUTHORIZED.status {
+            headers.insert(header::WWW_AUTHENTICATE, CHALLENGE);
+        }
         if self.closes {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
-    }
-}
-
-impl From<&Undialable> for Fault {
-    fn from(reason: &Undialable) -> Self {
-        match reason {
-            Undialable::Offline => NO_ENDPOINT,
-            Undialable::Busy => NO_TARGET,
-            Undialable::Unreachable(_) => UNREACHABLE,
-        }
     }
 }

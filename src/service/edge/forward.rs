@@ -7,6 +7,7 @@ use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::ext::on_informational;
 use hyper::upgrade::OnUpgrade;
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::body::{Body, Outgoing, Word};
@@ -43,7 +44,9 @@ pub(super) enum Outcome {
     /// The upstream has answered.
     Answered(Response<Body>),
     /// The target could not be dialed; nothing was sent, and another may be tried.
-    Undialed(Undialable),
+    Undialed(Box<Exchange>, Undialable),
+    /// The target was reached, but not what it forwards to; it may have said so in an answer.
+    Unreached(Option<Response<Body>>),
     /// It failed in a way that forbids another try.
     Failed(Fault),
 }
@@ -75,14 +78,15 @@ pub(super) async fn forward(
     }
     let link = match dial(upstream, visitor).await {
         Ok(link) => link,
-        Err(reason) => return Outcome::Undialed(reason),
+        Err(reason) => return Outcome::Undialed(Box::new(exchange), reason),
     };
     match send(link, upstream, exchange, runtime).await {
         Sent::Done(outcome) => outcome,
-        Sent::Unsent(_) => {
-            Outcome::Undialed(Undialable::Unreachable("the connection closed at once".to_owned()))
+        Sent::Unsent(back) => {
+            let reason = Undialable::Unreachable("the connection closed at once".to_owned());
+            Outcome::Undialed(Box::new(back), reason)
         }
-        Sent::Silent(_) => Outcome::Failed(fault::UNREACHABLE),
+        Sent::Silent(_) => Outcome::Unreached(None),
     }
 }
 
@@ -114,10 +118,15 @@ async fn send(
     let (mut head, body) = response.into_parts();
     head.version = Version::HTTP_11;
     let switches = head.status == StatusCode::SWITCHING_PROTOCOLS;
+    let unreached = head.status == StatusCode::BAD_GATEWAY && head::says_unreachable(&head.headers);
     head::inbound(&mut head.headers, switches);
     if !switches {
-        let body = relay(body, link, upstream);
-        return Sent::Done(Outcome::Answered(Response::from_parts(head, body)));
+        let response = Response::from_parts(head, relay(body, link, upstream));
+        return Sent::Done(if unreached {
+            Outcome::Unreached(Some(response))
+        } else {
+            Outcome::Answered(response)
+        });
     }
     // Nobody asked for it.
     let Some(visitor) = upgrade else { return failed(fault::BROKEN) };
@@ -133,15 +142,32 @@ fn relay(body: Incoming, link: Link, upstream: &Upstream) -> Body {
 async fn dial(upstream: &Upstream, visitor: &Visitor) -> Result<Link, Undialable> {
     let unreachable =
         |problem: &dyn std::fmt::Display| Undialable::Unreachable(problem.to_string());
-    let dialed = timeout(DIAL, upstream.target.dial(visitor)).await;
+    let dialed = within(upstream.target.dial(visitor)).await;
     let io = dialed.map_err(|late| unreachable(&late))??;
     Link::new(io).await.map_err(|problem| unreachable(&problem))
 }
 
+/// Gives up what takes longer than opening a connection may.
+pub(super) async fn within<F: Future>(dialing: F) -> Result<F::Output, Elapsed> {
+    timeout(DIAL, dialing).await
+}
+
+impl Exchange {
+    /// A copy of a request that may be sent twice.
+    pub(super) fn spare(&self) -> Option<Self> {
+        let request = copy(&self.request)?;
+        Some(Self { request, upgrade: self.upgrade.clone() })
+    }
+}
+
 /// A copy of a request that may be sent twice, where the connection may have closed meanwhile.
 fn again(link: &Link, request: &Request<Outgoing>) -> Option<Request<Outgoing>> {
-    let repeatable = request.method().is_safe() && matches!(request.body(), Outgoing::Empty);
-    if !repeatable || link.idle().is_none_or(|idle| idle < FRESH) {
+    if link.idle().is_none_or(|idle| idle < FRESH) { None } else { copy(request) }
+}
+
+/// A copy of a request that changes nothing and has no body.
+fn copy(request: &Request<Outgoing>) -> Option<Request<Outgoing>> {
+    if !request.method().is_safe() || !matches!(request.body(), Outgoing::Empty) {
         return None;
     }
     let mut copy = Request::new(Outgoing::Empty);

@@ -109,6 +109,11 @@ pub(super) fn inbound(headers: &mut HeaderMap, upgraded: bool) {
     }
 }
 
+/// True when an agent says that it cannot reach what it forwards to.
+pub(super) fn says_unreachable(headers: &HeaderMap) -> bool {
+    headers.get(ERROR_CODE).is_some_and(|code| code.as_bytes().ends_with(b"8012"))
+}
+
 /// True when the visitor waits for a word before it sends the body.
 pub(super) fn expects_continue(headers: &HeaderMap) -> bool {
     headers

@@ -6,12 +6,18 @@
 //! site (`hosts`) and route (`site`), and `forward` sends it to a target over a `link`, which comes
 //! from a `pool` or is dialed. Connections that are bytes go through `tcp`. What the service has to
 //! say itself is a `fault`.
+//!
+//! What edges are is compiled in `config` whenever the management API changes it.
 
+mod backend;
 mod bind;
 mod body;
 pub mod ca;
+mod config;
 mod door;
+mod endpoint_site;
 mod fault;
+mod fixed_target;
 mod forward;
 mod framing;
 mod head;
@@ -19,6 +25,8 @@ mod hosts;
 mod io;
 mod line;
 mod link;
+mod listen;
+mod modules;
 mod pool;
 mod pulse;
 mod reception;
@@ -45,10 +53,13 @@ pub use wanted::{
 };
 
 use ca::{Authority, CertificateError};
+use config::Config;
 use door::Door;
 use hosts::Hosts;
 use pool::Pools;
 use reception::Entrance;
+
+use super::store::{self, Store};
 
 /// How often connections that nobody uses are looked at.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -97,7 +108,10 @@ pub struct Edges(Arc<Inner>);
 struct Inner {
     settings: Settings,
     authority: Arc<Authority>,
+    /// Where what follows a change of the configuration runs.
+    runtime: tokio::runtime::Handle,
     groups: OnceLock<Arc<dyn Groups>>,
+    config: Config,
     pools: Pools,
     hosts: Hosts,
     places: Arc<Semaphore>,
@@ -137,7 +151,9 @@ impl Edges {
         let edges = Arc::new(Inner {
             settings,
             authority,
+            runtime: tokio::runtime::Handle::current(),
             groups: OnceLock::new(),
+            config: Config::default(),
             pools: Pools::default(),
             hosts: Hosts::default(),
             places,
@@ -148,12 +164,12 @@ impl Edges {
             doors: Mutex::default(),
         });
         if let Some(port) = edges.settings.http_port {
-            let door = edges.http_door(port, Entrance::Shared).await?;
+            let door = edges.http_door(edges.listen(port).await?, Entrance::Shared)?;
             let _ = edges.http.set(door.address());
             edges.doors().push(door);
         }
         if let Some(port) = edges.settings.https_port {
-            let door = edges.https_door(port, Entrance::Shared).await?;
+            let door = edges.https_door(edges.listen(port).await?, Entrance::Shared)?;
             let _ = edges.https.set(door.address());
             edges.doors().push(door);
         }
@@ -180,6 +196,26 @@ impl Edges {
     pub fn find_tunnels_in(&self, groups: Arc<dyn Groups>) {
         // A second call would be a mistake that changes nothing.
         let _ = self.0.groups.set(groups);
+    }
+
+    /// Serves the edges in a database, and every change of them from the next request on.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub fn follow(&self, store: &Arc<Store>) -> Result<(), store::Error> {
+        config::follow(&self.0, store)
+    }
+
+    /// Whether an agent's endpoint has a `host:port` now.
+    pub fn is_online(&self, hostport: &str) -> bool {
+        let text = hostport.to_ascii_lowercase();
+        let parts = text.rsplit_once(':').and_then(|(name, port)| Some((name, port.parse().ok()?)));
+        parts.is_some_and(|(name, port)| self.0.hosts.has_agent(name, port))
+    }
+
+    /// The first of a TCP edge's ports that it cannot have, because somebody else listens there.
+    pub fn taken_port(&self, edge_id: &str, hostports: &[String]) -> Option<u16> {
+        self.0.taken_port(edge_id, hostports)
     }
 
     /// Takes no more connections and requests; those in flight are finished.
@@ -212,5 +248,6 @@ async fn sweep(edges: std::sync::Weak<Inner>, mut stop: watch::Receiver<bool>) {
         let stopped = tokio::time::timeout(SWEEP, stop.wait_for(|stop| *stop)).await;
         let Some(edges) = edges.upgrade().filter(|_| stopped.is_err()) else { return };
         edges.pools.sweep();
+        edges.config_again();
     }
 }

@@ -3,14 +3,13 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use http::header::HOST;
-use http::{HeaderValue, Request, Response};
+use http::header::LOCATION;
+use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::Inner;
 use super::body::{Body, Outgoing};
 use super::fault::{self, Fault};
-use super::forward::Exchange;
 use super::head::{self, Origin};
 use super::pulse::Pulse;
 use super::site::Site;
@@ -62,32 +61,62 @@ impl Reception {
         let answering = self.pulse.answering();
         let response = match self.forward(request).await {
             Ok(response) => response,
-            Err(fault) => fault.into_response(&self.edges.settings.code_prefix),
+            Err(Turned::Away(fault)) => fault.into_response(&self.edges.settings.code_prefix),
+            Err(Turned::To(url)) => redirect(url),
         };
         Ok(response.map(|body| body.holding(answering)))
     }
 
-    async fn forward(&self, mut request: Request<Incoming>) -> Result<Response<Body>, Fault> {
+    async fn forward(&self, mut request: Request<Incoming>) -> Result<Response<Body>, Turned> {
         head::admit(&mut request)?;
-        let site = self.site(&request)?;
+        let site = match &self.entrance {
+            Entrance::Own(slot) => slot.get(),
+            Entrance::Shared => self.site(&request)?,
+        };
         let route = site.route(request.uri().path()).ok_or(fault::NO_ROUTE)?;
         let upgrades = head::outbound(&mut request, &self.origin);
-        if let Some(host) = &route.host_header {
-            request.headers_mut().insert(HOST, host.clone());
-        }
-        let upgrade = upgrades.then(|| hyper::upgrade::on(&mut request));
-        let exchange = Exchange { request: request.map(Outgoing::of), upgrade };
-        route.backend.forward(&self.visitor, exchange, &self.runtime).await
+        let request = request.map(Outgoing::of);
+        let served = route.serve(&self.edges, &self.visitor, request, upgrades, &self.runtime);
+        Ok(served.await?)
     }
 
-    fn site(&self, request: &Request<Incoming>) -> Result<Arc<Site>, Fault> {
-        let slot = match &self.entrance {
-            Entrance::Own(slot) => return Ok(slot.get()),
-            Entrance::Shared => {
-                let (host, _) = head::host(request.headers()).ok_or(fault::NO_ENDPOINT)?;
-                self.edges.hosts.find(&host).ok_or(fault::NO_ENDPOINT)?
-            }
-        };
-        Ok(slot.get())
+    /// The site of the host that a request names.
+    fn site(&self, request: &Request<Incoming>) -> Result<Arc<Site>, Turned> {
+        let (host, port) = head::host(request.headers()).ok_or(fault::NO_ENDPOINT)?;
+        let is_secure = self.visitor.tls.is_some();
+        let usual = if is_secure { 443 } else { 80 };
+        // The port that is listened on stands for the usual one.
+        let port = port.filter(|port| *port != self.visitor.local.port()).unwrap_or(usual);
+        let claim = self.edges.hosts.find(&host, port).ok_or(fault::NO_ENDPOINT)?;
+        if !is_secure
+            && claim.port != port
+            && self.edges.https.get().is_some()
+            && let Some(url) = self.edges.url_of(&host, true)
+        {
+            return Err(Turned::To(format!("{url}{}", request.uri())));
+        }
+        Ok(claim.site.get())
     }
+}
+
+/// Why a request is not served here.
+enum Turned {
+    Away(Fault),
+    To(String),
+}
+
+impl From<Fault> for Turned {
+    fn from(fault: Fault) -> Self {
+        Self::Away(fault)
+    }
+}
+
+/// Sends a visitor elsewhere, with method and body.
+fn redirect(url: String) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+    if let Ok(url) = HeaderValue::try_from(url) {
+        response.headers_mut().insert(LOCATION, url);
+    }
+    response
 }

@@ -1,68 +1,190 @@
-//! What is served at a public address.
+//! What is served at a public address: routes, and what happens on each.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use http::header::HOST;
+use http::{HeaderValue, Request, Response};
+
+use super::Inner;
+use super::backend::{Backend, Candidate, Candidates, Kind};
+use super::body::{Body, Outgoing};
 use super::fault::{self, Fault};
-use super::forward::{Exchange, Outcome, Upstream, forward};
+use super::forward::{Exchange, Outcome, forward};
+use super::modules::Modules;
+use super::slot::Slot;
 use super::target::{Undialable, Visitor};
 use super::upgrade;
 
 /// What is served at a public address.
+#[derive(Default)]
 pub(super) struct Site {
-    route: Arc<Route>,
+    exact: HashMap<String, Arc<Route>>,
+    /// The longest first.
+    prefixes: Vec<(String, Arc<Route>)>,
+}
+
+/// Which paths a route serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Match {
+    /// This one.
+    Exact(String),
+    /// All that begin like this.
+    Prefix(String),
 }
 
 /// Where requests go, and what happens to them on the way.
 pub(super) struct Route {
+    /// What is done; none where nothing is.
+    pub modules: Option<Modules>,
     /// The `Host` that the target shall see.
-    pub host_header: Option<http::HeaderValue>,
+    pub host_header: Option<HeaderValue>,
     /// Where requests go.
-    pub backend: Backend,
-}
-
-/// Where requests and connections go.
-pub(super) enum Backend {
-    /// Nobody serves the address now.
-    Offline,
-    /// One target.
-    Upstream(Upstream),
+    pub backend: Arc<Slot<Backend>>,
 }
 
 impl Site {
     /// A site that treats all requests alike.
     pub(super) fn of(route: Route) -> Self {
-        Self { route: Arc::new(route) }
+        Self::new([(Match::Prefix(String::new()), Arc::new(route))])
     }
 
-    /// The route of a path.
-    pub(super) fn route(&self, _path: &str) -> Option<&Arc<Route>> {
-        Some(&self.route)
+    pub(super) fn new(routes: impl IntoIterator<Item = (Match, Arc<Route>)>) -> Self {
+        let mut site = Self::default();
+        for (wanted, route) in routes {
+            match wanted {
+                Match::Exact(path) => {
+                    site.exact.insert(path, route);
+                }
+                Match::Prefix(prefix) => site.prefixes.push((prefix, route)),
+            }
+        }
+        site.prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        site
+    }
+
+    /// The route of a path: exactly its own, else the longest that it begins with.
+    pub(super) fn route(&self, path: &str) -> Option<&Arc<Route>> {
+        if let Some(route) = self.exact.get(path) {
+            return Some(route);
+        }
+        self.prefixes.iter().find(|(prefix, _)| path.starts_with(prefix)).map(|(_, route)| route)
     }
 }
 
-impl Backend {
-    /// Sends a request to whoever takes it.
-    pub(super) async fn forward(
+impl Route {
+    /// Takes a request through the modules to the backend, and its answer back.
+    pub(super) async fn serve(
         &self,
+        edges: &Inner,
         visitor: &Visitor,
-        exchange: Exchange,
+        mut request: Request<Outgoing>,
+        upgrades: bool,
         runtime: &upgrade::Tasks,
-    ) -> Result<http::Response<super::body::Body>, Fault> {
-        match self {
-            Self::Offline => Err(fault::NO_ENDPOINT),
-            Self::Upstream(upstream) => match forward(upstream, visitor, exchange, runtime).await {
-                Outcome::Answered(response) => Ok(response),
-                Outcome::Undialed(reason) => Err((&reason).into()),
-                Outcome::Failed(fault) => Err(fault),
-            },
+    ) -> Result<Response<Body>, Fault> {
+        let passage = match &self.modules {
+            Some(modules) => Some((modules, modules.enter(visitor, &mut request)?)),
+            None => None,
+        };
+        if let Some(host) = &self.host_header {
+            request.headers_mut().insert(HOST, host.clone());
+        }
+        let upgrade = upgrades.then(|| hyper::upgrade::on(&mut request));
+        let exchange = Exchange { request, upgrade };
+        let answer = self.forward(edges, visitor, exchange, runtime).await;
+        match passage {
+            Some((modules, passage)) => modules.leave(passage, answer),
+            None => answer,
         }
     }
 
-    /// Opens a connection for bytes.
-    pub(super) async fn dial(&self, visitor: &Visitor) -> Result<super::Io, Undialable> {
-        match self {
-            Self::Offline => Err(Undialable::Offline),
-            Self::Upstream(upstream) => upstream.target.dial(visitor).await,
+    /// Sends a request to the first target that takes it.
+    async fn forward(
+        &self,
+        edges: &Inner,
+        visitor: &Visitor,
+        mut exchange: Exchange,
+        runtime: &upgrade::Tasks,
+    ) -> Result<Response<Body>, Fault> {
+        let backend = self.backend.get();
+        if let Kind::Offline = backend.kind {
+            return Err(fault::NO_ENDPOINT);
         }
+        drop(backend);
+        let mut candidates = Candidates::of(edges, self.backend.clone());
+        let mut last = None;
+        while let Some(candidate) = candidates.next() {
+            let upstream = match candidate {
+                Candidate::Upstream(upstream) => upstream,
+                Candidate::Fixed(backend) => match &backend.kind {
+                    Kind::Fixed(fixed) => return Ok(fixed.response()),
+                    _ => continue,
+                },
+            };
+            let spare = if candidates.has_more() { exchange.spare() } else { None };
+            match (forward(&upstream, visitor, exchange, runtime).await, spare) {
+                (Outcome::Undialed(back, reason), _) => {
+                    exchange = *back;
+                    last = Some(reason);
+                }
+                // The agent was there, but not what it forwards to.
+                (Outcome::Unreached(_), Some(spare)) => {
+                    exchange = spare;
+                    last = Some(Undialable::Unreachable(String::new()));
+                }
+                (Outcome::Unreached(answer), None) => return answer.ok_or(fault::UNREACHABLE),
+                (Outcome::Answered(response), _) => return Ok(response),
+                (Outcome::Failed(fault), _) => return Err(fault),
+            }
+        }
+        Err(candidates.exhausted(last.as_ref()))
+    }
+
+    /// Opens a connection for bytes; none where nobody takes it.
+    pub(super) async fn dial(&self, edges: &Inner, visitor: &Visitor) -> Option<super::Io> {
+        let mut candidates = Candidates::of(edges, self.backend.clone());
+        while let Some(candidate) = candidates.next() {
+            // An answer in HTTP is nothing for a visitor who speaks something else.
+            let Candidate::Upstream(upstream) = candidate else { return None };
+            if let Ok(Ok(io)) = super::forward::within(upstream.target.dial(visitor)).await {
+                return Some(io);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exact_path_wins_then_the_longest_prefix() {
+        let site = Site::new(
+            [
+                Match::Prefix("/".into()),
+                Match::Prefix("/api/v1".into()),
+                Match::Prefix("/api".into()),
+                Match::Exact("/api/v1/".into()),
+            ]
+            .map(|wanted| {
+                let host = match &wanted {
+                    Match::Exact(path) => format!("={path}"),
+                    Match::Prefix(path) => path.clone(),
+                };
+                let host_header = Some(HeaderValue::try_from(host).unwrap());
+                let backend = Arc::new(Slot::new(Backend::nothing()));
+                (wanted, Arc::new(Route { modules: None, host_header, backend }))
+            }),
+        );
+        let found = |path: &str| site.route(path).unwrap().host_header.clone().unwrap();
+
+        assert_eq!(found("/api/v1/"), "=/api/v1/");
+        assert_eq!(found("/api/v1/x"), "/api/v1");
+        assert_eq!(found("/api/v10"), "/api/v1");
+        assert_eq!(found("/apis"), "/api");
+        assert_eq!(found("/API"), "/");
+        assert!(Site::default().route("/").is_none());
     }
 }

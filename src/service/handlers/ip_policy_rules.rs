@@ -13,7 +13,7 @@ use crate::service::store::{Document, Transaction};
 use crate::service::{Refusal, code};
 
 /// The role of a policy for its rules.
-pub(super) const POLICY: &str = "ip_policy";
+pub(in crate::service) const POLICY: &str = "ip_policy";
 /// How many rules a policy may hold (remote API sheet, section 6).
 const MOST_RULES: i64 = 1000;
 

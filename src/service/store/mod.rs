@@ -82,6 +82,12 @@ impl Store {
         self.writer.commits()
     }
 
+    /// Calls `watcher` after every commit with the identifiers of the documents that it stored or
+    /// removed, on the thread that writes and before the changes are answered; to be called once.
+    pub fn watch(&self, watcher: impl Fn(&[String]) + Send + Sync + 'static) {
+        self.writer.watch(Box::new(watcher));
+    }
+
     /// Finishes what was handed in and closes the database; later writes fail, later reads may.
     ///
     /// Blocks on the disk.

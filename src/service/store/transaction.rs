@@ -1,5 +1,6 @@
 //! Writing documents, links and claims.
 
+use std::cell::RefCell;
 use std::ops::Deref;
 
 use rusqlite::Connection;
@@ -12,6 +13,8 @@ pub struct Transaction<'connection> {
     view: View<'connection>,
     connection: &'connection Connection,
     ids: &'connection Ids,
+    /// The documents that were stored or removed.
+    changed: RefCell<Vec<String>>,
 }
 
 impl<'connection> Deref for Transaction<'connection> {
@@ -24,7 +27,13 @@ impl<'connection> Deref for Transaction<'connection> {
 
 impl<'connection> Transaction<'connection> {
     pub(super) fn new(connection: &'connection Connection, ids: &'connection Ids) -> Self {
-        Self { view: View::writing(connection), connection, ids }
+        let changed = RefCell::default();
+        Self { view: View::writing(connection), connection, ids, changed }
+    }
+
+    /// The identifiers of the documents that were stored or removed.
+    pub(super) fn into_changed(self) -> Vec<String> {
+        self.changed.into_inner()
     }
 
     /// A new identifier; larger than all before it, because writes happen one after the other.
@@ -40,6 +49,7 @@ impl<'connection> Transaction<'connection> {
              ON CONFLICT DO UPDATE SET body = excluded.body",
             (D::PREFIX, document.id(), body),
         )?;
+        self.changed.borrow_mut().push(document.id().to_owned());
         Ok(())
     }
 
@@ -53,6 +63,7 @@ impl<'connection> Transaction<'connection> {
         self.execute("DELETE FROM links WHERE from_id = ?1", [id])?;
         self.execute("DELETE FROM claims WHERE owner = ?1", [id])?;
         self.execute("DELETE FROM tokens WHERE id = ?1", [id])?;
+        self.changed.borrow_mut().push(id.to_owned());
         Ok(true)
     }
 

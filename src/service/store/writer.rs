@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use rusqlite::Connection;
@@ -23,9 +23,19 @@ pub(super) enum Target {
     Shared(Arc<Mutex<Option<Connection>>>),
 }
 
+/// Is told what every commit has changed.
+type Watcher = Box<dyn Fn(&[String]) + Send + Sync>;
+
+/// What the thread tells others.
+#[derive(Default)]
+struct Told {
+    commits: AtomicU64,
+    watcher: OnceLock<Watcher>,
+}
+
 /// A handle to the thread that writes.
 pub(super) struct Writer {
-    commits: Arc<AtomicU64>,
+    told: Arc<Told>,
     jobs: Mutex<Option<mpsc::UnboundedSender<Box<dyn Job>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -72,13 +82,13 @@ where
 impl Writer {
     pub(super) fn start(target: Target) -> Result<Self, Error> {
         let (jobs, queue) = mpsc::unbounded_channel();
-        let commits = Arc::new(AtomicU64::default());
-        let counter = commits.clone();
+        let told = Arc::new(Told::default());
+        let telling = told.clone();
         let thread = std::thread::Builder::new()
             .name("ginnel-writer".to_owned())
-            .spawn(move || work_off(target, queue, &counter))
+            .spawn(move || work_off(target, queue, &telling))
             .map_err(|source| Error::File { path: "writer thread".into(), source })?;
-        Ok(Self { commits, jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
+        Ok(Self { told, jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
     }
 
     pub(super) async fn write<T, E>(
@@ -96,7 +106,12 @@ impl Writer {
     }
 
     pub(super) fn commits(&self) -> u64 {
-        self.commits.load(Ordering::Acquire)
+        self.told.commits.load(Ordering::Acquire)
+    }
+
+    pub(super) fn watch(&self, watcher: Watcher) {
+        // A second watcher would be a mistake that changes nothing.
+        let _ = self.told.watcher.set(watcher);
     }
 
     fn hand_in(&self, job: Box<dyn Job>) -> Result<(), Error> {
@@ -121,7 +136,7 @@ impl Drop for Writer {
     }
 }
 
-fn work_off(target: Target, mut queue: mpsc::UnboundedReceiver<Box<dyn Job>>, commits: &AtomicU64) {
+fn work_off(target: Target, mut queue: mpsc::UnboundedReceiver<Box<dyn Job>>, told: &Told) {
     let ids = Ids::default();
     let mut batch = Vec::with_capacity(BATCH);
     while queue.blocking_recv_many(&mut batch, BATCH) > 0 {
@@ -135,7 +150,11 @@ fn work_off(target: Target, mut queue: mpsc::UnboundedReceiver<Box<dyn Job>>, co
             }
         };
         // Before anyone hears of the change, so that nobody who has heard of it trusts older reads.
-        commits.fetch_add(1, Ordering::Release);
+        told.commits.fetch_add(1, Ordering::Release);
+        if let Ok(changed) = &committed {
+            told.tell(changed);
+        }
+        let committed = committed.map(drop);
         for job in batch.drain(..) {
             job.answer(committed.clone());
         }
@@ -145,8 +164,21 @@ fn work_off(target: Target, mut queue: mpsc::UnboundedReceiver<Box<dyn Job>>, co
     }
 }
 
-/// Runs a batch in one transaction; a job that fails is undone alone.
-fn commit(connection: &Connection, ids: &Ids, batch: &mut [Box<dyn Job>]) -> Result<(), String> {
+impl Told {
+    fn tell(&self, changed: &[String]) {
+        if let Some(watcher) = self.watcher.get().filter(|_| !changed.is_empty()) {
+            // The change is made whatever becomes of those who hear of it.
+            let _ = catch_unwind(AssertUnwindSafe(|| watcher(changed)));
+        }
+    }
+}
+
+/// Runs a batch in one transaction; a job that fails is undone alone. Gives what has changed.
+fn commit(
+    connection: &Connection,
+    ids: &Ids,
+    batch: &mut [Box<dyn Job>],
+) -> Result<Vec<String>, String> {
     let outcome = run(connection, ids, batch);
     if outcome.is_err() && !connection.is_autocommit() {
         // The error that led here is the one to report.
@@ -159,18 +191,23 @@ fn run(
     connection: &Connection,
     ids: &Ids,
     batch: &mut [Box<dyn Job>],
-) -> Result<(), rusqlite::Error> {
+) -> Result<Vec<String>, rusqlite::Error> {
+    let mut changed = Vec::new();
     execute(connection, "BEGIN IMMEDIATE")?;
     for job in batch {
         execute(connection, "SAVEPOINT job")?;
-        if !job.run(&Transaction::new(connection, ids)) {
+        let transaction = Transaction::new(connection, ids);
+        if job.run(&transaction) {
+            changed.extend(transaction.into_changed());
+        } else {
             // Fails when the error ended the whole transaction, such as a full disk: then the
             // jobs before this one are undone as well, and all are told.
             execute(connection, "ROLLBACK TO job")?;
         }
         execute(connection, "RELEASE job")?;
     }
-    execute(connection, "COMMIT")
+    execute(connection, "COMMIT")?;
+    Ok(changed)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! The hosts and ports of edges: each belongs to one edge.
 
+use super::Context;
 use crate::service::check::{Flaw, host_port};
+use crate::service::edge::Edges;
 use crate::service::store::Transaction;
 use crate::service::{Refusal, code};
 
@@ -29,6 +31,32 @@ pub(super) fn check(hostports: &[String]) -> Result<(), Refusal> {
         })?;
     }
     Ok(())
+}
+
+/// Refuses hosts of an HTTPS edge that an agent's endpoint has now.
+pub(super) fn check_names(service: &Context, hostports: &[String]) -> Result<(), Refusal> {
+    for (index, text) in hostports.iter().enumerate() {
+        if service.shared.edges.is_online(text) {
+            let message = format!("hostports[{index}]: {text:?} is the address of a tunnel now");
+            return Err(Refusal::new(code::HOSTPORT_ONLINE, message));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses ports of a TCP edge that somebody else listens on; its own are fine.
+pub(super) fn check_ports(
+    edges: &Edges,
+    edge_id: &str,
+    hostports: &[String],
+) -> Result<(), Refusal> {
+    match edges.taken_port(edge_id, hostports) {
+        Some(port) => {
+            let message = format!("hostports: the service cannot listen on port {port}");
+            Err(Refusal::new(code::HOSTPORT_TAKEN, message))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Claims hosts and ports in place of those that the edge had.

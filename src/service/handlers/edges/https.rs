@@ -32,6 +32,7 @@ pub(super) fn handlers() -> Vec<Handler> {
 
 async fn create(service: Context, wanted: Create) -> Reply<Create> {
     hostports::check(wanted.hostports.as_deref().unwrap_or_default())?;
+    hostports::check_names(&service, wanted.hostports.as_deref().unwrap_or_default())?;
     let create = service.change(move |change| {
         let mut edge = HttpsEdge {
             id: change.new_id(prefix::HTTPS_EDGE)?,
@@ -72,6 +73,7 @@ async fn get(service: Context, wanted: Get) -> Reply<Get> {
 
 async fn update(service: Context, wanted: Update) -> Reply<Update> {
     hostports::check(wanted.hostports.as_deref().unwrap_or_default())?;
+    hostports::check_names(&service, wanted.hostports.as_deref().unwrap_or_default())?;
     let update = service.change(move |change| {
         let mut edge: HttpsEdge = found(change, &wanted.id)?;
         edge.description = wanted.description.or(edge.description);

@@ -8,6 +8,8 @@ mod routes;
 mod tcp;
 mod tcp_modules;
 
+pub(in crate::service) use routes::routes_of;
+
 use super::{Context, Handler, Reply, backends, on};
 
 pub(super) fn handlers() -> Vec<Handler> {

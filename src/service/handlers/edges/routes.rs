@@ -140,7 +140,7 @@ async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
 }
 
 /// The routes of an edge, newest first.
-pub(super) fn routes_of(
+pub(in crate::service) fn routes_of(
     view: &View<'_>,
     edge_id: &str,
 ) -> Result<Vec<HttpsEdgeRoute>, store::Error> {

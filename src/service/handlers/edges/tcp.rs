@@ -62,6 +62,7 @@ pub(super) fn handlers() -> Vec<Handler> {
 
 async fn create(service: Context, wanted: Create) -> Reply<Create> {
     let given = given!(wanted);
+    let edges = service.shared.edges.clone();
     let create = service.change(move |change| {
         let mut edge = TcpEdge {
             id: change.new_id(prefix::TCP_EDGE)?,
@@ -71,6 +72,7 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
             ..TcpEdge::default()
         };
         apply(change, &mut edge, given)?;
+        hostports::check_ports(&edges, &edge.id, edge.hostports.as_deref().unwrap_or_default())?;
         Ok(edge)
     });
     create.await
@@ -86,9 +88,11 @@ async fn get(service: Context, wanted: Get) -> Reply<Get> {
 
 async fn update(service: Context, wanted: Update) -> Reply<Update> {
     let given = given!(wanted);
+    let edges = service.shared.edges.clone();
     let update = service.change(move |change| {
         let mut edge: TcpEdge = found(change, &wanted.id)?;
         apply(change, &mut edge, given)?;
+        hostports::check_ports(&edges, &edge.id, edge.hostports.as_deref().unwrap_or_default())?;
         Ok(edge)
     });
     update.await

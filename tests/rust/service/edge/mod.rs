@@ -1,6 +1,8 @@
 //! Public traffic, over real sockets to real upstreams.
 
+mod configured;
 mod http;
+mod modules;
 mod smuggling;
 mod support;
 mod tcp;

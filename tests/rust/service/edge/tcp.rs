@@ -30,7 +30,7 @@ async fn a_visitor_of_nobody_is_let_go() {
     let endpoint = edges.bind(Wanted::any(Proto::Tcp), Direct::to(address)).await.unwrap();
     assert_eq!(Peer::to(&endpoint).await.rest().await, "hello");
 
-    endpoint.retarget(None).unwrap();
+    endpoint.retarget(None);
 
     assert_eq!(Peer::to(&endpoint).await.rest().await, "");
 }

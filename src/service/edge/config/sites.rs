@@ -1,0 +1,172 @@
+//! HTTPS edges with their routes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::State;
+use crate::api::remote::edges::https::HttpsEdge;
+use crate::api::remote::edges::modules::{
+    BackendModule, CircuitBreaker, IpRestriction, UserAgentFilter,
+};
+use crate::api::remote::edges::routes::HttpsEdgeRoute;
+use crate::policy::user_agent::Filter;
+use crate::service::check::host_port;
+use crate::service::edge::Inner;
+use crate::service::edge::backend::Backend;
+use crate::service::edge::modules::breaker::Limits;
+use crate::service::edge::modules::{Breaker, Changes, Modules, Restriction};
+use crate::service::edge::site::{Match, Route, Site};
+use crate::service::edge::slot::Slot;
+use crate::service::handlers::routes_of;
+use crate::service::store::{self, View};
+
+/// An edge, and the names that it has.
+pub(super) struct HttpsSite {
+    site: Arc<Slot<Site>>,
+    names: Vec<(String, u16)>,
+}
+
+impl State {
+    pub(super) fn refresh_site(
+        &mut self,
+        edges: &Inner,
+        view: &View<'_>,
+        id: &str,
+    ) -> Result<(), store::Error> {
+        let Some(edge) = view.find::<HttpsEdge>(id)? else {
+            if let Some(gone) = self.sites.remove(id) {
+                gone.give_up(edges);
+                gone.site.set(Site::default());
+            }
+            return Ok(());
+        };
+        let mut routes = Vec::new();
+        for route in routes_of(view, id)? {
+            self.routes.insert(route.id.clone(), id.to_owned());
+            let path = route.r#match.clone().unwrap_or_default();
+            let wanted = match route.match_type.as_deref() {
+                Some("exact_path") => Match::Exact(path),
+                _ => Match::Prefix(path),
+            };
+            routes.push((wanted, Arc::new(self.route(route))));
+        }
+        let make = || HttpsSite { site: Arc::default(), names: Vec::new() };
+        let known = self.sites.entry(id.to_owned()).or_insert_with(make);
+        known.site.set(Site::new(routes));
+        known.take_names(edges, names(&edge));
+        Ok(())
+    }
+
+    fn route(&mut self, route: HttpsEdgeRoute) -> Route {
+        let restriction = enabled(route.ip_restriction, |it| it.enabled);
+        let agents = enabled(route.user_agent_filter, |it| it.enabled);
+        let request = enabled(route.request_headers, |it| it.enabled).unwrap_or_default();
+        let response = enabled(route.response_headers, |it| it.enabled).unwrap_or_default();
+        let breaker = enabled(route.circuit_breaker, |it| it.enabled);
+        let modules = Modules {
+            restriction: restriction.map(|it| self.restriction(it)),
+            agents: agents.and_then(filter),
+            passwords: None,
+            breaker: breaker.map(|it| self.breaker(&route.id, &it)),
+            request_headers: Changes::new(
+                request.add.iter().flatten(),
+                request.remove.iter().flatten(),
+            ),
+            response_headers: Changes::new(
+                response.add.iter().flatten(),
+                response.remove.iter().flatten(),
+            ),
+            compression: enabled(route.compression, |it| it.enabled).is_some(),
+        };
+        let modules = Some(modules).filter(|modules| !modules.is_empty());
+        Route { modules, host_header: None, backend: self.target(route.backend) }
+    }
+
+    /// Where the traffic of a module goes.
+    pub(super) fn target(&mut self, module: Option<BackendModule>) -> Arc<Slot<Backend>> {
+        let module = enabled(module, |it| it.enabled);
+        match module.and_then(|module| module.backend) {
+            Some(backend) => self.backend(&backend.id),
+            None => Arc::new(Slot::new(Backend::nothing())),
+        }
+    }
+
+    pub(super) fn restriction(&mut self, module: IpRestriction) -> Restriction {
+        let policies = module.ip_policies.unwrap_or_default();
+        Restriction(policies.iter().map(|policy| self.policy(&policy.id)).collect())
+    }
+
+    /// The breaker of a route; it keeps what it knows as long as its limits stay.
+    fn breaker(&mut self, route: &str, module: &CircuitBreaker) -> Arc<Breaker> {
+        let limits = limits(module);
+        if let Some(known) = self.breakers.get(route).filter(|known| known.limits == limits) {
+            return known.clone();
+        }
+        let made = Breaker::new(limits);
+        self.breakers.insert(route.to_owned(), made.clone());
+        made
+    }
+}
+
+impl HttpsSite {
+    /// Takes these names in place of those it had.
+    fn take_names(&mut self, edges: &Inner, wanted: Vec<(String, u16)>) {
+        for (name, port) in self.names.iter().filter(|name| !wanted.contains(name)) {
+            edges.hosts.remove(name, *port, &self.site);
+        }
+        self.names = wanted;
+        self.take_names_again(edges);
+    }
+
+    /// Takes the names that it should have; one that an agent's endpoint has stays there.
+    pub(super) fn take_names_again(&self, edges: &Inner) {
+        for (name, port) in &self.names {
+            let _ = edges.hosts.add(name, *port, &self.site, false);
+        }
+    }
+
+    fn give_up(&self, edges: &Inner) {
+        for (name, port) in &self.names {
+            edges.hosts.remove(name, *port, &self.site);
+        }
+    }
+}
+
+/// A module that is there and switched on.
+pub(super) fn enabled<M>(module: Option<M>, switch: impl Fn(&M) -> Option<bool>) -> Option<M> {
+    module.filter(|module| switch(module) != Some(false))
+}
+
+fn names(edge: &HttpsEdge) -> Vec<(String, u16)> {
+    let hostports = edge.hostports.iter().flatten().map(|text| text.to_ascii_lowercase());
+    hostports
+        .filter_map(|text| {
+            let (star, rest) = match text.strip_prefix("*.") {
+                Some(rest) => ("*.", rest),
+                None => ("", text.as_str()),
+            };
+            let (host, port) = host_port(rest).ok()?;
+            Some((format!("{star}{host}"), port))
+        })
+        .collect()
+}
+
+/// A stored filter was checked; were it broken all the same, it would let nobody through.
+fn filter(module: UserAgentFilter) -> Option<Filter> {
+    let (allow, deny) = (module.allow.unwrap_or_default(), module.deny.unwrap_or_default());
+    let nobody = || Filter::compile(&[], &[".*".to_owned()]).ok();
+    Filter::compile(&allow, &deny).ok().or_else(nobody)
+}
+
+fn limits(module: &CircuitBreaker) -> Limits {
+    let number = |given: Option<i64>, usual: u64| {
+        given.and_then(|given| u64::try_from(given).ok()).unwrap_or(usual)
+    };
+    Limits {
+        tripped: Duration::from_secs(number(module.tripped_duration, 10)),
+        window: Duration::from_secs(number(module.rolling_window, 10)),
+        buckets: usize::try_from(number(module.num_buckets, 10)).unwrap_or(10),
+        volume: number(module.volume_threshold, 20),
+        share: module.error_threshold_percentage.unwrap_or(0.5),
+    }
+}

@@ -1,0 +1,97 @@
+//! What is served for an agent: its options as the modules that routes have as well.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+
+use super::Inner;
+use super::backend::{Backend, Kind};
+use super::bind::BindError;
+use super::forward::Upstream;
+use super::modules::breaker::Limits;
+use super::modules::{Breaker, Changes, IpRules, Modules, Passwords, Restriction};
+use super::site::{Route, Site};
+use super::slot::Slot;
+use super::target::Target;
+use super::wanted::{AllowDeny, EndpointOptions, HeaderChanges};
+use crate::policy::Cidr;
+use crate::policy::user_agent::Filter;
+
+/// What is served for an agent.
+pub(super) fn site(
+    options: &EndpointOptions,
+    backend: Arc<Slot<Backend>>,
+) -> Result<Site, BindError> {
+    refuse_unsupported(options)?;
+    let host_header = options.host_header.as_deref().map(HeaderValue::from_str).transpose();
+    let host_header = host_header.map_err(|problem| invalid("host_header", &problem))?;
+    let modules = Modules {
+        restriction: options.ip_restriction.as_ref().map(restriction).transpose()?,
+        agents: options.user_agent_filter.as_ref().map(agents).transpose()?,
+        passwords: passwords(options),
+        breaker: options.circuit_breaker.map(breaker),
+        request_headers: changes(&options.request_headers),
+        response_headers: changes(&options.response_headers),
+        compression: options.compression,
+    };
+    let modules = Some(modules).filter(|modules| !modules.is_empty());
+    Ok(Site::of(Route { modules, host_header, backend }))
+}
+
+/// Where the requests of an agent's endpoint go; nowhere while the agent is away.
+pub(super) fn backend(edges: &Inner, target: Option<Arc<dyn Target>>) -> Backend {
+    let kind = match target {
+        Some(target) => Kind::Upstream(Upstream { pool: edges.pools.of(target.key()), target }),
+        None => Kind::Offline,
+    };
+    Backend { id: "".into(), kind }
+}
+
+fn invalid(field: &'static str, problem: &dyn std::fmt::Display) -> BindError {
+    BindError::Invalid { field, problem: problem.to_string() }
+}
+
+fn restriction(ranges: &AllowDeny) -> Result<Restriction, BindError> {
+    let parse = |text: &String| {
+        text.parse().map_err(|problem| invalid("ip_restriction", &format!("{text:?}: {problem}")))
+    };
+    let allow = ranges.allow.iter().map(parse).collect::<Result<Vec<Cidr>, _>>()?;
+    let deny = ranges.deny.iter().map(parse).collect::<Result<_, _>>()?;
+    Ok(Restriction(vec![Arc::new(Slot::new(IpRules { allow, deny }))]))
+}
+
+fn agents(lists: &AllowDeny) -> Result<Filter, BindError> {
+    Filter::compile(&lists.allow, &lists.deny).map_err(|problems| {
+        let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        invalid("user_agent_filter", &problems.join("; "))
+    })
+}
+
+fn passwords(options: &EndpointOptions) -> Option<Passwords> {
+    let known = options.basic_auth.iter();
+    let known: Vec<_> = known.map(|one| format!("{}:{}", one.username, one.password.0)).collect();
+    Some(Passwords(known)).filter(|known| !known.0.is_empty())
+}
+
+fn breaker(share: f64) -> Arc<Breaker> {
+    let ten = Duration::from_secs(10);
+    Breaker::new(Limits { tripped: ten, window: ten, buckets: 10, volume: 20, share })
+}
+
+fn changes(given: &HeaderChanges) -> Changes {
+    Changes::new(given.add.iter().map(|(name, value)| (name, value)), given.remove.iter())
+}
+
+fn refuse_unsupported(options: &EndpointOptions) -> Result<(), BindError> {
+    let unsupported = [
+        ("webhook", options.webhook.is_some()),
+        ("traffic_policy", options.traffic_policy.is_some()),
+        ("websocket_tcp_converter", options.websocket_tcp_converter),
+        ("tls_termination", options.tls_termination.is_some()),
+    ];
+    match unsupported.into_iter().find(|(_, asked)| *asked) {
+        Some((name, _)) => Err(BindError::Unsupported(name)),
+        None => Ok(()),
+    }
+}

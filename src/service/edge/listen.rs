@@ -1,0 +1,121 @@
+//! Opening the doors of a service: ports for HTTP, for HTTPS and for bytes.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+
+use super::door::Door;
+use super::reception::Entrance;
+use super::site::Site;
+use super::slot::Slot;
+use super::{EdgeError, Inner, serve, tcp};
+
+/// The protocols of a port with TLS, best first.
+const ALPN: [&str; 2] = ["h2", "http/1.1"];
+
+impl Inner {
+    /// Listens on a port of the service's host.
+    pub(super) async fn listen(&self, port: u16) -> Result<TcpListener, EdgeError> {
+        let bound = TcpListener::bind((self.settings.host.as_str(), port)).await;
+        bound.map_err(|source| self.unlistened(port, source))
+    }
+
+    /// Listens on a port of the service's host; works on any thread.
+    pub(super) fn listen_now(&self, port: u16) -> Result<std::net::TcpListener, EdgeError> {
+        let bound = std::net::TcpListener::bind((self.settings.host.as_str(), port));
+        bound.map_err(|source| self.unlistened(port, source))
+    }
+
+    /// Serves HTTP.
+    pub(super) fn http_door(
+        self: &Arc<Self>,
+        listener: TcpListener,
+        entrance: Entrance,
+    ) -> Result<Door, EdgeError> {
+        let edges = Arc::downgrade(self);
+        let door = Door::open(self, listener, move |stream, peer, closing| {
+            let (edges, entrance) = (edges.upgrade(), entrance.clone());
+            async move {
+                let Some(edges) = edges else { return };
+                serve::plain(edges, entrance, stream, peer, closing).await;
+            }
+        });
+        door.map_err(|source| self.unlistened(0, source))
+    }
+
+    /// Serves HTTP over TLS.
+    pub(super) fn https_door(
+        self: &Arc<Self>,
+        listener: TcpListener,
+        entrance: Entrance,
+    ) -> Result<Door, EdgeError> {
+        let config = self.authority.server_config(&ALPN)?;
+        let edges = Arc::downgrade(self);
+        let door = Door::open(self, listener, move |stream, peer, closing| {
+            let (edges, entrance, config) = (edges.upgrade(), entrance.clone(), config.clone());
+            async move {
+                let Some(edges) = edges else { return };
+                serve::secure(edges, entrance, stream, peer, closing, config).await;
+            }
+        });
+        door.map_err(|source| self.unlistened(0, source))
+    }
+
+    /// Carries bytes; `proto` is `tcp` or `tls`.
+    pub(super) fn bytes_door(
+        self: &Arc<Self>,
+        listener: TcpListener,
+        site: Arc<Slot<Site>>,
+        proto: &'static str,
+    ) -> Result<Door, EdgeError> {
+        let edges = Arc::downgrade(self);
+        let door = Door::open(self, listener, move |stream, peer, _| {
+            let (edges, site) = (edges.upgrade(), site.clone());
+            async move {
+                let Some(edges) = edges else { return };
+                tcp::carry(edges, site, stream, peer, proto).await;
+            }
+        });
+        door.map_err(|source| self.unlistened(0, source))
+    }
+
+    /// Listens on a port for bytes; works on any thread.
+    pub(super) fn bytes_door_now(
+        self: &Arc<Self>,
+        port: u16,
+        site: Arc<Slot<Site>>,
+    ) -> Result<Door, EdgeError> {
+        let _runtime = self.runtime.enter();
+        let listener = self.listen_now(port)?;
+        let listener = listener
+            .set_nonblocking(true)
+            .and_then(|()| TcpListener::from_std(listener))
+            .map_err(|source| self.unlistened(port, source))?;
+        self.bytes_door(listener, site, "tcp")
+    }
+
+    /// The address of a host on the shared ports.
+    pub(super) fn url_of(&self, host: &str, secure: bool) -> Option<String> {
+        let https = self.https.get().filter(|_| secure).map(|it| ("https", it.port(), 443));
+        let http = || self.http.get().map(|it| ("http", it.port(), 80));
+        let (scheme, port, usual) = https.or_else(http)?;
+        let port = if port == usual { String::new() } else { format!(":{port}") };
+        Some(format!("{scheme}://{host}{port}"))
+    }
+
+    fn unlistened(&self, port: u16, source: std::io::Error) -> EdgeError {
+        EdgeError::Listen { address: format!("{}:{port}", self.settings.host), source }
+    }
+}
+
+/// An address that can be connected to from this machine.
+pub(super) fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address.ip() {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
+}

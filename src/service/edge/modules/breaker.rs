@@ -1,0 +1,197 @@
+//! Giving a failing backend time to recover.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// When requests are turned away.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in crate::service::edge) struct Limits {
+    /// How long requests are turned away before one may try again.
+    pub tripped: Duration,
+    /// How far back failures count.
+    pub window: Duration,
+    /// Into how many buckets the window is divided.
+    pub buckets: usize,
+    /// How many requests a window needs before failures count.
+    pub volume: u64,
+    /// The share of failures, 0 to 1, that trips.
+    pub share: f64,
+}
+
+/// Turns requests away while too many of them fail.
+#[derive(Debug)]
+pub(in crate::service::edge) struct Breaker {
+    pub limits: Limits,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    buckets: Vec<Bucket>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Phase {
+    /// Everything passes and is counted.
+    Closed,
+    /// Nothing passes until then.
+    Open(Instant),
+    /// One request is trying; it may not come back, so it has a time.
+    Trying(Instant),
+}
+
+/// A part of the window.
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    since: Instant,
+    all: u64,
+    failed: u64,
+}
+
+/// A request that was let through.
+pub(in crate::service::edge) struct Attempt {
+    breaker: Arc<Breaker>,
+    is_probe: bool,
+    told: bool,
+}
+
+impl Breaker {
+    pub(in crate::service::edge) fn new(limits: Limits) -> Arc<Self> {
+        let state = State { phase: Phase::Closed, buckets: Vec::new() };
+        Arc::new(Self { limits, state: Mutex::new(state) })
+    }
+
+    /// Lets a request through, unless the backend is being spared.
+    pub(in crate::service::edge) fn try_once(self: &Arc<Self>) -> Option<Attempt> {
+        self.try_at(Instant::now())
+    }
+
+    fn try_at(self: &Arc<Self>, now: Instant) -> Option<Attempt> {
+        let mut state = self.state();
+        let is_probe = match state.phase {
+            Phase::Closed => false,
+            Phase::Open(until) | Phase::Trying(until) if now < until => return None,
+            Phase::Open(_) | Phase::Trying(_) => {
+                state.phase = Phase::Trying(now + self.limits.tripped);
+                true
+            }
+        };
+        Some(Attempt { breaker: self.clone(), is_probe, told: false })
+    }
+
+    fn count(&self, now: Instant, is_probe: bool, good: bool) {
+        let mut state = self.state();
+        if is_probe {
+            state.buckets.clear();
+            state.phase = if good { Phase::Closed } else { Phase::Open(now + self.limits.tripped) };
+            return;
+        }
+        if state.phase != Phase::Closed {
+            return;
+        }
+        let Limits { window, buckets, volume, share, .. } = self.limits;
+        let width = window / u32::try_from(buckets).unwrap_or(1).max(1);
+        state.buckets.retain(|bucket| now.duration_since(bucket.since) < window);
+        match state.buckets.last_mut().filter(|last| now.duration_since(last.since) < width) {
+            Some(last) => last.add(good),
+            None => {
+                let mut bucket = Bucket { since: now, all: 0, failed: 0 };
+                bucket.add(good);
+                state.buckets.push(bucket);
+            }
+        }
+        let all: u64 = state.buckets.iter().map(|bucket| bucket.all).sum();
+        let failed: u64 = state.buckets.iter().map(|bucket| bucket.failed).sum();
+        if all >= volume && failed > 0 && failed as f64 >= share * all as f64 {
+            state.phase = Phase::Open(now + self.limits.tripped);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Bucket {
+    fn add(&mut self, good: bool) {
+        self.all += 1;
+        self.failed += u64::from(!good);
+    }
+}
+
+impl Attempt {
+    /// Says how it went.
+    pub(in crate::service::edge) fn ended(mut self, good: bool) {
+        self.told = true;
+        self.breaker.count(Instant::now(), self.is_probe, good);
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        // A visitor who left says nothing of the backend, but the next one may try.
+        if !self.told && self.is_probe {
+            self.breaker.state().phase = Phase::Open(Instant::now());
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn breaker() -> Arc<Breaker> {
+        let second = Duration::from_secs(1);
+        Breaker::new(Limits {
+            tripped: second,
+            window: 10 * second,
+            buckets: 10,
+            volume: 4,
+            share: 0.5,
+        })
+    }
+
+    fn run(breaker: &Arc<Breaker>, now: Instant, good: bool) -> bool {
+        let Some(mut attempt) = breaker.try_at(now) else { return false };
+        attempt.told = true;
+        breaker.count(now, attempt.is_probe, good);
+        true
+    }
+
+    #[test]
+    fn too_many_failures_turn_requests_away_until_one_succeeds() {
+        let breaker = breaker();
+        let start = Instant::now();
+        for good in [true, true, false, false] {
+            assert!(run(&breaker, start, good));
+        }
+
+        assert!(!run(&breaker, start, true), "open");
+        let later = start + Duration::from_millis(1001);
+        assert!(run(&breaker, later, false), "a probe");
+        assert!(!run(&breaker, later, true), "it failed");
+        let later = later + Duration::from_millis(1001);
+        let probe = breaker.try_at(later).unwrap();
+        assert!(!run(&breaker, later, true), "one probe at a time");
+        probe.ended(true);
+        assert!(run(&breaker, later, false));
+    }
+
+    #[test]
+    fn failures_are_forgotten_with_the_window() {
+        let breaker = breaker();
+        let start = Instant::now();
+        for _ in 0..3 {
+            run(&breaker, start, false);
+        }
+
+        let later = start + Duration::from_secs(10);
+        for good in [true, true, true, false] {
+            assert!(run(&breaker, later, good));
+        }
+
+        assert!(run(&breaker, later, true));
+    }
+}

@@ -1,0 +1,378 @@
+//! Edges, routes and backends as the management API sets them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use ginnel::service::edge::{Groups, Proto, Target, Wanted};
+use serde_json::{Value, json};
+
+use super::super::support::{Folder, Running};
+use super::support::{Direct, Peer, header, mirror, upstream};
+
+/// A service, and how requests reach its edges.
+pub struct Site {
+    pub service: Running,
+}
+
+impl Site {
+    pub async fn start() -> Self {
+        Self { service: Running::start().await }
+    }
+
+    /// An HTTPS edge for a host, served over plain HTTP as well; gives its identifier.
+    pub async fn edge(&self, host: &str) -> String {
+        let hostports = json!([format!("{host}:80"), format!("{host}:443")]);
+        self.service.create("/edges/https", json!({"hostports": hostports})).await
+    }
+
+    pub async fn route(&self, edge: &str, path: &str, mut fields: Value) -> String {
+        fields["match"] = path.into();
+        let fallback = "path_prefix".into();
+        let kind = fields["match_type"].as_str().map_or(fallback, Value::from);
+        fields["match_type"] = kind;
+        self.service.create(&format!("/edges/https/{edge}/routes"), fields).await
+    }
+
+    /// A backend that answers with a text; gives the module that names it.
+    pub async fn fixed(&self, body: &str) -> Value {
+        let backend = json!({"body": body, "headers": {"x-fixed": "yes"}, "status_code": 202});
+        let id = self.service.create("/backends/http_response", backend).await;
+        json!({"backend_id": id})
+    }
+
+    /// A backend at an address; gives the module that names it.
+    pub async fn at(&self, address: impl ToString) -> Value {
+        let backend = json!({"address": address.to_string()});
+        json!({"backend_id": self.service.create("/backends/static", backend).await})
+    }
+
+    pub async fn visitor(&self) -> Peer {
+        let address = self.service.service.edges().http_address().unwrap();
+        Peer::at(&address.to_string()).await
+    }
+
+    /// What a request to a host and path is answered with: head and body.
+    pub async fn get(&self, host: &str, path: &str) -> (String, String) {
+        self.say(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: test\r\n\r\n")).await
+    }
+
+    pub async fn say(&self, request: &str) -> (String, String) {
+        let mut visitor = self.visitor().await;
+        visitor.say(request).await;
+        visitor.answer().await
+    }
+}
+
+pub fn status(answer: &(String, String)) -> &str {
+    answer.0.split(' ').nth(1).unwrap_or_default()
+}
+
+pub fn code(answer: &(String, String)) -> &str {
+    let code = header(&answer.0, "ngrok-error-code").unwrap_or_default();
+    code.rsplit('_').next().unwrap_or_default()
+}
+
+/// Tunnels by label, as sessions would know them.
+#[derive(Default)]
+pub struct Tunnels(pub Mutex<Vec<(Labels, Arc<dyn Target>)>>);
+
+type Labels = BTreeMap<String, String>;
+
+impl Groups for Tunnels {
+    fn matching(&self, labels: &BTreeMap<String, String>) -> Vec<Arc<dyn Target>> {
+        let tunnels = self.0.lock().unwrap();
+        let has = |theirs: &BTreeMap<String, String>| {
+            labels.iter().all(|(key, value)| theirs.get(key) == Some(value))
+        };
+        tunnels.iter().filter(|(theirs, _)| has(theirs)).map(|(_, it)| it.clone()).collect()
+    }
+}
+
+/// An upstream that answers with its name.
+async fn named(name: &'static str) -> std::net::SocketAddr {
+    upstream(move |mut peer| async move {
+        while peer.request().await.is_some() {
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{name}", name.len());
+            peer.say(&answer).await;
+        }
+    })
+    .await
+}
+
+fn nobody() -> std::net::SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+#[tokio::test]
+async fn hosts_and_paths_choose_the_route() {
+    let site = Site::start().await;
+    let [app, any] = [site.edge("app.a.test").await, site.edge("*.a.test").await];
+    for (edge, path, kind, answer) in [
+        (&app, "/", "path_prefix", "root"),
+        (&app, "/api", "path_prefix", "api"),
+        (&app, "/api/exact", "exact_path", "exact"),
+        (&any, "/", "path_prefix", "any"),
+    ] {
+        let backend = site.fixed(answer).await;
+        site.route(edge, path, json!({"match_type": kind, "backend": backend})).await;
+    }
+
+    for (host, path, expected) in [
+        ("app.a.test", "/", "root"),
+        ("APP.a.test:80", "/x?y", "root"),
+        ("app.a.test", "/api/v1", "api"),
+        ("app.a.test", "/api/exact?q", "exact"),
+        ("app.a.test", "/api/exact/", "api"),
+        ("b.a.test", "/api", "any"),
+        ("c.b.a.test", "/", "any"),
+    ] {
+        let answer = site.get(host, path).await;
+        assert_eq!((status(&answer), answer.1.as_str()), ("202", expected), "{host} {path}");
+        assert_eq!(header(&answer.0, "x-fixed"), Some("yes"));
+    }
+    let nowhere = site.get("a.test", "/").await;
+    assert_eq!((status(&nowhere), code(&nowhere)), ("404", "3200"));
+}
+
+#[tokio::test]
+async fn changes_act_on_the_next_request() {
+    let site = Site::start().await;
+    let edge = site.edge("a.test").await;
+    let service = &site.service;
+    let mut visitor = site.visitor().await;
+    let mut get = async || {
+        visitor.say("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").await;
+        let answer = visitor.answer().await;
+        format!("{} {}", status(&answer), code(&answer))
+    };
+
+    assert_eq!(get().await, "404 3200");
+    let route = site.route(&edge, "/", json!({})).await;
+    assert_eq!(get().await, "503 724");
+    let backend = site.fixed("").await;
+    let module = format!("/edges/https/{edge}/routes/{route}/backend");
+    service.put(&module, backend.clone()).await;
+    assert_eq!(get().await, "202 ");
+    let id = backend["backend_id"].as_str().unwrap();
+    service.patch(&format!("/backends/http_response/{id}"), json!({"status_code": 299})).await;
+    assert_eq!(get().await, "299 ");
+    let off = json!({"enabled": false, "backend_id": id});
+    service.put(&module, off).await;
+    assert_eq!(get().await, "503 724");
+    service.patch(&format!("/edges/https/{edge}"), json!({"hostports": ["b.test:80"]})).await;
+    assert_eq!(get().await, "404 3200");
+    service.patch(&format!("/edges/https/{edge}"), json!({"hostports": ["a.test:80"]})).await;
+    service.put(&module, backend).await;
+    assert_eq!(get().await, "299 ");
+    service.delete(&format!("/edges/https/{edge}/routes/{route}")).await;
+    assert_eq!(get().await, "404 3200");
+    service.delete(&format!("/edges/https/{edge}")).await;
+    assert_eq!(get().await, "404 3200");
+}
+
+#[tokio::test]
+async fn a_service_that_starts_again_serves_its_edges_again() {
+    let folder = Folder::new();
+    let site = Site { service: Running::with(folder.options("db")).await };
+    let edge = site.edge("a.test").await;
+    let backend = site.fixed("still here").await;
+    site.route(&edge, "/", json!({"backend": backend})).await;
+    site.service.stop().await;
+
+    let site = Site { service: Running::with(folder.options("db")).await };
+
+    assert_eq!(site.get("a.test", "/").await.1, "still here");
+}
+
+#[tokio::test]
+async fn plain_http_is_sent_to_https_where_the_edge_has_only_that() {
+    let site = Site::start().await;
+    let edge = json!({"hostports": ["only.test:443"]});
+    let edge = site.service.create("/edges/https", edge).await;
+    site.route(&edge, "/", json!({"backend": site.fixed("secure").await})).await;
+    let port = site.service.service.edges().https_address().unwrap().port();
+
+    let answer = site.get("only.test", "/a?b=c").await;
+
+    assert_eq!(status(&answer), "307");
+    let url = format!("https://only.test:{port}/a?b=c");
+    assert_eq!(header(&answer.0, "location"), Some(url.as_str()));
+}
+
+#[tokio::test]
+async fn a_static_backend_is_an_address() {
+    let site = Site::start().await;
+    let edge = site.edge("a.test").await;
+    let (good, gone) = (site.at(mirror().await).await, site.at(nobody()).await);
+    site.route(&edge, "/", json!({"backend": good})).await;
+    site.route(&edge, "/gone", json!({"backend": gone})).await;
+
+    let good = site.get("a.test", "/x").await;
+    let gone = site.get("a.test", "/gone").await;
+
+    assert!(good.1.starts_with("GET /x HTTP/1.1\r\n"), "{}", good.1);
+    assert_eq!((status(&gone), code(&gone)), ("502", "8012"));
+}
+
+#[tokio::test]
+async fn a_tunnel_group_takes_turns_and_skips_who_cannot_be_dialed() {
+    let site = Site::start().await;
+    let tunnels = Arc::new(Tunnels::default());
+    site.service.service.edges().find_tunnels_in(tunnels.clone());
+    let edge = site.edge("a.test").await;
+    let group = json!({"labels": {"app": "web"}});
+    let group = site.service.create("/backends/tunnel_group", group).await;
+    site.route(&edge, "/", json!({"backend": {"backend_id": group}})).await;
+    let none = site.get("a.test", "/").await;
+    assert_eq!((status(&none), code(&none)), ("503", "6515"));
+
+    let labels = |pairs: &[(&str, &str)]| {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    };
+    let web = [("app", "web"), ("zone", "1")];
+    for (labels, address) in [
+        (labels(&web), named("one").await),
+        (labels(&web), nobody()),
+        (labels(&web), named("two").await),
+        (labels(&[("app", "other")]), named("other").await),
+    ] {
+        tunnels.0.lock().unwrap().push((labels, Direct::to(address)));
+    }
+    let mut seen = BTreeMap::new();
+    for _ in 0..12 {
+        *seen.entry(site.get("a.test", "/").await.1).or_insert(0) += 1;
+    }
+
+    let seen: Vec<_> = seen.into_iter().collect();
+    assert_eq!(seen, [("one".to_owned(), 4), ("two".to_owned(), 8)]);
+}
+
+#[tokio::test]
+async fn a_failover_goes_on_only_when_nothing_was_sent() {
+    let site = Site::start().await;
+    let edge = site.edge("a.test").await;
+    let failing = upstream(|mut peer| async move {
+        peer.request().await;
+        peer.say("HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n").await;
+    })
+    .await;
+    // As an agent does whose local service is down: it takes the connection and closes it.
+    let (closing, count) = (Arc::new(Mutex::new(0)), 0);
+    let counted = closing.clone();
+    let silent = upstream(move |mut peer| {
+        let counted = counted.clone();
+        async move {
+            peer.request().await;
+            *counted.lock().unwrap() += 1;
+        }
+    })
+    .await;
+    assert_eq!(count, *closing.lock().unwrap());
+    let good = site.at(mirror().await).await;
+    let failover = async |first: Value| {
+        let children = json!([first["backend_id"], good["backend_id"]]);
+        let made = site.service.create("/backends/failover", json!({"backends": children})).await;
+        json!({"backend": {"backend_id": made}})
+    };
+    site.route(&edge, "/gone", failover(site.at(nobody()).await).await).await;
+    site.route(&edge, "/failing", failover(site.at(failing).await).await).await;
+    site.route(&edge, "/silent", failover(site.at(silent).await).await).await;
+    let post = async |path: &str| {
+        let request =
+            format!("POST {path} HTTP/1.1\r\nHost: a.test\r\nContent-Length: 4\r\n\r\nbody");
+        site.say(&request).await
+    };
+
+    assert_eq!(status(&site.get("a.test", "/gone").await), "200");
+    assert!(post("/gone").await.1.ends_with("\r\n\r\nbody"));
+    assert_eq!(status(&site.get("a.test", "/failing").await), "500");
+    assert_eq!(status(&site.get("a.test", "/silent").await), "200");
+    let refused = post("/silent").await;
+    assert_eq!((status(&refused), code(&refused)), ("502", "8012"));
+    assert_eq!(*closing.lock().unwrap(), 2, "each request was seen once");
+}
+
+#[tokio::test]
+async fn weights_decide_and_backends_nest() {
+    let site = Site::start().await;
+    let edge = site.edge("a.test").await;
+    let id = |module: Value| module["backend_id"].as_str().unwrap().to_owned();
+    let (one, two) = (id(site.fixed("one").await), id(site.fixed("two").await));
+    let weighted = async |weights: Value| {
+        site.service.create("/backends/weighted", json!({"backends": weights})).await
+    };
+    let never = weighted(json!({&one: 0, &two: 0})).await;
+    let second = weighted(json!({&one: 0, &two: 7})).await;
+    let nested = json!({"backends": [never, second]});
+    let nested = site.service.create("/backends/failover", nested).await;
+    site.route(&edge, "/never", json!({"backend": {"backend_id": never}})).await;
+    site.route(&edge, "/nested", json!({"backend": {"backend_id": nested}})).await;
+
+    let none = site.get("a.test", "/never").await;
+    assert_eq!((status(&none), code(&none)), ("503", "724"));
+    for _ in 0..5 {
+        assert_eq!(site.get("a.test", "/nested").await.1, "two");
+    }
+    let both = weighted(json!({&one: 1, &two: 1})).await;
+    site.route(&edge, "/both", json!({"backend": {"backend_id": both}})).await;
+    let mut seen = Vec::new();
+    for _ in 0..64 {
+        seen.push(site.get("a.test", "/both").await.1);
+    }
+    assert!(seen.contains(&"one".to_owned()) && seen.contains(&"two".to_owned()));
+}
+
+#[tokio::test]
+async fn a_tcp_edge_carries_bytes_on_its_port() {
+    let site = Site::start().await;
+    let address = upstream(|mut peer| async move {
+        let heard = peer.rest().await;
+        peer.say(&format!("heard {heard}")).await;
+    })
+    .await;
+    let port = nobody().port();
+    let edge =
+        json!({"hostports": [format!("tcp.a.test:{port}")], "backend": site.at(address).await});
+    let edge = site.service.create("/edges/tcp", edge).await;
+    let talk = async || {
+        let mut visitor = Peer::at(&format!("127.0.0.1:{port}")).await;
+        visitor.say("hello").await;
+        tokio::io::AsyncWriteExt::shutdown(&mut visitor.0).await.unwrap();
+        visitor.rest().await
+    };
+
+    assert_eq!(talk().await, "heard hello");
+    let module = format!("/edges/tcp/{edge}/backend");
+    site.service.put(&module, site.fixed("http").await).await;
+    assert_eq!(talk().await, "", "an HTTP response is nothing for TCP");
+    let second = json!({"hostports": [format!("other.test:{port}")]});
+    let second = site.service.post("/edges/tcp", second).await;
+    assert_eq!((second.status, second.code()), (409, 7122), "{}", second.json);
+    site.service.delete(&format!("/edges/tcp/{edge}")).await;
+    let mut gone = false;
+    for _ in 0..100 {
+        gone = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err();
+        if gone {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert!(gone, "the port is free again");
+}
+
+#[tokio::test]
+async fn an_edge_cannot_have_the_name_of_a_tunnel() {
+    let site = Site::start().await;
+    let wanted = Wanted { host: Some("mine.test".into()), ..Wanted::any(Proto::Https) };
+    let edges = site.service.service.edges();
+    let endpoint = edges.bind(wanted.clone(), Direct::to(mirror().await)).await.unwrap();
+    let edge = json!({"hostports": ["mine.test:443"]});
+
+    let refused = site.service.post("/edges/https", edge.clone()).await;
+    assert_eq!((refused.status, refused.code()), (409, 7132), "{}", refused.json);
+    drop(endpoint);
+    assert_eq!(site.service.post("/edges/https", edge).await.status, 201);
+    let taken = edges.bind(wanted, Direct::to(mirror().await)).await;
+
+    assert_eq!(taken.err().unwrap().code(), 334);
+}
