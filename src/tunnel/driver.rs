@@ -251,7 +251,8 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
 
     /// Ends the connection.
     async fn finish(self, how: End) {
-        let Self { mut io, shared, output, written, mut input, .. } = self;
+        let Self { mut io, shared, accepted, output, written, mut input, .. } = self;
+        drop(accepted);
         if how == End::Flushed {
             let rest = shared.outgoing.drain();
             let _ = async {

@@ -101,12 +101,15 @@ impl State {
         self.outgoing = self.outgoing.saturating_add(increment).min(WINDOW);
     }
 
-    /// Both directions are over, and what was not read is gone.
+    /// Both directions are over. What was not read is gone, unless it is all that the peer had to
+    /// say: it may answer early and drop the rest of what it is being sent.
     pub fn reset(&mut self, code: Code) {
         if self.reset.is_none() {
             self.reset = Some(code);
-            self.chunks = VecDeque::new();
-            self.tail = BytesMut::new();
+            if !self.peer_finished {
+                self.chunks = VecDeque::new();
+                self.tail = BytesMut::new();
+            }
         }
     }
 
@@ -186,6 +189,11 @@ impl State {
     /// True when neither side has anything to send: the id means nothing any more.
     pub fn is_gone(&self) -> bool {
         self.reset.is_some() || (self.finished && self.peer_finished)
+    }
+
+    /// True when the peer can send nothing before something is read.
+    pub fn holds_up_peer(&self) -> bool {
+        self.incoming == 0 && !self.peer_finished
     }
 
     /// Bytes that wait for a reader.

@@ -77,8 +77,8 @@ impl Stream {
         let mut inner = self.cell.lock();
         let found = match inner.state.take(usize::MAX) {
             Found::Bytes(bytes) => Ok(Some(bytes)),
-            Found::End if inner.state.was_reset().is_none() => Ok(None),
-            Found::End | Found::Nothing => match inner.broken() {
+            Found::End => Ok(None),
+            Found::Nothing => match inner.broken() {
                 Some(error) => Err(error),
                 None => {
                     inner.reader = Some(cx.waker().clone());
@@ -100,7 +100,7 @@ impl Stream {
         let budget = ready!(coop::poll_proceed(cx));
         let mut inner = self.cell.lock();
         let copied = inner.state.copy_to(target.initialize_unfilled());
-        if copied == 0 && !(inner.state.at_end() && inner.state.was_reset().is_none()) {
+        if copied == 0 && !inner.state.at_end() {
             if let Some(error) = inner.broken() {
                 return Poll::Ready(Err(error));
             }
@@ -190,9 +190,15 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         let _ = self.finish();
-        let is_gone = self.cell.lock().state.is_gone();
-        if !is_gone {
-            self.shared.table().forget(self.id());
+        let (is_gone, holds_up_peer) = {
+            let state = &self.cell.lock().state;
+            (state.is_gone(), state.holds_up_peer())
+        };
+        match is_gone {
+            true => {}
+            // No data can come that would be answered with a reset.
+            false if holds_up_peer => self.abort(Code::CANCELLED),
+            false => self.shared.table().forget(self.id()),
         }
     }
 }

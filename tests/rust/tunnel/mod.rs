@@ -1,4 +1,6 @@
 //! How bytes travel between agent and service.
 
+mod calls;
 mod messages;
-mod session;
+mod sessions;
+mod support;
