@@ -8,8 +8,10 @@ from ._client import AsyncRemoteClient, RemoteClient
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from os import PathLike
+    from pathlib import Path
     from types import TracebackType
     from typing import Self
+    from urllib.request import OpenerDirector
 
 
 class Service:
@@ -24,6 +26,12 @@ class Service:
         api_key: str | None = None,
         public_url: str | None = None,
         rate_limit: tuple[int, float] | None = None,
+        edge_host: str = "127.0.0.1",
+        http_port: int | None = 0,
+        https_port: int | None = 0,
+        base_domain: str | None = None,
+        tls_endpoints: bool = False,
+        certificate: tuple[str | PathLike[str], str | PathLike[str]] | None = None,
     ) -> None:
         """Start a service.
 
@@ -35,11 +43,25 @@ class Service:
                 left out.
             public_url: The address to put into `uri` fields, where it is not the listener's.
             rate_limit: How many requests an account may make in how many seconds; none by default.
+            edge_host: The address that public traffic comes to; only this machine by default.
+            http_port: The port for public HTTP; 0 for any that is free, None for none.
+            https_port: The port for public HTTPS; 0 for any that is free, None for no TLS.
+            base_domain: The domain below which tunnels get names; without one, each gets a port.
+            tls_endpoints: Whether the ports of tunnels that ask for HTTPS speak TLS.
+            certificate: A certificate and its key, PEM files, for the names that it covers.
 
         Raises:
             ServiceError: The address or the database cannot be used; the message says why.
         """
-        self._service = _native.Service(path, host, port, api_key, public_url, rate_limit)
+        edges: dict[str, object] = {
+            "host": edge_host,
+            "http_port": http_port,
+            "https_port": https_port,
+            "base_domain": base_domain,
+            "tls_endpoints": tls_endpoints,
+            "certificate": certificate,
+        }
+        self._service = _native.Service(path, host, port, api_key, public_url, rate_limit, edges)
 
     @property
     def url(self) -> str:
@@ -55,6 +77,52 @@ class Service:
     def is_running(self) -> bool:
         """True until `stop`."""
         return self._service.is_running
+
+    @property
+    def http_url(self) -> str | None:
+        """The address for public HTTP; which edge answers depends on the `Host` header."""
+        address = self._service.http_address
+        return None if address is None else f"http://{address}"
+
+    @property
+    def https_url(self) -> str | None:
+        """The address for public HTTPS; which edge answers depends on the host asked for."""
+        address = self._service.https_address
+        return None if address is None else f"https://{address}"
+
+    @property
+    def ca_pem(self) -> str:
+        """The certificate that visitors of HTTPS must trust, as PEM."""
+        return self._service.ca_pem
+
+    @property
+    def ca_path(self) -> Path | None:
+        """The file that holds `ca_pem`, beside the database; None for a database in memory."""
+        return self._service.ca_path
+
+    def edge_url(self, host: str, path: str = "/") -> str:
+        """The address of an edge by its host: HTTPS, or HTTP where there is no TLS.
+
+        No name needs to resolve for `opener`, nor for curl with `--connect-to ::127.0.0.1:PORT`.
+        """
+        address, scheme = self._service.https_address, "https"
+        if address is None:
+            address, scheme = self._service.http_address, "http"
+        if address is None:
+            raise ValueError("the service takes no public HTTP: http_port and https_port are None")
+        return f"{scheme}://{host}:{address.rpartition(':')[2]}{path}"
+
+    def opener(self) -> OpenerDirector:
+        """A client for the edges: it finds every host here, and trusts the service's authority.
+
+        ```python
+        with service.opener().open("https://app.example.test/") as answer:
+            print(answer.status, answer.read())
+        ```
+        """
+        from ._opener import opener
+
+        return opener(self._service.http_address, self._service.https_address, self.ca_pem)
 
     def client(self) -> RemoteClient:
         """A client with the admin key."""

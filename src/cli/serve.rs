@@ -43,6 +43,32 @@ pub(super) fn command() -> Command {
         )
         .arg(text("code-prefix", "TEXT", "What stands before the numbers of error codes"))
         .arg(
+            text("edge-host", "HOST", "The name or address that public traffic comes to")
+                .default_value("127.0.0.1"),
+        )
+        .arg(
+            text("http-port", "PORT", "The port for public HTTP; 0 takes a free one, or none")
+                .value_parser(edge_port)
+                .default_value("0"),
+        )
+        .arg(
+            text("https-port", "PORT", "The port for public HTTPS; 0 takes a free one, or none")
+                .value_parser(edge_port)
+                .default_value("0"),
+        )
+        .arg(text("base-domain", "DOMAIN", "Give tunnels names below it instead of ports"))
+        .arg(
+            file("certificate", "A certificate to show for its names, PEM")
+                .requires("certificate-key"),
+        )
+        .arg(file("certificate-key", "The key of the certificate, PEM").requires("certificate"))
+        .arg(
+            Arg::new("tls-endpoints")
+                .long("tls-endpoints")
+                .action(ArgAction::SetTrue)
+                .help("Speak TLS on the ports of tunnels that ask for HTTPS"),
+        )
+        .arg(
             text("grace", "SECONDS", "How long requests in flight may take at the end")
                 .value_parser(value_parser!(u64).range(0..=3600))
                 .default_value("10"),
@@ -92,6 +118,9 @@ fn announce(
             "public_url": service.public_url(),
             "path": path,
             "api_key": key.map(|key| key.0.as_str()),
+            "http_url": edge_url(service, "http"),
+            "https_url": edge_url(service, "https"),
+            "ca_path": service.edges().authority().path(),
         });
         return say(&line.to_string());
     }
@@ -101,14 +130,30 @@ fn announce(
         public => format!(", known as {public}"),
     };
     say(&format!("management API at {}{public}, {place}", service.url()));
+    let edges = ["http", "https"].into_iter().filter_map(|scheme| edge_url(service, scheme));
+    let edges = edges.collect::<Vec<_>>().join(" and ");
+    if !edges.is_empty() {
+        say(&format!("public traffic at {edges}"));
+    }
+    if let Some(path) = service.edges().authority().path() {
+        say(&format!("certificate authority in {}", path.display()));
+    }
     if let Some(key) = key {
         say(&format!("admin key, shown this once: {}", key.0));
     }
 }
 
+/// The address for public traffic of a scheme.
+fn edge_url(service: &Service, scheme: &str) -> Option<String> {
+    let edges = service.edges();
+    let address = if scheme == "https" { edges.https_address() } else { edges.http_address() };
+    address.map(|address| format!("{scheme}://{address}"))
+}
+
 fn options(matches: &ArgMatches) -> Result<Options, Failure> {
     let defaults = Options::default();
     let text = |name: &str| matches.get_one::<String>(name).cloned();
+    let path = |name: &str| matches.get_one::<PathBuf>(name).cloned();
     Ok(Options {
         path: matches.get_one("path").cloned(),
         host: text("host").unwrap_or(defaults.host),
@@ -117,7 +162,16 @@ fn options(matches: &ArgMatches) -> Result<Options, Failure> {
         code_prefix: text("code-prefix").unwrap_or(defaults.code_prefix),
         rate_limit: matches.get_one("rate-limit").copied(),
         public_url: text("public-url"),
-        ..defaults
+        edge_host: text("edge-host").unwrap_or(defaults.edge_host),
+        http_port: matches.get_one::<EdgePort>("http-port").map_or(defaults.http_port, |it| it.0),
+        https_port: matches
+            .get_one::<EdgePort>("https-port")
+            .map_or(defaults.https_port, |it| it.0),
+        base_domain: text("base-domain"),
+        tls_endpoints: matches.get_flag("tls-endpoints"),
+        certificate: path("certificate").zip(path("certificate-key")),
+        connections: defaults.connections,
+        edge_connections: defaults.edge_connections,
     })
 }
 
@@ -132,6 +186,19 @@ fn admin_key(matches: &ArgMatches) -> Result<Option<Secret>, Failure> {
         }
         _ => Ok(None),
     }
+}
+
+/// A port for public traffic, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct EdgePort(Option<u16>);
+
+/// Reads a port, or `none`.
+fn edge_port(text: &str) -> Result<EdgePort, String> {
+    if text == "none" {
+        return Ok(EdgePort(None));
+    }
+    let port = text.parse().map_err(|_| "write a port, 0 for a free one, or none".to_owned())?;
+    Ok(EdgePort(Some(port)))
 }
 
 /// Reads `120/60s` or `120/60`.

@@ -22,6 +22,27 @@ pub(super) struct Service {
     public_url: String,
     #[pyo3(get)]
     api_key: Option<String>,
+    /// Where public HTTP and HTTPS are listened for, `host:port`.
+    #[pyo3(get)]
+    http_address: Option<String>,
+    #[pyo3(get)]
+    https_address: Option<String>,
+    #[pyo3(get)]
+    ca_pem: String,
+    #[pyo3(get)]
+    ca_path: Option<PathBuf>,
+}
+
+/// How public traffic is taken.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Edges {
+    host: String,
+    http_port: Option<u16>,
+    https_port: Option<u16>,
+    base_domain: Option<String>,
+    tls_endpoints: bool,
+    certificate: Option<(PathBuf, PathBuf)>,
 }
 
 struct Running {
@@ -32,7 +53,8 @@ struct Running {
 #[pymethods]
 impl Service {
     #[new]
-    #[pyo3(signature = (path, host, port, api_key, public_url, rate_limit))]
+    #[pyo3(signature = (path, host, port, api_key, public_url, rate_limit, edges))]
+    #[allow(clippy::too_many_arguments, reason = "each is an argument in Python as well")]
     fn new(
         py: Python<'_>,
         path: Option<PathBuf>,
@@ -41,6 +63,7 @@ impl Service {
         api_key: Option<String>,
         public_url: Option<String>,
         rate_limit: Option<(u32, f64)>,
+        edges: Edges,
     ) -> PyResult<Self> {
         let rate_limit = rate_limit
             .map(|(requests, seconds)| Ok((requests, Duration::try_from_secs_f64(seconds)?)))
@@ -49,8 +72,21 @@ impl Service {
                 error::raise(py, "ConfigError", &format!("rate_limit: {problem}"))
             })?;
         let admin_key = api_key.map(Secret);
-        let options =
-            Options { path, host, port, admin_key, public_url, rate_limit, ..Options::default() };
+        let options = Options {
+            path,
+            host,
+            port,
+            admin_key,
+            public_url,
+            rate_limit,
+            edge_host: edges.host,
+            http_port: edges.http_port,
+            https_port: edges.https_port,
+            base_domain: edges.base_domain,
+            tls_endpoints: edges.tls_endpoints,
+            certificate: edges.certificate,
+            ..Options::default()
+        };
         let running = py.detach(|| {
             let runtime = Builder::new_multi_thread()
                 .worker_threads(2)
@@ -68,6 +104,10 @@ impl Service {
             url: service.url().to_owned(),
             public_url: service.public_url().to_owned(),
             api_key: service.api_key().map(|key| key.0.clone()),
+            http_address: service.edges().http_address().map(|it| it.to_string()),
+            https_address: service.edges().https_address().map(|it| it.to_string()),
+            ca_pem: service.edges().authority().pem().to_owned(),
+            ca_path: service.edges().authority().path().map(ToOwned::to_owned),
             running: Mutex::new(Some(running)),
             process: std::process::id(),
         })

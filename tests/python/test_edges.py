@@ -1,0 +1,84 @@
+"""Public traffic of the embedded service, from Python."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.error
+from pathlib import Path
+
+import pytest
+
+from ginnel import Service
+
+
+def edge(service: Service, hostport: str, body: str) -> None:
+    """An HTTPS edge that answers with a text."""
+    with service.client() as remote:
+        backend = remote.backends.http_response.create(body=body, headers={"x-by": "edge"})
+        made = remote.edges.https.create(hostports=[hostport])
+        remote.edges.https.routes.create(
+            made.id, match_type="path_prefix", match="/", backend={"backend_id": backend.id}
+        )
+
+
+def test_an_edge_is_reached_without_names_being_resolved() -> None:
+    with Service() as service:
+        edge(service, "app.example.test:443", "over TLS")
+
+        with service.opener().open("https://app.example.test/x") as answer:
+            assert (answer.status, answer.read()) == (200, b"over TLS")
+            assert answer.headers["x-by"] == "edge"
+        assert service.https_url is not None
+        port = service.https_url.rpartition(":")[2]
+        assert service.edge_url("app.example.test", "/x") == f"https://app.example.test:{port}/x"
+        with service.opener().open(service.edge_url("app.example.test")) as answer:
+            assert answer.read() == b"over TLS"
+        # Plain HTTP leads there too.
+        with service.opener().open("http://app.example.test/") as answer:
+            assert answer.url.startswith("https://app.example.test")
+            assert answer.read() == b"over TLS"
+
+
+def test_a_service_without_tls_serves_edges_over_http() -> None:
+    with Service(https_port=None) as service:
+        edge(service, "app.example.test:443", "plain")
+
+        assert service.https_url is None
+        assert service.edge_url("app.example.test").startswith("http://app.example.test:")
+        with service.opener().open("http://app.example.test/") as answer:
+            assert answer.read() == b"plain"
+        with pytest.raises(urllib.error.HTTPError) as nobody:
+            service.opener().open("http://other.example.test/")
+        assert nobody.value.code == 404
+        assert nobody.value.headers["ngrok-error-code"] == "ERR_NGROK_3200"
+
+
+def test_without_public_ports_there_is_no_address() -> None:
+    with Service(http_port=None, https_port=None) as service:
+        assert (service.http_url, service.https_url) == (None, None)
+        with pytest.raises(ValueError, match="http_port"):
+            service.edge_url("app.example.test")
+
+
+def test_the_authority_lives_beside_the_database(tmp_path: Path) -> None:
+    with Service(tmp_path / "db") as service:
+        assert service.ca_path == tmp_path / "db-ca.pem"
+        assert service.ca_path.read_text() == service.ca_pem
+    with Service() as service:
+        assert service.ca_path is None
+        assert service.ca_pem.startswith("-----BEGIN CERTIFICATE-----")
+
+
+def test_serve_tells_where_public_traffic_goes(tmp_path: Path) -> None:
+    arguments = ["serve", "--json", "--path", str(tmp_path / "db"), "--https-port", "none"]
+    command = [sys.executable, "-m", "ginnel", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        told = json.loads(process.stdout.readline())
+        process.terminate()
+
+    assert told["http_url"].startswith("http://127.0.0.1:")
+    assert told["https_url"] is None
+    assert told["ca_path"] == str(tmp_path / "db-ca.pem")
