@@ -1,6 +1,10 @@
 //! How bytes travel between agent and service.
 
 mod calls;
+mod floods;
+mod frames;
 mod messages;
+mod odd_frames;
 mod sessions;
+mod states;
 mod support;

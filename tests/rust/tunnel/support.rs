@@ -1,10 +1,11 @@
-//! Pairs of sessions.
+//! Pairs of sessions, and a peer that speaks frames by hand.
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use ginnel::tunnel::{Incoming, Session, Side, Stream};
-use tokio::io::duplex;
+use bytes::{Bytes, BytesMut};
+use ginnel::tunnel::frame::{self, Data, Decoder, Event};
+use ginnel::tunnel::{Code, Incoming, Limits, Session, Side, Stream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::timeout;
 
 /// Longer than anything here takes, and short enough to end a test that hangs.
@@ -46,4 +47,87 @@ pub async fn until(mut done: impl FnMut() -> bool) {
         }
     })
     .await;
+}
+
+/// An agent that speaks frames by hand with a service.
+pub struct Raw {
+    pub io: DuplexStream,
+    decoder: Decoder,
+    input: BytesMut,
+}
+
+/// What a [`Raw`] peer hears, with the body of DATA in one piece.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Heard {
+    Data { stream: u32, syn: bool, fin: bool, body: Vec<u8> },
+    Reset(u32, Code),
+    Window(u32, u32),
+    GoAway(Code),
+    Closed,
+}
+
+impl Raw {
+    pub fn start() -> (Self, Session, Incoming) {
+        Self::start_with(Limits::of(Side::Service))
+    }
+
+    pub fn start_with(limits: Limits) -> (Self, Session, Incoming) {
+        let (left, right) = duplex(64 * 1024);
+        let (session, incoming) = Session::start_with(right, Side::Service, limits);
+        let raw = Self { io: left, decoder: Decoder::default(), input: BytesMut::new() };
+        (raw, session, incoming)
+    }
+
+    pub async fn send(&mut self, bytes: &[u8]) {
+        soon(self.io.write_all(bytes)).await.unwrap();
+    }
+
+    pub async fn data(&mut self, stream: u32, flags: &str, body: &[u8]) {
+        let mut frame = Vec::new();
+        frame::put_data(&mut frame, stream, flags.contains("syn"), flags.contains("fin"), body);
+        self.send(&frame).await;
+    }
+
+    /// True when nothing arrives for a moment.
+    pub async fn hears_nothing(&mut self) -> bool {
+        let moment = Duration::from_millis(30);
+        self.input.is_empty() && timeout(moment, self.io.read_buf(&mut self.input)).await.is_err()
+    }
+
+    pub async fn hear(&mut self) -> Heard {
+        match self.event().await {
+            None => Heard::Closed,
+            Some(Event::Data(data)) => self.body(data).await,
+            Some(Event::Reset { stream, code }) => Heard::Reset(stream, code),
+            Some(Event::Window { stream, increment }) => Heard::Window(stream, increment),
+            Some(Event::GoAway { code, .. }) => Heard::GoAway(code),
+            Some(Event::Piece { .. }) => unreachable!("pieces belong to data"),
+        }
+    }
+
+    async fn body(&mut self, data: Data) -> Heard {
+        let mut body = Vec::new();
+        while body.len() < data.length {
+            match self.event().await {
+                Some(Event::Piece { bytes, .. }) => body.extend_from_slice(&bytes),
+                other => panic!("{other:?} inside a body"),
+            }
+        }
+        Heard::Data { stream: data.stream, syn: data.syn, fin: data.fin, body }
+    }
+
+    async fn event(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.decoder.next(&mut self.input).unwrap() {
+                return Some(event);
+            }
+            if soon(self.io.read_buf(&mut self.input)).await.unwrap_or(0) == 0 {
+                return None;
+            }
+        }
+    }
+}
+
+pub fn fin(stream: u32) -> Heard {
+    Heard::Data { stream, syn: false, fin: true, body: Vec::new() }
 }
