@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from .events import Event
 
-    Hook: TypeAlias = Callable[[Event], object]
+    _Hook: TypeAlias = Callable[[Event], object]
 
 
 class _Client:
@@ -86,9 +86,9 @@ class _RemoteOptions(_Client):
         trust_env: bool = True,
         allow_http: bool = False,
         app: str | None = None,
-        on_request: Hook | None = None,
-        on_response: Hook | None = None,
-        on_retry: Hook | None = None,
+        on_request: _Hook | None = None,
+        on_response: _Hook | None = None,
+        on_retry: _Hook | None = None,
     ) -> None:
         """Make a client; nothing is sent yet.
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Literal, TypeAlias
 
-    Hooks: TypeAlias = tuple[Callable[["Event"], object] | None, ...]
+    _Hooks: TypeAlias = tuple[Callable[["Event"], object] | None, ...]
 
 __all__ = ["Event"]
 
@@ -39,7 +39,7 @@ class Event:
     """Why no answer arrived, with `failure`."""
 
 
-def _tell(hooks: Hooks | None, event: Event) -> None:
+def _tell(hooks: _Hooks | None, event: Event) -> None:
     """Log an event and give it to the hook of its kind."""
     call = (event.method, event.path)
     match event.kind:
