@@ -1,5 +1,7 @@
 //! Why a command failed, and what the shell is told.
 
+use crate::api::Malformed;
+use crate::client::ConfigError;
 use crate::service::Error;
 
 /// The exit codes of the command.
@@ -15,6 +17,16 @@ pub enum Exit {
     Address = 3,
     /// The database is damaged, locked, read-only, newer, or otherwise of no use.
     Store = 4,
+    /// The key was refused, or does not permit this: 401 or 403.
+    Denied = 5,
+    /// No such resource: 404.
+    NotFound = 6,
+    /// The API found fault with the request: any other 4xx.
+    Refused = 7,
+    /// The server failed: 5xx, or an answer that makes no sense.
+    Server = 8,
+    /// No complete answer arrived.
+    Unreachable = 9,
 }
 
 /// Why a command failed, in one line.
@@ -47,5 +59,17 @@ impl From<Error> for Failure {
             | Error::RateLimit => Exit::Usage,
         };
         Self::new(exit, error.to_string())
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+impl From<Malformed> for Failure {
+    fn from(error: Malformed) -> Self {
+        Self::usage(error.to_string())
     }
 }

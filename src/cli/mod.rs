@@ -1,6 +1,8 @@
 //! The `ginnel` command: one file per subcommand.
 
+mod completion;
 mod failure;
+mod operations;
 mod output;
 mod serve;
 
@@ -20,7 +22,20 @@ struct Subcommand {
 }
 
 /// Every subcommand, in the order of the help.
-const SUBCOMMANDS: &[Subcommand] = &[Subcommand { command: serve::command, run: serve::run }];
+const SUBCOMMANDS: &[Subcommand] = &[
+    Subcommand { command: serve::command, run: serve::run },
+    Subcommand { command: operations::api, run: operations::run_api },
+    Subcommand { command: operations::local, run: operations::run_local },
+    Subcommand { command: completion::command, run: completion::run },
+];
+
+const AFTER_HELP: &str = "\
+Examples:
+  ginnel serve --path ginnel.db --port 4000
+  ginnel api api-keys list --output json
+
+Exit codes: 0 well, 1 failed, 2 wrong usage or configuration, 3 address in use, 4 database of no use,
+5 key refused, 6 not found, 7 request refused, 8 server failed, 9 no answer.";
 
 /// Runs the command; `arguments` start with the name of the program. Gives the exit code.
 ///
@@ -53,7 +68,7 @@ fn command() -> Command {
     Command::new("ginnel")
         .about("Tunnels, their management API and their agent, on your own machine")
         .version(env!("CARGO_PKG_VERSION"))
-        .after_help("Example:\n  ginnel serve --path ginnel.db --port 4000")
+        .after_help(AFTER_HELP)
         .subcommands(SUBCOMMANDS.iter().map(|known| (known.command)()))
 }
 

@@ -1,0 +1,28 @@
+//! `ginnel completion`: what makes a shell complete our commands.
+
+use clap::{Arg, ArgMatches, Command, value_parser};
+use clap_complete::{Shell, generate};
+
+use super::failure::Failure;
+use super::output::say;
+
+pub(super) fn command() -> Command {
+    Command::new("completion")
+        .about("Print what makes a shell complete commands")
+        .after_help(
+            "Examples:\n  ginnel completion bash > ~/.local/share/bash-completion/completions/ginnel\n  \
+             ginnel completion zsh > ~/.zfunc/_ginnel\n  \
+             ginnel completion fish > ~/.config/fish/completions/ginnel.fish",
+        )
+        .arg(Arg::new("shell").required(true).value_parser(value_parser!(Shell)).help("The shell"))
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let Some(shell) = matches.get_one::<Shell>("shell") else {
+        return Err(Failure::usage("no shell"));
+    };
+    let mut script = Vec::new();
+    generate(*shell, &mut super::command(), "ginnel", &mut script);
+    say(String::from_utf8_lossy(&script).trim_end());
+    Ok(())
+}

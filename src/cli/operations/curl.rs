@@ -1,0 +1,62 @@
+//! The request as a command line of curl, without its secrets.
+
+use serde_json::Value;
+
+use crate::api::{Call, Info, Kind, Secret};
+use crate::cli::failure::Failure;
+use crate::cli::output::say;
+use crate::client::{Api, Client, Options};
+
+/// What stands for a secret.
+const MASK: &str = "***";
+
+pub(super) fn print(info: &Info, call: &Call, mut options: Options) -> Result<(), Failure> {
+    let api = options.api;
+    // Nothing is sent: the key is not needed, only its absence would be complained about.
+    options.api_key = Some(Secret(MASK.to_owned()));
+    let client = Client::new(options)?;
+    let mut line = format!("curl -X {}", call.method.as_str());
+    if api == Api::Remote {
+        line.push_str(" -H \"Authorization: Bearer $GINNEL_API_KEY\" -H 'Service-Version: 2'");
+    }
+    if let Some(body) = &call.body {
+        let mut body: Value = serde_json::from_slice(body).unwrap_or_default();
+        for parameter in info.parameters {
+            if let Some(value) = body.get_mut(parameter.name) {
+                mask(&parameter.kind, value);
+            }
+        }
+        line.push_str(" -H 'Content-Type: application/json' -d ");
+        line.push_str(&quoted(&body.to_string()));
+    }
+    line.push(' ');
+    line.push_str(&quoted(&client.settings().origin.url_of(&call.target)));
+    say(&line);
+    Ok(())
+}
+
+/// Puts the mask over every secret in a value of that kind.
+fn mask(kind: &Kind, value: &mut Value) {
+    match (kind, value) {
+        (Kind::Secret, value) => *value = MASK.into(),
+        (Kind::List(item), Value::Array(values)) => {
+            values.iter_mut().for_each(|value| mask(item, value));
+        }
+        (Kind::Map(item), Value::Object(values)) => {
+            values.values_mut().for_each(|value| mask(item, value));
+        }
+        (Kind::Record(shape), Value::Object(values)) => {
+            for field in shape.fields {
+                if let Some(value) = values.get_mut(field.name) {
+                    mask(&field.kind, value);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Text that a shell takes as it is.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}

@@ -1,0 +1,193 @@
+//! `ginnel api` and `ginnel local`: every operation of both APIs, from the table of operations.
+//!
+//! `tree.rs` makes a command of each operation, `arguments.rs` makes the operation's arguments of
+//! what was typed, `send.rs` performs it, `show.rs` prints what came back, and `curl.rs` prints the
+//! request instead. `key.rs` finds the key: in a file, in the environment, or by asking.
+
+mod arguments;
+mod curl;
+mod key;
+mod send;
+mod show;
+mod tree;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use super::failure::Failure;
+use crate::api::{Info, Resource, encode_arguments, local, remote};
+use crate::client::{Api, Options};
+
+/// The names of the options that every operation has. No parameter of an operation has such a name.
+const OUTPUT: &str = ":output";
+const CURL: &str = ":curl";
+const MAX: &str = ":max";
+const FILE: &str = ":file";
+const BASE_URL: &str = ":base-url";
+const KEY_FILE: &str = ":api-key-file";
+const TIMEOUT: &str = ":timeout";
+const RETRIES: &str = ":max-retries";
+const CA_BUNDLE: &str = ":ca-bundle";
+const ALLOW_HTTP: &str = ":allow-http";
+
+const API_HELP: &str = "\
+The key is taken from --api-key-file, from GINNEL_API_KEY, or asked for; it is never an argument.
+
+Examples:
+  ginnel api api-keys create --description ci
+  ginnel api ip-policies list --output csv
+  ginnel api edges https routes policy replace EDGE_ID ID --file policy.json
+  ginnel api api-keys delete ID --curl";
+
+const LOCAL_HELP: &str = "\
+Examples:
+  ginnel local tunnels start --name web --proto http --addr 8080
+  ginnel local requests list --limit 5
+  ginnel local requests replay --id ID";
+
+/// `ginnel api`.
+pub(super) fn api() -> Command {
+    let file = Arg::new(KEY_FILE)
+        .long("api-key-file")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .help("A file that holds the key");
+    Command::new("api")
+        .about("Call the management API")
+        .after_help(API_HELP)
+        .subcommand_required(true)
+        .args(common("GINNEL_BASE_URL"))
+        .arg(file.global(true))
+        .subcommands(tree::commands("ginnel api", &remote_resources()))
+}
+
+/// `ginnel local`.
+pub(super) fn local() -> Command {
+    Command::new("local")
+        .about("Call the local API of a running agent")
+        .after_help(LOCAL_HELP)
+        .subcommand_required(true)
+        .args(common("GINNEL_AGENT_URL"))
+        .subcommands(tree::commands("ginnel local", &local_resources()))
+}
+
+/// Runs `ginnel api`.
+pub(super) fn run_api(matches: &ArgMatches) -> Result<(), Failure> {
+    run(Api::Remote, &remote_resources(), matches)
+}
+
+/// Runs `ginnel local`.
+pub(super) fn run_local(matches: &ArgMatches) -> Result<(), Failure> {
+    run(Api::Agent, &local_resources(), matches)
+}
+
+fn remote_resources() -> Vec<&'static Resource> {
+    remote::resources().collect()
+}
+
+fn local_resources() -> Vec<&'static Resource> {
+    local::resources().collect()
+}
+
+fn run(api: Api, resources: &[&'static Resource], matches: &ArgMatches) -> Result<(), Failure> {
+    let Some((info, matches)) = tree::chosen(resources, matches) else {
+        return Err(Failure::usage("no operation; try `--help`"));
+    };
+    let call = encode_arguments(info, arguments::read(info, matches)?)?;
+    let mut options = options(api, matches);
+    if matches.get_flag(CURL) {
+        return curl::print(info, &call, options);
+    }
+    if api == Api::Remote {
+        options.api_key = key::find(matches.get_one(KEY_FILE))?;
+    }
+    let shown = show::Format::of(matches.get_one::<String>(OUTPUT));
+    // Only lists have this option.
+    let max = matches.try_get_one::<usize>(MAX).ok().flatten();
+    send::perform(info, call, options, shown, max.copied())
+}
+
+fn options(api: Api, matches: &ArgMatches) -> Options {
+    Options {
+        api,
+        base_url: matches.get_one(BASE_URL).cloned(),
+        timeout: matches.get_one::<u64>(TIMEOUT).copied().map(Duration::from_secs),
+        max_retries: matches.get_one(RETRIES).copied(),
+        ca_bundle: matches.get_one(CA_BUNDLE).cloned(),
+        allow_http: matches.get_flag(ALLOW_HTTP),
+        app: Some(concat!("ginnel-cli/", env!("CARGO_PKG_VERSION")).to_owned()),
+        ..Options::default()
+    }
+}
+
+/// The options of every operation.
+fn common(variable: &'static str) -> Vec<Arg> {
+    let option = |id: &'static str, value| {
+        Arg::new(id).long(id.trim_start_matches(':')).value_name(value).global(true)
+    };
+    let flag = |id: &'static str| {
+        let arg = Arg::new(id).long(id.trim_start_matches(':'));
+        arg.action(ArgAction::SetTrue).global(true)
+    };
+    vec![
+        option(OUTPUT, "FORMAT")
+            .value_parser(["table", "json", "jsonl", "csv"])
+            .default_value("table")
+            .help("How to print what comes back"),
+        flag(CURL).help("Print the request as a curl command, secrets masked, and send nothing"),
+        option(BASE_URL, "URL").help(format!("Where the API is; else {variable}")),
+        option(TIMEOUT, "SECONDS")
+            .value_parser(value_parser!(u64))
+            .help("How long one attempt may take"),
+        option(RETRIES, "N")
+            .value_parser(value_parser!(u32))
+            .help("How many times a failed attempt is repeated"),
+        option(CA_BUNDLE, "FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help("Certificates to trust instead of the system's; else GINNEL_CA_BUNDLE"),
+        flag(ALLOW_HTTP).help("Send the key unencrypted to another machine"),
+    ]
+}
+
+/// The name of something of the table in the shell's way.
+fn dashed(name: &str) -> String {
+    name.trim_end_matches('_').replace('_', "-").to_lowercase()
+}
+
+/// The first line of a documentation text.
+fn summary(doc: &str) -> String {
+    doc.trim().lines().next().unwrap_or_default().trim().to_owned()
+}
+
+/// The words that name an operation on the command line, after `ginnel api`.
+fn words(info: &Info) -> Vec<String> {
+    info.resource.split('.').chain([info.name]).map(dashed).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_has_a_command() {
+        for (mut command, resources) in [(api(), remote_resources()), (local(), local_resources())]
+        {
+            command.build();
+            for info in resources.iter().flat_map(|resource| resource.operations) {
+                let found = words(info).iter().try_fold(&command, |at, word| {
+                    at.get_subcommands().find(|inner| inner.get_name() == word)
+                });
+                let arguments = found.into_iter().flat_map(Command::get_arguments);
+                let given: Vec<_> = arguments.map(|arg| arg.get_id().as_str()).collect();
+                assert!(found.is_some(), "{}.{}", info.resource, info.name);
+                for parameter in info.parameters {
+                    assert!(given.contains(&parameter.name), "{}: {}", info.path, parameter.name);
+                }
+            }
+            // Among other things, that no two options share a name.
+            command.debug_assert();
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Performs an operation and prints what comes back, page by page where there are pages.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::show::{self, Format};
+use crate::api::{Call, Info, Output, Verb};
+use crate::cli::failure::{Exit, Failure};
+use crate::cli::output::{complain, say};
+use crate::client::{Answer, Client, Error, Event, Observer, Options, What};
+
+pub(super) fn perform(
+    info: &'static Info,
+    call: Call,
+    options: Options,
+    format: Format,
+    max: Option<usize>,
+) -> Result<(), Failure> {
+    let client = Client::new(options)?;
+    let observer = observer(info);
+    let send = |call| -> Result<Answer, Failure> {
+        let answer = client.send_blocking(call, observer.as_deref(), || false)?;
+        let answer = answer.ok_or_else(|| Failure::new(Exit::Failed, "interrupted"))?;
+        Ok(answer.accept()?)
+    };
+    match info.output {
+        Output::Nothing => send(call).map(drop),
+        Output::One(shape) => {
+            let object: Value = send(call)?.decode()?;
+            say(&show::one(shape, &object, format));
+            Ok(())
+        }
+        Output::Page { field, item } => {
+            let mut listing = show::Listing::new(item, format);
+            let (mut next, mut seen) = (Some(call), BTreeSet::new());
+            while let Some(call) = next.take() {
+                let mut page: Value = send(call)?.decode()?;
+                let items = page.get_mut(field).map(Value::take);
+                let Some(Value::Array(items)) = items else {
+                    return Err(Failure::new(Exit::Server, format!("the answer has no {field}")));
+                };
+                if listing.add(items, max) {
+                    break;
+                }
+                next = following(&client, &page, &mut seen)?;
+            }
+            listing.finish();
+            Ok(())
+        }
+    }
+}
+
+/// The request for the next page; none after the last.
+fn following(
+    client: &Client,
+    page: &Value,
+    seen: &mut BTreeSet<String>,
+) -> Result<Option<Call>, Failure> {
+    let Some(address) = page["next_page_uri"].as_str() else { return Ok(None) };
+    if !seen.insert(address.to_owned()) {
+        return Err(Failure::new(Exit::Server, "a page leads to one that was seen before"));
+    }
+    let target = client.page_target(address)?;
+    Ok(Some(Call { method: Verb::GET, target, body: None }))
+}
+
+/// Prints what happens on standard error, as far as `GINNEL_LOG` asks for it.
+fn observer(info: &'static Info) -> Option<Box<Observer<'static>>> {
+    let level = std::env::var("GINNEL_LOG").ok()?.trim().to_lowercase();
+    if !matches!(level.as_str(), "debug" | "info" | "warning") {
+        return None;
+    }
+    Some(Box::new(move |event: Event| {
+        let call = format!("{} {}", info.method.as_str(), info.path);
+        let attempt = event.attempt;
+        match event.what {
+            What::Answered { status, took } if level == "debug" => {
+                complain(&format!("{call}: {status} in {took:.1?}, attempt {attempt}"));
+            }
+            What::Failed { problem, took } if level == "debug" => {
+                complain(&format!("{call}: {problem}, after {took:.1?}, attempt {attempt}"));
+            }
+            What::Repeats { pause, .. } => {
+                complain(&format!("{call}: attempt {attempt} failed, again in {pause:.1?}"));
+            }
+            _ => {}
+        }
+    }))
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let exit = match &error {
+            Error::Malformed(_) => Exit::Usage,
+            Error::Transport { .. } => Exit::Unreachable,
+            Error::Status(error) => match error.answer.status.as_u16() {
+                401 | 403 => Exit::Denied,
+                404 => Exit::NotFound,
+                500.. => Exit::Server,
+                _ => Exit::Refused,
+            },
+            Error::Decode { .. } | Error::ForeignPage { .. } => Exit::Server,
+            _ => Exit::Failed,
+        };
+        Self::new(exit, error.to_string())
+    }
+}

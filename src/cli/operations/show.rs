@@ -1,0 +1,167 @@
+//! Answers on standard output: as a table for people, or as JSON and CSV for programs.
+
+use std::io::IsTerminal;
+
+use serde_json::Value;
+
+use crate::api::Shape;
+use crate::cli::output::say;
+
+/// How answers are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Table,
+    Json,
+    Jsonl,
+    Csv,
+}
+
+/// How wide a cell of a list may be.
+const WIDEST: usize = 40;
+
+impl Format {
+    pub(super) fn of(name: Option<&String>) -> Self {
+        match name.map(String::as_str) {
+            Some("json") => Self::Json,
+            Some("jsonl") => Self::Jsonl,
+            Some("csv") => Self::Csv,
+            _ => Self::Table,
+        }
+    }
+}
+
+/// One object.
+pub(super) fn one(shape: &Shape, object: &Value, format: Format) -> String {
+    match format {
+        Format::Json => pretty(object),
+        Format::Jsonl => object.to_string(),
+        Format::Csv => csv(shape, std::slice::from_ref(object)),
+        Format::Table => {
+            let fields = object.as_object().into_iter().flatten();
+            let known = fields.filter(|(_, value)| !value.is_null());
+            let rows = known.map(|(name, value)| vec![name.clone(), cell(value)]);
+            aligned(&rows.collect::<Vec<_>>(), false)
+        }
+    }
+}
+
+/// The items of a list as they come in.
+pub(super) struct Listing {
+    shape: &'static Shape,
+    format: Format,
+    items: Vec<Value>,
+    count: usize,
+}
+
+impl Listing {
+    pub(super) fn new(shape: &'static Shape, format: Format) -> Self {
+        Self { shape, format, items: Vec::new(), count: 0 }
+    }
+
+    /// Takes the items of a page; true when there are as many as were wanted.
+    pub(super) fn add(&mut self, items: Vec<Value>, max: Option<usize>) -> bool {
+        for item in items {
+            if max.is_some_and(|max| self.count >= max) {
+                return true;
+            }
+            self.count += 1;
+            // A line is complete in itself: whoever reads need not wait for the last page.
+            if self.format == Format::Jsonl {
+                say(&item.to_string());
+            } else {
+                self.items.push(item);
+            }
+        }
+        max.is_some_and(|max| self.count >= max)
+    }
+
+    pub(super) fn finish(self) {
+        match self.format {
+            Format::Jsonl => {}
+            Format::Json => say(&pretty(&Value::Array(self.items))),
+            Format::Csv => say(&csv(self.shape, &self.items)),
+            Format::Table => say(&table(self.shape, &self.items)),
+        }
+    }
+}
+
+fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())
+}
+
+/// A row for each item; columns that are empty everywhere are left out, and so is the address.
+fn table(shape: &Shape, items: &[Value]) -> String {
+    let filled = |name: &&str| items.iter().any(|item| !item[name].is_null());
+    let names = shape.fields.iter().map(|field| field.name).filter(|name| *name != "uri");
+    let columns: Vec<_> = names.filter(filled).collect();
+    if columns.is_empty() {
+        return "nothing".to_owned();
+    }
+    let head = columns.iter().map(|name| name.to_uppercase()).collect();
+    let rows = items
+        .iter()
+        .map(|item| columns.iter().map(|name| shortened(cell(&item[*name]))).collect::<Vec<_>>());
+    aligned(&std::iter::once(head).chain(rows).collect::<Vec<_>>(), true)
+}
+
+/// Columns as wide as their widest cell.
+fn aligned(rows: &[Vec<String>], headed: bool) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    let bold = headed && is_colourful();
+    let lines = rows.iter().enumerate().map(|(number, row)| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let line = cells.collect::<Vec<_>>().join("  ").trim_end().to_owned();
+        if bold && number == 0 { format!("\x1b[1m{line}\x1b[0m") } else { line }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Colours are for terminals whose owner does not mind.
+fn is_colourful() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty())
+}
+
+/// A value in one line. Characters that would command a terminal are written out.
+fn cell(value: &Value) -> String {
+    let text = match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let shown = text.chars().map(|character| match character {
+        character if character.is_control() => character.escape_default().to_string(),
+        character => character.to_string(),
+    });
+    shown.collect()
+}
+
+fn shortened(text: String) -> String {
+    if text.chars().count() <= WIDEST {
+        return text;
+    }
+    text.chars().take(WIDEST - 1).chain(['…']).collect()
+}
+
+/// RFC 4180, with a column for each field of the shape.
+fn csv(shape: &Shape, items: &[Value]) -> String {
+    let head = shape.fields.iter().map(|field| field.name.to_owned()).collect::<Vec<_>>().join(",");
+    let rows = items.iter().map(|item| {
+        let cells = shape.fields.iter().map(|field| match &item[field.name] {
+            Value::Null => String::new(),
+            Value::String(text) => escaped(text),
+            other => escaped(&other.to_string()),
+        });
+        cells.collect::<Vec<_>>().join(",")
+    });
+    std::iter::once(head).chain(rows).collect::<Vec<_>>().join("\r\n")
+}
+
+fn escaped(text: &str) -> String {
+    if text.contains(['"', ',', '\r', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}

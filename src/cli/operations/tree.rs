@@ -1,0 +1,160 @@
+//! The table of operations as commands.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use super::{FILE, MAX, dashed, summary, words};
+use crate::api::{Field, Info, Kind, Output, Place, Resource};
+
+/// The commands of these resources, nested as their names are.
+pub(super) fn commands(program: &str, resources: &[&'static Resource]) -> Vec<Command> {
+    below(program, "", resources)
+}
+
+/// The operation that was asked for, with its arguments.
+pub(super) fn chosen<'m>(
+    resources: &[&'static Resource],
+    matches: &'m ArgMatches,
+) -> Option<(&'static Info, &'m ArgMatches)> {
+    let (mut asked, mut inner) = (Vec::new(), matches);
+    while let Some((word, below)) = inner.subcommand() {
+        asked.push(word);
+        inner = below;
+    }
+    let mut operations = resources.iter().flat_map(|resource| resource.operations);
+    Some((operations.find(|info| words(info) == asked)?, inner))
+}
+
+/// The resources whose names begin with `prefix`, by the next word of their names.
+fn below(program: &str, prefix: &str, resources: &[&'static Resource]) -> Vec<Command> {
+    let mut commands: Vec<Command> = Vec::new();
+    for resource in resources {
+        let Some(rest) = resource.name.strip_prefix(prefix) else { continue };
+        let Some(word) = rest.split('.').next().filter(|word| !word.is_empty()) else { continue };
+        if commands.iter().any(|known| known.get_name() == dashed(word)) {
+            continue;
+        }
+        commands.push(group(program, &format!("{prefix}{word}"), resources));
+    }
+    commands
+}
+
+/// The command of a resource, or of what several resources have in common.
+fn group(program: &str, name: &str, resources: &[&'static Resource]) -> Command {
+    let inner = below(program, &format!("{name}."), resources);
+    let word = dashed(name.rsplit('.').next().unwrap_or(name));
+    let command = Command::new(word).subcommand_required(true);
+    let Some(resource) = resources.iter().find(|resource| resource.name == name) else {
+        let names: Vec<_> = inner.iter().map(|command| command.get_name().to_owned()).collect();
+        return command.about(names.join(", ")).subcommands(inner);
+    };
+    let operations = resource.operations.iter().map(|info| operation(program, info));
+    command.about(summary(resource.doc)).subcommands(operations).subcommands(inner)
+}
+
+fn operation(program: &str, info: &'static Info) -> Command {
+    let mut command = Command::new(dashed(info.name)).about(summary(info.doc)).after_help(format!(
+        "{} {}\n\n{}",
+        info.method.as_str(),
+        info.path,
+        example(program, info)
+    ));
+    for (at, name) in info.path_parameters().enumerate() {
+        let parameter = info.parameters.iter().find(|parameter| parameter.name == name);
+        let help = parameter.map(|parameter| summary(info.explain(parameter)));
+        let arg = Arg::new(name).value_name(name.to_uppercase()).required(true).index(at + 1);
+        command = command.arg(arg.help(help.unwrap_or_default()));
+    }
+    let others = info.parameters.iter().filter(|other| info.place(other.name) != Place::Path);
+    command = command.args(others.map(|parameter| flag(info, parameter)));
+    if info.method.has_body() {
+        command = command.arg(
+            Arg::new(FILE)
+                .long("file")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .help(
+                    "A JSON object with the arguments, - for standard input; options win over it",
+                ),
+        );
+    }
+    if let Output::Page { .. } = info.output {
+        command = command.arg(
+            Arg::new(MAX)
+                .long("max")
+                .value_name("N")
+                .value_parser(value_parser!(usize))
+                .help("Stop after so many items; all pages otherwise"),
+        );
+    }
+    command
+}
+
+/// A parameter as an option. Secrets are read from a file: command lines are for all to see.
+fn flag(info: &Info, parameter: &'static Field) -> Arg {
+    let long = dashed(parameter.name);
+    let arg = Arg::new(parameter.name).value_name(parameter.name.to_uppercase());
+    let mut help = summary(info.explain(parameter));
+    if parameter.required {
+        help.push_str(" (required)");
+    }
+    let arg = match parameter.kind {
+        Kind::Secret => {
+            let file = arg.long(format!("{long}-file")).value_name("FILE");
+            return file
+                .value_parser(value_parser!(PathBuf))
+                .help(format!("A file with it: {help}"));
+        }
+        Kind::Bool => arg.value_parser(["true", "false"]).value_name("BOOL"),
+        Kind::Integer => arg.value_parser(value_parser!(i64)).allow_negative_numbers(true),
+        Kind::Number => arg.value_parser(value_parser!(f64)).allow_negative_numbers(true),
+        Kind::List(item) if is_plain(item) => {
+            help.push_str("; once for each, or [] for none");
+            arg.action(ArgAction::Append)
+        }
+        Kind::Map(item) if is_plain(item) => {
+            help.push_str("; once for each, or {} for none");
+            arg.action(ArgAction::Append).value_name("KEY=VALUE")
+        }
+        Kind::Text { .. } | Kind::Time | Kind::Bytes | Kind::Json => arg,
+        _ => {
+            help.push_str("; as JSON, or @FILE");
+            arg.value_name("JSON")
+        }
+    };
+    arg.long(long).help(help)
+}
+
+/// True for what is written without JSON.
+pub(super) fn is_plain(kind: &Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Text { .. } | Kind::Time | Kind::Bytes | Kind::Bool | Kind::Integer | Kind::Number
+    )
+}
+
+/// A command line that shows how an operation is called.
+fn example(program: &str, info: &Info) -> String {
+    let mut line = format!("Example:\n  {program} {}", words(info).join(" "));
+    for name in info.path_parameters() {
+        line.push_str(&format!(" {}", name.to_uppercase()));
+    }
+    let shown =
+        |parameter: &&Field| info.place(parameter.name) == Place::Body && is_plain(&parameter.kind);
+    let required = info.parameters.iter().filter(|parameter| parameter.required);
+    let mut flags: Vec<_> = required.filter(shown).collect();
+    if flags.is_empty() {
+        flags.extend(info.parameters.iter().find(shown));
+    }
+    for parameter in flags {
+        let value = match parameter.kind {
+            Kind::Bool => "true",
+            Kind::Integer => "1",
+            Kind::Number => "0.5",
+            _ => "TEXT",
+        };
+        line.push_str(&format!(" --{} {value}", dashed(parameter.name)));
+    }
+    line
+}
