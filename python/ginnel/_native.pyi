@@ -9,6 +9,7 @@ from ._record import Record
 __all__ = [
     "Bridge",
     "Core",
+    "Events",
     "Service",
     "__version__",
     "decode",
@@ -82,6 +83,10 @@ class Bridge:
     def abandon(self, ticket: int) -> None: ...
 
 @final
+class Events:
+    def next(self, timeout: float | None) -> str | None: ...
+
+@final
 class Service:
     def __new__(
         cls,
@@ -94,6 +99,7 @@ class Service:
         edges: dict[str, object],
     ) -> Service: ...
     def stop(self, grace: float) -> None: ...
+    def events(self) -> Events | None: ...
     @property
     def is_running(self) -> bool: ...
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import _native
 from ._client import AsyncRemoteClient, RemoteClient
+from .traffic import TrafficEvents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -123,6 +124,18 @@ class Service:
         from ._opener import opener
 
         return opener(self._service.http_address, self._service.https_address, self.ca_pem)
+
+    def events(self) -> TrafficEvents:
+        """What is decided on public traffic from now on, one event for each request.
+
+        ```python
+        events = service.events()
+        ...
+        event = events.get(timeout=5)
+        assert (event.status, event.module) == (403, "ip_restriction")
+        ```
+        """
+        return TrafficEvents(self._service.events())
 
     def client(self) -> RemoteClient:
         """A client with the admin key."""

@@ -11,6 +11,7 @@ use super::failure::{Exit, Failure};
 use super::output::complain;
 use super::output::say;
 use crate::api::{Secret, id};
+use crate::service::edge::{Events, Heard};
 use crate::service::{Options, Service, read_admin_key};
 
 /// The variable that may hold the admin key; command lines are for all to see.
@@ -79,6 +80,12 @@ pub(super) fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Print the addresses as one JSON object"),
         )
+        .arg(
+            Arg::new("events")
+                .long("events")
+                .action(ArgAction::SetTrue)
+                .help("Print what is decided on public traffic, a JSON object a line"),
+        )
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
@@ -86,19 +93,30 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let grace = Duration::from_secs(matches.get_one("grace").copied().unwrap_or_default());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-    let served = runtime.block_on(serve(options, matches.get_flag("json"), grace));
+    let shown = Shown { json: matches.get_flag("json"), events: matches.get_flag("events") };
+    let served = runtime.block_on(serve(options, shown, grace));
     // What a second signal leaves unfinished is not waited for.
     runtime.shutdown_background();
     served
 }
 
-async fn serve(options: Options, as_json: bool, grace: Duration) -> Result<(), Failure> {
+/// What is printed.
+#[derive(Clone, Copy)]
+struct Shown {
+    json: bool,
+    events: bool,
+}
+
+async fn serve(options: Options, shown: Shown, grace: Duration) -> Result<(), Failure> {
     // In place before the service is, so that no signal ends it unprepared.
     let mut signals = Signals::new()?;
     let (path, given) = (options.path.clone(), options.admin_key.is_some());
     let service = Service::start(options).await?;
     let key = service.api_key().filter(|_| !given);
-    announce(&service, path.as_deref(), key, as_json);
+    announce(&service, path.as_deref(), key, shown.json);
+    if shown.events {
+        tokio::spawn(tell(service.events()));
+    }
     signals.next().await;
     tokio::select! {
         () = service.stop(grace) => Ok(()),
@@ -140,6 +158,17 @@ fn announce(
     }
     if let Some(key) = key {
         say(&format!("admin key, shown this once: {}", key.0));
+    }
+}
+
+/// Prints events until the service ends.
+async fn tell(mut events: Events) {
+    while let Some(heard) = events.next().await {
+        let line = match heard {
+            Heard::Event(event) => serde_json::to_string(event.as_ref()).unwrap_or_default(),
+            Heard::Missed(missed) => json!({"missed": missed}).to_string(),
+        };
+        say(&line);
     }
 }
 

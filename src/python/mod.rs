@@ -39,7 +39,7 @@ mod _native {
     #[pymodule_export]
     use super::results::{decode, parse};
     #[pymodule_export]
-    use super::service::{Service, main};
+    use super::service::{Events, Service, main};
     #[pymodule_export]
     use super::table::{operations, shapes};
 

@@ -124,6 +124,11 @@ impl Service {
         &self.shared.edges
     }
 
+    /// What is decided on public traffic from now on.
+    pub fn events(&self) -> edge::Events {
+        self.shared.edges.events()
+    }
+
     /// Takes no more requests, answers those in flight for as long as `grace`, and closes the
     /// database.
     pub async fn stop(mut self, grace: Duration) {

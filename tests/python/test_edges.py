@@ -82,3 +82,25 @@ def test_serve_tells_where_public_traffic_goes(tmp_path: Path) -> None:
     assert told["http_url"].startswith("http://127.0.0.1:")
     assert told["https_url"] is None
     assert told["ca_path"] == str(tmp_path / "db-ca.pem")
+
+
+def test_events_tell_what_was_decided() -> None:
+    with Service(https_port=None) as service:
+        edge(service, "app.example.test:443", "seen")
+        events = service.events()
+
+        assert events.get(timeout=0) is None
+        service.opener().open("http://app.example.test/x?y").close()
+        event = events.get(timeout=10)
+
+        assert event is not None
+        assert (event.method, event.host, event.path) == ("GET", "app.example.test", "/x?y")
+        assert (event.status, event.code, event.module) == (200, None, None)
+        assert str(event.edge_id).startswith("edghts_")
+        assert event.time.tzinfo is not None
+        assert event.duration_ms >= 0
+        service.opener().open("http://app.example.test/last").close()
+        service.stop()
+        assert [event.path for event in events] in ([], ["/last"])
+        assert list(service.events()) == []
+        assert events.missed == 0

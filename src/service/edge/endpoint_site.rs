@@ -36,7 +36,8 @@ pub(super) fn site(
         compression: options.compression,
     };
     let modules = Some(modules).filter(|modules| !modules.is_empty());
-    Ok(Site::of(Route { modules, host_header, backend }))
+    let (id, edge_id) = ("".into(), "".into());
+    Ok(Site::of(Route { id, edge_id, modules, host_header, backend }))
 }
 
 /// Where the requests of an agent's endpoint go; nowhere while the agent is away.

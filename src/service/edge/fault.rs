@@ -32,6 +32,7 @@ macro_rules! faults {
 
 faults! {
     NO_ENDPOINT = 404, Some(3200), "Nothing is online at this address.";
+    MISDIRECTED = 421, None, "The connection was opened for another host.";
     UNAUTHORIZED = 401, None, "A name and a password are required.";
     BLOCKED = 403, Some(3205), "The address of the visitor is not allowed.";
     AGENT_BLOCKED = 403, Some(3211), "The user agent is not allowed.";

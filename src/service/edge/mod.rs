@@ -16,6 +16,7 @@ pub mod ca;
 mod config;
 mod door;
 mod endpoint_site;
+mod event;
 mod fault;
 mod fixed_target;
 mod forward;
@@ -46,6 +47,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
 pub use bind::{BindError, Endpoint};
+pub use event::{Event, Events, Heard};
 pub use io::{AsyncReadWrite, Io};
 pub use target::{BoxFuture, Groups, Target, Tls, Undialable, Visitor};
 pub use wanted::{
@@ -55,6 +57,7 @@ pub use wanted::{
 use ca::{Authority, CertificateError};
 use config::Config;
 use door::Door;
+use event::Teller;
 use hosts::Hosts;
 use pool::Pools;
 use reception::Entrance;
@@ -114,6 +117,7 @@ struct Inner {
     config: Config,
     pools: Pools,
     hosts: Hosts,
+    teller: Teller,
     places: Arc<Semaphore>,
     /// True as soon as no more connections are taken and no more requests read.
     stop: watch::Sender<bool>,
@@ -156,6 +160,7 @@ impl Edges {
             config: Config::default(),
             pools: Pools::default(),
             hosts: Hosts::default(),
+            teller: Teller::default(),
             places,
             stop: watch::Sender::new(false),
             cut: watch::Sender::new(false),
@@ -196,6 +201,11 @@ impl Edges {
     pub fn find_tunnels_in(&self, groups: Arc<dyn Groups>) {
         // A second call would be a mistake that changes nothing.
         let _ = self.0.groups.set(groups);
+    }
+
+    /// Everything that happens to public traffic from now on.
+    pub fn events(&self) -> Events {
+        self.0.teller.listen(self.0.cut.subscribe())
     }
 
     /// Serves the edges in a database, and every change of them from the next request on.

@@ -9,10 +9,11 @@ use hyper::body::Incoming;
 
 use super::Inner;
 use super::body::{Body, Outgoing};
+use super::event::Trace;
 use super::fault::{self, Fault};
 use super::head::{self, Origin};
 use super::pulse::Pulse;
-use super::site::Site;
+use super::site::{Site, Way};
 use super::slot::Slot;
 use super::target::Visitor;
 use super::upgrade;
@@ -59,15 +60,22 @@ impl Reception {
         request: Request<Incoming>,
     ) -> Result<Response<Body>, Infallible> {
         let answering = self.pulse.answering();
-        let response = match self.forward(request).await {
+        let mut trace = self.edges.teller.trace();
+        trace.request(&request);
+        let response = match self.forward(request, &mut trace).await {
             Ok(response) => response,
             Err(Turned::Away(fault)) => fault.into_response(&self.edges.settings.code_prefix),
             Err(Turned::To(url)) => redirect(url),
         };
+        trace.tell(&self.edges.teller, &self.visitor, Some(&response));
         Ok(response.map(|body| body.holding(answering)))
     }
 
-    async fn forward(&self, mut request: Request<Incoming>) -> Result<Response<Body>, Turned> {
+    async fn forward(
+        &self,
+        mut request: Request<Incoming>,
+        trace: &mut Trace,
+    ) -> Result<Response<Body>, Turned> {
         head::admit(&mut request)?;
         let site = match &self.entrance {
             Entrance::Own(slot) => slot.get(),
@@ -76,8 +84,13 @@ impl Reception {
         let route = site.route(request.uri().path()).ok_or(fault::NO_ROUTE)?;
         let upgrades = head::outbound(&mut request, &self.origin);
         let request = request.map(Outgoing::of);
-        let served = route.serve(&self.edges, &self.visitor, request, upgrades, &self.runtime);
-        Ok(served.await?)
+        trace.note(|it| {
+            it.edge_id = Some(route.edge_id.clone());
+            it.route_id = Some(route.id.clone());
+        });
+        let mut way =
+            Way { edges: &self.edges, visitor: &self.visitor, runtime: &self.runtime, trace };
+        Ok(route.serve(&mut way, request, upgrades).await?)
     }
 
     /// The site of the host that a request names.
@@ -85,6 +98,12 @@ impl Reception {
         let (host, port) = head::host(request.headers()).ok_or(fault::NO_ENDPOINT)?;
         let is_secure = self.visitor.tls.is_some();
         let usual = if is_secure { 443 } else { 80 };
+        if let Some(tls) = &self.visitor.tls
+            && !tls.sni.is_empty()
+            && tls.sni != host
+        {
+            return Err(fault::MISDIRECTED.into());
+        }
         // The port that is listened on stands for the usual one.
         let port = port.filter(|port| *port != self.visitor.local.port()).unwrap_or(usual);
         let claim = self.edges.hosts.find(&host, port).ok_or(fault::NO_ENDPOINT)?;

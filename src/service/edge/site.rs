@@ -9,6 +9,7 @@ use http::{HeaderValue, Request, Response};
 use super::Inner;
 use super::backend::{Backend, Candidate, Candidates, Kind};
 use super::body::{Body, Outgoing};
+use super::event::Trace;
 use super::fault::{self, Fault};
 use super::forward::{Exchange, Outcome, forward};
 use super::modules::Modules;
@@ -33,8 +34,20 @@ pub(super) enum Match {
     Prefix(String),
 }
 
+/// What a request meets on its way.
+pub(super) struct Way<'r> {
+    pub edges: &'r Inner,
+    pub visitor: &'r Visitor,
+    pub runtime: &'r upgrade::Tasks,
+    pub trace: &'r mut Trace,
+}
+
 /// Where requests go, and what happens to them on the way.
 pub(super) struct Route {
+    /// The identifier; empty for the endpoint of an agent.
+    pub id: Arc<str>,
+    /// The identifier of the edge; empty for the endpoint of an agent.
+    pub edge_id: Arc<str>,
     /// What is done; none where nothing is.
     pub modules: Option<Modules>,
     /// The `Host` that the target shall see.
@@ -76,14 +89,12 @@ impl Route {
     /// Takes a request through the modules to the backend, and its answer back.
     pub(super) async fn serve(
         &self,
-        edges: &Inner,
-        visitor: &Visitor,
+        way: &mut Way<'_>,
         mut request: Request<Outgoing>,
         upgrades: bool,
-        runtime: &upgrade::Tasks,
     ) -> Result<Response<Body>, Fault> {
         let passage = match &self.modules {
-            Some(modules) => Some((modules, modules.enter(visitor, &mut request)?)),
+            Some(modules) => Some((modules, modules.enter(way, &mut request)?)),
             None => None,
         };
         if let Some(host) = &self.host_header {
@@ -91,7 +102,7 @@ impl Route {
         }
         let upgrade = upgrades.then(|| hyper::upgrade::on(&mut request));
         let exchange = Exchange { request, upgrade };
-        let answer = self.forward(edges, visitor, exchange, runtime).await;
+        let answer = self.forward(way, exchange).await;
         match passage {
             Some((modules, passage)) => modules.leave(passage, answer),
             None => answer,
@@ -101,19 +112,18 @@ impl Route {
     /// Sends a request to the first target that takes it.
     async fn forward(
         &self,
-        edges: &Inner,
-        visitor: &Visitor,
+        way: &mut Way<'_>,
         mut exchange: Exchange,
-        runtime: &upgrade::Tasks,
     ) -> Result<Response<Body>, Fault> {
         let backend = self.backend.get();
         if let Kind::Offline = backend.kind {
             return Err(fault::NO_ENDPOINT);
         }
         drop(backend);
-        let mut candidates = Candidates::of(edges, self.backend.clone());
+        let mut candidates = Candidates::of(way.edges, self.backend.clone());
         let mut last = None;
         while let Some(candidate) = candidates.next() {
+            way.trace.note(|it| it.backend_id = candidates.from.clone());
             let upstream = match candidate {
                 Candidate::Upstream(upstream) => upstream,
                 Candidate::Fixed(backend) => match &backend.kind {
@@ -122,7 +132,7 @@ impl Route {
                 },
             };
             let spare = if candidates.has_more() { exchange.spare() } else { None };
-            match (forward(&upstream, visitor, exchange, runtime).await, spare) {
+            match (forward(&upstream, way.visitor, exchange, way.runtime).await, spare) {
                 (Outcome::Undialed(back, reason), _) => {
                     exchange = *back;
                     last = Some(reason);
@@ -141,9 +151,15 @@ impl Route {
     }
 
     /// Opens a connection for bytes; none where nobody takes it.
-    pub(super) async fn dial(&self, edges: &Inner, visitor: &Visitor) -> Option<super::Io> {
+    pub(super) async fn dial(
+        &self,
+        edges: &Inner,
+        visitor: &Visitor,
+        trace: &mut Trace,
+    ) -> Option<super::Io> {
         let mut candidates = Candidates::of(edges, self.backend.clone());
         while let Some(candidate) = candidates.next() {
+            trace.note(|it| it.backend_id = candidates.from.clone());
             // An answer in HTTP is nothing for a visitor who speaks something else.
             let Candidate::Upstream(upstream) = candidate else { return None };
             if let Ok(Ok(io)) = super::forward::within(upstream.target.dial(visitor)).await {
@@ -175,7 +191,14 @@ mod tests {
                 };
                 let host_header = Some(HeaderValue::try_from(host).unwrap());
                 let backend = Arc::new(Slot::new(Backend::nothing()));
-                (wanted, Arc::new(Route { modules: None, host_header, backend }))
+                let route = Route {
+                    id: "".into(),
+                    edge_id: "".into(),
+                    modules: None,
+                    host_header,
+                    backend,
+                };
+                (wanted, Arc::new(route))
             }),
         );
         let found = |path: &str| site.route(path).unwrap().host_header.clone().unwrap();

@@ -24,13 +24,16 @@ pub(super) async fn carry(
 ) {
     let Ok(local) = stream.local_addr() else { return };
     let visitor = Visitor { peer, local, proto, tls: None, passthrough: proto == "tls" };
+    let mut trace = edges.teller.trace();
     // What a change of the configuration replaces is not kept for as long as the connection lives.
     let Some(route) = slot.get().route("").cloned() else { return };
+    trace.note(|it| it.edge_id = Some(route.edge_id.clone()));
     if route.modules.as_ref().is_some_and(|modules| !modules.admits(&visitor)) {
-        return;
+        trace.note(|it| it.module = Some("ip_restriction"));
+    } else if let Some(mut target) = route.dial(&edges, &visitor, &mut trace).await {
+        drop(route);
+        // How it ends concerns the two, who see it.
+        let _ = copy_bidirectional_with_sizes(&mut stream, &mut target, COPY, COPY).await;
     }
-    let Some(mut target) = route.dial(&edges, &visitor).await else { return };
-    drop((route, edges));
-    // How it ends concerns the two, who see it.
-    let _ = copy_bidirectional_with_sizes(&mut stream, &mut target, COPY, COPY).await;
+    trace.tell::<()>(&edges.teller, &visitor, None);
 }

@@ -79,7 +79,13 @@ impl State {
             compression: enabled(route.compression, |it| it.enabled).is_some(),
         };
         let modules = Some(modules).filter(|modules| !modules.is_empty());
-        Route { modules, host_header: None, backend: self.target(route.backend) }
+        Route {
+            id: route.id.into(),
+            edge_id: route.edge_id.unwrap_or_default().into(),
+            modules,
+            host_header: None,
+            backend: self.target(route.backend),
+        }
     }
 
     /// Where the traffic of a module goes.

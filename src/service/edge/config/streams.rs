@@ -39,7 +39,13 @@ impl State {
             ..Modules::default()
         };
         let modules = Some(modules).filter(|modules| !modules.is_empty());
-        let route = Route { modules, host_header: None, backend: self.target(edge.backend) };
+        let route = Route {
+            id: "".into(),
+            edge_id: id.into(),
+            modules,
+            host_header: None,
+            backend: self.target(edge.backend),
+        };
         let make = || Stream { site: Arc::default(), doors: BTreeMap::new() };
         let stream = self.streams.entry(id.to_owned()).or_insert_with(make);
         stream.site.set(Site::of(route));

@@ -21,6 +21,7 @@ pub(super) use restriction::{IpRules, Restriction};
 
 use super::body::Body;
 use super::fault::{self, Fault};
+use super::site::Way;
 use super::target::Visitor;
 use crate::policy::user_agent::Filter;
 use breaker::Attempt;
@@ -64,20 +65,27 @@ impl Modules {
     /// Lets a request in, or says why not.
     pub(super) fn enter<B>(
         &self,
-        visitor: &Visitor,
+        way: &mut Way<'_>,
         request: &mut Request<B>,
     ) -> Result<Passage, Fault> {
-        if !self.admits(visitor) {
-            return Err(fault::BLOCKED);
+        let mut turned = |module, fault| {
+            way.trace.note(|it| it.module = Some(module));
+            Err(fault)
+        };
+        if !self.admits(way.visitor) {
+            return turned("ip_restriction", fault::BLOCKED);
         }
-        self.check_agent(request.headers())?;
+        if !self.admits_agent(request.headers()) {
+            return turned("user_agent_filter", fault::AGENT_BLOCKED);
+        }
         if self.passwords.as_ref().is_some_and(|it| !it.allow(request.headers())) {
-            return Err(fault::UNAUTHORIZED);
+            return turned("basic_auth", fault::UNAUTHORIZED);
         }
         let coding = self.coding(request);
-        let attempt = match &self.breaker {
-            Some(breaker) => Some(breaker.try_once().ok_or(fault::TRIPPED)?),
-            None => None,
+        let attempt = self.breaker.as_ref().map(Breaker::try_once);
+        let attempt = match attempt {
+            Some(None) => return turned("circuit_breaker", fault::TRIPPED),
+            attempt => attempt.flatten(),
         };
         self.request_headers.apply(request.headers_mut());
         Ok(Passage { attempt, coding })
@@ -101,10 +109,9 @@ impl Modules {
         })
     }
 
-    fn check_agent(&self, headers: &HeaderMap) -> Result<(), Fault> {
-        let Some(filter) = &self.agents else { return Ok(()) };
+    fn admits_agent(&self, headers: &HeaderMap) -> bool {
         let agent = headers.get(header::USER_AGENT).map(HeaderValue::as_bytes);
-        if filter.allows(agent) { Ok(()) } else { Err(fault::AGENT_BLOCKED) }
+        self.agents.as_ref().is_none_or(|filter| filter.allows(agent))
     }
 
     fn coding<B>(&self, request: &Request<B>) -> Option<Coding> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use ginnel::service::edge::{Groups, Proto, Target, Wanted};
+use ginnel::service::edge::{Groups, Heard, Proto, Target, Wanted};
 use serde_json::{Value, json};
 
 use super::super::support::{Folder, Running};
@@ -375,4 +375,62 @@ async fn an_edge_cannot_have_the_name_of_a_tunnel() {
     let taken = edges.bind(wanted, Direct::to(mirror().await)).await;
 
     assert_eq!(taken.err().unwrap().code(), 334);
+}
+
+#[tokio::test]
+async fn every_decision_is_told() {
+    let site = Site::start().await;
+    let edge = site.edge("a.test").await;
+    let backend = site.fixed("hi").await;
+    let filter = json!({"deny": ["bot"]});
+    let modules = json!({"backend": backend, "user_agent_filter": filter});
+    let route = site.route(&edge, "/", modules).await;
+    site.get("a.test", "/before").await;
+
+    let mut events = site.service.service.events();
+    site.get("a.test", "/a?b").await;
+    site.say("GET / HTTP/1.1\r\nHost: a.test\r\nUser-Agent: bot\r\n\r\n").await;
+    let mut next = async || match events.next().await {
+        Some(Heard::Event(event)) => event,
+        other => panic!("{other:?}"),
+    };
+
+    let passed = next().await;
+    assert_eq!((passed.method.as_deref(), passed.path.as_deref()), (Some("GET"), Some("/a?b")));
+    assert_eq!((passed.host.as_deref(), passed.proto), (Some("a.test"), "http"));
+    assert_eq!((passed.status, passed.code.as_deref(), passed.module), (Some(202), None, None));
+    assert_eq!(passed.edge_id, Some(edge));
+    assert_eq!(passed.route_id, Some(route));
+    assert_eq!(passed.backend_id.as_deref(), backend["backend_id"].as_str());
+    let turned = next().await;
+    assert_eq!((turned.status, turned.code.as_deref()), (Some(403), Some("ERR_NGROK_3211")));
+    assert_eq!((turned.module, &turned.backend_id), (Some("user_agent_filter"), &None));
+    site.service.service.edges().stop(std::time::Duration::from_secs(1)).await;
+    assert!(events.next().await.is_none());
+}
+
+#[tokio::test]
+async fn a_connection_for_another_host_is_misdirected() {
+    use super::tls::{connect, trusting};
+    let site = Site::start().await;
+    for host in ["a.test", "b.test"] {
+        let edge = site.edge(host).await;
+        site.route(&edge, "/", json!({"backend": site.fixed(host).await})).await;
+    }
+    let edges = site.service.service.edges();
+    let port = edges.https_address().unwrap().port();
+    let mut stream = connect(&trusting(edges.authority(), &[]), port, "a.test").await.unwrap();
+    let request =
+        |host: &str| format!("GET / HTTP/1.0\r\nHost: {host}\r\nConnection: keep-alive\r\n\r\n");
+
+    let mut seen = String::new();
+    for host in ["a.test", "b.test"] {
+        tokio::io::AsyncWriteExt::write_all(&mut stream, request(host).as_bytes()).await.unwrap();
+        let mut buffer = [0; 4096];
+        let length = tokio::io::AsyncReadExt::read(&mut stream, &mut buffer).await.unwrap();
+        seen += &String::from_utf8_lossy(&buffer[..length]);
+    }
+
+    assert_eq!(seen.matches(" 202 ").count(), 1, "{seen}");
+    assert_eq!(seen.matches(" 421 ").count(), 1, "{seen}");
 }

@@ -17,7 +17,7 @@ use tokio_rustls::client::TlsStream;
 use super::super::support::Folder;
 use super::support::{Direct, bound, edges_with, mirror, soon};
 
-fn trusting(authority: &Authority, alpn: &[&str]) -> TlsConnector {
+pub fn trusting(authority: &Authority, alpn: &[&str]) -> TlsConnector {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -28,7 +28,7 @@ fn trusting(authority: &Authority, alpn: &[&str]) -> TlsConnector {
     TlsConnector::from(Arc::new(config))
 }
 
-async fn connect(
+pub async fn connect(
     connector: &TlsConnector,
     port: u16,
     name: &str,

@@ -1,0 +1,102 @@
+"""What the embedded service decides on public traffic."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from datetime import datetime
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, Self
+
+    from ._native import Events
+
+__all__ = ["TrafficEvent", "TrafficEvents"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficEvent:
+    """What happened to one request, or to one connection of bytes."""
+
+    time: datetime
+    """When it was decided."""
+    proto: str
+    """What the visitor spoke: `http`, `https`, `tcp` or `tls`."""
+    peer: str
+    """Where the visitor came from, `address:port`."""
+    duration_ms: float
+    """From the request's head to the answer's, or from opening to closing, in milliseconds."""
+    method: str | None = None
+    """The method; None for a connection of bytes."""
+    host: str | None = None
+    """The host that was asked for."""
+    path: str | None = None
+    """The path with its query."""
+    status: int | None = None
+    """The status of the answer; None for bytes, or where the connection was closed instead."""
+    code: str | None = None
+    """The code of the answer, where the service itself answered."""
+    edge_id: str | None = None
+    """The edge; None for the endpoint of an agent."""
+    route_id: str | None = None
+    """The route."""
+    backend_id: str | None = None
+    """The backend that took it."""
+    module: str | None = None
+    """The module that turned it away or answered it, such as `ip_restriction` or `policy`."""
+    rule: str | None = None
+    """The rule of the policy that did."""
+    action: str | None = None
+    """The action of the rule."""
+    logs: tuple[Mapping[str, object], ...] = ()
+    """What actions logged."""
+
+
+_NAMES = frozenset(field.name for field in fields(TrafficEvent))
+
+
+class TrafficEvents:
+    """The events of a service from now on, oldest first; the loop ends when the service stops.
+
+    Attributes:
+        missed: How many events were lost because they were not taken fast enough.
+    """
+
+    def __init__(self, events: Events | None) -> None:
+        """Listen from now on; `Service.events` does this."""
+        self._events = events
+        self.missed = 0
+
+    def get(self, timeout: float | None = None) -> TrafficEvent | None:
+        """The next event; None when none came within `timeout` seconds, or the service stopped."""
+        while self._events is not None:
+            try:
+                told = self._events.next(timeout)
+            except EOFError:
+                self._events = None
+                break
+            if told is None:
+                break
+            event: dict[str, Any] = json.loads(told)
+            if (missed := event.get("missed")) is None:
+                return _event(event)
+            self.missed += missed
+        return None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> TrafficEvent:
+        event = self.get()
+        if event is None:
+            raise StopIteration
+        return event
+
+
+def _event(told: dict[str, Any]) -> TrafficEvent:
+    known = {name: value for name, value in told.items() if name in _NAMES}
+    known["time"] = datetime.fromisoformat(known["time"])
+    known["logs"] = tuple(known["logs"])
+    return TrafficEvent(**known)
