@@ -225,7 +225,13 @@ impl Inner {
     ) -> Result<Place, BindError> {
         let listener = self.listen_for(wanted).await?;
         let scheme = if wanted.proto == Proto::Tls { "tls" } else { "tcp" };
-        let door = self.bytes_door(listener, served.site.clone(), scheme)?;
+        let site = served.site.clone();
+        let door = match &wanted.options.tls_termination {
+            Some(termination) if wanted.proto == Proto::Tls => {
+                self.unwrapping_door(listener, site, termination)?
+            }
+            _ => self.bytes_door(listener, site, scheme)?,
+        };
         let address = door.address();
         let url = match &host {
             Some(host) => format!("{scheme}://{host}:{}", address.port()),

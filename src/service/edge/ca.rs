@@ -218,6 +218,20 @@ impl Issued {
     }
 }
 
+/// How a listener speaks TLS with one certificate; both texts are PEM, the leaf first.
+pub(super) fn config_of(chain: &str, key: &str) -> Result<Arc<ServerConfig>, CertificateError> {
+    let unusable = |problem: &dyn fmt::Display| {
+        CertificateError::Tls(rustls::Error::General(problem.to_string()))
+    };
+    let chain = CertificateDer::pem_slice_iter(chain.as_bytes()).collect::<Result<Vec<_>, _>>();
+    let chain = chain.map_err(|problem| unusable(&problem))?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
+    let key = key.map_err(|problem| unusable(&problem))?;
+    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?;
+    Ok(Arc::new(builder.with_no_client_auth().with_single_cert(chain, key)?))
+}
+
 /// Finds the certificate for the name that a visitor asks for.
 struct Resolver(Arc<Authority>);
 

@@ -89,7 +89,6 @@ fn refuse_unsupported(options: &EndpointOptions) -> Result<(), BindError> {
         ("webhook", options.webhook.is_some()),
         ("traffic_policy", options.traffic_policy.is_some()),
         ("websocket_tcp_converter", options.websocket_tcp_converter),
-        ("tls_termination", options.tls_termination.is_some()),
     ];
     match unsupported.into_iter().find(|(_, asked)| *asked) {
         Some((name, _)) => Err(BindError::Unsupported(name)),

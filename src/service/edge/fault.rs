@@ -37,6 +37,7 @@ faults! {
     BLOCKED = 403, Some(3205), "The address of the visitor is not allowed.";
     AGENT_BLOCKED = 403, Some(3211), "The user agent is not allowed.";
     NO_ROUTE = 404, Some(3200), "Nothing is online at this path.";
+    LOOP = 508, None, "The request was forwarded in a circle.";
     TRIPPED = 503, Some(3202), "The backend failed too often and is being spared.";
     NO_TUNNEL = 503, Some(6515), "No tunnel serves this backend now.";
     NO_TARGET = 503, Some(724), "No backend takes this request now.";

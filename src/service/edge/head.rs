@@ -18,6 +18,9 @@ const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 /// The longest path with its query, in bytes.
 const LONGEST_PATH: usize = 8 << 10;
 
+/// How often a request may have been forwarded: more is a loop.
+const MOST_HOPS: usize = 20;
+
 /// Who asks, in the form that headers have.
 pub(super) struct Origin {
     /// The address of the visitor.
@@ -71,7 +74,7 @@ fn is_authority(host: &[u8]) -> bool {
 }
 
 /// Readies a request for its upstream; true when it asks for another protocol.
-pub(super) fn outbound<B>(request: &mut Request<B>, origin: &Origin) -> bool {
+pub(super) fn outbound<B>(request: &mut Request<B>, origin: &Origin) -> Result<bool, Fault> {
     let version = request.version();
     *request.version_mut() = Version::HTTP_11;
     let headers = request.headers_mut();
@@ -87,6 +90,9 @@ pub(super) fn outbound<B>(request: &mut Request<B>, origin: &Origin) -> bool {
         headers.insert(UPGRADE, protocol);
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     }
+    if hops(headers) > MOST_HOPS {
+        return Err(fault::LOOP);
+    }
     append(headers, FORWARDED_FOR, &origin.peer);
     append(headers, FORWARDED_PROTO, &origin.proto);
     if !headers.contains_key(FORWARDED_HOST)
@@ -94,7 +100,13 @@ pub(super) fn outbound<B>(request: &mut Request<B>, origin: &Origin) -> bool {
     {
         headers.insert(FORWARDED_HOST, host);
     }
-    upgrades
+    Ok(upgrades)
+}
+
+/// How often a request was forwarded before.
+fn hops(headers: &HeaderMap) -> usize {
+    let lists = headers.get_all(FORWARDED_FOR).iter();
+    lists.map(|list| 1 + list.as_bytes().iter().filter(|byte| **byte == b',').count()).sum()
 }
 
 /// Readies the head of an answer for the visitor; an upgrade keeps what belongs to it.
@@ -218,7 +230,7 @@ mod tests {
             ("proxy-authorization", "Basic x"),
         ]);
 
-        let upgrades = outbound(&mut request, &origin());
+        let upgrades = outbound(&mut request, &origin()).unwrap();
 
         let mut names: Vec<_> = request.headers().keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
@@ -245,7 +257,7 @@ mod tests {
             ("upgrade", "websocket"),
         ]);
 
-        assert!(outbound(&mut request, &origin()));
+        assert!(outbound(&mut request, &origin()).unwrap());
 
         assert_eq!(request.headers()["connection"], "upgrade");
         assert_eq!(request.headers()["upgrade"], "websocket");
@@ -260,7 +272,7 @@ mod tests {
             ("x-forwarded-host", "b.test"),
         ]);
 
-        outbound(&mut request, &origin());
+        outbound(&mut request, &origin()).unwrap();
 
         let headers = request.headers();
         assert_eq!(headers["x-forwarded-for"], "198.51.100.1, 198.51.100.2, 192.0.2.7");

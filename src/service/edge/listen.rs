@@ -9,7 +9,8 @@ use super::door::Door;
 use super::reception::Entrance;
 use super::site::Site;
 use super::slot::Slot;
-use super::{EdgeError, Inner, serve, tcp};
+use super::wanted::TlsTermination;
+use super::{EdgeError, Inner, ca, serve, tcp};
 
 /// The protocols of a port with TLS, best first.
 const ALPN: [&str; 2] = ["h2", "http/1.1"];
@@ -75,6 +76,28 @@ impl Inner {
             async move {
                 let Some(edges) = edges else { return };
                 tcp::carry(edges, site, stream, peer, proto).await;
+            }
+        });
+        door.map_err(|source| self.unlistened(0, source))
+    }
+
+    /// Carries what is said over TLS that ends here.
+    pub(super) fn unwrapping_door(
+        self: &Arc<Self>,
+        listener: TcpListener,
+        site: Arc<Slot<Site>>,
+        termination: &TlsTermination,
+    ) -> Result<Door, EdgeError> {
+        let config = match &termination.certificate {
+            Some((chain, key)) => ca::config_of(chain, &key.0)?,
+            None => self.authority.server_config(&[])?,
+        };
+        let edges = Arc::downgrade(self);
+        let door = Door::open(self, listener, move |stream, peer, _| {
+            let (edges, site, config) = (edges.upgrade(), site.clone(), config.clone());
+            async move {
+                let Some(edges) = edges else { return };
+                tcp::carry_unwrapped(edges, site, stream, peer, config).await;
             }
         });
         door.map_err(|source| self.unlistened(0, source))

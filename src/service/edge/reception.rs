@@ -82,7 +82,7 @@ impl Reception {
             Entrance::Shared => self.site(&request)?,
         };
         let route = site.route(request.uri().path()).ok_or(fault::NO_ROUTE)?;
-        let upgrades = head::outbound(&mut request, &self.origin);
+        let upgrades = head::outbound(&mut request, &self.origin)?;
         let request = request.map(Outgoing::of);
         trace.note(|it| {
             it.edge_id = Some(route.edge_id.clone());

@@ -62,8 +62,7 @@ pub(super) async fn secure(
     config: Arc<ServerConfig>,
 ) {
     let Ok(local) = stream.local_addr() else { return };
-    let accepted = timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream)).await;
-    let Ok(Ok(stream)) = accepted else { return };
+    let Some(stream) = handshake(stream, config).await else { return };
     let tls = agreed(&stream);
     let is_http2 = tls.alpn == "h2";
     let visitor =
@@ -74,6 +73,14 @@ pub(super) async fn secure(
     } else {
         http1(edges, entrance, socket, visitor, closing).await;
     }
+}
+
+/// Agrees on TLS with a visitor, who has not forever for it.
+pub(super) async fn handshake(
+    stream: TcpStream,
+    config: Arc<ServerConfig>,
+) -> Option<TlsStream<TcpStream>> {
+    timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream)).await.ok()?.ok()
 }
 
 /// What TLS has agreed on.

@@ -434,3 +434,15 @@ async fn a_connection_for_another_host_is_misdirected() {
     assert_eq!(seen.matches(" 202 ").count(), 1, "{seen}");
     assert_eq!(seen.matches(" 421 ").count(), 1, "{seen}");
 }
+
+#[tokio::test]
+async fn a_circle_comes_to_an_end() {
+    let site = Site::start().await;
+    let edge = site.edge("a.test").await;
+    let own = site.service.service.edges().http_address().unwrap();
+    site.route(&edge, "/", json!({"backend": site.at(own).await})).await;
+
+    let answer = site.get("a.test", "/").await;
+
+    assert_eq!(status(&answer), "508");
+}

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use ginnel::api::Secret;
 use ginnel::service::edge::ca::Authority;
-use ginnel::service::edge::{Proto, Settings, Wanted};
+use ginnel::service::edge::{EndpointOptions, Proto, Settings, TlsTermination, Wanted};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;
@@ -15,11 +16,15 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::super::support::Folder;
-use super::support::{Direct, bound, edges_with, mirror, soon};
+use super::support::{Direct, bound, edges_with, mirror, soon, upstream};
 
 pub fn trusting(authority: &Authority, alpn: &[&str]) -> TlsConnector {
+    trusting_pem(authority.pem(), alpn)
+}
+
+fn trusting_pem(pem: &str, alpn: &[&str]) -> TlsConnector {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
+    roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider);
     let builder = builder.with_safe_default_protocol_versions().unwrap();
@@ -140,4 +145,38 @@ async fn a_certificate_that_was_given_is_shown_for_its_names() {
     assert!(edges.authority().give(&folder.file("key.pem"), &folder.file("key.pem")).is_err());
     drop(kept);
     let _ = bound(&edges, Direct::to(mirror().await)).await;
+}
+
+#[tokio::test]
+async fn tls_may_end_at_the_service_for_bytes() {
+    let edges = edges_with(Settings::default()).await;
+    let address = upstream(|mut peer| async move {
+        let heard = peer.exactly(5).await;
+        peer.say(&heard.to_uppercase()).await;
+    })
+    .await;
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(["given.test".to_owned()]).unwrap();
+    let given = (params.self_signed(&key).unwrap().pem(), Secret(key.serialize_pem()));
+    let own = TlsTermination { certificate: Some(given.clone()) };
+
+    for (termination, name) in [(TlsTermination::default(), "a.test"), (own, "given.test")] {
+        let trusted = match name {
+            "a.test" => edges.authority().pem(),
+            _ => &given.0,
+        };
+        let options = EndpointOptions { tls_termination: Some(termination), ..Default::default() };
+        let wanted = Wanted { options, ..Wanted::any(Proto::Tls) };
+        let endpoint = edges.bind(wanted, Direct::to(address)).await.unwrap();
+        let port = endpoint.address().unwrap().port();
+        let mut stream = connect(&trusting_pem(trusted, &[]), port, name).await.unwrap();
+        tokio::io::AsyncWriteExt::write_all(&mut stream, b"hello").await.unwrap();
+        let mut heard = [0; 5];
+        soon(tokio::io::AsyncReadExt::read_exact(&mut stream, &mut heard)).await.unwrap();
+        assert_eq!(&heard, b"HELLO", "{name}");
+    }
+    let nonsense = TlsTermination { certificate: Some(("x".into(), Secret("y".into()))) };
+    let options = EndpointOptions { tls_termination: Some(nonsense), ..Default::default() };
+    let wanted = Wanted { options, ..Wanted::any(Proto::Tls) };
+    assert!(edges.bind(wanted, Direct::to(address)).await.is_err());
 }
