@@ -1,6 +1,5 @@
 from asyncio import Future
 from collections.abc import Callable, Mapping
-from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar, final, overload
 
@@ -88,16 +87,7 @@ class Events:
 
 @final
 class Service:
-    def __new__(
-        cls,
-        path: str | PathLike[str] | None,
-        host: str,
-        port: int,
-        api_key: str | None,
-        public_url: str | None,
-        rate_limit: tuple[int, float] | None,
-        edges: dict[str, object],
-    ) -> Service: ...
+    def __new__(cls, options: Mapping[str, object]) -> Service: ...
     def stop(self, grace: float) -> None: ...
     def events(self) -> Events | None: ...
     @property
@@ -108,6 +98,10 @@ class Service:
     def public_url(self) -> str: ...
     @property
     def api_key(self) -> str | None: ...
+    @property
+    def authtoken(self) -> str | None: ...
+    @property
+    def agent_addr(self) -> str | None: ...
     @property
     def http_address(self) -> str | None: ...
     @property

@@ -25,14 +25,18 @@ class Service:
         port: int = 0,
         *,
         api_key: str | None = None,
+        authtoken: str | None = None,
         public_url: str | None = None,
         rate_limit: tuple[int, float] | None = None,
+        agent_port: int | None = 0,
         edge_host: str = "127.0.0.1",
         http_port: int | None = 0,
         https_port: int | None = 0,
         base_domain: str | None = None,
         tls_endpoints: bool = False,
         certificate: tuple[str | PathLike[str], str | PathLike[str]] | None = None,
+        heartbeat: tuple[float, float] = (10.0, 15.0),
+        reserve: float = 30.0,
     ) -> None:
         """Start a service.
 
@@ -42,27 +46,44 @@ class Service:
             port: The port to listen on; 0 for any that is free.
             api_key: The admin key of a new database, or of an existing one that holds it; made if
                 left out.
+            authtoken: The authtoken for agents of a new database, or of an existing one that holds
+                it; made if left out.
             public_url: The address to put into `uri` fields, where it is not the listener's.
             rate_limit: How many requests an account may make in how many seconds; none by default.
+            agent_port: The port for agents; 0 for any that is free, None to take none.
             edge_host: The address that public traffic comes to; only this machine by default.
             http_port: The port for public HTTP; 0 for any that is free, None for none.
             https_port: The port for public HTTPS; 0 for any that is free, None for no TLS.
             base_domain: The domain below which tunnels get names; without one, each gets a port.
             tls_endpoints: Whether the ports of tunnels that ask for HTTPS speak TLS.
             certificate: A certificate and its key, PEM files, for the names that it covers.
+            heartbeat: Seconds between two heartbeats of an agent, and how late one may be.
+            reserve: Seconds for which the addresses of an agent that is gone are kept for it.
 
         Raises:
-            ServiceError: The address or the database cannot be used; the message says why.
+            ConfigError: An option is unusable; the message names it.
+            ServiceError: An address or the database cannot be used; the message says why.
         """
-        edges: dict[str, object] = {
-            "host": edge_host,
-            "http_port": http_port,
-            "https_port": https_port,
-            "base_domain": base_domain,
-            "tls_endpoints": tls_endpoints,
-            "certificate": certificate,
-        }
-        self._service = _native.Service(path, host, port, api_key, public_url, rate_limit, edges)
+        self._service = _native.Service(
+            {
+                "path": path,
+                "host": host,
+                "port": port,
+                "api_key": api_key,
+                "authtoken": authtoken,
+                "public_url": public_url,
+                "rate_limit": rate_limit,
+                "agent_port": agent_port,
+                "edge_host": edge_host,
+                "http_port": http_port,
+                "https_port": https_port,
+                "base_domain": base_domain,
+                "tls_endpoints": tls_endpoints,
+                "certificate": certificate,
+                "heartbeat": heartbeat,
+                "reserve": reserve,
+            }
+        )
 
     @property
     def url(self) -> str:
@@ -73,6 +94,16 @@ class Service:
     def api_key(self) -> str | None:
         """The admin key: the one given, or the one made for a new database; else None."""
         return self._service.api_key
+
+    @property
+    def authtoken(self) -> str | None:
+        """The authtoken for agents: given, or made for a new database; else None."""
+        return self._service.authtoken
+
+    @property
+    def agent_addr(self) -> str | None:
+        """Where agents connect to, `host:port`; None when none are taken."""
+        return self._service.agent_addr
 
     @property
     def is_running(self) -> bool:

@@ -295,6 +295,13 @@ pub(crate) fn append_query<'a>(
     }
 }
 
+impl<T> Page<T> {
+    /// The same page with other items.
+    pub fn with_items<U>(self, items: Vec<U>) -> Page<U> {
+        Page { field: self.field, items, uri: self.uri, next_page_uri: self.next_page_uri }
+    }
+}
+
 impl<T: Serialize> Serialize for Page<T> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeMap;

@@ -54,7 +54,9 @@ impl From<Error> for Failure {
             Error::Certificate(_) => Exit::Failed,
             Error::MalformedAdminKey
             | Error::UnknownAdminKey
-            | Error::AdminKeyFile { .. }
+            | Error::SecretFile { .. }
+            | Error::MalformedAuthtoken
+            | Error::UnknownAuthtoken
             | Error::PublicUrl(_)
             | Error::RateLimit => Exit::Usage,
         };

@@ -12,10 +12,12 @@ use super::output::complain;
 use super::output::say;
 use crate::api::{Secret, id};
 use crate::service::edge::{Events, Heard};
-use crate::service::{Options, Service, read_admin_key};
+use crate::service::{Options, Service, read_admin_key, read_authtoken};
 
 /// The variable that may hold the admin key; command lines are for all to see.
 const KEY_VARIABLE: &str = "GINNEL_API_KEY";
+/// Where the authtoken for agents may stand.
+const TOKEN_VARIABLE: &str = "GINNEL_AUTHTOKEN";
 
 pub(super) fn command() -> Command {
     let file = |name, help| {
@@ -23,7 +25,7 @@ pub(super) fn command() -> Command {
     };
     let text = |name, value, help| Arg::new(name).long(name).value_name(value).help(help);
     Command::new("serve")
-        .about("Serve the management API")
+        .about("Serve the management API, agents and public traffic")
         .after_help(
             "The admin key is made and printed once, when the database is new; a new database\n\
              takes the one in --admin-key-file or GINNEL_API_KEY instead.\n\n\
@@ -37,6 +39,12 @@ pub(super) fn command() -> Command {
                 .default_value("0"),
         )
         .arg(file("admin-key-file", "A file that holds the admin key"))
+        .arg(file("authtoken-file", "A file that holds the authtoken for agents"))
+        .arg(
+            text("agent-port", "PORT", "The port for agents; 0 takes a free one, or none")
+                .value_parser(edge_port)
+                .default_value("0"),
+        )
         .arg(text("public-url", "URL", "The address in answers, where it is another"))
         .arg(
             text("rate-limit", "N/60s", "So many requests in a rolling window of seconds")
@@ -110,10 +118,12 @@ struct Shown {
 async fn serve(options: Options, shown: Shown, grace: Duration) -> Result<(), Failure> {
     // In place before the service is, so that no signal ends it unprepared.
     let mut signals = Signals::new()?;
-    let (path, given) = (options.path.clone(), options.admin_key.is_some());
+    let path = options.path.clone();
+    let given = (options.admin_key.is_some(), options.authtoken.is_some());
     let service = Service::start(options).await?;
-    let key = service.api_key().filter(|_| !given);
-    announce(&service, path.as_deref(), key, shown.json);
+    let key = service.api_key().filter(|_| !given.0);
+    let token = service.authtoken().filter(|_| !given.1);
+    announce(&service, path.as_deref(), (key, token), shown.json);
     if shown.events {
         tokio::spawn(tell(service.events()));
     }
@@ -127,7 +137,7 @@ async fn serve(options: Options, shown: Shown, grace: Duration) -> Result<(), Fa
 fn announce(
     service: &Service,
     path: Option<&std::path::Path>,
-    key: Option<&Secret>,
+    (key, token): (Option<&Secret>, Option<&Secret>),
     as_json: bool,
 ) {
     if as_json {
@@ -135,7 +145,9 @@ fn announce(
             "url": service.url(),
             "public_url": service.public_url(),
             "path": path,
+            "agent_addr": service.agent_address().map(|address| address.to_string()),
             "api_key": key.map(|key| key.0.as_str()),
+            "authtoken": token.map(|token| token.0.as_str()),
             "http_url": edge_url(service, "http"),
             "https_url": edge_url(service, "https"),
             "ca_path": service.edges().authority().path(),
@@ -153,11 +165,17 @@ fn announce(
     if !edges.is_empty() {
         say(&format!("public traffic at {edges}"));
     }
+    if let Some(address) = service.agent_address() {
+        say(&format!("agents at {address}"));
+    }
     if let Some(path) = service.edges().authority().path() {
         say(&format!("certificate authority in {}", path.display()));
     }
     if let Some(key) = key {
         say(&format!("admin key, shown this once: {}", key.0));
+    }
+    if let Some(token) = token {
+        say(&format!("authtoken for agents, shown this once: {}", token.0));
     }
 }
 
@@ -191,6 +209,11 @@ fn options(matches: &ArgMatches) -> Result<Options, Failure> {
         code_prefix: text("code-prefix").unwrap_or(defaults.code_prefix),
         rate_limit: matches.get_one("rate-limit").copied(),
         public_url: text("public-url"),
+        agent_host: text("host").unwrap_or(defaults.agent_host),
+        agent_port: matches
+            .get_one::<EdgePort>("agent-port")
+            .map_or(defaults.agent_port, |it| it.0),
+        authtoken: authtoken(matches)?,
         edge_host: text("edge-host").unwrap_or(defaults.edge_host),
         http_port: matches.get_one::<EdgePort>("http-port").map_or(defaults.http_port, |it| it.0),
         https_port: matches
@@ -201,7 +224,18 @@ fn options(matches: &ArgMatches) -> Result<Options, Failure> {
         certificate: path("certificate").zip(path("certificate-key")),
         connections: defaults.connections,
         edge_connections: defaults.edge_connections,
+        heartbeat_interval: defaults.heartbeat_interval,
+        heartbeat_tolerance: defaults.heartbeat_tolerance,
+        reserve: defaults.reserve,
     })
+}
+
+fn authtoken(matches: &ArgMatches) -> Result<Option<Secret>, Failure> {
+    if let Some(path) = matches.get_one::<PathBuf>("authtoken-file") {
+        return Ok(Some(read_authtoken(path)?));
+    }
+    let given = std::env::var(TOKEN_VARIABLE).unwrap_or_default();
+    Ok(Some(Secret(given.trim().to_owned())).filter(|token| !token.0.is_empty()))
 }
 
 fn admin_key(matches: &ArgMatches) -> Result<Option<Secret>, Failure> {

@@ -30,6 +30,11 @@ pub(super) struct Service {
     public_url: String,
     #[pyo3(get)]
     api_key: Option<String>,
+    #[pyo3(get)]
+    authtoken: Option<String>,
+    /// Where agents connect to, `host:port`.
+    #[pyo3(get)]
+    agent_addr: Option<String>,
     /// Where public HTTP and HTTPS are listened for, `host:port`.
     #[pyo3(get)]
     http_address: Option<String>,
@@ -41,16 +46,59 @@ pub(super) struct Service {
     ca_path: Option<PathBuf>,
 }
 
-/// How public traffic is taken.
+/// The options as Python gives them.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct Edges {
+struct Given {
+    path: Option<PathBuf>,
     host: String,
+    port: u16,
+    api_key: Option<String>,
+    authtoken: Option<String>,
+    public_url: Option<String>,
+    rate_limit: Option<(u32, f64)>,
+    agent_port: Option<u16>,
+    edge_host: String,
     http_port: Option<u16>,
     https_port: Option<u16>,
     base_domain: Option<String>,
     tls_endpoints: bool,
     certificate: Option<(PathBuf, PathBuf)>,
+    heartbeat: (f64, f64),
+    reserve: f64,
+}
+
+impl Given {
+    fn read(self) -> Result<Options, String> {
+        let seconds = |name: &str, seconds: f64| {
+            Duration::try_from_secs_f64(seconds).map_err(|problem| format!("{name}: {problem}"))
+        };
+        let rate_limit = match self.rate_limit {
+            Some((requests, window)) => Some((requests, seconds("rate_limit", window)?)),
+            None => None,
+        };
+        Ok(Options {
+            path: self.path,
+            agent_host: self.host.clone(),
+            host: self.host,
+            port: self.port,
+            admin_key: self.api_key.map(Secret),
+            authtoken: self.authtoken.map(Secret),
+            public_url: self.public_url,
+            rate_limit,
+            agent_port: self.agent_port,
+            edge_host: self.edge_host,
+            http_port: self.http_port,
+            https_port: self.https_port,
+            base_domain: self.base_domain,
+            tls_endpoints: self.tls_endpoints,
+            certificate: self.certificate,
+            heartbeat_interval: seconds("heartbeat", self.heartbeat.0)?,
+            heartbeat_tolerance: seconds("heartbeat", self.heartbeat.1)?,
+            reserve: seconds("reserve", self.reserve)?,
+            ..Options::default()
+        })
+    }
 }
 
 struct Running {
@@ -60,41 +108,11 @@ struct Running {
 
 #[pymethods]
 impl Service {
+    /// Starts a service; the options are those of `ginnel.Service`, as it passes them on.
     #[new]
-    #[pyo3(signature = (path, host, port, api_key, public_url, rate_limit, edges))]
-    #[allow(clippy::too_many_arguments, reason = "each is an argument in Python as well")]
-    fn new(
-        py: Python<'_>,
-        path: Option<PathBuf>,
-        host: String,
-        port: u16,
-        api_key: Option<String>,
-        public_url: Option<String>,
-        rate_limit: Option<(u32, f64)>,
-        edges: Edges,
-    ) -> PyResult<Self> {
-        let rate_limit = rate_limit
-            .map(|(requests, seconds)| Ok((requests, Duration::try_from_secs_f64(seconds)?)))
-            .transpose()
-            .map_err(|problem: std::time::TryFromFloatSecsError| {
-                error::raise(py, "ConfigError", &format!("rate_limit: {problem}"))
-            })?;
-        let admin_key = api_key.map(Secret);
-        let options = Options {
-            path,
-            host,
-            port,
-            admin_key,
-            public_url,
-            rate_limit,
-            edge_host: edges.host,
-            http_port: edges.http_port,
-            https_port: edges.https_port,
-            base_domain: edges.base_domain,
-            tls_endpoints: edges.tls_endpoints,
-            certificate: edges.certificate,
-            ..Options::default()
-        };
+    fn new(py: Python<'_>, options: Given) -> PyResult<Self> {
+        let options =
+            options.read().map_err(|problem| error::raise(py, "ConfigError", &problem))?;
         let running = py.detach(|| {
             let runtime = Builder::new_multi_thread()
                 .worker_threads(2)
@@ -112,6 +130,8 @@ impl Service {
             url: service.url().to_owned(),
             public_url: service.public_url().to_owned(),
             api_key: service.api_key().map(|key| key.0.clone()),
+            authtoken: service.authtoken().map(|token| token.0.clone()),
+            agent_addr: service.agent_address().map(|address| address.to_string()),
             http_address: service.edges().http_address().map(|it| it.to_string()),
             https_address: service.edges().https_address().map(|it| it.to_string()),
             ca_pem: service.edges().authority().pem().to_owned(),

@@ -12,10 +12,13 @@ use super::{Error, Refusal};
 use crate::api::id::{self, prefix};
 use crate::api::remote::api_keys::ApiKey;
 use crate::api::remote::bot_users::BotUser;
+use crate::api::remote::credentials::Credential;
 use crate::api::{Secret, Timestamp};
 
 /// The setting that names the key of the first start.
 const FIRST_KEY: &str = "first_key";
+/// The setting that names the credential of the first start.
+const FIRST_CREDENTIAL: &str = "first_credential";
 
 /// A person of the account.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -43,6 +46,95 @@ pub struct Caller {
     pub owner_id: String,
     /// May name other owners, and change bot users.
     pub admin: bool,
+}
+
+/// An agent that showed the token of a credential.
+#[derive(Debug, Clone)]
+pub struct Agent {
+    /// The credential.
+    pub credential_id: String,
+    /// The user or bot that owns it.
+    pub owner_id: String,
+    /// What it may bind; everything when empty.
+    pub acl: Vec<String>,
+}
+
+/// Why an agent's token is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenFault {
+    /// There is none.
+    Missing,
+    /// It does not have the form of a token.
+    Malformed,
+    /// No credential has it, or its owner is not active.
+    Unknown,
+}
+
+/// Finds out whose agent shows this token.
+pub(super) fn agent(
+    view: &View<'_>,
+    token: &str,
+) -> Result<Result<Agent, TokenFault>, store::Error> {
+    if token.is_empty() {
+        return Ok(Err(TokenFault::Missing));
+    }
+    let Some((owner, secret)) = id::split_token(token) else {
+        return Ok(Err(TokenFault::Malformed));
+    };
+    let credential_id = format!("{}_{owner}", prefix::CREDENTIAL);
+    let Some(owner_id) = holder(view, &credential_id, &hash(secret))? else {
+        return Ok(Err(TokenFault::Unknown));
+    };
+    let credential = view.find::<Credential>(&credential_id)?;
+    match (credential, caller(view, owner_id)?) {
+        (Some(credential), Some(Caller { owner_id, .. })) => {
+            let acl = credential.acl.unwrap_or_default();
+            Ok(Ok(Agent { credential_id, owner_id, acl }))
+        }
+        _ => Ok(Err(TokenFault::Unknown)),
+    }
+}
+
+/// Makes the first credential of a new database, for agents; on a later start, checks the one given.
+///
+/// The token is returned when it was made here or given.
+pub(super) fn bootstrap_agent(
+    change: &Transaction<'_>,
+    given: Option<Secret>,
+) -> Result<Option<Secret>, Error> {
+    if change.setting(FIRST_CREDENTIAL)?.is_some() {
+        return match given {
+            Some(token) if agent(change, &token.0)?.is_err() => Err(Error::UnknownAuthtoken),
+            given => Ok(given),
+        };
+    }
+    let key: ApiKey = match change.setting(FIRST_KEY)? {
+        Some(id) => change.find(&id)?.unwrap_or_default(),
+        None => ApiKey::default(),
+    };
+    let owner_id = key.owner_id.unwrap_or_default();
+    let mut credential = Credential {
+        id: change.new_id(prefix::CREDENTIAL)?,
+        created_at: Some(Timestamp::now()),
+        description: Some("first credential".into()),
+        metadata: Some("".into()),
+        acl: Some(Vec::new()),
+        owner_id: Some(owner_id.clone()),
+        ..Credential::default()
+    };
+    let token = match given {
+        Some(token) => {
+            let (owner, secret) = id::split_token(&token.0).ok_or(Error::MalformedAuthtoken)?;
+            credential.id = format!("{}_{owner}", prefix::CREDENTIAL);
+            change.put_token(&credential.id, &hash(secret), &owner_id)?;
+            change.link(&credential.id, "owner", [owner_id.as_str()])?;
+            token
+        }
+        None => issue(change, &credential.id, &owner_id)?,
+    };
+    change.put(&credential)?;
+    change.set(FIRST_CREDENTIAL, &credential.id)?;
+    Ok(Some(token))
 }
 
 /// Finds out who sent a request (remote API sheet, section 2, the first rows).

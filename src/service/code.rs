@@ -53,6 +53,9 @@ codes! {
     OWNER_UNKNOWN = 634, 400, "The owner does not exist.";
     OWNER_INACTIVE = 636, 400, "The owner is not active.";
     UNEXPECTED = 722, 500, "Something failed that should not.";
+    STOP_REFUSED = 804, 400, "The agent refuses to stop.";
+    RESTART_REFUSED = 805, 400, "The agent refuses to restart.";
+    UPDATE_REFUSED = 806, 400, "The agent refuses to update itself.";
     POLICY_UNCHANGED = 1400, 400, "A change of an IP policy that changes nothing.";
     RULE_UNCHANGED = 1401, 400, "A change of an IP policy rule that changes nothing.";
     RULE_POLICY_UNKNOWN = 1402, 400, "The IP policy of a rule does not exist.";

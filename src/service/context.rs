@@ -7,6 +7,7 @@ use super::address::Base;
 use super::callers::Callers;
 use super::edge::Edges;
 use super::rate_limit::RateLimit;
+use super::sessions::Registry;
 use super::store::{Document, Store, Transaction, View};
 use super::{Refusal, code};
 use crate::api::id::{self, Ids};
@@ -24,6 +25,8 @@ pub(super) struct Shared {
     pub rate_limit: Option<RateLimit>,
     /// Where traffic comes in.
     pub edges: Edges,
+    /// The agents that are connected, and their tunnels.
+    pub registry: Arc<Registry>,
     /// Makes the identifiers of operations, as named in refusals.
     pub operation_ids: Ids,
 }
@@ -87,6 +90,24 @@ impl Context {
         items.truncate(limit);
         let items = items.into_iter().map(|item| self.located(item)).collect::<Vec<R>>();
         Ok(self.page_of(&O::INFO, items, |item| item.id(), more.then_some(limit)))
+    }
+
+    /// One page of what is online, newest first; `online` is oldest first.
+    pub fn page_of_online<T>(
+        &self,
+        info: &Info,
+        before: &Option<String>,
+        limit: Option<i64>,
+        online: Vec<T>,
+        id: impl Fn(&T) -> &str,
+    ) -> Page<T> {
+        let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(100);
+        let newest = online.into_iter().rev();
+        let rest = newest.filter(|item| before.as_deref().is_none_or(|before| id(item) < before));
+        let mut items = rest.take(limit + 1).collect::<Vec<_>>();
+        let more = items.len() > limit;
+        items.truncate(limit);
+        self.page_of(info, items, id, more.then_some(limit))
     }
 
     /// A page that holds `items`; `more` is the size of the next page, if there is one.

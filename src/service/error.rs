@@ -33,9 +33,15 @@ pub enum Error {
     /// The database has a key already, and the one that was given is none of its admin keys.
     #[error("the admin key is not one of this database")]
     UnknownAdminKey,
-    /// The file with the admin key cannot be read.
-    #[error("cannot read the admin key from {path}: {source}", path = .path.display())]
-    AdminKeyFile {
+    /// The authtoken that was given does not have the form of one.
+    #[error("the authtoken is not of the form <27 characters>_<21 characters>")]
+    MalformedAuthtoken,
+    /// The database has credentials already, and the authtoken that was given is none of them.
+    #[error("the authtoken is not one of this database")]
+    UnknownAuthtoken,
+    /// A file with a secret cannot be read.
+    #[error("cannot read {path}: {source}", path = .path.display())]
+    SecretFile {
         /// The file.
         path: std::path::PathBuf,
         /// What the operating system said.

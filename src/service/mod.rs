@@ -26,15 +26,17 @@ mod rate_limit;
 mod refusal;
 mod routes;
 mod server;
+mod sessions;
 pub mod store;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use decode::decode;
 pub use error::Error;
-pub use options::{Options, read_admin_key};
+pub use options::{Options, read_admin_key, read_authtoken};
 pub use refusal::Refusal;
 
 use crate::api::Secret;
@@ -45,6 +47,7 @@ use context::Shared;
 use edge::Edges;
 use edge::ca::Authority;
 use server::Server;
+use sessions::{House, Listener, Registry};
 use store::Store;
 
 /// A service at work; many may run in one process.
@@ -53,8 +56,10 @@ use store::Store;
 pub struct Service {
     shared: Arc<Shared>,
     server: Server,
+    agents: Option<Listener>,
     url: String,
     api_key: Option<Secret>,
+    authtoken: Option<Secret>,
 }
 
 impl Service {
@@ -66,24 +71,34 @@ impl Service {
         let rate_limit = options.check()?;
         let listener = options.bind().await?;
         let url = options::address_of(&listener, &options)?;
-        let edge_settings = options.edge_settings();
+        let (edge_settings, agent_settings) = (options.edge_settings(), options.agent_settings());
         let base = Base::new(options.public_url.as_deref().unwrap_or(&url));
         let store = Arc::new(open(options.path.clone()).await?);
         let prepared = async {
             let authority = authority(options.path, options.certificate).await?;
             let edges = Edges::start(edge_settings, authority).await?;
-            edges.follow(&store)?;
-            // Last, because a new key is shown once: by whoever has got a service.
-            let given = options.admin_key;
-            match store.write(move |change| accounts::bootstrap(change, given)).await {
-                Ok(api_key) => Ok((edges, api_key)),
+            let opened = async {
+                edges.follow(&store)?;
+                let registry = Arc::new(Registry::default());
+                edges.find_tunnels_in(registry.clone());
+                let agents = agents(agent_settings, &store, &edges, &registry).await?;
+                // Last, because new tokens are shown once: by whoever has got a service.
+                let (key, token) = (options.admin_key, options.authtoken);
+                let made = store.write(move |change| {
+                    let api_key = accounts::bootstrap(change, key)?;
+                    Ok::<_, Error>((api_key, accounts::bootstrap_agent(change, token)?))
+                });
+                Ok((registry, agents, made.await?))
+            };
+            match opened.await {
+                Ok((registry, agents, tokens)) => Ok((edges, registry, agents, tokens)),
                 Err(error) => {
                     edges.close();
                     Err(error)
                 }
             }
         };
-        let (edges, api_key) = match prepared.await {
+        let (edges, registry, agents, (api_key, authtoken)) = match prepared.await {
             Ok(prepared) => prepared,
             Err(error) => {
                 close(store).await;
@@ -97,11 +112,12 @@ impl Service {
             code_prefix: options.code_prefix,
             rate_limit,
             edges,
+            registry,
             operation_ids: Ids::default(),
         };
         let shared = Arc::new(shared);
         let server = Server::start(listener, routes::router(&shared), options.connections);
-        Ok(Self { shared, server, url, api_key })
+        Ok(Self { shared, server, agents, url, api_key, authtoken })
     }
 
     /// The address of the listener, without a slash at its end.
@@ -119,6 +135,17 @@ impl Service {
         self.api_key.as_ref()
     }
 
+    /// The authtoken for agents: the one that was given, or the one made at the first start of the
+    /// database.
+    pub fn authtoken(&self) -> Option<&Secret> {
+        self.authtoken.as_ref()
+    }
+
+    /// Where agents connect to, if anywhere.
+    pub fn agent_address(&self) -> Option<SocketAddr> {
+        self.agents.as_ref().map(|agents| agents.address())
+    }
+
     /// The public addresses.
     pub fn edges(&self) -> &Edges {
         &self.shared.edges
@@ -132,9 +159,26 @@ impl Service {
     /// Takes no more requests, answers those in flight for as long as `grace`, and closes the
     /// database.
     pub async fn stop(mut self, grace: Duration) {
+        if let Some(agents) = self.agents.take() {
+            agents.close();
+        }
         tokio::join!(self.server.stop(grace), self.shared.edges.stop(grace));
+        self.shared.registry.dismiss().await;
         close(self.shared.store.clone()).await;
     }
+}
+
+/// Starts to take agents, where that is wanted.
+async fn agents(
+    settings: Option<sessions::Settings>,
+    store: &Arc<Store>,
+    edges: &Edges,
+    registry: &Arc<Registry>,
+) -> Result<Option<Listener>, Error> {
+    let Some(settings) = settings else { return Ok(None) };
+    let (store, registry) = (store.clone(), registry.clone());
+    let house = House { settings, store, edges: edges.clone(), registry, ids: Ids::default() };
+    Ok(Some(Listener::start(Arc::new(house), edges.authority()).await?))
 }
 
 /// The certificate authority that belongs to a database.

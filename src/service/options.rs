@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 
 use super::rate_limit::RateLimit;
-use super::{Error, edge};
+use super::{Error, edge, sessions};
 use crate::api::{Secret, id};
 
 /// How a service is to run.
@@ -45,6 +45,19 @@ pub struct Options {
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// How many public connections are served at once; others wait to be accepted.
     pub edge_connections: usize,
+    /// The name or address that agents connect to; loopback by default.
+    pub agent_host: String,
+    /// The port for agents; 0, the default, takes a free one, none listens on none.
+    pub agent_port: Option<u16>,
+    /// The first authtoken. A new database takes it for its first credential; in any other it must
+    /// exist.
+    pub authtoken: Option<Secret>,
+    /// Time between two heartbeats of a session with an agent.
+    pub heartbeat_interval: Duration,
+    /// How late a heartbeat may come back before the agent is taken for gone.
+    pub heartbeat_tolerance: Duration,
+    /// How long the addresses of an agent that is gone are kept for it.
+    pub reserve: Duration,
 }
 
 impl Default for Options {
@@ -66,6 +79,12 @@ impl Default for Options {
             tls_endpoints: edge.tls_endpoints,
             certificate: None,
             edge_connections: edge.connections,
+            agent_host: "127.0.0.1".to_owned(),
+            agent_port: Some(0),
+            authtoken: None,
+            heartbeat_interval: Duration::from_secs(10),
+            heartbeat_tolerance: Duration::from_secs(15),
+            reserve: Duration::from_secs(30),
         }
     }
 }
@@ -75,9 +94,21 @@ impl Default for Options {
 /// # Errors
 /// When the file cannot be read, or holds something else.
 pub fn read_admin_key(path: &Path) -> Result<Secret, Error> {
-    let failed = |source| Error::AdminKeyFile { path: path.to_owned(), source };
+    check_key(read_secret(path)?)
+}
+
+/// Reads an authtoken from a file; space around it is ignored.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn read_authtoken(path: &Path) -> Result<Secret, Error> {
+    read_secret(path)
+}
+
+fn read_secret(path: &Path) -> Result<Secret, Error> {
+    let failed = |source| Error::SecretFile { path: path.to_owned(), source };
     let text = std::fs::read_to_string(path).map_err(failed)?;
-    check_key(Secret(text.trim().to_owned()))
+    Ok(Secret(text.trim().to_owned()))
 }
 
 impl Options {
@@ -85,6 +116,11 @@ impl Options {
     pub(super) fn check(&self) -> Result<Option<RateLimit>, Error> {
         if let Some(key) = &self.admin_key {
             check_key(key.clone())?;
+        }
+        if let Some(token) = &self.authtoken
+            && id::split_token(&token.0).is_none()
+        {
+            return Err(Error::MalformedAuthtoken);
         }
         if let Some(url) = &self.public_url {
             check_url(url)?;
@@ -107,6 +143,18 @@ impl Options {
             code_prefix: self.code_prefix.clone(),
             connections: self.edge_connections,
         }
+    }
+
+    /// How agents are to be served; none when they are not.
+    pub(super) fn agent_settings(&self) -> Option<sessions::Settings> {
+        Some(sessions::Settings {
+            host: self.agent_host.clone(),
+            port: self.agent_port?,
+            heartbeat_interval: self.heartbeat_interval,
+            heartbeat_tolerance: self.heartbeat_tolerance,
+            reserve: self.reserve,
+            code_prefix: self.code_prefix.clone(),
+        })
     }
 
     pub(super) async fn bind(&self) -> Result<TcpListener, Error> {

@@ -1,11 +1,22 @@
-//! Tunnel sessions: there are none while no agent is connected.
+//! Tunnel sessions: the agents that are connected.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Context, Handler, Reply, on};
 use crate::api::Operation;
 use crate::api::id::prefix;
+use crate::api::remote::Ref;
 use crate::api::remote::tunnel_sessions::{Get, List, Restart, Stop, TunnelSession, Update};
 use crate::service::Refusal;
+use crate::service::code::{self, Code};
 use crate::service::context::check_before;
+use crate::service::sessions::Online;
+use crate::tunnel::message::{self, Answer};
+use crate::tunnel::rpc::{self, Request};
+
+/// How long an agent may take to obey.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) fn handlers() -> Vec<Handler> {
     vec![on(list), on(get), on(stop), on(restart), on(update)]
@@ -13,21 +24,66 @@ pub(super) fn handlers() -> Vec<Handler> {
 
 async fn list(service: Context, wanted: List) -> Reply<List> {
     check_before(wanted.before_id.as_deref(), prefix::TUNNEL_SESSION)?;
-    Ok(service.page_of(&List::INFO, Vec::new(), |session: &TunnelSession| &session.id, None))
+    let online = service.shared.registry.sessions();
+    let page =
+        service.page_of_online(&List::INFO, &wanted.before_id, wanted.limit, online, |it| &it.id);
+    let items = page.items.iter().map(|online| show(&service, online)).collect();
+    Ok(page.with_items(items))
 }
 
-async fn get(_: Context, _: Get) -> Reply<Get> {
-    Err(Refusal::not_found())
+async fn get(service: Context, wanted: Get) -> Reply<Get> {
+    Ok(show(&service, &find(&service, &wanted.id)?))
 }
 
-async fn stop(_: Context, _: Stop) -> Reply<Stop> {
-    Err(Refusal::not_found())
+async fn stop(service: Context, wanted: Stop) -> Reply<Stop> {
+    let online = find(&service, &wanted.id)?;
+    command(&online, &online.unsupported[0], &message::Stop {}, code::STOP_REFUSED).await
 }
 
-async fn restart(_: Context, _: Restart) -> Reply<Restart> {
-    Err(Refusal::not_found())
+async fn restart(service: Context, wanted: Restart) -> Reply<Restart> {
+    let online = find(&service, &wanted.id)?;
+    command(&online, &online.unsupported[1], &message::Restart {}, code::RESTART_REFUSED).await
 }
 
-async fn update(_: Context, _: Update) -> Reply<Update> {
-    Err(Refusal::not_found())
+async fn update(service: Context, wanted: Update) -> Reply<Update> {
+    let online = find(&service, &wanted.id)?;
+    let update = message::Update::default();
+    command(&online, &online.unsupported[2], &update, code::UPDATE_REFUSED).await
+}
+
+fn find(service: &Context, id: &str) -> Result<Arc<Online>, Refusal> {
+    service.shared.registry.session(id).ok_or_else(Refusal::not_found)
+}
+
+async fn command<R: Request<Answer = Answer>>(
+    online: &Online,
+    unsupported: &Option<String>,
+    request: &R,
+    code: Code,
+) -> Result<(), Refusal> {
+    let refuse = |reason: &str| Err(Refusal::new(code, format!("the agent refuses: {reason}")));
+    if let Some(reason) = unsupported {
+        return refuse(reason);
+    }
+    match rpc::call(&online.session, request, PATIENCE).await {
+        Ok(answer) => answer.failure().map_or(Ok(()), |failure| refuse(&failure.to_string())),
+        Err(error) => refuse(&error.to_string()),
+    }
+}
+
+fn show(service: &Context, online: &Arc<Online>) -> TunnelSession {
+    let base = &service.shared.base;
+    let credential_id = &online.agent.credential_id;
+    TunnelSession {
+        id: online.id.clone(),
+        uri: base.of(&online.id),
+        agent_version: Some(online.agent_version.clone()),
+        credential: Some(Ref { id: credential_id.clone(), uri: base.of(credential_id) }),
+        ip: Some(online.ip.to_string()),
+        metadata: Some(online.metadata.clone()),
+        os: Some(online.os.clone()),
+        region: Some("local".to_owned()),
+        started_at: Some(online.started_at.clone()),
+        transport: Some("tcp/tls".to_owned()),
+    }
 }

@@ -1,11 +1,17 @@
-//! Tunnels: there are none while no agent is connected.
+//! Tunnels: what connected agents offer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::{Context, Handler, Reply, on};
 use crate::api::Operation;
 use crate::api::id::prefix;
+use crate::api::remote::Ref;
+use crate::api::remote::backends::tunnel_group::TunnelGroupBackend;
 use crate::api::remote::tunnels::{Get, List, Tunnel};
 use crate::service::Refusal;
 use crate::service::context::check_before;
+use crate::service::sessions::{self, Kind};
 
 pub(super) fn handlers() -> Vec<Handler> {
     vec![on(list), on(get)]
@@ -13,9 +19,52 @@ pub(super) fn handlers() -> Vec<Handler> {
 
 async fn list(service: Context, wanted: List) -> Reply<List> {
     check_before(wanted.before_id.as_deref(), prefix::TUNNEL)?;
-    Ok(service.page_of(&List::INFO, Vec::new(), |tunnel: &Tunnel| &tunnel.id, None))
+    let online = service.shared.registry.tunnels();
+    let page =
+        service.page_of_online(&List::INFO, &wanted.before_id, wanted.limit, online, |it| &it.id);
+    let groups = labels_of_groups(&service)?;
+    let items = page.items.iter().map(|tunnel| show(&service, tunnel, &groups)).collect();
+    Ok(page.with_items(items))
 }
 
-async fn get(_: Context, _: Get) -> Reply<Get> {
-    Err(Refusal::not_found())
+async fn get(service: Context, wanted: Get) -> Reply<Get> {
+    let found = service.shared.registry.tunnel(&wanted.id).ok_or_else(Refusal::not_found)?;
+    Ok(show(&service, &found, &labels_of_groups(&service)?))
+}
+
+/// The labels of each tunnel group backend.
+type Groups = Vec<(String, BTreeMap<String, String>)>;
+
+fn labels_of_groups(service: &Context) -> Result<Groups, Refusal> {
+    service.read(|view| {
+        let all = view.page::<TunnelGroupBackend>(None, usize::MAX >> 1)?;
+        Ok(all.into_iter().map(|group| (group.id, group.labels.unwrap_or_default())).collect())
+    })
+}
+
+fn show(service: &Context, tunnel: &Arc<sessions::Tunnel>, groups: &Groups) -> Tunnel {
+    let base = &service.shared.base;
+    let refer = |id: &str| Ref { id: id.to_owned(), uri: base.of(id) };
+    let shown = Tunnel {
+        id: tunnel.id.clone(),
+        started_at: Some(tunnel.started_at.clone()),
+        metadata: Some(tunnel.metadata.clone()),
+        region: Some("local".to_owned()),
+        tunnel_session: Some(refer(&tunnel.session.id)),
+        forwards_to: Some(tunnel.forwards_to.clone()),
+        ..Tunnel::default()
+    };
+    match &tunnel.kind {
+        Kind::Endpoint { endpoint_id, url, proto, .. } => Tunnel {
+            public_url: Some(url.clone()),
+            proto: Some(proto.clone()),
+            endpoint: Some(refer(endpoint_id)),
+            ..shown
+        },
+        Kind::Labeled(labels) => {
+            let serves = groups.iter().filter(|(_, wanted)| tunnel.serves(wanted));
+            let backends = serves.map(|(id, _)| refer(id)).collect();
+            Tunnel { labels: Some(labels.clone()), backends: Some(backends), ..shown }
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{Context, Handler, Reply, delete_unused, on};
 use crate::api::Timestamp;
 use crate::api::id::prefix;
+use crate::api::remote::Ref;
 use crate::api::remote::backends::tunnel_group::{
     Create, Delete, Get, List, TunnelGroupBackend, Update,
 };
@@ -30,8 +31,6 @@ impl Document for TunnelGroupBackend {
 impl Resource for TunnelGroupBackend {
     fn locate(&mut self, base: &Base) {
         self.uri = base.of(&self.id);
-        // No agent is connected, so no tunnel matches.
-        self.tunnels = Some(Vec::new());
     }
 }
 
@@ -53,15 +52,17 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
         change.put(&backend)?;
         Ok(backend)
     });
-    create.await
+    Ok(with_tunnels(&service, create.await?))
 }
 
 async fn list(service: Context, wanted: List) -> Reply<List> {
-    service.page::<List, _>(wanted.before_id, wanted.limit)
+    let mut page = service.page::<List, _>(wanted.before_id, wanted.limit)?;
+    page.items = page.items.into_iter().map(|backend| with_tunnels(&service, backend)).collect();
+    Ok(page)
 }
 
 async fn get(service: Context, wanted: Get) -> Reply<Get> {
-    service.find(&wanted.id)
+    Ok(with_tunnels(&service, service.find(&wanted.id)?))
 }
 
 async fn update(service: Context, wanted: Update) -> Reply<Update> {
@@ -74,7 +75,17 @@ async fn update(service: Context, wanted: Update) -> Reply<Update> {
         change.put(&backend)?;
         Ok(backend)
     });
-    update.await
+    Ok(with_tunnels(&service, update.await?))
+}
+
+/// The backend with the tunnels that serve its labels now.
+fn with_tunnels(service: &Context, mut backend: TunnelGroupBackend) -> TunnelGroupBackend {
+    let labels = backend.labels.clone().unwrap_or_default();
+    let serving = service.shared.registry.serving(&labels).into_iter();
+    let base = &service.shared.base;
+    let refer = |id: &str| Ref { id: id.to_owned(), uri: base.of(id) };
+    backend.tunnels = Some(serving.map(|tunnel| refer(&tunnel.id)).collect());
+    backend
 }
 
 async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {

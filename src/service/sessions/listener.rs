@@ -1,0 +1,110 @@
+//! The address that agents connect to.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+use super::conversation::{self, House};
+use super::reservation::Reservation;
+use super::socket::Socket;
+use crate::service::Error;
+use crate::service::edge::ca::Authority;
+use crate::tunnel::{Session, Side};
+
+/// How long TLS may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How many agents may be connected.
+const MOST: usize = 4096;
+/// How often addresses that nobody came back for are given up.
+const SWEEP: Duration = Duration::from_secs(1);
+/// How long to wait when the process has no file descriptor left for another connection.
+const BREATH: Duration = Duration::from_millis(20);
+
+/// The listener at work; dropping it takes no more agents.
+pub(crate) struct Listener {
+    address: SocketAddr,
+    tasks: [JoinHandle<()>; 2],
+}
+
+impl Listener {
+    /// Starts to take agents.
+    pub async fn start(house: Arc<House>, authority: &Arc<Authority>) -> Result<Self, Error> {
+        let (host, port) = (house.settings.host.clone(), house.settings.port);
+        let failed = |source: std::io::Error| match source.kind() {
+            std::io::ErrorKind::AddrInUse => Error::AddressInUse(format!("{host}:{port}")),
+            _ => Error::Bind { address: format!("{host}:{port}"), source },
+        };
+        let listener = TcpListener::bind((host.as_str(), port)).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let config = authority.server_config(&[])?;
+        let accepting = tokio::spawn(accept(listener, config, house.clone()));
+        Ok(Self { address, tasks: [accepting, tokio::spawn(sweep(house))] })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes no more agents.
+    pub fn close(&self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+async fn accept(listener: TcpListener, config: Arc<ServerConfig>, house: Arc<House>) {
+    let places = Arc::new(Semaphore::new(MOST));
+    loop {
+        // The semaphore is never closed.
+        let place = places.clone().acquire_owned().await.ok();
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let (config, house) = (config.clone(), house.clone());
+                tokio::spawn(async move {
+                    welcome(stream, peer, config, house).await;
+                    drop(place);
+                });
+            }
+            Err(_) => tokio::time::sleep(BREATH).await,
+        }
+    }
+}
+
+async fn welcome(
+    stream: TcpStream,
+    peer: SocketAddr,
+    config: Arc<ServerConfig>,
+    house: Arc<House>,
+) {
+    let prompt = Arc::new(AtomicBool::new(true));
+    let socket = Socket::new(stream, prompt.clone());
+    let shaking = TlsAcceptor::from(config).accept(socket);
+    // Whoever does not speak TLS is no agent.
+    let Ok(Ok(stream)) = tokio::time::timeout(PATIENCE, shaking).await else { return };
+    let (session, incoming) = Session::start(stream, Side::Service);
+    conversation::hold(house, session, incoming, peer, prompt).await;
+}
+
+async fn sweep(house: Arc<House>) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        let over = house.registry.sweep(house.settings.reserve);
+        if !over.is_empty() {
+            // A reservation that stays on disk lets its owner come back later than promised.
+            let _ = Reservation::drop(&house.store, over).await;
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Who is online, and with what.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::tunnel::Tunnel;
+use crate::api::Timestamp;
+use crate::service::accounts::Agent;
+use crate::service::edge::{Endpoint, Groups, Target};
+use crate::tunnel::message::Hidden;
+use crate::tunnel::{Code, Session};
+
+/// The agents that are connected, and their tunnels.
+#[derive(Default)]
+pub(crate) struct Registry {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// By identifier, so in the order of their start.
+    sessions: BTreeMap<String, Arc<Online>>,
+    tunnels: BTreeMap<String, Arc<Tunnel>>,
+    binds: HashMap<String, Bound>,
+}
+
+/// An agent that is connected.
+pub(crate) struct Online {
+    /// Unique identifier, `ts_` and 27 characters.
+    pub id: String,
+    /// What the agent names to come back.
+    pub client_id: String,
+    /// What it proves that with.
+    pub cookie: Hidden,
+    pub session: Session,
+    pub agent: Agent,
+    pub ip: IpAddr,
+    pub os: String,
+    pub agent_version: String,
+    pub metadata: String,
+    pub started_at: Timestamp,
+    /// Why commands are not supported, for stop, restart and update; none when they are.
+    pub unsupported: [Option<String>; 3],
+}
+
+/// An address that an agent has, or had a moment ago.
+struct Bound {
+    token: Hidden,
+    owner_id: String,
+    endpoint: Option<Endpoint>,
+    tunnel: Option<Arc<Tunnel>>,
+    /// Since when nobody serves it.
+    idle: Option<Instant>,
+}
+
+/// What became of the request to have a bind again.
+pub(super) enum Reclaimed {
+    /// It goes on under its old address.
+    Done { url: String },
+    /// Nobody knows it, or the token is another.
+    Unknown,
+}
+
+impl Registry {
+    /// Notes that an agent is connected; a session that it left behind is ended.
+    pub fn add(&self, online: &Arc<Online>) {
+        let mut inner = self.lock();
+        let left = inner.sessions.values().find(|other| other.client_id == online.client_id);
+        if let Some(left) = left {
+            left.session.close();
+        }
+        inner.sessions.insert(online.id.clone(), online.clone());
+    }
+
+    /// The session that an agent which shows this id and cookie had before.
+    pub fn returning(&self, client_id: &str, cookie: &Hidden) -> bool {
+        let inner = self.lock();
+        let same = |other: &&Arc<Online>| {
+            other.client_id == client_id
+                && bool::from(subtle::ConstantTimeEq::ct_eq(
+                    other.cookie.reveal().as_bytes(),
+                    cookie.reveal().as_bytes(),
+                ))
+        };
+        inner.sessions.values().any(|other| same(&other))
+    }
+
+    /// Notes that an agent is gone: its tunnels are, its addresses wait for it.
+    pub fn remove(&self, online: &Online) {
+        let mut inner = self.lock();
+        inner.sessions.remove(&online.id);
+        inner.tunnels.retain(|_, tunnel| tunnel.session.id != online.id);
+        for bound in inner.binds.values_mut() {
+            if bound.tunnel.as_ref().is_some_and(|tunnel| tunnel.session.id == online.id) {
+                bound.let_go();
+            }
+        }
+        // Labels are no address: nothing has to wait.
+        inner.binds.retain(|_, bound| bound.endpoint.is_some() || bound.tunnel.is_some());
+    }
+
+    /// Notes a new tunnel.
+    pub(super) fn bind(&self, token: Hidden, endpoint: Option<Endpoint>, tunnel: Arc<Tunnel>) {
+        let mut inner = self.lock();
+        let owner_id = tunnel.session.agent.owner_id.clone();
+        let bound = Bound { token, owner_id, endpoint, tunnel: Some(tunnel.clone()), idle: None };
+        inner.binds.insert(tunnel.bind_id.clone(), bound);
+        inner.tunnels.insert(tunnel.id.clone(), tunnel);
+    }
+
+    /// Gives a bind to the agent that proves to own it, whoever serves it now.
+    pub(super) fn reclaim(
+        &self,
+        bind_id: &str,
+        token: &Hidden,
+        owner_id: &str,
+        make: impl FnOnce(&Endpoint) -> Arc<Tunnel>,
+    ) -> Reclaimed {
+        let mut inner = self.lock();
+        let Some(bound) = inner.binds.get_mut(bind_id) else { return Reclaimed::Unknown };
+        let proven = subtle::ConstantTimeEq::ct_eq(
+            bound.token.reveal().as_bytes(),
+            token.reveal().as_bytes(),
+        );
+        let Some(endpoint) = &bound.endpoint else { return Reclaimed::Unknown };
+        if bound.owner_id != owner_id || !bool::from(proven) {
+            return Reclaimed::Unknown;
+        }
+        let tunnel = make(endpoint);
+        // The options are those that it was bound with.
+        if endpoint.retarget(Some(tunnel.clone())).is_err() {
+            return Reclaimed::Unknown;
+        }
+        let url = endpoint.url().to_owned();
+        bound.idle = None;
+        let before = bound.tunnel.replace(tunnel.clone());
+        if let Some(before) = before {
+            inner.tunnels.remove(&before.id);
+        }
+        inner.tunnels.insert(tunnel.id.clone(), tunnel);
+        Reclaimed::Done { url }
+    }
+
+    /// Ends a tunnel of a session; false when the session has none of that id.
+    pub fn unbind(&self, online: &Online, bind_id: &str) -> bool {
+        let mut inner = self.lock();
+        let own = |bound: &Bound| {
+            bound.tunnel.as_ref().is_some_and(|tunnel| tunnel.session.id == online.id)
+        };
+        if !inner.binds.get(bind_id).is_some_and(own) {
+            return false;
+        }
+        if let Some(tunnel) = inner.binds.remove(bind_id).and_then(|bound| bound.tunnel) {
+            inner.tunnels.remove(&tunnel.id);
+        }
+        true
+    }
+
+    /// Gives up the addresses that nobody came back for within `reserve`; says which.
+    pub fn sweep(&self, reserve: Duration) -> Vec<String> {
+        let mut inner = self.lock();
+        let is_over = |bound: &Bound| bound.idle.is_some_and(|since| since.elapsed() >= reserve);
+        let over = inner.binds.iter().filter(|(_, bound)| is_over(bound));
+        let over = over.map(|(id, _)| id.clone()).collect::<Vec<_>>();
+        over.iter().for_each(|id| drop(inner.binds.remove(id)));
+        over
+    }
+
+    /// The sessions, oldest first.
+    pub fn sessions(&self) -> Vec<Arc<Online>> {
+        self.lock().sessions.values().cloned().collect()
+    }
+
+    /// The tunnels, oldest first.
+    pub fn tunnels(&self) -> Vec<Arc<Tunnel>> {
+        self.lock().tunnels.values().cloned().collect()
+    }
+
+    /// The session with this identifier.
+    pub fn session(&self, id: &str) -> Option<Arc<Online>> {
+        self.lock().sessions.get(id).cloned()
+    }
+
+    /// The tunnel with this identifier.
+    pub fn tunnel(&self, id: &str) -> Option<Arc<Tunnel>> {
+        self.lock().tunnels.get(id).cloned()
+    }
+
+    /// The online tunnels that serve all of these labels, oldest first.
+    pub fn serving(&self, labels: &BTreeMap<String, String>) -> Vec<Arc<Tunnel>> {
+        let inner = self.lock();
+        inner.tunnels.values().filter(|tunnel| tunnel.serves(labels)).cloned().collect()
+    }
+
+    /// Says goodbye to all agents, who are to come back.
+    pub async fn dismiss(&self) {
+        let mut leaving = tokio::task::JoinSet::new();
+        for online in self.sessions() {
+            leaving.spawn(async move {
+                online.session.go_away(Code::NONE, "the service stops").await;
+            });
+        }
+        while leaving.join_next().await.is_some() {}
+        self.lock().binds.clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Bound {
+    fn let_go(&mut self) {
+        self.tunnel = None;
+        self.idle = Some(Instant::now());
+        if let Some(endpoint) = &self.endpoint {
+            // Fails only for options that could not have been bound.
+            let _ = endpoint.retarget(None);
+        }
+    }
+}
+
+impl Groups for Registry {
+    fn matching(&self, labels: &BTreeMap<String, String>) -> Vec<Arc<dyn Target>> {
+        let serving = self.serving(labels).into_iter();
+        serving.map(|tunnel| tunnel as Arc<dyn Target>).collect()
+    }
+}

@@ -1,0 +1,111 @@
+//! One tunnel of an agent, as public connections see it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+
+use super::proxy_protocol::Version;
+use super::registry::Online;
+use crate::api::Timestamp;
+use crate::service::edge::{BoxFuture, Io, Target, Undialable, Visitor};
+use crate::tunnel::message::ProxyHeader;
+use crate::tunnel::proxy;
+
+/// How many public connections one session carries: the official agents break at 512 streams, their
+/// own and heartbeats counted (tunnel protocol, section 9).
+const STREAMS: usize = 500;
+/// How long a connection waits for another to end when there are that many.
+const QUEUE: Duration = Duration::from_secs(1);
+/// How often it looks.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A tunnel that is online.
+pub(crate) struct Tunnel {
+    /// Unique identifier, `tn_` and 27 characters; also of its connections.
+    pub id: String,
+    /// What proxied connections name it by.
+    pub bind_id: String,
+    /// The session that offers it.
+    pub session: Arc<Online>,
+    pub started_at: Timestamp,
+    pub metadata: String,
+    pub forwards_to: String,
+    pub kind: Kind,
+}
+
+/// How a tunnel is reached.
+pub(crate) enum Kind {
+    /// At an address of its own.
+    Endpoint { endpoint_id: String, url: String, proto: String, proxy_proto: u8 },
+    /// Through edges, by its labels.
+    Labeled(BTreeMap<String, String>),
+}
+
+impl Tunnel {
+    /// Whether the tunnel serves all of these labels; none are served by nobody.
+    pub fn serves(&self, labels: &BTreeMap<String, String>) -> bool {
+        match &self.kind {
+            Kind::Labeled(own) => {
+                !labels.is_empty() && labels.iter().all(|(key, value)| own.get(key) == Some(value))
+            }
+            Kind::Endpoint { .. } => false,
+        }
+    }
+
+    fn proxy_version(&self) -> Option<Version> {
+        match self.kind {
+            Kind::Endpoint { proxy_proto, .. } => Version::of(proxy_proto),
+            Kind::Labeled(_) => None,
+        }
+    }
+
+    fn header(&self, visitor: &Visitor) -> ProxyHeader {
+        let edge_type = match (&self.kind, visitor.proto) {
+            (Kind::Endpoint { .. }, _) => "0",
+            (Kind::Labeled(_), "tcp") => "1",
+            (Kind::Labeled(_), "tls") => "2",
+            (Kind::Labeled(_), _) => "3",
+        };
+        ProxyHeader {
+            id: self.bind_id.clone(),
+            client_addr: visitor.peer.to_string(),
+            proto: visitor.proto.to_owned(),
+            edge_type: edge_type.to_owned(),
+            passthrough_tls: visitor.passthrough,
+        }
+    }
+
+    async fn open(&self, visitor: &Visitor) -> Result<Io, Undialable> {
+        let session = &self.session.session;
+        let patience = tokio::time::Instant::now() + QUEUE;
+        while session.open_streams() >= STREAMS {
+            if tokio::time::Instant::now() >= patience {
+                return Err(Undialable::Busy);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        let opened = proxy::open_proxy(session, &self.header(visitor)).await;
+        let mut stream = opened.map_err(|_| Undialable::Offline)?;
+        if let Some(version) = self.proxy_version() {
+            let header = version.header(visitor.peer, visitor.local);
+            stream.write_all(&header).await.map_err(|_| Undialable::Offline)?;
+        }
+        Ok(Box::new(stream))
+    }
+}
+
+impl Target for Tunnel {
+    fn key(&self) -> &str {
+        &self.id
+    }
+
+    fn reusable(&self) -> bool {
+        self.proxy_version().is_none()
+    }
+
+    fn dial<'a>(&'a self, visitor: &'a Visitor) -> BoxFuture<'a, Result<Io, Undialable>> {
+        Box::pin(self.open(visitor))
+    }
+}
