@@ -165,7 +165,7 @@ impl<'e> Candidates<'e> {
 
     /// Puts the tunnels of a group in line, each time starting with another one.
     fn group(&mut self, id: &Arc<str>, labels: &BTreeMap<String, String>, turn: &AtomicUsize) {
-        let mut targets = match self.edges.groups.get() {
+        let mut targets = match &*self.edges.groups.get() {
             Some(groups) if !labels.is_empty() => groups.matching(labels),
             _ => Vec::new(),
         };

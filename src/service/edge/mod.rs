@@ -61,6 +61,7 @@ use event::Teller;
 use hosts::Hosts;
 use pool::Pools;
 use reception::Entrance;
+use slot::Slot;
 
 use super::store::{self, Store};
 
@@ -113,7 +114,7 @@ struct Inner {
     authority: Arc<Authority>,
     /// Where what follows a change of the configuration runs.
     runtime: tokio::runtime::Handle,
-    groups: OnceLock<Arc<dyn Groups>>,
+    groups: Slot<Option<Arc<dyn Groups>>>,
     config: Config,
     pools: Pools,
     hosts: Hosts,
@@ -156,7 +157,7 @@ impl Edges {
             settings,
             authority,
             runtime: tokio::runtime::Handle::current(),
-            groups: OnceLock::new(),
+            groups: Slot::new(None),
             config: Config::default(),
             pools: Pools::default(),
             hosts: Hosts::default(),
@@ -197,10 +198,9 @@ impl Edges {
         &self.0.authority
     }
 
-    /// Says who knows the tunnels of labels; to be called once.
+    /// Says who knows the tunnels of labels.
     pub fn find_tunnels_in(&self, groups: Arc<dyn Groups>) {
-        // A second call would be a mistake that changes nothing.
-        let _ = self.0.groups.set(groups);
+        self.0.groups.set(Some(groups));
     }
 
     /// Everything that happens to public traffic from now on.

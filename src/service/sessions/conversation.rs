@@ -324,8 +324,7 @@ impl Conversation {
             return Err(Refused(problem, 600));
         }
         let tunnel = plan.tunnel(bind_id, endpoint.url(), id, endpoint_id);
-        let retargeted = endpoint.retarget(Some(tunnel.clone()));
-        retargeted.map_err(|error| Refused(error.to_string(), error.code()))?;
+        endpoint.retarget(Some(tunnel.clone()));
         Ok((endpoint, tunnel))
     }
 

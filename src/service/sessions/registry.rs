@@ -12,6 +12,9 @@ use crate::service::edge::{Endpoint, Groups, Target};
 use crate::tunnel::message::Hidden;
 use crate::tunnel::{Code, Session};
 
+/// How long a goodbye may take.
+const GOODBYE: Duration = Duration::from_millis(100);
+
 /// The agents that are connected, and their tunnels.
 #[derive(Default)]
 pub(crate) struct Registry {
@@ -129,10 +132,7 @@ impl Registry {
             return Reclaimed::Unknown;
         }
         let tunnel = make(endpoint);
-        // The options are those that it was bound with.
-        if endpoint.retarget(Some(tunnel.clone())).is_err() {
-            return Reclaimed::Unknown;
-        }
+        endpoint.retarget(Some(tunnel.clone()));
         let url = endpoint.url().to_owned();
         bound.idle = None;
         let before = bound.tunnel.replace(tunnel.clone());
@@ -199,7 +199,10 @@ impl Registry {
         let mut leaving = tokio::task::JoinSet::new();
         for online in self.sessions() {
             leaving.spawn(async move {
-                online.session.go_away(Code::NONE, "the service stops").await;
+                let goodbye = online.session.go_away(Code::NONE, "the service stops");
+                // Whoever does not listen is not waited for.
+                let _ = tokio::time::timeout(GOODBYE, goodbye).await;
+                online.session.close();
             });
         }
         while leaving.join_next().await.is_some() {}
@@ -216,8 +219,7 @@ impl Bound {
         self.tunnel = None;
         self.idle = Some(Instant::now());
         if let Some(endpoint) = &self.endpoint {
-            // Fails only for options that could not have been bound.
-            let _ = endpoint.retarget(None);
+            endpoint.retarget(None);
         }
     }
 }

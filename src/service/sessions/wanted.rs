@@ -106,8 +106,13 @@ impl Place {
     /// Agents say it in different members: a full URL first, then the first name that is given.
     fn of(url: &str, names: &[&str]) -> Result<Self, String> {
         if url.is_empty() {
-            let host = names.iter().find(|name| !name.is_empty());
-            return Ok(Self { host: host.map(|name| (*name).to_owned()), addr: None });
+            let name = names.iter().find(|name| !name.is_empty()).map(|name| (*name).to_owned());
+            // Agents that come back repeat what the answer to their bind said.
+            let is_address = |name: &String| name.parse::<std::net::SocketAddr>().is_ok();
+            return Ok(match name {
+                Some(addr) if is_address(&addr) => Self { host: None, addr: Some(addr) },
+                host => Self { host, addr: None },
+            });
         }
         let parsed = Url::parse(url).map_err(|error| format!("the address {url:?}: {error}"))?;
         let host = parsed.host_str().unwrap_or_default();
