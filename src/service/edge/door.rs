@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 
 use super::Inner;
+use super::bell::{Bell, Call, Listener};
 
 /// How long to wait when the process has no file descriptor left for another connection.
 const BREATH: Duration = Duration::from_millis(20);
@@ -16,24 +16,23 @@ const BREATH: Duration = Duration::from_millis(20);
 /// A listener at work; dropping it takes no more connections and no more requests.
 pub(super) struct Door {
     address: SocketAddr,
-    close: watch::Sender<bool>,
+    bell: Arc<Bell>,
 }
 
 impl Door {
-    /// Serves the connections of a listener.
+    /// Serves the connections of a listener; each ends by itself when the bell rings.
     pub(super) fn open<F>(
         edges: &Arc<Inner>,
         listener: TcpListener,
-        serve: impl Fn(TcpStream, SocketAddr, Closing) -> F + Send + Sync + 'static,
+        serve: impl Fn(TcpStream, SocketAddr, Listener) -> F + Send + Sync + 'static,
     ) -> std::io::Result<Self>
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let address = listener.local_addr()?;
-        let (close, closed) = watch::channel(false);
-        let closing = Closing { door: closed, all: edges.stop.subscribe() };
-        tokio::spawn(accept(edges.clone(), listener, closing, serve));
-        Ok(Self { address, close })
+        let bell = edges.new_bell();
+        tokio::spawn(accept(edges.clone(), listener, bell.listen(), serve));
+        Ok(Self { address, bell })
     }
 
     pub(super) fn address(&self) -> SocketAddr {
@@ -43,37 +42,18 @@ impl Door {
 
 impl Drop for Door {
     fn drop(&mut self) {
-        self.close.send_replace(true);
-    }
-}
-
-/// Tells connections that no more requests are taken.
-#[derive(Clone)]
-pub(super) struct Closing {
-    door: watch::Receiver<bool>,
-    all: watch::Receiver<bool>,
-}
-
-impl Closing {
-    /// Waits until the listener closes.
-    pub(super) async fn wait(&mut self) {
-        // A sender that is gone has closed as well.
-        tokio::select! {
-            _ = self.door.wait_for(|closed| *closed) => {}
-            _ = self.all.wait_for(|closed| *closed) => {}
-        }
+        self.bell.ring(Call::Close);
     }
 }
 
 async fn accept<F>(
     edges: Arc<Inner>,
     listener: TcpListener,
-    mut closing: Closing,
-    serve: impl Fn(TcpStream, SocketAddr, Closing) -> F,
+    mut bell: Listener,
+    serve: impl Fn(TcpStream, SocketAddr, Listener) -> F,
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
-    let cut = edges.cut.subscribe();
     loop {
         let next = async {
             // The semaphore is never closed.
@@ -81,7 +61,7 @@ async fn accept<F>(
             (listener.accept().await, place)
         };
         let (accepted, place) = tokio::select! {
-            () = closing.wait() => return,
+            () = bell.wait_for(Call::Close) => return,
             next = next => next,
         };
         let Ok((stream, peer)) = accepted else {
@@ -90,13 +70,9 @@ async fn accept<F>(
         };
         // Answers are written whole; waiting for more to send only delays them.
         let _ = stream.set_nodelay(true);
-        let serving = serve(stream, peer, closing.clone());
-        let mut cut = cut.clone();
+        let serving = serve(stream, peer, bell.clone());
         tokio::spawn(async move {
-            tokio::select! {
-                () = serving => {}
-                _ = cut.wait_for(|cut| *cut) => {}
-            }
+            serving.await;
             drop(place);
         });
     }

@@ -24,8 +24,6 @@ use super::pool::Pool;
 
 /// How much of an answer is buffered at most, in bytes; its head must fit.
 const BUFFER: usize = 128 << 10;
-/// How many headers an answer may have.
-const HEADERS: usize = 256;
 
 /// One connection to an upstream.
 pub(super) struct Link {
@@ -51,7 +49,7 @@ impl Link {
     /// Speaks HTTP over a connection.
     pub(super) async fn new(io: Io) -> Result<Self, hyper::Error> {
         let mut builder = http1::Builder::new();
-        builder.preserve_header_case(true).max_buf_size(BUFFER).max_headers(HEADERS);
+        builder.preserve_header_case(true).max_buf_size(BUFFER);
         let (sender, connection) =
             builder.handshake(TokioIo::new(Heard { io, anything: false })).await?;
         let connection = Some(Box::new(connection));

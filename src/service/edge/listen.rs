@@ -35,11 +35,11 @@ impl Inner {
         entrance: Entrance,
     ) -> Result<Door, EdgeError> {
         let edges = Arc::downgrade(self);
-        let door = Door::open(self, listener, move |stream, peer, closing| {
+        let door = Door::open(self, listener, move |stream, peer, bell| {
             let (edges, entrance) = (edges.upgrade(), entrance.clone());
             async move {
                 let Some(edges) = edges else { return };
-                serve::plain(edges, entrance, stream, peer, closing).await;
+                serve::plain(edges, entrance, stream, peer, bell).await;
             }
         });
         door.map_err(|source| self.unlistened(0, source))
@@ -53,11 +53,11 @@ impl Inner {
     ) -> Result<Door, EdgeError> {
         let config = self.authority.server_config(&ALPN)?;
         let edges = Arc::downgrade(self);
-        let door = Door::open(self, listener, move |stream, peer, closing| {
+        let door = Door::open(self, listener, move |stream, peer, bell| {
             let (edges, entrance, config) = (edges.upgrade(), entrance.clone(), config.clone());
             async move {
                 let Some(edges) = edges else { return };
-                serve::secure(edges, entrance, stream, peer, closing, config).await;
+                serve::secure(edges, entrance, stream, peer, bell, config).await;
             }
         });
         door.map_err(|source| self.unlistened(0, source))
@@ -71,11 +71,11 @@ impl Inner {
         proto: &'static str,
     ) -> Result<Door, EdgeError> {
         let edges = Arc::downgrade(self);
-        let door = Door::open(self, listener, move |stream, peer, _| {
+        let door = Door::open(self, listener, move |stream, peer, bell| {
             let (edges, site) = (edges.upgrade(), site.clone());
             async move {
                 let Some(edges) = edges else { return };
-                tcp::carry(edges, site, stream, peer, proto).await;
+                tcp::carry(edges, site, stream, peer, bell, proto).await;
             }
         });
         door.map_err(|source| self.unlistened(0, source))
@@ -93,11 +93,11 @@ impl Inner {
             None => self.authority.server_config(&[])?,
         };
         let edges = Arc::downgrade(self);
-        let door = Door::open(self, listener, move |stream, peer, _| {
+        let door = Door::open(self, listener, move |stream, peer, bell| {
             let (edges, site, config) = (edges.upgrade(), site.clone(), config.clone());
             async move {
                 let Some(edges) = edges else { return };
-                tcp::carry_unwrapped(edges, site, stream, peer, config).await;
+                tcp::carry_unwrapped(edges, site, stream, peer, bell, config).await;
             }
         });
         door.map_err(|source| self.unlistened(0, source))

@@ -10,6 +10,7 @@
 //! What edges are is compiled in `config` whenever the management API changes it.
 
 mod backend;
+mod bell;
 mod bind;
 mod body;
 pub mod ca;
@@ -41,7 +42,7 @@ mod upgrade;
 mod wanted;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
@@ -54,6 +55,7 @@ pub use wanted::{
     AllowDeny, Credentials, EndpointOptions, HeaderChanges, Proto, TlsTermination, Wanted, Webhook,
 };
 
+use bell::{Bell, Call};
 use ca::{Authority, CertificateError};
 use config::Config;
 use door::Door;
@@ -120,13 +122,21 @@ struct Inner {
     hosts: Hosts,
     teller: Teller,
     places: Arc<Semaphore>,
-    /// True as soon as no more connections are taken and no more requests read.
+    /// True as soon as no more connections are taken.
     stop: watch::Sender<bool>,
-    /// True when everything must end at once.
-    cut: watch::Sender<bool>,
+    /// True when nothing more happens.
+    ended: watch::Sender<bool>,
     http: OnceLock<SocketAddr>,
     https: OnceLock<SocketAddr>,
     doors: Mutex<Vec<Door>>,
+    /// The bells of all doors.
+    bells: Mutex<Bells>,
+}
+
+/// The bells of all doors, and what was called last.
+struct Bells {
+    all: Vec<Weak<Bell>>,
+    call: Call,
 }
 
 /// Why public traffic cannot be taken.
@@ -164,10 +174,11 @@ impl Edges {
             teller: Teller::default(),
             places,
             stop: watch::Sender::new(false),
-            cut: watch::Sender::new(false),
+            ended: watch::Sender::new(false),
             http: OnceLock::new(),
             https: OnceLock::new(),
             doors: Mutex::default(),
+            bells: Mutex::new(Bells { all: Vec::new(), call: Call::Open }),
         });
         if let Some(port) = edges.settings.http_port {
             let door = edges.http_door(edges.listen(port).await?, Entrance::Shared)?;
@@ -205,7 +216,7 @@ impl Edges {
 
     /// Everything that happens to public traffic from now on.
     pub fn events(&self) -> Events {
-        self.0.teller.listen(self.0.cut.subscribe())
+        self.0.teller.listen(self.0.ended.subscribe())
     }
 
     /// Serves the edges in a database, and every change of them from the next request on.
@@ -231,6 +242,7 @@ impl Edges {
     /// Takes no more connections and requests; those in flight are finished.
     pub fn close(&self) {
         self.0.stop.send_replace(true);
+        self.0.ring(Call::Close);
         self.0.doors().clear();
     }
 
@@ -242,18 +254,35 @@ impl Edges {
         let gone = self.0.places.acquire_many(all);
         // Nobody is left to wait for those who are cut off.
         let _ = tokio::time::timeout(grace, gone).await;
-        self.0.cut.send_replace(true);
+        self.0.ring(Call::Cut);
+        self.0.ended.send_replace(true);
     }
 }
 
 impl Inner {
+    /// A bell that rings when all do.
+    fn new_bell(&self) -> Arc<Bell> {
+        let bell = Bell::new();
+        let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
+        bell.ring(bells.call);
+        bells.all.retain(|bell| bell.strong_count() > 0);
+        bells.all.push(Arc::downgrade(&bell));
+        bell
+    }
+
+    fn ring(&self, call: Call) {
+        let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
+        bells.call = bells.call.max(call);
+        bells.all.iter().filter_map(Weak::upgrade).for_each(|bell| bell.ring(call));
+    }
+
     fn doors(&self) -> std::sync::MutexGuard<'_, Vec<Door>> {
         self.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Drops idle connections to upstreams that have been idle for too long.
-async fn sweep(edges: std::sync::Weak<Inner>, mut stop: watch::Receiver<bool>) {
+async fn sweep(edges: Weak<Inner>, mut stop: watch::Receiver<bool>) {
     loop {
         let stopped = tokio::time::timeout(SWEEP, stop.wait_for(|stop| *stop)).await;
         let Some(edges) = edges.upgrade().filter(|_| stopped.is_err()) else { return };

@@ -8,6 +8,7 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::Inner;
+use super::bell::Listener;
 use super::body::{Body, Outgoing};
 use super::event::Trace;
 use super::fault::{self, Fault};
@@ -43,6 +44,7 @@ impl Reception {
         entrance: Entrance,
         visitor: Visitor,
         pulse: Arc<Pulse>,
+        bell: Listener,
     ) -> Self {
         let peer = visitor.peer.ip().to_canonical().to_string();
         let origin = Origin {
@@ -50,7 +52,7 @@ impl Reception {
             peer: HeaderValue::try_from(peer).unwrap_or(HeaderValue::from_static("unknown")),
             proto: HeaderValue::from_static(visitor.proto),
         };
-        let runtime = upgrade::Tasks { cut: edges.cut.subscribe(), pulse: pulse.clone() };
+        let runtime = upgrade::Tasks { bell, pulse: pulse.clone() };
         Self { edges, entrance, visitor, origin, pulse, runtime }
     }
 

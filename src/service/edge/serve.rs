@@ -17,7 +17,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::Inner;
-use super::door::Closing;
+use super::bell::{Call, Listener};
 use super::line::Line;
 use super::pulse::{Clock, Pulse, TICK};
 use super::reception::{Entrance, Reception};
@@ -28,8 +28,6 @@ use super::target::{Tls, Visitor};
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// The largest head of a request, in bytes.
 const HEAD: usize = 64 << 10;
-/// How many headers a request may have.
-const HEADERS: usize = 100;
 /// How much of a connection is buffered at most in either direction, in bytes.
 const BUFFER: usize = 128 << 10;
 /// How many requests a connection may carry at once with HTTP/2.
@@ -45,11 +43,11 @@ pub(super) async fn plain(
     entrance: Entrance,
     stream: TcpStream,
     peer: SocketAddr,
-    closing: Closing,
+    bell: Listener,
 ) {
     let Ok(local) = stream.local_addr() else { return };
     let visitor = Visitor { peer, local, proto: "http", tls: None, passthrough: false };
-    http1(edges, entrance, Socket::Plain(stream), visitor, closing).await;
+    http1(edges, entrance, Socket::Plain(stream), visitor, bell).await;
 }
 
 /// Serves a visitor who speaks HTTP over TLS.
@@ -58,7 +56,7 @@ pub(super) async fn secure(
     entrance: Entrance,
     stream: TcpStream,
     peer: SocketAddr,
-    closing: Closing,
+    bell: Listener,
     config: Arc<ServerConfig>,
 ) {
     let Ok(local) = stream.local_addr() else { return };
@@ -69,9 +67,9 @@ pub(super) async fn secure(
         Visitor { peer, local, proto: "https", tls: Some(Arc::new(tls)), passthrough: false };
     let socket = Socket::Tls(Box::new(stream));
     if is_http2 {
-        http2(edges, entrance, socket, visitor, closing).await;
+        http2(edges, entrance, socket, visitor, bell).await;
     } else {
-        http1(edges, entrance, socket, visitor, closing).await;
+        http1(edges, entrance, socket, visitor, bell).await;
     }
 }
 
@@ -104,28 +102,23 @@ async fn http1(
     entrance: Entrance,
     socket: Socket,
     visitor: Visitor,
-    mut closing: Closing,
+    bell: Listener,
 ) {
     let pulse = Arc::new(Pulse::default());
-    let reception = Arc::new(Reception::new(edges, entrance, visitor, pulse.clone()));
+    let reception = Reception::new(edges, entrance, visitor, pulse.clone(), bell.clone());
+    let reception = Arc::new(reception);
     let service = service_fn(move |request| reception.clone().answer(request));
     let mut builder = http1::Builder::new();
-    builder
-        .preserve_header_case(true)
-        .max_headers(HEADERS)
-        .max_header_size(HEAD)
-        .max_buf_size(BUFFER);
+    // A request may have 100 headers; saying so would make the parser slower.
+    builder.preserve_header_case(true).max_header_size(HEAD).max_buf_size(BUFFER);
     let line = Line::new(socket, pulse.clone());
     let mut connection =
         pin!(builder.serve_connection(TokioIo::new(line), service).with_upgrades());
-    let mut hour = Hour::new(&pulse);
-    tokio::select! {
-        // What went wrong with a connection concerns its visitor, who knows.
-        _ = hour.watch(connection.as_mut()) => return,
-        () = closing.wait() => {}
+    let mut hour = Hour::new(&pulse, bell);
+    if hour.watch(connection.as_mut(), Call::Close).await == Struck::Called {
+        connection.as_mut().graceful_shutdown();
+        hour.watch(connection, Call::Cut).await;
     }
-    connection.as_mut().graceful_shutdown();
-    let _ = hour.watch(connection).await;
 }
 
 async fn http2(
@@ -133,10 +126,11 @@ async fn http2(
     entrance: Entrance,
     socket: Socket,
     visitor: Visitor,
-    mut closing: Closing,
+    bell: Listener,
 ) {
     let pulse = Arc::new(Pulse::default());
-    let reception = Arc::new(Reception::new(edges, entrance, visitor, pulse.clone()));
+    let reception = Reception::new(edges, entrance, visitor, pulse.clone(), bell.clone());
+    let reception = Arc::new(reception);
     let service = service_fn(move |request| reception.clone().answer(request));
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
@@ -148,13 +142,11 @@ async fn http2(
         .max_send_buf_size(BUFFER)
         .keep_alive_interval(PING);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(socket), service));
-    let mut hour = Hour::new(&pulse);
-    tokio::select! {
-        _ = hour.watch(connection.as_mut()) => return,
-        () = closing.wait() => {}
+    let mut hour = Hour::new(&pulse, bell);
+    if hour.watch(connection.as_mut(), Call::Close).await == Struck::Called {
+        connection.as_mut().graceful_shutdown();
+        hour.watch(connection, Call::Cut).await;
     }
-    connection.as_mut().graceful_shutdown();
-    let _ = hour.watch(connection).await;
 }
 
 /// Looks at a connection from time to time.
@@ -162,19 +154,32 @@ struct Hour<'p> {
     pulse: &'p Pulse,
     clock: Clock,
     tick: Pin<Box<Sleep>>,
+    bell: Listener,
+}
+
+/// Why a connection is not watched any longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Struck {
+    /// It has ended, or its visitor has used up its time.
+    Over,
+    /// The bell has rung.
+    Called,
 }
 
 impl<'p> Hour<'p> {
-    fn new(pulse: &'p Pulse) -> Self {
-        Self { pulse, clock: Clock::default(), tick: Box::pin(sleep(TICK)) }
+    fn new(pulse: &'p Pulse, bell: Listener) -> Self {
+        Self { pulse, clock: Clock::default(), tick: Box::pin(sleep(TICK)), bell }
     }
 
-    /// Lets a connection run until it ends, or until its visitor has used up its time.
-    async fn watch<C: Future>(&mut self, mut connection: Pin<&mut C>) -> Option<C::Output> {
-        poll_fn(|cx| match connection.as_mut().poll(cx) {
-            Poll::Ready(ended) => Poll::Ready(Some(ended)),
-            Poll::Pending if self.strikes(cx) => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
+    /// Lets a connection run until it ends, until its visitor has used up its time, or until there
+    /// is a call at least as urgent.
+    async fn watch<C: Future>(&mut self, mut connection: Pin<&mut C>, call: Call) -> Struck {
+        poll_fn(|cx| {
+            // What went wrong with a connection concerns its visitor, who knows.
+            if connection.as_mut().poll(cx).is_ready() || self.strikes(cx) {
+                return Poll::Ready(Struck::Over);
+            }
+            if self.bell.heard(cx) >= call { Poll::Ready(Struck::Called) } else { Poll::Pending }
         })
         .await
     }

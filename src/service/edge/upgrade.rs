@@ -6,15 +6,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, copy_bidirectional};
-use tokio::sync::watch;
 
+use super::bell::{Call, Listener};
 use super::link::Link;
 use super::pulse::Pulse;
 
 /// What carries on behind an upgraded connection.
 pub(super) struct Tasks {
-    /// True when everything must end at once.
-    pub cut: watch::Receiver<bool>,
+    /// Says when everything must end.
+    pub bell: Listener,
     /// The state of the visitor's connection, which is no longer HTTP then.
     pub pulse: Arc<Pulse>,
 }
@@ -23,11 +23,11 @@ impl Tasks {
     /// Lets a visitor and an upstream talk until one of them ends, each direction on its own.
     pub(super) fn join(&self, visitor: OnUpgrade, link: Link) {
         self.pulse.upgraded.store(true, Relaxed);
-        let mut cut = self.cut.clone();
+        let mut bell = self.bell.clone();
         tokio::spawn(async move {
             tokio::select! {
                 () = talk(visitor, link) => {}
-                _ = cut.wait_for(|cut| *cut) => {}
+                () = bell.wait_for(Call::Cut) => {}
             }
         });
     }
