@@ -1,11 +1,369 @@
 //! The local side: connects to a service, forwards to local services, captures, replays, and
 //! serves the local API.
+//!
+//! `link` keeps the session with the service and hands visitors to the tunnel they came for
+//! (`tunnels`), whose [`relay`] talks to the local service and lets [`capture`] and [`metrics`]
+//! watch. `web` is the local API; what it is asked to start is read by [`definition`].
 
 pub mod capture;
+pub mod definition;
 mod error;
+pub mod hosts;
+mod link;
 pub mod metrics;
 pub mod relay;
+mod replay;
 mod tls;
+mod tunnels;
+mod web;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustls::ClientConfig;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 pub use error::Error;
+pub use link::{BindError, Online, State};
+pub use replay::ReplayError;
 pub use tls::Trust;
+pub use tunnels::{Bound, Running, Service};
+
+use crate::api::Secret;
+use crate::api::local::tunnels::AgentTunnel;
+use capture::{Captures, Limit};
+use definition::{Definition, Public};
+use hosts::AllowedHosts;
+use link::SharedMemory;
+use metrics::TunnelMetrics;
+use relay::{Address, Closed, Front, Upstream};
+use tunnels::Tunnels;
+use web::Web;
+
+/// How an agent is to run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the service takes agents, `host:port`.
+    pub server_addr: String,
+    /// Whose certificate the service may show.
+    pub trust: Trust,
+    /// What the service knows the agent by.
+    pub authtoken: Secret,
+    /// Free text that the management API shows.
+    pub metadata: String,
+    /// Where the local API listens.
+    pub web_addr: WebAddress,
+    /// Hosts that the local API answers to beside this machine's own names.
+    pub web_allow_hosts: Vec<String>,
+    /// How much is captured.
+    pub inspect: Limit,
+    /// How long connecting to the service may take.
+    pub connect_timeout: Duration,
+    /// Time between two heartbeats.
+    pub heartbeat_interval: Duration,
+    /// How late a heartbeat may come back.
+    pub heartbeat_tolerance: Duration,
+    /// Whether the management API may stop and restart the agent.
+    pub remote_management: bool,
+    /// Addresses that no tunnel may lead to, beside the agent's own API.
+    pub closed: Vec<SocketAddr>,
+}
+
+/// Where the local API listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WebAddress {
+    /// At 127.0.0.1:4040, or where that is taken at one of the nine ports after it.
+    Usual,
+    /// At this address, `host:port`; port 0 takes a free one.
+    At(String),
+    /// Nowhere.
+    Off,
+}
+
+impl Options {
+    /// The options for a service; everything else is as usual.
+    pub fn new(server_addr: impl Into<String>, authtoken: Secret, trust: Trust) -> Self {
+        Self {
+            server_addr: server_addr.into(),
+            trust,
+            authtoken,
+            metadata: String::new(),
+            web_addr: WebAddress::Usual,
+            web_allow_hosts: Vec::new(),
+            inspect: Limit::default(),
+            connect_timeout: Duration::from_secs(10),
+            heartbeat_interval: Duration::from_secs(10),
+            heartbeat_tolerance: Duration::from_secs(15),
+            remote_management: true,
+            closed: Vec::new(),
+        }
+    }
+}
+
+/// An agent at work; many may run in one process. Dropping it stops it at once.
+pub struct Agent {
+    shared: Arc<Shared>,
+    web: Option<Web>,
+    link: JoinHandle<()>,
+}
+
+/// What all parts of an agent share.
+pub(crate) struct Shared {
+    options: Options,
+    tls: Arc<ClientConfig>,
+    captures: Arc<Captures>,
+    tunnels: Tunnels,
+    state: watch::Sender<State>,
+    stopping: watch::Sender<bool>,
+    memory: SharedMemory,
+    closed: Closed,
+    started: Instant,
+}
+
+/// Why a tunnel was not started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The definition is wrong, one line for each problem.
+    #[error("{}", .0.join("\n"))]
+    Definition(Vec<String>),
+    /// The service did not bind it.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+}
+
+impl Agent {
+    /// Starts an agent on the current tokio runtime; it connects in the background.
+    ///
+    /// # Errors
+    /// When an option is wrong, or the local API cannot listen.
+    pub async fn start(options: Options) -> Result<Self, Error> {
+        let tls = options.trust.config()?;
+        let closed = Closed::default();
+        options.closed.iter().for_each(|address| closed.add(*address));
+        let listener = web::listen(&options.web_addr).await?;
+        let local_only = match &listener {
+            Some(listener) => listener.local_addr().is_ok_and(|address| address.ip().is_loopback()),
+            None => true,
+        };
+        let hosts = AllowedHosts::read(&options.web_allow_hosts, local_only);
+        let hosts = hosts.map_err(|entry| Error::Option {
+            option: "web_allow_hosts".to_owned(),
+            problem: format!("{entry:?} is not an address, a network, a name or .name"),
+        })?;
+        let shared = Arc::new(Shared {
+            captures: Captures::new(options.inspect),
+            options,
+            tls,
+            tunnels: Tunnels::default(),
+            state: watch::Sender::new(State::Connecting),
+            stopping: watch::Sender::new(false),
+            memory: SharedMemory::default(),
+            closed,
+            started: Instant::now(),
+        });
+        let web = match listener {
+            Some(listener) => Some(Web::start(listener, shared.clone(), hosts)?),
+            None => None,
+        };
+        let link = tokio::spawn(link::keep(shared.clone()));
+        Ok(Self { shared, web, link })
+    }
+
+    /// The address of the local API, without a path; none where it is off.
+    pub fn url(&self) -> Option<String> {
+        self.web.as_ref().map(|web| format!("http://{}", web.address()))
+    }
+
+    /// How the link to the service is.
+    pub fn state(&self) -> State {
+        self.shared.state.borrow().clone()
+    }
+
+    /// How the link to the service is, as it changes.
+    pub fn watch(&self) -> watch::Receiver<State> {
+        self.shared.state.subscribe()
+    }
+
+    /// How long the agent has been at work.
+    pub fn uptime(&self) -> Duration {
+        self.shared.started.elapsed()
+    }
+
+    /// How often the link to the service was lost and made again.
+    pub fn reconnects(&self) -> u64 {
+        self.shared.remembered(|memory| memory.reconnects)
+    }
+
+    /// What went wrong last.
+    pub fn last_error(&self) -> Option<String> {
+        self.shared.remembered(|memory| memory.last_error.clone())
+    }
+
+    /// The captured requests.
+    pub fn captures(&self) -> &Arc<Captures> {
+        &self.shared.captures
+    }
+
+    /// The tunnels that run, oldest first.
+    pub fn tunnels(&self) -> Vec<AgentTunnel> {
+        self.shared.tunnels.all().iter().map(|tunnel| tunnel.show()).collect()
+    }
+
+    /// Starts the tunnels of a definition: one for each scheme. The first is the one that counts.
+    ///
+    /// # Errors
+    /// When the definition is wrong, there is no session, or the service refuses.
+    pub async fn start_tunnel(&self, definition: Definition) -> Result<AgentTunnel, StartError> {
+        self.shared.start_tunnel(definition).await
+    }
+
+    /// Ends a tunnel; false when there is none of that name.
+    pub async fn stop_tunnel(&self, name: &str) -> bool {
+        self.shared.stop_tunnel(name).await
+    }
+
+    /// Waits until the agent has ended: refused for good, stopped from afar, or by [`Agent::stop`].
+    pub async fn ended(&mut self) {
+        // It ends by itself; a panic ends it as well.
+        let _ = (&mut self.link).await;
+    }
+
+    /// Says goodbye to the service and lets go of everything.
+    pub async fn stop(mut self) {
+        self.shared.stopping.send_replace(true);
+        self.ended().await;
+        for tunnel in self.shared.tunnels.all() {
+            self.shared.tunnels.remove(&tunnel.name);
+        }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.shared.stopping.send_replace(true);
+        for tunnel in self.shared.tunnels.all() {
+            tunnel.stop();
+        }
+    }
+}
+
+impl Shared {
+    /// Starts the tunnels of a definition.
+    async fn start_tunnel(&self, definition: Definition) -> Result<AgentTunnel, StartError> {
+        let online = match &*self.state.borrow() {
+            State::Online(online) => online.clone(),
+            _ => return Err(BindError::Offline.into()),
+        };
+        let definition = Arc::new(definition);
+        let mut started: Vec<Arc<Running>> = Vec::new();
+        for (suffix, proto) in protocols(&definition) {
+            let started_one = self.start_one(&online, &definition, suffix, proto).await;
+            match started_one {
+                Ok(tunnel) => started.push(tunnel),
+                Err(error) => {
+                    // All of them or none.
+                    for tunnel in started {
+                        self.stop_tunnel(&tunnel.name).await;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        match started.first() {
+            Some(tunnel) => Ok(tunnel.show()),
+            None => Err(StartError::Definition(vec!["schemes: is empty".to_owned()])),
+        }
+    }
+
+    async fn start_one(
+        &self,
+        online: &Online,
+        definition: &Arc<Definition>,
+        suffix: &str,
+        proto: Option<&'static str>,
+    ) -> Result<Arc<Running>, StartError> {
+        let name = format!("{}{suffix}", definition.name);
+        let tunnel = Arc::new(self.prepare(name, definition, proto)?);
+        if !self.tunnels.add(&tunnel) {
+            let problem = format!("name: tunnel {:?} already exists", tunnel.name);
+            return Err(StartError::Definition(vec![problem]));
+        }
+        if let Err(error) = link::bind(&online.session, &tunnel).await {
+            self.tunnels.remove(&tunnel.name);
+            return Err(error.into());
+        }
+        Ok(tunnel)
+    }
+
+    fn prepare(
+        &self,
+        name: String,
+        definition: &Arc<Definition>,
+        proto: Option<&'static str>,
+    ) -> Result<Running, StartError> {
+        let wrong = |problem: String| StartError::Definition(vec![problem]);
+        let trust = match &definition.verify {
+            None => Trust::Anything,
+            Some(None) => Trust::System,
+            Some(Some(path)) => Trust::file(path)
+                .map_err(|error| wrong(format!("upstream_tls_verify_cas: {error}")))?,
+        };
+        let tls = match definition.address {
+            Address::Tls { .. } => trust.config(),
+            // Nobody will use it.
+            _ => Ok(self.tls.clone()),
+        };
+        let tls = tls.map_err(|error| wrong(format!("upstream_tls_verify_cas: {error}")))?;
+        let upstream = Upstream::new(definition.address.clone(), tls, self.closed.clone());
+        let metrics = Arc::new(TunnelMetrics::new(Instant::now()));
+        let is_http = matches!(definition.public, Public::Http { .. } | Public::Labeled(_));
+        let inspects = definition.inspect && self.captures.is_on();
+        let service = match is_http {
+            false => Service::Bytes(upstream),
+            true => Service::Http(Front {
+                tunnel_name: name.clone(),
+                upstream,
+                host_header: definition.host_header.clone(),
+                scheme: if proto == Some("http") { "http" } else { "https" },
+                captures: inspects.then(|| self.captures.clone()),
+                metrics: metrics.clone(),
+            }),
+        };
+        let options = definition.bind_options();
+        Running::new(name, definition.clone(), proto, options, service, metrics)
+            .map_err(|error| wrong(format!("no random bytes: {error}")))
+    }
+
+    /// Ends a tunnel; false when there is none of that name.
+    async fn stop_tunnel(&self, name: &str) -> bool {
+        let Some(tunnel) = self.tunnels.remove(name) else { return false };
+        let online = match &*self.state.borrow() {
+            State::Online(online) => Some(online.clone()),
+            _ => None,
+        };
+        if let Some(online) = online {
+            link::unbind(&online.session, &tunnel).await;
+        }
+        true
+    }
+}
+
+/// What is bound for a definition: what follows its name, and the protocol.
+fn protocols(definition: &Definition) -> Vec<(&'static str, Option<&'static str>)> {
+    match &definition.public {
+        Public::Http { schemes, .. } => {
+            let both = schemes.len() > 1;
+            let named = schemes.iter().map(|scheme| {
+                let suffix = if both && *scheme == "http" { " (http)" } else { "" };
+                (suffix, Some(*scheme))
+            });
+            named.collect()
+        }
+        Public::Tcp(_) => vec![("", Some("tcp"))],
+        Public::Tls(_) => vec![("", Some("tls"))],
+        Public::Labeled(_) => vec![("", None)],
+    }
+}

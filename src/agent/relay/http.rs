@@ -1,11 +1,14 @@
 //! One connection of a visitor to an HTTP tunnel: one request after the other.
 
 use std::borrow::Cow;
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 
 use super::exchange::{Exchange, Failure, Local, Outcome};
 use super::head::{self, Refused, RequestHead};
@@ -57,6 +60,33 @@ pub async fn serve(
     while visit.serve_one().await {}
     // Whether the visitor still listens does not matter any more.
     let _ = visit.write.shutdown().await;
+}
+
+/// Serves one whole request that nobody waits for: the answer goes to the record alone.
+pub async fn once(front: &Front, request: Vec<u8>, replay_of: Option<String>) {
+    let mut visit = Visit {
+        front,
+        read: Box::pin(Silent),
+        write: Box::pin(tokio::io::sink()),
+        buffer: BytesMut::from(request.as_slice()),
+        local: None,
+        remote_addr: "127.0.0.1",
+        replay_of,
+    };
+    visit.serve_one().await;
+}
+
+/// A visitor who says nothing more and does not leave.
+struct Silent;
+
+impl AsyncRead for Silent {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
 }
 
 struct Visit<'a> {

@@ -15,7 +15,7 @@ mod rewrite;
 mod upstream;
 
 pub use copy::copy;
-pub use http::{Front, serve};
+pub use http::{Front, once, serve};
 pub use rewrite::HostHeader;
 pub use upstream::{Address, Closed, Upstream};
 

@@ -1,3 +1,4 @@
 //! The agent, with real sockets.
 
 mod relay;
+mod whole;

@@ -1,0 +1,211 @@
+//! Which hosts the local API answers to: the guard against pages that point a name at this machine.
+
+use std::net::IpAddr;
+
+/// Hosts that are answered beside this machine's own names.
+#[derive(Debug, Clone, Default)]
+pub struct AllowedHosts {
+    entries: Vec<Entry>,
+    /// Whether only names of this machine are answered without an entry.
+    local_only: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Entry {
+    Address(IpAddr),
+    Network(IpAddr, u8),
+    Name(String),
+    Suffix(String),
+}
+
+impl AllowedHosts {
+    /// Reads the entries of `web_allow_hosts`: an address, a network, a name, or `.` and the end of
+    /// names. `local_only` says that the API listens on loopback.
+    ///
+    /// # Errors
+    /// With the entry that has none of these forms.
+    pub fn read(entries: &[String], local_only: bool) -> Result<Self, String> {
+        let entries = entries.iter().map(|entry| Entry::read(entry).ok_or_else(|| entry.clone()));
+        Ok(Self { entries: entries.collect::<Result<_, _>>()?, local_only })
+    }
+
+    /// Whether a `Host` header is answered; its port does not matter.
+    pub fn allow(&self, host: &str) -> bool {
+        let Some(host) = without_port(host) else { return false };
+        if host.is_empty() {
+            return false;
+        }
+        let address = host.trim_matches(['[', ']']).parse::<IpAddr>().ok();
+        if !self.local_only && self.entries.is_empty() {
+            return true;
+        }
+        is_local(host, address) || self.entries.iter().any(|entry| entry.covers(host, address))
+    }
+}
+
+impl Entry {
+    fn read(text: &str) -> Option<Self> {
+        if let Ok(address) = text.trim_matches(['[', ']']).parse() {
+            return Some(Self::Address(address));
+        }
+        if let Some((network, length)) = text.split_once('/') {
+            let (network, length) = (network.parse::<IpAddr>().ok()?, length.parse().ok()?);
+            let most = if network.is_ipv4() { 32 } else { 128 };
+            return (length <= most).then_some(Self::Network(network, length));
+        }
+        let (name, is_suffix) = match text.strip_prefix('.') {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        };
+        let is_name = !name.is_empty()
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+        let name = name.to_ascii_lowercase();
+        is_name.then_some(if is_suffix {
+            Self::Suffix(format!(".{name}"))
+        } else {
+            Self::Name(name)
+        })
+    }
+
+    fn covers(&self, host: &str, address: Option<IpAddr>) -> bool {
+        match (self, address) {
+            (Self::Address(entry), Some(address)) => *entry == address,
+            (Self::Network(network, length), Some(address)) => within(address, *network, *length),
+            (Self::Name(name), None) => host.eq_ignore_ascii_case(name),
+            (Self::Suffix(suffix), None) => {
+                let start = host.len().checked_sub(suffix.len());
+                let end = start.and_then(|start| host.get(start..));
+                start != Some(0) && end.is_some_and(|end| end.eq_ignore_ascii_case(suffix))
+            }
+            _ => false,
+        }
+    }
+}
+
+fn is_local(host: &str, address: Option<IpAddr>) -> bool {
+    match address {
+        Some(address) => address.is_loopback(),
+        None => host.eq_ignore_ascii_case("localhost"),
+    }
+}
+
+/// The host of `host:port`; none when the port is not one.
+fn without_port(host: &str) -> Option<&str> {
+    let end = if host.starts_with('[') {
+        host.find(']').map(|at| at + 1)?
+    } else {
+        host.find(':').unwrap_or(host.len())
+    };
+    let (name, port) = host.split_at_checked(end)?;
+    let digits = match port.strip_prefix(':') {
+        None if port.is_empty() => return Some(name),
+        None => return None,
+        Some(digits) => digits,
+    };
+    (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(name)
+}
+
+fn within(address: IpAddr, network: IpAddr, length: u8) -> bool {
+    let bits = |ip: IpAddr| match ip {
+        IpAddr::V4(ip) => (u128::from(ip.to_bits()) << 96, true),
+        IpAddr::V6(ip) => (ip.to_bits(), false),
+    };
+    let ((address, one), (network, other)) = (bits(address), bits(network));
+    one == other && (length == 0 || (address ^ network) >> (128 - u32::from(length)) == 0)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn allowed(entries: &[&str]) -> AllowedHosts {
+        let entries = entries.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>();
+        AllowedHosts::read(&entries, true).unwrap()
+    }
+
+    #[test]
+    fn this_machine_is_always_answered() {
+        for host in
+            ["localhost", "LOCALHOST:4040", "127.0.0.1", "127.8.9.1:1", "[::1]", "[::1]:4040"]
+        {
+            assert!(allowed(&[]).allow(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn names_that_only_look_local_are_not() {
+        for host in [
+            "",
+            ":4040",
+            "evil.test",
+            "127.evil.test",
+            "127.0.0.1.nip.test",
+            "localhost.evil.test",
+            "localhost.",
+            "0.0.0.0",
+            "2130706433",
+            "0177.0.0.1",
+            "127.1",
+            "127.0.0.1:x",
+            "::1",
+            "[::1",
+            "localhost:80:80",
+            "[::1]x",
+            "localhost@evil.test",
+            "xlocalhost",
+            "127.0.0.256",
+            "[::2]",
+            "192.168.0.1",
+            "local host",
+            "127.0.0.1,evil.test",
+        ] {
+            assert!(!allowed(&[]).allow(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn entries_have_six_forms() {
+        let hosts = allowed(&[
+            "10.1.2.3",
+            "192.168.0.0/16",
+            "fd00::/8",
+            "app.test",
+            ".lan",
+            "[2001:db8::1]",
+        ]);
+
+        for host in [
+            "10.1.2.3:4040",
+            "192.168.9.9",
+            "[fd12::1]:4040",
+            "APP.test",
+            "a.lan",
+            "a.b.lan:1",
+            "[2001:db8::1]",
+        ] {
+            assert!(hosts.allow(host), "{host}");
+        }
+        for host in [
+            "10.1.2.4",
+            "192.169.0.1",
+            "[fe00::1]",
+            "x.app.test",
+            "app.test.evil",
+            "lan",
+            ".lan",
+            "evil-lan",
+            "[2001:db8::2]",
+            "10.1.2.3.evil.test",
+        ] {
+            assert!(!hosts.allow(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn entries_of_no_form_are_refused() {
+        for entry in ["", ".", "a b", "10.0.0.0/33", "10.0.0/8", "*.test", "a:80"] {
+            assert_eq!(AllowedHosts::read(&[entry.to_owned()], true).unwrap_err(), entry);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The local API, and later the page: HTTP on this machine.
+//!
+//! `guard` refuses what a page on another site could send, `routes` finds the resource of a path,
+//! and `answer` does what was asked (agent sheet, sections 1, 2, 5 and 6).
+
+mod answer;
+mod guard;
+mod refusal;
+mod routes;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use super::hosts::AllowedHosts;
+use super::{Error, Shared, WebAddress};
+
+/// Where the local API usually listens, and how many ports after that are tried.
+const USUAL: (&str, u16, u16) = ("127.0.0.1", 4040, 9);
+/// How long a client may take to send the head of a request.
+const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait when the process has no file descriptor left for another connection.
+const BREATH: Duration = Duration::from_millis(20);
+
+/// The listener at work; dropping it takes no more connections.
+pub(super) struct Web {
+    address: SocketAddr,
+    accepting: JoinHandle<()>,
+}
+
+/// What all requests share.
+pub(super) struct House {
+    pub shared: Arc<Shared>,
+    pub hosts: AllowedHosts,
+}
+
+/// Listens where the local API shall be.
+pub(super) async fn listen(wanted: &WebAddress) -> Result<Option<TcpListener>, Error> {
+    let failed = |address: &str, source| Error::Listen { address: address.to_owned(), source };
+    match wanted {
+        WebAddress::Off => Ok(None),
+        WebAddress::At(address) => {
+            let bound = TcpListener::bind(address.as_str()).await;
+            bound.map(Some).map_err(|source| failed(address, source))
+        }
+        WebAddress::Usual => {
+            let (host, first, more) = USUAL;
+            let mut last = io::Error::from(io::ErrorKind::AddrInUse);
+            for port in first..=first + more {
+                match TcpListener::bind((host, port)).await {
+                    Ok(listener) => return Ok(Some(listener)),
+                    Err(error) => last = error,
+                }
+            }
+            Err(failed(&format!("{host}:{first} to {}", first + more), last))
+        }
+    }
+}
+
+impl Web {
+    /// Serves the connections of a listener.
+    pub fn start(
+        listener: TcpListener,
+        shared: Arc<Shared>,
+        hosts: AllowedHosts,
+    ) -> Result<Self, Error> {
+        let address = listener
+            .local_addr()
+            .map_err(|source| Error::Listen { address: "the local API".to_owned(), source })?;
+        // A tunnel to our own API would hand it to the public.
+        shared.closed.add(address);
+        let house = Arc::new(House { shared, hosts });
+        Ok(Self { address, accepting: tokio::spawn(accept(listener, house)) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Web {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, house: Arc<House>) {
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                while connections.try_join_next().is_some() {}
+                connections.spawn(serve(stream, house.clone()));
+            }
+            Err(_) => tokio::time::sleep(BREATH).await,
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, house: Arc<House>) {
+    // Answers are written whole; waiting for more to send only delays them.
+    let _ = stream.set_nodelay(true);
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE).half_close(true);
+    let service = service_fn(move |request| {
+        let house = house.clone();
+        async move { Ok::<_, std::convert::Infallible>(routes::serve(&house, request).await) }
+    });
+    // What went wrong with a connection concerns its client, who knows.
+    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+}

@@ -1,0 +1,147 @@
+//! From paths to resources.
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use percent_encoding::percent_decode_str;
+
+use super::refusal::Refusal;
+use super::{House, answer, guard};
+
+/// The body of an answer.
+pub(super) type Answer = Full<Bytes>;
+/// How long the body of a request may be.
+const LONGEST: usize = 1 << 20;
+
+/// What a path names.
+enum Resource {
+    Root,
+    Status,
+    Tunnels,
+    Tunnel(String),
+    Requests,
+    Request(String),
+}
+
+/// Answers one request.
+pub(super) async fn serve(house: &House, request: Request<Incoming>) -> Response<Answer> {
+    let is_head = request.method() == Method::HEAD;
+    let mut response = match perform(house, request).await {
+        Ok(response) => response,
+        Err(refusal) => refusal.answer(),
+    };
+    if is_head {
+        *response.body_mut() = Answer::default();
+    }
+    response
+        .headers_mut()
+        .insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+async fn perform(house: &House, request: Request<Incoming>) -> Result<Response<Answer>, Refusal> {
+    let (head, body) = request.into_parts();
+    guard::check(&head, &house.hosts)?;
+    let path = head.uri.path();
+    let shared = &house.shared;
+    let Some(resource) = find(path, &head.method, |name| shared.tunnels.find(name).is_some())
+    else {
+        return Err(Refusal::not_found(path));
+    };
+    let query = head.uri.query().unwrap_or_default();
+    // HEAD is GET without the body.
+    let method = if head.method == Method::HEAD { &Method::GET } else { &head.method };
+    match (&resource, method.as_str()) {
+        (Resource::Root, "GET") => Ok(json(StatusCode::OK, &answer::root())),
+        (Resource::Status, "GET") => Ok(json(StatusCode::OK, &answer::status(shared))),
+        (Resource::Tunnels, "GET") => Ok(json(StatusCode::OK, &answer::tunnels(shared))),
+        (Resource::Tunnels, "POST") => {
+            let started = answer::start(shared, &read(body).await?).await?;
+            Ok(json(StatusCode::CREATED, &started))
+        }
+        (Resource::Tunnel(name), "GET") => match shared.tunnels.find(name) {
+            Some(tunnel) => Ok(json(StatusCode::OK, &tunnel.show())),
+            None => Err(Refusal::not_found(path)),
+        },
+        (Resource::Tunnel(name), "DELETE") => match shared.stop_tunnel(name).await {
+            true => Ok(nothing()),
+            false => Err(Refusal::not_found(path)),
+        },
+        (Resource::Requests, "GET") => Ok(json(StatusCode::OK, &answer::requests(shared, query)?)),
+        (Resource::Requests, "POST") => {
+            answer::replay(shared, &read(body).await?).await?;
+            Ok(nothing())
+        }
+        (Resource::Requests, "DELETE") => {
+            shared.captures.clear();
+            Ok(nothing())
+        }
+        (Resource::Request(id), "GET") => match shared.captures.find(id) {
+            Some(record) => Ok(json(StatusCode::OK, &record.show())),
+            None => Err(Refusal::not_found(path)),
+        },
+        _ => Err(Refusal::wrong_method(path, resource.methods())),
+    }
+}
+
+impl Resource {
+    fn methods(&self) -> &'static str {
+        match self {
+            Self::Root | Self::Status | Self::Request(_) => "GET, HEAD",
+            Self::Tunnels => "GET, HEAD, POST",
+            Self::Tunnel(_) => "GET, HEAD, DELETE",
+            Self::Requests => "GET, HEAD, POST, DELETE",
+        }
+    }
+}
+
+/// What a path names. A slash at the end makes no difference, but at the list of tunnels it may mean
+/// the tunnel without a name.
+fn find(path: &str, method: &Method, runs: impl Fn(&str) -> bool) -> Option<Resource> {
+    let rest = path.strip_prefix("/api")?;
+    if rest == "/tunnels/" && (method == Method::DELETE || method != Method::POST && runs("")) {
+        return Some(Resource::Tunnel(String::new()));
+    }
+    match rest.strip_suffix('/').unwrap_or(rest) {
+        "" => Some(Resource::Root),
+        "/status" => Some(Resource::Status),
+        "/tunnels" => Some(Resource::Tunnels),
+        "/requests/http" => Some(Resource::Requests),
+        rest => {
+            let segment = |rest: &str| {
+                let plain = !rest.is_empty() && !rest.contains('/');
+                let spaced = plain.then(|| rest.replace('+', " "))?;
+                percent_decode_str(&spaced).decode_utf8().ok().map(|text| text.into_owned())
+            };
+            let tunnel = rest.strip_prefix("/tunnels/").and_then(segment).map(Resource::Tunnel);
+            tunnel.or_else(|| {
+                rest.strip_prefix("/requests/http/").and_then(segment).map(Resource::Request)
+            })
+        }
+    }
+}
+
+async fn read(body: Incoming) -> Result<Bytes, Refusal> {
+    match Limited::new(body, LONGEST).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Refusal::too_large(LONGEST)),
+        Err(error) => Err(Refusal::invalid_body(error.to_string())),
+    }
+}
+
+fn json(status: StatusCode, body: &impl serde::Serialize) -> Response<Answer> {
+    // The types of the API always make JSON.
+    let body = serde_json::to_vec(body).unwrap_or_default();
+    let mut response = Response::new(Answer::from(body));
+    *response.status_mut() = status;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+fn nothing() -> Response<Answer> {
+    let mut response = Response::new(Answer::default());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}

@@ -1,0 +1,294 @@
+//! Service and agent together, with real traffic.
+
+use std::time::Duration;
+
+use ginnel::agent::{Agent, Options, State, Trust, WebAddress};
+use ginnel::service::{self, Service};
+use reqwest::{Client, Method};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::service::support::{Folder, client};
+
+/// A service, an agent, and a local service that answers with what it was asked.
+struct Whole {
+    service: Service,
+    agent: Agent,
+    http: Client,
+    local: u16,
+}
+
+impl Whole {
+    async fn start() -> Self {
+        Self::with(service::Options::default()).await
+    }
+
+    async fn with(options: service::Options) -> Self {
+        let service = Service::start(options).await.unwrap();
+        let agent = agent_of(&service).await;
+        Self { service, agent, http: client(), local: mirror().await }
+    }
+
+    async fn call(&self, method: Method, path: &str, body: Option<Value>) -> (u16, Value) {
+        let url = format!("{}{path}", self.agent.url().unwrap());
+        let mut request = self.http.request(method, url);
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body.to_string());
+        }
+        let answer = request.send().await.unwrap();
+        let status = answer.status().as_u16();
+        let body = answer.bytes().await.unwrap();
+        (status, serde_json::from_slice(&body).unwrap_or_default())
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let (status, body) = self.call(Method::GET, path, None).await;
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    }
+
+    async fn start_tunnel(&self, mut definition: Value) -> (u16, Value) {
+        if definition.get("addr").is_none() {
+            definition["addr"] = self.local.into();
+        }
+        self.call(Method::POST, "/api/tunnels", Some(definition)).await
+    }
+
+    async fn web(&self) -> String {
+        let (status, tunnel) = self.start_tunnel(json!({"name": "web", "proto": "http"})).await;
+        assert_eq!(status, 201, "{tunnel}");
+        tunnel["public_url"].as_str().unwrap().to_owned()
+    }
+}
+
+async fn agent_of(service: &Service) -> Agent {
+    let trust = Trust::Pem(service.edges().authority().pem().as_bytes().to_vec());
+    let token = service.authtoken().cloned().unwrap();
+    let server = service.agent_address().unwrap().to_string();
+    let mut options = Options::new(server, token, trust);
+    options.web_addr = WebAddress::At("127.0.0.1:0".to_owned());
+    let agent = Agent::start(options).await.unwrap();
+    online(&agent).await;
+    agent
+}
+
+async fn online(agent: &Agent) {
+    let mut state = agent.watch();
+    let online = state.wait_for(|state| matches!(state, State::Online(_)));
+    tokio::time::timeout(Duration::from_secs(10), online).await.expect("online in time").unwrap();
+}
+
+/// A local web service that answers with the request it got, whole.
+async fn mirror() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut bytes = vec![0; 64 * 1024];
+                while let Ok(count @ 1..) = stream.read(&mut bytes).await {
+                    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {count}\r\n\r\n");
+                    let _ = stream.write_all(&[head.as_bytes(), &bytes[..count]].concat()).await;
+                }
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_request_is_carried_captured_and_replayed() {
+    let whole = Whole::start().await;
+    let url = whole.web().await;
+
+    let answer = whole.http.post(format!("{url}/a?b")).body("hello").send().await.unwrap();
+    let answer = answer.text().await.unwrap();
+
+    assert!(answer.starts_with("POST /a?b HTTP/1.1\r\n"), "{answer}");
+    assert!(answer.ends_with("\r\n\r\nhello"), "{answer}");
+    let listed = whole.get("/api/requests/http").await;
+    let first = &listed["requests"][0];
+    assert_eq!(first["request"]["uri"], "/a?b");
+    assert_eq!(
+        (&first["tunnel_name"], &first["remote_addr"]),
+        (&json!("web"), &json!("127.0.0.1"))
+    );
+    assert_eq!(first["response"]["status_code"], 200);
+    let id = first["id"].as_str().unwrap();
+    let replay = json!({"id": id, "tunnel_name": null});
+    assert_eq!(whole.call(Method::POST, "/api/requests/http", Some(replay)).await.0, 204);
+    let both = whole.get("/api/requests/http?tunnel_name=web").await;
+    assert_eq!(both["requests"].as_array().unwrap().len(), 2);
+    assert_eq!(both["requests"][0]["request"]["raw"], first["request"]["raw"]);
+    assert_eq!(whole.get(&format!("/api/requests/http/{id}")).await["id"], id);
+    let tunnel = whole.get("/api/tunnels/web").await;
+    assert_eq!(tunnel["metrics"]["http"]["count"], 2);
+    assert_eq!(
+        tunnel["config"],
+        json!({"addr": format!("localhost:{}", whole.local), "inspect": true})
+    );
+    assert_eq!(whole.call(Method::DELETE, "/api/requests/http", None).await.0, 204);
+    assert_eq!(whole.get("/api/requests/http").await["requests"], json!([]));
+}
+
+#[tokio::test]
+async fn tunnels_start_are_listed_and_stop() {
+    let whole = Whole::start().await;
+    let url = whole.web().await;
+
+    let (taken, problem) = whole.start_tunnel(json!({"name": "web", "proto": "http"})).await;
+    let both = json!({"name": "two", "proto": "http", "schemes": ["http", "https"]});
+    let (made, https) = whole.start_tunnel(both).await;
+
+    assert_eq!((taken, problem["error_code"].as_i64()), (400, Some(102)));
+    assert!(problem["details"]["err"].as_str().unwrap().contains("already exists"));
+    assert_eq!((made, &https["name"]), (201, &json!("two")));
+    let names = |list: Value| {
+        let list = list["tunnels"].as_array().unwrap().clone();
+        list.iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(whole.get("/api/tunnels").await), ["web", "two", "two (http)"]);
+    assert_eq!(whole.get("/api/tunnels/two%20%28http%29").await["name"], "two (http)");
+    assert_eq!(whole.call(Method::DELETE, "/api/tunnels/web", None).await.0, 204);
+    assert_eq!(whole.call(Method::DELETE, "/api/tunnels/web", None).await.0, 404);
+    assert!(whole.http.get(&url).send().await.is_err());
+}
+
+#[tokio::test]
+async fn what_cannot_be_is_refused_in_the_words_of_the_sheet() {
+    let whole = Whole::start().await;
+    whole.web().await;
+
+    for (method, path, body, status, code) in [
+        (Method::POST, "/api/tunnels", Some(json!({})), 400, Some(102)),
+        (Method::POST, "/api/tunnels", Some(json!([])), 400, Some(100)),
+        (Method::POST, "/api/tunnels", Some(json!({"addr": 1, "proto": "https"})), 400, Some(102)),
+        (Method::POST, "/api/requests/http", Some(json!({"id": "x"})), 404, None),
+        (Method::POST, "/api/requests/http", Some(json!({})), 400, Some(100)),
+        (Method::GET, "/api/requests/http?limit=0", None, 400, Some(106)),
+        (Method::GET, "/api/requests/http/x", None, 404, None),
+        (Method::GET, "/api/nowhere", None, 404, None),
+        (Method::GET, "/elsewhere", None, 404, None),
+        (Method::PUT, "/api/tunnels", None, 405, None),
+        (Method::DELETE, "/api/status", None, 405, None),
+    ] {
+        let (found, body) = whole.call(method.clone(), path, body).await;
+        assert_eq!((found, body["error_code"].as_i64()), (status, code), "{method} {path} {body}");
+        assert_eq!(body["status_code"], status, "{body}");
+    }
+    let form = whole.http.post(format!("{}/api/tunnels", whole.agent.url().unwrap()));
+    let form = form.header("content-type", "text/plain").body("{}").send().await.unwrap();
+    assert_eq!(form.status(), 415);
+}
+
+#[tokio::test]
+async fn pages_of_other_sites_are_refused() {
+    let whole = Whole::start().await;
+    let url = format!("{}/api/requests/http", whole.agent.url().unwrap());
+    let own = whole.agent.url().unwrap();
+
+    let status = async |headers: &[(&str, &str)]| {
+        let mut request = whole.http.delete(&url);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.send().await.unwrap().status().as_u16()
+    };
+
+    assert_eq!(status(&[]).await, 204);
+    assert_eq!(status(&[("origin", &own), ("sec-fetch-site", "same-origin")]).await, 204);
+    assert_eq!(status(&[("origin", "https://evil.test")]).await, 403);
+    assert_eq!(status(&[("origin", "null")]).await, 403);
+    assert_eq!(status(&[("sec-fetch-site", "cross-site")]).await, 403);
+    assert_eq!(status(&[("sec-fetch-site", "same-site")]).await, 403);
+    assert_eq!(status(&[("host", "evil.test")]).await, 403);
+    assert_eq!(status(&[("host", "127.0.0.1.nip.test")]).await, 403);
+}
+
+#[tokio::test]
+async fn a_tcp_tunnel_carries_bytes() {
+    let whole = Whole::start().await;
+    let echo = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = echo.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        let (mut stream, _) = echo.accept().await.unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).await.unwrap();
+        stream.write_all(&bytes).await.unwrap();
+    });
+
+    let (status, tunnel) =
+        whole.start_tunnel(json!({"name": "raw", "proto": "tcp", "addr": addr})).await;
+    assert_eq!(status, 201, "{tunnel}");
+    let place = tunnel["public_url"].as_str().unwrap().strip_prefix("tcp://").unwrap();
+    let mut visitor = tokio::net::TcpStream::connect(place).await.unwrap();
+    visitor.write_all(&vec![7; 1 << 20]).await.unwrap();
+    visitor.shutdown().await.unwrap();
+    let mut back = Vec::new();
+    visitor.read_to_end(&mut back).await.unwrap();
+
+    assert!(back == vec![7; 1 << 20]);
+    let metrics = whole.get("/api/tunnels/raw").await["metrics"].clone();
+    assert_eq!((&metrics["conns"]["count"], &metrics["http"]["count"]), (&json!(1), &json!(0)));
+}
+
+#[tokio::test]
+async fn a_service_that_comes_back_finds_the_tunnels_at_their_addresses() {
+    let folder = Folder::new();
+    let whole = Whole::with(folder.options("service.db")).await;
+    let url = whole.web().await;
+    let port = whole.service.agent_address().unwrap().port();
+    let (api_key, authtoken) =
+        (whole.service.api_key().cloned(), whole.service.authtoken().cloned());
+
+    whole.service.stop(Duration::ZERO).await;
+    let options = service::Options {
+        agent_port: Some(port),
+        admin_key: api_key,
+        authtoken,
+        ..folder.options("service.db")
+    };
+    let service = Service::start(options).await.unwrap();
+    let mut state = whole.agent.watch();
+    while !matches!(&*state.borrow_and_update(), State::Online(_)) || whole.agent.reconnects() == 0
+    {
+        tokio::time::timeout(Duration::from_secs(10), state.changed()).await.unwrap().unwrap();
+    }
+
+    let answer = whole.http.get(format!("{url}/back")).send().await.unwrap();
+    assert!(answer.text().await.unwrap().starts_with("GET /back HTTP/1.1\r\n"));
+    drop(service);
+}
+
+#[tokio::test]
+async fn a_refused_agent_says_why_and_does_not_try_again() {
+    let service = Service::start(service::Options::default()).await.unwrap();
+    let trust = Trust::Pem(service.edges().authority().pem().as_bytes().to_vec());
+    let token = ginnel::api::Secret(format!("{}_{}", "0".repeat(27), "0".repeat(21)));
+    let mut options = Options::new(service.agent_address().unwrap().to_string(), token, trust);
+    options.web_addr = WebAddress::Off;
+
+    let mut agent = Agent::start(options).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(10), agent.ended()).await.unwrap();
+
+    assert!(matches!(agent.state(), State::Offline));
+    assert!(agent.last_error().unwrap().contains("ERR_NGROK_107"), "{:?}", agent.last_error());
+}
+
+#[tokio::test]
+async fn the_management_api_stops_an_agent() {
+    let mut whole = Whole::start().await;
+    let url = format!("{}/tunnel_sessions", whole.service.url());
+    let key = whole.service.api_key().cloned().unwrap().0;
+    let sessions = whole.http.get(&url).bearer_auth(&key).send().await.unwrap();
+    let sessions: Value = serde_json::from_slice(&sessions.bytes().await.unwrap()).unwrap();
+    let id = sessions["tunnel_sessions"][0]["id"].as_str().unwrap();
+
+    let stop = whole.http.post(format!("{url}/{id}/stop")).bearer_auth(&key);
+    let stop = stop.header("content-type", "application/json").body("{}").send().await.unwrap();
+
+    assert_eq!(stop.status(), 204);
+    tokio::time::timeout(Duration::from_secs(10), whole.agent.ended()).await.unwrap();
+    assert!(matches!(whole.agent.state(), State::Offline));
+}
