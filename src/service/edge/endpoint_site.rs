@@ -34,6 +34,7 @@ pub(super) fn site(
         request_headers: changes(&options.request_headers),
         response_headers: changes(&options.response_headers),
         compression: options.compression,
+        converter: options.websocket_tcp_converter,
     };
     let modules = Some(modules).filter(|modules| !modules.is_empty());
     let (id, edge_id) = ("".into(), "".into());
@@ -88,7 +89,6 @@ fn refuse_unsupported(options: &EndpointOptions) -> Result<(), BindError> {
     let unsupported = [
         ("webhook", options.webhook.is_some()),
         ("traffic_policy", options.traffic_policy.is_some()),
-        ("websocket_tcp_converter", options.websocket_tcp_converter),
     ];
     match unsupported.into_iter().find(|(_, asked)| *asked) {
         Some((name, _)) => Err(BindError::Unsupported(name)),

@@ -15,6 +15,7 @@ mod bind;
 mod body;
 pub mod ca;
 mod config;
+mod converter;
 mod door;
 mod endpoint_site;
 mod event;

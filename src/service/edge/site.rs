@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::header::HOST;
-use http::{HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response};
+use hyper::upgrade::OnUpgrade;
 
 use super::Inner;
 use super::backend::{Backend, Candidate, Candidates, Kind};
@@ -15,7 +16,7 @@ use super::forward::{Exchange, Outcome, forward};
 use super::modules::Modules;
 use super::slot::Slot;
 use super::target::{Undialable, Visitor};
-use super::upgrade;
+use super::{converter, upgrade};
 
 /// What is served at a public address.
 #[derive(Default)]
@@ -101,6 +102,9 @@ impl Route {
             request.headers_mut().insert(HOST, host.clone());
         }
         let upgrade = upgrades.then(|| hyper::upgrade::on(&mut request));
+        if self.modules.as_ref().is_some_and(|modules| modules.converter) {
+            return self.convert(way, request.headers(), upgrade).await;
+        }
         let exchange = Exchange { request, upgrade };
         let answer = self.forward(way, exchange).await;
         match passage {
@@ -148,6 +152,20 @@ impl Route {
             }
         }
         Err(candidates.exhausted(last.as_ref()))
+    }
+
+    /// Lets a visitor talk to the target in bytes, over a WebSocket.
+    async fn convert(
+        &self,
+        way: &mut Way<'_>,
+        headers: &HeaderMap,
+        upgrade: Option<OnUpgrade>,
+    ) -> Result<Response<Body>, Fault> {
+        let response = converter::agree(headers)?;
+        let visitor = upgrade.ok_or(fault::NO_WEBSOCKET)?;
+        let target = self.dial(way.edges, way.visitor, way.trace).await;
+        way.runtime.convert(visitor, target.ok_or(fault::UNREACHABLE)?);
+        Ok(response)
     }
 
     /// Opens a connection for bytes; none where nobody takes it.

@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt, copy_bidirectional};
 use super::bell::{Call, Listener};
 use super::link::Link;
 use super::pulse::Pulse;
+use super::{Io, converter};
 
 /// What carries on behind an upgraded connection.
 pub(super) struct Tasks {
@@ -22,11 +23,20 @@ pub(super) struct Tasks {
 impl Tasks {
     /// Lets a visitor and an upstream talk until one of them ends, each direction on its own.
     pub(super) fn join(&self, visitor: OnUpgrade, link: Link) {
+        self.carry_on(talk(visitor, link));
+    }
+
+    /// Lets a visitor and a target talk, the one in messages and the other in bytes.
+    pub(super) fn convert(&self, visitor: OnUpgrade, target: Io) {
+        self.carry_on(converter::convert(visitor, target));
+    }
+
+    fn carry_on(&self, talk: impl Future<Output = ()> + Send + 'static) {
         self.pulse.upgraded.store(true, Relaxed);
         let mut bell = self.bell.clone();
         tokio::spawn(async move {
             tokio::select! {
-                () = talk(visitor, link) => {}
+                () = talk => {}
                 () = bell.wait_for(Call::Cut) => {}
             }
         });

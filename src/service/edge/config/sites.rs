@@ -77,6 +77,7 @@ impl State {
                 response.remove.iter().flatten(),
             ),
             compression: enabled(route.compression, |it| it.enabled).is_some(),
+            converter: enabled(route.websocket_tcp_converter, |it| it.enabled).is_some(),
         };
         let modules = Some(modules).filter(|modules| !modules.is_empty());
         Route {

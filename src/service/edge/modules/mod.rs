@@ -37,6 +37,8 @@ pub(super) struct Modules {
     pub request_headers: Changes,
     pub response_headers: Changes,
     pub compression: bool,
+    /// WebSockets become connections of bytes.
+    pub converter: bool,
 }
 
 /// What the modules remember of a request until its answer comes.
@@ -55,6 +57,7 @@ impl Modules {
             && self.request_headers.is_empty()
             && self.response_headers.is_empty()
             && !self.compression
+            && !self.converter
     }
 
     /// Lets a visitor of bytes in, or not.

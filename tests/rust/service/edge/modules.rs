@@ -278,3 +278,38 @@ async fn an_endpoint_has_the_same_modules() {
     let refused = Wanted { options: refused, ..Wanted::any(Proto::Http) };
     assert!(edges.bind(refused, Direct::to(mirror().await)).await.is_err());
 }
+
+#[tokio::test]
+async fn a_websocket_becomes_a_connection_of_bytes() {
+    let edges = edges().await;
+    let address = upstream(|mut peer| async move {
+        let heard = peer.exactly(5).await;
+        peer.say(&heard.to_uppercase()).await;
+        peer.rest().await;
+    })
+    .await;
+    let options = EndpointOptions { websocket_tcp_converter: true, ..Default::default() };
+    let wanted = Wanted { options, ..Wanted::any(Proto::Http) };
+    let endpoint = edges.bind(wanted, Direct::to(address)).await.unwrap();
+    let mut visitor = Peer::to(&endpoint).await;
+    visitor.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let refused = visitor.answer().await;
+    assert_eq!((status(&refused), code(&refused)), ("400", "3206"));
+
+    visitor
+        .say(
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        )
+        .await;
+    let head = visitor.head().await;
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    assert_eq!(header(&head, "sec-websocket-accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+    // With a mask of zeros the bytes are what they are: a text in two parts.
+    visitor.say_bytes(b"\x01\x83\0\0\0\0hel\x80\x82\0\0\0\0lo").await;
+    assert_eq!(visitor.exactly(7).await, "\u{fffd}\u{5}HELLO");
+    visitor.say_bytes(b"\x89\x81\0\0\0\0?").await;
+    assert_eq!(visitor.exactly(3).await, "\u{fffd}\u{1}?");
+    visitor.say_bytes(b"\x88\x82\0\0\0\0\x03\xe8").await;
+    assert_eq!(visitor.rest().await, "\u{fffd}\u{2}\u{3}\u{fffd}");
+}
