@@ -25,7 +25,9 @@ from .exceptions import (
     RateLimitError,
     ResponseDecodeError,
     ServerError,
+    ServiceAddressError,
     ServiceError,
+    ServiceStoreError,
     ValidationError,
 )
 
@@ -50,7 +52,9 @@ __all__ = [
     "ResponseDecodeError",
     "ServerError",
     "Service",
+    "ServiceAddressError",
     "ServiceError",
+    "ServiceStoreError",
     "ValidationError",
     "__version__",
 ]

@@ -26,6 +26,7 @@ class Service:
         *,
         api_key: str | None = None,
         authtoken: str | None = None,
+        admin_key_file: str | PathLike[str] | None = None,
         public_url: str | None = None,
         rate_limit: tuple[int, float] | None = None,
         agent_port: int | None = 0,
@@ -48,6 +49,7 @@ class Service:
                 left out.
             authtoken: The authtoken for agents of a new database, or of an existing one that holds
                 it; made if left out.
+            admin_key_file: A file that holds the admin key, in place of `api_key`.
             public_url: The address to put into `uri` fields, where it is not the listener's.
             rate_limit: How many requests an account may make in how many seconds; none by default.
             agent_port: The port for agents; 0 for any that is free, None to take none.
@@ -62,7 +64,9 @@ class Service:
 
         Raises:
             ConfigError: An option is unusable; the message names it.
-            ServiceError: An address or the database cannot be used; the message says why.
+            ServiceAddressError: An address is in use, or cannot be listened on.
+            ServiceStoreError: The database cannot be used; its file is left as it was.
+            ServiceError: Something else; the message says what.
         """
         self._service = _native.Service(
             {
@@ -70,6 +74,7 @@ class Service:
                 "host": host,
                 "port": port,
                 "api_key": api_key,
+                "admin_key_file": admin_key_file,
                 "authtoken": authtoken,
                 "public_url": public_url,
                 "rate_limit": rate_limit,

@@ -6,6 +6,8 @@ GinnelError
 ├ ClientClosedError(RuntimeError): the client was closed
 ├ PaginationError: a page leads where the key must not go, or in a circle
 ├ ServiceError: the embedded service cannot start
+│ ├ ServiceAddressError: its address is in use, or cannot be listened on
+│ └ ServiceStoreError: its database is damaged, locked, read-only, newer, or no database at all
 └ APIError: a call failed
   ├ APIConnectionError(ConnectionError): no complete answer arrived
   │ ├ APITimeoutError(TimeoutError): not within the timeout or the deadline
@@ -47,7 +49,9 @@ __all__ = [
     "RateLimitError",
     "ResponseDecodeError",
     "ServerError",
+    "ServiceAddressError",
     "ServiceError",
+    "ServiceStoreError",
     "ValidationError",
 ]
 
@@ -74,6 +78,14 @@ class PaginationError(GinnelError):
 
 class ServiceError(GinnelError):
     """The embedded service cannot start; the message says why."""
+
+
+class ServiceAddressError(ServiceError):
+    """An address of the embedded service is in use, or cannot be listened on."""
+
+
+class ServiceStoreError(ServiceError):
+    """The database of the embedded service cannot be used; its file was left as it was."""
 
 
 class APIError(GinnelError):

@@ -73,6 +73,14 @@ pub struct Ids {
 }
 
 impl Ids {
+    /// Makes identifiers that are larger than this one too, as after a clock was set back.
+    pub fn continue_after(&self, id: &str) {
+        if let Some(latest) = id.rsplit('_').next().and_then(decode) {
+            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            *last = latest.max(*last);
+        }
+    }
+
     /// A new identifier of the kind that `prefix` names.
     ///
     /// # Errors
@@ -87,7 +95,8 @@ impl Ids {
         payload |= random.iter().fold(0, |sum, byte| sum << 8 | u128::from(*byte));
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if (seconds, payload) <= *last {
-            *last = (last.0, last.1.wrapping_add(1));
+            let (payload, full) = last.1.overflowing_add(1);
+            *last = (last.0.saturating_add(full.into()), payload);
         } else {
             *last = (seconds, payload);
         }
@@ -146,6 +155,24 @@ fn encode(seconds: u32, payload: u128) -> String {
     text.iter().map(|byte| *byte as char).collect()
 }
 
+/// What [`encode`] made 27 characters of; `None` for anything else.
+fn decode(text: &str) -> Option<(u32, u128)> {
+    if !is_base62(text, LENGTH) {
+        return None;
+    }
+    let (mut seconds, mut payload) = (0u32, 0u128);
+    for byte in text.bytes() {
+        let digit = ALPHABET.iter().position(|known| *known == byte)? as u128;
+        // 128 bits times 62 and a digit: what leaves the payload goes to the seconds.
+        let low = (payload & u128::from(u64::MAX)) * 62 + digit;
+        let high = (payload >> 64) * 62 + (low >> 64);
+        payload = high << 64 | low & u128::from(u64::MAX);
+        let carried = u32::try_from(high >> 64).ok()?;
+        seconds = seconds.checked_mul(62)?.checked_add(carried)?;
+    }
+    Some((seconds, payload))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,6 +192,30 @@ mod tests {
     fn the_largest_identifier_fills_its_characters() {
         assert_eq!(encode(u32::MAX, u128::MAX), "aWgEPTl1tmebfsQzFP4bxwgy80V");
         assert_eq!(encode(0, 0), "0".repeat(LENGTH));
+    }
+
+    #[test]
+    fn decoding_undoes_encoding() {
+        for whole in [(0, 0), (0, 61), (7, 1 << 96), (u32::MAX, u128::MAX), (1, u128::MAX - 62)] {
+            assert_eq!(decode(&encode(whole.0, whole.1)), Some(whole));
+        }
+        for wrong in ["", "0", "zzzzzzzzzzzzzzzzzzzzzzzzzzz", "00000000000000000000000000-"] {
+            assert_eq!(decode(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn identifiers_continue_after_one_of_the_future() {
+        let ids = Ids::default();
+        let future = format!("ak_{}", encode(u32::MAX - 1, u128::MAX));
+
+        ids.continue_after("ak_nonsense");
+        let now = ids.next(prefix::API_KEY).unwrap_or_default();
+        ids.continue_after(&future);
+        ids.continue_after(&now);
+        let next = ids.next(prefix::API_KEY).unwrap_or_default();
+
+        assert!(now < future && future < next, "{now} {future} {next}");
     }
 
     #[test]

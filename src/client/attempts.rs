@@ -32,11 +32,14 @@ pub(super) async fn run(
     loop {
         attempts += 1;
         let left = settings.deadline.map(|deadline| deadline.saturating_sub(started.elapsed()));
-        let attempt = attempt(settings, pool, &request, call.method, left);
-        let outcome = match observer {
-            Some(observer) => observed(observer, attempts, attempt).await,
-            None => attempt.await,
-        };
+        let sent = observer.map(|observer| {
+            observer(Event { attempt: attempts, what: What::Sent });
+            Instant::now()
+        });
+        let outcome = attempt(settings, pool, &request, call.method, left).await;
+        if let (Some(observer), Some(sent)) = (observer, sent) {
+            observer(Event { attempt: attempts, what: ended(&outcome, sent.elapsed()) });
+        }
         let pause = if attempts > settings.max_retries {
             None
         } else {
@@ -50,41 +53,41 @@ pub(super) async fn run(
             tokio::time::sleep(pause).await;
             continue;
         }
-        let response = outcome.map_err(|cause| failed(cause, attempts))?;
-        let (mut head, body) = response.into_parts();
-        // The attempt before this one did it, and its answer was lost.
-        if attempts > 1 && call.method == Verb::DELETE && head.status == StatusCode::NOT_FOUND {
-            head.status = StatusCode::NO_CONTENT;
-        }
-        let body = unfold(&head.headers, body)
-            .map_err(|problem| failed(Cause::Body(problem), attempts))?;
-        return Ok(Answer {
-            status: head.status,
-            headers: head.headers,
-            body,
-            attempts,
-            method: call.method.as_str(),
-            url: settings.origin.url_of(&call.target),
-        });
+        return outcome
+            .and_then(|response| answer(settings, &call, response, attempts))
+            .map_err(|cause| failed(cause, attempts));
     }
 }
 
-/// An attempt that the observer hears of.
-async fn observed(
-    observer: &Observer<'_>,
-    number: u32,
-    attempt: impl Future<Output = Result<Response<Bytes>, Cause>>,
-) -> Result<Response<Bytes>, Cause> {
-    observer(Event { attempt: number, what: What::Sent });
-    let started = Instant::now();
-    let outcome = attempt.await;
-    let took = started.elapsed();
-    let what = match &outcome {
+/// A response as the answer to a call.
+fn answer(
+    settings: &Settings,
+    call: &Call,
+    response: Response<Bytes>,
+    attempts: u32,
+) -> Result<Answer, Cause> {
+    let (mut head, body) = response.into_parts();
+    // The attempt before this one did it, and its answer was lost.
+    if attempts > 1 && call.method == Verb::DELETE && head.status == StatusCode::NOT_FOUND {
+        head.status = StatusCode::NO_CONTENT;
+    }
+    let body = unfold(&head.headers, body).map_err(Cause::Body)?;
+    Ok(Answer {
+        status: head.status,
+        headers: head.headers,
+        body,
+        attempts,
+        method: call.method.as_str(),
+        url: settings.origin.url_of(&call.target),
+    })
+}
+
+/// How an attempt ended, for those who want to know.
+fn ended(outcome: &Result<Response<Bytes>, Cause>, took: Duration) -> What {
+    match outcome {
         Ok(answer) => What::Answered { status: answer.status().as_u16(), took },
         Err(cause) => What::Failed { problem: cause.to_string(), took },
-    };
-    observer(Event { attempt: number, what });
-    outcome
+    }
 }
 
 /// One attempt, within the limit of an attempt and what is left of the deadline.

@@ -6,6 +6,7 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::api::Malformed;
 use crate::client::{Cause, ConfigError, Error, StatusError};
+use crate::service;
 
 /// An exception of ours by the name of its class.
 pub(super) fn raise(py: Python<'_>, class: &str, message: &str) -> PyErr {
@@ -20,6 +21,24 @@ pub(super) fn malformed(py: Python<'_>, error: &Malformed) -> PyErr {
 /// A problem with options.
 pub(super) fn config(py: Python<'_>, error: &ConfigError) -> PyErr {
     raise(py, "ConfigError", &error.to_string())
+}
+
+/// A service that did not start.
+pub(super) fn not_started(py: Python<'_>, error: &service::Error) -> PyErr {
+    use service::Error;
+    let class = match error {
+        Error::AddressInUse(_) | Error::Bind { .. } => "ServiceAddressError",
+        Error::Store(_) => "ServiceStoreError",
+        Error::MalformedAdminKey
+        | Error::UnknownAdminKey
+        | Error::MalformedAuthtoken
+        | Error::UnknownAuthtoken
+        | Error::SecretFile { .. }
+        | Error::PublicUrl(_)
+        | Error::RateLimit => "ConfigError",
+        _ => "ServiceError",
+    };
+    raise(py, class, &error.to_string())
 }
 
 /// A failed call.

@@ -54,6 +54,7 @@ struct Given {
     host: String,
     port: u16,
     api_key: Option<String>,
+    admin_key_file: Option<PathBuf>,
     authtoken: Option<String>,
     public_url: Option<String>,
     rate_limit: Option<(u32, f64)>,
@@ -70,6 +71,13 @@ struct Given {
 
 impl Given {
     fn read(self) -> Result<Options, String> {
+        let admin_key = match (self.api_key, self.admin_key_file) {
+            (Some(_), Some(_)) => Err("api_key and admin_key_file exclude each other".to_owned()),
+            (None, Some(file)) => {
+                service::read_admin_key(&file).map(Some).map_err(|problem| problem.to_string())
+            }
+            (key, None) => Ok(key.map(Secret)),
+        };
         let seconds = |name: &str, seconds: f64| {
             Duration::try_from_secs_f64(seconds).map_err(|problem| format!("{name}: {problem}"))
         };
@@ -82,7 +90,7 @@ impl Given {
             agent_host: self.host.clone(),
             host: self.host,
             port: self.port,
-            admin_key: self.api_key.map(Secret),
+            admin_key: admin_key?,
             authtoken: self.authtoken.map(Secret),
             public_url: self.public_url,
             rate_limit,
@@ -113,18 +121,14 @@ impl Service {
     fn new(py: Python<'_>, options: Given) -> PyResult<Self> {
         let options =
             options.read().map_err(|problem| error::raise(py, "ConfigError", &problem))?;
-        let running = py.detach(|| {
-            let runtime = Builder::new_multi_thread()
-                .worker_threads(2)
-                .thread_name("ginnel-service")
-                .enable_all()
-                .build()
-                .map_err(|problem| problem.to_string())?;
-            let service = runtime.block_on(service::Service::start(options));
-            Ok(Running { service: service.map_err(|problem| problem.to_string())?, runtime })
-        });
-        let running =
-            running.map_err(|problem: String| error::raise(py, "ServiceError", &problem))?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("ginnel-service")
+            .enable_all()
+            .build()?;
+        let started = py.detach(|| runtime.block_on(service::Service::start(options)));
+        let service = started.map_err(|problem| error::not_started(py, &problem))?;
+        let running = Running { service, runtime };
         let service = &running.service;
         Ok(Self {
             url: service.url().to_owned(),

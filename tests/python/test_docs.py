@@ -16,6 +16,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -66,11 +67,13 @@ def test_every_block_of_a_page_runs(
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"__name__": "__main__"}
 
-    for block in blocks(page):
-        if block.language == "python":
-            run_python(block, page, namespace)
-        else:
-            run_shell(block, tmp_path)
+    # What a page sets in the environment ends with the page.
+    with patch.dict(os.environ):
+        for block in blocks(page):
+            if block.language == "python":
+                run_python(block, page, namespace)
+            else:
+                run_shell(block, tmp_path)
 
 
 def test_the_readme_has_code_that_runs() -> None:

@@ -53,6 +53,7 @@ def test_a_service_without_tls_serves_edges_over_http() -> None:
             service.opener().open("http://other.example.test/")
         assert nobody.value.code == 404
         assert nobody.value.headers["ngrok-error-code"] == "ERR_NGROK_3200"
+        nobody.value.close()
 
 
 def test_without_public_ports_there_is_no_address() -> None:

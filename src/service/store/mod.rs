@@ -18,6 +18,7 @@ pub use error::Error;
 pub use transaction::Transaction;
 pub use view::{Document, StoredToken, View};
 
+use crate::api::id::Ids;
 use readers::Readers;
 use writer::Writer;
 
@@ -39,11 +40,12 @@ impl Store {
     pub fn open(path: Option<&Path>) -> Result<Self, Error> {
         let Some(path) = path else {
             let shared = open::memory()?;
-            let writer = Writer::start(writer::Target::Shared(shared.clone()))?;
+            let writer = Writer::start(writer::Target::Shared(shared.clone()), Ids::default())?;
             return Ok(Self { readers: Readers::shared(shared), writer, _lock: None });
         };
         let (connection, lock) = open::file(path)?;
-        let writer = Writer::start(writer::Target::Own(connection))?;
+        let ids = open::ids(&connection)?;
+        let writer = Writer::start(writer::Target::Own(connection), ids)?;
         Ok(Self { readers: Readers::of(path), writer, _lock: Some(lock) })
     }
 

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
 use super::Error;
+use crate::api::id::Ids;
 
 /// Marks a file as ours: "ginl".
 const APPLICATION_ID: i64 = 0x6769_6e6c;
@@ -64,6 +65,24 @@ pub(super) fn file(path: &Path) -> Result<(Connection, Lock), Error> {
     let opened = prepare(&connection, format);
     opened.map_err(|error| explain(error, path))?;
     Ok((connection, lock))
+}
+
+/// What makes identifiers: larger than those in the database, wherever the clock has gone since.
+pub(super) fn ids(connection: &Connection) -> Result<Ids, Error> {
+    let ids = Ids::default();
+    // The last of each kind; no other row is looked at.
+    let mut query = connection.prepare(
+        "SELECT kind, id FROM resources
+         WHERE kind = (SELECT min(kind) FROM resources WHERE kind > ?1) ORDER BY id DESC LIMIT 1",
+    )?;
+    let mut kind = String::new();
+    while let Some((next, id)) =
+        query.query_row([&kind], |row| Ok((row.get(0)?, row.get::<_, String>(1)?))).optional()?
+    {
+        ids.continue_after(&id);
+        kind = next;
+    }
+    Ok(ids)
 }
 
 /// A connection for reading from a file that [`file`] has opened.

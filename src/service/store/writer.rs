@@ -80,13 +80,13 @@ where
 }
 
 impl Writer {
-    pub(super) fn start(target: Target) -> Result<Self, Error> {
+    pub(super) fn start(target: Target, ids: Ids) -> Result<Self, Error> {
         let (jobs, queue) = mpsc::unbounded_channel();
         let told = Arc::new(Told::default());
         let telling = told.clone();
         let thread = std::thread::Builder::new()
             .name("ginnel-writer".to_owned())
-            .spawn(move || work_off(target, queue, &telling))
+            .spawn(move || work_off(target, &ids, queue, &telling))
             .map_err(|source| Error::File { path: "writer thread".into(), source })?;
         Ok(Self { told, jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
     }
@@ -136,15 +136,19 @@ impl Drop for Writer {
     }
 }
 
-fn work_off(target: Target, mut queue: mpsc::UnboundedReceiver<Box<dyn Job>>, told: &Told) {
-    let ids = Ids::default();
+fn work_off(
+    target: Target,
+    ids: &Ids,
+    mut queue: mpsc::UnboundedReceiver<Box<dyn Job>>,
+    told: &Told,
+) {
     let mut batch = Vec::with_capacity(BATCH);
     while queue.blocking_recv_many(&mut batch, BATCH) > 0 {
         let committed = match &target {
-            Target::Own(connection) => commit(connection, &ids, &mut batch),
+            Target::Own(connection) => commit(connection, ids, &mut batch),
             Target::Shared(shared) => {
                 match shared.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
-                    Some(connection) => commit(connection, &ids, &mut batch),
+                    Some(connection) => commit(connection, ids, &mut batch),
                     None => Err(Error::Closed.to_string()),
                 }
             }
@@ -219,7 +223,7 @@ mod tests {
     fn writer(schema: &str) -> Writer {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(schema).unwrap();
-        Writer::start(Target::Own(connection)).unwrap()
+        Writer::start(Target::Own(connection), Ids::default()).unwrap()
     }
 
     #[tokio::test]

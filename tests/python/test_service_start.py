@@ -1,0 +1,187 @@
+"""A service that cannot start says why, and leaves what it found as it was."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ginnel
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "ginnel", "serve", *arguments]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GINNEL_")}
+    return subprocess.run(line, capture_output=True, text=True, timeout=30, env=clean)
+
+
+def filled(path: Path) -> bytes:
+    """Makes a database, and gives its content."""
+    with ginnel.Service(path) as service, service.client() as remote:
+        for number in range(50):
+            remote.ip_policies.create(description=f"office {number}", metadata="m" * 500)
+    return path.read_bytes()
+
+
+def damage(path: Path) -> None:
+    filled(path)
+    content = bytearray(path.read_bytes())
+    content[4096 * 2 : 4096 * 3] = b"\xa5" * 4096
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(filled(path)[:90])
+
+
+def from_the_future(path: Path) -> None:
+    filled(path)
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA user_version = 99")
+    database.close()
+
+
+def of_another_program(path: Path) -> None:
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE bookmarks (url TEXT)")
+    database.close()
+
+
+def read_only(path: Path) -> None:
+    filled(path)
+    path.chmod(stat.S_IRUSR)
+
+
+def text(path: Path) -> None:
+    path.write_text("no database at all, but long enough to be one\n" * 20)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (damage, "is damaged"),
+        (cut, "is damaged"),
+        (from_the_future, "has format 99"),
+        (of_another_program, "another program"),
+        (read_only, "is read-only"),
+        (text, "is not a database"),
+        (Path.mkdir, "is not a file"),
+    ],
+)
+def test_a_database_of_no_use(tmp_path: Path, spoil: Callable[[Path], Any], words: str) -> None:
+    path = tmp_path / "ginnel.db"
+    spoil(path)
+    before = path.read_bytes() if path.is_file() else None
+
+    with pytest.raises(ginnel.ServiceStoreError, match=words) as refused:
+        ginnel.Service(path)
+    done = command("--path", str(path))
+
+    assert isinstance(refused.value, ginnel.ServiceError)
+    assert str(path) in str(refused.value)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr == f"ginnel: {refused.value}\n"
+    assert (path.read_bytes() if path.is_file() else None) == before
+
+
+def test_a_place_that_cannot_be_written_to(tmp_path: Path) -> None:
+    sealed = tmp_path / "sealed"
+    sealed.mkdir()
+    sealed.chmod(stat.S_IRUSR | stat.S_IXUSR)
+
+    for path, words in [
+        (tmp_path / "no/folder/ginnel.db", "the folder does not exist"),
+        (sealed / "ginnel.db", "is in a read-only folder"),
+    ]:
+        with pytest.raises(ginnel.ServiceStoreError, match=words):
+            ginnel.Service(path)
+        assert command("--path", str(path)).returncode == 4
+    assert list(sealed.iterdir()) == []
+    sealed.chmod(stat.S_IRWXU)
+
+
+def test_a_database_in_use(tmp_path: Path) -> None:
+    path = tmp_path / "ginnel.db"
+    with ginnel.Service(path) as service:
+        with pytest.raises(ginnel.ServiceStoreError, match="in use by another process"):
+            ginnel.Service(path)
+        done = command("--path", str(path))
+        with service.client() as remote:
+            assert remote.api_keys.list().first()
+
+    assert done.returncode == 4
+    assert "in use by another process" in done.stderr
+    with ginnel.Service(path) as again:
+        assert again.is_running
+
+
+def test_an_address_of_no_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ginnel.ServiceAddressError, match="already in use"):
+            ginnel.Service(port=port)
+        assert command("--port", str(port)).returncode == 3
+    with pytest.raises(ginnel.ServiceAddressError, match="cannot listen on"):
+        ginnel.Service(host="192.0.2.1")
+    with ginnel.Service(port=port) as service:
+        assert service.url == f"http://127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"api_key": "mine"}, "the admin key is not of the form"),
+        ({"public_url": "here"}, "is not an http"),
+        ({"rate_limit": (0, 60.0)}, "at least one request"),
+        ({"rate_limit": (1, -1.0)}, "rate_limit"),
+        ({"admin_key_file": "/gone/key"}, "cannot read /gone/key"),
+        ({"admin_key_file": "/gone/key", "api_key": "mine"}, "exclude each other"),
+    ],
+)
+def test_an_option_of_no_use(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ginnel.ConfigError, match=words):
+        ginnel.Service(**options)
+
+
+def test_the_admin_key_comes_from_a_file(tmp_path: Path) -> None:
+    key, other = "0" * 27 + "_1" + "a" * 20, "0" * 27 + "_2" + "b" * 20
+    path, file = tmp_path / "ginnel.db", tmp_path / "key"
+    file.write_text(f"  {key}\n")
+
+    for _ in range(2):
+        with ginnel.Service(path, admin_key_file=file) as service, service.client() as remote:
+            assert service.api_key == key
+            assert remote.api_keys.list().first()
+    file.write_text(other)
+    with pytest.raises(ginnel.ConfigError, match="not one of this database") as refused:
+        ginnel.Service(path, admin_key_file=file)
+
+    assert other not in str(refused.value)
+
+
+def test_new_identifiers_follow_those_of_a_clock_that_was_ahead(tmp_path: Path) -> None:
+    path = tmp_path / "ginnel.db"
+    with ginnel.Service(path) as service, service.client() as remote:
+        key, now = service.api_key, remote.ip_policies.create(description="now").id
+    # As a service would have made it whose clock was twenty years ahead.
+    ahead = "ipp_" + chr(ord(now[4]) + 1) + now[5:]
+    with sqlite3.connect(path) as database:
+        body = (
+            f'{{"id":"{ahead}","created_at":"2046-01-01T00:00:00Z","description":"","metadata":""}}'
+        )
+        database.execute("INSERT INTO resources VALUES ('ipp', ?, ?)", (ahead, body))
+    database.close()
+
+    with ginnel.Service(path, api_key=key) as service, service.client() as remote:
+        later = [remote.ip_policies.create(description=str(n)).id for n in range(3)]
+        listed = [policy.id for policy in remote.ip_policies.list()]
+
+    assert listed == [*later[::-1], ahead, now]
