@@ -37,11 +37,11 @@ class _Plain(HTTPHandler):
     def http_open(self, req: Request) -> HTTPResponse:
         address = self._address
 
-        class Connection(HTTPConnection):
+        class _Connection(HTTPConnection):
             def connect(self) -> None:
                 self.sock = _connect(address, self.timeout)
 
-        return self.do_open(Connection, req)
+        return self.do_open(_Connection, req)
 
 
 class _Secure(HTTPSHandler):
@@ -53,9 +53,9 @@ class _Secure(HTTPSHandler):
     def https_open(self, req: Request) -> HTTPResponse:
         address, trust = self._address, self._trust
 
-        class Connection(HTTPSConnection):
+        class _Connection(HTTPSConnection):
             def connect(self) -> None:
                 plain = _connect(address, self.timeout)
                 self.sock = trust.wrap_socket(plain, server_hostname=self.host)
 
-        return self.do_open(Connection, req)
+        return self.do_open(_Connection, req)
