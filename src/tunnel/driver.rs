@@ -29,6 +29,10 @@ const LEAST_ROOM: usize = 16 * 1024;
 const TURN: usize = 64 * 1024;
 /// With more than this to write, nothing is read: a peer that reads nothing gets no answers.
 const CONGESTED: usize = 1024 * 1024;
+/// A buffer of this size is kept for good.
+const SLIM: usize = 32 * 1024;
+/// Short writes in a row before a larger buffer is given back.
+const PATIENCE: u32 = 64;
 /// How long the end of a connection may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -46,6 +50,8 @@ pub(super) struct Driver<Io> {
     /// How much of `output` was written.
     written: usize,
     unflushed: bool,
+    /// How many times in a row `output` was far too large.
+    oversized: u32,
 }
 
 /// What a half of the driver does next.
@@ -82,6 +88,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
             output: Vec::new(),
             written: 0,
             unflushed: false,
+            oversized: 0,
         }
     }
 
@@ -148,6 +155,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
                 if self.output.is_empty() {
                     break taken.is_idle;
                 }
+                self.slim();
             }
             match Pin::new(&mut self.io).poll_write(cx, &self.output[self.written..]) {
                 Poll::Pending if self.shared.outgoing.stall(cx.waker()) => {
@@ -168,6 +176,16 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
             }
         }
         Ok(if is_idle { Next::Idle } else { Next::Again })
+    }
+
+    /// Gives memory of a bulk transfer back when for long only little was written.
+    fn slim(&mut self) {
+        let is_oversized = self.output.capacity() > SLIM && self.output.len() <= SLIM / 4;
+        self.oversized = if is_oversized { self.oversized + 1 } else { 0 };
+        if self.oversized > PATIENCE {
+            self.output.shrink_to(SLIM);
+            self.oversized -= 1;
+        }
     }
 
     fn handle(&mut self, event: Event) -> Result<(), Ended> {

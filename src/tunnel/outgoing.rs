@@ -191,7 +191,9 @@ impl Outgoing {
 impl Inner {
     fn room_for(&self, wanted: usize) -> usize {
         let limit = if wanted <= SHORT { FULL_FOR_SHORT } else { FULL };
-        if self.end.is_some() { 0 } else { limit.saturating_sub(self.buffer.len() + HEAD) }
+        let room = limit.saturating_sub(self.buffer.len() + HEAD);
+        // A long write rather waits than goes out in crumbs.
+        if self.end.is_some() || room < wanted.min(SHORT) { 0 } else { room }
     }
 
     fn wake(&mut self) {

@@ -133,14 +133,15 @@ impl State {
         Found::Bytes(bytes)
     }
 
-    /// Copies to `target` what fits, and says how much; 0 when there is nothing.
-    pub fn copy_to(&mut self, target: &mut [u8]) -> usize {
+    /// Hands at most `most` bytes to `put`, and says how many; 0 when there are none.
+    pub fn copy(&mut self, most: usize, mut put: impl FnMut(&[u8])) -> usize {
         let mut copied = 0;
-        while copied < target.len() {
+        while copied < most {
             self.seal_tail_if_next();
             let Some(first) = self.chunks.front_mut() else { break };
-            let length = first.len().min(target.len() - copied);
-            first.copy_to_slice(&mut target[copied..copied + length]);
+            let length = first.len().min(most - copied);
+            put(&first[..length]);
+            first.advance(length);
             copied += length;
             if first.is_empty() {
                 self.chunks.pop_front();

@@ -99,7 +99,7 @@ impl Stream {
         }
         let budget = ready!(coop::poll_proceed(cx));
         let mut inner = self.cell.lock();
-        let copied = inner.state.copy_to(target.initialize_unfilled());
+        let copied = inner.state.copy(target.remaining(), |bytes| target.put_slice(bytes));
         if copied == 0 && !inner.state.at_end() {
             if let Some(error) = inner.broken() {
                 return Poll::Ready(Err(error));
@@ -109,7 +109,6 @@ impl Stream {
         }
         let increment = inner.state.grant();
         drop(inner);
-        target.advance(copied);
         self.tell(increment);
         budget.made_progress();
         Poll::Ready(Ok(()))
