@@ -108,12 +108,20 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
         shared.closed();
     }
 
-    /// Reads, then writes, then waits. `Ok` when the session was ended from outside.
+    /// Writes what is queued, reads, writes what came of that, then waits. `Ok` when the session was ended from outside.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
         if self.shared.outgoing.ending().is_some() {
             return Poll::Ready(Ok(()));
         }
-        let is_congested = self.shared.outgoing.len() > CONGESTED;
+        let queued = self.shared.outgoing.len();
+        let is_congested = queued > CONGESTED;
+        // Windows are granted before more is read, so that the peer need not stand still.
+        if queued > 0
+            && !is_congested
+            && let Err(ended) = self.send(cx)
+        {
+            return Poll::Ready(Err(ended));
+        }
         let received = if is_congested { Ok(Next::Again) } else { self.receive(cx) };
         match received.and_then(|received| Ok((received, self.send(cx)?))) {
             Err(ended) => return Poll::Ready(Err(ended)),
