@@ -12,12 +12,24 @@ use super::actions::{
     redirect, remove_headers, restrict_ips, set_vars, url_rewrite, verify_webhook,
 };
 use super::config::Config;
+use super::run::{Failure, Flow, Turn};
 
 /// A configured action.
 pub trait Action: Debug + Send + Sync {
     /// The IP policies that the action looks at.
     fn ip_policies(&self) -> &[String] {
         &[]
+    }
+
+    /// Does it.
+    ///
+    /// What it needs from outside it asks for before it changes anything, because it runs again
+    /// from the start when that is there.
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure>;
+
+    /// Whether it keeps visitors out, so that a response may not pass when it fails.
+    fn guards(&self) -> bool {
+        false
     }
 
     /// Whether nothing comes after the action as it is configured.

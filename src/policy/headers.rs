@@ -5,8 +5,11 @@
 
 use std::ops::RangeInclusive;
 
+use http::{HeaderName, HeaderValue};
+
 use super::config::Config;
 use super::problem::{Place, code};
+use super::run::{Failure, Turn, failure};
 use super::template::Template;
 
 /// How long a header name may be, in bytes.
@@ -85,6 +88,26 @@ pub(super) fn refuse_user_agent<'h>(
     if headers.into_iter().any(|header| header == "user-agent") {
         config.refuse(name, code::NOT_CONFIGURABLE, "user-agent may not be changed");
     }
+}
+
+/// The names and values of configured headers, with the values of their expressions.
+///
+/// A value that would end its line fails: it could forge another header, or another message.
+pub(super) fn values(
+    headers: &[(String, Template)],
+    turn: &Turn<'_>,
+) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
+    let unfit =
+        |name: &str| Failure::fatal(failure::VALUE, format!("no value for the header {name}"));
+    let value = |(name, template): &(String, Template)| {
+        let text = turn.render(template)?;
+        if text.len() > VALUE || !is_value(&text) {
+            return Err(unfit(name));
+        }
+        let value = HeaderValue::try_from(text).map_err(|_| unfit(name))?;
+        Ok((HeaderName::try_from(name).map_err(|_| unfit(name))?, value))
+    };
+    headers.iter().map(value).collect()
 }
 
 /// Whether a text can be part of a header value: no control characters, above all no line breaks.

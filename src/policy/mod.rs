@@ -3,25 +3,69 @@
 //! [`Policy::compile`] checks a document and compiles all of it, so that nothing is left to be
 //! compiled when traffic arrives. A policy never harms the process: expressions are limited in
 //! size, depth and work.
+//!
+//! [`Policy::run`] begins a phase of an [`Exchange`]. [`Run::step`] walks through its rules until
+//! there is a [`Verdict`], or until an action needs something from outside: a body, or an answer of
+//! another server. Whoever walks gets it and steps on:
+//!
+//! ```no_run
+//! # use ginnel::policy::{Exchange, Phase, Policy, Step, Verdict, World};
+//! # fn body() -> ginnel::policy::Content { todo!() }
+//! # fn fetch(_: &ginnel::policy::Fetch) -> ginnel::policy::Fetched { todo!() }
+//! fn walk(policy: &Policy, exchange: &mut Exchange, world: &dyn World) -> Verdict {
+//!     let mut run = policy.run(Phase::Request);
+//!     loop {
+//!         match run.step(exchange, world) {
+//!             Step::Done(verdict) => return verdict,
+//!             Step::NeedBody { .. } => exchange.request_mut().unwrap().body = body(),
+//!             Step::Fetch(wanted) => run.answer(fetch(&wanted)),
+//!         }
+//!     }
+//! }
+//! ```
+//!
+//! What requests share is in a [`State`], and [`trial`] tries a policy without traffic.
 
 pub mod action;
 pub mod actions;
 mod checker;
 mod cidr;
+pub mod compression;
 mod config;
+pub mod credentials;
 mod document;
+mod exchange;
 pub mod expression;
+mod facts;
 mod headers;
+pub mod ip_rules;
+pub mod jwt;
 mod phase;
 pub mod problem;
+mod record;
 mod regex;
+mod replace;
 mod rule;
+pub mod run;
+pub mod state;
 pub mod template;
+pub mod trial;
 mod url;
 pub mod user_agent;
+mod verdict;
+pub mod webhook;
+mod world;
 
 pub use self::cidr::Cidr;
 pub use self::document::Policy;
+pub use self::exchange::{
+    Carried, Connection, Content, Endpoint, Exchange, Request, Response, Tls,
+};
 pub use self::phase::{Phase, Scope};
 pub use self::problem::Problem;
+pub use self::record::{ActionTrace, Decision, Record, RuleTrace};
 pub use self::rule::Rule;
+pub use self::run::Run;
+pub use self::state::State;
+pub use self::verdict::{Answer, Fetch, FetchFailed, Fetched, Step, Verdict};
+pub use self::world::World;

@@ -2,11 +2,33 @@
 //!
 //! Traffic policy sheet, section 8.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use ::regex::Regex;
+use cel::context::VariableResolver;
+use cel::{ExecutionError, Value};
 use serde_json::Value as Json;
 
-use super::expression::{Expression, Fault};
+use super::expression::{Expression, Fault, one_line_of, value};
 use super::problem::code;
+use super::run::{Failure, failure};
 use super::{Phase, regex};
+
+/// How long the text of a template may become, in bytes.
+const RENDERED: usize = 1 << 20;
+
+/// How long a pattern may be that is put together while rules run, in bytes.
+const PATTERN: usize = 4096;
+
+/// Compiles a pattern that was put together while rules run.
+pub(super) fn computed(source: &str) -> Result<Regex, Failure> {
+    if source.len() > PATTERN {
+        let message = format!("a pattern of more than {PATTERN} bytes");
+        return Err(Failure::fatal(failure::PATTERN, message));
+    }
+    regex::compile(source).map_err(|reason| Failure::fatal(failure::PATTERN, reason))
+}
 
 /// A text with expressions in it.
 #[derive(Debug, Clone, Default)]
@@ -102,6 +124,36 @@ impl Template {
         self.parts.is_empty()
     }
 
+    /// The text with the values of its expressions, each of which `escape` may change.
+    pub(super) fn render(
+        &self,
+        variables: &dyn VariableResolver,
+        escape: impl Fn(String) -> String,
+    ) -> Result<String, Failure> {
+        let mut rendered = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => rendered.push_str(text),
+                Part::Expression(expression) => {
+                    rendered.push_str(&escape(text_of(expression, variables)?));
+                }
+            }
+            if rendered.len() > RENDERED {
+                let message = format!("more than {RENDERED} bytes of text");
+                return Err(Failure::fatal(failure::VALUE, message));
+            }
+        }
+        Ok(rendered)
+    }
+
+    /// The value: of its own type if the template is one expression, else a text.
+    fn value(&self, variables: &dyn VariableResolver) -> Result<Value, Failure> {
+        match self.parts.as_slice() {
+            [Part::Expression(expression)] => evaluate(expression, variables),
+            _ => Ok(Value::from(self.render(variables, std::convert::identity)?)),
+        }
+    }
+
     fn push_text(&mut self, text: &mut String) {
         if !text.is_empty() {
             self.parts.push(Part::Text(std::mem::take(text)));
@@ -109,7 +161,82 @@ impl Template {
     }
 }
 
+impl Tree {
+    /// The value with the values of its expressions.
+    pub(super) fn value(&self, variables: &dyn VariableResolver) -> Result<Value, Failure> {
+        match self {
+            Self::Plain(json) => plain(json),
+            Self::Text(template) => template.value(variables),
+            Self::List(entries) => {
+                let entries = entries.iter().map(|entry| entry.value(variables));
+                Ok(Value::List(entries.collect::<Result<Vec<_>, _>>()?.into()))
+            }
+            Self::Map(fields) => {
+                let fields = fields
+                    .iter()
+                    .map(|(name, tree)| Ok::<_, Failure>((name.clone(), tree.value(variables)?)));
+                Ok(Value::from(fields.collect::<Result<HashMap<_, _>, _>>()?))
+            }
+        }
+    }
+
+    /// The value as JSON, in the order of the document.
+    pub(super) fn json(&self, variables: &dyn VariableResolver) -> Result<Json, Failure> {
+        match self {
+            Self::Plain(json) => Ok(json.clone()),
+            Self::Text(template) => value::json(&template.value(variables)?).map_err(useless),
+            Self::List(entries) => entries
+                .iter()
+                .map(|entry| entry.json(variables))
+                .collect::<Result<_, _>>()
+                .map(Json::Array),
+            Self::Map(fields) => {
+                let fields =
+                    fields.iter().map(|(name, tree)| Ok((name.clone(), tree.json(variables)?)));
+                fields.collect::<Result<_, Failure>>().map(Json::Object)
+            }
+        }
+    }
+}
+
+fn plain(json: &Json) -> Result<Value, Failure> {
+    let value = value::from_json(json).map_err(useless)?;
+    Value::try_from(value.as_ref()).map_err(useless)
+}
+
+fn useless(error: ExecutionError) -> Failure {
+    Failure::fatal(failure::VALUE, one_line_of(&error.to_string()))
+}
+
+fn evaluate(expression: &Expression, variables: &dyn VariableResolver) -> Result<Value, Failure> {
+    expression.evaluate(variables).map_err(|error| {
+        let reason = one_line_of(&error.to_string());
+        Failure::fatal(failure::EXPRESSION, format!("{}: {reason}", expression.source()))
+    })
+}
+
+pub(super) fn text_of(
+    expression: &Expression,
+    variables: &dyn VariableResolver,
+) -> Result<String, Failure> {
+    value::text(&evaluate(expression, variables)?).map_err(useless)
+}
+
 impl Pattern {
+    /// The pattern, compiled now if it was put together.
+    pub(super) fn regex(
+        &self,
+        variables: &dyn VariableResolver,
+    ) -> Result<Cow<'_, Regex>, Failure> {
+        match self {
+            Self::Fixed(regex) => Ok(Cow::Borrowed(regex)),
+            Self::Computed(template) => {
+                let source = template.render(variables, std::convert::identity)?;
+                computed(&source).map(Cow::Owned)
+            }
+        }
+    }
+
     /// Compiles a pattern that holds no expression, or says why it is none.
     pub(super) fn compile(template: Template) -> Result<Self, String> {
         match template.fixed() {

@@ -1,10 +1,20 @@
 //! `basic-auth`: ask for a user name and a password.
 
+use http::header::WWW_AUTHENTICATE;
+use http::{HeaderValue, StatusCode};
+use serde_json::json;
+
 use super::super::action::Action;
 use super::super::config::Config;
+use super::super::credentials;
 use super::super::headers::is_value;
 use super::super::problem::{Place, code};
+use super::super::run::{Failure, Flow, Turn};
 use super::super::template::Template;
+use super::super::verdict::{Answer, Verdict};
+
+/// The realm of a document that names none.
+const REALM_NAME: &str = "ginnel";
 
 /// How long a realm may be, in bytes.
 const REALM: usize = 128;
@@ -20,7 +30,36 @@ pub struct BasicAuth {
     pub enforce: bool,
 }
 
-impl Action for BasicAuth {}
+impl Action for BasicAuth {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+        let known =
+            self.credentials.iter().map(|it| turn.render(it)).collect::<Result<Vec<_>, _>>()?;
+        let headers = turn.exchange.request().map(|request| &request.head.headers);
+        let presented = headers.and_then(credentials::presented);
+        let authorized = presented.as_deref().is_some_and(|it| credentials::is_known(it, &known));
+        let user = presented.as_deref().unwrap_or_default().split(|byte| *byte == b':').next();
+        turn.result(json!({"credentials": {
+            "presented": presented.is_some(),
+            "username": String::from_utf8_lossy(user.unwrap_or_default()),
+            "authorized": authorized,
+        }}));
+        if authorized || !self.enforce {
+            return Ok(Flow::Continue);
+        }
+        Ok(Flow::End(Verdict::Respond(challenge(&self.realm))))
+    }
+}
+
+/// What visitors get who do not know a password.
+fn challenge(realm: &str) -> Answer {
+    let realm = realm.replace('\\', "\\\\").replace('"', "\\\"");
+    let mut answer = Answer::empty(StatusCode::UNAUTHORIZED);
+    // The configuration allows only realms that can be part of a header.
+    if let Ok(value) = HeaderValue::try_from(format!("Basic realm=\"{realm}\"")) {
+        answer.headers.insert(WWW_AUTHENTICATE, value);
+    }
+    answer
+}
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     Box::new(BasicAuth {
@@ -54,7 +93,7 @@ fn credential(config: &mut Config<'_>, place: &Place, text: &str) -> Template {
 }
 
 fn realm(config: &mut Config<'_>) -> String {
-    let realm = config.text("realm").unwrap_or("ginnel");
+    let realm = config.text("realm").unwrap_or(REALM_NAME);
     if realm.len() > REALM {
         config.refuse("realm", code::LENGTH, format!("realm is longer than {REALM} bytes"));
     }

@@ -2,9 +2,15 @@
 
 use std::time::Duration;
 
+use http::StatusCode;
+use serde_json::json;
+
 use super::super::action::Action;
 use super::super::config::Config;
 use super::super::problem::code;
+use super::super::run::{Failure, Flow, Turn};
+use super::super::state::breaker::Limits;
+use super::super::verdict::{Answer, Verdict};
 
 /// Turns requests away while too many of them fail.
 #[derive(Debug)]
@@ -21,7 +27,37 @@ pub struct CircuitBreaker {
     pub enforce: bool,
 }
 
-impl Action for CircuitBreaker {}
+impl Action for CircuitBreaker {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+        let breaker = turn.world.state().breaker(turn.rule, turn.action, self.limits());
+        let attempt = breaker.try_once(turn.instant());
+        turn.result(json!({"tripped": attempt.is_none()}));
+        match attempt {
+            Some(attempt) => turn.exchange.attempts.push(attempt),
+            None if self.enforce => return Ok(Flow::End(Verdict::Respond(tripped()))),
+            None => {}
+        }
+        Ok(Flow::Continue)
+    }
+}
+
+impl CircuitBreaker {
+    fn limits(&self) -> Limits {
+        Limits {
+            tripped: self.tripped_duration,
+            window: self.window_duration,
+            buckets: 10,
+            volume: self.volume_threshold,
+            share: self.error_threshold,
+        }
+    }
+}
+
+/// What visitors get while the upstream is being spared.
+fn tripped() -> Answer {
+    let sentence = "The backend failed too often and is being spared.";
+    Answer::refusal(StatusCode::SERVICE_UNAVAILABLE, 3202, sentence)
+}
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     // The window has ten buckets; the field exists so that a document may say so.

@@ -2,12 +2,18 @@
 
 use super::super::action::Action;
 use super::super::config::Config;
+use super::super::run::{Failure, Flow, Turn};
+use super::super::verdict::Verdict;
 
 /// Drops the TCP connection, with all other requests on it.
 #[derive(Debug)]
 pub struct CloseConnection;
 
-impl Action for CloseConnection {}
+impl Action for CloseConnection {
+    fn run(&self, _: &mut Turn<'_>) -> Result<Flow, Failure> {
+        Ok(Flow::End(Verdict::Close))
+    }
+}
 
 pub(in super::super) fn parse(_: &mut Config<'_>) -> Box<dyn Action> {
     Box::new(CloseConnection)

@@ -1,36 +1,41 @@
 //! `compress-response`: compress what the visitor can decompress.
 
+use serde_json::json;
+
 use super::super::action::Action;
+use super::super::compression::{Coding, is_encoded, negotiate};
 use super::super::config::Config;
 use super::super::problem::code;
+use super::super::run::{Failure, Flow, Turn};
 
 /// Compresses a response; on a request, the response to it.
 #[derive(Debug)]
 pub struct CompressResponse {
     /// What may be used, in the order of the document; all unless given.
-    pub algorithms: Vec<Algorithm>,
+    pub codings: Vec<Coding>,
 }
 
-/// A way to compress.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Algorithm {
-    /// `gzip`.
-    Gzip,
-    /// `deflate`, in a zlib envelope.
-    Deflate,
-    /// Brotli.
-    Br,
-    /// `compress`: known, but never chosen.
-    Compress,
+impl Action for CompressResponse {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+        let wanted = turn.exchange.request().map(|request| &request.head.headers);
+        let chosen = wanted.and_then(|headers| negotiate(headers, &self.codings));
+        let response = turn.exchange.response();
+        let encoded = response.is_some_and(|response| is_encoded(&response.head.headers));
+        turn.result(json!({
+            "already_compressed": encoded,
+            "negotiated_algorithm": chosen.filter(|_| !encoded).map_or("", Coding::name),
+        }));
+        turn.exchange.codings = Some(self.codings.clone());
+        Ok(Flow::Continue)
+    }
 }
 
-impl Action for CompressResponse {}
-
-const ALGORITHMS: [(&str, Algorithm); 4] = [
-    ("gzip", Algorithm::Gzip),
-    ("deflate", Algorithm::Deflate),
-    ("br", Algorithm::Br),
-    ("compress", Algorithm::Compress),
+/// The words of documents; `compress` is known, but never chosen.
+const ALGORITHMS: [(&str, Option<Coding>); 4] = [
+    ("gzip", Some(Coding::Gzip)),
+    ("deflate", Some(Coding::Deflate)),
+    ("br", Some(Coding::Brotli)),
+    ("compress", None),
 ];
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
@@ -48,5 +53,5 @@ pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     if algorithms.is_empty() {
         algorithms.extend(ALGORITHMS.map(|(_, algorithm)| algorithm));
     }
-    Box::new(CompressResponse { algorithms })
+    Box::new(CompressResponse { codings: algorithms.into_iter().flatten().collect() })
 }

@@ -1,10 +1,16 @@
 //! `custom-response`: answer with what the document says.
 
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde::de::IgnoredAny;
+
 use super::super::action::Action;
 use super::super::config::Config;
 use super::super::headers;
 use super::super::problem::code;
+use super::super::run::{Failure, Flow, Turn};
 use super::super::template::Template;
+use super::super::verdict::{Answer, Verdict};
 
 /// Answers a request, or replaces a response.
 #[derive(Debug)]
@@ -17,7 +23,32 @@ pub struct CustomResponse {
     pub headers: Vec<(String, Template)>,
 }
 
-impl Action for CustomResponse {}
+impl Action for CustomResponse {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+        let body = turn.render(&self.body)?;
+        let mut headers: HeaderMap = headers::values(&self.headers, turn)?.into_iter().collect();
+        if !body.is_empty() && !headers.contains_key(CONTENT_TYPE) {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(guess(&body)));
+        }
+        // The configuration allows only such numbers.
+        let status = StatusCode::from_u16(self.status_code).unwrap_or_default();
+        let answer = Answer { status, headers, body: body.into(), code: None };
+        Ok(Flow::End(Verdict::Respond(answer)))
+    }
+}
+
+/// What a body looks like.
+fn guess(body: &str) -> &'static str {
+    let start = body.trim_start();
+    if start.starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(body).is_ok() {
+        return "application/json";
+    }
+    let head: String = start.chars().take(14).collect::<String>().to_ascii_lowercase();
+    let is_html = ["<!doctype html", "<html", "<head", "<body", "<h1", "<p>", "<div", "<!--"]
+        .iter()
+        .any(|tag| head.starts_with(tag));
+    if is_html { "text/html; charset=utf-8" } else { "text/plain; charset=utf-8" }
+}
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     Box::new(CustomResponse {

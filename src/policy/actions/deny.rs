@@ -1,7 +1,12 @@
 //! `deny`: answer with a status and no body, or close the connection.
 
+use http::StatusCode;
+
+use super::super::Phase;
 use super::super::action::Action;
 use super::super::config::Config;
+use super::super::run::{Failure, Flow, Turn};
+use super::super::verdict::{Answer, Verdict};
 
 /// Turns the visitor away.
 #[derive(Debug)]
@@ -10,7 +15,16 @@ pub struct Deny {
     pub status_code: u16,
 }
 
-impl Action for Deny {}
+impl Action for Deny {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+        if turn.phase == Phase::Connect {
+            return Ok(Flow::End(Verdict::Close));
+        }
+        // The configuration allows only such numbers.
+        let status = StatusCode::from_u16(self.status_code).unwrap_or(StatusCode::FORBIDDEN);
+        Ok(Flow::End(Verdict::Respond(Answer::empty(status))))
+    }
+}
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     Box::new(Deny { status_code: config.status("status_code", 403, 100..=599) })

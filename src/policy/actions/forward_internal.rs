@@ -1,11 +1,15 @@
 //! `forward-internal`: hand the traffic to another endpoint of this server.
 
+use serde_json::json;
+
 use super::super::Phase;
 use super::super::action::Action;
 use super::super::config::Config;
 use super::super::problem::code;
+use super::super::run::{Failure, Flow, Turn};
 use super::super::template::Template;
 use super::super::url::Url;
+use super::super::verdict::Verdict;
 
 /// Hands a request or a connection to an endpoint that only this server can reach.
 #[derive(Debug)]
@@ -26,6 +30,18 @@ pub enum OnError {
 }
 
 impl Action for ForwardInternal {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+        let url = turn.render(&self.url)?;
+        if !is_target(&url, turn.phase) {
+            let message = format!("{url:?} is not the url of an internal endpoint");
+            let failure =
+                Failure { fatal: self.always_ends(), ..Failure::fatal(code::URL, message) };
+            return Err(failure);
+        }
+        turn.result(json!({"url": url}));
+        Ok(Flow::End(Verdict::Forward { url }))
+    }
+
     fn always_ends(&self) -> bool {
         self.on_error == OnError::Halt
     }
@@ -41,17 +57,25 @@ pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
 
 fn url(config: &mut Config<'_>) -> Template {
     let template = config.required_template("url");
-    let schemes: &[&str] =
-        if config.phase() == Phase::Connect { &["tcp", "tls"] } else { &["http", "https"] };
-    if let Some(fixed) = template.fixed().filter(|url| !url.is_empty()) {
-        let url = Url::parse(fixed);
-        if !url.is_some_and(|url| schemes.contains(&url.scheme) && is_internal(url.host)) {
-            let schemes = schemes.join(" or ");
-            let message = format!("url must be {schemes} with a host that ends in .internal");
-            config.refuse("url", code::URL, message);
-        }
+    let schemes = schemes(config.phase());
+    if let Some(fixed) = template.fixed().filter(|url| !url.is_empty())
+        && !is_target(fixed, config.phase())
+    {
+        let schemes = schemes.join(" or ");
+        let message = format!("url must be {schemes} with a host that ends in .internal");
+        config.refuse("url", code::URL, message);
     }
     template
+}
+
+/// What the traffic of a phase can be forwarded as.
+fn schemes(phase: Phase) -> &'static [&'static str] {
+    if phase == Phase::Connect { &["tcp", "tls"] } else { &["http", "https"] }
+}
+
+fn is_target(url: &str, phase: Phase) -> bool {
+    let url = Url::parse(url);
+    url.is_some_and(|url| schemes(phase).contains(&url.scheme) && is_internal(url.host))
 }
 
 fn is_internal(host: &str) -> bool {

@@ -1,11 +1,29 @@
 //! `jwt-validation`: let only visitors in who carry a token.
 
-use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use http::header::ACCEPT;
+use http::{HeaderMap, HeaderValue};
+use serde_json::{Value, json};
+
+use self::present::Present;
+use self::refusal::Refusal;
 
 use super::super::action::Action;
 use super::super::config::Config;
+use super::super::jwt::{Invalid, KeySet, Token as Jwt};
 use super::super::problem::{Place, code};
+use super::super::run::{Failure, Flow, Turn};
+use super::super::state::keys::Known;
 use super::super::url::Url;
+use super::super::verdict::{Fetch, Verdict};
+
+mod present;
+mod refusal;
 
 /// How many entries a list may have.
 const ENTRIES: usize = 10;
@@ -66,8 +84,14 @@ pub enum Algorithm {
     Ps512,
     Es256,
     Es384,
-    Es512,
     EdDsa,
+}
+
+impl Algorithm {
+    /// Its registered name.
+    pub fn name(self) -> &'static str {
+        ALGORITHMS.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+    }
 }
 
 const ALGORITHMS: &[(&str, Algorithm)] = &[
@@ -82,11 +106,131 @@ const ALGORITHMS: &[(&str, Algorithm)] = &[
     ("PS512", Algorithm::Ps512),
     ("ES256", Algorithm::Es256),
     ("ES384", Algorithm::Es384),
-    ("ES512", Algorithm::Es512),
     ("EdDSA", Algorithm::EdDsa),
 ];
 
-impl Action for JwtValidation {}
+impl Action for JwtValidation {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+        let mut results = Vec::new();
+        for wanted in &self.tokens {
+            let token = match present::find(wanted, turn)? {
+                Present::NeedBody { limit } => return Ok(Flow::NeedBody { limit }),
+                Present::Missing(refusal) => return refuse(turn, results, &refusal),
+                Present::Found(token) => token,
+            };
+            let checked = match self.check(&token, turn) {
+                Checked::Fetch(fetch) => return Ok(Flow::Fetch(fetch)),
+                Checked::Good => Ok(()),
+                Checked::Bad(refusal) => Err(refusal),
+            };
+            results.push(describe(wanted, &token, checked.is_ok()));
+            if let Err(refusal) = checked {
+                return refuse(turn, results, &refusal);
+            }
+        }
+        turn.result(json!({"tokens": results}));
+        Ok(Flow::Continue)
+    }
+}
+
+/// What is thought of a token.
+enum Checked {
+    Good,
+    Bad(Refusal),
+    /// Its issuer has to be asked for keys first.
+    Fetch(Fetch),
+}
+
+impl JwtValidation {
+    fn check(&self, token: &Jwt, turn: &Turn<'_>) -> Checked {
+        let name = token.algorithm();
+        let algorithm = self.algorithms.iter().find(|algorithm| algorithm.name() == name);
+        let Some(algorithm) = algorithm else { return Checked::Bad(refusal::SIGNATURE) };
+        match self.verify(token, *algorithm, turn) {
+            Checked::Good => {}
+            other => return other,
+        }
+        match token.check(turn.now(), &self.issuers, &self.audiences) {
+            Ok(()) => Checked::Good,
+            Err(Invalid::Time) => Checked::Bad(refusal::SIGNATURE),
+            Err(Invalid::Claim) => Checked::Bad(refusal::CLAIM),
+        }
+    }
+
+    /// Looks for the key that made the signature, source by source.
+    fn verify(&self, token: &Jwt, algorithm: Algorithm, turn: &Turn<'_>) -> Checked {
+        let (key, message) = (token.key(), token.message.as_bytes());
+        let mut is_unreachable = false;
+        for url in &self.key_sources {
+            let keys = match source(url, key, turn) {
+                Source::Keys(keys) => keys,
+                Source::Fetch(fetch) => return Checked::Fetch(fetch),
+                Source::Failed => {
+                    is_unreachable = true;
+                    continue;
+                }
+            };
+            if keys.verifies(key, algorithm, message, &token.signature) {
+                return Checked::Good;
+            }
+        }
+        Checked::Bad(if is_unreachable { refusal::UNREACHABLE } else { refusal::SIGNATURE })
+    }
+}
+
+/// What is known of the keys of a source.
+enum Source {
+    Keys(Arc<KeySet>),
+    Failed,
+    Fetch(Fetch),
+}
+
+/// The keys of a source: those that are kept, unless a key is wanted that is not among them.
+fn source(url: &str, key: Option<&str>, turn: &Turn<'_>) -> Source {
+    let kept = &turn.world.state().keys;
+    let fetch = fetch(url);
+    if let Some(fetched) = turn.fetched(&fetch) {
+        let answer = fetched.as_ref().ok().filter(|answer| answer.status().is_success());
+        let keys = answer.and_then(|answer| KeySet::parse(answer.body()).ok()).map(Arc::new);
+        kept.keep(url, keys.clone(), turn.instant());
+        return keys.map_or(Source::Failed, Source::Keys);
+    }
+    match kept.of(url, turn.instant()) {
+        Known::Keys { keys, recent } if recent || keys.has(key) => Source::Keys(keys),
+        Known::Failed => Source::Failed,
+        Known::Keys { .. } | Known::Nothing => Source::Fetch(fetch),
+    }
+}
+
+fn fetch(url: &str) -> Fetch {
+    let json = HeaderValue::from_static("application/json");
+    Fetch {
+        method: http::Method::GET,
+        url: url.to_owned(),
+        headers: HeaderMap::from_iter([(ACCEPT, json)]),
+        body: Bytes::new(),
+        timeout: Duration::from_secs(5),
+        limit: 256 << 10,
+        max_redirects: 0,
+    }
+}
+
+fn describe(wanted: &Token, token: &Jwt, verified: bool) -> Value {
+    json!({
+        "header": token.header,
+        "payload": token.payload,
+        "signature": BASE64_URL_SAFE_NO_PAD.encode(&token.signature),
+        "location": match wanted.method { Method::Header => "header", Method::Body => "body" },
+        "location_property": wanted.name,
+        "verified": verified,
+    })
+}
+
+fn refuse(turn: &mut Turn<'_>, tokens: Vec<Value>, refusal: &Refusal) -> Result<Flow, Failure> {
+    let error = json!({"code": refusal.code, "message": refusal.sentence});
+    turn.result(json!({"tokens": tokens, "error": error}));
+    Ok(Flow::End(Verdict::Respond(refusal.answer())))
+}
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     let start = config.found();

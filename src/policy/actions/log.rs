@@ -1,11 +1,15 @@
 //! `log`: add metadata to the event of the request.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::super::action::Action;
 use super::super::config::Config;
 use super::super::problem::code;
+use super::super::run::{Failure, Flow, Turn, failure};
 use super::super::template::Tree;
+
+/// How long an entry may become as JSON, in bytes.
+const LENGTH: usize = 64 << 10;
 
 /// Adds an entry to the event of the request or connection.
 #[derive(Debug)]
@@ -14,7 +18,18 @@ pub struct Log {
     pub metadata: Tree,
 }
 
-impl Action for Log {}
+impl Action for Log {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+        let metadata = self.metadata.json(&turn.facts())?;
+        if metadata.to_string().len() > LENGTH {
+            let message = format!("metadata of more than {LENGTH} bytes");
+            return Err(Failure::harmless(failure::VALUE, message));
+        }
+        turn.result(json!({"metadata": metadata}));
+        turn.exchange.record.logs.push(metadata);
+        Ok(Flow::Continue)
+    }
+}
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     let metadata = config.required("metadata").unwrap_or(&Value::Null);

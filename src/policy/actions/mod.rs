@@ -5,6 +5,7 @@
 pub mod add_headers;
 pub mod basic_auth;
 pub mod body_find_replace;
+pub mod change;
 pub mod circuit_breaker;
 pub mod close_connection;
 pub mod compress_response;
@@ -13,6 +14,7 @@ pub mod deny;
 pub mod forward_internal;
 pub mod jwt_validation;
 pub mod log;
+mod nginx;
 pub mod rate_limit;
 pub mod redirect;
 pub mod remove_headers;

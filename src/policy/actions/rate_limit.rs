@@ -2,10 +2,17 @@
 
 use std::time::Duration;
 
+use http::StatusCode;
+use http::header::RETRY_AFTER;
+use serde_json::json;
+
 use super::super::action::Action;
 use super::super::config::Config;
-use super::super::expression::Expression;
+use super::super::expression::{Expression, value};
+use super::super::facts::Facts;
 use super::super::problem::code;
+use super::super::run::{Failure, Flow, Turn};
+use super::super::verdict::{Answer, Verdict};
 
 /// How long a name may be, in characters.
 const NAME: usize = 1023;
@@ -28,7 +35,37 @@ pub struct RateLimit {
     pub enforce: bool,
 }
 
-impl Action for RateLimit {}
+impl Action for RateLimit {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+        let key = self.key(&turn.facts());
+        let bucket = json!([self.name, key]).to_string();
+        let limits = &turn.world.state().rate_limits;
+        let admitted = limits.admit(&bucket, self.capacity, self.rate, turn.instant());
+        turn.result(json!({"bucket_key": key, "limited": admitted.is_err()}));
+        match admitted {
+            Err(wait) if self.enforce => Ok(Flow::End(Verdict::Respond(limited(wait)))),
+            _ => Ok(Flow::Continue),
+        }
+    }
+}
+
+impl RateLimit {
+    /// What the request has in common with others; a value that cannot be had is empty.
+    fn key(&self, facts: &Facts<'_>) -> Vec<String> {
+        let text = |expression: &Expression| {
+            let value = expression.evaluate(facts).and_then(|value| value::text(&value));
+            value.unwrap_or_default()
+        };
+        self.bucket_key.iter().map(text).collect()
+    }
+}
+
+fn limited(wait: Duration) -> Answer {
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    let mut answer = Answer::empty(StatusCode::TOO_MANY_REQUESTS);
+    answer.headers.insert(RETRY_AFTER, seconds.max(1).into());
+    answer
+}
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     algorithm(config);

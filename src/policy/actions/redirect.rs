@@ -1,10 +1,15 @@
 //! `redirect`: send the visitor to another URL.
 
+use http::header::LOCATION;
+use http::{HeaderMap, StatusCode};
+
 use super::super::action::Action;
 use super::super::config::Config;
 use super::super::headers;
+use super::super::run::{Failure, Flow, Turn};
 use super::super::template::Template;
-use super::url_rewrite::{Change, parse_change};
+use super::super::verdict::{Answer, Verdict};
+use super::change::Change;
 
 /// Redirects a request whose URL the change affects; others go on.
 #[derive(Debug)]
@@ -17,11 +22,25 @@ pub struct Redirect {
     pub headers: Vec<(String, Template)>,
 }
 
-impl Action for Redirect {}
+impl Action for Redirect {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+        let changed = self.change.apply(turn)?;
+        turn.result(changed.result());
+        if !changed.is_change {
+            return Ok(Flow::Continue);
+        }
+        let location = changed.location()?;
+        let mut headers: HeaderMap = headers::values(&self.headers, turn)?.into_iter().collect();
+        headers.insert(LOCATION, location);
+        // The configuration allows only such numbers.
+        let status = StatusCode::from_u16(self.status_code).unwrap_or(StatusCode::FOUND);
+        Ok(Flow::End(Verdict::Respond(Answer { headers, ..Answer::empty(status) })))
+    }
+}
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     Box::new(Redirect {
-        change: parse_change(config),
+        change: Change::parse(config),
         status_code: config.status("status_code", 302, 300..=399),
         headers: headers::map(config, "headers", 0..=10),
     })

@@ -1,8 +1,11 @@
 //! `remove-headers`: remove headers from a request or a response.
 
+use serde_json::json;
+
 use super::super::action::Action;
 use super::super::config::Config;
 use super::super::headers;
+use super::super::run::{Failure, Flow, Turn};
 
 /// Removes all values of some headers.
 #[derive(Debug)]
@@ -11,7 +14,15 @@ pub struct RemoveHeaders {
     pub headers: Vec<String>,
 }
 
-impl Action for RemoveHeaders {}
+impl Action for RemoveHeaders {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+        let Some(headers) = turn.headers_mut() else { return Ok(Flow::Continue) };
+        let removed = self.headers.iter().filter(|name| headers.remove(name.as_str()).is_some());
+        let removed: Vec<_> = removed.cloned().collect();
+        turn.result(json!({"headers_removed": removed}));
+        Ok(Flow::Continue)
+    }
+}
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     let removed = headers::names(config, "headers", 1..=10);

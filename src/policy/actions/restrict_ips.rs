@@ -1,10 +1,17 @@
 //! `restrict-ips`: let only some addresses in.
 
+use http::StatusCode;
+use serde_json::json;
+
+use super::super::Phase;
 use super::super::action::Action;
 use super::super::cidr::Cidr;
 use super::super::config::Config;
+use super::super::ip_rules::{self, IpRules};
 use super::super::problem::{Place, code};
+use super::super::run::{Failure, Flow, Turn};
 use super::super::template::Template;
+use super::super::verdict::{Answer, Verdict};
 
 /// How many entries a list may have.
 const ENTRIES: usize = 1000;
@@ -40,6 +47,47 @@ impl Action for RestrictIps {
     fn ip_policies(&self) -> &[String] {
         &self.ip_policies
     }
+
+    fn guards(&self) -> bool {
+        self.enforce
+    }
+
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+        let address = turn.exchange.connection.client.ip();
+        let own = [IpRules { allow: known(&self.allow, turn)?, deny: known(&self.deny, turn)? }];
+        let policies = self.ip_policies.iter().map(|id| turn.world.ip_policy(id));
+        let policies: Vec<_> = policies.collect();
+        let rules = own.iter().chain(policies.iter().map(|rules| &**rules));
+        let decision = ip_rules::decide(address, rules);
+        turn.result(json!({
+            "action": if decision.allowed { "allow" } else { "deny" },
+            "matched_cidr": decision.matched.map_or_else(String::new, |cidr| cidr.to_string()),
+        }));
+        if decision.allowed || !self.enforce {
+            return Ok(Flow::Continue);
+        }
+        if turn.phase == Phase::Connect {
+            return Ok(Flow::End(Verdict::Close));
+        }
+        Ok(Flow::End(Verdict::Respond(blocked())))
+    }
+}
+
+/// What visitors get whose address is not allowed.
+pub fn blocked() -> Answer {
+    let sentence = "The address of the visitor is not allowed.";
+    Answer::refusal(StatusCode::FORBIDDEN, 3205, sentence)
+}
+
+fn known(ranges: &[Range], turn: &Turn<'_>) -> Result<Vec<Cidr>, Failure> {
+    let known = |range: &Range| match range {
+        Range::Fixed(range) => Ok(*range),
+        Range::Computed(template) => {
+            let text = turn.render(template)?;
+            text.parse().map_err(|error| Failure::fatal(code::CIDR, format!("{text:?}: {error}")))
+        }
+    };
+    ranges.iter().map(known).collect()
 }
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {

@@ -1,14 +1,19 @@
 //! `set-vars`: give names to values, for later rules of the phase.
 
+use cel::Value as Evaluated;
 use serde_json::Value;
 
 use super::super::action::Action;
 use super::super::config::Config;
 use super::super::problem::{Place, code};
+use super::super::run::{Failure, Flow, Turn, failure};
 use super::super::template::Tree;
 
 /// How many variables one action may set.
 const COUNT: usize = 32;
+
+/// How large a variable may become, in bytes.
+const SIZE: usize = 256 << 10;
 
 /// Sets variables, in order.
 #[derive(Debug)]
@@ -17,7 +22,30 @@ pub struct SetVars {
     pub vars: Vec<(String, Tree)>,
 }
 
-impl Action for SetVars {}
+impl Action for SetVars {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+        for (name, tree) in &self.vars {
+            let value = tree.value(&turn.facts())?;
+            if size(&value) > SIZE {
+                let message = format!("vars.{name} would hold more than {SIZE} bytes");
+                return Err(Failure::fatal(failure::VARIABLE, message));
+            }
+            turn.exchange.record.vars.insert(name.clone(), value);
+        }
+        Ok(Flow::Continue)
+    }
+}
+
+/// Roughly how much memory a value takes, in bytes.
+fn size(value: &Evaluated) -> usize {
+    32 + match value {
+        Evaluated::String(text) => text.len(),
+        Evaluated::Bytes(bytes) => bytes.len(),
+        Evaluated::List(entries) => entries.iter().map(size).sum(),
+        Evaluated::Map(fields) => fields.map.values().map(size).sum(),
+        _ => 0,
+    }
+}
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     let entries = config.entries("vars", 1..=usize::MAX);

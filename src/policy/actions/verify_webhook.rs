@@ -1,9 +1,20 @@
 //! `verify-webhook`: let only requests in that a provider has signed.
 
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde_json::json;
+
 use super::super::action::Action;
 use super::super::config::Config;
+use super::super::facts;
 use super::super::problem::code;
+use super::super::run::{Failure, Flow, Turn};
 use super::super::template::Template;
+use super::super::verdict::{Answer, Verdict};
+use super::super::webhook::{self, Signed};
+
+/// How long a body may be that is signed, in bytes.
+const LIMIT: usize = 1 << 20;
 
 /// Turns requests away that the provider has not signed.
 #[derive(Debug)]
@@ -66,7 +77,42 @@ const PROVIDERS: &[(&str, Provider)] = &[
     ("zoom", Provider::Zoom),
 ];
 
-impl Action for VerifyWebhook {}
+impl Provider {
+    /// The provider of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        PROVIDERS.iter().find(|(known, _)| *known == name).map(|(_, provider)| *provider)
+    }
+}
+
+impl Action for VerifyWebhook {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+        let secret = turn.render(&self.secret)?;
+        let Some(body) = turn.body(LIMIT)? else { return Ok(Flow::NeedBody { limit: LIMIT }) };
+        let Some(request) = turn.exchange.request() else { return Ok(Flow::Continue) };
+        let url = facts::whole(request);
+        let signed = Signed { headers: &request.head.headers, body: &body, url: &url };
+        let verified = self.provider.verifies(&secret, &signed, turn.now());
+        turn.result(json!({"verified": verified}));
+        if !verified && self.enforce {
+            return Ok(Flow::End(Verdict::Respond(unsigned())));
+        }
+        let challenge = verified.then(|| webhook::challenge(self.provider, &secret, &body));
+        Ok(challenge
+            .flatten()
+            .map_or(Flow::Continue, |reply| Flow::End(Verdict::Respond(said(&reply)))))
+    }
+}
+
+/// What whoever did not sign gets.
+fn unsigned() -> Answer {
+    Answer::refusal(StatusCode::FORBIDDEN, 3204, "The webhook is not signed by its provider.")
+}
+
+fn said(reply: &serde_json::Value) -> Answer {
+    let json = HeaderValue::from_static("application/json");
+    let headers = HeaderMap::from_iter([(CONTENT_TYPE, json)]);
+    Answer { headers, body: reply.to_string().into(), ..Answer::empty(StatusCode::OK) }
+}
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     config.required("provider");

@@ -20,6 +20,7 @@ use cel::common::value::{CowVal, Val};
 use cel::context::VariableResolver;
 use cel::{Context, DeclarationError, Env, ExecutionError, IdedExpr, ParseErrors, Value};
 
+pub(super) use self::functions::hex;
 use self::pattern::Pattern;
 use super::Phase;
 use super::problem::code;
@@ -106,6 +107,22 @@ impl Expression {
         // An operator such as `&&` may have hidden that there was nothing left.
         budget::check().map(|()| value)
     }
+}
+
+impl Expression {
+    /// Whether the expression is true, or why it is neither true nor false.
+    pub(super) fn is_true(&self, variables: &dyn VariableResolver) -> Result<bool, String> {
+        match self.evaluate(variables) {
+            Ok(Value::Bool(truth)) => Ok(truth),
+            Ok(_) => Err(format!("{}: neither true nor false", self.source)),
+            Err(error) => Err(format!("{}: {}", self.source, one_line_of(&error.to_string()))),
+        }
+    }
+}
+
+/// What went wrong, in one line of a sensible length.
+pub(super) fn one_line_of(text: &str) -> String {
+    text.chars().map(one_line).take(300).collect()
 }
 
 /// Runs `work` on a thread whose stack suits the parser, and waits for it.

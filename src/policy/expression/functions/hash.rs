@@ -84,7 +84,8 @@ fn hash<'b, 'v>(arguments: &Arguments<'b, 'v>, digest: fn(&[u8]) -> Vec<u8>) -> 
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes in hexadecimal digits.
+pub(in super::super::super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

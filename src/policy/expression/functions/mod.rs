@@ -24,6 +24,7 @@ use cel::{DeclarationError, Env, ExecutionError, extensions};
 use super::value::unexpected;
 
 pub(super) use self::encode::base64;
+pub(in super::super) use self::hash::hex;
 
 /// What a function is given; the receiver of a method comes first.
 type Arguments<'b, 'v> = Vec<CowVal<'b, 'v>>;

@@ -3,19 +3,19 @@
 //! Remote API sheet, section 6, gives the order: who may come, what the request becomes, whether
 //! the backend is spared; then what the answer becomes.
 
-pub(super) mod breaker;
 pub(super) mod compress;
-mod credentials;
+
 mod headers;
 mod restriction;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::header::{self, HeaderValue};
 use http::{HeaderMap, Method, Request, Response};
 
-pub(super) use breaker::Breaker;
-pub(super) use credentials::Passwords;
+pub(super) use crate::policy::credentials::Passwords;
+pub(super) use crate::policy::state::breaker::{self, Breaker};
 pub(super) use headers::Changes;
 pub(super) use restriction::{IpRules, Restriction};
 
@@ -85,7 +85,7 @@ impl Modules {
             return turned("basic_auth", fault::UNAUTHORIZED);
         }
         let coding = self.coding(request);
-        let attempt = self.breaker.as_ref().map(Breaker::try_once);
+        let attempt = self.breaker.as_ref().map(|breaker| breaker.try_once(Instant::now()));
         let attempt = match attempt {
             Some(None) => return turned("circuit_breaker", fault::TRIPPED),
             attempt => attempt.flatten(),
@@ -102,7 +102,7 @@ impl Modules {
     ) -> Result<Response<Body>, Fault> {
         if let Some(attempt) = passage.attempt {
             let status = answer.as_ref().map_or_else(|it| it.status, |it| it.status().as_u16());
-            attempt.ended(status < 500);
+            attempt.ended(status < 500, Instant::now());
         }
         let mut response = answer?;
         self.response_headers.apply(response.headers_mut());

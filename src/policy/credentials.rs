@@ -4,31 +4,39 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use ring::digest::{SHA256, digest};
 use subtle::{Choice, ConstantTimeEq};
 
 /// Names and passwords, `name:password`.
 #[derive(Debug)]
-pub(in crate::service::edge) struct Passwords(pub Vec<String>);
+pub struct Passwords(pub Vec<String>);
 
 impl Passwords {
     /// Whether a request carries one of them; takes the same time for right and wrong ones.
-    pub(in crate::service::edge) fn allow(&self, headers: &HeaderMap) -> bool {
-        let Some(presented) = presented(headers) else { return false };
-        let found = self
-            .0
-            .iter()
-            .fold(Choice::from(0), |found, known| found | known.as_bytes().ct_eq(&presented));
-        found.into()
+    pub fn allow(&self, headers: &HeaderMap) -> bool {
+        presented(headers).is_some_and(|presented| is_known(&presented, &self.0))
     }
 }
 
-fn presented(headers: &HeaderMap) -> Option<Vec<u8>> {
+/// The name and the password that a request carries.
+pub(super) fn presented(headers: &HeaderMap) -> Option<Vec<u8>> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, encoded) = value.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
     }
     STANDARD.decode(encoded.trim()).ok()
+}
+
+/// Whether it is one of those that are known.
+///
+/// Digests are compared, so that the time says nothing of lengths either.
+pub(super) fn is_known(presented: &[u8], known: &[String]) -> bool {
+    let presented = digest(&SHA256, presented);
+    let found = known.iter().fold(Choice::from(0), |found, known| {
+        found | digest(&SHA256, known.as_bytes()).as_ref().ct_eq(presented.as_ref())
+    });
+    found.into()
 }
 
 #[cfg(test)]

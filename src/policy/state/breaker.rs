@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// When requests are turned away.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(in crate::service::edge) struct Limits {
+pub struct Limits {
     /// How long requests are turned away before one may try again.
     pub tripped: Duration,
     /// How far back failures count.
@@ -20,7 +20,8 @@ pub(in crate::service::edge) struct Limits {
 
 /// Turns requests away while too many of them fail.
 #[derive(Debug)]
-pub(in crate::service::edge) struct Breaker {
+pub struct Breaker {
+    /// When requests are turned away.
     pub limits: Limits,
     state: Mutex<State>,
 }
@@ -49,25 +50,24 @@ struct Bucket {
     failed: u64,
 }
 
-/// A request that was let through.
-pub(in crate::service::edge) struct Attempt {
+/// A request that was let through; [`Attempt::ended`] is to be told how it went.
+#[derive(Debug)]
+pub struct Attempt {
     breaker: Arc<Breaker>,
+    since: Instant,
     is_probe: bool,
     told: bool,
 }
 
 impl Breaker {
-    pub(in crate::service::edge) fn new(limits: Limits) -> Arc<Self> {
+    /// A breaker that lets everything through until it fails.
+    pub fn new(limits: Limits) -> Arc<Self> {
         let state = State { phase: Phase::Closed, buckets: Vec::new() };
         Arc::new(Self { limits, state: Mutex::new(state) })
     }
 
     /// Lets a request through, unless the backend is being spared.
-    pub(in crate::service::edge) fn try_once(self: &Arc<Self>) -> Option<Attempt> {
-        self.try_at(Instant::now())
-    }
-
-    fn try_at(self: &Arc<Self>, now: Instant) -> Option<Attempt> {
+    pub fn try_once(self: &Arc<Self>, now: Instant) -> Option<Attempt> {
         let mut state = self.state();
         let is_probe = match state.phase {
             Phase::Closed => false,
@@ -77,7 +77,7 @@ impl Breaker {
                 true
             }
         };
-        Some(Attempt { breaker: self.clone(), is_probe, told: false })
+        Some(Attempt { breaker: self.clone(), since: now, is_probe, told: false })
     }
 
     fn count(&self, now: Instant, is_probe: bool, good: bool) {
@@ -122,9 +122,9 @@ impl Bucket {
 
 impl Attempt {
     /// Says how it went.
-    pub(in crate::service::edge) fn ended(mut self, good: bool) {
+    pub fn ended(mut self, good: bool, now: Instant) {
         self.told = true;
-        self.breaker.count(Instant::now(), self.is_probe, good);
+        self.breaker.count(now, self.is_probe, good);
     }
 }
 
@@ -132,7 +132,7 @@ impl Drop for Attempt {
     fn drop(&mut self) {
         // A visitor who left says nothing of the backend, but the next one may try.
         if !self.told && self.is_probe {
-            self.breaker.state().phase = Phase::Open(Instant::now());
+            self.breaker.state().phase = Phase::Open(self.since);
         }
     }
 }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     fn run(breaker: &Arc<Breaker>, now: Instant, good: bool) -> bool {
-        let Some(mut attempt) = breaker.try_at(now) else { return false };
+        let Some(mut attempt) = breaker.try_once(now) else { return false };
         attempt.told = true;
         breaker.count(now, attempt.is_probe, good);
         true
@@ -173,9 +173,9 @@ mod tests {
         assert!(run(&breaker, later, false), "a probe");
         assert!(!run(&breaker, later, true), "it failed");
         let later = later + Duration::from_millis(1001);
-        let probe = breaker.try_at(later).unwrap();
+        let probe = breaker.try_once(later).unwrap();
         assert!(!run(&breaker, later, true), "one probe at a time");
-        probe.ended(true);
+        probe.ended(true, later);
         assert!(run(&breaker, later, false));
     }
 

@@ -1,0 +1,132 @@
+//! Headers as a map of lists, in which upper and lower case are the same.
+
+use std::sync::OnceLock;
+
+use cel::ExecutionError;
+use cel::common::traits::{Container, Indexer, Iterable, Iterator as Entries, Sizer};
+use cel::common::types::{CelInt, CelList, CelString, MAP_TYPE, Type};
+use cel::common::value::{CowVal, Val};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::texts;
+
+/// Headers as a map of lists of texts; nothing is copied.
+#[derive(Debug, Clone)]
+pub(in super::super) struct Headers<'h> {
+    headers: &'h HeaderMap,
+    names: OnceLock<Vec<CelString<'h>>>,
+}
+
+impl<'h> Headers<'h> {
+    pub(in super::super) fn new(headers: &'h HeaderMap) -> Self {
+        Self { headers, names: OnceLock::new() }
+    }
+
+    fn values(&self, name: &str) -> Option<CelList<'h>> {
+        // A text that cannot be a name is the name of no header.
+        let name = HeaderName::try_from(name).ok()?;
+        let values = self.headers.get_all(&name);
+        let mut values = values.iter().map(readable).peekable();
+        values.peek()?;
+        Some(texts(values))
+    }
+
+    fn names(&self) -> &[CelString<'h>] {
+        self.names.get_or_init(|| self.headers.keys().map(|it| it.as_str().into()).collect())
+    }
+}
+
+/// The text of a value; bytes that are no UTF-8 are replaced.
+pub(super) fn readable(value: &HeaderValue) -> CelString<'_> {
+    match std::str::from_utf8(value.as_bytes()) {
+        Ok(text) => CelString::from(text),
+        Err(_) => CelString::from(String::from_utf8_lossy(value.as_bytes()).into_owned()),
+    }
+}
+
+impl Val for Headers<'_> {
+    fn get_type(&self) -> &Type {
+        &MAP_TYPE
+    }
+
+    fn cel_type() -> &'static Type {
+        &MAP_TYPE
+    }
+
+    fn as_container(&self) -> Option<&dyn Container> {
+        Some(self)
+    }
+
+    fn as_indexer<'b, 'v>(&'b self) -> Option<&'b (dyn Indexer + 'v)>
+    where
+        Self: 'v,
+    {
+        Some(self)
+    }
+
+    fn as_iterable<'b, 'v>(&'b self) -> Option<&'b (dyn Iterable + 'v)>
+    where
+        Self: 'v,
+    {
+        Some(self)
+    }
+
+    fn as_sizer(&self) -> Option<&dyn Sizer> {
+        Some(self)
+    }
+
+    fn clone_as_boxed<'v>(&self) -> Box<dyn Val + 'v>
+    where
+        Self: 'v,
+    {
+        Box::new(self.clone())
+    }
+}
+
+impl Container for Headers<'_> {
+    fn contains(&self, value: &dyn Val) -> Result<bool, ExecutionError> {
+        let name = value.downcast_ref::<CelString>();
+        Ok(name.is_some_and(|name| self.headers.contains_key(name.inner())))
+    }
+}
+
+impl Indexer for Headers<'_> {
+    fn get<'b, 'v>(&'b self, index: &dyn Val) -> Result<CowVal<'b, 'v>, ExecutionError>
+    where
+        Self: 'v,
+    {
+        let name = index.downcast_ref::<CelString>().map(CelString::inner).unwrap_or_default();
+        let values = self.values(name);
+        values.map(CowVal::owned).ok_or_else(|| ExecutionError::no_such_key(name))
+    }
+
+    fn steal<'v>(self: Box<Self>, index: &dyn Val) -> Result<Box<dyn Val + 'v>, ExecutionError>
+    where
+        Self: 'v,
+    {
+        self.get(index).map(CowVal::into_owned)
+    }
+}
+
+impl Sizer for Headers<'_> {
+    fn size(&self) -> CelInt {
+        CelInt::from(i64::try_from(self.headers.keys_len()).unwrap_or(i64::MAX))
+    }
+}
+
+impl Iterable for Headers<'_> {
+    fn iter<'b, 'v>(&'b self) -> Box<dyn Entries<'b, 'v> + 'b>
+    where
+        Self: 'v,
+    {
+        Box::new(Names(self.names().iter()))
+    }
+}
+
+struct Names<'b, 'h>(std::slice::Iter<'b, CelString<'h>>);
+
+impl<'b, 'v, 'h: 'v> Entries<'b, 'v> for Names<'b, 'h> {
+    fn next(&mut self) -> Option<&'b (dyn Val + 'v)> {
+        self.0.next().map(|name| name as &'b (dyn Val + 'v))
+    }
+}

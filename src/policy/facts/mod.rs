@@ -1,0 +1,179 @@
+//! The variables of expressions: what is known of an exchange, looked up when it is asked for.
+//!
+//! Traffic policy sheet, section 7.
+
+mod cookies;
+mod headers;
+mod message;
+mod url;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::OnceLock;
+
+use cel::common::types::{CelBool, CelInt, CelList, CelMap, CelString, CelTimestamp};
+use cel::common::value::{CowVal, Val};
+use cel::context::VariableResolver;
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde_json::Value as Json;
+
+use super::exchange::{Connection, Exchange, Tls};
+use super::expression::value;
+use super::world::World;
+
+pub(super) use self::url::{authority, host_and_port, path_and_query, whole};
+
+/// A value that borrows from what it is about.
+type Known<'b> = Option<CowVal<'b, 'b>>;
+
+/// What an exchange knows at one moment.
+pub(super) struct Facts<'a> {
+    exchange: &'a Exchange,
+    world: &'a dyn World,
+}
+
+/// What was worked out once for all rules; forgotten when the message changes.
+#[derive(Debug, Default)]
+pub(super) struct Memo {
+    url: OnceLock<String>,
+    path: OnceLock<Option<String>>,
+    query: OnceLock<CelMap<'static>>,
+    cookies: OnceLock<CelMap<'static>>,
+    response_cookies: OnceLock<CelMap<'static>>,
+}
+
+impl Memo {
+    pub(super) fn forget_request(&mut self) {
+        self.url.take();
+        self.path.take();
+        self.query.take();
+        self.cookies.take();
+    }
+
+    pub(super) fn forget_response(&mut self) {
+        self.response_cookies.take();
+    }
+}
+
+impl<'a> Facts<'a> {
+    pub(super) fn new(exchange: &'a Exchange, world: &'a dyn World) -> Self {
+        Self { exchange, world }
+    }
+}
+
+impl VariableResolver for Facts<'_> {
+    fn resolve<'b>(&'b self, name: &str) -> Known<'b> {
+        let (space, rest) = name.split_once('.').unwrap_or((name, ""));
+        match space {
+            "req" => message::request(self.exchange, rest),
+            "res" => message::response(self.exchange, rest),
+            "conn" => connection(self.exchange, rest),
+            "endpoint" => endpoint(self.exchange, rest),
+            "vars" => variable(self.exchange, rest),
+            "actions" => results(&self.exchange.record.results, rest),
+            "time" if rest == "now" => {
+                let now = self.world.now();
+                some(CelString::from(now.to_rfc3339_opts(SecondsFormat::Millis, true)))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn some<'b>(value: impl Val + 'b) -> Known<'b> {
+    Some(CowVal::owned(value))
+}
+
+fn text(text: &str) -> Known<'_> {
+    some(CelString::from(text))
+}
+
+fn integer<'b>(number: impl TryInto<i64>) -> Known<'b> {
+    some(CelInt::from(number.try_into().unwrap_or(i64::MAX)))
+}
+
+fn time<'b>(time: DateTime<Utc>) -> Known<'b> {
+    some(CelTimestamp::from(time.fixed_offset()))
+}
+
+fn address<'b>(address: IpAddr) -> Known<'b> {
+    some(CelString::from(address.to_canonical().to_string()))
+}
+
+/// A list of texts that borrow.
+fn texts<'b>(texts: impl IntoIterator<Item = CelString<'b>>) -> CelList<'b> {
+    let entries = texts.into_iter().map(|text| Box::new(text) as Box<dyn Val + 'b>);
+    CelList::from(entries.collect::<Vec<_>>())
+}
+
+fn connection<'b>(exchange: &'b Exchange, name: &str) -> Known<'b> {
+    let connection: &Connection = &exchange.connection;
+    match name {
+        "client_ip" => address(connection.client.ip()),
+        "client_port" => integer(connection.client.port()),
+        "server_ip" => address(connection.server.ip()),
+        "server_port" => integer(connection.server.port()),
+        "server_region" => text(&connection.region),
+        "ts.start" | "start_ts" => time(connection.started),
+        "ts.end" | "end_ts" => exchange.ended.and_then(time),
+        "bytes_in" => integer(exchange.carried.received),
+        "bytes_out" => integer(exchange.carried.sent),
+        // There is no database of places.
+        "geo.city" | "geo.country" | "geo.country_code" | "geo.subdivision" | "geo.latitude"
+        | "geo.longitude" | "geo.radius" => text(""),
+        _ => tls(connection.tls.as_ref()?, name.strip_prefix("tls.")?),
+    }
+}
+
+fn tls<'b>(tls: &'b Tls, name: &str) -> Known<'b> {
+    match name {
+        "version" => text(&tls.version),
+        "cipher_suite" => text(&tls.cipher_suite),
+        "sni" => text(&tls.sni),
+        "negotiated_alpn" => text(&tls.alpn),
+        "session_resumed" => some(CelBool::from(tls.resumed)),
+        _ => None,
+    }
+}
+
+fn endpoint<'b>(exchange: &'b Exchange, name: &str) -> Known<'b> {
+    let endpoint = &exchange.endpoint;
+    match name {
+        "id" => text(&endpoint.id),
+        "url" => text(&endpoint.url),
+        "host" => text(&endpoint.host),
+        "addr" => some(CelString::from(format!("{}:{}", endpoint.host, endpoint.port))),
+        "protocol" => text(&endpoint.protocol),
+        "port" => integer(endpoint.port),
+        _ => None,
+    }
+}
+
+/// A variable by its name alone; what is inside it, the engine looks up.
+fn variable<'b>(exchange: &'b Exchange, name: &str) -> Known<'b> {
+    if name.is_empty() {
+        let vars = exchange.record.vars.iter();
+        let vars = vars.filter_map(|(name, value)| {
+            Some((name.clone().into(), Box::<dyn Val>::try_from(value.clone()).ok()?))
+        });
+        return some(CelMap::from(vars.collect::<HashMap<_, _>>()));
+    }
+    let value = exchange.record.vars.get(name)?;
+    Box::<dyn Val>::try_from(value.clone()).ok().map(CowVal::Owned)
+}
+
+/// The results of actions; a name may lead into one.
+fn results<'b>(results: &serde_json::Map<String, Json>, name: &str) -> Known<'b> {
+    let name = name.strip_prefix("ngrok")?;
+    let Some(name) = name.strip_prefix('.') else {
+        return name.is_empty().then(|| json(&Json::Object(results.clone())))?;
+    };
+    let mut steps = name.split('.');
+    let kind = steps.next().map(|kind| if kind == "compress_response" { "compress" } else { kind });
+    let found = steps.try_fold(results.get(kind?)?, |value, step| value.get(step))?;
+    json(found)
+}
+
+fn json<'b>(json: &Json) -> Known<'b> {
+    value::from_json(json).ok().map(CowVal::Owned)
+}

@@ -1,0 +1,39 @@
+//! What requests share: counters, breakers and keys. Bounded, and nothing in it does I/O.
+
+pub mod breaker;
+pub mod keys;
+pub mod limits;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use self::breaker::{Breaker, Limits};
+use self::keys::Keys;
+use self::limits::RateLimits;
+
+/// What the requests of one policy share.
+///
+/// Whoever holds it for longer than a policy keeps the counters when the policy is replaced.
+#[derive(Debug, Default)]
+pub struct State {
+    /// The counters of rate limits.
+    pub rate_limits: RateLimits,
+    /// The keys that tokens are verified with.
+    pub keys: Keys,
+    /// By rule and action.
+    breakers: Mutex<HashMap<(usize, usize), Arc<Breaker>>>,
+}
+
+impl State {
+    /// The breaker of an action; a new one if its limits have changed.
+    pub(super) fn breaker(&self, rule: usize, action: usize, limits: Limits) -> Arc<Breaker> {
+        let mut breakers = self.breakers.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = breakers.get(&(rule, action)).filter(|known| known.limits == limits);
+        if let Some(known) = known {
+            return known.clone();
+        }
+        let made = Breaker::new(limits);
+        breakers.insert((rule, action), made.clone());
+        made
+    }
+}

@@ -1,0 +1,187 @@
+//! Trying a policy without traffic: what its rules would do, and what the visitor would get.
+//!
+//! This is the same walk that real traffic takes, in a world that is given.
+
+mod report;
+mod traffic;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use chrono::{DateTime, Utc};
+use http::StatusCode;
+
+pub use self::report::{Answered, Decided, Outcome, Report, Sent};
+pub use self::traffic::{Invalid, Peer, Ranges, Reply, Traffic, Wish};
+
+use super::exchange::{Carried, Content, Exchange, Response};
+use super::ip_rules::IpRules;
+use super::record::Record;
+use super::verdict::{Answer, Fetch, FetchFailed, Fetched, Step, Verdict};
+use super::{Phase, Policy, State, World};
+
+/// A policy that is tried with one message after the other, which share its state.
+#[derive(Debug)]
+pub struct Trial {
+    policy: Policy,
+    state: State,
+    started: Instant,
+    begin: DateTime<Utc>,
+    elapsed: Duration,
+}
+
+/// The world of one message.
+struct Given<'t> {
+    trial: &'t Trial,
+    ip_policies: BTreeMap<String, Arc<IpRules>>,
+}
+
+impl World for Given<'_> {
+    fn ip_policy(&self, id: &str) -> Arc<IpRules> {
+        self.ip_policies.get(id).cloned().unwrap_or_default()
+    }
+
+    fn state(&self) -> &State {
+        &self.trial.state
+    }
+
+    fn now(&self) -> DateTime<Utc> {
+        self.trial.begin + self.trial.elapsed
+    }
+
+    fn instant(&self) -> Instant {
+        self.trial.started + self.trial.elapsed
+    }
+}
+
+impl Trial {
+    /// A trial that begins now, or at a given time of day.
+    pub fn new(policy: Policy, begin: Option<DateTime<Utc>>) -> Self {
+        let begin = begin.unwrap_or_else(|| SystemTime::now().into());
+        Self {
+            policy,
+            state: State::default(),
+            started: Instant::now(),
+            begin,
+            elapsed: Duration::ZERO,
+        }
+    }
+
+    /// Takes a request, or a connection where there is none, through the policy.
+    ///
+    /// # Errors
+    /// When what is given is no traffic.
+    pub fn run(&mut self, traffic: &Traffic) -> Result<Report, Invalid> {
+        self.elapsed += traffic.after()?;
+        let world = Given { trial: self, ip_policies: traffic.ip_policies()? };
+        let mut exchange = Exchange::new(traffic.connection(world.now())?, traffic.endpoint()?);
+        exchange.record = Record::traced();
+        let mut walk = Walk { policy: &self.policy, world: &world, traffic, sent: None };
+        let verdict = match traffic.request(world.now())? {
+            None => walk.connection(&mut exchange)?,
+            Some(request) => {
+                let connected = walk.phase(Phase::Connect, &mut exchange)?;
+                exchange.set_request(request);
+                match connected {
+                    Verdict::Continue => walk.request(&mut exchange)?,
+                    other => other,
+                }
+            }
+        };
+        let sent = walk.sent;
+        Ok(Report::of(verdict, sent, exchange, traffic))
+    }
+}
+
+/// The way of one message.
+struct Walk<'w> {
+    policy: &'w Policy,
+    world: &'w Given<'w>,
+    traffic: &'w Traffic,
+    sent: Option<Sent>,
+}
+
+impl Walk<'_> {
+    /// A connection from its beginning to its end.
+    fn connection(&mut self, exchange: &mut Exchange) -> Result<Verdict, Invalid> {
+        let verdict = self.phase(Phase::Connect, exchange)?;
+        exchange.ended = Some(self.world.now());
+        exchange.carried = Carried { received: 0, sent: 0 };
+        self.phase(Phase::Close, exchange)?;
+        Ok(verdict)
+    }
+
+    /// A request, and its response where there is one.
+    fn request(&mut self, exchange: &mut Exchange) -> Result<Verdict, Invalid> {
+        let verdict = self.phase(Phase::Request, exchange)?;
+        match &verdict {
+            Verdict::Close => return Ok(verdict),
+            Verdict::Respond(answer) => exchange.respond(answer.clone()),
+            Verdict::Continue | Verdict::Forward { .. } => {
+                self.sent = exchange.request().map(|request| Sent::of(request, self.traffic));
+                let response = self.traffic.response()?;
+                let good = response.head.status < StatusCode::INTERNAL_SERVER_ERROR;
+                exchange.upstream_answered(good, self.world.instant());
+                exchange.set_response(response);
+            }
+        }
+        self.phase(Phase::Response, exchange)?;
+        Ok(verdict)
+    }
+
+    /// One phase; what its actions ask for is given.
+    fn phase(&mut self, phase: Phase, exchange: &mut Exchange) -> Result<Verdict, Invalid> {
+        let mut run = self.policy.run(phase);
+        loop {
+            match run.step(exchange, self.world) {
+                Step::NeedBody { limit } => self.give_body(phase, limit, exchange),
+                Step::Fetch(fetch) => run.answer(self.fetched(&fetch)?),
+                Step::Done(Verdict::Forward { url }) if self.traffic.fails(&url) => {
+                    if !run.forward_failed(exchange, 3200, "nothing is online at this address") {
+                        let sentence = "Nothing is online at this address.";
+                        let answer = Answer::refusal(StatusCode::NOT_FOUND, 3200, sentence);
+                        return Ok(Verdict::Respond(answer));
+                    }
+                }
+                Step::Done(verdict) => return Ok(verdict),
+            }
+        }
+    }
+
+    fn give_body(&self, phase: Phase, limit: usize, exchange: &mut Exchange) {
+        let body = match phase {
+            Phase::Request => self.traffic.body(),
+            _ => self.traffic.response_body(),
+        };
+        let content = if body.len() > limit { Content::TooLong } else { Content::Full(body) };
+        if phase == Phase::Request {
+            let now = self.world.now();
+            if let Some(request) = exchange.request_mut() {
+                request.body = content;
+                request.body_received = Some(now);
+            }
+        } else if let Some(response) = exchange.response_mut() {
+            response.body = content;
+        }
+    }
+
+    fn fetched(&self, fetch: &Fetch) -> Result<Fetched, Invalid> {
+        let Some(reply) = self.traffic.reply(&fetch.url) else {
+            let reason = "the trial has no answer for it".to_owned();
+            return Ok(Err(FetchFailed::Unreachable(reason)));
+        };
+        let (head, body) = reply.message()?;
+        if body.len() > fetch.limit {
+            return Ok(Err(FetchFailed::TooLong));
+        }
+        Ok(Ok(http::Response::from_parts(head, body)))
+    }
+}
+
+impl Reply {
+    /// A response whose body nobody has looked at.
+    fn response(&self) -> Result<Response, Invalid> {
+        Ok(Response::new(self.message()?.0))
+    }
+}

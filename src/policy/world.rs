@@ -1,0 +1,28 @@
+//! What rules may ask of the world around them.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use chrono::{DateTime, Utc};
+
+use super::ip_rules::IpRules;
+use super::state::State;
+
+/// What rules may ask of the world around them.
+pub trait World: Send + Sync {
+    /// The rules of an IP policy; none for a policy that is gone.
+    fn ip_policy(&self, id: &str) -> Arc<IpRules>;
+
+    /// What requests share.
+    fn state(&self) -> &State;
+
+    /// The time of day.
+    fn now(&self) -> DateTime<Utc> {
+        SystemTime::now().into()
+    }
+
+    /// The time that only goes forward.
+    fn instant(&self) -> Instant {
+        Instant::now()
+    }
+}
