@@ -14,7 +14,9 @@ use super::site::Site;
 use super::slot::Slot;
 use super::target::Target;
 use super::wanted::{EndpointOptions, Proto, Wanted};
+use super::way::is_internal;
 use super::{EdgeError, Edges, Inner, endpoint_site};
+use crate::policy::Scope;
 
 /// What the names of endpoints are made of: no letter looks like another.
 const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
@@ -141,7 +143,11 @@ impl Edges {
     ) -> Result<Endpoint, BindError> {
         let edges = &self.0;
         let backend = Arc::new(Slot::new(endpoint_site::backend(edges, Some(target))));
-        let site = endpoint_site::site(&wanted.options, backend.clone())?;
+        let scope = match wanted.proto {
+            Proto::Http | Proto::Https => Scope::HttpTunnel,
+            Proto::Tcp | Proto::Tls => Scope::TcpTunnel,
+        };
+        let site = compiled(edges, wanted.options.clone(), backend.clone(), scope).await?;
         let served = Served { site: Arc::new(Slot::new(site)), backend };
         let host = edges.host_for(&wanted)?;
         let place = match (wanted.proto, host) {
@@ -163,6 +169,20 @@ impl Edges {
             _door: place.door,
         })
     }
+}
+
+/// Makes the site of an endpoint, away from the threads that carry traffic: it may take a while.
+async fn compiled(
+    edges: &Arc<Inner>,
+    options: EndpointOptions,
+    backend: Arc<Slot<Backend>>,
+    scope: Scope,
+) -> Result<Site, BindError> {
+    let finder = edges.clone();
+    let compiling = tokio::task::spawn_blocking(move || {
+        endpoint_site::site(&options, backend, scope, |id| finder.ip_policy(id))
+    });
+    compiling.await.map_err(|_| BindError::Unsupported("this policy"))?
 }
 
 impl Inner {
@@ -189,7 +209,12 @@ impl Inner {
         host: String,
         served: &Served,
     ) -> Result<Place, BindError> {
-        let url = self.url_of(&host, proto == Proto::Https);
+        let url = match is_internal(&host) {
+            true => {
+                Some(format!("{}://{host}", if proto == Proto::Https { "https" } else { "http" }))
+            }
+            false => self.url_of(&host, proto == Proto::Https),
+        };
         let url = url.ok_or(BindError::Unsupported("a host name without a shared port"))?;
         let port = if proto == Proto::Https { 443 } else { 80 };
         if !self.hosts.add(&host, port, &served.site, true) {

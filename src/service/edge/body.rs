@@ -30,6 +30,8 @@ enum Kind {
     Full(Option<Bytes>),
     Relay(Relay),
     Encoded(Box<Encoded>),
+    /// One that was begun, and what there is of it.
+    Begun(Option<Bytes>, Box<Kind>),
 }
 
 /// A body that is compressed on the way.
@@ -53,6 +55,12 @@ impl Body {
 
     pub(super) fn relay(relay: Relay) -> Self {
         Self::of(Kind::Relay(relay))
+    }
+
+    /// Puts what was taken back in front.
+    pub(super) fn put_back(&mut self, bytes: Bytes) {
+        let rest = std::mem::replace(&mut self.kind, Kind::Full(None));
+        self.kind = Kind::Begun(Some(bytes), Box::new(rest));
     }
 
     /// The same, compressed.
@@ -85,28 +93,48 @@ impl HttpBody for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.kind {
-            Kind::Full(bytes) => bytes.is_none(),
-            Kind::Relay(relay) => relay.is_end_stream(),
-            Kind::Encoded(encoded) => encoded.encoder.is_none() && encoded.trailers.is_none(),
+        self.kind.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.kind.size_hint()
+    }
+}
+
+/// How long a body is with so many bytes in front.
+fn after(bytes: Option<&Bytes>, rest: SizeHint) -> SizeHint {
+    let first = bytes.map_or(0, Bytes::len) as u64;
+    rest.exact().map_or_else(SizeHint::default, |rest| SizeHint::with_exact(first + rest))
+}
+
+impl Kind {
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Full(bytes) => bytes.is_none(),
+            Self::Relay(relay) => relay.is_end_stream(),
+            Self::Encoded(encoded) => encoded.encoder.is_none() && encoded.trailers.is_none(),
+            Self::Begun(bytes, rest) => bytes.is_none() && rest.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.kind {
-            Kind::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
-            Kind::Relay(relay) => relay.size_hint(),
-            Kind::Encoded(_) => SizeHint::default(),
+        match self {
+            Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Self::Relay(relay) => relay.size_hint(),
+            Self::Encoded(_) => SizeHint::default(),
+            Self::Begun(bytes, rest) => after(bytes.as_ref(), rest.size_hint()),
         }
     }
-}
 
-impl Kind {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         match self {
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Relay(relay) => relay.poll_frame(cx).map_err(Into::into),
             Self::Encoded(encoded) => encoded.poll_frame(cx),
+            Self::Begun(bytes, rest) => match bytes.take() {
+                Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                None => rest.poll_frame(cx),
+            },
         }
     }
 }
@@ -147,9 +175,15 @@ impl Encoded {
 }
 
 /// The body of a request.
+#[derive(Default)]
 pub(super) enum Outgoing {
     /// None at all.
+    #[default]
     Empty,
+    /// These bytes.
+    Full(Option<Bytes>),
+    /// One that was begun, and what there is of it.
+    Begun(Option<Bytes>, Box<Outgoing>),
     /// As it comes from the visitor.
     Visitor(Incoming),
     /// As it comes from the visitor, once the upstream asks for it.
@@ -193,6 +227,17 @@ impl Outgoing {
         if body.is_end_stream() { Self::Empty } else { Self::Visitor(body) }
     }
 
+    /// These bytes.
+    pub(super) fn full(bytes: Bytes) -> Self {
+        if bytes.is_empty() { Self::Empty } else { Self::Full(Some(bytes)) }
+    }
+
+    /// Puts what was taken back in front.
+    pub(super) fn put_back(&mut self, bytes: Bytes) {
+        let rest = std::mem::take(self);
+        *self = Self::Begun(Some(bytes), Box::new(rest));
+    }
+
     /// Holds the body back until the word is given, or the upstream has been silent for a second.
     pub(super) fn held(self, word: Arc<Word>) -> Self {
         match self {
@@ -226,6 +271,11 @@ impl HttpBody for Outgoing {
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
+            Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Begun(bytes, rest) => match bytes.take() {
+                Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                None => Pin::new(rest.as_mut()).poll_frame(cx),
+            },
             Self::Visitor(body) => Pin::new(body).poll_frame(cx),
             Self::Held(held) => {
                 ready!(held.poll_word(cx));
@@ -237,6 +287,8 @@ impl HttpBody for Outgoing {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
+            Self::Full(bytes) => bytes.is_none(),
+            Self::Begun(bytes, rest) => bytes.is_none() && rest.is_end_stream(),
             Self::Visitor(body) => body.is_end_stream(),
             Self::Held(held) => held.body.is_end_stream(),
         }
@@ -245,6 +297,8 @@ impl HttpBody for Outgoing {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
+            Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Self::Begun(bytes, rest) => after(bytes.as_ref(), rest.size_hint()),
             Self::Visitor(body) => body.size_hint(),
             Self::Held(held) => held.body.size_hint(),
         }

@@ -11,25 +11,29 @@ use super::bind::BindError;
 use super::forward::Upstream;
 use super::modules::breaker::Limits;
 use super::modules::{Breaker, Changes, IpRules, Modules, Passwords, Restriction};
+use super::rules::{self, Rules};
 use super::site::{Route, Site};
 use super::slot::Slot;
 use super::target::Target;
-use super::wanted::{AllowDeny, EndpointOptions, HeaderChanges};
-use crate::policy::Cidr;
+use super::wanted::{AllowDeny, EndpointOptions, HeaderChanges, Webhook};
 use crate::policy::user_agent::Filter;
+use crate::policy::{Cidr, Scope};
 
 /// What is served for an agent.
 pub(super) fn site(
     options: &EndpointOptions,
     backend: Arc<Slot<Backend>>,
+    scope: Scope,
+    find: impl FnMut(&str) -> Arc<Slot<IpRules>>,
 ) -> Result<Site, BindError> {
-    refuse_unsupported(options)?;
     let host_header = options.host_header.as_deref().map(HeaderValue::from_str).transpose();
     let host_header = host_header.map_err(|problem| invalid("host_header", &problem))?;
     let modules = Modules {
         restriction: options.ip_restriction.as_ref().map(restriction).transpose()?,
         agents: options.user_agent_filter.as_ref().map(agents).transpose()?,
         passwords: passwords(options),
+        webhook: options.webhook.as_ref().map(webhook).transpose()?,
+        policy: options.traffic_policy.as_deref().map(|it| policy(it, scope, find)).transpose()?,
         breaker: options.circuit_breaker.map(breaker),
         request_headers: changes(&options.request_headers),
         response_headers: changes(&options.response_headers),
@@ -70,6 +74,21 @@ fn agents(lists: &AllowDeny) -> Result<Filter, BindError> {
     })
 }
 
+fn webhook(wanted: &Webhook) -> Result<Rules, BindError> {
+    let policy = rules::webhook(wanted);
+    let policy = policy.map_err(|problems| invalid("webhook", &rules::told(&problems)))?;
+    Ok(Rules::new(Arc::new(policy), Arc::default(), |_| Arc::default()))
+}
+
+fn policy(
+    text: &str,
+    scope: Scope,
+    find: impl FnMut(&str) -> Arc<Slot<IpRules>>,
+) -> Result<Rules, BindError> {
+    let policy = rules::read(text, scope).map_err(|told| invalid("traffic_policy", &told))?;
+    Ok(Rules::new(Arc::new(policy), Arc::default(), find))
+}
+
 fn passwords(options: &EndpointOptions) -> Option<Passwords> {
     let known = options.basic_auth.iter();
     let known: Vec<_> = known.map(|one| format!("{}:{}", one.username, one.password.0)).collect();
@@ -83,15 +102,4 @@ fn breaker(share: f64) -> Arc<Breaker> {
 
 fn changes(given: &HeaderChanges) -> Changes {
     Changes::new(given.add.iter().map(|(name, value)| (name, value)), given.remove.iter())
-}
-
-fn refuse_unsupported(options: &EndpointOptions) -> Result<(), BindError> {
-    let unsupported = [
-        ("webhook", options.webhook.is_some()),
-        ("traffic_policy", options.traffic_policy.is_some()),
-    ];
-    match unsupported.into_iter().find(|(_, asked)| *asked) {
-        Some((name, _)) => Err(BindError::Unsupported(name)),
-        None => Ok(()),
-    }
 }

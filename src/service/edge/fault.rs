@@ -38,6 +38,7 @@ faults! {
     BLOCKED = 403, Some(3205), "The address of the visitor is not allowed.";
     AGENT_BLOCKED = 403, Some(3211), "The user agent is not allowed.";
     NO_ROUTE = 404, Some(3200), "Nothing is online at this path.";
+    TOO_MANY_HOPS = 508, Some(3501), "The request went through too many internal endpoints.";
     LOOP = 508, None, "The request was forwarded in a circle.";
     TRIPPED = 503, Some(3202), "The backend failed too often and is being spared.";
     NO_TUNNEL = 503, Some(6515), "No tunnel serves this backend now.";
@@ -61,6 +62,11 @@ impl Fault {
 
     const fn closing(self) -> Self {
         Self { closes: true, ..self }
+    }
+
+    /// What it says to a person.
+    pub(super) fn text(self) -> &'static str {
+        self.text
     }
 
     /// The answer; `prefix` stands before the number.

@@ -33,6 +33,7 @@ mod modules;
 mod pool;
 mod pulse;
 mod reception;
+mod rules;
 mod serve;
 mod site;
 mod slot;
@@ -41,6 +42,7 @@ mod target;
 mod tcp;
 mod upgrade;
 mod wanted;
+mod way;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -64,6 +66,7 @@ use event::Teller;
 use hosts::Hosts;
 use pool::Pools;
 use reception::Entrance;
+use rules::Fetcher;
 use slot::Slot;
 
 use super::store::{self, Store};
@@ -122,6 +125,7 @@ struct Inner {
     pools: Pools,
     hosts: Hosts,
     teller: Teller,
+    fetcher: Fetcher,
     places: Arc<Semaphore>,
     /// True as soon as no more connections are taken.
     stop: watch::Sender<bool>,
@@ -173,6 +177,7 @@ impl Edges {
             pools: Pools::default(),
             hosts: Hosts::default(),
             teller: Teller::default(),
+            fetcher: Fetcher::default(),
             places,
             stop: watch::Sender::new(false),
             ended: watch::Sender::new(false),

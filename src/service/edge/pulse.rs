@@ -33,6 +33,8 @@ pub(super) struct Pulse {
     blocked: AtomicBool,
     /// True when the connection carries something other than HTTP.
     pub(super) upgraded: AtomicBool,
+    /// True when the connection must be closed, whatever else is on it.
+    pub(super) closed: AtomicBool,
 }
 
 /// A request that is being answered, for as long as this lives.

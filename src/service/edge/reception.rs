@@ -1,7 +1,7 @@
 //! Requests of one visitor, from their arrival to their answers.
 
-use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::header::LOCATION;
 use http::{HeaderValue, Request, Response, StatusCode};
@@ -14,10 +14,16 @@ use super::event::Trace;
 use super::fault::{self, Fault};
 use super::head::{self, Origin};
 use super::pulse::Pulse;
-use super::site::{Site, Way};
+use super::rules::Watched;
+use super::site::{Route, Site, Turned};
 use super::slot::Slot;
 use super::target::Visitor;
 use super::upgrade;
+use super::way::{Described, Way, is_internal};
+use crate::policy::Phase;
+
+/// How many routes are remembered that have let a connection in.
+const ADMITTED: usize = 64;
 
 /// What is served behind a listener.
 #[derive(Clone)]
@@ -36,6 +42,9 @@ pub(super) struct Reception {
     origin: Origin,
     pulse: Arc<Pulse>,
     runtime: upgrade::Tasks,
+    described: Described,
+    /// The routes whose rules for connections have let this one in.
+    admitted: Mutex<Vec<Arc<Route>>>,
 }
 
 impl Reception {
@@ -53,21 +62,27 @@ impl Reception {
             proto: HeaderValue::from_static(visitor.proto),
         };
         let runtime = upgrade::Tasks { bell, pulse: pulse.clone() };
-        Self { edges, entrance, visitor, origin, pulse, runtime }
+        let described = Described::new();
+        let admitted = Mutex::default();
+        Self { edges, entrance, visitor, origin, pulse, runtime, described, admitted }
     }
 
     /// Answers a request.
     pub(super) async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
-    ) -> Result<Response<Body>, Infallible> {
+    ) -> Result<Response<Body>, Closed> {
         let answering = self.pulse.answering();
         let mut trace = self.edges.teller.trace();
         trace.request(&request);
         let response = match self.forward(request, &mut trace).await {
             Ok(response) => response,
             Err(Turned::Away(fault)) => fault.into_response(&self.edges.settings.code_prefix),
-            Err(Turned::To(url)) => redirect(url),
+            Err(Turned::Closed) => {
+                trace.tell::<()>(&self.edges.teller, &self.visitor, None);
+                self.pulse.closed.store(true, Relaxed);
+                return Err(Closed);
+            }
         };
         trace.tell(&self.edges.teller, &self.visitor, Some(&response));
         Ok(response.map(|body| body.holding(answering)))
@@ -79,58 +94,108 @@ impl Reception {
         trace: &mut Trace,
     ) -> Result<Response<Body>, Turned> {
         head::admit(&mut request)?;
+        let place = self.place(&request);
         let site = match &self.entrance {
             Entrance::Own(slot) => slot.get(),
-            Entrance::Shared => self.site(&request)?,
+            Entrance::Shared => match self.site(&request, &place)? {
+                Found::Site(site) => site,
+                Found::Elsewhere(url) => return Ok(redirect(url)),
+            },
         };
         let route = site.route(request.uri().path()).ok_or(fault::NO_ROUTE)?;
-        let upgrades = head::outbound(&mut request, &self.origin)?;
-        let request = request.map(Outgoing::of);
         trace.note(|it| {
             it.edge_id = Some(route.edge_id.clone());
             it.route_id = Some(route.id.clone());
         });
-        let mut way =
-            Way { edges: &self.edges, visitor: &self.visitor, runtime: &self.runtime, trace };
-        Ok(route.serve(&mut way, request, upgrades).await?)
+        let mut way = Way {
+            edges: &self.edges,
+            visitor: &self.visitor,
+            origin: &self.origin,
+            runtime: &self.runtime,
+            trace,
+            connection: &self.described,
+            place,
+            hops: 0,
+        };
+        self.admit(&mut way, route).await?;
+        route.serve(&mut way, request.map(Outgoing::of)).await
+    }
+
+    /// Runs the rules for connections, once for each connection and route.
+    async fn admit(&self, way: &mut Way<'_>, route: &Arc<Route>) -> Result<(), Turned> {
+        let rules = route.modules.as_ref().and_then(|modules| modules.policy.as_ref());
+        let Some(rules) = rules.filter(|rules| rules.has(Phase::Connect)) else { return Ok(()) };
+        if self.admitted().iter().any(|known| Arc::ptr_eq(known, route)) {
+            return Ok(());
+        }
+        let mut watched = Watched::new(way.connection(), way.endpoint(route));
+        let entered = watched.enter(&self.edges, rules, way.trace, |_| false).await;
+        entered.map_err(|()| Turned::Closed)?;
+        let mut admitted = self.admitted();
+        // A configuration that keeps changing leaves routes behind.
+        if admitted.len() >= ADMITTED {
+            admitted.clear();
+        }
+        admitted.push(route.clone());
+        Ok(())
+    }
+
+    fn admitted(&self) -> MutexGuard<'_, Vec<Arc<Route>>> {
+        self.admitted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The host and the port that a request asks for.
+    fn place(&self, request: &Request<Incoming>) -> (String, u16) {
+        let (host, port) = head::host(request.headers()).unwrap_or_default();
+        let usual = if self.visitor.tls.is_some() { 443 } else { 80 };
+        match self.entrance {
+            Entrance::Own(_) => (host, port.unwrap_or(self.visitor.local.port())),
+            // The port that is listened on stands for the usual one.
+            Entrance::Shared => {
+                (host, port.filter(|port| *port != self.visitor.local.port()).unwrap_or(usual))
+            }
+        }
     }
 
     /// The site of the host that a request names.
-    fn site(&self, request: &Request<Incoming>) -> Result<Arc<Site>, Turned> {
-        let (host, port) = head::host(request.headers()).ok_or(fault::NO_ENDPOINT)?;
+    fn site(
+        &self,
+        request: &Request<Incoming>,
+        (host, port): &(String, u16),
+    ) -> Result<Found, Fault> {
         let is_secure = self.visitor.tls.is_some();
-        let usual = if is_secure { 443 } else { 80 };
+        if is_internal(host) {
+            return Err(fault::NO_ENDPOINT);
+        }
         if let Some(tls) = &self.visitor.tls
             && !tls.sni.is_empty()
-            && tls.sni != host
+            && tls.sni != *host
         {
-            return Err(fault::MISDIRECTED.into());
+            return Err(fault::MISDIRECTED);
         }
-        // The port that is listened on stands for the usual one.
-        let port = port.filter(|port| *port != self.visitor.local.port()).unwrap_or(usual);
-        let claim = self.edges.hosts.find(&host, port).ok_or(fault::NO_ENDPOINT)?;
+        let claim = self.edges.hosts.find(host, *port).ok_or(fault::NO_ENDPOINT)?;
         if !is_secure
-            && claim.port != port
+            && claim.port != *port
             && self.edges.https.get().is_some()
-            && let Some(url) = self.edges.url_of(&host, true)
+            && let Some(url) = self.edges.url_of(host, true)
         {
-            return Err(Turned::To(format!("{url}{}", request.uri())));
+            return Ok(Found::Elsewhere(format!("{url}{}", request.uri())));
         }
-        Ok(claim.site.get())
+        Ok(Found::Site(claim.site.get()))
     }
 }
 
-/// Why a request is not served here.
-enum Turned {
-    Away(Fault),
-    To(String),
+/// Where a host is served.
+enum Found {
+    Site(Arc<Site>),
+    /// At another address.
+    Elsewhere(String),
 }
 
-impl From<Fault> for Turned {
-    fn from(fault: Fault) -> Self {
-        Self::Away(fault)
-    }
-}
+/// A policy wants the connection to be closed without an answer.
+#[derive(Debug, thiserror::Error)]
+#[error("closed by a policy")]
+pub(super) struct Closed;
 
 /// Sends a visitor elsewhere, with method and body.
 fn redirect(url: String) -> Response<Body> {

@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -176,7 +177,8 @@ impl<'p> Hour<'p> {
     async fn watch<C: Future>(&mut self, mut connection: Pin<&mut C>, call: Call) -> Struck {
         poll_fn(|cx| {
             // What went wrong with a connection concerns its visitor, who knows.
-            if connection.as_mut().poll(cx).is_ready() || self.strikes(cx) {
+            let ended = connection.as_mut().poll(cx).is_ready();
+            if ended || self.pulse.closed.load(Relaxed) || self.strikes(cx) {
                 return Poll::Ready(Struck::Over);
             }
             if self.bell.heard(cx) >= call { Poll::Ready(Struck::Called) } else { Poll::Pending }

@@ -15,8 +15,9 @@ use super::fault::{self, Fault};
 use super::forward::{Exchange, Outcome, forward};
 use super::modules::Modules;
 use super::slot::Slot;
-use super::target::{Undialable, Visitor};
-use super::{converter, upgrade};
+use super::target::{BoxFuture, Undialable, Visitor};
+use super::way::Way;
+use super::{converter, head};
 
 /// What is served at a public address.
 #[derive(Default)]
@@ -35,12 +36,18 @@ pub(super) enum Match {
     Prefix(String),
 }
 
-/// What a request meets on its way.
-pub(super) struct Way<'r> {
-    pub edges: &'r Inner,
-    pub visitor: &'r Visitor,
-    pub runtime: &'r upgrade::Tasks,
-    pub trace: &'r mut Trace,
+/// Why a request gets no answer of its backend.
+pub(super) enum Turned {
+    /// The service answers it.
+    Away(Fault),
+    /// The connection is closed, with all other requests on it.
+    Closed,
+}
+
+impl From<Fault> for Turned {
+    fn from(fault: Fault) -> Self {
+        Self::Away(fault)
+    }
 }
 
 /// Where requests go, and what happens to them on the way.
@@ -91,13 +98,35 @@ impl Route {
     pub(super) async fn serve(
         &self,
         way: &mut Way<'_>,
+        request: Request<Outgoing>,
+    ) -> Result<Response<Body>, Turned> {
+        match &self.modules {
+            Some(modules) => modules.serve(self, way, request).await,
+            None => Ok(self.send(way, request).await?),
+        }
+    }
+
+    /// The same for a request that a policy has sent here.
+    pub(super) fn serve_within<'s>(
+        &'s self,
+        way: &'s mut Way<'_>,
+        request: Request<Outgoing>,
+    ) -> BoxFuture<'s, Result<Response<Body>, Turned>> {
+        Box::pin(async move {
+            way.hops += 1;
+            let served = self.serve(way, request).await;
+            way.hops -= 1;
+            served
+        })
+    }
+
+    /// Sends a request on, without what concerned only its visitor's connection.
+    pub(super) async fn send(
+        &self,
+        way: &mut Way<'_>,
         mut request: Request<Outgoing>,
-        upgrades: bool,
     ) -> Result<Response<Body>, Fault> {
-        let passage = match &self.modules {
-            Some(modules) => Some((modules, modules.enter(way, &mut request)?)),
-            None => None,
-        };
+        let upgrades = head::outbound(&mut request, way.origin)?;
         if let Some(host) = &self.host_header {
             request.headers_mut().insert(HOST, host.clone());
         }
@@ -105,12 +134,7 @@ impl Route {
         if self.modules.as_ref().is_some_and(|modules| modules.converter) {
             return self.convert(way, request.headers(), upgrade).await;
         }
-        let exchange = Exchange { request, upgrade };
-        let answer = self.forward(way, exchange).await;
-        match passage {
-            Some((modules, passage)) => modules.leave(passage, answer),
-            None => answer,
-        }
+        self.forward(way, Exchange { request, upgrade }).await
     }
 
     /// Sends a request to the first target that takes it.

@@ -3,16 +3,21 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use chrono::Utc;
 use rustls::ServerConfig;
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::TcpStream;
 
 use super::bell::{Call, Listener};
-use super::site::Site;
+use super::event::Trace;
+use super::rules::{self, Rules, Watched};
+use super::site::{Route, Site};
 use super::slot::Slot;
 use super::socket::Socket;
 use super::target::Visitor;
-use super::{Inner, serve};
+use super::way::internal;
+use super::{Inner, Io, serve};
+use crate::policy::Carried;
 
 /// How much is copied at a time, in bytes.
 const COPY: usize = 64 << 10;
@@ -58,15 +63,53 @@ async fn pass(
     // What a change of the configuration replaces is not kept for as long as the connection lives.
     let Some(route) = slot.get().route("").cloned() else { return };
     trace.note(|it| it.edge_id = Some(route.edge_id.clone()));
-    if route.modules.as_ref().is_some_and(|modules| !modules.admits(visitor)) {
-        trace.note(|it| it.module = Some("ip_restriction"));
-    } else if let Some(mut target) = route.dial(edges, visitor, &mut trace).await {
-        drop(route);
-        // How it ends concerns the two, who see it.
-        tokio::select! {
-            _ = copy_bidirectional_with_sizes(&mut socket, &mut target, COPY, COPY) => {}
-            () = bell.wait_for(Call::Cut) => {}
+    if let Some((target, watched)) = enter(edges, &route, visitor, &mut trace).await {
+        let carried = tokio::select! {
+            carried = carry_both(&mut socket, target) => carried,
+            () = bell.wait_for(Call::Cut) => Carried::default(),
+        };
+        if let Some((watched, rules)) = watched.zip(rules_of(&route)) {
+            watched.leave(rules, carried, &mut trace);
         }
     }
     trace.tell::<()>(&edges.teller, visitor, None);
+}
+
+/// Lets a connection in, and opens one to whoever takes it.
+async fn enter(
+    edges: &Inner,
+    route: &Route,
+    visitor: &Visitor,
+    trace: &mut Trace,
+) -> Option<(Io, Option<Watched>)> {
+    if route.modules.as_ref().is_some_and(|modules| !modules.admits(visitor)) {
+        trace.note(|it| it.module = Some("ip_restriction"));
+        return None;
+    }
+    let Some(rules) = rules_of(route) else {
+        return Some((route.dial(edges, visitor, trace).await?, None));
+    };
+    let id = if route.edge_id.is_empty() { &route.id } else { &route.edge_id };
+    let (host, port) = (visitor.local.ip().to_string(), visitor.local.port());
+    let endpoint = rules::endpoint(id, visitor.proto, &host, port);
+    let mut watched = Watched::new(rules::connection(visitor, Utc::now()), endpoint);
+    let reachable = |url: &str| internal(edges, url).is_some();
+    let forwarded = watched.enter(edges, rules, trace, reachable).await.ok()?;
+    let site = forwarded.and_then(|url| internal(edges, &url));
+    let io = match site.as_ref().and_then(|site| site.route("")) {
+        Some(route) => route.dial(edges, visitor, trace).await?,
+        None => route.dial(edges, visitor, trace).await?,
+    };
+    Some((io, Some(watched)))
+}
+
+fn rules_of(route: &Route) -> Option<&Rules> {
+    route.modules.as_ref().and_then(|modules| modules.policy.as_ref())
+}
+
+/// Carries bytes both ways; how it ends concerns the two, who see it.
+async fn carry_both(socket: &mut Socket, mut target: Io) -> Carried {
+    let carried = copy_bidirectional_with_sizes(socket, &mut target, COPY, COPY).await;
+    let (received, sent) = carried.unwrap_or_default();
+    Carried { received, sent }
 }

@@ -5,6 +5,7 @@
 //! policies are looked up by identifier when a request comes, so that edges need not know.
 
 mod backends;
+mod ip_policies;
 mod rules;
 mod sites;
 mod streams;
@@ -27,6 +28,7 @@ use crate::api::remote::edges::routes::HttpsEdgeRoute;
 use crate::api::remote::edges::tcp::TcpEdge;
 use crate::api::remote::ip_policies::IpPolicy;
 use crate::api::remote::ip_policy_rules::IpPolicyRule;
+use crate::policy::{self, Policy};
 use crate::service::store::{self, Document, Store, View};
 use sites::HttpsSite;
 use streams::Stream;
@@ -50,6 +52,10 @@ struct State {
     rules: HashMap<String, String>,
     /// What is remembered of routes' backends, by route: it outlives changes of the rest.
     breakers: HashMap<String, Arc<Breaker>>,
+    /// What requests share under the policies of routes and edges, by their identifiers.
+    shared: HashMap<String, Arc<policy::State>>,
+    /// Policies that are in use, by what they were compiled from.
+    compiled: HashMap<String, Weak<Policy>>,
 }
 
 /// Compiles everything, and from now on what changes.
@@ -80,6 +86,11 @@ impl Inner {
         for site in state.sites.values() {
             site.take_names_again(self);
         }
+    }
+
+    /// Where the rules of an IP policy are found, whether it exists or not.
+    pub(super) fn ip_policy(&self, id: &str) -> Arc<Slot<IpRules>> {
+        self.config.state().policy(id)
     }
 
     /// A port that a TCP edge cannot have, because somebody else listens there.
@@ -136,6 +147,7 @@ impl State {
     fn edge_of(&mut self, view: &View<'_>, id: &str) -> Result<Option<String>, store::Error> {
         let Some(route) = view.find::<HttpsEdgeRoute>(id)? else {
             self.breakers.remove(id);
+            self.shared.remove(id);
             return Ok(self.routes.remove(id));
         };
         if let Some(edge) = &route.edge_id {

@@ -1,25 +1,84 @@
-//! IP policies.
+//! Traffic policies and webhook modules.
+
+use std::sync::{Arc, Weak};
+
+use serde_json::{Value, json};
 
 use super::State;
-use crate::api::remote::ip_policy_rules::IpPolicyRule;
-use crate::service::edge::modules::IpRules;
-use crate::service::handlers::POLICY_OF_RULE;
-use crate::service::store::{self, View};
+use crate::api::remote::edges::modules::{TrafficPolicy, WebhookVerification};
+use crate::policy::{Policy, Scope};
+use crate::service::edge::rules::{self, Rules};
+use crate::service::edge::wanted::Webhook;
+
+/// How many texts of policies are remembered before those that are not used any more are forgotten.
+const REMEMBERED: usize = 1024;
 
 impl State {
-    pub(super) fn refresh_policy(&mut self, view: &View<'_>, id: &str) -> Result<(), store::Error> {
-        let mut rules = IpRules::default();
-        for rule_id in view.referrers(id, POLICY_OF_RULE)? {
-            let Some(rule) = view.find::<IpPolicyRule>(&rule_id)? else { continue };
-            // Stored rules were checked.
-            let Some(Ok(range)) = rule.cidr.as_deref().map(str::parse) else { continue };
-            match rule.action.as_deref() {
-                Some("allow") => rules.allow.push(range),
-                _ => rules.deny.push(range),
-            }
-            self.rules.insert(rule_id, id.to_owned());
+    /// The rules of a policy that is switched on; `owner` is the route or edge that has it.
+    pub(super) fn rules(
+        &mut self,
+        owner: &str,
+        module: Option<TrafficPolicy>,
+        scope: Scope,
+    ) -> Option<Rules> {
+        let module = module.filter(|module| module.enabled != Some(false))?;
+        let document = serde_json::to_value(&module).unwrap_or_default();
+        let policy = self.compiled(&document, scope);
+        let shared = self.shared.entry(owner.to_owned()).or_default().clone();
+        Some(Rules::new(policy, shared, |id| self.policy(id)))
+    }
+
+    /// The rule of a webhook module.
+    pub(super) fn webhook(&mut self, module: WebhookVerification) -> Rules {
+        let wanted = Webhook {
+            provider: module.provider.unwrap_or_default(),
+            secret: module.secret.unwrap_or_default(),
+        };
+        // Who cannot be verified does not pass.
+        let policy = rules::webhook(&wanted).map(Arc::new).unwrap_or_else(|_| nobody());
+        Rules::new(policy, Arc::default(), |id| self.policy(id))
+    }
+
+    /// A compiled policy; what did not change is not compiled again.
+    fn compiled(&mut self, document: &Value, scope: Scope) -> Arc<Policy> {
+        let key = format!("{scope:?} {document}");
+        if let Some(known) = self.compiled.get(&key).and_then(Weak::upgrade) {
+            return known;
         }
-        self.policy(id).set(rules);
-        Ok(())
+        // A stored policy was checked; were it refused all the same, nobody would pass.
+        let made = Policy::compile(document, scope).map(Arc::new).unwrap_or_else(|_| nobody());
+        if self.compiled.len() >= REMEMBERED {
+            self.compiled.retain(|_, policy| policy.strong_count() > 0);
+        }
+        self.compiled.insert(key, Arc::downgrade(&made));
+        made
+    }
+}
+
+/// A policy that lets nobody pass.
+fn nobody() -> Arc<Policy> {
+    let deny = json!([{"actions": [{"type": "deny"}]}]);
+    let document = json!({"on_tcp_connect": deny, "on_http_request": deny});
+    let empty = || Policy {
+        enabled: true,
+        connect: Vec::new(),
+        request: Vec::new(),
+        response: Vec::new(),
+        close: Vec::new(),
+    };
+    // The document is always the same one, and a test runs it.
+    Arc::new(Policy::compile(&document, Scope::HttpTunnel).unwrap_or_else(|_| empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_passes_in_any_phase() {
+        let policy = nobody();
+
+        assert!(policy.connect.iter().any(|rule| rule.actions.iter().any(|it| it.always_ends())));
+        assert!(policy.request.iter().any(|rule| rule.actions.iter().any(|it| it.always_ends())));
     }
 }

@@ -9,6 +9,7 @@ use crate::api::remote::edges::modules::{
     BackendModule, CircuitBreaker, IpRestriction, UserAgentFilter,
 };
 use crate::api::remote::edges::routes::HttpsEdgeRoute;
+use crate::policy::Scope;
 use crate::policy::user_agent::Filter;
 use crate::service::check::host_port;
 use crate::service::edge::Inner;
@@ -62,11 +63,14 @@ impl State {
         let agents = enabled(route.user_agent_filter, |it| it.enabled);
         let request = enabled(route.request_headers, |it| it.enabled).unwrap_or_default();
         let response = enabled(route.response_headers, |it| it.enabled).unwrap_or_default();
+        let webhook = enabled(route.webhook_verification, |it| it.enabled);
         let breaker = enabled(route.circuit_breaker, |it| it.enabled);
         let modules = Modules {
             restriction: restriction.map(|it| self.restriction(it)),
             agents: agents.and_then(filter),
             passwords: None,
+            webhook: webhook.map(|it| self.webhook(it)),
+            policy: self.rules(&route.id, route.policy, Scope::HttpsRoute),
             breaker: breaker.map(|it| self.breaker(&route.id, &it)),
             request_headers: Changes::new(
                 request.add.iter().flatten(),

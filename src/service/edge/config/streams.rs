@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::State;
 use super::sites::enabled;
 use crate::api::remote::edges::tcp::TcpEdge;
+use crate::policy::Scope;
 use crate::service::check::host_port;
 use crate::service::edge::Inner;
 use crate::service::edge::door::Door;
@@ -30,12 +31,14 @@ impl State {
     ) -> Result<(), store::Error> {
         let Some(edge) = view.find::<TcpEdge>(id)? else {
             self.streams.remove(id);
+            self.shared.remove(id);
             return Ok(());
         };
         let ports = ports(edge.hostports.as_deref().unwrap_or_default());
         let restriction = enabled(edge.ip_restriction, |it| it.enabled);
         let modules = Modules {
             restriction: restriction.map(|it| self.restriction(it)),
+            policy: self.rules(id, edge.policy, Scope::TcpEdge),
             ..Modules::default()
         };
         let modules = Some(modules).filter(|modules| !modules.is_empty());

@@ -19,12 +19,14 @@ pub(super) use crate::policy::state::breaker::{self, Breaker};
 pub(super) use headers::Changes;
 pub(super) use restriction::{IpRules, Restriction};
 
-use super::body::Body;
+use super::body::{Body, Outgoing};
 use super::fault::{self, Fault};
-use super::site::Way;
+use super::rules::{self, Rules};
+use super::site::{Route, Turned};
 use super::target::Visitor;
+use super::way::Way;
+use crate::policy::Phase;
 use crate::policy::user_agent::Filter;
-use breaker::Attempt;
 use compress::{ALL, Coding};
 
 /// The modules of a route; what is none does nothing.
@@ -33,6 +35,9 @@ pub(super) struct Modules {
     pub restriction: Option<Restriction>,
     pub agents: Option<Filter>,
     pub passwords: Option<Passwords>,
+    /// The rule that only signed webhooks pass.
+    pub webhook: Option<Rules>,
+    pub policy: Option<Rules>,
     pub breaker: Option<Arc<Breaker>>,
     pub request_headers: Changes,
     pub response_headers: Changes,
@@ -41,18 +46,14 @@ pub(super) struct Modules {
     pub converter: bool,
 }
 
-/// What the modules remember of a request until its answer comes.
-pub(super) struct Passage {
-    attempt: Option<Attempt>,
-    coding: Option<Coding>,
-}
-
 impl Modules {
     /// True when no module does anything.
     pub(super) fn is_empty(&self) -> bool {
         self.restriction.is_none()
             && self.agents.is_none()
             && self.passwords.is_none()
+            && self.webhook.is_none()
+            && self.policy.is_none()
             && self.breaker.is_none()
             && self.request_headers.is_empty()
             && self.response_headers.is_empty()
@@ -60,56 +61,126 @@ impl Modules {
             && !self.converter
     }
 
-    /// Lets a visitor of bytes in, or not.
+    /// Whether a visitor may come from its address.
     pub(super) fn admits(&self, visitor: &Visitor) -> bool {
         self.restriction.as_ref().is_none_or(|it| it.allows(visitor.peer.ip()))
     }
 
-    /// Lets a request in, or says why not.
-    pub(super) fn enter<B>(
+    /// Takes a request through all modules, to the backend of its route and back.
+    pub(super) async fn serve(
         &self,
+        route: &Route,
         way: &mut Way<'_>,
-        request: &mut Request<B>,
-    ) -> Result<Passage, Fault> {
-        let mut turned = |module, fault| {
-            way.trace.note(|it| it.module = Some(module));
-            Err(fault)
+        request: Request<Outgoing>,
+    ) -> Result<Response<Body>, Turned> {
+        self.let_in(way, &request)?;
+        let coding = self.coding(&request);
+        let (mut passage, entered) = self.apply_rules(route, way, request).await?;
+        let response = match entered {
+            Entered::Answered(response) => response,
+            Entered::Goes(request) => self.send(route, way, request, passage.as_mut()).await?,
         };
-        if !self.admits(way.visitor) {
-            return turned("ip_restriction", fault::BLOCKED);
-        }
-        if !self.admits_agent(request.headers()) {
-            return turned("user_agent_filter", fault::AGENT_BLOCKED);
-        }
-        if self.passwords.as_ref().is_some_and(|it| !it.allow(request.headers())) {
-            return turned("basic_auth", fault::UNAUTHORIZED);
-        }
-        let coding = self.coding(request);
-        let attempt = self.breaker.as_ref().map(|breaker| breaker.try_once(Instant::now()));
-        let attempt = match attempt {
-            Some(None) => return turned("circuit_breaker", fault::TRIPPED),
-            attempt => attempt.flatten(),
-        };
-        self.request_headers.apply(request.headers_mut());
-        Ok(Passage { attempt, coding })
+        Ok(self.leave(way, passage, response, coding).await)
     }
 
-    /// Readies the answer; a fault counts as the failure that it is.
-    pub(super) fn leave(
+    /// Lets a request in by who sends it, or says why not.
+    fn let_in<B>(&self, way: &mut Way<'_>, request: &Request<B>) -> Result<(), Fault> {
+        let turned = if !self.admits(way.visitor) {
+            ("ip_restriction", fault::BLOCKED)
+        } else if !self.admits_agent(request.headers()) {
+            ("user_agent_filter", fault::AGENT_BLOCKED)
+        } else if self.passwords.as_ref().is_some_and(|it| !it.allow(request.headers())) {
+            ("basic_auth", fault::UNAUTHORIZED)
+        } else {
+            return Ok(());
+        };
+        way.trace.note(|it| it.module = Some(turned.0));
+        Err(turned.1)
+    }
+
+    /// Runs the rules for requests, if there are any.
+    async fn apply_rules(
         &self,
-        passage: Passage,
-        answer: Result<Response<Body>, Fault>,
-    ) -> Result<Response<Body>, Fault> {
-        if let Some(attempt) = passage.attempt {
-            let status = answer.as_ref().map_or_else(|it| it.status, |it| it.status().as_u16());
+        route: &Route,
+        way: &mut Way<'_>,
+        request: Request<Outgoing>,
+    ) -> Result<(Option<rules::Passage>, Entered), Turned> {
+        if self.webhook.is_none() && self.policy.is_none() {
+            return Ok((None, Entered::Goes(request)));
+        }
+        let mut passage = rules::Passage::new(way, way.endpoint(route), request);
+        let rules = [(&self.webhook, "webhook_verification"), (&self.policy, "policy")];
+        for (rules, module) in rules.into_iter().filter_map(|(it, name)| Some((it.as_ref()?, name)))
+        {
+            match passage.enter(way, rules, module).await {
+                rules::Verdict::On => {}
+                rules::Verdict::Answered(response) => {
+                    return Ok((Some(passage), Entered::Answered(response)));
+                }
+                rules::Verdict::Turned(turned) => return Err(turned),
+            }
+        }
+        let request = passage.take(self.responds())?;
+        Ok((Some(passage), Entered::Goes(request)))
+    }
+
+    /// Sends a request to the backend, unless that is being spared.
+    async fn send(
+        &self,
+        route: &Route,
+        way: &mut Way<'_>,
+        mut request: Request<Outgoing>,
+        passage: Option<&mut rules::Passage>,
+    ) -> Result<Response<Body>, Turned> {
+        let attempt = match &self.breaker {
+            None => None,
+            Some(breaker) => {
+                let attempt = breaker.try_once(Instant::now());
+                if attempt.is_none() {
+                    way.trace.note(|it| it.module = Some("circuit_breaker"));
+                }
+                Some(attempt.ok_or(fault::TRIPPED)?)
+            }
+        };
+        self.request_headers.apply(request.headers_mut());
+        let answer = route.send(way, request).await;
+        let status = answer.as_ref().map_or_else(|it| it.status, |it| it.status().as_u16());
+        if let Some(attempt) = attempt {
             attempt.ended(status < 500, Instant::now());
         }
-        let mut response = answer?;
+        if let Some(passage) = passage {
+            passage.answered(status);
+        }
+        match answer {
+            // The rules for answers may have something to say to that as well.
+            Err(fault) if self.responds() => {
+                Ok(fault.into_response(&way.edges.settings.code_prefix))
+            }
+            answer => Ok(answer?),
+        }
+    }
+
+    /// Readies an answer for the visitor.
+    async fn leave(
+        &self,
+        way: &mut Way<'_>,
+        passage: Option<rules::Passage>,
+        mut response: Response<Body>,
+        coding: Option<Coding>,
+    ) -> Response<Body> {
         self.response_headers.apply(response.headers_mut());
-        Ok(match passage.coding {
+        let rules = self.policy.as_ref().filter(|rules| rules.has(Phase::Response));
+        if let (Some(rules), Some(passage)) = (rules, passage) {
+            response = passage.leave(way, rules, response).await;
+        }
+        match coding {
             Some(coding) => compress::compress(response, coding),
             None => response,
-        })
+        }
+    }
+
+    fn responds(&self) -> bool {
+        self.policy.as_ref().is_some_and(|rules| rules.has(Phase::Response))
     }
 
     fn admits_agent(&self, headers: &HeaderMap) -> bool {
@@ -121,4 +192,10 @@ impl Modules {
         let wanted = self.compression && request.method() != Method::HEAD;
         wanted.then(|| compress::negotiate(request.headers(), ALL))?
     }
+}
+
+/// What rules have made of a request.
+enum Entered {
+    Goes(Request<Outgoing>),
+    Answered(Response<Body>),
 }

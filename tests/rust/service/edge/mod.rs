@@ -3,6 +3,7 @@
 mod configured;
 mod http;
 mod modules;
+mod policies;
 mod smuggling;
 mod support;
 mod tcp;

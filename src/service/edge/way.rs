@@ -1,0 +1,88 @@
+//! What a request meets on its way, and may need there.
+
+use std::sync::{Arc, OnceLock};
+
+use chrono::{DateTime, Utc};
+use http::Uri;
+
+use super::event::Trace;
+use super::fault::{self, Fault};
+use super::head::Origin;
+use super::site::{Route, Site};
+use super::target::Visitor;
+use super::{Inner, rules, upgrade};
+use crate::policy::{Connection, Endpoint};
+
+/// How often a request may go from one internal endpoint to the next.
+const MOST_HOPS: u8 = 5;
+/// How the names of internal endpoints end: only policies lead there.
+const INTERNAL: &str = ".internal";
+
+/// What a request meets on its way.
+pub(super) struct Way<'r> {
+    pub edges: &'r Inner,
+    pub visitor: &'r Visitor,
+    pub origin: &'r Origin,
+    pub runtime: &'r upgrade::Tasks,
+    pub trace: &'r mut Trace,
+    /// The connection as rules see it.
+    pub connection: &'r Described,
+    /// The host and the port that the visitor has asked for.
+    pub place: (String, u16),
+    /// How many internal endpoints the request has come through.
+    pub hops: u8,
+}
+
+/// A connection as rules see it; made when the first rule wants to see it.
+pub(super) struct Described {
+    since: DateTime<Utc>,
+    known: OnceLock<Arc<Connection>>,
+}
+
+impl Described {
+    /// Describes a connection that has come now.
+    pub(super) fn new() -> Self {
+        Self { since: Utc::now(), known: OnceLock::new() }
+    }
+
+    pub(super) fn of(&self, visitor: &Visitor) -> Arc<Connection> {
+        self.known.get_or_init(|| rules::connection(visitor, self.since)).clone()
+    }
+}
+
+impl Way<'_> {
+    /// The connection as rules see it.
+    pub(super) fn connection(&self) -> Arc<Connection> {
+        self.connection.of(self.visitor)
+    }
+
+    /// A route as rules see it.
+    pub(super) fn endpoint(&self, route: &Route) -> Arc<Endpoint> {
+        let id = if route.edge_id.is_empty() { &route.id } else { &route.edge_id };
+        rules::endpoint(id, self.visitor.proto, &self.place.0, self.place.1)
+    }
+
+    /// The site of an internal endpoint, for another hop.
+    pub(super) fn internal(&self, url: &str) -> Result<Arc<Site>, Fault> {
+        if self.hops >= MOST_HOPS {
+            return Err(fault::TOO_MANY_HOPS);
+        }
+        internal(self.edges, url).ok_or(fault::NO_ENDPOINT)
+    }
+}
+
+/// The site of an internal endpoint.
+pub(super) fn internal(edges: &Inner, url: &str) -> Option<Arc<Site>> {
+    let uri: Uri = url.parse().ok()?;
+    let host = uri.host()?.to_ascii_lowercase();
+    let usual = if uri.scheme_str() == Some("http") { 80 } else { 443 };
+    if !is_internal(&host) {
+        return None;
+    }
+    Some(edges.hosts.find(&host, uri.port_u16().unwrap_or(usual))?.site.get())
+}
+
+/// Whether only policies lead to a host.
+pub(super) fn is_internal(host: &str) -> bool {
+    host.ends_with(INTERNAL)
+}

@@ -1,0 +1,389 @@
+//! Traffic policies of routes, TCP edges and endpoints, on real traffic.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ginnel::api::Secret;
+use ginnel::service::edge::{EndpointOptions, Heard, Proto, Wanted, Webhook};
+use serde_json::{Value, json};
+
+use super::configured::{Site, code, status};
+use super::support::{Direct, Peer, edges, header, mirror, soon, upstream};
+
+/// A site whose only route has a policy, before an upstream that answers with what it was sent.
+async fn policed(inbound: Value, outbound: Value) -> Site {
+    let site = Site::start().await;
+    let edge = site.edge("a.test").await;
+    let policy = json!({"inbound": inbound, "outbound": outbound});
+    let backend = site.at(mirror().await).await;
+    site.route(&edge, "/", json!({"backend": backend, "policy": policy})).await;
+    site
+}
+
+/// One rule with one action.
+fn rule(expression: Option<&str>, action: &str, config: Value) -> Value {
+    let expressions: Vec<_> = expression.into_iter().collect();
+    json!({"name": action, "expressions": expressions, "actions": [{"type": action, "config": config}]})
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a.test\r\nUser-Agent: test\r\n\r\n")
+}
+
+#[tokio::test]
+async fn rules_turn_away_answer_and_let_pass() {
+    let inbound = json!([
+        rule(Some("req.url.path.startsWith('/admin')"), "deny", json!({"status_code": 404})),
+        rule(
+            Some("req.method == 'BREW'"),
+            "custom-response",
+            json!({"status_code": 418, "body": "from ${conn.client_ip}", "headers": {"x-tea": "yes"}})
+        ),
+        rule(Some("req.url.path == '/old'"), "redirect", json!({"from": "/old", "to": "/new"})),
+    ]);
+    let site = policed(inbound, json!(null)).await;
+
+    let denied = site.say(&get("/admin/x")).await;
+    assert_eq!((status(&denied), code(&denied), denied.1.as_str()), ("404", "", ""));
+    let brewed = site.say("BREW / HTTP/1.1\r\nHost: a.test\r\n\r\n").await;
+    assert_eq!((status(&brewed), brewed.1.as_str()), ("418", "from 127.0.0.1"));
+    assert_eq!(header(&brewed.0, "x-tea"), Some("yes"));
+    let moved = site.say(&get("/old?a=b")).await;
+    assert_eq!(status(&moved), "302");
+    assert!(header(&moved.0, "location").unwrap().ends_with("/new?a=b"), "{}", moved.0);
+    assert_eq!(status(&site.say(&get("/fine")).await), "200");
+}
+
+#[tokio::test]
+async fn requests_and_answers_are_changed() {
+    let inbound = json!([
+        rule(None, "add-headers", json!({"headers": {"x-in": "${req.headers['user-agent'][0]}"}})),
+        rule(None, "remove-headers", json!({"headers": ["x-secret"]})),
+        rule(None, "url-rewrite", json!({"from": "/v1/", "to": "/v2/"})),
+    ]);
+    let outbound = json!([
+        rule(Some("res.status_code == 200"), "add-headers", json!({"headers": {"x-out": "1"}})),
+        rule(
+            Some("res.status_code >= 500"),
+            "custom-response",
+            json!({"status_code": 503, "body": "sorry"})
+        ),
+    ]);
+    let site = policed(inbound, outbound).await;
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let edge = site.service.get("/edges/https").await.json["https_edges"][0].clone();
+    let policy = edge["routes"][0]["policy"].clone();
+    let modules = json!({"backend": site.at(gone).await, "policy": policy});
+    site.route(edge["id"].as_str().unwrap(), "/gone", modules).await;
+
+    let request = "GET /v1/x?q HTTP/1.1\r\nHost: a.test\r\nUser-Agent: me\r\nX-Secret: s\r\n\r\n";
+    let (head, seen) = site.say(request).await;
+
+    assert!(seen.starts_with("GET /v2/x?q HTTP/1.1\r\n"), "{seen}");
+    assert_eq!((header(&seen, "x-in"), header(&seen, "x-secret")), (Some("me"), None));
+    assert_eq!(header(&seen, "host"), Some("a.test"));
+    assert_eq!(header(&head, "x-out"), Some("1"));
+    let sorry = site.say(&get("/gone")).await;
+    assert_eq!((status(&sorry), sorry.1.as_str()), ("503", "sorry"), "own answers are answers too");
+}
+
+#[tokio::test]
+async fn bodies_are_looked_at_only_where_rules_want_to() {
+    let replace = |from: &str, to: &str| json!({"replacements": [{"from": from, "to": to}]});
+    let inbound = json!([rule(
+        Some("req.method == 'POST'"),
+        "request-body-find-replace",
+        replace("a", "bb")
+    )]);
+    let outbound = json!([rule(
+        Some("req.method == 'POST'"),
+        "response-body-find-replace",
+        replace("HTTP/1.1", "HTTP")
+    )]);
+    let site = policed(inbound, outbound).await;
+    let send = async |method: &str, body: &str| {
+        let length = body.len();
+        site.say(&format!(
+            "{method} / HTTP/1.1\r\nHost: a.test\r\nContent-Length: {length}\r\n\r\n{body}"
+        ))
+        .await
+    };
+
+    let posted = send("POST", "banana").await;
+    assert!(posted.1.starts_with("POST / HTTP\r\n"), "{}", posted.1);
+    assert!(posted.1.ends_with("\r\n\r\nbbbnbbnbb"), "{}", posted.1);
+    assert_eq!(header(&posted.1, "content-length"), Some("9"));
+    assert_eq!(header(&posted.0, "content-length"), Some(posted.1.len().to_string().as_str()));
+    let put = send("PUT", "banana").await;
+    assert!(put.1.starts_with("PUT / HTTP/1.1\r\n") && put.1.ends_with("banana"), "{}", put.1);
+    let too_long = send("POST", &"x".repeat((1 << 20) + 1)).await;
+    assert_eq!((status(&too_long), code(&too_long)), ("413", "2249"));
+}
+
+#[tokio::test]
+async fn limits_hold_over_changes_of_the_rest() {
+    let config = json!({
+        "name": "few", "algorithm": "sliding_window", "capacity": 2, "rate": "60s",
+        "bucket_key": ["req.headers['x-user'][0]"],
+    });
+    let site = policed(json!([rule(None, "rate-limit", config)]), json!(null)).await;
+    let get = async |user: &str| {
+        let request = format!("GET / HTTP/1.1\r\nHost: a.test\r\nX-User: {user}\r\n\r\n");
+        let answer = site.say(&request).await;
+        let waits = header(&answer.0, "retry-after").is_some();
+        format!("{} {waits}", status(&answer))
+    };
+
+    assert_eq!([get("ada").await, get("ada").await], ["200 false", "200 false"]);
+    assert_eq!(get("ada").await, "429 true");
+    assert_eq!(get("bob").await, "200 false");
+    let edge = site.service.get("/edges/https").await.json["https_edges"][0].clone();
+    let path = format!(
+        "/edges/https/{}/routes/{}",
+        edge["id"].as_str().unwrap(),
+        edge["routes"][0]["id"].as_str().unwrap()
+    );
+    site.service.patch(&path, json!({"description": "changed"})).await;
+    assert_eq!(get("ada").await, "429 true");
+}
+
+#[tokio::test]
+async fn ip_policies_are_looked_up_when_a_request_comes() {
+    let site = Site::start().await;
+    let policy = site.service.create("/ip_policies", json!({})).await;
+    let edge = site.edge("a.test").await;
+    let rules = json!([rule(None, "restrict-ips", json!({"ip_policies": [policy]}))]);
+    let modules = json!({"backend": site.fixed("in").await, "policy": {"inbound": rules}});
+    site.route(&edge, "/", modules).await;
+    let get = async || {
+        let answer = site.get("a.test", "/").await;
+        format!("{} {}", status(&answer), code(&answer))
+    };
+
+    assert_eq!(get().await, "403 3205");
+    let allow = json!({"cidr": "127.0.0.0/8", "action": "allow", "ip_policy_id": policy});
+    site.service.create("/ip_policy_rules", allow).await;
+    assert_eq!(get().await, "202 ");
+    site.service.delete(&format!("/ip_policies/{policy}")).await;
+    assert_eq!(get().await, "403 3205");
+}
+
+#[tokio::test]
+async fn signed_webhooks_pass() {
+    let site = Site::start().await;
+    let edge = site.edge("a.test").await;
+    let webhook = json!({"provider": "gitlab", "secret": "s3cret-${x}"});
+    let backend = site.at(mirror().await).await;
+    site.route(&edge, "/", json!({"backend": backend, "webhook_verification": webhook})).await;
+    let send = async |token: &str| {
+        let request = format!(
+            "POST / HTTP/1.1\r\nHost: a.test\r\nX-Gitlab-Token: {token}\r\nContent-Length: 5\r\n\r\nhello"
+        );
+        let answer = site.say(&request).await;
+        (status(&answer).to_owned(), code(&answer).to_owned(), answer.1)
+    };
+
+    let (let_in, _, seen) = send("s3cret-${x}").await;
+    assert_eq!(let_in, "200");
+    assert!(seen.ends_with("\r\n\r\nhello"), "the body goes on: {seen}");
+    let (refused, number, _) = send("wrong").await;
+    assert_eq!((refused.as_str(), number.as_str()), ("403", "3204"));
+}
+
+#[tokio::test]
+async fn keys_are_fetched_once() {
+    let asked = Arc::new(AtomicUsize::default());
+    let counted = asked.clone();
+    let keys = upstream(move |mut peer| {
+        let counted = counted.clone();
+        async move {
+            while peer.request().await.is_some() {
+                counted.fetch_add(1, Ordering::Relaxed);
+                let body = r#"{"keys": []}"#;
+                let length = body.len();
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+                peer.say(&(head + body)).await;
+            }
+        }
+    })
+    .await;
+    let config = json!({
+        "issuer": {"allow_list": [{"value": "https://issuer.test"}]},
+        "http": {"tokens": [{"type": "jwt", "method": "header", "name": "Authorization", "prefix": "Bearer "}]},
+        "jws": {
+            "allowed_algorithms": ["ES256"],
+            "keys": {"sources": {"additional_jkus": [format!("http://{keys}/keys")]}},
+        },
+    });
+    let site = policed(json!([rule(None, "jwt-validation", config)]), json!(null)).await;
+    // {"alg":"ES256","kid":"k"} . {"iss":"https://issuer.test"} . nothing of worth
+    let token = "eyJhbGciOiJFUzI1NiIsImtpZCI6ImsifQ.eyJpc3MiOiJodHRwczovL2lzc3Vlci50ZXN0In0.AAAA";
+    let send = async |authorization: &str| {
+        let request = format!("GET / HTTP/1.1\r\nHost: a.test\r\n{authorization}\r\n");
+        status(&site.say(&request).await).to_owned()
+    };
+
+    assert_eq!(send("").await, "401");
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+    for _ in 0..3 {
+        assert_eq!(send(&format!("Authorization: Bearer {token}\r\n")).await, "401");
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_closed_connection_gets_no_answer() {
+    let site = policed(
+        json!([rule(Some("req.url.path == '/x'"), "close-connection", json!(null))]),
+        json!(null),
+    )
+    .await;
+    let mut visitor = site.visitor().await;
+
+    visitor.say(&format!("{}{}{}", get("/"), get("/x"), get("/"))).await;
+    let answers = visitor.rest().await;
+
+    assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 1, "{answers}");
+    assert!(!answers.contains("HTTP/1.1 5"), "{answers}");
+}
+
+#[tokio::test]
+async fn a_policy_leads_to_internal_endpoints_and_nothing_else_does() {
+    let site = Site::start().await;
+    let edges = site.service.service.edges();
+    let edge = site.edge("a.test").await;
+    let forward = |host: &str, on_error: &str| {
+        rule(
+            None,
+            "forward-internal",
+            json!({"url": format!("http://{host}"), "on_error": on_error}),
+        )
+    };
+    let route = async |path: &str, rules: Value| {
+        let modules = json!({"backend": site.fixed("public").await, "policy": {"inbound": rules}});
+        site.route(&edge, path, modules).await
+    };
+    route("/in", json!([forward("x.internal", "halt")])).await;
+    route("/gone", json!([forward("gone.internal", "halt")])).await;
+    route("/on", json!([forward("gone.internal", "continue")])).await;
+    route("/circle", json!([forward("circle.internal", "halt")])).await;
+    let internal = |host: &str, policy: Option<&str>| Wanted {
+        host: Some(host.to_owned()),
+        options: EndpointOptions {
+            traffic_policy: policy.map(str::to_owned),
+            ..EndpointOptions::default()
+        },
+        ..Wanted::any(Proto::Http)
+    };
+    let around = r#"{"on_http_request": [{"actions": [
+        {"type": "forward-internal", "config": {"url": "http://circle.internal"}}]}]}"#;
+    let target = Direct::to(mirror().await);
+    let inside = edges.bind(internal("x.internal", None), target.clone()).await.unwrap();
+    let _circle = edges.bind(internal("circle.internal", Some(around)), target).await.unwrap();
+
+    assert_eq!(inside.url(), "http://x.internal");
+    let seen = site.say(&get("/in/y")).await;
+    assert!(seen.1.starts_with("GET /in/y HTTP/1.1\r\n"), "{}", seen.1);
+    let gone = site.say(&get("/gone")).await;
+    assert_eq!((status(&gone), code(&gone)), ("404", "3200"));
+    assert_eq!(site.say(&get("/on")).await.1, "public");
+    let circle = site.say(&get("/circle")).await;
+    assert_eq!((status(&circle), code(&circle)), ("508", "3501"));
+    let direct = site.get("x.internal", "/").await;
+    assert_eq!((status(&direct), code(&direct)), ("404", "3200"));
+}
+
+#[tokio::test]
+async fn decisions_and_logs_are_told() {
+    let inbound = json!([
+        rule(None, "log", json!({"metadata": {"path": "${req.url.path}"}})),
+        rule(Some("req.url.path == '/no'"), "deny", json!(null)),
+    ]);
+    let site = policed(inbound, json!(null)).await;
+    let mut events = site.service.service.events();
+
+    site.say(&get("/yes")).await;
+    site.say(&get("/no")).await;
+    let mut next = async || match soon(events.next()).await {
+        Some(Heard::Event(event)) => event,
+        other => panic!("{other:?}"),
+    };
+
+    let passed = next().await;
+    assert_eq!((passed.module, &passed.rule), (None, &None));
+    assert_eq!(passed.logs[0]["path"], "/yes", "{:?}", passed.logs);
+    let denied = next().await;
+    assert_eq!(denied.module, Some("policy"));
+    assert_eq!((denied.rule.as_deref(), denied.action.as_deref()), (Some("deny"), Some("deny")));
+    assert_eq!((denied.status, &denied.backend_id), (Some(403), &None));
+}
+
+#[tokio::test]
+async fn a_tcp_edge_applies_its_policy() {
+    let site = Site::start().await;
+    let address = upstream(|mut peer| async move {
+        let heard = peer.rest().await;
+        peer.say(&heard).await;
+    })
+    .await;
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let policy = json!({
+        "inbound": [rule(None, "log", json!({"metadata": {"came": "${conn.client_ip}"}}))],
+        "outbound": [rule(None, "log", json!({"metadata": {"carried": "${conn.bytes_in}"}}))],
+    });
+    let edge = json!({
+        "hostports": [format!("a.test:{port}")],
+        "backend": site.at(address).await,
+        "policy": policy,
+    });
+    let edge = site.service.create("/edges/tcp", edge).await;
+    let mut events = site.service.service.events();
+    let talk = async || {
+        let mut visitor = Peer::at(&format!("127.0.0.1:{port}")).await;
+        visitor.say("hello").await;
+        tokio::io::AsyncWriteExt::shutdown(&mut visitor.0).await.unwrap();
+        visitor.rest().await
+    };
+
+    assert_eq!(talk().await, "hello");
+    let Some(Heard::Event(event)) = soon(events.next()).await else { panic!("no event") };
+    assert_eq!(event.logs[0]["came"], "127.0.0.1", "{:?}", event.logs);
+    assert_eq!(event.logs[1]["carried"].to_string().trim_matches('"'), "5", "{:?}", event.logs);
+    let deny = json!({"inbound": [rule(None, "deny", json!(null))]});
+    site.service.put(&format!("/edges/tcp/{edge}/policy"), deny).await;
+    assert_eq!(talk().await, "");
+}
+
+#[tokio::test]
+async fn an_endpoint_has_a_policy_as_json_or_yaml() {
+    let edges = edges().await;
+    let bind = async |policy: &str, webhook: Option<Webhook>| {
+        let options = EndpointOptions {
+            traffic_policy: Some(policy.to_owned()),
+            webhook,
+            ..EndpointOptions::default()
+        };
+        let wanted = Wanted { options, ..Wanted::any(Proto::Http) };
+        edges.bind(wanted, Direct::to(mirror().await)).await
+    };
+    let yaml = "on_http_request:\n  - expressions: [\"req.url.path == '/x'\"]\n    actions:\n      - type: deny\n";
+
+    let endpoint = bind(yaml, None).await.unwrap();
+    let mut visitor = Peer::to(&endpoint).await;
+    visitor.say(&get("/x")).await;
+    assert_eq!(status(&visitor.answer().await), "403");
+    visitor.say(&get("/")).await;
+    assert_eq!(status(&visitor.answer().await), "200");
+
+    let nobody = r#"{"on_tcp_connect": [{"actions": [{"type": "deny"}]}]}"#;
+    let endpoint = bind(nobody, None).await.unwrap();
+    let mut visitor = Peer::to(&endpoint).await;
+    visitor.say(&get("/")).await;
+    assert_eq!(visitor.rest().await, "");
+
+    for wrong in ["{", "a: [", r#"{"on_http_request": [{"actions": [{"type": "nope"}]}]}"#, "3"] {
+        assert!(bind(wrong, None).await.is_err(), "{wrong}");
+    }
+    let unknown = Webhook { provider: "nobody".into(), secret: Secret("x".into()) };
+    assert!(bind(yaml, Some(unknown)).await.is_err());
+}
