@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode, b64encode
 from dataclasses import fields
 from datetime import datetime
 
@@ -28,9 +26,18 @@ def _lazy(slot: Any, wire: type, read: Callable[[Any], object]) -> property:
     return property(get, slot.__set__, doc=slot.__doc__)
 
 
+# What few programs need is imported when it is: the first call is shorter for it.
+
+
+def _bytes(text: str) -> bytes:
+    from base64 import b64decode
+
+    return b64decode(text)
+
+
 _LAZY: dict[str, tuple[type, Callable[[Any], object]]] = {
     "datetime": (str, datetime.fromisoformat),
-    "bytes": (str, b64decode),
+    "bytes": (str, _bytes),
     "Mapping[str, object]": (bytes, _native.parse),
 }
 
@@ -67,6 +74,8 @@ class Record:
     @classmethod
     def from_dict(cls, wire: Mapping[str, object]) -> Self:
         """Make an instance of its form on the wire, as `to_dict` gives it."""
+        import json
+
         made: Self = _native.decode(cls, json.dumps(wire).encode())
         return made
 
@@ -87,6 +96,8 @@ class Record:
 
     def to_json(self) -> str:
         """The form on the wire as JSON text."""
+        import json
+
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -115,6 +126,8 @@ def _to_wire(value: object) -> object:
         case datetime():
             return value.isoformat().replace("+00:00", "Z")
         case bytes():
+            from base64 import b64encode
+
             return b64encode(value).decode()
         case list() | tuple():
             return [_to_wire(item) for item in value]
