@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from typing import Self
     from urllib.request import OpenerDirector
 
+    from ._calls import ServiceCall
+    from ._native import Snapshot
+
 
 class Service:
     """The management API, served from this process until `stop` or the end of a `with` block."""
@@ -87,8 +90,12 @@ class Service:
                 "certificate": certificate,
                 "heartbeat": heartbeat,
                 "reserve": reserve,
+                "kept_calls": 10_000,
             }
         )
+        self._rehearsal = _native.Rehearsal(self._service)
+        # To return to; a database in a file may be large, and is not ours to empty.
+        self._first = self.snapshot() if path is None else None
 
     @property
     def url(self) -> str:
@@ -180,6 +187,63 @@ class Service:
     def async_client(self) -> AsyncRemoteClient:
         """An asyncio client with the admin key."""
         return AsyncRemoteClient(self.api_key, base_url=self.url)
+
+    def fail(
+        self,
+        operation: str | None = None,
+        *,
+        status: int | None = None,
+        times: int | None = 1,
+        retry_after: int | None = None,
+        delay: float = 0.0,
+        cut: bool = False,
+    ) -> None:
+        """Have calls of the management API fail, to test what a program makes of it.
+
+        ```python
+        service.fail("api_keys.create", status=503, times=2, retry_after=1)
+        ```
+
+        Faults are met in the order in which they were asked for, until `times` or `reset`.
+
+        Args:
+            operation: The operation, such as `api_keys.get`; None for any.
+            status: The status of the answer, 400 to 599; without it and without `cut`, calls are
+                only delayed.
+            times: How many calls fail; None for all.
+            retry_after: The seconds to ask to wait.
+            delay: The seconds for which the answer is kept back.
+            cut: True to break the connection in the middle of the answer.
+
+        Raises:
+            LookupError: There is no such operation.
+            ValueError: Something else is not possible; the message says what.
+        """
+        self._rehearsal.fail(operation, status, times, retry_after, delay, cut)
+
+    @property
+    def calls(self) -> list[ServiceCall]:
+        """The calls of the management API so far, the oldest first; at most the last 10,000."""
+        from ._calls import read
+
+        return read(self._rehearsal.calls())
+
+    def snapshot(self) -> Snapshot:
+        """What the database holds now, for `restore`."""
+        return self._rehearsal.snapshot()
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Make the database hold what it held at the moment of the snapshot.
+
+        What agents have bound is not part of it.
+        """
+        self._rehearsal.restore(snapshot)
+
+    def reset(self) -> None:
+        """Forget faults and calls; a database in memory also holds again what it began with."""
+        self._rehearsal.forget()
+        if self._first is not None:
+            self.restore(self._first)
 
     def stop(self, grace: float = 10.0) -> None:
         """Stop; requests in flight are answered for `grace` seconds. Stopping twice is fine."""

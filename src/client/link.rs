@@ -7,6 +7,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,20 @@ const MAX_BODY: usize = 64 << 20;
 const FRESH: Duration = Duration::from_secs(5);
 /// Idle for longer, a connection may have been closed without the runtime having looked.
 const UNSEEN: Duration = Duration::from_millis(1);
+
+/// True while tests forbid connections to other machines.
+static LOOPBACK_ONLY: AtomicBool = AtomicBool::new(false);
+
+/// Forbids connections to other machines in this process, or allows them again; says what was
+/// before. It is for tests, which are not to depend on a network.
+pub fn loopback_only(forbid: bool) -> bool {
+    LOOPBACK_ONLY.swap(forbid, Ordering::Relaxed)
+}
+
+/// True while [`loopback_only`] forbids connections to other machines.
+pub(super) fn is_loopback_only() -> bool {
+    LOOPBACK_ONLY.load(Ordering::Relaxed)
+}
 
 /// The half of a connection that moves its bytes.
 type Driven = Pin<Box<Connection<TokioIo<Stream>, Full<Bytes>>>>;
@@ -154,6 +169,10 @@ enum Stream {
 impl Stream {
     async fn connect(settings: &Settings) -> io::Result<Self> {
         let (host, port) = (settings.origin.host(), settings.origin.port());
+        if is_loopback_only() && !settings.origin.is_loopback() {
+            let problem = format!("{host} is not this machine, and only this machine is allowed");
+            return Err(io::Error::new(io::ErrorKind::NetworkUnreachable, problem));
+        }
         let tcp = match host.parse::<IpAddr>() {
             Ok(address) => TcpStream::connect(SocketAddr::new(address, port)).await?,
             Err(_) => TcpStream::connect((host, port)).await?,

@@ -43,6 +43,7 @@ use crate::api::{self, Call, Operation};
 pub use answer::{Answer, StatusError};
 pub use error::{Cause, ConfigError, Error};
 pub use event::{Event, Observer, What};
+pub use link::loopback_only;
 pub use network::Task;
 pub use options::{Api, Options, Settings};
 

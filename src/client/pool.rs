@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 
-use super::link::{Fault, Link};
+use super::link::{Fault, Link, is_loopback_only};
 use super::{Cause, Settings, proxied};
 
 /// How many idle connections a pool keeps: as many as a program may well have calls in flight. With
@@ -32,7 +32,7 @@ impl Pool {
         request: Request<Full<Bytes>>,
         repeatable: bool,
     ) -> Result<Response<Bytes>, Cause> {
-        if let Some(proxy) = &settings.proxy {
+        if let Some(proxy) = settings.proxy.as_ref().filter(|_| !is_loopback_only()) {
             return proxied::exchange(&self.proxied, proxy, settings, request).await;
         }
         loop {

@@ -283,6 +283,12 @@ fn free_call(
     Ok(Call { method, target, body })
 }
 
+/// Forbids connections to other machines, or allows them again; says what was before.
+#[pyfunction]
+pub(super) fn loopback_only(forbid: bool) -> bool {
+    crate::client::loopback_only(forbid)
+}
+
 fn read_options(options: &Bound<'_, PyDict>) -> PyResult<Options> {
     fn read<'py, T: FromPyObjectOwned<'py>>(
         options: &Bound<'py, PyDict>,

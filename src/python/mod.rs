@@ -22,6 +22,7 @@ mod arguments;
 mod bridge;
 mod core;
 mod error;
+mod rehearsal;
 mod results;
 mod service;
 mod table;
@@ -35,7 +36,9 @@ mod _native {
     #[pymodule_export]
     use super::bridge::Bridge;
     #[pymodule_export]
-    use super::core::Core;
+    use super::core::{Core, loopback_only};
+    #[pymodule_export]
+    use super::rehearsal::{Rehearsal, Snapshot};
     #[pymodule_export]
     use super::results::{decode, parse};
     #[pymodule_export]

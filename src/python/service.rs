@@ -67,6 +67,7 @@ struct Given {
     certificate: Option<(PathBuf, PathBuf)>,
     heartbeat: (f64, f64),
     reserve: f64,
+    kept_calls: usize,
 }
 
 impl Given {
@@ -104,6 +105,7 @@ impl Given {
             heartbeat_interval: seconds("heartbeat", self.heartbeat.0)?,
             heartbeat_tolerance: seconds("heartbeat", self.heartbeat.1)?,
             reserve: seconds("reserve", self.reserve)?,
+            kept_calls: self.kept_calls,
             ..Options::default()
         })
     }
@@ -171,6 +173,21 @@ impl Service {
     #[getter]
     fn is_running(&self) -> bool {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+}
+
+impl Service {
+    /// Works with the service while it runs, without the interpreter's lock.
+    pub(super) fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&service::Service, &Runtime) -> T + Send,
+    ) -> PyResult<T> {
+        let done = py.detach(|| {
+            let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+            running.as_ref().map(|running| work(&running.service, &running.runtime))
+        });
+        done.ok_or_else(|| error::raise(py, "ServiceError", "the service has stopped"))
     }
 }
 

@@ -7,6 +7,7 @@ use super::address::Base;
 use super::callers::Callers;
 use super::edge::Edges;
 use super::rate_limit::RateLimit;
+use super::rehearsal::Rehearsal;
 use super::sessions::Registry;
 use super::store::{Document, Store, Transaction, View};
 use super::{Refusal, code};
@@ -27,6 +28,8 @@ pub(super) struct Shared {
     pub edges: Edges,
     /// The agents that are connected, and their tunnels.
     pub registry: Arc<Registry>,
+    /// What tests have asked for.
+    pub rehearsal: Rehearsal,
     /// Makes the identifiers of operations, as named in refusals.
     pub operation_ids: Ids,
 }

@@ -24,6 +24,7 @@ mod pipeline;
 mod policies;
 mod rate_limit;
 mod refusal;
+mod rehearsal;
 mod routes;
 mod server;
 mod sessions;
@@ -38,6 +39,7 @@ pub use decode::decode;
 pub use error::Error;
 pub use options::{Options, read_admin_key, read_authtoken};
 pub use refusal::Refusal;
+pub use rehearsal::{Called, Fault};
 
 use crate::api::Secret;
 use crate::api::id::Ids;
@@ -46,9 +48,10 @@ use callers::Callers;
 use context::Shared;
 use edge::Edges;
 use edge::ca::Authority;
+use rehearsal::Rehearsal;
 use server::Server;
 use sessions::{House, Listener, Registry};
-use store::Store;
+use store::{Snapshot, Store};
 
 /// A service at work; many may run in one process.
 ///
@@ -113,6 +116,7 @@ impl Service {
             rate_limit,
             edges,
             registry,
+            rehearsal: Rehearsal::new(options.kept_calls),
             operation_ids: Ids::default(),
         };
         let shared = Arc::new(shared);
@@ -156,9 +160,42 @@ impl Service {
         self.shared.edges.events()
     }
 
+    /// Has calls of an operation fail from now on.
+    pub fn fail(&self, fault: Fault) {
+        self.shared.rehearsal.fail(fault);
+    }
+
+    /// The calls that were made, the oldest first: as many as `kept_calls` says.
+    pub fn calls(&self) -> Vec<Called> {
+        self.shared.rehearsal.calls()
+    }
+
+    /// Forgets the faults that were asked for, and the calls.
+    pub fn forget(&self) {
+        self.shared.rehearsal.reset();
+    }
+
+    /// Everything that the database holds now. What agents have bound is not part of it.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub fn snapshot(&self) -> Result<Snapshot, Error> {
+        self.shared.store.read(|view| Ok(view.snapshot()?))
+    }
+
+    /// Makes the database hold what it held at the moment of the snapshot.
+    ///
+    /// # Errors
+    /// When the database cannot be written.
+    pub async fn restore(&self, snapshot: Snapshot) -> Result<(), Error> {
+        self.shared.store.write(move |change| Ok(change.restore(&snapshot)?)).await
+    }
+
     /// Takes no more requests, answers those in flight for as long as `grace`, and closes the
     /// database.
     pub async fn stop(mut self, grace: Duration) {
+        // What is only kept back on purpose is not waited for.
+        self.shared.rehearsal.reset();
         if let Some(agents) = self.agents.take() {
             agents.close();
         }

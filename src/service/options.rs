@@ -27,6 +27,8 @@ pub struct Options {
     pub rate_limit: Option<(u32, Duration)>,
     /// The address for `uri` fields where the service is reached by another than its own.
     pub public_url: Option<String>,
+    /// How many calls [`Service::calls`](super::Service::calls) remembers; none by default.
+    pub kept_calls: usize,
     /// How many connections are served at once; others wait to be accepted.
     pub connections: usize,
     /// The name or address that public traffic comes to; loopback by default.
@@ -71,6 +73,7 @@ impl Default for Options {
             code_prefix: "ERR_NGROK_".to_owned(),
             rate_limit: None,
             public_url: None,
+            kept_calls: 0,
             connections: 4096,
             edge_host: edge.host,
             http_port: edge.http_port,

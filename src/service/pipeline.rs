@@ -6,7 +6,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Instant;
 
@@ -65,16 +65,57 @@ pub(super) async fn answer(
     }
     let result = match endpoint.handler(&head.method) {
         Some(handler) => {
-            let info = handler.info;
-            let serve = |context: Context, arguments| async move {
-                let answered = caught(handler.answer(context, arguments)).await?;
-                Ok(Answer { status: info.success(), body: answered })
-            };
-            checked(&shared, info, &head, &mut body, serve).await
+            if let Some(response) = rehearsed(&shared, handler.info, &head).await {
+                return response;
+            }
+            perform(&shared, handler, &head, &mut body).await
         }
         None => Err(Refusal::no_such_method(head.uri.path(), &endpoint.methods)),
     };
     respond(&shared, &head.headers, &mut body, result).await
+}
+
+/// The answer of a test double, where a test has asked for one.
+async fn rehearsed(shared: &Shared, info: &Info, head: &request::Parts) -> Option<Response> {
+    let fault = shared.rehearsal.next(info)?;
+    shared.rehearsal.hold(fault.delay).await;
+    let response = fault.answer(&shared.code_prefix)?;
+    if shared.rehearsal.records() {
+        let status = Some(response.status().as_u16()).filter(|_| !fault.cut);
+        shared.rehearsal.record(info, head, None, status);
+    }
+    Some(response)
+}
+
+/// Runs the checks and the handler.
+async fn perform(
+    shared: &Arc<Shared>,
+    handler: &Handler,
+    head: &request::Parts,
+    body: &mut Body,
+) -> Result<Answer, Refusal> {
+    let info = handler.info;
+    let records = shared.rehearsal.records();
+    let given = OnceLock::new();
+    let serve = |context: Context, arguments: Map<String, Value>| {
+        if records {
+            // Set once only, because this is called once.
+            let _ = given.set(arguments.clone());
+        }
+        async move {
+            let answered = caught(handler.answer(context, arguments)).await?;
+            Ok(Answer { status: info.success(), body: answered })
+        }
+    };
+    let result = checked(shared, info, head, body, serve).await;
+    if records {
+        let status = match &result {
+            Ok(answer) => answer.status,
+            Err(refusal) => refusal.status(),
+        };
+        shared.rehearsal.record(info, head, given.into_inner(), Some(status));
+    }
+    result
 }
 
 /// Turns the outcome into the answer.

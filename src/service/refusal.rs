@@ -51,6 +51,16 @@ impl Refusal {
         refusal
     }
 
+    /// A failure that a test has asked for.
+    pub(super) fn asked_for(status: u16) -> Self {
+        Self::plain(status, "this failure was asked for")
+    }
+
+    /// The status of the answer.
+    pub(super) fn status(&self) -> u16 {
+        self.status
+    }
+
     /// Adds a detail for programs.
     pub fn with(mut self, name: &'static str, value: &str) -> Self {
         self.details.push((name, value.to_owned()));

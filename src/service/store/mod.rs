@@ -8,6 +8,7 @@
 mod error;
 mod open;
 mod readers;
+mod snapshot;
 mod transaction;
 mod view;
 mod writer;
@@ -15,6 +16,7 @@ mod writer;
 use std::path::Path;
 
 pub use error::Error;
+pub use snapshot::Snapshot;
 pub use transaction::Transaction;
 pub use view::{Document, StoredToken, View};
 

@@ -118,7 +118,16 @@ impl<'connection> Transaction<'connection> {
         Ok(())
     }
 
-    fn execute(&self, sql: &str, parameters: impl rusqlite::Params) -> Result<usize, Error> {
+    /// Notes that a document was stored or removed.
+    pub(super) fn note_change(&self, id: &str) {
+        self.changed.borrow_mut().push(id.to_owned());
+    }
+
+    pub(super) fn execute(
+        &self,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+    ) -> Result<usize, Error> {
         Ok(self.connection.prepare_cached(sql)?.execute(parameters)?)
     }
 }

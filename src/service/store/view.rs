@@ -1,5 +1,6 @@
 //! Reading documents, links and claims.
 
+use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -157,6 +158,14 @@ impl<'connection> View<'connection> {
             keep(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?)?;
         }
         Ok(())
+    }
+
+    /// All rows of a table.
+    pub(super) fn rows(&self, table: &str, columns: usize) -> Result<Vec<Vec<Value>>, Error> {
+        let mut query = self.connection.prepare(&format!("SELECT * FROM {table}"))?;
+        let read = |row: &rusqlite::Row<'_>| (0..columns).map(|at| row.get(at)).collect();
+        let rows = query.query_map((), read)?;
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     fn texts(&self, sql: &str, parameters: impl rusqlite::Params) -> Result<Vec<String>, Error> {

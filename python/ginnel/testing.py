@@ -1,0 +1,99 @@
+"""Fixtures for pytest, which finds them by itself once ginnel is installed.
+
+| Fixture | Gives |
+| --- | --- |
+| `ginnel_service` | a `Service` in memory, new for each test |
+| `ginnel_remote` | a `RemoteClient` with its admin key |
+| `ginnel_async_remote` | an `AsyncRemoteClient` with its admin key, for any asyncio plugin |
+| `ginnel_loopback_only` | nothing; while it lasts, no connection leaves this machine |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ._calls import ServiceCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from . import AsyncRemoteClient, RemoteClient, Service
+
+__all__ = [
+    "ServiceCall",
+    "ginnel_async_remote",
+    "ginnel_loopback_only",
+    "ginnel_remote",
+    "ginnel_service",
+]
+
+
+@pytest.fixture
+def ginnel_service() -> Iterator[Service]:
+    """A service in memory, new for each test: API, edges and agents' port on this machine."""
+    from . import Service
+
+    with Service() as service:
+        yield service
+
+
+@pytest.fixture
+def ginnel_remote(ginnel_service: Service) -> Iterator[RemoteClient]:
+    """A client of `ginnel_service` with its admin key."""
+    with ginnel_service.client() as remote:
+        yield remote
+
+
+@pytest.fixture
+def ginnel_async_remote(ginnel_service: Service) -> Iterator[AsyncRemoteClient]:
+    """An asyncio client of `ginnel_service` with its admin key.
+
+    It is bound to no loop, so it works under pytest-asyncio and anyio alike.
+    """
+    remote = ginnel_service.async_client()
+    yield remote
+    remote.close()
+
+
+@pytest.fixture
+def ginnel_loopback_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Forbids any connection off this machine: those of ginnel's clients and of Python's sockets.
+
+    What is tried fails as when the network is down: with `APIConnectionError`, or `OSError`.
+    """
+    import socket
+
+    from . import _native
+
+    def checked(self: socket.socket, address: object) -> None:
+        _check(self, address)
+        connect(self, address)  # type: ignore[arg-type]
+
+    def checked_ex(self: socket.socket, address: object) -> int:
+        _check(self, address)
+        return connect_ex(self, address)  # type: ignore[arg-type]
+
+    connect, connect_ex = socket.socket.connect, socket.socket.connect_ex
+    monkeypatch.setattr(socket.socket, "connect", checked)
+    monkeypatch.setattr(socket.socket, "connect_ex", checked_ex)
+    before = _native.loopback_only(True)
+    yield
+    _native.loopback_only(before)
+
+
+def _check(socket: object, address: object) -> None:
+    """Raise for an address that is not on this machine."""
+    from errno import ENETUNREACH
+    from ipaddress import ip_address
+
+    if not isinstance(address, tuple):
+        return
+    host = str(address[0])
+    try:
+        local = ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        local = host == "localhost"
+    if not local:
+        raise OSError(ENETUNREACH, f"{host} is not this machine, and ginnel_loopback_only is on")

@@ -1,0 +1,77 @@
+//! The test doubles of a service, as Python sees them.
+
+use std::time::Duration;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::service::Service;
+use super::{error, table};
+use crate::service::{self, Fault};
+
+/// A state of a service to return to.
+#[pyclass(frozen, module = "ginnel._native")]
+pub(super) struct Snapshot(service::store::Snapshot);
+
+/// What tests ask of a service.
+#[pyclass(frozen, module = "ginnel._native")]
+pub(super) struct Rehearsal(Py<Service>);
+
+#[pymethods]
+impl Rehearsal {
+    #[new]
+    fn new(service: Py<Service>) -> Self {
+        Self(service)
+    }
+
+    /// Has calls of an operation fail; the arguments are those of `ginnel.Service.fail`.
+    #[pyo3(signature = (operation, status, times, retry_after, delay, cut))]
+    #[allow(clippy::too_many_arguments, reason = "each is an argument in Python as well")]
+    fn fail(
+        &self,
+        py: Python<'_>,
+        operation: Option<String>,
+        status: Option<u16>,
+        times: Option<u32>,
+        retry_after: Option<u64>,
+        delay: f64,
+        cut: bool,
+    ) -> PyResult<()> {
+        if let Some(name) = &operation {
+            table::find(name)?;
+        }
+        if times == Some(0) || status.is_some_and(|status| !(400..600).contains(&status)) {
+            let problem = "times must be at least 1, status an error from 400 to 599";
+            return Err(PyValueError::new_err(problem));
+        }
+        let delay = Duration::try_from_secs_f64(delay)
+            .map_err(|problem| PyValueError::new_err(format!("delay: {problem}")))?;
+        let fault = Fault { operation, status, times, retry_after, delay, cut };
+        self.0.get().with(py, |service, _| service.fail(fault))
+    }
+
+    /// The calls that were made, as JSON.
+    fn calls(&self, py: Python<'_>) -> PyResult<String> {
+        let calls = self.0.get().with(py, |service, _| service.calls())?;
+        serde_json::to_string(&calls).map_err(|problem| PyValueError::new_err(problem.to_string()))
+    }
+
+    /// Forgets faults and calls.
+    fn forget(&self, py: Python<'_>) -> PyResult<()> {
+        self.0.get().with(py, |service, _| service.forget())
+    }
+
+    /// What the database holds now.
+    fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
+        let taken = self.0.get().with(py, |service, _| service.snapshot())?;
+        taken.map(Snapshot).map_err(|problem| error::not_started(py, &problem))
+    }
+
+    /// Makes the database hold what it held then.
+    fn restore(&self, py: Python<'_>, snapshot: &Bound<'_, Snapshot>) -> PyResult<()> {
+        let state = snapshot.get().0.clone();
+        let done =
+            self.0.get().with(py, |service, runtime| runtime.block_on(service.restore(state)))?;
+        done.map_err(|problem| error::not_started(py, &problem))
+    }
+}
