@@ -7,8 +7,9 @@ BIN := $(VENV)/bin
 help: ## Say what each target does.
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: dev ## Set up, and walk the management API against an embedded service.
+demo: dev ## Set up, and walk both APIs against a service and an agent of our own.
 	$(BIN)/python examples/remote_tour.py
+	$(BIN)/python examples/agent_tour.py
 
 test: dev lint docs ## Set up, and run every test, type check and lint.
 	cargo test

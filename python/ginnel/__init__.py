@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 
+from ._agent import Agent
+from ._agent_client import AgentClient, AsyncAgentClient
 from ._client import AsyncRemoteClient, RemoteClient
 from ._native import __version__
 from ._service import Service
 from .exceptions import (
+    AgentError,
     AgentNotRunningError,
     APIConnectionError,
     APIError,
@@ -36,7 +39,11 @@ __all__ = [
     "APIError",
     "APIStatusError",
     "APITimeoutError",
+    "Agent",
+    "AgentClient",
+    "AgentError",
     "AgentNotRunningError",
+    "AsyncAgentClient",
     "AsyncRemoteClient",
     "AuthenticationError",
     "BadRequestError",

@@ -8,6 +8,7 @@ GinnelError
 ├ ServiceError: the embedded service cannot start
 │ ├ ServiceAddressError: its address is in use, or cannot be listened on
 │ └ ServiceStoreError: its database is damaged, locked, read-only, newer, or no database at all
+├ AgentError: the agent in this process cannot start
 └ APIError: a call failed
   ├ APIConnectionError(ConnectionError): no complete answer arrived
   │ ├ APITimeoutError(TimeoutError): not within the timeout or the deadline
@@ -36,6 +37,7 @@ __all__ = [
     "APIError",
     "APIStatusError",
     "APITimeoutError",
+    "AgentError",
     "AgentNotRunningError",
     "AuthenticationError",
     "BadRequestError",
@@ -86,6 +88,10 @@ class ServiceAddressError(ServiceError):
 
 class ServiceStoreError(ServiceError):
     """The database of the embedded service cannot be used; its file was left as it was."""
+
+
+class AgentError(GinnelError):
+    """The agent in this process cannot start or is refused; the message says why."""
 
 
 class APIError(GinnelError):

@@ -61,6 +61,9 @@ pub enum Cause {
     /// No connection; nothing was sent.
     #[error("cannot connect: {0}")]
     Connect(#[source] std::io::Error),
+    /// Nobody listens where the agent should; nothing was sent.
+    #[error("no agent is running there: {0}")]
+    NotRunning(#[source] std::io::Error),
     /// The attempt took too long.
     #[error("no answer within {} s", .0.as_secs_f64())]
     Timeout(std::time::Duration),
@@ -97,6 +100,6 @@ impl ConfigError {
 impl Cause {
     /// True when the server cannot have seen the request.
     pub fn is_unsent(&self) -> bool {
-        matches!(self, Self::Connect(_))
+        matches!(self, Self::Connect(_) | Self::NotRunning(_))
     }
 }

@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::{Cause, Settings};
+use super::{Api, Cause, Settings};
 
 /// The largest body that a client takes.
 const MAX_BODY: usize = 64 << 20;
@@ -69,7 +69,8 @@ pub(super) struct Fault {
 impl Link {
     /// Connects.
     pub(super) async fn connect(settings: &Settings) -> Result<Self, Cause> {
-        let stream = Stream::connect(settings).await.map_err(Cause::Connect)?;
+        let connected = Stream::connect(settings).await;
+        let stream = connected.map_err(|error| unconnected(settings, error))?;
         let handshake = http1::Builder::new().handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(Cause::Broken)?;
         let connection = Some(Box::pin(connection));
@@ -236,5 +237,12 @@ impl AsyncWrite for Stream {
             Self::Plain(inner) => inner.is_write_vectored(),
             Self::Tls(inner) => inner.is_write_vectored(),
         }
+    }
+}
+
+fn unconnected(settings: &Settings, error: std::io::Error) -> Cause {
+    match (settings.api, error.kind()) {
+        (Api::Agent, std::io::ErrorKind::ConnectionRefused) => Cause::NotRunning(error),
+        _ => Cause::Connect(error),
     }
 }

@@ -55,6 +55,8 @@ pub struct Options {
 
 /// Options that were found good, in the form that calls need.
 pub struct Settings {
+    /// Which API is called.
+    pub api: Api,
     /// Where requests go.
     pub origin: Origin,
     /// Limit of one attempt.
@@ -97,6 +99,7 @@ impl Settings {
             return Err(ConfigError::new("base_url", problem));
         }
         Ok(Self {
+            api: options.api,
             timeout: limit(options.timeout, TIMEOUT),
             deadline: limit(options.deadline, DEADLINE),
             max_retries: options.max_retries.unwrap_or(MAX_RETRIES),

@@ -28,7 +28,8 @@ pub(super) fn may_repeat_status(method: Verb, status: StatusCode) -> bool {
 /// provably not sent.
 pub(super) fn may_repeat_failure(method: Verb, cause: &Cause) -> bool {
     match cause {
-        Cause::Deadline(_) | Cause::Body(_) => false,
+        // An agent does not start because somebody asks again.
+        Cause::Deadline(_) | Cause::Body(_) | Cause::NotRunning(_) => false,
         Cause::Connect(_) => true,
         Cause::Timeout(_) | Cause::Broken(_) | Cause::Proxy(_) => method != Verb::POST,
     }

@@ -52,6 +52,7 @@ pub(super) fn failed(py: Python<'_>, error: Error) -> PyErr {
             let class = match cause {
                 Cause::Timeout(_) | Cause::Deadline(_) => "APITimeoutError",
                 Cause::Body(_) => "ResponseDecodeError",
+                Cause::NotRunning(_) => "AgentNotRunningError",
                 _ => "APIConnectionError",
             };
             make(py, class, &message, |fields| {

@@ -18,6 +18,7 @@
 //! third of the processor time with one call in flight and a quarter with 64, and no foreign thread
 //! ever enters the interpreter, so it can exit at any time. So neither crate is used.
 
+mod agent;
 mod arguments;
 mod bridge;
 mod core;
@@ -33,6 +34,8 @@ use pyo3::prelude::*;
 /// What the Python package is made on.
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use super::agent::Agent;
     #[pymodule_export]
     use super::bridge::Bridge;
     #[pymodule_export]

@@ -7,15 +7,19 @@ use pyo3::exceptions::PyLookupError;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
-use crate::api::{Field, Info, Kind, Output, Shape, remote};
+use crate::api::{Field, Info, Kind, Output, Resource, Shape, local, remote};
 
-/// The operation of that name, such as `api_keys.get`.
+/// What stands before the names of operations of the agent API.
+const AGENT: &str = "agent.";
+
+/// The operation of that name, such as `api_keys.get` or `agent.tunnels.get`.
 pub(super) fn find(name: &str) -> PyResult<&'static Info> {
     static BY_NAME: OnceLock<HashMap<String, &'static Info>> = OnceLock::new();
     let by_name = BY_NAME.get_or_init(|| {
-        remote::operations()
-            .map(|info| (format!("{}.{}", info.resource, info.name), info))
-            .collect()
+        let named = |prefix: &'static str| {
+            move |info: &'static Info| (format!("{prefix}{}.{}", info.resource, info.name), info)
+        };
+        remote::operations().map(named("")).chain(local::operations().map(named(AGENT))).collect()
     });
     let found = by_name.get(name).copied();
     found.ok_or_else(|| PyLookupError::new_err(format!("no operation {name}")))
@@ -23,14 +27,15 @@ pub(super) fn find(name: &str) -> PyResult<&'static Info> {
 
 /// The type of the wire of that name, such as `ApiKey`.
 pub(super) fn find_shape(name: &str) -> PyResult<&'static Shape> {
-    let found = all_shapes().into_iter().find(|shape| shape.name == name);
+    let all = shapes_of(remote::operations().chain(local::operations()));
+    let found = all.into_iter().find(|shape| shape.name == name);
     found.ok_or_else(|| PyLookupError::new_err(format!("no type {name}")))
 }
 
-/// The resources with their operations, as JSON.
+/// The resources of an API, `remote` or `local`, with their operations, as JSON.
 #[pyfunction]
-pub(super) fn operations() -> String {
-    let resources = remote::resources().map(|resource| {
+pub(super) fn operations(api: &str) -> PyResult<String> {
+    let resources = resources(api)?.into_iter().map(|resource| {
         let operations = resource.operations.iter().map(|info| {
             let parameters = info.parameters.iter().map(|parameter| {
                 let mut field = field(parameter);
@@ -59,13 +64,22 @@ pub(super) fn operations() -> String {
             "operations": operations.collect::<Vec<_>>(),
         })
     });
-    Value::from_iter(resources).to_string()
+    Ok(Value::from_iter(resources).to_string())
 }
 
-/// The types of the wire, as JSON.
+fn resources(api: &str) -> PyResult<Vec<&'static Resource>> {
+    match api {
+        "remote" => Ok(remote::resources().collect()),
+        "local" => Ok(local::resources().collect()),
+        _ => Err(PyLookupError::new_err(format!("no API {api}"))),
+    }
+}
+
+/// The types of the wire of an API, as JSON.
 #[pyfunction]
-pub(super) fn shapes() -> String {
-    let shapes = all_shapes().into_iter().map(|shape| {
+pub(super) fn shapes(api: &str) -> PyResult<String> {
+    let operations = resources(api)?.into_iter().flat_map(|it| it.operations.iter().copied());
+    let shapes = shapes_of(operations).into_iter().map(|shape| {
         json!({
             "name": shape.name,
             "file": shape.file,
@@ -73,7 +87,7 @@ pub(super) fn shapes() -> String {
             "fields": shape.fields.iter().map(field).collect::<Vec<_>>(),
         })
     });
-    Value::from_iter(shapes).to_string()
+    Ok(Value::from_iter(shapes).to_string())
 }
 
 fn field(field: &Field) -> Value {
@@ -102,10 +116,10 @@ fn kind(kind: &Kind) -> Value {
     }
 }
 
-/// Every type that an operation takes or gives, those inside before those around.
-fn all_shapes() -> Vec<&'static Shape> {
+/// Every type that these operations take or give, those inside before those around.
+fn shapes_of(operations: impl Iterator<Item = &'static Info>) -> Vec<&'static Shape> {
     let mut found = Vec::new();
-    for info in remote::operations() {
+    for info in operations {
         for parameter in info.parameters {
             collect(&parameter.kind, &mut found);
         }

@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import ginnel
 from ginnel import _native
 from ginnel.remote.api_keys import ApiKey
@@ -24,11 +26,24 @@ def attribute(target: Any, name: str) -> Any:
     return target
 
 
-def test_every_operation_is_on_both_clients_with_one_signature() -> None:
-    blocking = ginnel.RemoteClient("k", base_url="http://127.0.0.1:1")
-    waiting = ginnel.AsyncRemoteClient("k", base_url="http://127.0.0.1:1")
+REMOTE = (
+    ginnel.RemoteClient("k", base_url="http://127.0.0.1:1"),
+    ginnel.AsyncRemoteClient("k", base_url="http://127.0.0.1:1"),
+)
+LOCAL = (ginnel.AgentClient(), ginnel.AsyncAgentClient())
 
-    for resource in json.loads(_native.operations()):
+
+@pytest.mark.parametrize(("api", "clients"), [("remote", REMOTE), ("local", LOCAL)])
+def test_every_operation_is_on_both_clients_with_one_signature(
+    api: str, clients: tuple[object, object]
+) -> None:
+    blocking, waiting = clients
+
+    for resource in json.loads(_native.operations(api)):
+        if resource["name"] in ("root", "status"):
+            # Methods of the client itself.
+            assert attribute(blocking, resource["name"])
+            continue
         for operation in resource["operations"]:
             name = f"{resource['name']}.{operation['name']}"
             one, other = attribute(blocking, name), attribute(waiting, name)
@@ -43,7 +58,8 @@ def test_the_generated_files_are_fresh(tmp_path: Path) -> None:
     # A copy beside the package: the generator writes where it lives.
     source = PACKAGE.parent / "generate.py"
     (tmp_path / "ginnel").mkdir()
-    shutil.copytree(PACKAGE / "remote", tmp_path / "ginnel" / "remote")
+    for api in ("remote", "local"):
+        shutil.copytree(PACKAGE / api, tmp_path / "ginnel" / api)
     shutil.copy(source, tmp_path)
     shutil.copy(PACKAGE.parent.parent / "pyproject.toml", tmp_path)
 

@@ -1,0 +1,62 @@
+"""What captured requests and answers have in common."""
+
+from __future__ import annotations
+
+import json
+
+from ._record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Message(Record):
+    """The bytes of a request or an answer, taken apart."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def raw(self) -> bytes:
+            """Start line, headers and body."""
+
+        @property
+        def headers(self) -> Mapping[str, list[str]]:
+            """Each name with its values in order."""
+
+    @property
+    def body(self) -> bytes:
+        """What follows the empty line after the headers, in the encoding that it was sent in."""
+        return self.raw.partition(b"\r\n\r\n")[2]
+
+    @property
+    def text(self) -> str:
+        """The body as text, in the charset of its type or UTF-8; other bytes are replaced."""
+        from email.message import Message as Header
+
+        header = Header()
+        header["content-type"] = self.header("content-type") or ""
+        charset = header.get_content_charset("utf-8")
+        try:
+            return self.body.decode(charset, "replace")
+        except LookupError:
+            return self.body.decode("utf-8", "replace")
+
+    def json(self) -> object:
+        """The body as JSON.
+
+        Raises:
+            ValueError: The body is not JSON.
+        """
+        value: object = json.loads(self.body)
+        return value
+
+    def header(self, name: str) -> str | None:
+        """The first value of a header, whatever the case of its name; None when there is none."""
+        wanted = name.lower()
+        for known, values in self.headers.items():
+            if known.lower() == wanted and values:
+                return values[0]
+        return None

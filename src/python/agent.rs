@@ -1,0 +1,158 @@
+//! The agent in this process, as Python sees it.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use tokio::runtime::{Builder, Runtime};
+
+use super::error;
+use crate::agent::capture::Limit;
+use crate::agent::{self, Options, State, Trust, WebAddress};
+use crate::api::Secret;
+
+/// An agent with the threads that serve it.
+#[pyclass(frozen, module = "ginnel._native")]
+pub(super) struct Agent {
+    running: Mutex<Option<Running>>,
+    process: u32,
+    #[pyo3(get)]
+    url: Option<String>,
+}
+
+struct Running {
+    agent: agent::Agent,
+    runtime: Runtime,
+}
+
+/// The options as Python gives them.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Given {
+    server_addr: String,
+    authtoken: String,
+    ca_pem: Option<String>,
+    ca_path: Option<PathBuf>,
+    web_addr: Option<String>,
+    web_allow_hosts: Vec<String>,
+    inspect_db_size: i64,
+    metadata: String,
+    heartbeat: (f64, f64),
+    remote_management: bool,
+    closed: Vec<String>,
+}
+
+impl Given {
+    fn read(self) -> Result<Options, String> {
+        let seconds = |seconds: f64| {
+            Duration::try_from_secs_f64(seconds).map_err(|problem| format!("heartbeat: {problem}"))
+        };
+        let trust = match (self.ca_pem, self.ca_path) {
+            (Some(pem), _) => Trust::Pem(pem.into_bytes()),
+            (None, Some(path)) => Trust::file(&path).map_err(|problem| format!("ca: {problem}"))?,
+            (None, None) => Trust::System,
+        };
+        let mut options = Options::new(self.server_addr, Secret(self.authtoken), trust);
+        options.web_addr = match self.web_addr {
+            None => WebAddress::Off,
+            Some(address) if address.is_empty() => WebAddress::Usual,
+            Some(address) => WebAddress::At(address),
+        };
+        options.web_allow_hosts = self.web_allow_hosts;
+        options.inspect = Limit::of_setting(self.inspect_db_size)
+            .ok_or("inspect_db_size: is -1, 0 or a number of bytes")?;
+        options.metadata = self.metadata;
+        options.heartbeat_interval = seconds(self.heartbeat.0)?;
+        options.heartbeat_tolerance = seconds(self.heartbeat.1)?;
+        options.remote_management = self.remote_management;
+        let closed = self.closed.iter().map(|address| address.parse());
+        options.closed = closed.collect::<Result<_, _>>().map_err(|_| "closed: no address")?;
+        Ok(options)
+    }
+}
+
+#[pymethods]
+impl Agent {
+    /// Starts an agent; the options are those of `ginnel.Agent`, as it passes them on.
+    #[new]
+    fn new(py: Python<'_>, options: Given) -> PyResult<Self> {
+        let options =
+            options.read().map_err(|problem| error::raise(py, "ConfigError", &problem))?;
+        let running = py.detach(|| {
+            let runtime = Builder::new_multi_thread()
+                .worker_threads(2)
+                .thread_name("ginnel-agent")
+                .enable_all()
+                .build()
+                .map_err(|problem| problem.to_string())?;
+            let agent = runtime.block_on(agent::Agent::start(options));
+            Ok(Running { agent: agent.map_err(|problem| problem.to_string())?, runtime })
+        });
+        let running =
+            running.map_err(|problem: String| error::raise(py, "AgentError", &problem))?;
+        Ok(Self {
+            url: running.agent.url(),
+            running: Mutex::new(Some(running)),
+            process: std::process::id(),
+        })
+    }
+
+    /// Waits until the agent is online, or `timeout` seconds; gives the word for its state then, and
+    /// what went wrong last.
+    fn wait_online(&self, py: Python<'_>, timeout: f64) -> PyResult<(String, Option<String>)> {
+        let deadline = std::time::Instant::now()
+            + Duration::try_from_secs_f64(timeout).unwrap_or(Duration::from_secs(3600));
+        loop {
+            let (state, problem) = self.state();
+            let done = matches!(state.as_str(), "online" | "offline");
+            if done || std::time::Instant::now() >= deadline {
+                return Ok((state, problem));
+            }
+            py.check_signals()?;
+            py.detach(|| std::thread::sleep(Duration::from_millis(2)));
+        }
+    }
+
+    /// The word for the agent's state, and what went wrong last.
+    fn state(&self) -> (String, Option<String>) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        match running.as_ref() {
+            Some(Running { agent, .. }) => (agent.state().name().to_owned(), agent.last_error()),
+            None => (State::Offline.name().to_owned(), None),
+        }
+    }
+
+    /// Stops: says goodbye to the service and ends all tunnels. Stopping twice is fine.
+    fn stop(&self, py: Python<'_>) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(Running { agent, runtime }) = running else { return };
+        if self.process != std::process::id() {
+            // A fork has only copies: the threads are the parent's.
+            std::mem::forget((agent, runtime));
+            return;
+        }
+        py.detach(|| {
+            runtime.block_on(agent.stop());
+            runtime.shutdown_timeout(Duration::from_secs(1));
+        });
+    }
+
+    #[getter]
+    fn is_running(&self) -> bool {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let running = self.running.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(Running { agent, runtime }) = running else { return };
+        if self.process != std::process::id() {
+            std::mem::forget((agent, runtime));
+            return;
+        }
+        drop(agent);
+        runtime.shutdown_background();
+    }
+}

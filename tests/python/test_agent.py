@@ -1,0 +1,242 @@
+"""The agent in this process and its two clients, with real traffic."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+import ginnel
+from conftest import Face
+
+
+class Shop(BaseHTTPRequestHandler):
+    """A local web service that takes orders."""
+
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        status = 422 if b"refuse" in body else 201
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        answer = b'{"taken": %d}' % len(body)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    do_GET = do_POST
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def local() -> Iterator[int]:
+    """A local web service; its port."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Shop)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_port
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def agent(service: ginnel.Service) -> Iterator[ginnel.Agent]:
+    with ginnel.Agent(service) as agent:
+        yield agent
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def here(request: pytest.FixtureRequest, agent: ginnel.Agent) -> Iterator[Any]:
+    """A client of the agent, of each kind."""
+    client: Any = agent.client() if request.param == "blocking" else agent.async_client()
+    yield Face(client) if request.param == "blocking" else client
+    client.close()
+
+
+def send(url: str, body: bytes | None = None) -> int:
+    request = Request(url, data=body, headers={"Content-Type": "application/json"})
+    try:
+        with urlopen(request, timeout=10) as answer:
+            answer.read()
+            status: int = answer.status
+            return status
+    except HTTPError as error:
+        with error:
+            error.read()
+            return error.code
+
+
+async def visit(url: str, body: bytes | None = None) -> int:
+    return await asyncio.to_thread(send, url, body)
+
+
+async def test_a_request_is_listed_read_replayed_and_deleted(here: Any, local: int) -> None:
+    tunnel = await here.tunnels.start(addr=local, proto="http", name="shop")
+
+    assert await visit(f"{tunnel.public_url}/orders?id=7", b'{"item": "tea"}') == 201
+
+    [captured] = await here.requests.list().to_list()
+    assert (captured.request.method, captured.request.uri) == ("POST", "/orders?id=7")
+    assert captured.request.raw.startswith(b"POST /orders?id=7 HTTP/1.1\r\n")
+    assert captured.request.raw.endswith(b'\r\n\r\n{"item": "tea"}')
+    assert captured.request.json() == {"item": "tea"}
+    assert captured.request.header("content-type") == "application/json"
+    assert captured.response is not None
+    assert (captured.response.status, captured.response.text) == ("201 Created", '{"taken": 15}')
+    assert captured.start.tzinfo is not None
+    assert captured.duration > 0
+    assert await here.requests.get(captured.id) == captured
+    await here.requests.replay(captured.id)
+    again, first = await here.requests.list(tunnel_name="shop").to_list()
+    assert first == captured
+    assert again.request == captured.request
+    assert again.remote_addr == "127.0.0.1"
+    await here.requests.clear()
+    assert await here.requests.list().to_list() == []
+
+
+async def test_tunnels_are_started_listed_and_stopped(here: Any, local: int) -> None:
+    started = await here.tunnels.start(addr=f"127.0.0.1:{local}", proto="http", name="a (b)/c")
+
+    listed = await here.tunnels.list().to_list()
+    found = await here.tunnels.get("a (b)/c")
+
+    assert [tunnel.name for tunnel in listed] == ["a (b)/c"]
+    assert found.public_url == started.public_url
+    assert found.config.addr == f"127.0.0.1:{local}"
+    assert found.metrics.http.count == 0
+    await here.tunnels.stop("a (b)/c")
+    with pytest.raises(ginnel.NotFoundError):
+        await here.tunnels.get("a (b)/c")
+
+
+async def test_metrics_count_requests_and_connections(here: Any, local: int) -> None:
+    tunnel = await here.tunnels.start(addr=local, proto="http", name="shop")
+
+    for _ in range(3):
+        await visit(tunnel.public_url)
+
+    metrics = (await here.tunnels.get("shop")).metrics
+    assert metrics.http.count == 3
+    assert metrics.conns.count >= 1
+    assert 0 < metrics.http.p50 <= metrics.http.p99
+
+
+async def test_a_local_service_that_is_away_is_a_502_with_a_record(here: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    tunnel = await here.tunnels.start(addr=port, proto="http", name="away")
+
+    assert await visit(tunnel.public_url) == 502
+
+    captured = await here.requests.wait_for(tunnel_name="away")
+    assert captured.response.status == "502 Bad Gateway"
+
+
+async def test_what_is_waited_for_is_found(here: Any, local: int) -> None:
+    tunnel = await here.tunnels.start(addr=local, proto="http", name="shop")
+
+    with ThreadPoolExecutor() as visitors:
+        for number in range(5):
+            visitors.submit(send, tunnel.public_url, b"%d" % number)
+        found = await here.requests.wait_for(lambda captured: captured.request.body == b"3")
+
+    assert found.request.text == "3"
+    with pytest.raises(ginnel.APITimeoutError, match="5 were seen"):
+        await here.requests.wait_for(lambda captured: False, timeout=0.1)
+
+
+async def test_bad_definitions_are_refused_with_their_fields(here: Any) -> None:
+    definitions: list[tuple[dict[str, Any], str]] = [
+        ({"addr": 80, "proto": "https"}, "Invalid protocol name 'https'"),
+        ({"addr": "nowhere:port", "proto": "http"}, "addr"),
+        ({"addr": 80, "proto": "tcp", "subdomain": "x"}, "subdomain"),
+        ({"addr": 80, "proto": "http", "basic_auth": ["short:pw"]}, "basic_auth"),
+        ({"addr": 80}, "proto"),
+    ]
+    for definition, told in definitions:
+        with pytest.raises(ginnel.BadRequestError) as caught:
+            await here.tunnels.start(**definition, name="x")
+        assert caught.value.error_code == "102"
+        assert told in str(caught.value.details["err"])
+
+
+async def test_root_and_status(here: Any) -> None:
+    root, status = await here.root(), await here.status()
+
+    assert root.tunnels_uri == "/api/tunnels"
+    assert (await here.wait_ready()).status == "online"
+    assert status.status == "online"
+    assert [leg.region for leg in status.session.legs] == ["local"]
+
+
+def test_a_tunnel_lives_as_long_as_its_block(agent: ginnel.Agent, local: int) -> None:
+    client = agent.client()
+
+    with client.tunnels.open(addr=local, name="short") as tunnel:
+        assert tunnel.public_url is not None
+        assert send(tunnel.public_url) == 201
+
+    assert client.tunnels.list().to_list() == []
+
+
+async def test_an_asyncio_tunnel_lives_as_long_as_its_block(
+    agent: ginnel.Agent, local: int
+) -> None:
+    client = agent.async_client()
+
+    async with client.tunnels.open(addr=local, name="short") as tunnel:
+        assert tunnel.public_url is not None
+        assert await visit(tunnel.public_url) == 201
+
+    assert await client.tunnels.list().to_list() == []
+
+
+async def test_nobody_there_is_an_error_of_its_own() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+    with pytest.raises(ginnel.AgentNotRunningError) as caught:
+        ginnel.AgentClient(url).status()
+    with pytest.raises(ginnel.AgentNotRunningError):
+        await ginnel.AsyncAgentClient(url).status()
+
+    assert isinstance(caught.value, ConnectionError)
+
+
+def test_a_bad_token_is_told(service: ginnel.Service) -> None:
+    with pytest.raises(ginnel.AgentError, match="ERR_NGROK_107"):
+        ginnel.Agent(service, authtoken="0" * 27 + "_" + "0" * 21)
+
+
+def test_missing_options_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GINNEL_AUTHTOKEN", raising=False)
+
+    with pytest.raises(ginnel.ConfigError, match="server_addr"):
+        ginnel.Agent()
+    with pytest.raises(ginnel.ConfigError, match="authtoken"):
+        ginnel.Agent(server_addr="127.0.0.1:1")
+
+
+def test_an_agent_stops_and_its_address_goes(agent: ginnel.Agent, local: int) -> None:
+    tunnel = agent.client().tunnels.start(addr=local, proto="http", name="shop")
+    client = agent.client()
+
+    agent.stop()
+    agent.stop()
+
+    assert not agent.is_running
+    assert tunnel.public_url is not None
+    with pytest.raises(ginnel.AgentNotRunningError):
+        client.status()
