@@ -145,6 +145,7 @@ impl Options {
             tls_endpoints: self.tls_endpoints,
             code_prefix: self.code_prefix.clone(),
             connections: self.edge_connections,
+            patience: edge::Patience::default(),
         }
     }
 

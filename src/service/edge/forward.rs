@@ -20,8 +20,6 @@ use super::upgrade;
 
 /// How long opening a connection may take.
 const DIAL: Duration = Duration::from_secs(10);
-/// How long an upstream may think before it answers.
-const THINK: Duration = Duration::from_secs(60);
 /// How long a connection may have been idle without a copy being made of what it is sent.
 const FRESH: Duration = Duration::from_millis(50);
 
@@ -106,7 +104,7 @@ async fn send(
 ) -> Sent {
     let Exchange { request, upgrade } = exchange;
     let failed = |fault| Sent::Done(Outcome::Failed(fault));
-    let response = match timeout(THINK, link.exchange(request)).await {
+    let response = match timeout(runtime.think, link.exchange(request)).await {
         Err(_) => return failed(fault::LATE),
         Ok(Err(Failed::Unsent(request))) => {
             return Sent::Unsent(Exchange { request: *request, upgrade });

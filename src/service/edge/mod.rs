@@ -92,6 +92,24 @@ pub struct Settings {
     pub code_prefix: String,
     /// How many connections are served at once; others wait to be accepted.
     pub connections: usize,
+    /// How long others may take.
+    pub patience: Patience,
+}
+
+/// How long others may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// How often a visitor's connection is looked at: it has 4 of these for a head, 12 when nothing
+    /// of a body moves, and 36 between requests.
+    pub tick: Duration,
+    /// How long an upstream may think before it answers.
+    pub think: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { tick: Duration::from_millis(2500), think: Duration::from_secs(60) }
+    }
 }
 
 impl Default for Settings {
@@ -104,6 +122,7 @@ impl Default for Settings {
             tls_endpoints: false,
             code_prefix: "ERR_NGROK_".to_owned(),
             connections: 16_384,
+            patience: Patience::default(),
         }
     }
 }

@@ -4,17 +4,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
-use std::time::Duration;
 
 use super::framing::Expects;
 
-/// How often a connection is looked at.
-pub(super) const TICK: Duration = Duration::from_millis(2500);
-/// How long a head may take, and the wait for the first byte: 10 s.
+/// How many ticks a head may take, and the wait for the first byte.
 const HEAD: u8 = 4;
-/// How long nothing of a body may arrive, or be taken: 30 s.
+/// For how many ticks nothing of a body may arrive, or be taken.
 const STALL: u8 = 12;
-/// How long a connection may be idle between requests: 90 s.
+/// How many ticks a connection may be idle between requests.
 const IDLE: u8 = 36;
 
 /// What the parts of a connection tell one another.

@@ -61,7 +61,8 @@ impl Reception {
             peer: HeaderValue::try_from(peer).unwrap_or(HeaderValue::from_static("unknown")),
             proto: HeaderValue::from_static(visitor.proto),
         };
-        let runtime = upgrade::Tasks { bell, pulse: pulse.clone() };
+        let runtime =
+            upgrade::Tasks { bell, pulse: pulse.clone(), think: edges.settings.patience.think };
         let described = Described::new();
         let admitted = Mutex::default();
         Self { edges, entrance, visitor, origin, pulse, runtime, described, admitted }
@@ -94,10 +95,9 @@ impl Reception {
         trace: &mut Trace,
     ) -> Result<Response<Body>, Turned> {
         head::admit(&mut request)?;
-        let place = self.place(&request);
         let site = match &self.entrance {
             Entrance::Own(slot) => slot.get(),
-            Entrance::Shared => match self.site(&request, &place)? {
+            Entrance::Shared => match self.site(&request)? {
                 Found::Site(site) => site,
                 Found::Elsewhere(url) => return Ok(redirect(url)),
             },
@@ -114,21 +114,25 @@ impl Reception {
             runtime: &self.runtime,
             trace,
             connection: &self.described,
-            place,
             hops: 0,
         };
-        self.admit(&mut way, route).await?;
+        self.admit(&mut way, route, &request).await?;
         route.serve(&mut way, request.map(Outgoing::of)).await
     }
 
     /// Runs the rules for connections, once for each connection and route.
-    async fn admit(&self, way: &mut Way<'_>, route: &Arc<Route>) -> Result<(), Turned> {
+    async fn admit(
+        &self,
+        way: &mut Way<'_>,
+        route: &Arc<Route>,
+        request: &Request<Incoming>,
+    ) -> Result<(), Turned> {
         let rules = route.modules.as_ref().and_then(|modules| modules.policy.as_ref());
         let Some(rules) = rules.filter(|rules| rules.has(Phase::Connect)) else { return Ok(()) };
         if self.admitted().iter().any(|known| Arc::ptr_eq(known, route)) {
             return Ok(());
         }
-        let mut watched = Watched::new(way.connection(), way.endpoint(route));
+        let mut watched = Watched::new(way.connection(), way.endpoint(route, request.headers()));
         let entered = watched.enter(&self.edges, rules, way.trace, |_| false).await;
         entered.map_err(|()| Turned::Closed)?;
         let mut admitted = self.admitted();
@@ -144,40 +148,27 @@ impl Reception {
         self.admitted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The host and the port that a request asks for.
-    fn place(&self, request: &Request<Incoming>) -> (String, u16) {
-        let (host, port) = head::host(request.headers()).unwrap_or_default();
-        let usual = if self.visitor.tls.is_some() { 443 } else { 80 };
-        match self.entrance {
-            Entrance::Own(_) => (host, port.unwrap_or(self.visitor.local.port())),
-            // The port that is listened on stands for the usual one.
-            Entrance::Shared => {
-                (host, port.filter(|port| *port != self.visitor.local.port()).unwrap_or(usual))
-            }
-        }
-    }
-
     /// The site of the host that a request names.
-    fn site(
-        &self,
-        request: &Request<Incoming>,
-        (host, port): &(String, u16),
-    ) -> Result<Found, Fault> {
+    fn site(&self, request: &Request<Incoming>) -> Result<Found, Fault> {
+        let (host, port) = head::host(request.headers()).ok_or(fault::NO_ENDPOINT)?;
         let is_secure = self.visitor.tls.is_some();
-        if is_internal(host) {
+        let usual = if is_secure { 443 } else { 80 };
+        // The port that is listened on stands for the usual one.
+        let port = port.filter(|port| *port != self.visitor.local.port()).unwrap_or(usual);
+        if is_internal(&host) {
             return Err(fault::NO_ENDPOINT);
         }
         if let Some(tls) = &self.visitor.tls
             && !tls.sni.is_empty()
-            && tls.sni != *host
+            && tls.sni != host
         {
             return Err(fault::MISDIRECTED);
         }
-        let claim = self.edges.hosts.find(host, *port).ok_or(fault::NO_ENDPOINT)?;
+        let claim = self.edges.hosts.find(&host, port).ok_or(fault::NO_ENDPOINT)?;
         if !is_secure
-            && claim.port != *port
+            && claim.port != port
             && self.edges.https.get().is_some()
-            && let Some(url) = self.edges.url_of(host, true)
+            && let Some(url) = self.edges.url_of(&host, true)
         {
             return Ok(Found::Elsewhere(format!("{url}{}", request.uri())));
         }

@@ -20,7 +20,7 @@ use tokio_rustls::server::TlsStream;
 use super::Inner;
 use super::bell::{Call, Listener};
 use super::line::Line;
-use super::pulse::{Clock, Pulse, TICK};
+use super::pulse::{Clock, Pulse};
 use super::reception::{Entrance, Reception};
 use super::socket::Socket;
 use super::target::{Tls, Visitor};
@@ -106,6 +106,7 @@ async fn http1(
     bell: Listener,
 ) {
     let pulse = Arc::new(Pulse::default());
+    let tick = edges.settings.patience.tick;
     let reception = Reception::new(edges, entrance, visitor, pulse.clone(), bell.clone());
     let reception = Arc::new(reception);
     let service = service_fn(move |request| reception.clone().answer(request));
@@ -115,7 +116,7 @@ async fn http1(
     let line = Line::new(socket, pulse.clone());
     let mut connection =
         pin!(builder.serve_connection(TokioIo::new(line), service).with_upgrades());
-    let mut hour = Hour::new(&pulse, bell);
+    let mut hour = Hour::new(&pulse, tick, bell);
     if hour.watch(connection.as_mut(), Call::Close).await == Struck::Called {
         connection.as_mut().graceful_shutdown();
         hour.watch(connection, Call::Cut).await;
@@ -130,6 +131,7 @@ async fn http2(
     bell: Listener,
 ) {
     let pulse = Arc::new(Pulse::default());
+    let tick = edges.settings.patience.tick;
     let reception = Reception::new(edges, entrance, visitor, pulse.clone(), bell.clone());
     let reception = Arc::new(reception);
     let service = service_fn(move |request| reception.clone().answer(request));
@@ -143,7 +145,7 @@ async fn http2(
         .max_send_buf_size(BUFFER)
         .keep_alive_interval(PING);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(socket), service));
-    let mut hour = Hour::new(&pulse, bell);
+    let mut hour = Hour::new(&pulse, tick, bell);
     if hour.watch(connection.as_mut(), Call::Close).await == Struck::Called {
         connection.as_mut().graceful_shutdown();
         hour.watch(connection, Call::Cut).await;
@@ -154,7 +156,8 @@ async fn http2(
 struct Hour<'p> {
     pulse: &'p Pulse,
     clock: Clock,
-    tick: Pin<Box<Sleep>>,
+    tick: Duration,
+    next: Pin<Box<Sleep>>,
     bell: Listener,
 }
 
@@ -168,8 +171,8 @@ enum Struck {
 }
 
 impl<'p> Hour<'p> {
-    fn new(pulse: &'p Pulse, bell: Listener) -> Self {
-        Self { pulse, clock: Clock::default(), tick: Box::pin(sleep(TICK)), bell }
+    fn new(pulse: &'p Pulse, tick: Duration, bell: Listener) -> Self {
+        Self { pulse, clock: Clock::default(), tick, next: Box::pin(sleep(tick)), bell }
     }
 
     /// Lets a connection run until it ends, until its visitor has used up its time, or until there
@@ -188,11 +191,11 @@ impl<'p> Hour<'p> {
 
     /// True when a tick has come, and with it the end.
     fn strikes(&mut self, cx: &mut Context<'_>) -> bool {
-        while self.tick.as_mut().poll(cx).is_ready() {
+        while self.next.as_mut().poll(cx).is_ready() {
             if self.clock.is_over(self.pulse) {
                 return true;
             }
-            self.tick.as_mut().reset(Instant::now() + TICK);
+            self.next.as_mut().reset(Instant::now() + self.tick);
         }
         false
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -18,6 +19,8 @@ pub(super) struct Tasks {
     pub bell: Listener,
     /// The state of the visitor's connection, which is no longer HTTP then.
     pub pulse: Arc<Pulse>,
+    /// How long an upstream may think before it answers.
+    pub think: Duration,
 }
 
 impl Tasks {

@@ -3,11 +3,11 @@
 use std::sync::{Arc, OnceLock};
 
 use chrono::{DateTime, Utc};
-use http::Uri;
+use http::{HeaderMap, Uri};
 
 use super::event::Trace;
 use super::fault::{self, Fault};
-use super::head::Origin;
+use super::head::{self, Origin};
 use super::site::{Route, Site};
 use super::target::Visitor;
 use super::{Inner, rules, upgrade};
@@ -27,8 +27,6 @@ pub(super) struct Way<'r> {
     pub trace: &'r mut Trace,
     /// The connection as rules see it.
     pub connection: &'r Described,
-    /// The host and the port that the visitor has asked for.
-    pub place: (String, u16),
     /// How many internal endpoints the request has come through.
     pub hops: u8,
 }
@@ -56,10 +54,12 @@ impl Way<'_> {
         self.connection.of(self.visitor)
     }
 
-    /// A route as rules see it.
-    pub(super) fn endpoint(&self, route: &Route) -> Arc<Endpoint> {
+    /// A route as rules see it, under the host that a request asks for.
+    pub(super) fn endpoint(&self, route: &Route, headers: &HeaderMap) -> Arc<Endpoint> {
         let id = if route.edge_id.is_empty() { &route.id } else { &route.edge_id };
-        rules::endpoint(id, self.visitor.proto, &self.place.0, self.place.1)
+        let (host, port) = head::host(headers).unwrap_or_default();
+        let port = port.unwrap_or(if self.visitor.tls.is_some() { 443 } else { 80 });
+        rules::endpoint(id, self.visitor.proto, &host, port)
     }
 
     /// The site of an internal endpoint, for another hop.

@@ -108,7 +108,7 @@ impl Modules {
         if self.webhook.is_none() && self.policy.is_none() {
             return Ok((None, Entered::Goes(request)));
         }
-        let mut passage = rules::Passage::new(way, way.endpoint(route), request);
+        let mut passage = rules::Passage::new(way, way.endpoint(route, request.headers()), request);
         let rules = [(&self.webhook, "webhook_verification"), (&self.policy, "policy")];
         for (rules, module) in rules.into_iter().filter_map(|(it, name)| Some((it.as_ref()?, name)))
         {

@@ -4,6 +4,7 @@ mod configured;
 mod http;
 mod modules;
 mod policies;
+mod slow;
 mod smuggling;
 mod support;
 mod tcp;
