@@ -14,7 +14,7 @@
 //!
 //! # Who may use whom
 //!
-//! `python` and `cli` use `client` and `service`; those use `api`; only `service` uses `policy`.
+//! `python` and `cli` use `client` and `service`; those use `api`; `service` uses `policy`, which both try as well.
 //! `api`, `policy` and `tunnel` use none of the others. `tests/rust/layers.rs` holds the code to that.
 
 #[cfg(feature = "service")]

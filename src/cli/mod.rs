@@ -4,6 +4,7 @@ mod completion;
 mod failure;
 mod operations;
 mod output;
+mod policy;
 mod serve;
 
 use std::ffi::OsString;
@@ -26,6 +27,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { command: serve::command, run: serve::run },
     Subcommand { command: operations::api, run: operations::run_api },
     Subcommand { command: operations::local, run: operations::run_local },
+    Subcommand { command: policy::command, run: policy::run },
     Subcommand { command: completion::command, run: completion::run },
 ];
 

@@ -15,6 +15,9 @@ use super::{Phase, Scope};
 /// How large a document may be as JSON, in bytes.
 const SIZE: usize = 64 << 10;
 
+/// How large a document may be as a text, with spaces and comments, in bytes.
+const TEXT: usize = 256 << 10;
+
 /// How many rules a phase may have.
 const RULES: usize = 100;
 
@@ -50,6 +53,11 @@ impl Policy {
         })
     }
 
+    /// Reads a document from JSON or YAML, and compiles it.
+    pub fn parse(text: &str, scope: Scope) -> Result<Self, Vec<Problem>> {
+        Self::compile(&read(text).map_err(|problem| vec![problem])?, scope)
+    }
+
     /// The rules of a phase.
     pub fn rules(&self, phase: Phase) -> &[Rule] {
         match phase {
@@ -78,6 +86,24 @@ impl Policy {
             Phase::Close => &mut self.close,
         }
     }
+}
+
+/// Reads a document from JSON or YAML.
+pub fn read(text: &str) -> Result<Value, Problem> {
+    let problem = |message: String| Place::top("document").problem(code::DOCUMENT, message);
+    if text.len() > TEXT {
+        return Err(problem(format!("a text of more than {TEXT} bytes")));
+    }
+    if text.trim_start().starts_with('{') {
+        // YAML is no help for what looks like JSON: it only has stranger messages.
+        return serde_json::from_str(text).or_else(|error| {
+            serde_saphyr::from_str(text).map_err(|_| problem(format!("invalid JSON: {error}")))
+        });
+    }
+    serde_saphyr::from_str(text).map_err(|error| {
+        let first = error.to_string().lines().next().unwrap_or_default().to_owned();
+        problem(format!("invalid YAML: {}", first.trim_start_matches("error: ")))
+    })
 }
 
 fn compile(fields: &Map<String, Value>, scope: Scope) -> Result<Policy, Vec<Problem>> {

@@ -57,11 +57,11 @@ pub mod webhook;
 mod world;
 
 pub use self::cidr::Cidr;
-pub use self::document::Policy;
+pub use self::document::{Policy, read};
 pub use self::exchange::{
     Carried, Connection, Content, Endpoint, Exchange, Request, Response, Tls,
 };
-pub use self::phase::{Phase, Scope};
+pub use self::phase::{Phase, Protocol, Scope};
 pub use self::problem::Problem;
 pub use self::record::{ActionTrace, Decision, Record, RuleTrace};
 pub use self::rule::Rule;

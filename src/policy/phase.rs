@@ -1,5 +1,9 @@
 //! Where a document is put, and when its rules run.
 
+use std::str::FromStr;
+
+use serde_json::Value;
+
 /// What a document is put on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
@@ -22,6 +26,42 @@ impl Scope {
     /// Whether the traffic comes from an edge: edges have no `on_tcp_connect`.
     pub fn is_edge(self) -> bool {
         matches!(self, Self::HttpsRoute | Self::TcpEdge)
+    }
+}
+
+/// What traffic speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP or HTTPS.
+    Http,
+    /// TCP, or TLS that does not end at the server.
+    Tcp,
+}
+
+impl Protocol {
+    /// What a document for this traffic is put on.
+    ///
+    /// Unless `edge` says so, its spelling tells: edges have `inbound` and `outbound`.
+    pub fn scope(self, document: &Value, edge: Option<bool>) -> Scope {
+        let has = |name: &str| document.get(name).is_some();
+        match (self, edge.unwrap_or_else(|| has("inbound") || has("outbound"))) {
+            (Self::Http, true) => Scope::HttpsRoute,
+            (Self::Http, false) => Scope::HttpTunnel,
+            (Self::Tcp, true) => Scope::TcpEdge,
+            (Self::Tcp, false) => Scope::TcpTunnel,
+        }
+    }
+}
+
+impl FromStr for Protocol {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "http" | "https" => Ok(Self::Http),
+            "tcp" | "tls" => Ok(Self::Tcp),
+            _ => Err(()),
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What is wrong with a document, and where.
 
+use serde::Serialize;
+
 /// The numbers of the problems, as the service reports them.
 ///
 /// Traffic policy sheet, section 9.
@@ -87,7 +89,7 @@ pub mod code {
 }
 
 /// One thing that is wrong with a document.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct Problem {
     /// The number of the problem, one of [`code`].

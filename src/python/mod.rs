@@ -7,6 +7,7 @@
 //! - `core.rs` takes an operation's name and arguments, blocking or asynchronous;
 //! - `arguments.rs` makes JSON of Python values, `results/` makes Python objects of JSON;
 //! - `bridge.rs` brings finished calls into an asyncio loop;
+//! - `policy.rs` checks and tries traffic policies;
 //! - `watch.rs` tells Python's logger and hooks what happens to calls;
 //! - `error.rs` makes Python's exceptions.
 //!
@@ -23,6 +24,7 @@ mod arguments;
 mod bridge;
 mod core;
 mod error;
+mod policy;
 mod rehearsal;
 mod results;
 mod service;
@@ -40,6 +42,8 @@ mod _native {
     use super::bridge::Bridge;
     #[pymodule_export]
     use super::core::{Core, loopback_only};
+    #[pymodule_export]
+    use super::policy::{Trial, check_policy};
     #[pymodule_export]
     use super::rehearsal::{Rehearsal, Snapshot};
     #[pymodule_export]

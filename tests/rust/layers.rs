@@ -11,8 +11,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("client", &["api"]),
     ("service", &["api", "policy", "tunnel"]),
     ("agent", &["api", "tunnel"]),
-    ("cli", &["agent", "api", "client", "service"]),
-    ("python", &["agent", "api", "client", "service", "cli"]),
+    ("cli", &["agent", "api", "client", "policy", "service"]),
+    ("python", &["agent", "api", "client", "policy", "service", "cli"]),
 ];
 
 #[test]

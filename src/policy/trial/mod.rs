@@ -19,7 +19,7 @@ use super::exchange::{Carried, Content, Exchange, Response};
 use super::ip_rules::IpRules;
 use super::record::Record;
 use super::verdict::{Answer, Fetch, FetchFailed, Fetched, Step, Verdict};
-use super::{Phase, Policy, State, World};
+use super::{Phase, Policy, Problem, Protocol, State, World, read};
 
 /// A policy that is tried with one message after the other, which share its state.
 #[derive(Debug)]
@@ -29,6 +29,16 @@ pub struct Trial {
     started: Instant,
     begin: DateTime<Utc>,
     elapsed: Duration,
+}
+
+/// Compiles a document in JSON or YAML for edges or for endpoints of agents; unless `edge` says
+/// for which, its spelling does.
+///
+/// # Errors
+/// All that is wrong with the document.
+pub fn parse(text: &str, protocol: Protocol, edge: Option<bool>) -> Result<Policy, Vec<Problem>> {
+    let document = read(text).map_err(|problem| vec![problem])?;
+    Policy::compile(&document, protocol.scope(&document, edge))
 }
 
 /// The world of one message.
@@ -68,11 +78,25 @@ impl Trial {
         }
     }
 
+    /// A trial of a document in JSON or YAML.
+    ///
+    /// # Errors
+    /// All that is wrong with the document.
+    pub fn parse(
+        text: &str,
+        protocol: Protocol,
+        edge: Option<bool>,
+        begin: Option<DateTime<Utc>>,
+    ) -> Result<Self, Vec<Problem>> {
+        Ok(Self::new(parse(text, protocol, edge)?, begin))
+    }
+
     /// Takes a request, or a connection where there is none, through the policy.
     ///
     /// # Errors
     /// When what is given is no traffic.
     pub fn run(&mut self, traffic: &Traffic) -> Result<Report, Invalid> {
+        traffic.response()?;
         self.elapsed += traffic.after()?;
         let world = Given { trial: self, ip_policies: traffic.ip_policies()? };
         let mut exchange = Exchange::new(traffic.connection(world.now())?, traffic.endpoint()?);

@@ -156,7 +156,8 @@ impl Traffic {
     pub(super) fn endpoint(&self) -> Result<Arc<Endpoint>, Invalid> {
         let asked = self.request.as_ref().map_or("tcp://localhost:443", Wish::url);
         let url = self.endpoint.as_deref().unwrap_or(asked);
-        let no_url = || invalid("endpoint", url, "URL");
+        let field = if self.endpoint.is_some() { "endpoint" } else { "request.url" };
+        let no_url = || invalid(field, url, "URL");
         let (protocol, rest) = url.split_once("://").ok_or_else(no_url)?;
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         let (host, port) = host_and_port(authority, protocol);
