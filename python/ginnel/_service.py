@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from . import _native
 from ._client import AsyncRemoteClient, RemoteClient
-from .traffic import TrafficEvents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 
     from ._calls import ServiceCall
     from ._native import Snapshot
+    from .traffic import TrafficEvents
 
 
 class Service:
@@ -178,6 +178,8 @@ class Service:
         assert (event.status, event.module) == (403, "ip_restriction")
         ```
         """
+        from .traffic import TrafficEvents
+
         return TrafficEvents(self._service.events())
 
     def client(self) -> RemoteClient:

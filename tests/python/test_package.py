@@ -84,9 +84,10 @@ def test_results_are_dataclasses_in_every_sense() -> None:
             assert found == "ak_1"
 
 
-def test_importing_takes_neither_asyncio_nor_http() -> None:
-    program = "import sys, ginnel; print('asyncio' in sys.modules, 'http.client' in sys.modules)"
+def test_importing_us_imports_nothing_that_takes_long() -> None:
+    code = "import sys, ginnel; print(*sys.modules)"
 
-    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert printed.stdout.split() == [b"False", b"False"]
+    slow = {"asyncio", "dataclasses", "datetime", "http.client", "inspect", "json", "logging"}
+    assert slow & set(done.stdout.split()) == set()
