@@ -5,6 +5,10 @@
 | `ginnel_service` | a `Service` in memory, new for each test |
 | `ginnel_remote` | a `RemoteClient` with its admin key |
 | `ginnel_async_remote` | an `AsyncRemoteClient` with its admin key, for any asyncio plugin |
+| `ginnel_agent` | an `Agent` of that service |
+| `ginnel_agent_client` | an `AgentClient` of that agent |
+| `ginnel_async_agent_client` | an `AsyncAgentClient` of that agent |
+| `ginnel_tunnel` | a function that makes a port or an application public, and gives its address |
 | `ginnel_loopback_only` | nothing; while it lasts, no connection leaves this machine |
 """
 
@@ -17,16 +21,20 @@ import pytest
 from ._calls import ServiceCall
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from . import AsyncRemoteClient, RemoteClient, Service
+    from . import Agent, AgentClient, AsyncAgentClient, AsyncRemoteClient, RemoteClient, Service
 
 __all__ = [
     "ServiceCall",
+    "ginnel_agent",
+    "ginnel_agent_client",
+    "ginnel_async_agent_client",
     "ginnel_async_remote",
     "ginnel_loopback_only",
     "ginnel_remote",
     "ginnel_service",
+    "ginnel_tunnel",
 ]
 
 
@@ -55,6 +63,58 @@ def ginnel_async_remote(ginnel_service: Service) -> Iterator[AsyncRemoteClient]:
     remote = ginnel_service.async_client()
     yield remote
     remote.close()
+
+
+@pytest.fixture
+def ginnel_agent(ginnel_service: Service) -> Iterator[Agent]:
+    """An agent of `ginnel_service`, online."""
+    from . import Agent
+
+    with Agent(ginnel_service) as agent:
+        yield agent
+
+
+@pytest.fixture
+def ginnel_agent_client(ginnel_agent: Agent) -> Iterator[AgentClient]:
+    """A client of the API of `ginnel_agent`."""
+    with ginnel_agent.client() as client:
+        yield client
+
+
+@pytest.fixture
+def ginnel_async_agent_client(ginnel_agent: Agent) -> Iterator[AsyncAgentClient]:
+    """An asyncio client of the API of `ginnel_agent`, bound to no loop."""
+    client = ginnel_agent.async_client()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def ginnel_tunnel(ginnel_agent_client: AgentClient) -> Iterator[Callable[..., str]]:
+    """Makes something public for the rest of the test: `ginnel_tunnel(app)` gives its address.
+
+    It takes a port, an address, a WSGI or ASGI application, or a class of `http.server` handlers;
+    what else it is given goes to `AgentClient.tunnels.start`. The tunnel is called `test-1`, the
+    next one `test-2`, unless `name` says otherwise.
+    """
+    from contextlib import ExitStack
+
+    from ._serving import served
+
+    with ExitStack() as opened:
+        count = 0
+
+        def tunnel(target: object, *, proto: str = "http", **definition: object) -> str:
+            nonlocal count
+            count += 1
+            name = str(definition.pop("name", f"test-{count}"))
+            addr = opened.enter_context(served(target))
+            started = opened.enter_context(
+                ginnel_agent_client.tunnels.open(addr=addr, proto=proto, name=name, **definition)
+            )
+            return str(started.public_url)
+
+        yield tunnel
 
 
 @pytest.fixture

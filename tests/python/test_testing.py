@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 import time
+import urllib.error
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +198,87 @@ async def test_no_connection_leaves_this_machine(
     with pytest.raises(OSError, match="is not this machine"):
         await asyncio.open_connection("192.0.2.1", 80)
     assert time.monotonic() - began < 4
+
+
+def fetch(url: str, body: bytes | None = None) -> tuple[int, bytes]:
+    with urllib.request.urlopen(urllib.request.Request(url, body), timeout=20) as got:
+        return got.status, got.read()
+
+
+def wsgi(environ: dict[str, Any], start: Any) -> list[bytes]:
+    start("200 OK", [("content-type", "text/plain")])
+    return [environ["PATH_INFO"].encode(), environ["wsgi.input"].read(3)]
+
+
+async def asgi(scope: Any, receive: Any, send: Any) -> None:
+    message = await receive()
+    start = {"type": "http.response.start", "status": 201, "headers": [(b"x-a", b"b")]}
+    await send(start)
+    await send({"type": "http.response.body", "body": scope["path"].encode(), "more_body": True})
+    await send({"type": "http.response.body", "body": message["body"]})
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.path.encode() + body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("target", "status"), [(wsgi, 200), (asgi, 201), (Handler, 200)])
+def test_what_a_test_makes_public_is_reached_and_captured(
+    ginnel_tunnel: Any, ginnel_agent_client: ginnel.AgentClient, target: object, status: int
+) -> None:
+    url = ginnel_tunnel(target)
+
+    assert fetch(f"{url}/hook", b"abc") == (status, b"/hookabc")
+
+    seen = ginnel_agent_client.requests.wait_for(timeout=10)
+    assert (seen.tunnel_name, seen.request.uri) == ("test-1", "/hook")
+
+
+async def test_a_tunnel_leads_to_a_port_and_replays(
+    ginnel_tunnel: Any, ginnel_async_agent_client: ginnel.AsyncAgentClient
+) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        url = await asyncio.to_thread(ginnel_tunnel, server.server_address[1], name="web")
+        assert await asyncio.to_thread(fetch, url, b"xyz") == (200, b"/xyz")
+
+        captured = await ginnel_async_agent_client.requests.wait_for(timeout=10)
+        await ginnel_async_agent_client.requests.replay(captured.id)
+
+        assert captured.tunnel_name == "web"
+        assert len(await ginnel_async_agent_client.requests.list().to_list()) == 2
+        server.shutdown()
+
+
+def test_a_tunnel_leads_nowhere_else(ginnel_tunnel: Any) -> None:
+    with pytest.raises(TypeError, match="not to float"):
+        ginnel_tunnel(8080.0)
+
+
+def test_edges_follow_a_state_that_is_returned_to(service: ginnel.Service) -> None:
+    with service.client() as remote:
+        backend = remote.backends.http_response.create(body="here")
+        edge = remote.edges.https.create(hostports=["app.example.test:443"])
+        remote.edges.https.routes.create(
+            edge.id, match_type="path_prefix", match="/", backend={"backend_id": backend.id}
+        )
+        state = service.snapshot()
+        remote.edges.https.delete(edge.id)
+        with pytest.raises(urllib.error.HTTPError) as gone:
+            service.opener().open("https://app.example.test/")
+        gone.value.close()
+
+        service.restore(state)
+
+    with service.opener().open("https://app.example.test/") as got:
+        assert got.read() == b"here"
 
 
 def test_the_plugin_works_in_a_project_of_its_own(tmp_path: Path) -> None:
