@@ -6,6 +6,7 @@
 //! watch. `web` is the local API; what it is asked to start is read by [`definition`].
 
 pub mod capture;
+pub mod config;
 pub mod definition;
 mod error;
 pub mod hosts;

@@ -1,11 +1,13 @@
 //! The `ginnel` command: one file per subcommand.
 
+mod agent;
 mod completion;
 mod failure;
 mod operations;
 mod output;
 mod policy;
 mod serve;
+mod signals;
 
 use std::ffi::OsString;
 
@@ -25,6 +27,13 @@ struct Subcommand {
 /// Every subcommand, in the order of the help.
 const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { command: serve::command, run: serve::run },
+    Subcommand { command: agent::agent, run: agent::run_agent },
+    Subcommand { command: agent::http, run: agent::run_http },
+    Subcommand { command: agent::tcp, run: agent::run_tcp },
+    Subcommand { command: agent::tls, run: agent::run_tls },
+    Subcommand { command: agent::start, run: agent::run_start },
+    Subcommand { command: agent::dev, run: agent::run_dev },
+    Subcommand { command: agent::config, run: agent::run_config },
     Subcommand { command: operations::api, run: operations::run_api },
     Subcommand { command: operations::local, run: operations::run_local },
     Subcommand { command: policy::command, run: policy::run },
@@ -33,6 +42,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
 
 const AFTER_HELP: &str = "\
 Examples:
+  ginnel dev http 8080
   ginnel serve --path ginnel.db --port 4000
   ginnel api api-keys list --output json
 

@@ -7,9 +7,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::json;
 
 use super::failure::{Exit, Failure};
-#[cfg(not(unix))]
-use super::output::complain;
 use super::output::say;
+use super::signals::Signals;
 use crate::api::{Secret, id};
 use crate::service::edge::{Events, Heard};
 use crate::service::{Options, Service, read_admin_key, read_authtoken};
@@ -275,46 +274,6 @@ fn rate_limit(text: &str) -> Result<(u32, Duration), String> {
     read()
         .filter(|(requests, window): &(u32, Duration)| *requests > 0 && !window.is_zero())
         .ok_or_else(|| "write requests and seconds, such as 120/60s".to_owned())
-}
-
-/// The signals that ask the process to end.
-struct Signals {
-    #[cfg(unix)]
-    terminate: tokio::signal::unix::Signal,
-    #[cfg(unix)]
-    interrupt: tokio::signal::unix::Signal,
-}
-
-#[cfg(unix)]
-impl Signals {
-    fn new() -> Result<Self, Failure> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let listen = |kind| {
-            signal(kind).map_err(|error| Failure::new(Exit::Failed, format!("no signals: {error}")))
-        };
-        let terminate = listen(SignalKind::terminate())?;
-        Ok(Self { terminate, interrupt: listen(SignalKind::interrupt())? })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-}
-
-#[cfg(not(unix))]
-impl Signals {
-    fn new() -> Result<Self, Failure> {
-        Ok(Self {})
-    }
-
-    async fn next(&mut self) {
-        if let Err(error) = tokio::signal::ctrl_c().await {
-            complain(&error.to_string());
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,441 @@
+//! Commands that run an agent: `agent`, `http`, `tcp`, `tls`, `start`, `dev` and `config check`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use chrono::SecondsFormat;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use serde_json::{Map, Value, json};
+use tokio::sync::broadcast::error::RecvError;
+
+use super::failure::{Exit, Failure};
+use super::output::{complain, say};
+use super::signals::Signals;
+use crate::agent::capture::{Change, Record};
+use crate::agent::config::{Config, usual_path};
+use crate::agent::definition::Definition;
+use crate::agent::{self, Agent, Options, State, Trust, WebAddress};
+use crate::service::{self, Service};
+
+/// The variable that may hold the authtoken; command lines are for all to see.
+const TOKEN: &str = "GINNEL_AUTHTOKEN";
+/// The variable that may say where the service takes agents.
+const SERVER: &str = "GINNEL_SERVER_ADDR";
+/// The name of a tunnel that the command line defines.
+const UNNAMED: &str = "command_line";
+
+pub(super) fn agent() -> Command {
+    connecting(Command::new("agent"))
+        .about("Run an agent; tunnels are started through its API")
+        .after_help("Example:\n  ginnel agent --server-addr 127.0.0.1:4443 --ca ginnel.db-ca.pem")
+}
+
+pub(super) fn http() -> Command {
+    tunnel("http", "Make a local web service public")
+        .arg(text(
+            "host-header",
+            "HOST",
+            "The Host that the local service sees: preserve, rewrite or a value",
+        ))
+        .arg(text("domain", "HOST", "The public host name"))
+        .arg(text("subdomain", "NAME", "The first label of the public host name"))
+        .arg(switch("no-inspect", "Capture no requests"))
+}
+
+pub(super) fn tcp() -> Command {
+    tunnel("tcp", "Make a local TCP port public").arg(text(
+        "remote-addr",
+        "HOST:PORT",
+        "The public address",
+    ))
+}
+
+pub(super) fn tls() -> Command {
+    tunnel("tls", "Make a local TLS port public; TLS ends there").arg(text(
+        "domain",
+        "HOST",
+        "The public host name",
+    ))
+}
+
+pub(super) fn start() -> Command {
+    connecting(Command::new("start"))
+        .about("Start tunnels of the configuration file")
+        .arg(Arg::new("name").num_args(0..).help("The names of the tunnels"))
+        .arg(switch("all", "Start all of them"))
+}
+
+pub(super) fn dev() -> Command {
+    Command::new("dev")
+        .about("Run a service and an agent together: one command, no account")
+        .after_help("Example:\n  ginnel dev http 8080")
+        .subcommand_required(true)
+        .subcommands([http(), tcp(), tls()])
+}
+
+pub(super) fn config() -> Command {
+    let check = Command::new("check").about("Find what is wrong with a configuration file");
+    Command::new("config")
+        .about("Look at the configuration file")
+        .subcommand_required(true)
+        .subcommand(check.arg(config_argument()))
+}
+
+fn tunnel(name: &'static str, about: &'static str) -> Command {
+    connecting(Command::new(name))
+        .about(about)
+        .arg(
+            Arg::new("addr")
+                .required(true)
+                .value_name("ADDR")
+                .help("Where to forward to: a port, host:port or a URL"),
+        )
+        .arg(text("name", "NAME", "The tunnel's name").default_value(UNNAMED))
+        .arg(file("policy-file", "A traffic policy, JSON or YAML"))
+        .arg(file(
+            "definition-file",
+            "More fields of the definition, JSON or YAML, secrets among them",
+        ))
+}
+
+fn connecting(command: Command) -> Command {
+    command
+        .arg(config_argument())
+        .arg(text(
+            "server-addr",
+            "HOST:PORT",
+            "Where the service takes agents; else GINNEL_SERVER_ADDR",
+        ))
+        .arg(file("ca", "Certificates to trust instead of the system's, PEM"))
+        .arg(file("authtoken-file", "A file that holds the authtoken; else GINNEL_AUTHTOKEN"))
+        .arg(text("web-addr", "HOST:PORT", "Where the agent API listens, or false"))
+        .arg(switch("json", "Print one JSON object for each event"))
+}
+
+fn config_argument() -> Arg {
+    file("config", "The configuration file; may be given more than once").action(ArgAction::Append)
+}
+
+fn text(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(value).help(help)
+}
+
+fn file(name: &'static str, help: &'static str) -> Arg {
+    text(name, "FILE", help).value_parser(value_parser!(PathBuf))
+}
+
+fn switch(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+}
+
+pub(super) fn run_agent(matches: &ArgMatches) -> Result<(), Failure> {
+    let config = read_config(matches)?;
+    run(Plan { options: options(matches, &config)?, tunnels: Vec::new(), matches, service: None })
+}
+
+pub(super) fn run_http(matches: &ArgMatches) -> Result<(), Failure> {
+    run_one("http", matches)
+}
+
+pub(super) fn run_tcp(matches: &ArgMatches) -> Result<(), Failure> {
+    run_one("tcp", matches)
+}
+
+pub(super) fn run_tls(matches: &ArgMatches) -> Result<(), Failure> {
+    run_one("tls", matches)
+}
+
+fn run_one(proto: &str, matches: &ArgMatches) -> Result<(), Failure> {
+    let config = read_config(matches)?;
+    let tunnels = vec![definition(proto, matches)?];
+    run(Plan { options: options(matches, &config)?, tunnels, matches, service: None })
+}
+
+pub(super) fn run_start(matches: &ArgMatches) -> Result<(), Failure> {
+    let config = read_config(matches)?;
+    let named = matches.get_many::<String>("name").into_iter().flatten().cloned();
+    let names: Vec<String> = match matches.get_flag("all") {
+        true => config.tunnels.keys().cloned().collect(),
+        false => named.collect(),
+    };
+    if names.is_empty() {
+        return Err(Failure::usage("name the tunnels to start, or pass --all"));
+    }
+    let tunnels = names.iter().map(|name| config.tunnel(name));
+    let tunnels = tunnels.collect::<Result<Vec<_>, _>>()?;
+    run(Plan { options: options(matches, &config)?, tunnels, matches, service: None })
+}
+
+pub(super) fn run_dev(matches: &ArgMatches) -> Result<(), Failure> {
+    let Some((proto, matches)) = matches.subcommand() else {
+        return Err(Failure::usage("say http, tcp or tls"));
+    };
+    let tunnels = vec![definition(proto, matches)?];
+    // Where the service is becomes known when it runs.
+    let options = Options::new("", crate::api::Secret::default(), Trust::default());
+    let options = with_web_address(options, matches);
+    run(Plan { options, tunnels, matches, service: Some(service::Options::default()) })
+}
+
+pub(super) fn run_config(matches: &ArgMatches) -> Result<(), Failure> {
+    let Some((_, matches)) = matches.subcommand() else {
+        return Err(Failure::usage("say check"));
+    };
+    let config = read_config(matches)?;
+    config.check()?;
+    say(&format!("the configuration is fine; {} tunnels", config.tunnels.len()));
+    Ok(())
+}
+
+fn read_config(matches: &ArgMatches) -> Result<Config, Failure> {
+    let given = matches.get_many::<PathBuf>("config").into_iter().flatten().cloned();
+    let mut paths: Vec<_> = given.collect();
+    if paths.is_empty() {
+        paths.extend(usual_path().filter(|path| path.exists()));
+    }
+    let config = Config::read(&paths)?;
+    let idle = config.without_effect();
+    if !idle.is_empty() {
+        complain(&format!("no effect here: {}", idle.join(", ")));
+    }
+    Ok(config)
+}
+
+fn options(matches: &ArgMatches, config: &Config) -> Result<Options, Failure> {
+    let mut config = config.clone();
+    let from = |name: &str| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
+    let server = matches.get_one::<String>("server-addr").cloned().or_else(|| from(SERVER));
+    config.server_addr = server.or(config.server_addr);
+    config.authtoken = match matches.get_one::<PathBuf>("authtoken-file") {
+        Some(path) => Some(service::read_authtoken(path)?.0),
+        None => from(TOKEN).map(|token| token.trim().to_owned()).or(config.authtoken),
+    };
+    if config.server_addr.is_none() {
+        let problem = format!("server_addr is missing; pass --server-addr or set {SERVER}");
+        return Err(Failure::usage(problem));
+    }
+    if config.authtoken.is_none() {
+        let problem = format!("authtoken is missing; pass --authtoken-file or set {TOKEN}");
+        return Err(Failure::usage(problem));
+    }
+    let mut options = with_web_address(config.options()?, matches);
+    if let Some(path) = matches.get_one::<PathBuf>("ca") {
+        options.trust = Trust::file(path)?;
+    }
+    Ok(options)
+}
+
+fn with_web_address(mut options: Options, matches: &ArgMatches) -> Options {
+    match matches.get_one::<String>("web-addr").map(String::as_str) {
+        None => {}
+        Some("false") => options.web_addr = WebAddress::Off,
+        Some(address) => options.web_addr = WebAddress::At(address.to_owned()),
+    }
+    options
+}
+
+/// The definition that a command line gives.
+fn definition(proto: &str, matches: &ArgMatches) -> Result<Definition, Failure> {
+    let mut given = match matches.get_one::<PathBuf>("definition-file") {
+        Some(path) => read_object(path)?,
+        None => Map::new(),
+    };
+    given.insert("proto".to_owned(), proto.into());
+    for (argument, field) in [
+        ("addr", "addr"),
+        ("name", "name"),
+        ("host-header", "host_header"),
+        ("domain", "domain"),
+        ("subdomain", "subdomain"),
+        ("remote-addr", "remote_addr"),
+    ] {
+        if let Ok(Some(value)) = matches.try_get_one::<String>(argument) {
+            given.insert(field.to_owned(), value.as_str().into());
+        }
+    }
+    if matches.try_get_one::<bool>("no-inspect").ok().flatten() == Some(&true) {
+        given.insert("inspect".to_owned(), false.into());
+    }
+    if let Some(path) = matches.get_one::<PathBuf>("policy-file") {
+        given.insert("traffic_policy".to_owned(), read_file(path)?.into());
+    }
+    Definition::read(&given).map_err(|problems| Failure::usage(problems.join("; ")))
+}
+
+fn read_file(path: &PathBuf) -> Result<String, Failure> {
+    let read = std::fs::read_to_string(path);
+    read.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+}
+
+fn read_object(path: &PathBuf) -> Result<Map<String, Value>, Failure> {
+    let read = serde_saphyr::from_str(&read_file(path)?);
+    read.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+}
+
+/// What is to be run.
+struct Plan<'a> {
+    options: Options,
+    tunnels: Vec<Definition>,
+    matches: &'a ArgMatches,
+    /// A service to run beside the agent, which then connects to it.
+    service: Option<service::Options>,
+}
+
+fn run(plan: Plan<'_>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    let ended = runtime.block_on(serve(plan));
+    runtime.shutdown_background();
+    ended
+}
+
+async fn serve(plan: Plan<'_>) -> Result<(), Failure> {
+    let mut signals = Signals::new()?;
+    let tell = Tell { as_json: plan.matches.get_flag("json") };
+    let mut options = plan.options;
+    let service = match plan.service {
+        Some(wanted) => Some(Service::start(wanted).await?),
+        None => None,
+    };
+    if let Some(service) = &service {
+        connect_to(&mut options, service);
+        tell.service(service);
+    }
+    let mut agent = Agent::start(options).await?;
+    let ended = tokio::select! {
+        ended = carry(&mut agent, plan.tunnels, tell) => ended,
+        () = signals.next() => Ok(()),
+    };
+    tokio::select! {
+        () = agent.stop() => {}
+        () = signals.next() => {}
+    }
+    if let Some(service) = service {
+        service.stop(Duration::from_secs(1)).await;
+    }
+    ended
+}
+
+fn connect_to(options: &mut Options, service: &Service) {
+    options.server_addr = service.agent_address().map(|it| it.to_string()).unwrap_or_default();
+    options.authtoken = service.authtoken().cloned().unwrap_or_default();
+    options.trust = Trust::Pem(service.edges().authority().pem().as_bytes().to_vec());
+    let own = service.url().strip_prefix("http://").map(str::parse::<std::net::SocketAddr>);
+    options.closed.extend(own.and_then(Result::ok));
+}
+
+/// Starts tunnels and tells what happens, until the agent ends.
+async fn carry(agent: &mut Agent, tunnels: Vec<Definition>, tell: Tell) -> Result<(), Failure> {
+    let mut state = agent.watch();
+    let mut changes = agent.captures().subscribe();
+    if let Some(url) = agent.url() {
+        tell.line("agent_api", &format!("agent API at {url}/api"), json!({"url": url}));
+    }
+    let settled = state.wait_for(|state| matches!(state, State::Online(_) | State::Offline)).await;
+    let is_online = matches!(settled.as_deref(), Ok(State::Online(_)));
+    drop(settled);
+    if !is_online {
+        let reason = agent.last_error().unwrap_or_else(|| "it was stopped".to_owned());
+        return Err(Failure::new(Exit::Denied, format!("the agent is offline: {reason}")));
+    }
+    tell.line("online", "online", json!({}));
+    for definition in tunnels {
+        agent.start_tunnel(definition).await?;
+    }
+    for tunnel in agent.tunnels() {
+        let (url, addr) = (tunnel.public_url, tunnel.config.map(|config| config.addr));
+        let (url, addr) = (url.unwrap_or_default(), addr.unwrap_or_default());
+        let text = format!("{}: {url} -> {addr}", tunnel.name);
+        tell.line("tunnel", &text, json!({"name": tunnel.name, "public_url": url, "addr": addr}));
+    }
+    loop {
+        tokio::select! {
+            changed = state.changed() => {
+                let now = state.borrow_and_update().clone();
+                tell.line("state", now.name(), json!({"state": now.name()}));
+                if changed.is_err() || matches!(now, State::Offline) {
+                    return Ok(());
+                }
+            }
+            change = changes.recv() => match change {
+                Ok(Change::Updated(record)) => tell.request(&record),
+                Ok(Change::Cleared) => {}
+                Err(RecvError::Lagged(missed)) => {
+                    tell.line("missed", &format!("{missed} events"), json!({"missed": missed}));
+                }
+                Err(RecvError::Closed) => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Tells what happens, one line each.
+#[derive(Clone, Copy)]
+struct Tell {
+    as_json: bool,
+}
+
+impl Tell {
+    fn line(self, event: &str, text: &str, mut fields: Value) {
+        let now = chrono::Local::now();
+        if self.as_json {
+            fields["ts"] = now.to_rfc3339_opts(SecondsFormat::Millis, false).into();
+            fields["event"] = event.into();
+            return say(&fields.to_string());
+        }
+        say(&format!("{} {}", now.format("%H:%M:%S%.3f"), plain(text)));
+    }
+
+    fn service(self, service: &Service) {
+        let key = service.api_key().map(|key| key.0.as_str()).unwrap_or_default();
+        let text = format!("management API at {}, admin key {key}", service.url());
+        self.line("service", &text, json!({"url": service.url(), "api_key": key}));
+    }
+
+    /// A request that is complete.
+    fn request(self, record: &Record) {
+        if record.exchange().took.is_none() {
+            return;
+        }
+        let shown = record.show();
+        let status = shown.response.map_or("-".to_owned(), |response| response.status);
+        let ms = shown.duration as f64 / 1e6;
+        let (method, uri) = (shown.request.method, shown.request.uri);
+        let text = format!("{method} {uri} {status} {ms:.1} ms");
+        let fields = json!({
+            "id": shown.id,
+            "tunnel": shown.tunnel_name,
+            "method": method,
+            "uri": uri,
+            "status": status,
+            "ms": ms,
+        });
+        self.line("request", &text, fields);
+    }
+}
+
+/// Text of others that does nothing to a terminal.
+fn plain(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}
+
+impl From<agent::Error> for Failure {
+    fn from(error: agent::Error) -> Self {
+        let exit = match &error {
+            agent::Error::Listen { .. } => Exit::Address,
+            agent::Error::Refused(_) => Exit::Denied,
+            _ => Exit::Usage,
+        };
+        Self::new(exit, error.to_string())
+    }
+}
+
+impl From<agent::StartError> for Failure {
+    fn from(error: agent::StartError) -> Self {
+        let exit = match &error {
+            agent::StartError::Definition(_) => Exit::Usage,
+            _ => Exit::Refused,
+        };
+        Self::new(exit, error.to_string())
+    }
+}

@@ -1,0 +1,119 @@
+"""The commands that run an agent, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import ginnel
+
+GINNEL = [sys.executable, "-m", "ginnel"]
+
+
+@contextmanager
+def running(*arguments: str, **environment: str) -> Iterator[Callable[[str], dict[str, Any]]]:
+    """Runs a command that prints events; gives a function that waits for one of a kind."""
+    process = subprocess.Popen(
+        [*GINNEL, *arguments, "--json", "--web-addr", "127.0.0.1:0"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"PATH": "", **environment},
+    )
+    assert process.stdout is not None
+    lines = process.stdout
+
+    def event(kind: str) -> dict[str, Any]:
+        for line in lines:
+            told: dict[str, Any] = json.loads(line)
+            if told["event"] == kind:
+                return told
+        raise AssertionError(f"the command ended without {kind}")
+
+    try:
+        yield event
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def run(*arguments: str, **environment: str) -> tuple[int, str]:
+    """Runs a command to its end; its exit code, and what it complained of."""
+    done = subprocess.run(
+        [*GINNEL, *arguments], capture_output=True, text=True, timeout=30, env=environment
+    )
+    return done.returncode, done.stderr
+
+
+def test_one_command_makes_a_folder_public(tmp_path: Path) -> None:
+    (tmp_path / "hello.txt").write_text("hello")
+
+    with running("dev", "http", f"file://{tmp_path}") as event:
+        url = event("tunnel")["public_url"]
+        with urlopen(f"{url}/hello.txt", timeout=10) as answer:
+            assert answer.read() == b"hello"
+        request = event("request")
+
+    assert (request["method"], request["uri"], request["status"]) == ("GET", "/hello.txt", "200 OK")
+
+
+def test_tunnels_of_a_file_start_at_a_service(tmp_path: Path) -> None:
+    service = ginnel.Service(tmp_path / "service.db")
+    assert service.agent_addr is not None
+    assert service.authtoken is not None
+    config = tmp_path / "agent.yml"
+    config.write_text(
+        f"version: 2\nserver_addr: {service.agent_addr}\nroot_cas: {service.ca_path}\n"
+        f"tunnels:\n  files: {{proto: http, addr: 'file://{tmp_path}'}}\n"
+    )
+
+    with (
+        service,
+        running(
+            "start", "files", "--config", str(config), GINNEL_AUTHTOKEN=service.authtoken
+        ) as event,
+    ):
+        tunnel = event("tunnel")
+        [online] = service.client().tunnels.list()
+
+    assert online.public_url == tunnel["public_url"]
+
+
+def test_a_configuration_is_checked(tmp_path: Path) -> None:
+    config = tmp_path / "agent.yml"
+    config.write_text("version: 2\nauthtokn: x\n")
+
+    code, told = run("config", "check", "--config", str(config))
+
+    assert code == 2
+    assert "authtokn" in told
+    assert "line 2" in told
+
+
+def test_a_refused_token_has_its_own_exit_code(service: ginnel.Service, tmp_path: Path) -> None:
+    certificate = tmp_path / "ca.pem"
+    certificate.write_text(service.ca_pem)
+    server = service.agent_addr or ""
+
+    code, told = run(
+        *("http", "80", "--server-addr", server, "--ca", str(certificate)),
+        *("--web-addr", "127.0.0.1:0"),
+        GINNEL_AUTHTOKEN="0" * 27 + "_" + "0" * 21,
+    )
+
+    assert code == 5
+    assert "ERR_NGROK_107" in told
+
+
+def test_missing_settings_are_named() -> None:
+    code, told = run("http", "80")
+
+    assert (code, "GINNEL_SERVER_ADDR" in told) == (2, True)
