@@ -12,10 +12,19 @@
 //! and calls the handler in `service/handlers/ip_policies.rs`, which reads from `service/store`. The
 //! answer becomes a dataclass in `python/results`.
 //!
+//! # One visitor, followed through the folders
+//!
+//! A visitor of a tunnel comes in through a listener of `service/edge`, which finds the route and asks
+//! its modules. The target is a tunnel (`service/sessions/tunnel.rs`), so a stream is opened in the
+//! agent's session ([`tunnel`]). At the [`agent`], `agent/link.rs` finds the tunnel that the stream is
+//! for, and `agent/relay` carries the bytes to the local service and back, while `agent/capture` keeps
+//! them and `agent/web` shows them.
+//!
 //! # Who may use whom
 //!
-//! `python` and `cli` use `client` and `service`; those use `api`; `service` uses `policy`, which both try as well.
-//! `api`, `policy` and `tunnel` use none of the others. `tests/rust/layers.rs` holds the code to that.
+//! `python` and `cli` use `client`, `service` and `agent`; those use `api`; `service` and `agent` share
+//! `tunnel`; `service` uses `policy`, which `python` and `cli` try as well. `api`, `policy` and `tunnel`
+//! use none of the others. `tests/rust/layers.rs` holds the code to that.
 
 #[cfg(feature = "service")]
 pub mod agent;
