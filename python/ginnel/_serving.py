@@ -71,7 +71,7 @@ def _loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 def _asgi_handler(app: _Asgi, loop: asyncio.AbstractEventLoop) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class _Handler(BaseHTTPRequestHandler):
         def handle_one_request(self) -> None:
             self.raw_requestline = self.rfile.readline(65537)
             if not self.raw_requestline or not self.parse_request():
@@ -120,4 +120,4 @@ def _asgi_handler(app: _Asgi, loop: asyncio.AbstractEventLoop) -> type[BaseHTTPR
                 "server": self.connection.getsockname()[:2],
             }
 
-    return Handler
+    return _Handler

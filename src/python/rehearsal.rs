@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyLookupError, PyValueError};
 use pyo3::prelude::*;
 
+use super::error;
 use super::service::Service;
-use super::{error, table};
+use crate::api::{Info, remote};
 use crate::service::{self, Fault};
 
 /// A state of a service to return to.
@@ -38,7 +39,10 @@ impl Rehearsal {
         cut: bool,
     ) -> PyResult<()> {
         if let Some(name) = &operation {
-            table::find(name)?;
+            let known = |info: &Info| name.rsplit_once('.') == Some((info.resource, info.name));
+            if !remote::operations().any(known) {
+                return Err(PyLookupError::new_err(format!("no operation {name}")));
+            }
         }
         if times == Some(0) || status.is_some_and(|status| !(400..600).contains(&status)) {
             let problem = "times must be at least 1, status an error from 400 to 599";

@@ -112,6 +112,7 @@ async def test_a_retried_call_gets_past_a_broken_one(client: Any, service: ginne
     ("options", "error"),
     [
         ({"operation": "api_keys.dance"}, LookupError),
+        ({"operation": "agent.tunnels.list"}, LookupError),
         ({"status": 200}, ValueError),
         ({"status": 503, "times": 0}, ValueError),
         ({"delay": -1.0}, ValueError),
