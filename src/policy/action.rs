@@ -8,8 +8,8 @@ use std::fmt::Debug;
 use super::Phase;
 use super::actions::{
     add_headers, basic_auth, body_find_replace, circuit_breaker, close_connection,
-    compress_response, custom_response, deny, forward_internal, jwt_validation, log, rate_limit,
-    redirect, remove_headers, restrict_ips, set_vars, url_rewrite, verify_webhook,
+    compress_response, custom_response, deny, forward_internal, http_request, jwt_validation, log,
+    rate_limit, redirect, remove_headers, restrict_ips, set_vars, url_rewrite, verify_webhook,
 };
 use super::config::Config;
 use super::run::{Failure, Flow, Turn};
@@ -90,6 +90,7 @@ pub const KINDS: &[Kind] = &[
     kind("custom-response", &[Request, Response], Always, custom_response::parse),
     kind("deny", &[Connect, Request], Always, deny::parse),
     kind("forward-internal", &[Connect, Request], Sometimes, forward_internal::parse),
+    kind("http-request", &[Request, Response], Never, http_request::parse),
     authenticating("jwt-validation", &[Request], Sometimes, jwt_validation::parse),
     kind("log", &[Connect, Request, Response, Close], Never, log::parse),
     kind("rate-limit", &[Request], Sometimes, rate_limit::parse),

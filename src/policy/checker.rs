@@ -38,10 +38,20 @@ impl Checker {
 
     /// Compiles an expression.
     pub(super) fn expression(&mut self, place: &Place, source: &str) -> Option<Expression> {
+        self.condition(place, source, &[])
+    }
+
+    /// Compiles an expression that sees some names of its own.
+    pub(super) fn condition(
+        &mut self,
+        place: &Place,
+        source: &str,
+        names: &[&str],
+    ) -> Option<Expression> {
         if self.has_too_many_patterns() {
             return None;
         }
-        let compiled = Expression::compile_here(source, self.phase);
+        let compiled = Expression::compile_with(source, self.phase, names);
         let expression = self.accept(place, compiled)?;
         self.count_patterns(place, expression.patterns()).then_some(expression)
     }

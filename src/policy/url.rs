@@ -39,6 +39,14 @@ impl<'a> Url<'a> {
     }
 }
 
+impl Url<'_> {
+    /// Whether the host is one that only this server can reach: it ends in `.internal`.
+    pub(super) fn is_internal(&self) -> bool {
+        let host = self.host.to_ascii_lowercase();
+        host.strip_suffix(".internal").is_some_and(|name| !name.is_empty())
+    }
+}
+
 fn is_scheme(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
     text.starts_with(|first: char| first.is_ascii_alphabetic()) && text.bytes().all(is_part)

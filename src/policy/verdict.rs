@@ -71,6 +71,8 @@ pub struct Fetch {
     pub limit: usize,
     /// How many redirects are followed.
     pub max_redirects: u8,
+    /// Which try it is; the first one is 1.
+    pub attempt: u8,
 }
 
 /// What came of a [`Fetch`].

@@ -16,6 +16,11 @@ pub trait World: Send + Sync {
     /// What requests share.
     fn state(&self) -> &State;
 
+    /// Whether an action may send a request to a URL that is none of an internal endpoint.
+    fn may_fetch(&self, _url: &str) -> bool {
+        false
+    }
+
     /// The time of day.
     fn now(&self) -> DateTime<Utc> {
         SystemTime::now().into()

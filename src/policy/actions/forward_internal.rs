@@ -75,9 +75,5 @@ fn schemes(phase: Phase) -> &'static [&'static str] {
 
 fn is_target(url: &str, phase: Phase) -> bool {
     let url = Url::parse(url);
-    url.is_some_and(|url| schemes(phase).contains(&url.scheme) && is_internal(url.host))
-}
-
-fn is_internal(host: &str) -> bool {
-    host.to_ascii_lowercase().strip_suffix(".internal").is_some_and(|name| !name.is_empty())
+    url.is_some_and(|url| schemes(phase).contains(&url.scheme) && url.is_internal())
 }

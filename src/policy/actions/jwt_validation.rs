@@ -212,6 +212,7 @@ fn fetch(url: &str) -> Fetch {
         timeout: Duration::from_secs(5),
         limit: 256 << 10,
         max_redirects: 0,
+        attempt: 1,
     }
 }
 

@@ -12,6 +12,7 @@ pub mod compress_response;
 pub mod custom_response;
 pub mod deny;
 pub mod forward_internal;
+pub mod http_request;
 pub mod jwt_validation;
 pub mod log;
 mod nginx;

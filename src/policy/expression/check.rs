@@ -33,14 +33,19 @@ const TYPES: &[&str] = &[
     "uint",
 ];
 
-/// Refuses a tree that is too deep, loops too much or names what is not there in `phase`.
-pub(super) fn check(tree: &IdedExpr, phase: Phase) -> Result<(), Fault> {
-    Walk { phase, bound: Vec::new(), loops: 0 }.visit(tree, 0)
+/// Refuses a tree that is too deep, loops too much or names what is not there in `phase`, except
+/// for these names.
+pub(super) fn check<'tree>(
+    tree: &'tree IdedExpr,
+    phase: Phase,
+    names: &[&'tree str],
+) -> Result<(), Fault> {
+    Walk { phase, bound: names.to_vec(), loops: 0 }.visit(tree, 0)
 }
 
 struct Walk<'tree> {
     phase: Phase,
-    /// The variables of the loops around the node.
+    /// The names that are no variables, and the variables of the loops around the node.
     bound: Vec<&'tree str>,
     loops: usize,
 }

@@ -73,10 +73,15 @@ impl Expression {
 
     /// Compiles an expression on the stack of the caller, which is [`on_deep_stack`].
     pub(super) fn compile_here(source: &str, phase: Phase) -> Result<Self, Fault> {
+        Self::compile_with(source, phase, &[])
+    }
+
+    /// Compiles an expression that sees some names besides variables.
+    pub(super) fn compile_with(source: &str, phase: Phase, names: &[&str]) -> Result<Self, Fault> {
         if source.len() > LENGTH {
             return Err(Fault::expression(format!("longer than {LENGTH} bytes")));
         }
-        catch_unwind(|| build(source, phase))
+        catch_unwind(|| build(source, phase, names))
             .unwrap_or_else(|_| Err(Fault::expression("the expression cannot be compiled")))
     }
 
@@ -135,11 +140,11 @@ pub(super) fn on_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<
     })
 }
 
-fn build(source: &str, phase: Phase) -> Result<Expression, Fault> {
+fn build(source: &str, phase: Phase, names: &[&str]) -> Result<Expression, Fault> {
     let environment = ENVIRONMENT.as_ref().map_err(|error| Fault::expression(error.to_string()))?;
     let mut tree = environment.parser().parse(source).map_err(|errors| syntax(&errors))?;
     let patterns = lower::lower(&mut tree)?;
-    check::check(&tree, phase)?;
+    check::check(&tree, phase, names)?;
     tree::wrap(&mut tree, "@plain");
     Ok(Expression { source: source.to_owned(), tree, patterns })
 }

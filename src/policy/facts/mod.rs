@@ -30,6 +30,8 @@ type Known<'b> = Option<CowVal<'b, 'b>>;
 pub(super) struct Facts<'a> {
     exchange: &'a Exchange,
     world: &'a dyn World,
+    /// What else has a name: a map.
+    names: Option<&'a Json>,
 }
 
 /// What was worked out once for all rules; forgotten when the message changes.
@@ -57,7 +59,12 @@ impl Memo {
 
 impl<'a> Facts<'a> {
     pub(super) fn new(exchange: &'a Exchange, world: &'a dyn World) -> Self {
-        Self { exchange, world }
+        Self { exchange, world, names: None }
+    }
+
+    /// What an exchange knows, and what some names mean besides.
+    pub(super) fn with(exchange: &'a Exchange, world: &'a dyn World, names: &'a Json) -> Self {
+        Self { exchange, world, names: Some(names) }
     }
 }
 
@@ -75,7 +82,7 @@ impl VariableResolver for Facts<'_> {
                 let now = self.world.now();
                 some(CelString::from(now.to_rfc3339_opts(SecondsFormat::Millis, true)))
             }
-            _ => None,
+            _ => json(self.names?.get(name)?),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Traffic policy: each file in `tests/data/policy` is a case, and no input does harm.
 
+mod generate;
 mod harm;
 mod runs;
 
