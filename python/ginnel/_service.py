@@ -156,6 +156,18 @@ class Service:
             raise ValueError("the service takes no public HTTP: http_port and https_port are None")
         return f"{scheme}://{host}:{address.rpartition(':')[2]}{path}"
 
+    def use_certificate(self, chain: str | PathLike[str], key: str | PathLike[str]) -> None:
+        """Show a certificate from now on for the names that it covers; connections stay.
+
+        Args:
+            chain: The certificates, a PEM file, the leaf first.
+            key: The key of the leaf, a PEM file.
+
+        Raises:
+            ServiceError: A file cannot be used; what was shown before stays.
+        """
+        self._service.use_certificate(chain, key)
+
     def opener(self) -> OpenerDirector:
         """A client for the edges: it finds every host here, and trusts the service's authority.
 

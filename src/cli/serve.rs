@@ -1,15 +1,17 @@
 //! `ginnel serve`: the management API until a signal ends it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::json;
 
 use super::failure::{Exit, Failure};
-use super::output::say;
+use super::output::{complain, say};
 use super::signals::Signals;
 use crate::api::{Secret, id};
+use crate::service::edge::ca::Authority;
 use crate::service::edge::{Events, Heard};
 use crate::service::{Options, Service, read_admin_key, read_authtoken};
 
@@ -66,7 +68,7 @@ pub(super) fn command() -> Command {
         )
         .arg(text("base-domain", "DOMAIN", "Give tunnels names below it instead of ports"))
         .arg(
-            file("certificate", "A certificate to show for its names, PEM")
+            file("certificate", "A certificate to show for its names, PEM; read again at SIGHUP")
                 .requires("certificate-key"),
         )
         .arg(file("certificate-key", "The key of the certificate, PEM").requires("certificate"))
@@ -117,7 +119,7 @@ struct Shown {
 async fn serve(options: Options, shown: Shown, grace: Duration) -> Result<(), Failure> {
     // In place before the service is, so that no signal ends it unprepared.
     let mut signals = Signals::new()?;
-    let path = options.path.clone();
+    let (path, certificate) = (options.path.clone(), options.certificate.clone());
     let given = (options.admin_key.is_some(), options.authtoken.is_some());
     let service = Service::start(options).await?;
     let key = service.api_key().filter(|_| !given.0);
@@ -126,11 +128,35 @@ async fn serve(options: Options, shown: Shown, grace: Duration) -> Result<(), Fa
     if shown.events {
         tokio::spawn(tell(service.events()));
     }
+    if let Some((chain, key)) = certificate {
+        show_again(service.edges().authority().clone(), chain, key)?;
+    }
     signals.next().await;
     tokio::select! {
         () = service.stop(grace) => Ok(()),
         () = signals.next() => Err(Failure::new(Exit::Failed, "stopped by a second signal")),
     }
+}
+
+/// Reads a certificate again whenever SIGHUP says that it has changed.
+#[cfg(unix)]
+fn show_again(authority: Arc<Authority>, chain: PathBuf, key: PathBuf) -> Result<(), Failure> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let failed = |error| Failure::new(Exit::Failed, format!("no signals: {error}"));
+    let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            if let Err(error) = authority.give(&chain, &key) {
+                complain(&error.to_string());
+            }
+        }
+    });
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn show_again(_: Arc<Authority>, _: PathBuf, _: PathBuf) -> Result<(), Failure> {
+    Ok(())
 }
 
 fn announce(

@@ -163,6 +163,14 @@ impl Service {
         });
     }
 
+    /// Shows a certificate from now on for the names that it covers; both are PEM files.
+    fn use_certificate(&self, py: Python<'_>, chain: PathBuf, key: PathBuf) -> PyResult<()> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(running) = running.as_ref() else { return Ok(()) };
+        let given = running.service.edges().authority().give(&chain, &key);
+        given.map_err(|problem| error::raise(py, "ServiceError", &problem.to_string()))
+    }
+
     /// What is decided on public traffic from now on.
     fn events(&self) -> Option<Events> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import signal
+import socket
+import ssl
 import subprocess
 import sys
+import time
 import urllib.error
 from pathlib import Path
 
 import pytest
+import trustme
 
-from ginnel import Service
+from ginnel import Service, ServiceError
 
 
 def edge(service: Service, hostport: str, body: str) -> None:
@@ -105,3 +110,58 @@ def test_events_tell_what_was_decided() -> None:
         assert [event.path for event in events] in ([], ["/last"])
         assert list(service.events()) == []
         assert events.missed == 0
+
+
+def shown(address: str, authority: trustme.CA, name: str) -> bool:
+    """Whether a listener shows a certificate of an authority."""
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    host, _, port = address.removeprefix("https://").rpartition(":")
+    with socket.create_connection((host, int(port)), 10) as plain:
+        try:
+            context.wrap_socket(plain, server_hostname=name).close()
+        except ssl.SSLCertVerificationError:
+            return False
+    return True
+
+
+def write(certificate: trustme.LeafCert, folder: Path) -> tuple[Path, Path]:
+    """A certificate as two files."""
+    chain, key = folder / "chain.pem", folder / "key.pem"
+    chain.write_bytes(b"".join(part.bytes() for part in certificate.cert_chain_pems))
+    key.write_bytes(certificate.private_key_pem.bytes())
+    return chain, key
+
+
+def test_a_certificate_is_exchanged_while_the_service_runs(tmp_path: Path) -> None:
+    first, second = trustme.CA(), trustme.CA()
+    files = write(first.issue_cert("app.example.test"), tmp_path)
+    with Service(certificate=files) as service:
+        assert service.https_url is not None
+        assert shown(service.https_url, first, "app.example.test")
+        assert not shown(service.https_url, first, "other.example.test")
+
+        service.use_certificate(*write(second.issue_cert("app.example.test"), tmp_path))
+        assert shown(service.https_url, second, "app.example.test")
+        with pytest.raises(ServiceError, match="missing"):
+            service.use_certificate(tmp_path / "missing", files[1])
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no SIGHUP on this system")
+def test_serve_reads_its_certificate_again(tmp_path: Path) -> None:
+    first, second = trustme.CA(), trustme.CA()
+    chain, key = write(first.issue_cert("app.example.test"), tmp_path)
+    options = ["--json", "--certificate", str(chain), "--certificate-key", str(key)]
+    command = [sys.executable, "-m", "ginnel", "serve", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = json.loads(process.stdout.readline())["https_url"]
+        try:
+            assert shown(url, first, "app.example.test")
+            write(second.issue_cert("app.example.test"), tmp_path)
+            process.send_signal(signal.SIGHUP)
+            deadline = time.monotonic() + 10
+            while not shown(url, second, "app.example.test"):
+                assert time.monotonic() < deadline
+        finally:
+            process.terminate()

@@ -17,7 +17,7 @@ use super::slot::Slot;
 use super::target::Target;
 use super::wanted::{AllowDeny, EndpointOptions, HeaderChanges, Webhook};
 use crate::policy::user_agent::Filter;
-use crate::policy::{Cidr, Scope};
+use crate::policy::{Cidr, Policy, Scope};
 
 /// What is served for an agent.
 pub(super) fn site(
@@ -75,7 +75,7 @@ fn agents(lists: &AllowDeny) -> Result<Filter, BindError> {
 }
 
 fn webhook(wanted: &Webhook) -> Result<Rules, BindError> {
-    let policy = rules::webhook(wanted);
+    let policy = Policy::compile(&rules::webhook(wanted), Scope::HttpTunnel);
     let policy = policy.map_err(|problems| invalid("webhook", &rules::told(&problems)))?;
     Ok(Rules::new(Arc::new(policy), Arc::default(), |_| Arc::default()))
 }

@@ -8,8 +8,8 @@ use super::link::Link;
 
 /// How many connections to one target wait at most.
 const MOST: usize = 128;
-/// How long a connection waits.
-const IDLE: Duration = Duration::from_secs(60);
+/// How long a connection waits: an agent has only so many, and upstreams close theirs soon.
+const IDLE: Duration = Duration::from_secs(20);
 
 /// The idle connections of one target.
 #[derive(Default)]

@@ -28,6 +28,7 @@ use crate::api::remote::edges::routes::HttpsEdgeRoute;
 use crate::api::remote::edges::tcp::TcpEdge;
 use crate::api::remote::ip_policies::IpPolicy;
 use crate::api::remote::ip_policy_rules::IpPolicyRule;
+use crate::policy::user_agent::Filter;
 use crate::policy::{self, Policy};
 use crate::service::store::{self, Document, Store, View};
 use sites::HttpsSite;
@@ -56,6 +57,8 @@ struct State {
     shared: HashMap<String, Arc<policy::State>>,
     /// Policies that are in use, by what they were compiled from.
     compiled: HashMap<String, Weak<Policy>>,
+    /// User agent filters, by what they were compiled from.
+    filters: HashMap<(Vec<String>, Vec<String>), Filter>,
 }
 
 /// Compiles everything, and from now on what changes.

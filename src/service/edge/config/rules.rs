@@ -5,7 +5,8 @@ use std::sync::{Arc, Weak};
 use serde_json::{Value, json};
 
 use super::State;
-use crate::api::remote::edges::modules::{TrafficPolicy, WebhookVerification};
+use crate::api::remote::edges::modules::{TrafficPolicy, UserAgentFilter, WebhookVerification};
+use crate::policy::user_agent::Filter;
 use crate::policy::{Policy, Scope};
 use crate::service::edge::rules::{self, Rules};
 use crate::service::edge::wanted::Webhook;
@@ -34,9 +35,25 @@ impl State {
             provider: module.provider.unwrap_or_default(),
             secret: module.secret.unwrap_or_default(),
         };
-        // Who cannot be verified does not pass.
-        let policy = rules::webhook(&wanted).map(Arc::new).unwrap_or_else(|_| nobody());
+        let policy = self.compiled(&rules::webhook(&wanted), Scope::HttpTunnel);
         Rules::new(policy, Arc::default(), |id| self.policy(id))
+    }
+
+    /// A compiled filter; what did not change is not compiled again.
+    pub(super) fn filter(&mut self, module: UserAgentFilter) -> Option<Filter> {
+        let (allow, deny) = (module.allow.unwrap_or_default(), module.deny.unwrap_or_default());
+        let key = (allow, deny);
+        if let Some(known) = self.filters.get(&key) {
+            return Some(known.clone());
+        }
+        // A stored filter was checked; were it broken all the same, nobody would pass.
+        let nobody = || Filter::compile(&[], &[".*".to_owned()]).ok();
+        let made = Filter::compile(&key.0, &key.1).ok().or_else(nobody)?;
+        if self.filters.len() >= REMEMBERED {
+            self.filters.clear();
+        }
+        self.filters.insert(key, made.clone());
+        Some(made)
     }
 
     /// A compiled policy; what did not change is not compiled again.
@@ -45,7 +62,8 @@ impl State {
         if let Some(known) = self.compiled.get(&key).and_then(Weak::upgrade) {
             return known;
         }
-        // A stored policy was checked; were it refused all the same, nobody would pass.
+        // A stored policy was checked; were it refused all the same, nobody would pass, and neither
+        // does anybody whose provider cannot be verified.
         let made = Policy::compile(document, scope).map(Arc::new).unwrap_or_else(|_| nobody());
         if self.compiled.len() >= REMEMBERED {
             self.compiled.retain(|_, policy| policy.strong_count() > 0);

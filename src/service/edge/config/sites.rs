@@ -5,12 +5,9 @@ use std::time::Duration;
 
 use super::State;
 use crate::api::remote::edges::https::HttpsEdge;
-use crate::api::remote::edges::modules::{
-    BackendModule, CircuitBreaker, IpRestriction, UserAgentFilter,
-};
+use crate::api::remote::edges::modules::{BackendModule, CircuitBreaker, IpRestriction};
 use crate::api::remote::edges::routes::HttpsEdgeRoute;
 use crate::policy::Scope;
-use crate::policy::user_agent::Filter;
 use crate::service::check::host_port;
 use crate::service::edge::Inner;
 use crate::service::edge::backend::Backend;
@@ -67,7 +64,7 @@ impl State {
         let breaker = enabled(route.circuit_breaker, |it| it.enabled);
         let modules = Modules {
             restriction: restriction.map(|it| self.restriction(it)),
-            agents: agents.and_then(filter),
+            agents: agents.and_then(|it| self.filter(it)),
             passwords: None,
             webhook: webhook.map(|it| self.webhook(it)),
             policy: self.rules(&route.id, route.policy, Scope::HttpsRoute),
@@ -160,13 +157,6 @@ fn names(edge: &HttpsEdge) -> Vec<(String, u16)> {
             Some((format!("{star}{host}"), port))
         })
         .collect()
-}
-
-/// A stored filter was checked; were it broken all the same, it would let nobody through.
-fn filter(module: UserAgentFilter) -> Option<Filter> {
-    let (allow, deny) = (module.allow.unwrap_or_default(), module.deny.unwrap_or_default());
-    let nobody = || Filter::compile(&[], &[".*".to_owned()]).ok();
-    Filter::compile(&allow, &deny).ok().or_else(nobody)
 }
 
 fn limits(module: &CircuitBreaker) -> Limits {

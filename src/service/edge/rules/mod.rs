@@ -67,12 +67,11 @@ impl World for Rules {
     }
 }
 
-/// The rule that a webhook module is.
-pub(super) fn webhook(webhook: &Webhook) -> Result<Policy, Vec<Problem>> {
+/// The document of the rule that a webhook module is.
+pub(super) fn webhook(webhook: &Webhook) -> Value {
     let secret = webhook.secret.0.replace("${", "$${");
     let config = json!({"provider": webhook.provider, "secret": secret});
-    let rule = json!({"actions": [{"type": "verify-webhook", "config": config}]});
-    Policy::compile(&json!({"on_http_request": [rule]}), Scope::HttpTunnel)
+    json!({"on_http_request": [{"actions": [{"type": "verify-webhook", "config": config}]}]})
 }
 
 /// A policy as an agent gives it: JSON or YAML.
