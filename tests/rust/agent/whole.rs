@@ -86,15 +86,33 @@ async fn mirror() -> u16 {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             tokio::spawn(async move {
-                let mut bytes = vec![0; 64 * 1024];
-                while let Ok(count @ 1..) = stream.read(&mut bytes).await {
-                    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {count}\r\n\r\n");
-                    let _ = stream.write_all(&[head.as_bytes(), &bytes[..count]].concat()).await;
+                while let Some(bytes) = whole_request(&mut stream).await {
+                    let head =
+                        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", bytes.len());
+                    let _ = stream.write_all(&[head.as_bytes(), &bytes].concat()).await;
                 }
             });
         }
     });
     port
+}
+
+/// The next request with all of its body; none at the end of the connection.
+async fn whole_request(stream: &mut tokio::net::TcpStream) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&bytes).to_lowercase();
+        if let Some(end) = text.find("\r\n\r\n") {
+            let length = text.split("content-length: ").nth(1);
+            let length = length.map_or(0, |rest| rest.split('\r').next().unwrap().parse().unwrap());
+            if bytes.len() >= end + 4 + length {
+                return Some(bytes);
+            }
+        }
+        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    }
 }
 
 #[tokio::test]
@@ -291,4 +309,108 @@ async fn the_management_api_stops_an_agent() {
     assert_eq!(stop.status(), 204);
     tokio::time::timeout(Duration::from_secs(10), whole.agent.ended()).await.unwrap();
     assert!(matches!(whole.agent.state(), State::Offline));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_requests_at_once_keep_their_answers() {
+    let whole = Whole::start().await;
+    let url = whole.web().await;
+    let mut visitors = tokio::task::JoinSet::new();
+
+    for visitor in 0..32 {
+        let (http, url) = (whole.http.clone(), url.clone());
+        visitors.spawn(async move {
+            for turn in 0..64 {
+                let id = format!("{visitor}-{turn}");
+                let request = http.post(format!("{url}/{id}")).body(format!("body of {id}"));
+                let answer = request.send().await.unwrap().text().await.unwrap();
+                assert!(answer.starts_with(&format!("POST /{id} HTTP/1.1\r\n")), "{answer}");
+                assert!(answer.ends_with(&format!("\r\n\r\nbody of {id}")), "{answer}");
+            }
+        });
+    }
+    while let Some(done) = visitors.join_next().await {
+        done.unwrap();
+    }
+
+    let listed = whole.get("/api/requests/http?limit=5000").await;
+    let listed = listed["requests"].as_array().unwrap();
+    assert_eq!(listed.len(), 32 * 64);
+    for captured in listed {
+        let id = captured["request"]["uri"].as_str().unwrap().trim_start_matches('/');
+        let bytes = |message: &str| {
+            use base64::Engine;
+            let raw = captured[message]["raw"].as_str().unwrap();
+            base64::engine::general_purpose::STANDARD.decode(raw).unwrap()
+        };
+        let end = format!("body of {id}").into_bytes();
+        assert!(bytes("request").ends_with(&end) && bytes("response").ends_with(&end), "{id}");
+    }
+}
+
+#[tokio::test]
+async fn tunnels_that_come_and_go_leave_nothing_behind() {
+    let whole = Whole::start().await;
+    let key = whole.service.api_key().cloned().unwrap().0;
+
+    for round in 0..50 {
+        let (status, tunnel) =
+            whole.start_tunnel(json!({"name": format!("t{round}"), "proto": "http"})).await;
+        assert_eq!(status, 201, "{tunnel}");
+        let url = tunnel["public_url"].as_str().unwrap().to_owned();
+        whole.http.get(&url).send().await.unwrap().bytes().await.unwrap();
+        let path = format!("/api/tunnels/t{round}");
+        assert_eq!(whole.call(Method::DELETE, &path, None).await.0, 204);
+        assert!(whole.http.get(&url).send().await.is_err(), "{url} is still open");
+    }
+
+    let listed = whole.http.get(format!("{}/tunnels", whole.service.url()));
+    let listed = listed.bearer_auth(key).send().await.unwrap().bytes().await.unwrap();
+    let listed: Value = serde_json::from_slice(&listed).unwrap();
+    assert_eq!(listed["tunnels"], json!([]));
+    assert_eq!(whole.get("/api/tunnels").await["tunnels"], json!([]));
+}
+
+#[tokio::test]
+async fn a_local_service_that_is_away_is_a_502_for_visitors() {
+    let whole = Whole::start().await;
+    let away = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
+    let definition = json!({"name": "away", "proto": "http", "addr": away});
+    let (_, tunnel) = whole.start_tunnel(definition).await;
+
+    let answer = whole.http.get(tunnel["public_url"].as_str().unwrap()).send().await.unwrap();
+
+    assert_eq!(answer.status(), 502);
+    let page = answer.text().await.unwrap();
+    assert!(page.contains("ERR_NGROK_8012"), "{page}");
+}
+
+#[tokio::test]
+async fn options_of_a_tunnel_are_enforced_by_the_service() {
+    let whole = Whole::start().await;
+    let definition = json!({
+        "name": "guarded",
+        "proto": "http",
+        "basic_auth": ["user:password"],
+        "request_header": {"add": ["X-From: tunnel"]},
+        "response_header": {"add": ["X-To: visitor"]},
+        "user_agent_filter": {"deny": ["(?i)bot"]},
+    });
+    let (status, tunnel) = whole.start_tunnel(definition).await;
+    assert_eq!(status, 201, "{tunnel}");
+    let url = tunnel["public_url"].as_str().unwrap();
+
+    let visit = async |agent: &str, password: &str| {
+        let request = whole.http.get(url).header("user-agent", agent);
+        request.basic_auth("user", Some(password)).send().await.unwrap()
+    };
+
+    assert_eq!(visit("curl/8", "wrong-password").await.status(), 401);
+    assert_eq!(visit("Bot/1", "password").await.status(), 403);
+    let let_in = visit("curl/8", "password").await;
+    assert_eq!(
+        (let_in.status().as_u16(), &let_in.headers()["x-to"]),
+        (200, &"visitor".parse().unwrap())
+    );
+    assert!(let_in.text().await.unwrap().to_lowercase().contains("x-from: tunnel\r\n"));
 }
