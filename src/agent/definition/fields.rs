@@ -1,14 +1,15 @@
-//! Tunnel definitions, from the configuration file and from the local API (agent sheet, section 3).
+//! Reads the fields of a definition.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde_json::{Map, Value};
-use url::Url;
 
-use super::relay::{Address, HostHeader};
+use super::address::address;
+use super::{Definition, Public};
+use crate::agent::relay::{Address, HostHeader};
 use crate::tunnel::message::{
-    Base64, BasicAuth, BasicAuthCredential, BindOpts, CircuitBreaker, Empty, Headers, HttpOpts,
+    Base64, BasicAuth, BasicAuthCredential, CircuitBreaker, Empty, Headers, HttpOpts,
     IpRestriction, TcpOpts, TlsOpts, TlsTermination, UserAgentFilter, WebhookVerification,
 };
 
@@ -17,82 +18,29 @@ const METADATA: usize = 4096;
 /// How many passwords a tunnel may have.
 const CREDENTIALS: usize = 10;
 
-/// A tunnel that can be started.
-#[derive(Debug, Clone)]
-pub struct Definition {
-    /// Its name; empty for an unnamed tunnel.
-    pub name: String,
-    /// Where it forwards to.
-    pub address: Address,
-    /// Free text that the management API shows.
-    pub metadata: String,
-    /// Whether requests are captured.
-    pub inspect: bool,
-    /// How it is made public.
-    pub public: Public,
-    /// What local services see as `Host`.
-    pub host_header: HostHeader,
-    /// How the certificate of a local service is checked.
-    pub verify: Option<Option<PathBuf>>,
-    /// What stands in the answer for `config`; the definition as it was given.
-    pub given: Map<String, Value>,
-}
-
-/// How a tunnel is made public.
-#[derive(Debug, Clone)]
-pub enum Public {
-    /// As HTTP, HTTPS or both.
-    Http {
-        /// `https` first.
-        schemes: Vec<&'static str>,
-        /// The options of the bind.
-        options: Box<HttpOpts>,
-    },
-    /// As a TCP port.
-    Tcp(TcpOpts),
-    /// As a TLS port.
-    Tls(Box<TlsOpts>),
-    /// Through edges, by labels.
-    Labeled(BTreeMap<String, String>),
-}
-
-impl Definition {
-    /// Reads a definition; the problems name their fields.
-    ///
-    /// # Errors
-    /// When a field is unknown, missing or unusable, one line for each.
-    pub fn read(given: &Map<String, Value>) -> Result<Self, Vec<String>> {
-        let mut fields = Fields { given, seen: Vec::new(), problems: Vec::new() };
-        let definition = fields.definition();
-        fields.refuse_unknown();
-        match definition {
-            Some(definition) if fields.problems.is_empty() => Ok(definition),
-            _ => Err(fields.problems),
-        }
-    }
-
-    /// The options of the bind, as the protocol has them.
-    pub fn bind_options(&self) -> BindOpts {
-        let options = match &self.public {
-            Public::Http { options, .. } => BindOpts::from_typed(options.as_ref()),
-            Public::Tcp(options) => BindOpts::from_typed(options),
-            Public::Tls(options) => BindOpts::from_typed(options.as_ref()),
-            Public::Labeled(_) => Ok(BindOpts::default()),
-        };
-        // Plain structs always make objects.
-        options.unwrap_or_default()
-    }
-}
-
 /// The fields of a definition while it is read.
-struct Fields<'a> {
+pub(super) struct Fields<'a> {
     given: &'a Map<String, Value>,
     seen: Vec<&'static str>,
     problems: Vec<String>,
 }
 
 impl<'a> Fields<'a> {
-    fn definition(&mut self) -> Option<Definition> {
+    /// Nothing is read yet.
+    pub fn of(given: &'a Map<String, Value>) -> Self {
+        Self { given, seen: Vec::new(), problems: Vec::new() }
+    }
+
+    /// The definition, if nothing is wrong with it.
+    pub fn settle(self, definition: Option<Definition>) -> Result<Definition, Vec<String>> {
+        match definition {
+            Some(definition) if self.problems.is_empty() => Ok(definition),
+            _ => Err(self.problems),
+        }
+    }
+
+    /// Reads all of them; none when some are missing or wrong.
+    pub fn definition(&mut self) -> Option<Definition> {
         let name = self.text("name").unwrap_or_default();
         let proto = self.text("proto");
         let labels = self.labels();
@@ -485,7 +433,8 @@ impl<'a> Fields<'a> {
         self.problems.push(format!("{field}: {problem}"));
     }
 
-    fn refuse_unknown(&mut self) {
+    /// Notes the fields that nobody asked for.
+    pub fn refuse_unknown(&mut self) {
         if !self.problems.is_empty() && self.seen.len() < 4 {
             return;
         }
@@ -548,160 +497,5 @@ fn number(value: &Value) -> Option<u8> {
     match value {
         Value::String(text) => text.parse().ok(),
         value => value.as_u64().and_then(|number| u8::try_from(number).ok()),
-    }
-}
-
-/// Reads a port, `host:port`, a host or a URL.
-pub fn address(text: &str, proto: &str) -> Result<Address, &'static str> {
-    if let Ok(port) = text.parse::<u16>() {
-        return local("localhost".to_owned(), port);
-    }
-    if text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err("is not a port");
-    }
-    if let Some(folder) = text.strip_prefix("file://") {
-        let folder = PathBuf::from(folder);
-        return match proto {
-            "http" if folder.is_absolute() => Ok(Address::Files(folder)),
-            "http" => Err("is not file:// and an absolute path"),
-            _ => Err("is a folder, which only http serves"),
-        };
-    }
-    if text.contains("://") {
-        return of_url(text, proto);
-    }
-    match Url::parse(&format!("http://{text}")) {
-        Ok(url) if is_bare(&url) => {
-            let host = host_of(&url).ok_or("has no host")?;
-            // A URL leaves out the usual port.
-            let has_port =
-                text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-            match (url.port(), proto) {
-                (Some(port), _) => local(host, port),
-                (None, _) if has_port => local(host, 80),
-                (None, "http") => local(host, 80),
-                (None, "tls") => local(host, 443),
-                (None, _) => Err("has no port"),
-            }
-        }
-        _ => Err("is not a port, host:port or a URL"),
-    }
-}
-
-fn of_url(text: &str, proto: &str) -> Result<Address, &'static str> {
-    let url = Url::parse(text).map_err(|_| "is not a URL")?;
-    let host = host_of(&url).ok_or("has no host")?;
-    match (url.scheme(), url.port()) {
-        ("http", port) => Ok(Address::Tcp { host, port: port.unwrap_or(80) }),
-        ("https", port) => Ok(Address::Tls { host, port: port.unwrap_or(443) }),
-        ("tcp", Some(port)) if proto != "http" => Ok(Address::Tcp { host, port }),
-        ("tls", port) if proto != "http" => Ok(Address::Tcp { host, port: port.unwrap_or(443) }),
-        _ => Err("has a scheme that does not go with the protocol"),
-    }
-}
-
-/// Port 443 speaks TLS.
-fn local(host: String, port: u16) -> Result<Address, &'static str> {
-    match port {
-        0 => Err("has port 0"),
-        443 => Ok(Address::Tls { host, port }),
-        _ => Ok(Address::Tcp { host, port }),
-    }
-}
-
-fn host_of(url: &Url) -> Option<String> {
-    let host = url.host_str()?.trim_matches(['[', ']']);
-    Some(host.to_owned()).filter(|host| !host.is_empty())
-}
-
-fn is_bare(url: &Url) -> bool {
-    url.path() == "/" && url.query().is_none() && url.username().is_empty()
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn read(value: Value) -> Result<Definition, Vec<String>> {
-        Definition::read(value.as_object().unwrap())
-    }
-
-    #[test]
-    fn addresses_have_many_forms() {
-        let shown = |text: &str, proto: &str| address(text, proto).map(|it| it.shown());
-
-        for (text, expected) in [
-            ("80", "localhost:80"),
-            ("8080", "localhost:8080"),
-            ("localhost:80", "localhost:80"),
-            ("app.test", "app.test:80"),
-            ("[::1]:9000", "[::1]:9000"),
-            ("http://app.test", "app.test:80"),
-            ("https://app.test:8443", "https://app.test:8443"),
-            ("443", "https://localhost:443"),
-            ("file:///srv/www", "file:///srv/www"),
-        ] {
-            assert_eq!(shown(text, "http").as_deref(), Ok(expected), "{text}");
-        }
-        assert!(shown("app.test", "tcp").is_err());
-        for bad in ["", "0", "70000", "a b", "ftp://x", "http://", "host:port", "file://rel"] {
-            assert!(shown(bad, "http").is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn every_problem_is_told_with_its_field() {
-        let problems = read(json!({
-            "name": "x", "proto": "http", "inspect": "yes", "nonsense": 1, "remote_addr": "a:1",
-            "schemes": ["gopher"],
-        }))
-        .unwrap_err();
-
-        let told = problems.join("\n");
-        assert!(told.contains("addr: is required"), "{told}");
-        assert!(told.contains("schemes: is a list"), "{told}");
-    }
-
-    #[test]
-    fn unknown_fields_and_fields_of_other_kinds_are_refused() {
-        let problems =
-            read(json!({"addr": 80, "proto": "http", "nonsense": 1, "remote_addr": "a:1"}));
-
-        let told = problems.unwrap_err().join("\n");
-        assert!(told.contains("field nonsense not found in type tunnel"), "{told}");
-        assert!(told.contains("remote_addr: does not belong"), "{told}");
-    }
-
-    #[test]
-    fn a_wrong_protocol_is_named() {
-        let told = read(json!({"addr": 80, "proto": "https"})).unwrap_err().join("\n");
-
-        assert!(told.contains("Invalid protocol name 'https'"), "{told}");
-    }
-
-    #[test]
-    fn version_one_names_are_mapped() {
-        let made = read(json!({
-            "addr": 80, "proto": "http", "bind_tls": "both", "auth": "user:password", "hostname": "a.test",
-        }))
-        .unwrap();
-
-        let Public::Http { schemes, options } = made.public else { unreachable!() };
-        assert_eq!(schemes, ["https", "http"]);
-        assert_eq!(options.domain, "a.test");
-        assert_eq!(options.basic_auth.unwrap().credentials[0].username, "user");
-    }
-
-    #[test]
-    fn labels_are_a_list_or_a_map() {
-        for labels in [json!(["app=web"]), json!({"app": "web"})] {
-            let made = read(json!({"addr": 80, "labels": labels})).unwrap();
-            let Public::Labeled(labels) = made.public else { unreachable!() };
-            assert_eq!(labels["app"], "web");
-        }
-        assert!(read(json!({"addr": 80, "labels": ["app"]})).is_err());
-        assert!(read(json!({"addr": 80, "labels": [], "proto": "http"})).is_err());
     }
 }

@@ -1,0 +1,145 @@
+//! Tunnel definitions, from the configuration file and from the local API (agent sheet, section 3).
+//!
+//! `fields` reads one field after the other and notes what is wrong; `address` reads where a tunnel
+//! forwards to.
+
+mod address;
+mod fields;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+
+use super::relay::{Address, HostHeader};
+use crate::tunnel::message::{BindOpts, HttpOpts, TcpOpts, TlsOpts};
+use fields::Fields;
+
+/// A tunnel that can be started.
+#[derive(Debug, Clone)]
+pub struct Definition {
+    /// Its name; empty for an unnamed tunnel.
+    pub name: String,
+    /// Where it forwards to.
+    pub address: Address,
+    /// Free text that the management API shows.
+    pub metadata: String,
+    /// Whether requests are captured.
+    pub inspect: bool,
+    /// How it is made public.
+    pub public: Public,
+    /// What local services see as `Host`.
+    pub host_header: HostHeader,
+    /// How the certificate of a local service is checked.
+    pub verify: Option<Option<PathBuf>>,
+    /// What stands in the answer for `config`; the definition as it was given.
+    pub given: Map<String, Value>,
+}
+
+/// How a tunnel is made public.
+#[derive(Debug, Clone)]
+pub enum Public {
+    /// As HTTP, HTTPS or both.
+    Http {
+        /// `https` first.
+        schemes: Vec<&'static str>,
+        /// The options of the bind.
+        options: Box<HttpOpts>,
+    },
+    /// As a TCP port.
+    Tcp(TcpOpts),
+    /// As a TLS port.
+    Tls(Box<TlsOpts>),
+    /// Through edges, by labels.
+    Labeled(BTreeMap<String, String>),
+}
+
+impl Definition {
+    /// Reads a definition; the problems name their fields.
+    ///
+    /// # Errors
+    /// When a field is unknown, missing or unusable, one line for each.
+    pub fn read(given: &Map<String, Value>) -> Result<Self, Vec<String>> {
+        let mut fields = Fields::of(given);
+        let definition = fields.definition();
+        fields.refuse_unknown();
+        fields.settle(definition)
+    }
+
+    /// The options of the bind, as the protocol has them.
+    pub fn bind_options(&self) -> BindOpts {
+        let options = match &self.public {
+            Public::Http { options, .. } => BindOpts::from_typed(options.as_ref()),
+            Public::Tcp(options) => BindOpts::from_typed(options),
+            Public::Tls(options) => BindOpts::from_typed(options.as_ref()),
+            Public::Labeled(_) => Ok(BindOpts::default()),
+        };
+        // Plain structs always make objects.
+        options.unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(value: Value) -> Result<Definition, Vec<String>> {
+        Definition::read(value.as_object().unwrap())
+    }
+
+    #[test]
+    fn every_problem_is_told_with_its_field() {
+        let problems = read(json!({
+            "name": "x", "proto": "http", "inspect": "yes", "nonsense": 1, "remote_addr": "a:1",
+            "schemes": ["gopher"],
+        }))
+        .unwrap_err();
+
+        let told = problems.join("\n");
+        assert!(told.contains("addr: is required"), "{told}");
+        assert!(told.contains("schemes: is a list"), "{told}");
+    }
+
+    #[test]
+    fn unknown_fields_and_fields_of_other_kinds_are_refused() {
+        let problems =
+            read(json!({"addr": 80, "proto": "http", "nonsense": 1, "remote_addr": "a:1"}));
+
+        let told = problems.unwrap_err().join("\n");
+        assert!(told.contains("field nonsense not found in type tunnel"), "{told}");
+        assert!(told.contains("remote_addr: does not belong"), "{told}");
+    }
+
+    #[test]
+    fn a_wrong_protocol_is_named() {
+        let told = read(json!({"addr": 80, "proto": "https"})).unwrap_err().join("\n");
+
+        assert!(told.contains("Invalid protocol name 'https'"), "{told}");
+    }
+
+    #[test]
+    fn version_one_names_are_mapped() {
+        let made = read(json!({
+            "addr": 80, "proto": "http", "bind_tls": "both", "auth": "user:password", "hostname": "a.test",
+        }))
+        .unwrap();
+
+        let Public::Http { schemes, options } = made.public else { unreachable!() };
+        assert_eq!(schemes, ["https", "http"]);
+        assert_eq!(options.domain, "a.test");
+        assert_eq!(options.basic_auth.unwrap().credentials[0].username, "user");
+    }
+
+    #[test]
+    fn labels_are_a_list_or_a_map() {
+        for labels in [json!(["app=web"]), json!({"app": "web"})] {
+            let made = read(json!({"addr": 80, "labels": labels})).unwrap();
+            let Public::Labeled(labels) = made.public else { unreachable!() };
+            assert_eq!(labels["app"], "web");
+        }
+        assert!(read(json!({"addr": 80, "labels": ["app"]})).is_err());
+        assert!(read(json!({"addr": 80, "labels": [], "proto": "http"})).is_err());
+    }
+}
