@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from ._agent import Agent
-from ._agent_client import AgentClient, AsyncAgentClient
 from ._client import AsyncRemoteClient, RemoteClient
 from ._native import __version__
 from ._service import Service
@@ -33,6 +32,24 @@ from .exceptions import (
     ServiceStoreError,
     ValidationError,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._agent_client import AgentClient, AsyncAgentClient
+else:
+
+    def __getattr__(name):
+        """Import the agent's clients when they are asked for: they need more than the others."""
+        if name not in ("AgentClient", "AsyncAgentClient"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from . import _agent_client
+
+        globals()[name] = found = getattr(_agent_client, name)
+        return found
+
+    def __dir__():
+        return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "APIConnectionError",
