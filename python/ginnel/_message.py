@@ -16,20 +16,23 @@ class Message(Record):
 
     __slots__ = ()
 
-    if TYPE_CHECKING:
+    # The fields are those of the classes that build on this one; a declaration here would be taken
+    # for their defaults.
 
-        @property
-        def raw(self) -> bytes:
-            """Start line, headers and body."""
+    @property
+    def _raw(self) -> bytes:
+        raw: bytes = self.raw  # type: ignore[attr-defined]
+        return raw
 
-        @property
-        def headers(self) -> Mapping[str, list[str]]:
-            """Each name with its values in order."""
+    @property
+    def _headers(self) -> Mapping[str, list[str]]:
+        headers: Mapping[str, list[str]] = self.headers  # type: ignore[attr-defined]
+        return headers
 
     @property
     def body(self) -> bytes:
         """What follows the empty line after the headers, in the encoding that it was sent in."""
-        return self.raw.partition(b"\r\n\r\n")[2]
+        return self._raw.partition(b"\r\n\r\n")[2]
 
     @property
     def text(self) -> str:
@@ -56,7 +59,7 @@ class Message(Record):
     def header(self, name: str) -> str | None:
         """The first value of a header, whatever the case of its name; None when there is none."""
         wanted = name.lower()
-        for known, values in self.headers.items():
+        for known, values in self._headers.items():
             if known.lower() == wanted and values:
                 return values[0]
         return None

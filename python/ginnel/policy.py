@@ -13,52 +13,57 @@ What decides here is what decides at an edge: it is the same code.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias, TypedDict
 
 from . import _native
 from .exceptions import ValidationError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from datetime import datetime
-    from typing import Any, Literal, TypeAlias, TypedDict
+    from typing import Any, Literal
 
-    Document: TypeAlias = Mapping[str, object] | str | Path
-    Protocol: TypeAlias = Literal["http", "https", "tcp", "tls"]
-    Headers: TypeAlias = Mapping[str, str | Sequence[str]]
+    _Protocol: TypeAlias = Literal["http", "https", "tcp", "tls"]
 
-    class GivenRequest(TypedDict, total=False):
-        """A request. What is left out is a GET of http://localhost/ without headers and body."""
+Document: TypeAlias = Mapping[str, object] | str | Path
+Headers: TypeAlias = Mapping[str, str | Sequence[str]]
 
-        method: str
-        url: str
-        headers: Headers
-        body: str
 
-    class GivenResponse(TypedDict, total=False):
-        """A response. What is left out is an empty 200."""
+class GivenRequest(TypedDict, total=False):
+    """A request. What is left out is a GET of http://localhost/ without headers and body."""
 
-        status: int
-        headers: Headers
-        body: str
+    method: str
+    url: str
+    headers: Headers
+    body: str
 
-    class GivenTls(TypedDict, total=False):
-        """What the visitor and the service agreed on."""
 
-        version: str
-        cipher_suite: str
-        sni: str
-        alpn: str
-        resumed: bool
+class GivenResponse(TypedDict, total=False):
+    """A response. What is left out is an empty 200."""
 
-    class Ranges(TypedDict, total=False):
-        """The rules of an IP policy: CIDRs."""
+    status: int
+    headers: Headers
+    body: str
 
-        allow: Sequence[str]
-        deny: Sequence[str]
+
+class GivenTls(TypedDict, total=False):
+    """What the visitor and the service agreed on."""
+
+    version: str
+    cipher_suite: str
+    sni: str
+    alpn: str
+    resumed: bool
+
+
+class Ranges(TypedDict, total=False):
+    """The rules of an IP policy: CIDRs."""
+
+    allow: Sequence[str]
+    deny: Sequence[str]
 
 
 __all__ = [
@@ -96,7 +101,7 @@ class PolicyError(ValidationError):
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("; ".join(map(str, problems)))
-        self.problems = list(problems)
+        self.problems: list[Problem] = list(problems)
 
     def __reduce__(self) -> tuple[type[PolicyError], tuple[list[Problem]]]:
         return type(self), (self.problems,)
@@ -214,7 +219,7 @@ class Report:
 
 
 def check(
-    document: Document, *, protocol: Protocol = "http", edge: bool | None = None
+    document: Document, *, protocol: _Protocol = "http", edge: bool | None = None
 ) -> list[Problem]:
     """Say what is wrong with a document; an empty list says that nothing is.
 
@@ -240,7 +245,7 @@ class Trial:
         self,
         document: Document,
         *,
-        protocol: Protocol = "http",
+        protocol: _Protocol = "http",
         edge: bool | None = None,
         begin: datetime | None = None,
     ) -> None:
@@ -324,7 +329,7 @@ def test(
     ip_policies: Mapping[str, Ranges] | None = None,
     fetch: Mapping[str, GivenResponse] | None = None,
     offline: Sequence[str] = (),
-    protocol: Protocol = "http",
+    protocol: _Protocol = "http",
     edge: bool | None = None,
     begin: datetime | None = None,
 ) -> Report:

@@ -67,7 +67,7 @@ class TrafficEvents:
     def __init__(self, events: Events | None) -> None:
         """Listen from now on; `Service.events` does this."""
         self._events = events
-        self.missed = 0
+        self.missed: int = 0
 
     def get(self, timeout: float | None = None) -> TrafficEvent | None:
         """The next event; None when none came within `timeout` seconds, or the service stopped."""
