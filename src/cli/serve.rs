@@ -184,18 +184,15 @@ fn announce(
         public if public == service.url() => String::new(),
         public => format!(", known as {public}"),
     };
-    say(&format!("management API at {}{public}, {place}", service.url()));
+    // One line, so that whoever starts it reads everything at once.
     let edges = ["http", "https"].into_iter().filter_map(|scheme| edge_url(service, scheme));
-    let edges = edges.collect::<Vec<_>>().join(" and ");
-    if !edges.is_empty() {
-        say(&format!("public traffic at {edges}"));
-    }
-    if let Some(address) = service.agent_address() {
-        say(&format!("agents at {address}"));
-    }
-    if let Some(path) = service.edges().authority().path() {
-        say(&format!("certificate authority in {}", path.display()));
-    }
+    let edges = edges.map(|url| format!(", public traffic at {url}")).collect::<String>();
+    let agents = service.agent_address().map(|address| format!(", agents at {address}"));
+    let agents = agents.unwrap_or_default();
+    let trusted = service.edges().authority().path();
+    let trusted = trusted.map(|path| format!(", certificates to trust in {}", path.display()));
+    let trusted = trusted.unwrap_or_default();
+    say(&format!("management API at {}{public}{edges}{agents}, {place}{trusted}", service.url()));
     if let Some(key) = key {
         say(&format!("admin key, shown this once: {}", key.0));
     }
