@@ -160,22 +160,21 @@ impl Run<'_> {
     }
 
     fn matches(&self, rule: &Rule, exchange: &mut Exchange, world: &dyn World) -> bool {
-        let failed = {
-            let facts = Facts::new(exchange, world);
-            let mut failed = None;
-            let is_true = |expression: &Expression| {
-                expression.is_true(&facts).unwrap_or_else(|reason| {
-                    failed = Some(reason);
-                    false
-                })
-            };
-            let matched = rule.expressions.iter().all(is_true);
-            if matched { Ok(()) } else { Err(failed) }
+        let facts = Facts::new(exchange, world);
+        let mut failed = None;
+        let is_true = |expression: &Expression| match expression.is_true(&facts) {
+            Some(truth) => truth,
+            None => {
+                // The reason costs time and is for people only.
+                let reason = exchange.record.trace.is_some().then(|| expression.why(&facts));
+                failed = Some(reason);
+                false
+            }
         };
+        let matched = rule.expressions.iter().all(is_true);
         let record = &mut exchange.record;
-        let reason = failed.err();
-        let (matched, error) = (reason.is_none(), reason.flatten());
-        record.failed_expressions += u64::from(error.is_some());
+        record.failed_expressions += u64::from(failed.is_some());
+        let error = failed.flatten();
         if let Some(trace) = &mut record.trace {
             trace.push(RuleTrace {
                 phase: self.phase.name(),

@@ -1,5 +1,9 @@
 //! What traffic policies cost: processor time and allocations.
 
+#[path = "../../../tests/rust/policy/generate.rs"]
+mod generate;
+mod harm;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -16,16 +20,21 @@ use serde_json::{Value, json};
 struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+static LIVE: AtomicU64 = AtomicU64::new(0);
+static PEAK: AtomicU64 = AtomicU64::new(0);
 
 // SAFETY: everything is left to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Relaxed);
+        let live = LIVE.fetch_add(layout.size() as u64, Relaxed) + layout.size() as u64;
+        PEAK.fetch_max(live, Relaxed);
         // SAFETY: the caller keeps to the contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size() as u64, Relaxed);
         // SAFETY: the caller keeps to the contract.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -49,8 +58,12 @@ impl World for Still {
 }
 
 fn main() {
+    if std::env::args().nth(1).as_deref() == Some("harm") {
+        return harm::run();
+    }
     compile();
-    let add = json!({"actions": [{"type": "add-headers", "config": {"headers": {"x-rule": "five"}}}]});
+    let add =
+        json!({"actions": [{"type": "add-headers", "config": {"headers": {"x-rule": "five"}}}]});
     let typical: Vec<Value> = misses(1).into_iter().chain([add]).collect();
     run("typical, 5 rules", typical);
     run("no rules", vec![]);
@@ -77,7 +90,7 @@ const EXPRESSIONS: &[&str] = &[
     "getReqCookie('session').value == 'x'",
     "getQueryParam('page')[0] == '7'",
     "req.content_length > 1000000",
-    "req.url.contains('/v1')",
+    "req.url.contains('/v9')",
 ];
 
 fn misses(times: usize) -> Vec<Value> {
@@ -87,7 +100,8 @@ fn misses(times: usize) -> Vec<Value> {
         json!(["req.method in ['PUT', 'DELETE'] && req.content_length > 1000000"]),
         json!(["hasReqHeader('x-debug')", "req.url.query_params['debug'][0] == 'on'"]),
     ];
-    let rule = |expressions: &Value| json!({"expressions": expressions, "actions": [{"type": "deny"}]});
+    let rule =
+        |expressions: &Value| json!({"expressions": expressions, "actions": [{"type": "deny"}]});
     rules.iter().cycle().take(4 * times).map(rule).collect()
 }
 
@@ -172,7 +186,10 @@ fn run(name: &str, rules: Vec<Value>) {
 fn request() -> Request {
     let (head, ()) = http::Request::get("/v1/users/7?page=2")
         .header("host", "app.example.com")
-        .header("user-agent", "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0")
+        .header(
+            "user-agent",
+            "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0",
+        )
         .header("accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")
         .header("accept-encoding", "gzip, deflate, br, zstd")
         .header("accept-language", "en-US,en;q=0.5")

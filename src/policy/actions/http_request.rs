@@ -118,7 +118,7 @@ impl HttpRequest {
         let Some(condition) = &self.retry else { return false };
         let last = attempts.last().cloned().unwrap_or_default();
         let names = json!({"attempts": attempts, "last_attempt": last});
-        condition.is_true(&Facts::with(turn.exchange, turn.world, &names)).unwrap_or(false)
+        condition.is_true(&Facts::with(turn.exchange, turn.world, &names)) == Some(true)
     }
 
     fn failure(&self, reason: &FetchFailed) -> Failure {

@@ -8,6 +8,7 @@ mod check;
 mod functions;
 mod lower;
 mod pattern;
+mod quick;
 mod tree;
 pub mod value;
 mod variables;
@@ -22,7 +23,9 @@ use cel::{Context, DeclarationError, Env, ExecutionError, IdedExpr, ParseErrors,
 
 pub(super) use self::functions::hex;
 use self::pattern::Pattern;
+use self::quick::{Quick, Sight};
 use super::Phase;
+use super::facts::Facts;
 use super::problem::code;
 
 /// How long an expression may be, in bytes.
@@ -40,6 +43,8 @@ pub struct Expression {
     source: String,
     tree: IdedExpr,
     patterns: Vec<Pattern>,
+    /// The same, where it can be decided without the engine.
+    quick: Option<Box<Quick>>,
 }
 
 /// Why a text is no expression.
@@ -115,12 +120,25 @@ impl Expression {
 }
 
 impl Expression {
-    /// Whether the expression is true, or why it is neither true nor false.
-    pub(super) fn is_true(&self, variables: &dyn VariableResolver) -> Result<bool, String> {
+    /// Whether the expression is true; none when it is neither true nor false.
+    pub(super) fn is_true(&self, facts: &Facts<'_>) -> Option<bool> {
+        match &self.quick {
+            Some(quick) => {
+                let exchange = facts.exchange();
+                quick.decide(Sight { exchange, patterns: &self.patterns, current: "" })
+            }
+            None => match self.evaluate(facts) {
+                Ok(Value::Bool(truth)) => Some(truth),
+                _ => None,
+            },
+        }
+    }
+
+    /// Why the expression is neither true nor false.
+    pub(super) fn why(&self, variables: &dyn VariableResolver) -> String {
         match self.evaluate(variables) {
-            Ok(Value::Bool(truth)) => Ok(truth),
-            Ok(_) => Err(format!("{}: neither true nor false", self.source)),
-            Err(error) => Err(format!("{}: {}", self.source, one_line_of(&error.to_string()))),
+            Ok(_) => format!("{}: neither true nor false", self.source),
+            Err(error) => format!("{}: {}", self.source, one_line_of(&error.to_string())),
         }
     }
 }
@@ -145,8 +163,9 @@ fn build(source: &str, phase: Phase, names: &[&str]) -> Result<Expression, Fault
     let mut tree = environment.parser().parse(source).map_err(|errors| syntax(&errors))?;
     let patterns = lower::lower(&mut tree)?;
     check::check(&tree, phase, names)?;
+    let quick = quick::compile(&tree).map(Box::new);
     tree::wrap(&mut tree, "@plain");
-    Ok(Expression { source: source.to_owned(), tree, patterns })
+    Ok(Expression { source: source.to_owned(), tree, patterns, quick })
 }
 
 /// The first complaint of the parser; the others mostly follow from it.

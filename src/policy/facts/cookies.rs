@@ -14,11 +14,14 @@ const COOKIES: usize = 200;
 
 /// The cookies of a request, by name.
 pub(super) fn sent(headers: &HeaderMap) -> CelMap<'static> {
+    by_name(pairs(headers).map(|(name, value)| (name, json!({"name": name, "value": value}))))
+}
+
+/// The names and values of the cookies of a request, in order.
+pub(in super::super) fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
     let lines = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
-    by_name(lines.flat_map(|line| line.split(';')).filter_map(|pair| {
-        let (name, value) = pair.split_once('=')?;
-        Some((name.trim(), json!({"name": name.trim(), "value": unquoted(value.trim())})))
-    }))
+    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));
+    pairs.map(|(name, value)| (name.trim(), unquoted(value.trim()))).take(COOKIES)
 }
 
 /// The cookies that a response sets, by name.

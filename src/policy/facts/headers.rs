@@ -1,5 +1,6 @@
 //! Headers as a map of lists, in which upper and lower case are the same.
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use cel::ExecutionError;
@@ -8,7 +9,7 @@ use cel::common::types::{CelInt, CelList, CelString, MAP_TYPE, Type};
 use cel::common::value::{CowVal, Val};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::texts;
+use super::{readable, texts};
 
 /// Headers as a map of lists of texts; nothing is copied.
 #[derive(Debug, Clone)]
@@ -26,7 +27,7 @@ impl<'h> Headers<'h> {
         // A text that cannot be a name is the name of no header.
         let name = HeaderName::try_from(name).ok()?;
         let values = self.headers.get_all(&name);
-        let mut values = values.iter().map(readable).peekable();
+        let mut values = values.iter().map(text).peekable();
         values.peek()?;
         Some(texts(values))
     }
@@ -36,11 +37,10 @@ impl<'h> Headers<'h> {
     }
 }
 
-/// The text of a value; bytes that are no UTF-8 are replaced.
-pub(super) fn readable(value: &HeaderValue) -> CelString<'_> {
-    match std::str::from_utf8(value.as_bytes()) {
-        Ok(text) => CelString::from(text),
-        Err(_) => CelString::from(String::from_utf8_lossy(value.as_bytes()).into_owned()),
+fn text(value: &HeaderValue) -> CelString<'_> {
+    match readable(value) {
+        Cow::Borrowed(text) => CelString::from(text),
+        Cow::Owned(text) => CelString::from(text),
     }
 }
 

@@ -5,10 +5,11 @@
 mod cookies;
 mod headers;
 mod message;
+mod plain;
 mod url;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::OnceLock;
 
 use cel::common::types::{CelBool, CelInt, CelList, CelMap, CelString, CelTimestamp};
@@ -17,11 +18,13 @@ use cel::context::VariableResolver;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::Value as Json;
 
-use super::exchange::{Connection, Exchange, Tls};
+use super::exchange::{Connection, Exchange};
 use super::expression::value;
 use super::world::World;
 
-pub(super) use self::url::{authority, host_and_port, path_and_query, whole};
+pub(super) use self::cookies::pairs as cookies;
+pub(super) use self::plain::{Number, Text, readable};
+pub(super) use self::url::{Pairs, authority, host_and_port, path_and_query, query_pairs, whole};
 
 /// A value that borrows from what it is about.
 type Known<'b> = Option<CowVal<'b, 'b>>;
@@ -37,6 +40,8 @@ pub(super) struct Facts<'a> {
 /// What was worked out once for all rules; forgotten when the message changes.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
+    client_ip: OnceLock<String>,
+    server_ip: OnceLock<String>,
     url: OnceLock<String>,
     path: OnceLock<Option<String>>,
     query: OnceLock<CelMap<'static>>,
@@ -62,6 +67,11 @@ impl<'a> Facts<'a> {
         Self { exchange, world, names: None }
     }
 
+    /// The exchange.
+    pub(super) fn exchange(&self) -> &'a Exchange {
+        self.exchange
+    }
+
     /// What an exchange knows, and what some names mean besides.
     pub(super) fn with(exchange: &'a Exchange, world: &'a dyn World, names: &'a Json) -> Self {
         Self { exchange, world, names: Some(names) }
@@ -70,6 +80,12 @@ impl<'a> Facts<'a> {
 
 impl VariableResolver for Facts<'_> {
     fn resolve<'b>(&'b self, name: &str) -> Known<'b> {
+        if let Some(variable) = Text::named(name) {
+            return text(variable.read(self.exchange)?);
+        }
+        if let Some(variable) = Number::named(name) {
+            return some(CelInt::from(variable.read(self.exchange)?));
+        }
         let (space, rest) = name.split_once('.').unwrap_or((name, ""));
         match space {
             "req" => message::request(self.exchange, rest),
@@ -91,20 +107,15 @@ fn some<'b>(value: impl Val + 'b) -> Known<'b> {
     Some(CowVal::owned(value))
 }
 
-fn text(text: &str) -> Known<'_> {
-    some(CelString::from(text))
-}
-
-fn integer<'b>(number: impl TryInto<i64>) -> Known<'b> {
-    some(CelInt::from(number.try_into().unwrap_or(i64::MAX)))
+fn text(text: Cow<'_, str>) -> Known<'_> {
+    some(match text {
+        Cow::Borrowed(text) => CelString::from(text),
+        Cow::Owned(text) => CelString::from(text),
+    })
 }
 
 fn time<'b>(time: DateTime<Utc>) -> Known<'b> {
     some(CelTimestamp::from(time.fixed_offset()))
-}
-
-fn address<'b>(address: IpAddr) -> Known<'b> {
-    some(CelString::from(address.to_canonical().to_string()))
 }
 
 /// A list of texts that borrow.
@@ -116,44 +127,17 @@ fn texts<'b>(texts: impl IntoIterator<Item = CelString<'b>>) -> CelList<'b> {
 fn connection<'b>(exchange: &'b Exchange, name: &str) -> Known<'b> {
     let connection: &Connection = &exchange.connection;
     match name {
-        "client_ip" => address(connection.client.ip()),
-        "client_port" => integer(connection.client.port()),
-        "server_ip" => address(connection.server.ip()),
-        "server_port" => integer(connection.server.port()),
-        "server_region" => text(&connection.region),
         "ts.start" | "start_ts" => time(connection.started),
         "ts.end" | "end_ts" => exchange.ended.and_then(time),
-        "bytes_in" => integer(exchange.carried.received),
-        "bytes_out" => integer(exchange.carried.sent),
-        // There is no database of places.
-        "geo.city" | "geo.country" | "geo.country_code" | "geo.subdivision" | "geo.latitude"
-        | "geo.longitude" | "geo.radius" => text(""),
-        _ => tls(connection.tls.as_ref()?, name.strip_prefix("tls.")?),
-    }
-}
-
-fn tls<'b>(tls: &'b Tls, name: &str) -> Known<'b> {
-    match name {
-        "version" => text(&tls.version),
-        "cipher_suite" => text(&tls.cipher_suite),
-        "sni" => text(&tls.sni),
-        "negotiated_alpn" => text(&tls.alpn),
-        "session_resumed" => some(CelBool::from(tls.resumed)),
+        "tls.session_resumed" => some(CelBool::from(connection.tls.as_ref()?.resumed)),
         _ => None,
     }
 }
 
 fn endpoint<'b>(exchange: &'b Exchange, name: &str) -> Known<'b> {
     let endpoint = &exchange.endpoint;
-    match name {
-        "id" => text(&endpoint.id),
-        "url" => text(&endpoint.url),
-        "host" => text(&endpoint.host),
-        "addr" => some(CelString::from(format!("{}:{}", endpoint.host, endpoint.port))),
-        "protocol" => text(&endpoint.protocol),
-        "port" => integer(endpoint.port),
-        _ => None,
-    }
+    let address = || format!("{}:{}", endpoint.host, endpoint.port);
+    (name == "addr").then(|| some(CelString::from(address())))?
 }
 
 /// A variable by its name alone; what is inside it, the engine looks up.

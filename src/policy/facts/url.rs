@@ -1,6 +1,8 @@
 //! The URL of a request.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::str::Split;
 
 use cel::common::types::CelMap;
 use http::header::HOST;
@@ -46,9 +48,8 @@ pub(super) fn unescaped(path: &str) -> Option<String> {
 /// The parameters of a query: a map of lists.
 pub(super) fn parameters(query: &str) -> CelMap<'static> {
     let mut named: HashMap<String, Vec<Json>> = HashMap::new();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()).take(PARAMETERS) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        named.entry(plain(name)).or_default().push(json!(plain(value)));
+    for (name, value) in query_pairs(query) {
+        named.entry(name.into_owned()).or_default().push(json!(value));
     }
     let fields = named.into_iter().filter_map(|(name, values)| {
         Some((name.into(), value::from_json(&Json::Array(values)).ok()?))
@@ -56,6 +57,31 @@ pub(super) fn parameters(query: &str) -> CelMap<'static> {
     CelMap::from(fields.collect::<HashMap<_, _>>())
 }
 
-fn plain(text: &str) -> String {
-    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
+/// The names and values of a query, in order.
+pub(in super::super) fn query_pairs(query: &str) -> Pairs<'_> {
+    Pairs { rest: query.split('&'), left: PARAMETERS }
+}
+
+/// The names and values of a query.
+pub(in super::super) struct Pairs<'q> {
+    rest: Split<'q, char>,
+    left: usize,
+}
+
+impl<'q> Iterator for Pairs<'q> {
+    type Item = (Cow<'q, str>, Cow<'q, str>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let pair = self.rest.find(|pair| !pair.is_empty())?;
+        self.left = self.left.checked_sub(1)?;
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Some((plain(name), plain(value)))
+    }
+}
+
+fn plain(text: &str) -> Cow<'_, str> {
+    if text.contains('+') {
+        return percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned().into();
+    }
+    percent_decode_str(text).decode_utf8_lossy()
 }

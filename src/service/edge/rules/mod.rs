@@ -76,8 +76,7 @@ pub(super) fn webhook(webhook: &Webhook) -> Value {
 
 /// A policy as an agent gives it: JSON or YAML.
 pub(super) fn read(text: &str, scope: Scope) -> Result<Policy, String> {
-    let document: Value = serde_saphyr::from_str(text).map_err(|problem| problem.to_string())?;
-    Policy::compile(&document, scope).map_err(|problems| told(&problems))
+    Policy::parse(text, scope).map_err(|problems| told(&problems))
 }
 
 /// Problems in one line.

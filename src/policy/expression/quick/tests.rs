@@ -1,0 +1,203 @@
+//! What is decided without the engine is decided as the engine would.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use cel::Value;
+use chrono::Utc;
+
+use super::super::Expression;
+use super::Sight;
+use crate::policy::exchange::{Connection, Endpoint, Exchange, Request, Response, Tls};
+use crate::policy::facts::Facts;
+use crate::policy::ip_rules::IpRules;
+use crate::policy::{Phase, State, World};
+
+/// Expressions that are decided without the engine.
+const QUICK: &[&str] = &[
+    "true",
+    "false",
+    "req.method == 'GET'",
+    "req.method != 'GET'",
+    "req.method in ['GET', 'HEAD', req.host]",
+    "req.method in []",
+    "req.host == req.url.host",
+    "req.url.path.startsWith('/a')",
+    "req.url.path.endsWith('/ä')",
+    "req.url.contains('x=1') || req.url.raw == ''",
+    "req.url.scheme == 'https' && req.url.port == 443",
+    "req.url.port != 80",
+    "req.version == 'HTTP/1.1'",
+    "req.content_length > 3",
+    "req.content_length >= 4",
+    "4 < req.content_length",
+    "req.content_length <= 4",
+    "res.status_code == 404",
+    "res.content_type == 'text/plain'",
+    "req.user_agent.matches('(?i)BOT')",
+    "req.headers['User-Agent'][0].contains('bot')",
+    "req.headers['x-two'][1] == 'b'",
+    "req.headers['x-two'][2] == 'b'",
+    "req.headers['x-missing'][0] == 'b'",
+    "req.headers.accept[0] == 'a'",
+    "getReqHeader('Accept')[0] == 'a'",
+    "getReqHeader('x-missing')[0] == 'a'",
+    "'b' in req.headers['x-two']",
+    "'b' in req.headers['x-missing']",
+    "'b' in getReqHeader('x-missing')",
+    "req.headers['x-two'].exists(v, v == 'b')",
+    "req.headers['x-two'].exists(v, v == req.headers['x-missing'][0])",
+    "req.headers['x-two'].exists(v, v == 'b' || v == req.headers['x-missing'][0])",
+    "req.headers['x-two'].all(v, v == 'a' && v == req.headers['x-missing'][0])",
+    "req.headers['x-two'].all(v, v == 'z' && v == req.headers['x-missing'][0])",
+    "req.headers['x-missing'].exists(v, true)",
+    "getReqHeader('x-missing').all(v, false)",
+    "getReqHeader('x-two').exists(v, v.matches('^b$') && v in ['b'] && v in req.headers['x-two'])",
+    "req.headers['x-strange'][0].contains('\\uFFFD')",
+    "hasReqHeader('ACCEPT')",
+    "hasResHeader('x-a')",
+    "'Accept' in req.headers",
+    "has(req.headers.accept)",
+    "has(res.headers.accept)",
+    "getReqCookie('s').value == 'v'",
+    "getReqCookie('missing').Value == 'v'",
+    "hasReqCookie('s')",
+    "hasReqCookie('t')",
+    "getQueryParam('x')[1] == '2 3'",
+    "req.url.query_params['x'][0] == '1'",
+    "req.url.query_params.y[0] == ''",
+    "hasQueryParam('y')",
+    "hasQueryParam(req.method)",
+    "conn.client_ip == '10.1.2.3'",
+    "conn.client_ip in ['10.1.2.3']",
+    "inCidrRange(conn.client_ip, '10.0.0.0/8')",
+    "inCidrRange(conn.client_ip, 'nonsense')",
+    "inCidrRange(req.host, '10.0.0.0/8')",
+    "conn.client_ip.isPrivateIp()",
+    "conn.client_port == 1234",
+    "conn.tls.sni == 'a.example'",
+    "conn.geo.country_code == ''",
+    "endpoint.protocol == 'https'",
+    "conn.bytes_in == 0",
+];
+
+/// Expressions that are not, although they look like it.
+const SLOW: &[&str] = &[
+    "req.method == 1",
+    "req.headers == {}",
+    "size(req.headers) == 1",
+    "req.content_length + 1 == 5",
+    "req.headers['x-two'][-1] == 'b'",
+    "req.headers['x-two'].exists_one(v, v == 'b')",
+    "req.headers['x-two'].exists(req, req.method == 'b')",
+    "req.headers['x-two'].exists(v, req.headers['accept'].exists(w, w == v))",
+    "vars.x == 'a'",
+    "req.url.path.matches(req.host)",
+    "req.cookies['s'][0].value == 'v'",
+    "req.ts.header_received == conn.ts.start",
+    "req.method > 'A'",
+    "req.content_length == 4.0",
+];
+
+struct Nothing(State);
+
+impl World for Nothing {
+    fn ip_policy(&self, _: &str) -> Arc<IpRules> {
+        Arc::default()
+    }
+
+    fn state(&self) -> &State {
+        &self.0
+    }
+}
+
+fn exchanges() -> [Exchange; 3] {
+    let now = Utc::now();
+    let connection = |address: &str, tls| {
+        let client = address.parse().unwrap();
+        let server = "127.0.0.1:443".parse().unwrap();
+        Arc::new(Connection { client, server, region: String::new(), started: now, tls })
+    };
+    let endpoint = Arc::new(Endpoint { protocol: "https".into(), ..Endpoint::default() });
+    let (head, ()) = http::Request::post("/a%2Fb/%C3%A4?x=1&x=2+3&y&GET")
+        .header("host", "a.example")
+        .header("user-agent", "GoogleBot")
+        .header("accept", "a")
+        .header("x-two", "a")
+        .header("x-two", "b")
+        .header("x-strange", http::HeaderValue::from_bytes(b"\xff").unwrap())
+        .header("cookie", "s=v; t=\"u\"; s=w")
+        .header("content-length", "4")
+        .body(())
+        .unwrap()
+        .into_parts();
+    let tls = Some(Tls { sni: "a.example".into(), ..Tls::default() });
+    let full = Request::new(head, "https", now);
+    let mut full =
+        Exchange::of_request(connection("[::ffff:10.1.2.3]:1234", tls), endpoint.clone(), full);
+    let response = http::Response::builder().status(404).header("x-a", "b");
+    let response = response.header("content-type", "text/plain").body(()).unwrap();
+    full.set_response(Response::new(response.into_parts().0));
+    let (head, ()) = http::Request::get("/").body(()).unwrap().into_parts();
+    let bare = Request::new(head, "http", now);
+    let bare = Exchange::of_request(connection("8.8.8.8:1", None), endpoint.clone(), bare);
+    [full, bare, Exchange::new(connection("8.8.8.8:1", None), endpoint)]
+}
+
+/// What the expression is, and what the engine thinks of it; none where it fails.
+fn both(expression: &Expression, exchange: &Exchange) -> (Option<bool>, Option<bool>) {
+    let world = Nothing(State::default());
+    let facts = Facts::new(exchange, &world);
+    let slow = match expression.evaluate(&facts) {
+        Ok(Value::Bool(truth)) => Some(truth),
+        _ => None,
+    };
+    let sight = Sight { exchange, patterns: &expression.patterns, current: "" };
+    (expression.quick.as_ref().unwrap().decide(sight), slow)
+}
+
+fn compile(source: &str) -> Expression {
+    Expression::compile(source, Phase::Response).unwrap()
+}
+
+#[test]
+fn each_is_decided_as_the_engine_would() {
+    let mut known = [0, 0, 0];
+    for source in QUICK.iter() {
+        let expression = compile(source);
+        assert!(expression.quick.is_some(), "{source}");
+        for exchange in &exchanges() {
+            let (quick, slow) = both(&expression, exchange);
+            assert_eq!(quick, slow, "{source}");
+            known[slow.map_or(2, usize::from)] += 1;
+        }
+    }
+    assert!(known.iter().all(|count| *count > 20), "{known:?}");
+}
+
+#[test]
+fn combinations_are_decided_as_the_engine_would() {
+    let exchanges = exchanges();
+    for (index, one) in QUICK.iter().enumerate() {
+        for other in QUICK.iter().skip(index % 7).step_by(7) {
+            let source = match index % 3 {
+                0 => format!("({one}) && ({other})"),
+                1 => format!("!({one}) || ({other})"),
+                _ => format!("!(({one}) && ({other})) && ({one})"),
+            };
+            let expression = Expression::compile(&source, Phase::Response).unwrap();
+            for exchange in &exchanges {
+                let (quick, slow) = both(&expression, exchange);
+                assert_eq!(quick, slow, "{source}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_rest_is_left_to_the_engine() {
+    for source in SLOW {
+        assert!(compile(source).quick.is_none(), "{source}");
+    }
+}

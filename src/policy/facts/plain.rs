@@ -1,0 +1,243 @@
+//! Variables that are a text, a number or a truth: read without making a value of them.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Version};
+
+use super::super::exchange::{Content, Exchange, Request, Tls};
+use super::url::{authority, host_and_port, path_and_query, unescaped, whole};
+
+/// A variable that is a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Text {
+    Method,
+    Host,
+    Version,
+    Url,
+    Path,
+    RawPath,
+    Scheme,
+    UrlHost,
+    Query,
+    PathAndQuery,
+    UserPassword,
+    RequestHeader(KnownHeader),
+    ResponseHeader(KnownHeader),
+    ClientIp,
+    ServerIp,
+    Region,
+    TlsVersion,
+    CipherSuite,
+    Sni,
+    Alpn,
+    EndpointId,
+    EndpointUrl,
+    EndpointHost,
+    EndpointProtocol,
+    /// There is no database of places.
+    Place,
+}
+
+/// A header that has a variable of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum KnownHeader {
+    UserAgent,
+    Location,
+    ContentType,
+}
+
+/// A variable that is a whole number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Number {
+    Port,
+    RequestLength,
+    ResponseLength,
+    Status,
+    ClientPort,
+    ServerPort,
+    EndpointPort,
+    BytesIn,
+    BytesOut,
+}
+
+impl Text {
+    /// The variable of a name.
+    pub(in super::super) fn named(name: &str) -> Option<Self> {
+        use KnownHeader::{ContentType, Location, UserAgent};
+        Some(match name {
+            "req.method" => Self::Method,
+            "req.host" | "req.url.authority" => Self::Host,
+            "req.version" => Self::Version,
+            "req.url" | "req.url.raw" => Self::Url,
+            "req.url.path" => Self::Path,
+            "req.url.raw_path" => Self::RawPath,
+            "req.url.scheme" => Self::Scheme,
+            "req.url.host" => Self::UrlHost,
+            "req.url.query" => Self::Query,
+            "req.url.uri" => Self::PathAndQuery,
+            "req.url.user_password" => Self::UserPassword,
+            "req.user_agent" => Self::RequestHeader(UserAgent),
+            "req.location" => Self::RequestHeader(Location),
+            "req.content_type" | "req.content_type.raw" => Self::RequestHeader(ContentType),
+            "res.location" => Self::ResponseHeader(Location),
+            "res.content_type" | "res.content_type.raw" => Self::ResponseHeader(ContentType),
+            "conn.client_ip" => Self::ClientIp,
+            "conn.server_ip" => Self::ServerIp,
+            "conn.server_region" => Self::Region,
+            "conn.tls.version" => Self::TlsVersion,
+            "conn.tls.cipher_suite" => Self::CipherSuite,
+            "conn.tls.sni" => Self::Sni,
+            "conn.tls.negotiated_alpn" => Self::Alpn,
+            "endpoint.id" => Self::EndpointId,
+            "endpoint.url" => Self::EndpointUrl,
+            "endpoint.host" => Self::EndpointHost,
+            "endpoint.protocol" => Self::EndpointProtocol,
+            "conn.geo.city"
+            | "conn.geo.country"
+            | "conn.geo.country_code"
+            | "conn.geo.subdivision"
+            | "conn.geo.latitude"
+            | "conn.geo.longitude"
+            | "conn.geo.radius" => Self::Place,
+            _ => return None,
+        })
+    }
+
+    /// What the variable holds; none where there is no such thing.
+    pub(in super::super) fn read(self, exchange: &Exchange) -> Option<Cow<'_, str>> {
+        let (connection, endpoint) = (&exchange.connection, &exchange.endpoint);
+        let memo = &exchange.memo;
+        let tls = |part: fn(&Tls) -> &String| connection.tls.as_ref().map(|tls| part(tls).as_str());
+        let text = match self {
+            Self::RequestHeader(header) => {
+                return Some(header.read(&exchange.request()?.head.headers));
+            }
+            Self::ResponseHeader(header) => {
+                return Some(header.read(&exchange.response()?.head.headers));
+            }
+            Self::ClientIp => {
+                memo.client_ip.get_or_init(|| address(connection.client.ip())).as_str()
+            }
+            Self::ServerIp => {
+                memo.server_ip.get_or_init(|| address(connection.server.ip())).as_str()
+            }
+            Self::Region => &connection.region,
+            Self::TlsVersion => tls(|tls| &tls.version)?,
+            Self::CipherSuite => tls(|tls| &tls.cipher_suite)?,
+            Self::Sni => tls(|tls| &tls.sni)?,
+            Self::Alpn => tls(|tls| &tls.alpn)?,
+            Self::EndpointId => &endpoint.id,
+            Self::EndpointUrl => &endpoint.url,
+            Self::EndpointHost => &endpoint.host,
+            Self::EndpointProtocol => &endpoint.protocol,
+            Self::Place => "",
+            of_request => of_request.read_from(exchange, exchange.request()?),
+        };
+        Some(Cow::Borrowed(text))
+    }
+
+    fn read_from<'e>(self, exchange: &'e Exchange, request: &'e Request) -> &'e str {
+        let (uri, memo) = (&request.head.uri, &exchange.memo);
+        match self {
+            Self::Method => request.head.method.as_str(),
+            Self::Host => authority(request),
+            Self::Version => version(request.head.version),
+            Self::Url => memo.url.get_or_init(|| whole(request)),
+            Self::Path => {
+                memo.path.get_or_init(|| unescaped(uri.path())).as_deref().unwrap_or(uri.path())
+            }
+            Self::RawPath => uri.path(),
+            Self::Scheme => request.scheme,
+            Self::UrlHost => host_and_port(authority(request), request.scheme).0,
+            Self::Query => uri.query().unwrap_or_default(),
+            Self::PathAndQuery => path_and_query(request),
+            Self::UserPassword => {
+                let authority = uri.authority().map_or("", |it| it.as_str());
+                authority.rsplit_once('@').map_or("", |(user, _)| user)
+            }
+            _ => "",
+        }
+    }
+}
+
+impl KnownHeader {
+    /// The first value of the header; empty when there is none.
+    fn read(self, headers: &HeaderMap) -> Cow<'_, str> {
+        let name = match self {
+            Self::UserAgent => &USER_AGENT,
+            Self::Location => &LOCATION,
+            Self::ContentType => &CONTENT_TYPE,
+        };
+        first(headers, name).unwrap_or_default()
+    }
+}
+
+impl Number {
+    /// The variable of a name.
+    pub(in super::super) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "req.url.port" => Self::Port,
+            "req.content_length" => Self::RequestLength,
+            "res.content_length" => Self::ResponseLength,
+            "res.status_code" => Self::Status,
+            "conn.client_port" => Self::ClientPort,
+            "conn.server_port" => Self::ServerPort,
+            "conn.bytes_in" => Self::BytesIn,
+            "conn.bytes_out" => Self::BytesOut,
+            "endpoint.port" => Self::EndpointPort,
+            _ => return None,
+        })
+    }
+
+    /// What the variable holds; none where there is no such thing.
+    pub(in super::super) fn read(self, exchange: &Exchange) -> Option<i64> {
+        let request = || exchange.request();
+        let response = || exchange.response();
+        let number = match self {
+            Self::Port => request().map(|it| host_and_port(authority(it), it.scheme).1)?.into(),
+            Self::RequestLength => request().map(|it| length(&it.head.headers, &it.body))?,
+            Self::ResponseLength => response().map(|it| length(&it.head.headers, &it.body))?,
+            Self::Status => response()?.head.status.as_u16().into(),
+            Self::ClientPort => exchange.connection.client.port().into(),
+            Self::ServerPort => exchange.connection.server.port().into(),
+            Self::EndpointPort => exchange.endpoint.port.into(),
+            Self::BytesIn => exchange.carried.received,
+            Self::BytesOut => exchange.carried.sent,
+        };
+        Some(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+/// The text of a value; bytes that are no UTF-8 are replaced.
+pub(in super::super) fn readable(value: &HeaderValue) -> Cow<'_, str> {
+    String::from_utf8_lossy(value.as_bytes())
+}
+
+fn first<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<Cow<'h, str>> {
+    headers.get(name).map(readable)
+}
+
+fn address(address: IpAddr) -> String {
+    address.to_canonical().to_string()
+}
+
+fn version(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_09 => "HTTP/0.9",
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2.0",
+        Version::HTTP_3 => "HTTP/3.0",
+        _ => "HTTP/1.1",
+    }
+}
+
+/// How long a body is: what is there of it, or what was announced; 0 unless known.
+fn length(headers: &HeaderMap, body: &Content) -> u64 {
+    if let Content::Full(body) = body {
+        return body.len() as u64;
+    }
+    let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    length.and_then(|length| length.parse().ok()).unwrap_or(0)
+}
