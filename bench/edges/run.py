@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""Edges of an embedded service beside nginx, on loopback, in one interleaved run; see README.md."""
+
+import argparse
+import os
+import pathlib
+import random
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+import urllib.request
+
+import ginnel
+
+HOST = "app.example.test"
+CONF = """
+worker_processes 1; pid {work}/{name}.pid; error_log {work}/{name}.log; daemon off; user root;
+events {{ worker_connections 4096; }}
+http {{ access_log off; keepalive_requests 100000000; {servers} }}
+"""
+UPSTREAM = 'server {{ listen 127.0.0.1:{port}; location / {{ return 200 "{body}"; }} }}'
+PROXY = """
+upstream u {{ server 127.0.0.1:{upstream}; keepalive 64; keepalive_requests 100000000; }}
+server {{ listen 127.0.0.1:{plain}; listen 127.0.0.1:{tls} ssl;
+  ssl_certificate {work}/cert.pem; ssl_certificate_key {work}/key.pem;
+  location / {{ proxy_pass http://u; proxy_http_version 1.1; proxy_set_header Connection ""; }} }}
+"""
+POLICY = {
+    "inbound": [
+        {
+            "expressions": [f"req.url.path.startsWith('/closed-{number}')"],
+            "actions": [{"type": "deny"}],
+        }
+        for number in range(3)
+    ]
+    + [
+        {
+            "expressions": ["req.method == 'DELETE'", "conn.client_ip == '192.0.2.1'"],
+            "actions": [{"type": "deny"}],
+        },
+        {"actions": [{"type": "add-headers", "config": {"headers": {"x-via": "edge"}}}]},
+    ]
+}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def nginx(work: pathlib.Path, name: str, servers: str) -> subprocess.Popen:
+    """An nginx that has started."""
+    path = work / f"{name}.conf"
+    path.write_text(CONF.format(work=work, name=name, servers=servers))
+    program = shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin")
+    process = subprocess.Popen([program, "-c", path, "-p", work], stderr=subprocess.DEVNULL)
+    port = int(re.search(r"127\.0\.0\.1:(\d+)[ ;]", servers.split("listen")[1])[1])
+    for _ in range(200):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return process
+        time.sleep(0.02)
+    raise SystemExit(f"nginx did not start; see {work}/{name}.log")
+
+
+def family(pid: int) -> list[int]:
+    """A process and its children."""
+    found = [pid]
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                continue
+            if parent == pid:
+                found.append(int(entry.name))
+    return found
+
+
+def cpu(pids: list[int]) -> float:
+    """The processor time of processes so far, in seconds."""
+    ticks = 0
+    for pid in pids:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def wrk(url: str, host: str, secs: float, pids: list[int]) -> dict[str, float]:
+    before = cpu(pids)
+    command = ["wrk", "-t1", "-c32", f"-d{secs}s", "--latency", "-H", f"Host: {host}"]
+    # The user agent filter turns away whoever does not name itself.
+    said = subprocess.check_output([*command, "-H", "User-Agent: wrk", url], text=True)
+    used = cpu(pids) - before
+    if "Non-2xx" in said or "Socket errors" in said:
+        raise SystemExit(f"{url}: {said}")
+    requests = int(re.search(r"(\d+) requests in", said)[1])
+    value, unit = re.search(r"99%\s+([\d.]+)(us|ms|s)", said).groups()
+    scale = {"us": 1, "ms": 1e3, "s": 1e6}[unit]
+    rate = float(re.search(r"Requests/sec:\s+([\d.]+)", said)[1])
+    return {"rate": rate, "p99": float(value) * scale, "cpu": used * 1e6 / requests}
+
+
+def edge(remote: ginnel.RemoteClient, host: str, backend: str, **modules: object) -> tuple[str, str]:
+    """An HTTPS edge with one route."""
+    made = remote.edges.https.create(hostports=[f"{host}:80", f"{host}:443"])
+    route = remote.edges.https.routes.create(
+        made.id, match_type="path_prefix", match="/", backend={"backend_id": backend}, **modules
+    )
+    return made.id, route.id
+
+
+def crowd(remote: ginnel.RemoteClient, backend: str) -> None:
+    """1,000 edges with 10 routes each."""
+    for number in range(1000):
+        made = remote.edges.https.create(hostports=[f"x{number}.example.test:443"])
+        for path in range(10):
+            remote.edges.https.routes.create(
+                made.id,
+                match_type="path_prefix",
+                match=f"/{path}",
+                backend={"backend_id": backend},
+                policy=POLICY if path == 0 else None,
+            )
+
+
+def compare(rounds: int, secs: float) -> None:
+    work = pathlib.Path(tempfile.mkdtemp(prefix="edges-"))
+    upstream, plain, tls = free_port(), free_port(), free_port()
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+        + ["-nodes", "-subj", f"/CN={HOST}", "-keyout", work / "key.pem", "-out", work / "cert.pem"],
+        check=True,
+        stderr=subprocess.DEVNULL,
+    )
+    behind = nginx(work, "upstream", UPSTREAM.format(port=upstream, body="x" * 64))
+    servers = PROXY.format(upstream=upstream, plain=plain, tls=tls, work=work)
+    proxy = nginx(work, "proxy", servers)
+    with ginnel.Service() as service, ginnel.Service() as crowded:
+        modules = {"policy": POLICY, "user_agent_filter": {"deny": ["bad(bot|crawler)"]}}
+        for one in (service, crowded):
+            remote = one.client()
+            backend = remote.backends.static.create(address=f"127.0.0.1:{upstream}").id
+            edge(remote, HOST, backend)
+            policy = remote.ip_policies.create()
+            remote.ip_policy_rules.create(
+                cidr="127.0.0.0/8", action="allow", ip_policy_id=policy.id
+            )
+            restriction = {"ip_policy_ids": [policy.id]}
+            edge(remote, f"p.{HOST}", backend, ip_restriction=restriction, **modules)
+        crowd(crowded.client(), backend)
+        # wrk asks for the host of its URL, so the resolver must know it; the header is enough here,
+        # because a client that names an address sends no name in TLS.
+        targets = {
+            "nginx": (f"http://127.0.0.1:{plain}/", HOST, family(proxy.pid)),
+            "plain": (service.http_url + "/", HOST, [os.getpid()]),
+            "policed": (service.http_url + "/", f"p.{HOST}", [os.getpid()]),
+            "many": (crowded.http_url + "/", HOST, [os.getpid()]),
+            "nginx-tls": (f"https://127.0.0.1:{tls}/", HOST, family(proxy.pid)),
+            "tls": (service.https_url + "/", HOST, [os.getpid()]),
+            "policed-tls": (service.https_url + "/", f"p.{HOST}", [os.getpid()]),
+        }
+        results: dict[str, list[dict[str, float]]] = {name: [] for name in targets}
+        for _ in range(rounds):
+            for name in random.sample(list(targets), len(targets)):
+                url, host, pids = targets[name]
+                results[name].append(wrk(url, host, secs, pids))
+    proxy.terminate()
+    behind.terminate()
+    report(results)
+
+
+def report(results: dict[str, list[dict[str, float]]]) -> None:
+    def median(name: str, field: str) -> float:
+        return statistics.median(one[field] for one in results[name])
+
+    print("| target | requests/s | of nginx | p99 us | of nginx | CPU us |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for name in results:
+        peer = "nginx-tls" if name.endswith("tls") else "nginx"
+        rate, late = median(name, "rate"), median(name, "p99")
+        print(
+            f"| {name} | {rate:,.0f} | {rate / median(peer, 'rate'):.2f} | {late:,.0f} "
+            f"| {late / median(peer, 'p99'):.2f} | {median(name, 'cpu'):.1f} |"
+        )
+
+
+def live() -> None:
+    """How soon a change acts on traffic."""
+    with ginnel.Service(https_port=None) as service:
+        remote = service.client()
+        backend = remote.backends.http_response.create(body="before").id
+        edge_id, route_id = edge(remote, HOST, backend)
+        crowd(remote, backend)
+        request = urllib.request.Request(service.http_url, headers={"Host": HOST})
+        took = []
+        for number in range(200):
+            body = f"rule {number}"
+            action = {"type": "custom-response", "config": {"body": body}}
+            start = time.perf_counter()
+            remote.edges.https.routes.policy.replace(edge_id, route_id, inbound=[{"actions": [action]}])
+            while urllib.request.urlopen(request).read().decode() != body:
+                pass
+            took.append((time.perf_counter() - start) * 1e3)
+        took.sort()
+        print(f"change and first answer by it: median {took[100]:.1f} ms, most {took[-1]:.1f} ms")
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--secs", type=int, default=3)
+    arguments.add_argument("--live", action="store_true")
+    chosen = arguments.parse_args()
+    live() if chosen.live else compare(chosen.rounds, chosen.secs)
+
+
+if __name__ == "__main__":
+    main()
