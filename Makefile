@@ -38,6 +38,7 @@ lint: dev ## Check formats, lints and types, without changing anything.
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	cd examples/webhook-receiver && MYPYPATH=.:tests ../../$(BIN)/mypy --strict --exclude '' --config-file ../../pyproject.toml receiver.py tests/*.py
 	$(BIN)/python -m mypy.stubtest ginnel --mypy-config-file pyproject.toml
 	PATH="$(CURDIR)/$(BIN):$$PATH" pyright --verifytypes ginnel --ignoreexternal
 
