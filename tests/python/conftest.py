@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import signal
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -11,6 +12,10 @@ import pytest
 import ginnel
 from ginnel._pager import Pager
 from ginnel._resource import Resource
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Jobs in the background of a shell ignore it, and so would all that the tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Face:
