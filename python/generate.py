@@ -29,8 +29,13 @@ SCALARS = {
     "object": "dict[str, object]",
 }
 Kind = Any
-MIXINS = {"RequestMessage": "Message", "ResponseMessage": "Message"}
-"""What some types can do beside holding their fields; from `ginnel._message`."""
+MIXINS = {
+    "RequestMessage": "Message",
+    "ResponseMessage": "Message",
+    "CapturedRequest": "Shown",
+    "AgentTunnel": "Shown",
+}
+"""What some types build on; each in the module of its name."""
 BY_HAND = {"root", "status"}
 """Resources whose operations are methods of the client itself."""
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 
-from ._record import Record
+from ._shown import Shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Message(Record):
+class Message(Shown):
     """The bytes of a request or an answer, taken apart."""
 
     __slots__ = ()

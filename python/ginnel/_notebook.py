@@ -11,15 +11,15 @@ from datetime import datetime
 from html import escape
 from typing import TYPE_CHECKING
 
+from ._mask import MASK
 from ._record import Record
+from ._shown import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from .exceptions import APIError
 
-MASK = "•••"
-"""Stands for a secret."""
 LONGEST = 2000
 """How many characters of a text are shown."""
 ROWS = 100
@@ -57,16 +57,23 @@ def table(items: Sequence[Record], more: str = "") -> str:
 
 
 def problem(error: APIError) -> str:
-    """A failed call: what was asked, and what went wrong."""
+    """A failed call: what was asked, what went wrong, and what helps to find out why."""
     asked = " ".join(filter(None, (error.method, error.url)))
+    told = {"attempts": error.attempts if error.attempts > 1 else None}
+    told |= {name: getattr(error, name, None) for name in ("operation_id", "retry_after")}
+    more = ", ".join(f"{name} {value}" for name, value in told.items() if value is not None)
+    lines = "".join(f'<div style="{_QUIET}">{escape(line)}</div>' for line in (asked, more) if line)
     return (
-        f'<div style="border-left:.25em solid currentColor;padding-left:.6em">'
-        f"<strong>{escape(type(error).__name__)}</strong> {escape(str(error))}"
-        f'<div style="{_QUIET}">{escape(asked)}</div></div>'
+        f'<div style="border-left:.25em solid #d64545;padding-left:.6em">'
+        f"<strong>{escape(type(error).__name__)}</strong> {escape(str(error))}{lines}</div>"
     )
 
 
 def _shown(record: Record) -> dict[str, str]:
+    if isinstance(record, Shown):
+        from ._cards import row
+
+        return row(record)
     shown = {}
     for field in fields(record):
         value = getattr(record, field.name)
@@ -81,7 +88,7 @@ def html(value: object) -> str:
     """One value."""
     match value:
         case Record():
-            return card(value)
+            return value._repr_html_()
         case datetime():
             return f"<time>{escape(value.isoformat(sep=' '))}</time>"
         case bytes():

@@ -113,6 +113,12 @@ class APIError(GinnelError):
         self.url = url
         self.attempts = attempts
 
+    def __repr__(self) -> str:
+        known = {name: getattr(self, name, None) for name in ("status_code", "error_code")}
+        known |= {"method": self.method, "url": self.url}
+        told = "".join(f", {name}={value!r}" for name, value in known.items() if value)
+        return f"{type(self).__name__}({str(self)!r}{told})"
+
     def _repr_html_(self) -> str:
         from ._notebook import problem
 

@@ -8,6 +8,7 @@ from .._asyncio import call, perform
 from .._pager import AsyncPager, Pager
 from .._record import Record
 from .._resource import Resource
+from .._shown import Shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Metrics(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class AgentTunnel(Record):
+class AgentTunnel(Shown):
     """A tunnel that the agent runs."""
 
     ID: str | None = None

@@ -1,0 +1,92 @@
+"""How captured requests and tunnels look as text: a line in lists and logs, more where alone."""
+
+from __future__ import annotations
+
+from ._body import readable, size, visible
+from ._mask import header, uri
+from .local.requests import CapturedRequest, RequestMessage, ResponseMessage
+from .local.tunnels import AgentTunnel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._record import Record
+
+PREVIEW = 60
+"""How many characters of a body a line has room for."""
+
+
+def line(shown: Record) -> str:
+    """One line."""
+    name = type(shown).__name__
+    match shown:
+        case CapturedRequest():
+            asked = f"{shown.request.method} {uri(shown.request.uri)}"
+            said = f"{name} {shown.id}: {asked} -> {outcome(shown)}, tunnel {shown.tunnel_name}"
+        case RequestMessage() | ResponseMessage():
+            said = f"{name} {start_line(shown)}{_preview(shown)}"
+        case AgentTunnel():
+            said = f"{name} {shown.name}: {shown.public_url} -> {forwards_to(shown)}"
+        case _:
+            raise TypeError(name)
+    return f"<{visible(said)}>"
+
+
+def lines(shown: Record) -> str:
+    """All that is worth seeing."""
+    match shown:
+        case CapturedRequest():
+            parts = [line(shown), _message(shown.request)]
+            parts += [_message(shown.response)] if shown.response else []
+            return "\n\n".join(parts)
+        case RequestMessage() | ResponseMessage():
+            return _message(shown)
+        case _:
+            return line(shown)
+
+
+def start_line(message: RequestMessage | ResponseMessage) -> str:
+    """The first line of a message."""
+    if isinstance(message, RequestMessage):
+        return f"{message.method} {uri(message.uri)} {message.proto}"
+    return f"{message.proto} {message.status}"
+
+
+def outcome(captured: CapturedRequest) -> str:
+    """What became of a request, and how long that took."""
+    if captured.response is None:
+        return "no answer yet"
+    return f"{captured.response.status} in {milliseconds(captured.duration)}"
+
+
+def milliseconds(nanoseconds: float) -> str:
+    """A duration, as people read it."""
+    return f"{nanoseconds / 1e6:,.1f} ms"
+
+
+def forwards_to(tunnel: AgentTunnel) -> str:
+    """Where the requests of a tunnel go."""
+    return tunnel.config.addr if tunnel.config else "?"
+
+
+def masked_headers(message: RequestMessage | ResponseMessage) -> list[tuple[str, str]]:
+    """The headers in order, without secrets."""
+    return [
+        (visible(name), visible(header(name, value)))
+        for name, values in message.headers.items()
+        for value in values
+    ]
+
+
+def _message(message: RequestMessage | ResponseMessage) -> str:
+    head = [visible(start_line(message))]
+    head += [f"{name}: {value}" for name, value in masked_headers(message)]
+    body = readable(message)
+    return "\n".join([*head, "", body] if body else head)
+
+
+def _preview(message: RequestMessage | ResponseMessage) -> str:
+    body = " ".join(readable(message).split())
+    if not body:
+        return ""
+    cut = body if len(body) <= PREVIEW else f"{body[:PREVIEW]}…"
+    return f", {size(message)}: {cut}"
