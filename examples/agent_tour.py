@@ -49,7 +49,6 @@ def tour(agent: ginnel.AgentClient, port: int) -> None:
     say("status", agent.status().status)
 
     tunnel = agent.tunnels.start(addr=port, proto="http", name="shop")
-    assert tunnel.public_url is not None
     say("tunnels.start", f"{tunnel.public_url} -> localhost:{port}")
     say("tunnels.list", [running.name for running in agent.tunnels.list()])
 
@@ -68,7 +67,6 @@ def tour(agent: ginnel.AgentClient, port: int) -> None:
     say("requests.replay", f"{len(agent.requests.list().to_list())} requests now")
 
     metrics = agent.tunnels.get("shop").metrics
-    assert metrics is not None
     say(
         "tunnels.get, metrics",
         f"{metrics.http.count} requests, p99 {metrics.http.p99 / 1e6:.1f} ms",
@@ -87,7 +85,6 @@ def tour(agent: ginnel.AgentClient, port: int) -> None:
 async def tour_again(agent: ginnel.AsyncAgentClient, port: int) -> None:
     """The same names, awaited."""
     async with agent.tunnels.open(addr=port, name="again") as tunnel:
-        assert tunnel.public_url is not None
         await asyncio.to_thread(order, tunnel.public_url, b'{"item": "jam"}')
         jam = await agent.requests.wait_for(tunnel_name="again")
         await agent.requests.replay(jam.id)

@@ -21,7 +21,7 @@ _Asgi = Callable[
 
 
 @contextmanager
-def served(target: object) -> Iterator[object]:
+def served(target: object) -> Iterator[str | int]:
     """What an agent shall forward to for the target: an address as it is, or that of a server."""
     if isinstance(target, int | str):
         yield target

@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -104,7 +104,7 @@ def ginnel_tunnel(ginnel_agent_client: AgentClient) -> Iterator[Callable[..., st
     with ExitStack() as opened:
         count = 0
 
-        def tunnel(target: object, *, proto: str = "http", **definition: object) -> str:
+        def tunnel(target: object, *, proto: str = "http", **definition: Any) -> str:
             nonlocal count
             count += 1
             name = str(definition.pop("name", f"test-{count}"))

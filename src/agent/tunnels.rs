@@ -123,13 +123,13 @@ impl Running {
             ID: Some(self.id.clone()),
             name: self.name.clone(),
             uri: format!("/api/tunnels/{}", utf8_percent_encode(&self.name, NAME)),
-            proto: proto.map(str::to_owned),
-            public_url: url,
-            config: Some(AgentTunnelConfig {
+            proto: proto.unwrap_or_default().to_owned(),
+            public_url: url.unwrap_or_default(),
+            config: AgentTunnelConfig {
                 addr: self.definition.address.shown(),
                 inspect: self.inspects(),
-            }),
-            metrics: Some(self.metrics.report(Instant::now())),
+            },
+            metrics: self.metrics.report(Instant::now()),
         }
     }
 

@@ -19,6 +19,8 @@ pub enum Kind {
         /// The limit in bytes.
         max: Option<usize>,
     },
+    /// Text that may also be given as a whole number, such as an address that is only a port.
+    TextOrNumber,
     /// Text that must not be shown: tokens, passwords.
     Secret,
     /// A moment, RFC 3339 text.
@@ -75,6 +77,11 @@ pub trait Typed {
     const KIND: Kind;
     /// False for types that stand for null or absent values as well.
     const REQUIRED: bool = true;
+
+    /// True for a value whose key is left out of answers.
+    fn is_left_out(&self) -> bool {
+        false
+    }
 }
 
 /// Text of at most `MAX` bytes of UTF-8; the limit is checked where a request is made or answered.
@@ -118,6 +125,52 @@ impl<'de> Deserialize<'de> for Base64 {
 impl fmt::Debug for Base64 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Base64({} bytes)", self.0.len())
+    }
+}
+
+/// A number that is written without a fraction where it has none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub struct Number(pub f64);
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // Every whole number below this is exact.
+        const EXACT: f64 = (1_i64 << 53) as f64;
+        if self.0.fract() == 0.0 && self.0.abs() < EXACT {
+            serializer.serialize_i64(self.0 as i64)
+        } else {
+            serializer.serialize_f64(self.0)
+        }
+    }
+}
+
+/// Text that may also be given as a whole number, such as an address that is only a port.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct TextOrNumber(pub String);
+
+impl<'de> Deserialize<'de> for TextOrNumber {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::String(text) => Ok(Self(text)),
+            Value::Number(number) if !number.is_f64() => Ok(Self(number.to_string())),
+            _ => Err(serde::de::Error::custom("expected text or a whole number")),
+        }
+    }
+}
+
+/// A remark that is made or left out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Flag(pub bool);
+
+impl Typed for Flag {
+    const KIND: Kind = Kind::Bool;
+    const REQUIRED: bool = false;
+
+    fn is_left_out(&self) -> bool {
+        !self.0
     }
 }
 
@@ -186,6 +239,8 @@ typed! {
     bool => Kind::Bool,
     i64 => Kind::Integer,
     f64 => Kind::Number,
+    Number => Kind::Number,
+    TextOrNumber => Kind::TextOrNumber,
     Value => Kind::Json,
     Map<String, Value> => Kind::Object,
 }

@@ -16,7 +16,11 @@ macro_rules! wire {
         pub struct $Name {
             $(
                 $(#[doc = $field_doc])+
-                #[serde(default, deserialize_with = "crate::api::kind::lenient")]
+                #[serde(
+                    default,
+                    deserialize_with = "crate::api::kind::lenient",
+                    skip_serializing_if = "crate::api::Typed::is_left_out"
+                )]
                 pub $field: $type,
             )*
         }

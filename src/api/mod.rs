@@ -15,7 +15,10 @@ pub(crate) mod operation;
 pub mod remote;
 
 pub use error::ErrorBody;
-pub use kind::{Base64, Description, Field, Kind, Metadata, Secret, Shape, Text, Timestamp, Typed};
+pub use kind::{
+    Base64, Description, Field, Flag, Kind, Metadata, Number, Secret, Shape, Text, TextOrNumber,
+    Timestamp, Typed,
+};
 #[cfg(feature = "python")]
 pub(crate) use operation::append_query;
 pub use operation::{

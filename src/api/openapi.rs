@@ -127,6 +127,7 @@ impl Document {
             Kind::Text { max: Some(max) } => {
                 json!({"type": "string", "maxLength": max, "x-max-bytes": max})
             }
+            Kind::TextOrNumber => json!({"type": ["string", "integer"]}),
             Kind::Secret => json!({"type": "string", "format": "password"}),
             Kind::Time => json!({"type": "string", "format": "date-time"}),
             Kind::Bytes => json!({"type": "string", "contentEncoding": "base64"}),

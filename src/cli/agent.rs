@@ -343,8 +343,7 @@ async fn carry(agent: &mut Agent, tunnels: Vec<Definition>, tell: Tell) -> Resul
         agent.start_tunnel(definition).await?;
     }
     for tunnel in agent.tunnels() {
-        let (url, addr) = (tunnel.public_url, tunnel.config.map(|config| config.addr));
-        let (url, addr) = (url.unwrap_or_default(), addr.unwrap_or_default());
+        let (url, addr) = (tunnel.public_url, tunnel.config.addr);
         let text = format!("{}: {url} -> {addr}", tunnel.name);
         tell.line("tunnel", &text, json!({"name": tunnel.name, "public_url": url, "addr": addr}));
     }

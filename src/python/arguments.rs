@@ -38,6 +38,11 @@ fn value(object: &Bound<'_, PyAny>, kind: &Kind, place: &str) -> PyResult<Value>
             Ok(text) => Ok(text.to_str()?.into()),
             Err(_) => Err(wrong("a str")),
         },
+        Kind::TextOrNumber => match (object.cast::<PyString>(), object.cast::<PyInt>()) {
+            (Ok(text), _) => Ok(text.to_str()?.into()),
+            (_, Ok(number)) if !object.is_instance_of::<PyBool>() => Ok(number.to_string().into()),
+            _ => Err(wrong("a str or an int")),
+        },
         Kind::Bytes => match object.cast::<PyBytes>() {
             Ok(bytes) => Ok(base64(bytes.as_bytes()).into()),
             Err(_) => Err(wrong("bytes")),

@@ -102,6 +102,7 @@ fn field(field: &Field) -> Value {
 fn kind(kind: &Kind) -> Value {
     match kind {
         Kind::Text { .. } => json!("text"),
+        Kind::TextOrNumber => json!("text or number"),
         Kind::Secret => json!("secret"),
         Kind::Time => json!("time"),
         Kind::Bytes => json!("bytes"),

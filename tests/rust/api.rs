@@ -3,13 +3,15 @@
 use std::collections::HashSet;
 
 use ginnel::api::remote::{self, api_keys, backends, edges};
-use ginnel::api::{Info, Kind, Output, Place, Verb, encode, encode_arguments, local};
+use ginnel::api::{
+    Info, Kind, Number, Output, Place, TextOrNumber, Verb, encode, encode_arguments, local,
+};
 use serde_json::{Map, Value, json};
 
 /// A value of each kind.
 fn sample(kind: &Kind) -> Value {
     match kind {
-        Kind::Text { .. } | Kind::Secret => json!("text"),
+        Kind::Text { .. } | Kind::TextOrNumber | Kind::Secret => json!("text"),
         Kind::Time => json!("2026-01-02T03:04:05Z"),
         Kind::Bytes => json!("AAEC"),
         Kind::Bool => json!(false),
@@ -114,6 +116,26 @@ fn what_is_not_given_is_left_out_and_what_is_empty_is_sent() {
     let call = encode(&update).unwrap();
 
     assert_eq!(call.body.unwrap(), r#"{"id":"bkdfo_x","metadata":"","backends":[]}"#);
+}
+
+#[test]
+fn a_number_has_a_fraction_only_where_it_needs_one() {
+    let written = |number| serde_json::to_string(&Number(number)).unwrap();
+
+    assert_eq!(
+        [0.0, 3e6, -2.0, 0.5, 1e300].map(written),
+        ["0", "3000000", "-2", "0.5", "1e+300"].map(str::to_owned)
+    );
+}
+
+#[test]
+fn a_port_may_be_given_as_a_number_or_as_text() {
+    let read = |value: Value| serde_json::from_value::<TextOrNumber>(value);
+
+    assert_eq!(read(json!(80)).unwrap(), read(json!("80")).unwrap());
+    for wrong in [json!(8.5), json!(true), json!([80])] {
+        assert!(read(wrong).is_err());
+    }
 }
 
 #[test]

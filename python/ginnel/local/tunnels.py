@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from .._asyncio import call, perform
 from .._pager import AsyncPager, Pager
-from .._record import Record
+from .._record import SECRET, Record
 from .._resource import Resource
 from .._shown import Shown
 
@@ -99,13 +99,13 @@ class AgentTunnel(Shown):
     """The tunnel's name; empty for an unnamed tunnel."""
     uri: str
     """The path of this tunnel."""
-    public_url: str | None = None
-    """The public address."""
-    proto: str | None = None
-    """`http`, `https`, `tcp` or `tls`, by the public address."""
-    config: AgentTunnelConfig | None = None
+    public_url: str
+    """The public address; empty for a labeled tunnel."""
+    proto: str
+    """`http`, `https`, `tcp` or `tls`, by the public address; empty for a labeled tunnel."""
+    config: AgentTunnelConfig
     """The configuration in effect."""
-    metrics: Metrics | None = None
+    metrics: Metrics
     """Counts, rates and percentiles."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""
@@ -153,7 +153,7 @@ class WebhookVerification(Record):
 
     provider: str | None = None
     """Who sends them, such as `github`."""
-    secret: str | None = None
+    secret: str | None = field(default=None, metadata=SECRET)
     """The secret that is shared with the provider."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""
@@ -172,7 +172,7 @@ class Tunnels(Resource):
     def start(
         self,
         *,
-        addr: object,
+        addr: str | int,
         proto: str | None = None,
         name: str | None = None,
         labels: object | None = None,
@@ -197,8 +197,8 @@ class Tunnels(Resource):
         crt: str | None = None,
         key: str | None = None,
         terminate_at: str | None = None,
-        proxy_proto: object | None = None,
-        proxy_protocol: object | None = None,
+        proxy_proto: str | int | None = None,
+        proxy_protocol: str | int | None = None,
         policy: object | None = None,
         traffic_policy: object | None = None,
         upstream_tls_verify: bool | None = None,
@@ -323,7 +323,7 @@ class AsyncTunnels(Resource):
     async def start(
         self,
         *,
-        addr: object,
+        addr: str | int,
         proto: str | None = None,
         name: str | None = None,
         labels: object | None = None,
@@ -348,8 +348,8 @@ class AsyncTunnels(Resource):
         crt: str | None = None,
         key: str | None = None,
         terminate_at: str | None = None,
-        proxy_proto: object | None = None,
-        proxy_protocol: object | None = None,
+        proxy_proto: str | int | None = None,
+        proxy_protocol: str | int | None = None,
         policy: object | None = None,
         traffic_policy: object | None = None,
         upstream_tls_verify: bool | None = None,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use chrono::{DateTime, Local, SecondsFormat};
 
 use crate::api::local::requests::{CapturedRequest, RequestMessage, ResponseMessage};
-use crate::api::{Base64, Timestamp};
+use crate::api::{Base64, Flag, Timestamp};
 
 /// How many headers of a message are shown; relays accept fewer.
 const HEADERS: usize = 1024;
@@ -165,7 +165,7 @@ impl Message {
             headers: self.grouped(|name| !name.eq_ignore_ascii_case("host")),
             uri,
             raw: Base64(self.raw().into()),
-            truncated: self.is_truncated().then_some(true),
+            truncated: Flag(self.is_truncated()),
         }
     }
 
@@ -177,7 +177,7 @@ impl Message {
             proto,
             headers: self.grouped(|_| true),
             raw: Base64(self.raw().into()),
-            truncated: self.is_truncated().then_some(true),
+            truncated: Flag(self.is_truncated()),
         }
     }
 

@@ -349,7 +349,7 @@ mod tests {
         recording.request_body(&[b'x'; 600]);
 
         let shown = recording.record().show();
-        assert_eq!(shown.request.truncated, Some(true));
+        assert_eq!(shown.request.truncated, crate::api::Flag(true));
         assert_eq!(recording.record().exchange().request.body.len(), 1_000);
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::api::macros::{resource, wire};
-use crate::api::{Base64, Timestamp};
+use crate::api::{Base64, Flag, Timestamp};
 
 wire! {
     /// A request that an HTTP tunnel received, with its answer.
@@ -39,7 +39,7 @@ wire! {
         /// Start line, headers and body, as they were sent to the local service.
         pub raw: Base64,
         /// True when the body was longer than what is kept.
-        pub truncated: Option<bool>,
+        pub truncated: Flag,
     }
 
     /// The answer of a captured exchange.
@@ -55,7 +55,7 @@ wire! {
         /// Start line, headers and body, as the local service sent them.
         pub raw: Base64,
         /// True when the body was longer than what is kept.
-        pub truncated: Option<bool>,
+        pub truncated: Flag,
     }
 }
 

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::api::macros::{resource, wire};
+use crate::api::{Number, Secret, TextOrNumber};
 
 wire! {
     /// A tunnel that the agent runs.
@@ -13,14 +14,14 @@ wire! {
         pub name: String,
         /// The path of this tunnel.
         pub uri: String,
-        /// The public address.
-        pub public_url: Option<String>,
-        /// `http`, `https`, `tcp` or `tls`, by the public address.
-        pub proto: Option<String>,
+        /// The public address; empty for a labeled tunnel.
+        pub public_url: String,
+        /// `http`, `https`, `tcp` or `tls`, by the public address; empty for a labeled tunnel.
+        pub proto: String,
         /// The configuration in effect.
-        pub config: Option<AgentTunnelConfig>,
+        pub config: AgentTunnelConfig,
         /// Counts, rates and percentiles.
-        pub metrics: Option<Metrics>,
+        pub metrics: Metrics,
     }
 
     /// The configuration of a tunnel.
@@ -46,19 +47,19 @@ wire! {
         /// Connections that are open now.
         pub gauge: i64,
         /// New connections per second, over about one minute.
-        pub rate1: f64,
+        pub rate1: Number,
         /// New connections per second, over about five minutes.
-        pub rate5: f64,
+        pub rate5: Number,
         /// New connections per second, over about fifteen minutes.
-        pub rate15: f64,
+        pub rate15: Number,
         /// How long half of the connections lasted at most, in nanoseconds.
-        pub p50: f64,
+        pub p50: Number,
         /// How long 90 % of the connections lasted at most, in nanoseconds.
-        pub p90: f64,
+        pub p90: Number,
         /// How long 95 % of the connections lasted at most, in nanoseconds.
-        pub p95: f64,
+        pub p95: Number,
         /// How long 99 % of the connections lasted at most, in nanoseconds.
-        pub p99: f64,
+        pub p99: Number,
     }
 
     /// Figures about HTTP requests.
@@ -66,19 +67,19 @@ wire! {
         /// Requests since the start.
         pub count: i64,
         /// Requests per second, over about one minute.
-        pub rate1: f64,
+        pub rate1: Number,
         /// Requests per second, over about five minutes.
-        pub rate5: f64,
+        pub rate5: Number,
         /// Requests per second, over about fifteen minutes.
-        pub rate15: f64,
+        pub rate15: Number,
         /// How long half of the requests took at most, in nanoseconds.
-        pub p50: f64,
+        pub p50: Number,
         /// How long 90 % of the requests took at most, in nanoseconds.
-        pub p90: f64,
+        pub p90: Number,
         /// How long 95 % of the requests took at most, in nanoseconds.
-        pub p95: f64,
+        pub p95: Number,
         /// How long 99 % of the requests took at most, in nanoseconds.
-        pub p99: f64,
+        pub p99: Number,
     }
 
     /// Headers to add and to remove.
@@ -110,7 +111,7 @@ wire! {
         /// Who sends them, such as `github`.
         pub provider: Option<String>,
         /// The secret that is shared with the provider.
-        pub secret: Option<String>,
+        pub secret: Option<Secret>,
     }
 }
 
@@ -122,7 +123,7 @@ resource! {
         /// Start a tunnel; returns when the service has bound its public address.
         POST "/tunnels" Start(
             /// Where to forward to: a port, `host:port` or a URL.
-            addr: Value,
+            addr: TextOrNumber,
             [
             /// `http`, `tcp` or `tls`; left out for a labeled tunnel.
             proto: String,
@@ -147,7 +148,7 @@ resource! {
             /// `rewrite`, `preserve` or the value of the `Host` header.
             host_header: String,
             /// Who may visit, `user:password`.
-            basic_auth: Vec<String>,
+            basic_auth: Vec<Secret>,
             /// The share of 5xx answers, 0 to 1, above which requests are refused.
             circuit_breaker: f64,
             /// True to compress answers.
@@ -173,9 +174,9 @@ resource! {
             /// Where TLS ends: `edge`, `agent` or `upstream`.
             terminate_at: String,
             /// The version of the PROXY protocol for the local service, 1 or 2.
-            proxy_proto: Value,
+            proxy_proto: TextOrNumber,
             /// The longer name of `proxy_proto`.
-            proxy_protocol: Value,
+            proxy_protocol: TextOrNumber,
             /// A traffic policy: an object, or its JSON or YAML text.
             policy: Value,
             /// The newer name of `policy`.
@@ -189,7 +190,7 @@ resource! {
             /// Version 1 of `schemes`: true, false or `both`.
             bind_tls: Value,
             /// Version 1 of `basic_auth`: `user:password`.
-            auth: String,
+            auth: Secret,
         ]) -> AgentTunnel;
         /// Fetch one running tunnel.
         GET "/tunnels/{name}" Get(

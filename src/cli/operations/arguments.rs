@@ -64,7 +64,9 @@ fn typed(info: &Info, parameter: &Field, matches: &ArgMatches) -> Result<Option<
         Kind::Bool => one().map(|text| (text == "true").into()),
         Kind::Integer => matches.get_one::<i64>(name).map(|number| (*number).into()),
         Kind::Number => matches.get_one::<f64>(name).map(|number| (*number).into()),
-        Kind::Text { .. } | Kind::Time | Kind::Bytes => one().map(|text| text.as_str().into()),
+        Kind::Text { .. } | Kind::TextOrNumber | Kind::Time | Kind::Bytes => {
+            one().map(|text| text.as_str().into())
+        }
         // A port is a number and an address is text, both without quotes.
         Kind::Json => one()
             .map(|text| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text.as_str()))),

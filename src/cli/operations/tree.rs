@@ -117,7 +117,7 @@ fn flag(info: &Info, parameter: &'static Field) -> Arg {
             help.push_str("; once for each, or {} for none");
             arg.action(ArgAction::Append).value_name("KEY=VALUE")
         }
-        Kind::Text { .. } | Kind::Time | Kind::Bytes | Kind::Json => arg,
+        Kind::Text { .. } | Kind::TextOrNumber | Kind::Time | Kind::Bytes | Kind::Json => arg,
         _ => {
             help.push_str("; as JSON, or @FILE");
             arg.value_name("JSON")

@@ -98,7 +98,7 @@ impl KindPlan {
     /// Classes of nested types are found in the module of the class around them.
     fn new(kind: &Kind, around: &Bound<'_, PyType>) -> PyResult<Self> {
         Ok(match kind {
-            Kind::Text { .. } | Kind::Secret | Kind::Bytes => Self::Text,
+            Kind::Text { .. } | Kind::TextOrNumber | Kind::Secret | Kind::Bytes => Self::Text,
             Kind::Time => Self::Time,
             Kind::Bool => Self::Bool,
             Kind::Integer | Kind::Number => Self::Number,

@@ -108,6 +108,7 @@ impl Checker {
 fn is_plain(kind: &Kind, value: &Value) -> bool {
     match kind {
         Kind::Text { .. } | Kind::Secret | Kind::Time | Kind::Bytes => value.is_string(),
+        Kind::TextOrNumber => value.is_string() || value.is_i64() || value.is_u64(),
         Kind::Bool => value.is_boolean(),
         Kind::Integer => value.is_i64(),
         Kind::Number => value.is_number(),
@@ -120,6 +121,7 @@ fn is_plain(kind: &Kind, value: &Value) -> bool {
 fn expected(kind: &Kind) -> &'static str {
     match kind {
         Kind::Text { .. } | Kind::Secret | Kind::Time | Kind::Bytes => "a string",
+        Kind::TextOrNumber => "a string or a whole number",
         Kind::Bool => "true or false",
         Kind::Integer => "a whole number",
         Kind::Number => "a number",

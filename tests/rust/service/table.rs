@@ -12,7 +12,7 @@ use super::support::Running;
 /// A value of each kind.
 fn sample(kind: &Kind) -> Value {
     match kind {
-        Kind::Text { .. } | Kind::Secret => json!("a/b c?é%&"),
+        Kind::Text { .. } | Kind::TextOrNumber | Kind::Secret => json!("a/b c?é%&"),
         Kind::Time => json!("2026-01-02T03:04:05Z"),
         Kind::Bytes => json!("AAEC"),
         Kind::Bool => json!(false),
