@@ -40,7 +40,8 @@ pub(super) async fn run(
         if let (Some(observer), Some(sent)) = (observer, sent) {
             observer(Event { attempt: attempts, what: ended(&outcome, sent.elapsed()) });
         }
-        let pause = if attempts > settings.max_retries {
+        let repeats = retry::may_repeat(settings.api, call.method);
+        let pause = if !repeats || attempts > settings.max_retries {
             None
         } else {
             pause(call.method, &outcome, attempts + 1)

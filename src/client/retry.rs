@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, StatusCode, header};
 
-use super::Cause;
+use super::{Api, Cause};
 use crate::api::Verb;
 
 /// The first pause; each further one may be twice as long.
@@ -13,6 +13,12 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// The longest pause that a server may ask for; what asks for more is not retried.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// True where a call may be repeated at all. A `POST` to an agent never is: a captured request must
+/// not be replayed twice.
+pub(super) fn may_repeat(api: Api, method: Verb) -> bool {
+    !(api == Api::Agent && method == Verb::POST)
+}
 
 /// True for an answer that another attempt may better. A `POST` is repeated only where the server
 /// says that it did not act.
