@@ -29,7 +29,8 @@ pub struct Options {
     pub api: Api,
     /// The key of the management API; else `GINNEL_API_KEY`.
     pub api_key: Option<Secret>,
-    /// Where the API is served; else `GINNEL_BASE_URL`, or `GINNEL_AGENT_URL` for an agent.
+    /// Where the API is served; else `GINNEL_BASE_URL`, or `GINNEL_AGENT_URL` for an agent, whose
+    /// path `/api` may be left out.
     pub base_url: Option<String>,
     /// How long one attempt may take, 10 s by default; zero means for ever.
     pub timeout: Option<Duration>,
@@ -47,13 +48,14 @@ pub struct Options {
     pub proxy: Option<String>,
     /// True to ignore the environment's proxies.
     pub ignore_environment: bool,
-    /// True to send the key over unencrypted HTTP to other machines.
+    /// True to call other machines over unencrypted HTTP.
     pub allow_http: bool,
     /// What to put in front of our own `User-Agent`, such as `deploy/1.2`.
     pub app: Option<String>,
 }
 
 /// Options that were found good, in the form that calls need.
+#[derive(Clone)]
 pub struct Settings {
     /// Which API is called.
     pub api: Api,
@@ -94,7 +96,7 @@ impl Settings {
         let origin = origin(&options)?;
         let api_key = api_key(&options)?;
         let loopback = origin.is_loopback();
-        if api_key.is_some() && !origin.is_tls() && !loopback && !options.allow_http {
+        if !origin.is_tls() && !loopback && !options.allow_http {
             let problem = "is unencrypted and not on this machine; use https, or allow_http=True";
             return Err(ConfigError::new("base_url", problem));
         }
@@ -137,6 +139,12 @@ impl Origin {
         }
         let prefix = url.path().trim_end_matches('/').to_owned();
         Ok(Self { url, prefix })
+    }
+
+    /// The address with this path, where it has none of its own.
+    fn with_usual_path(self, path: &str) -> Self {
+        let prefix = if self.prefix.is_empty() { path.to_owned() } else { self.prefix };
+        Self { prefix, ..self }
     }
 
     /// True for https.
@@ -208,7 +216,10 @@ fn origin(options: &Options) -> Result<Origin, ConfigError> {
     };
     let given = options.base_url.clone().or_else(|| text(variable)).or(default.map(str::to_owned));
     match given {
-        Some(address) => Origin::parse(&address),
+        Some(address) => {
+            let origin = Origin::parse(&address)?;
+            Ok(if options.api == Api::Agent { origin.with_usual_path("/api") } else { origin })
+        }
         None => Err(ConfigError::new("base_url", format!("is missing; pass it or set {variable}"))),
     }
 }
