@@ -33,7 +33,7 @@ Kind = Any
 MIXINS = {
     "RequestMessage": "Message",
     "ResponseMessage": "Message",
-    "CapturedRequest": "Shown",
+    "CapturedRequest": "Captured",
     "AgentTunnel": "Shown",
 }
 """What some types build on; each in the module of its name."""

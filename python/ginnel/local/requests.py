@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .._asyncio import call, perform
+from .._captured import Captured
 from .._message import Message
 from .._pager import AsyncPager, Pager
 from .._resource import Resource
-from .._shown import Shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class ResponseMessage(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class CapturedRequest(Shown):
+class CapturedRequest(Captured):
     """A request that an HTTP tunnel received, with its answer."""
 
     uri: str
