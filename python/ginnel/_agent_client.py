@@ -8,7 +8,7 @@ from time import monotonic, sleep
 from ._asyncio import call
 from ._client import _Client
 from ._native import Core
-from .exceptions import AgentNotRunningError, APIError, APITimeoutError
+from .exceptions import AgentNotRunningError, APIError, APITimeoutError, NotFoundError
 from .local.requests import AsyncRequests, Requests
 from .local.root import Root
 from .local.status import Status
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     _Hook: TypeAlias = Callable[[Event], object]
     _Predicate: TypeAlias = Callable[[CapturedRequest], object]
 
-PAUSE = 0.02
-"""Seconds between two looks at something that is waited for."""
 PORTS = range(4040, 4050)
 """Where agents listen by default."""
 
@@ -38,7 +36,7 @@ class AgentTunnels(Tunnels):
     """Tunnels of the agent."""
 
     def open(
-        self, *, addr: object, proto: str = "http", name: str, **definition: Any
+        self, *, addr: str | int, proto: str = "http", name: str, **definition: Any
     ) -> AbstractContextManager[AgentTunnel]:
         """Start a tunnel for a `with` block, and stop it at its end.
 
@@ -48,7 +46,7 @@ class AgentTunnels(Tunnels):
             name: The name; unique among the running tunnels.
             definition: What else `start` takes.
         """
-        from contextlib import contextmanager
+        from contextlib import contextmanager, suppress
 
         @contextmanager
         def opened() -> Iterator[AgentTunnel]:
@@ -56,7 +54,9 @@ class AgentTunnels(Tunnels):
             try:
                 yield tunnel
             finally:
-                self.stop(tunnel.name)
+                for started in _names(tunnel, definition):
+                    with suppress(*GONE):
+                        self.stop(started)
 
         return opened()
 
@@ -65,7 +65,7 @@ class AsyncAgentTunnels(AsyncTunnels):
     """Tunnels of the agent."""
 
     def open(
-        self, *, addr: object, proto: str = "http", name: str, **definition: Any
+        self, *, addr: str | int, proto: str = "http", name: str, **definition: Any
     ) -> AbstractAsyncContextManager[AgentTunnel]:
         """Start a tunnel for an `async with` block, and stop it at its end.
 
@@ -75,7 +75,7 @@ class AsyncAgentTunnels(AsyncTunnels):
             name: The name; unique among the running tunnels.
             definition: What else `start` takes.
         """
-        from contextlib import asynccontextmanager
+        from contextlib import asynccontextmanager, suppress
 
         @asynccontextmanager
         async def opened() -> AsyncIterator[AgentTunnel]:
@@ -83,33 +83,78 @@ class AsyncAgentTunnels(AsyncTunnels):
             try:
                 yield tunnel
             finally:
-                await self.stop(tunnel.name)
+                for started in _names(tunnel, definition):
+                    with suppress(*GONE):
+                        await self.stop(started)
 
         return opened()
 
 
-class _Search:
-    """Finds the oldest complete request that matches, each request looked at once."""
+GONE = (NotFoundError, AgentNotRunningError)
+"""What says that a tunnel does not run any more, somebody else having stopped it or its agent."""
+
+
+def _names(tunnel: AgentTunnel, definition: Mapping[str, Any]) -> list[str]:
+    """The tunnels that a definition has started: one for each public scheme."""
+    both = len(definition.get("schemes") or ()) > 1 or definition.get("bind_tls") == "both"
+    return [tunnel.name, f"{tunnel.name} (http)"] if both else [tunnel.name]
+
+
+class _Wait:
+    """Something that is waited for, by looking at it again and again."""
+
+    def __init__(self, timeout: float) -> None:
+        self.timeout = timeout
+        self._started = monotonic()
+
+    @property
+    def left(self) -> float:
+        """Seconds until the end of the wait."""
+        return self._started + self.timeout - monotonic()
+
+    @property
+    def pause(self) -> float:
+        """Seconds until the next look: longer for who has waited for long."""
+        return min(max(0.01, (self.timeout - self.left) / 10), 0.1)
+
+
+class _Search(_Wait):
+    """Finds the oldest answered request that matches; each is shown to the predicate once."""
+
+    FEW, MOST = 5, 1000
+    """How many requests are asked for: when little is expected to be new, and otherwise."""
 
     def __init__(self, predicate: _Predicate | None, timeout: float) -> None:
-        self.predicate = predicate
-        self.deadline = monotonic() + timeout
-        self.timeout = timeout
-        self.seen: set[str] = set()
+        super().__init__(timeout)
+        self.limit = self.MOST
+        self._predicate = predicate
+        self._seen: set[str] = set()
+        self._pending: set[str] = set()
 
     def look(self, newest_first: list[CapturedRequest]) -> CapturedRequest | None:
-        complete = [request for request in newest_first if request.response is not None]
-        for request in reversed(complete):
-            if request.id in self.seen:
+        """The request that was searched for, if it is among these."""
+        listed = {request.id for request in newest_first}
+        partial = len(newest_first) >= self.limit < self.MOST
+        if partial and (self._seen.isdisjoint(listed) or not self._pending <= listed):
+            # There may be more that is new behind these.
+            self.limit = self.MOST
+            return None
+        self.limit = self.FEW
+        self._pending = {request.id for request in newest_first if request.response is None}
+        for request in reversed(newest_first):
+            if request.id in self._seen or request.response is None:
                 continue
-            self.seen.add(request.id)
-            if self.predicate is None or self.predicate(request):
+            self._seen.add(request.id)
+            if self._predicate is None or self._predicate(request):
                 return request
-        if monotonic() >= self.deadline:
-            raise APITimeoutError(
-                f"no captured request matched within {self.timeout:g} s; {len(self.seen)} were seen"
-            )
         return None
+
+    def late(self) -> APITimeoutError:
+        """The error for a search without success."""
+        seen = f"{len(self._seen)} were seen"
+        if self._pending:
+            seen += f", {len(self._pending)} have no response yet"
+        return APITimeoutError(f"no captured request matched within {self.timeout:g} s; {seen}")
 
 
 class AgentRequests(Requests):
@@ -124,6 +169,8 @@ class AgentRequests(Requests):
     ) -> CapturedRequest:
         """Wait for a captured request that has been answered; the oldest that matches.
 
+        Requests that are there already count, so nothing is missed between a visit and this call.
+
         Args:
             predicate: Called with each request once; None takes any.
             tunnel_name: Only requests of this tunnel.
@@ -134,10 +181,16 @@ class AgentRequests(Requests):
         """
         search = _Search(predicate, timeout)
         while True:
-            listed = self.list(limit=1000, tunnel_name=tunnel_name).to_list()
+            try:
+                within = Requests(self._core.within(search.left))
+                listed = within.list(limit=search.limit, tunnel_name=tunnel_name).to_list()
+            except APITimeoutError as error:
+                raise search.late() from error
             if found := search.look(listed):
                 return found
-            sleep(PAUSE)
+            if search.left <= 0:
+                raise search.late()
+            sleep(search.pause)
 
 
 class AsyncAgentRequests(AsyncRequests):
@@ -152,6 +205,8 @@ class AsyncAgentRequests(AsyncRequests):
     ) -> CapturedRequest:
         """Wait for a captured request that has been answered; the oldest that matches.
 
+        Requests that are there already count, so nothing is missed between a visit and this call.
+
         Args:
             predicate: Called with each request once; None takes any.
             tunnel_name: Only requests of this tunnel.
@@ -164,10 +219,31 @@ class AsyncAgentRequests(AsyncRequests):
 
         search = _Search(predicate, timeout)
         while True:
-            listed = await self.list(limit=1000, tunnel_name=tunnel_name).to_list()
+            try:
+                within = AsyncRequests(self._core.within(search.left))
+                listed = await within.list(limit=search.limit, tunnel_name=tunnel_name).to_list()
+            except APITimeoutError as error:
+                raise search.late() from error
             if found := search.look(listed):
                 return found
-            await asyncio.sleep(PAUSE)
+            if search.left <= 0:
+                raise search.late()
+            await asyncio.sleep(search.pause)
+
+
+class _Start(_Wait):
+    """Waits until an agent is online."""
+
+    state = "not running"
+
+    def look(self, status: Status) -> Status | None:
+        """The status, if it is the one that was waited for."""
+        self.state = status.status
+        return status if status.status == "online" else None
+
+    def late(self) -> APITimeoutError:
+        """The error for an agent that is not online in time."""
+        return APITimeoutError(f"after {self.timeout:g} s the agent is {self.state}, not online")
 
 
 class _AgentOptions(_Client):
@@ -206,7 +282,7 @@ class _AgentOptions(_Client):
         hooks = (on_request, on_response, on_retry)
         self._options = {
             "agent": True,
-            "base_url": _with_path(base_url),
+            "base_url": base_url,
             "timeout": timeout,
             "deadline": deadline,
             "max_retries": max_retries,
@@ -216,13 +292,6 @@ class _AgentOptions(_Client):
             "hooks": hooks if any(hooks) else None,
         }
         self._core = Core(self._options)
-
-
-def _with_path(base_url: str | None) -> str | None:
-    """Adds the `/api` that is easily forgotten."""
-    if base_url is None or "/" in base_url.rstrip("/").partition("://")[2]:
-        return base_url
-    return base_url.rstrip("/") + "/api"
 
 
 class AgentClient(_AgentOptions):
@@ -255,18 +324,20 @@ class AgentClient(_AgentOptions):
         Raises:
             APITimeoutError: It is not online in time.
         """
-        deadline = monotonic() + timeout
+        start = _Start(timeout)
         while True:
+            core = self._core.within(start.left)
             try:
-                status = self.status()
-                state = status.status
+                if status := start.look(core.call("agent.status.get", Status, ())):
+                    return status
             except AgentNotRunningError:
-                status, state = None, "not running"
-            if status and state == "online":
-                return status
-            if monotonic() >= deadline:
-                raise APITimeoutError(f"after {timeout:g} s the agent is {state}, not online")
-            sleep(PAUSE)
+                start.state = "not running"
+            except APITimeoutError as error:
+                start.state = "not answering"
+                raise start.late() from error
+            if start.left <= 0:
+                raise start.late()
+            sleep(start.pause)
 
     @classmethod
     def discover(cls) -> Self:
@@ -341,18 +412,20 @@ class AsyncAgentClient(_AgentOptions):
         """
         import asyncio
 
-        deadline = monotonic() + timeout
+        start = _Start(timeout)
         while True:
+            core = self._core.within(start.left)
             try:
-                status = await self.status()
-                state = status.status
+                if status := start.look(await call(core, "agent.status.get", Status, ())):
+                    return status
             except AgentNotRunningError:
-                status, state = None, "not running"
-            if status and state == "online":
-                return status
-            if monotonic() >= deadline:
-                raise APITimeoutError(f"after {timeout:g} s the agent is {state}, not online")
-            await asyncio.sleep(PAUSE)
+                start.state = "not running"
+            except APITimeoutError as error:
+                start.state = "not answering"
+                raise start.late() from error
+            if start.left <= 0:
+                raise start.late()
+            await asyncio.sleep(start.pause)
 
     @classmethod
     async def discover(cls) -> Self:

@@ -35,6 +35,7 @@ mod tls;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
@@ -92,6 +93,13 @@ impl Client {
             return Err(ConfigError::new("base_url", "cannot change: make another client"));
         }
         Ok(Self { settings: Arc::new(settings), shared: Arc::clone(&self.shared) })
+    }
+
+    /// The same client with another deadline.
+    pub fn within(&self, deadline: Duration) -> Self {
+        let mut settings = Settings::clone(&self.settings);
+        settings.deadline = Some(deadline);
+        Self { settings: Arc::new(settings), shared: Arc::clone(&self.shared) }
     }
 
     /// What the client was made with.

@@ -42,6 +42,14 @@ impl Core {
         Self::made(self.client.with_options(read_options(options)?), options)
     }
 
+    /// The same client with a deadline of so many seconds, at least a millisecond.
+    fn within(&self, py: Python<'_>, seconds: f64) -> Self {
+        // What is longer than a duration can be is long enough as a day.
+        let deadline = Duration::try_from_secs_f64(seconds.max(0.001));
+        let client = self.client.within(deadline.unwrap_or(Duration::from_secs(86_400)));
+        Self { client, hooks: self.hooks.as_ref().map(|hooks| hooks.clone_ref(py)) }
+    }
+
     /// Performs an operation and waits for its result.
     fn call<'py>(
         &self,

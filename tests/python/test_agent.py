@@ -16,6 +16,8 @@ import pytest
 
 import ginnel
 from conftest import Face
+from ginnel.local.requests import CapturedRequest
+from server import Server, answer
 
 
 class Shop(BaseHTTPRequestHandler):
@@ -102,6 +104,10 @@ async def test_a_request_is_listed_read_replayed_and_deleted(here: Any, local: i
     assert first == captured
     assert again.request == captured.request
     assert again.remote_addr == "127.0.0.1"
+    assert (first.raw, first.body) == (first.request.raw, b'{"item": "tea"}')
+    assert (first.text, first.json()) == ('{"item": "tea"}', {"item": "tea"})
+    assert first.header("CONTENT-TYPE") == "application/json"
+    assert first.header("x-none") is None
     await here.requests.clear()
     assert await here.requests.list().to_list() == []
 
@@ -157,6 +163,66 @@ async def test_what_is_waited_for_is_found(here: Any, local: int) -> None:
         await here.requests.wait_for(lambda captured: False, timeout=0.1)
 
 
+async def test_a_search_shows_each_request_once(here: Any, local: int) -> None:
+    tunnel = await here.tunnels.start(addr=local, proto="http", name="shop")
+    shown: list[bytes] = []
+
+    def all_were_shown(captured: CapturedRequest) -> bool:
+        shown.append(captured.body)
+        return len(shown) == 60
+
+    with ThreadPoolExecutor(8) as visitors:
+        for number in range(60):
+            visitors.submit(send, tunnel.public_url, b"%d" % number)
+        await here.requests.wait_for(all_were_shown)
+
+    assert sorted(shown) == sorted(b"%d" % number for number in range(60))
+
+
+@pytest.mark.parametrize("kind", [ginnel.AgentClient, ginnel.AsyncAgentClient])
+async def test_waiting_ends_in_time_when_the_agent_hangs(kind: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        client: Any = kind(url)
+        client = Face(client) if kind is ginnel.AgentClient else client
+        with pytest.raises(ginnel.APITimeoutError, match=r"within 0\.1 s; 0 were seen"):
+            await client.requests.wait_for(timeout=0.1)
+        with pytest.raises(ginnel.APITimeoutError, match="not answering, not online"):
+            await client.wait_ready(timeout=0.1)
+
+
+async def test_waiting_for_nobody_says_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+    with pytest.raises(ginnel.APITimeoutError, match="the agent is not running"):
+        ginnel.AgentClient(url).wait_ready(timeout=0.1)
+    with pytest.raises(ginnel.APITimeoutError, match="the agent is not running"):
+        await ginnel.AsyncAgentClient(url).wait_ready(timeout=0.1)
+
+
+def test_a_post_is_sent_once_and_a_get_again() -> None:
+    with Server([answer(429, retry_after=0), answer(503), answer(200, {})]) as server:
+        client = ginnel.AgentClient(server.url)
+
+        with pytest.raises(ginnel.RateLimitError):
+            client.requests.replay("548fb5c700000002")
+        client.request("GET", "/")
+
+    targets = [(request.method, request.target) for request in server.requests]
+    assert targets == [("POST", "/api/requests/http"), ("GET", "/api/"), ("GET", "/api/")]
+
+
+def test_an_address_may_have_a_path_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server([answer(200, {})] * 4) as server:
+        for address in ("", "/", "/api", "/behind/a/proxy/"):
+            monkeypatch.setenv("GINNEL_AGENT_URL", server.url + address)
+            ginnel.AgentClient().request("GET", "/status")
+
+    targets = [request.target for request in server.requests]
+    assert targets == ["/api/status"] * 3 + ["/behind/a/proxy/status"]
+
+
 async def test_bad_definitions_are_refused_with_their_fields(here: Any) -> None:
     definitions: list[tuple[dict[str, Any], str]] = [
         ({"addr": 80, "proto": "https"}, "Invalid protocol name 'https'"),
@@ -185,10 +251,27 @@ def test_a_tunnel_lives_as_long_as_its_block(agent: ginnel.Agent, local: int) ->
     client = agent.client()
 
     with client.tunnels.open(addr=local, name="short") as tunnel:
-        assert tunnel.public_url is not None
         assert send(tunnel.public_url) == 201
 
     assert client.tunnels.list().to_list() == []
+
+
+def test_a_block_stops_both_tunnels_of_its_schemes(agent: ginnel.Agent, local: int) -> None:
+    client = agent.client()
+
+    with client.tunnels.open(addr=local, name="both", schemes=["http", "https"]):
+        assert len(client.tunnels.list().to_list()) == 2
+
+    assert client.tunnels.list().to_list() == []
+
+
+def test_a_block_ends_well_when_its_tunnel_is_gone(agent: ginnel.Agent, local: int) -> None:
+    client = agent.client()
+
+    with client.tunnels.open(addr=local, name="one"):
+        client.tunnels.stop("one")
+    with client.tunnels.open(addr=local, name="two"):
+        agent.stop()
 
 
 async def test_an_asyncio_tunnel_lives_as_long_as_its_block(
@@ -197,7 +280,6 @@ async def test_an_asyncio_tunnel_lives_as_long_as_its_block(
     client = agent.async_client()
 
     async with client.tunnels.open(addr=local, name="short") as tunnel:
-        assert tunnel.public_url is not None
         assert await visit(tunnel.public_url) == 201
 
     assert await client.tunnels.list().to_list() == []
@@ -237,6 +319,6 @@ def test_an_agent_stops_and_its_address_goes(agent: ginnel.Agent, local: int) ->
     agent.stop()
 
     assert not agent.is_running
-    assert tunnel.public_url is not None
     with pytest.raises(ginnel.AgentNotRunningError):
         client.status()
+    assert send(tunnel.public_url) == 404
