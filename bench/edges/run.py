@@ -129,7 +129,7 @@ def crowd(remote: ginnel.RemoteClient, backend: str) -> None:
             )
 
 
-def compare(rounds: int, secs: float) -> None:
+def compare(rounds: int, secs: float, only: list[str]) -> None:
     work = pathlib.Path(tempfile.mkdtemp(prefix="edges-"))
     upstream, plain, tls = free_port(), free_port(), free_port()
     subprocess.run(
@@ -165,9 +165,10 @@ def compare(rounds: int, secs: float) -> None:
             "tls": (service.https_url + "/", HOST, [os.getpid()]),
             "policed-tls": (service.https_url + "/", f"p.{HOST}", [os.getpid()]),
         }
-        results: dict[str, list[dict[str, float]]] = {name: [] for name in targets}
+        chosen = [name for name in targets if not only or name in only]
+        results: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
         for _ in range(rounds):
-            for name in random.sample(list(targets), len(targets)):
+            for name in random.sample(chosen, len(chosen)):
                 url, host, pids = targets[name]
                 results[name].append(wrk(url, host, secs, pids))
     proxy.terminate()
@@ -183,6 +184,7 @@ def report(results: dict[str, list[dict[str, float]]]) -> None:
     print("| --- | --- | --- | --- | --- | --- |")
     for name in results:
         peer = "nginx-tls" if name.endswith("tls") else "nginx"
+        peer = peer if peer in results else name
         rate, late = median(name, "rate"), median(name, "p99")
         print(
             f"| {name} | {rate:,.0f} | {rate / median(peer, 'rate'):.2f} | {late:,.0f} "
@@ -215,9 +217,10 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--secs", type=int, default=3)
+    arguments.add_argument("--only", nargs="*", default=[], help="the targets to visit")
     arguments.add_argument("--live", action="store_true")
     chosen = arguments.parse_args()
-    live() if chosen.live else compare(chosen.rounds, chosen.secs)
+    live() if chosen.live else compare(chosen.rounds, chosen.secs, chosen.only)
 
 
 if __name__ == "__main__":

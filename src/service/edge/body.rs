@@ -89,7 +89,15 @@ impl HttpBody for Body {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        self.kind.poll_frame(cx)
+        let frame = self.kind.poll_frame(cx);
+        if let Some(answering) = &mut self.answering {
+            let given = match &frame {
+                Poll::Ready(Some(Ok(frame))) => frame.data_ref().map(Bytes::len),
+                _ => None,
+            };
+            answering.gives(given);
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

@@ -1,8 +1,8 @@
 //! Heads of requests and answers: what must hold before they go on, and what does not go on.
 
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, Entry, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
-    TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, Entry, HOST, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
@@ -34,6 +34,9 @@ pub(super) fn admit<B>(request: &mut Request<B>) -> Result<(), Fault> {
     if request.method() == Method::CONNECT {
         return Err(fault::NO_CONNECT);
     }
+    if request.version() == Version::HTTP_2 {
+        join_cookies(request.headers_mut());
+    }
     let uri = request.uri();
     if uri.path_and_query().map_or(0, |path| path.as_str().len()) > LONGEST_PATH {
         return Err(fault::TOO_LONG);
@@ -55,6 +58,17 @@ pub(super) fn admit<B>(request: &mut Request<B>) -> Result<(), Fault> {
     *request.uri_mut() = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
     request.headers_mut().insert(HOST, host);
     Ok(())
+}
+
+/// Puts cookies together that HTTP/2 lets arrive apart, and HTTP/1.1 does not.
+fn join_cookies(headers: &mut HeaderMap) {
+    let Entry::Occupied(mut entry) = headers.entry(COOKIE) else { return };
+    let parts: Vec<_> = entry.iter().map(HeaderValue::as_bytes).collect();
+    if parts.len() > 1
+        && let Ok(whole) = HeaderValue::from_bytes(&parts.join(&b"; "[..]))
+    {
+        entry.insert(whole);
+    }
 }
 
 fn needs_host<B>(request: &Request<B>) -> bool {

@@ -32,6 +32,7 @@ mod listen;
 mod modules;
 mod pool;
 mod pulse;
+mod ration;
 mod reception;
 mod rules;
 mod serve;

@@ -21,6 +21,7 @@ use super::Inner;
 use super::bell::{Call, Listener};
 use super::line::Line;
 use super::pulse::{Clock, Pulse};
+use super::ration::Ration;
 use super::reception::{Entrance, Reception};
 use super::socket::Socket;
 use super::target::{Tls, Visitor};
@@ -130,7 +131,7 @@ async fn http2(
     visitor: Visitor,
     bell: Listener,
 ) {
-    let pulse = Arc::new(Pulse::default());
+    let pulse = Arc::new(Pulse::of_many());
     let tick = edges.settings.patience.tick;
     let reception = Reception::new(edges, entrance, visitor, pulse.clone(), bell.clone());
     let reception = Arc::new(reception);
@@ -144,7 +145,8 @@ async fn http2(
         .initial_connection_window_size(4 * WINDOW)
         .max_send_buf_size(BUFFER)
         .keep_alive_interval(PING);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(socket), service));
+    let ration = Ration::new(socket, pulse.clone());
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(ration), service));
     let mut hour = Hour::new(&pulse, tick, bell);
     if hour.watch(connection.as_mut(), Call::Close).await == Struck::Called {
         connection.as_mut().graceful_shutdown();

@@ -115,7 +115,7 @@ impl Modules {
             match passage.enter(way, rules, module).await {
                 rules::Verdict::On => {}
                 rules::Verdict::Answered(response) => {
-                    return Ok((Some(passage), Entered::Answered(response)));
+                    return Ok((Some(passage), Entered::Answered(*response)));
                 }
                 rules::Verdict::Turned(turned) => return Err(turned),
             }

@@ -28,7 +28,7 @@ pub(in crate::service::edge) enum Verdict {
     /// It goes on.
     On,
     /// It is answered, by a rule or by an internal endpoint.
-    Answered(Response<Body>),
+    Answered(Box<Response<Body>>),
     /// It is turned away otherwise.
     Turned(Turned),
 }
@@ -58,7 +58,7 @@ impl Passage {
                 Step::Done(Decided::Continue) => break Verdict::On,
                 Step::Done(Decided::Respond(answer)) => {
                     let prefix = &way.edges.settings.code_prefix;
-                    break Verdict::Answered(respond(answer, prefix));
+                    break Verdict::Answered(Box::new(respond(answer, prefix)));
                 }
                 Step::Done(Decided::Close) => break Verdict::Turned(Turned::Closed),
                 Step::Done(Decided::Forward { url }) => {
@@ -162,7 +162,7 @@ impl Passage {
             Err(fault) => Err(fault.into()),
         };
         match sent {
-            Ok(response) => Verdict::Answered(response),
+            Ok(response) => Verdict::Answered(Box::new(response)),
             Err(turned) => Verdict::Turned(turned),
         }
     }

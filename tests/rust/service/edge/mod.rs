@@ -2,6 +2,7 @@
 
 mod configured;
 mod http;
+mod http2;
 mod modules;
 mod policies;
 mod slow;
