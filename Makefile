@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test bench dev docs wheels generate lint format
+.PHONY: help demo test bench dev docs generate lint format
 
 help: ## Say what each target does.
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -14,7 +14,6 @@ demo: dev ## Set up, and walk both APIs against a service and an agent of our ow
 test: dev lint docs ## Set up, and run every test, type check and lint.
 	cargo test
 	$(BIN)/python -m pytest
-	tests/wheels.sh dev
 
 bench: ## Build for release, and run the recorded benchmarks; takes a quarter of an hour.
 	bench/recorded.sh
@@ -29,9 +28,6 @@ $(VENV)/ready: pyproject.toml Makefile
 
 docs: dev ## Build the documentation into site/.
 	$(BIN)/zensical build --clean --strict
-
-wheels: $(VENV)/ready ## Build the sdist and the wheel, and try it with each CPython here.
-	tests/wheels.sh
 
 generate: dev ## Write the Python classes anew from the table of operations.
 	$(BIN)/python python/generate.py

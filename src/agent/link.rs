@@ -1,9 +1,11 @@
 //! The link to the service: connecting, introducing oneself, and coming back.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use chrono::{DateTime, Local};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
@@ -22,6 +24,9 @@ use crate::tunnel::{Code, Incoming, Session, Side, Stream, heartbeat, kind, prox
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The first pause before connecting again, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+
+/// How many failures are remembered.
+const FAILURES: usize = 50;
 
 /// How the link to the service is.
 #[derive(Debug, Clone)]
@@ -61,10 +66,28 @@ pub enum BindError {
 pub struct Memory {
     /// How often the link was lost and made again.
     pub reconnects: u64,
-    /// What went wrong last.
-    pub last_error: Option<String>,
+    /// What went wrong, newest last.
+    pub failures: VecDeque<Failed>,
     client_id: String,
     cookie: Hidden,
+}
+
+/// Something that went wrong.
+#[derive(Debug, Clone)]
+pub struct Failed {
+    /// When.
+    pub at: DateTime<Local>,
+    /// What.
+    pub reason: String,
+}
+
+impl Memory {
+    fn failed(&mut self, reason: String) {
+        if self.failures.len() == FAILURES {
+            self.failures.pop_front();
+        }
+        self.failures.push_back(Failed { at: Local::now(), reason });
+    }
 }
 
 impl std::fmt::Debug for Online {
@@ -123,12 +146,10 @@ pub(super) async fn keep(shared: Arc<Shared>) {
                 shared.remember(|memory| memory.reconnects += 1);
             }
             Err(Missed::ForGood(reason)) => {
-                shared.remember(|memory| memory.last_error = Some(reason));
+                shared.remember(|memory| memory.failed(reason));
                 break;
             }
-            Err(Missed::ForNow(reason)) => {
-                shared.remember(|memory| memory.last_error = Some(reason))
-            }
+            Err(Missed::ForNow(reason)) => shared.remember(|memory| memory.failed(reason)),
         }
         let state = match &*shared.state.borrow() {
             State::Connecting => State::Connecting,
@@ -238,7 +259,7 @@ async fn hold(shared: &Arc<Shared>, online: Online, mut incoming: Incoming) {
     for tunnel in shared.tunnels.all() {
         if let Err(error) = bind_again(&online.session, &tunnel).await {
             let name = &tunnel.name;
-            shared.remember(|memory| memory.last_error = Some(format!("tunnel {name}: {error}")));
+            shared.remember(|memory| memory.failed(format!("tunnel {name}: {error}")));
         }
     }
     shared.state.send_replace(State::Online(online.clone()));
@@ -246,7 +267,7 @@ async fn hold(shared: &Arc<Shared>, online: Online, mut incoming: Incoming) {
         tokio::spawn(serve(shared.clone(), online.session.clone(), stream));
     }
     let ended = online.session.ended().await;
-    shared.remember(|memory| memory.last_error = Some(ended.to_string()));
+    shared.remember(|memory| memory.failed(ended.to_string()));
 }
 
 /// Serves one stream of the service.
@@ -261,7 +282,7 @@ async fn serve(shared: Arc<Shared>, session: Session, mut stream: Stream) {
             let Ok(told) = call.decode::<StopTunnel>() else { return };
             if let Some(tunnel) = shared.tunnels.bound_as(&told.id) {
                 shared.tunnels.remove(&tunnel.name);
-                shared.remember(|memory| memory.last_error = Some(told.message));
+                shared.remember(|memory| memory.failed(told.message));
             }
         }
         kind::STOP | kind::RESTART | kind::UPDATE => {

@@ -12,6 +12,7 @@ mod error;
 pub mod hosts;
 mod link;
 pub mod metrics;
+mod page;
 pub mod relay;
 mod replay;
 mod tls;
@@ -121,6 +122,8 @@ pub(crate) struct Shared {
     memory: SharedMemory,
     closed: Closed,
     started: Instant,
+    /// Distinguishes this run of the agent from those before.
+    run: i64,
 }
 
 /// Why a tunnel was not started.
@@ -164,6 +167,7 @@ impl Agent {
             memory: SharedMemory::default(),
             closed,
             started: Instant::now(),
+            run: chrono::Local::now().timestamp_micros(),
         });
         let web = match listener {
             Some(listener) => Some(Web::start(listener, shared.clone(), hosts)?),
@@ -200,7 +204,7 @@ impl Agent {
 
     /// What went wrong last.
     pub fn last_error(&self) -> Option<String> {
-        self.shared.remembered(|memory| memory.last_error.clone())
+        self.shared.remembered(|memory| memory.failures.back().map(|failed| failed.reason.clone()))
     }
 
     /// The captured requests.

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyEOFError;
 use pyo3::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
 use super::error;
-use crate::api::{Origin, Secret};
+use crate::api::Secret;
 use crate::service::edge::{self, Heard};
 use crate::service::{self, Options};
 
@@ -68,8 +68,6 @@ struct Given {
     heartbeat: (f64, f64),
     reserve: f64,
     kept_calls: usize,
-    /// The seed, and microseconds since the Unix epoch.
-    origin: Option<(u64, u64)>,
 }
 
 impl Given {
@@ -108,9 +106,6 @@ impl Given {
             heartbeat_tolerance: seconds("heartbeat", self.heartbeat.1)?,
             reserve: seconds("reserve", self.reserve)?,
             kept_calls: self.kept_calls,
-            origin: self.origin.map_or_else(Origin::default, |(seed, begin)| {
-                Origin::seeded(seed, UNIX_EPOCH + Duration::from_micros(begin))
-            }),
             ..Options::default()
         })
     }

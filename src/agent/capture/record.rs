@@ -1,6 +1,7 @@
 //! One captured request with its answer.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub struct Record {
     pub start: DateTime<Local>,
     /// The record that this one repeats.
     pub replay_of: Option<String>,
+    /// When it changed last, in the count of all changes.
+    pub(super) revision: AtomicU64,
     exchange: Mutex<Exchange>,
 }
 
@@ -39,6 +42,8 @@ pub struct Exchange {
     pub response: Option<Message>,
     /// How long the exchange took; none while it lasts.
     pub took: Option<Duration>,
+    /// Whether the agent answered, because the local service did not.
+    pub unanswered: bool,
     /// Set when the record was let go while the exchange still lasted.
     pub(super) gone: bool,
 }
@@ -54,6 +59,8 @@ pub struct Message {
     pub body_length: u64,
     /// Whether the body came in chunks.
     pub chunked: bool,
+    /// Whether it ended before its end came.
+    pub cut_off: bool,
 }
 
 impl Record {
@@ -68,7 +75,13 @@ impl Record {
         // Seconds since 1970 need 32 bits until 2106.
         let id = format!("{:08x}{sequence:08x}", start.timestamp() & 0xffff_ffff);
         let exchange = Mutex::new(Exchange { request, ..Exchange::default() });
-        Self { sequence, id, tunnel_name, remote_addr, start, replay_of, exchange }
+        let revision = AtomicU64::default();
+        Self { sequence, id, tunnel_name, remote_addr, start, replay_of, revision, exchange }
+    }
+
+    /// When it changed last, in the count of all changes.
+    pub fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
     }
 
     /// What was said, so far.
@@ -101,7 +114,7 @@ impl Message {
 
     /// Whether less than the whole body is kept.
     pub fn is_truncated(&self) -> bool {
-        self.body_length > self.body.len() as u64
+        self.cut_off || self.body_length > self.body.len() as u64
     }
 
     /// What the message counts against the limit: its bytes, and its headers once more for the form

@@ -1,6 +1,7 @@
 //! The records, bounded by bytes.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -83,6 +84,8 @@ pub struct Opening<'a> {
 pub struct Captures {
     limit: Limit,
     inner: Mutex<Inner>,
+    /// How many changes there were.
+    revision: AtomicU64,
     changes: broadcast::Sender<Change>,
 }
 
@@ -93,13 +96,15 @@ struct Inner {
     bytes: usize,
     last: u32,
     evicted: u64,
+    /// The revision of the last removal of all records.
+    cleared: u64,
 }
 
 impl Captures {
     /// No records yet.
     pub fn new(limit: Limit) -> Arc<Self> {
         let (changes, _) = broadcast::channel(CHANGES);
-        Arc::new(Self { limit, inner: Mutex::default(), changes })
+        Arc::new(Self { limit, inner: Mutex::default(), revision: AtomicU64::default(), changes })
     }
 
     /// Whether anything is captured.
@@ -148,6 +153,7 @@ impl Captures {
             record.exchange().gone = true;
         }
         inner.bytes = 0;
+        inner.cleared = self.next_revision();
         drop(inner);
         // Nobody may be listening.
         let _ = self.changes.send(Change::Cleared);
@@ -162,6 +168,22 @@ impl Captures {
             records: inner.records.len(),
             evicted: inner.evicted,
         }
+    }
+
+    /// How many changes there were.
+    pub fn revision(&self) -> u64 {
+        let _inner = self.lock();
+        self.revision.load(Ordering::Acquire)
+    }
+
+    /// The revision of the last removal of all records; 0 when there was none.
+    pub fn cleared(&self) -> u64 {
+        self.lock().cleared
+    }
+
+    /// The identifier of the oldest record that is kept.
+    pub fn oldest(&self) -> Option<String> {
+        self.lock().records.front().map(|record| record.id.clone())
     }
 
     /// What happens to the records from now on.
@@ -205,7 +227,15 @@ impl Captures {
         }
     }
 
+    fn next_revision(&self) -> u64 {
+        self.revision.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
     fn tell(&self, record: &Arc<Record>) {
+        // Under the lock, so that who has seen a revision has seen all before it.
+        let inner = self.lock();
+        record.revision.store(self.next_revision(), Ordering::Release);
+        drop(inner);
         if self.changes.receiver_count() > 0 {
             let _ = self.changes.send(Change::Updated(record.clone()));
         }
@@ -235,6 +265,11 @@ impl Recording {
         self.captures.change(&self.record, |exchange, most| exchange.request.push(bytes, most));
     }
 
+    /// The rest of the request's body will not come.
+    pub fn request_cut_off(&self) {
+        self.record.exchange().request.cut_off = true;
+    }
+
     /// The head of the final answer.
     pub fn response_head(&self, head: &[u8], chunked: bool) {
         self.captures.change(&self.record, |exchange, _| {
@@ -244,6 +279,15 @@ impl Recording {
             cost
         });
         self.captures.tell(&self.record);
+    }
+
+    /// The answer of the agent, which has none of the local service to pass on.
+    pub fn answered_by_agent(&self, answer: &[u8]) {
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+        let (head, body) = answer.split_at(end.map_or(answer.len(), |at| at + 4));
+        self.record.exchange().unanswered = true;
+        self.response_head(head, false);
+        self.response_body(body);
     }
 
     /// More of the answer's body.

@@ -5,9 +5,9 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 
 use super::exchange::{Exchange, Failure, Local, Outcome};
@@ -15,6 +15,9 @@ use super::head::{self, Refused, RequestHead};
 use super::{HostHeader, Reader, Upstream, Writer, page, rewrite};
 use crate::agent::capture::{Captures, Opening, Recording};
 use crate::agent::metrics::TunnelMetrics;
+
+/// How long the body of a request is waited for that no local service takes.
+const KEEPING: Duration = Duration::from_secs(1);
 
 /// An HTTP tunnel as its visitors meet it.
 #[derive(Debug)]
@@ -181,6 +184,7 @@ impl Visit<'_> {
                     Ok((read, write)) => Local::new(read, write),
                     Err(error) => {
                         let reason = self.unreachable(&error);
+                        self.keep_body(head, recording).await;
                         self.answer_for_local(&reason, recording).await;
                         return false;
                     }
@@ -218,6 +222,29 @@ impl Visit<'_> {
         }
     }
 
+    /// Records the body that nobody takes, so that the request can be replayed when somebody does.
+    async fn keep_body(&mut self, head: &RequestHead, recording: Option<&Recording>) {
+        let Some(recording) = recording else { return };
+        let mut body = head.body.clone();
+        let reading = async {
+            while !body.is_done() {
+                if self.buffer.is_empty() {
+                    match self.read.read_buf(&mut self.buffer).await {
+                        Ok(1..) => {}
+                        _ => return,
+                    }
+                }
+                let taken = body.take(&self.buffer, |data| recording.request_body(data));
+                let Ok(taken) = taken else { return };
+                self.buffer.advance(taken);
+            }
+        };
+        let _ = tokio::time::timeout(KEEPING, reading).await;
+        if !body.is_done() {
+            recording.request_cut_off();
+        }
+    }
+
     fn unreachable(&self, error: &std::io::Error) -> String {
         let address = self.front.upstream.address().shown();
         format!("The agent could not connect to the local service at {address}: {error}.")
@@ -228,10 +255,7 @@ impl Visit<'_> {
         let title = "The local service did not answer";
         let answer = page::problem(502, "ERR_NGROK_8012", title, reason);
         if let Some(recording) = recording {
-            let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
-            let (head, body) = answer.split_at(end.map_or(answer.len(), |at| at + 4));
-            recording.response_head(head, false);
-            recording.response_body(body);
+            recording.answered_by_agent(&answer);
         }
         // The visitor may be gone as well.
         let _ = self.write.write_all(&answer).await;

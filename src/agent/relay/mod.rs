@@ -16,6 +16,7 @@ mod upstream;
 
 pub use copy::copy;
 pub use http::{Front, once, serve};
+pub(super) use page::escape;
 pub use rewrite::HostHeader;
 pub use upstream::{Address, Closed, Upstream};
 

@@ -16,7 +16,7 @@ pub(super) fn check(head: &Parts, hosts: &AllowedHosts) -> Result<(), Refusal> {
     if matches!(head.method, Method::GET | Method::HEAD) {
         return Ok(());
     }
-    check_site(&head.headers, host)?;
+    check_origin(&head.headers, host)?;
     if head.method == Method::POST { check_type(&head.headers) } else { Ok(()) }
 }
 
@@ -30,12 +30,18 @@ fn check_host<'a>(head: &'a Parts, hosts: &AllowedHosts) -> Result<&'a str, Refu
     if same && hosts.allow(host) { Ok(host) } else { Err(Refusal::wrong_host(host)) }
 }
 
-/// Programs send neither header; browsers send at least one.
-fn check_site(headers: &HeaderMap, host: &str) -> Result<(), Refusal> {
+/// Programs do not send the header; browsers do.
+pub(in crate::agent) fn check_site(headers: &HeaderMap) -> Result<(), Refusal> {
     let site = headers.get("sec-fetch-site").map(|value| value.as_bytes());
     if site.is_some_and(|site| site != b"same-origin" && site != b"none") {
         return Err(Refusal::cross_site());
     }
+    Ok(())
+}
+
+/// Programs send neither header; browsers send at least one.
+fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Refusal> {
+    check_site(headers)?;
     let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
     let origin = origin.to_str().ok().and_then(|origin| origin.strip_prefix("http://"));
     if origin.is_some_and(|origin| origin.eq_ignore_ascii_case(host)) {

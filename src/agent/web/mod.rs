@@ -1,10 +1,11 @@
-//! The local API, and later the page: HTTP on this machine.
+//! The local API and the page: HTTP on this machine.
 //!
 //! `guard` refuses what a page on another site could send, `routes` finds the resource of a path,
-//! and `answer` does what was asked (agent sheet, sections 1, 2, 5 and 6).
+//! and `answer` does what was asked (agent sheet, sections 1, 2, 5 and 6). What is not of the API is
+//! of the page.
 
 mod answer;
-mod guard;
+pub(super) mod guard;
 mod refusal;
 mod routes;
 
@@ -18,6 +19,9 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+
+pub(super) use refusal::Refusal;
+pub(super) use routes::{Answer, read, whole};
 
 use super::hosts::AllowedHosts;
 use super::{Error, Shared, WebAddress};
@@ -39,6 +43,8 @@ pub(super) struct Web {
 pub(super) struct House {
     pub shared: Arc<Shared>,
     pub hosts: AllowedHosts,
+    /// Where it listens.
+    pub address: SocketAddr,
 }
 
 /// Listens where the local API shall be.
@@ -76,7 +82,7 @@ impl Web {
             .map_err(|source| Error::Listen { address: "the local API".to_owned(), source })?;
         // A tunnel to our own API would hand it to the public.
         shared.closed.add(address);
-        let house = Arc::new(House { shared, hosts });
+        let house = Arc::new(House { shared, hosts, address });
         Ok(Self { address, accepting: tokio::spawn(accept(listener, house)) })
     }
 

@@ -3,11 +3,11 @@
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
-use super::routes::Answer;
+use super::routes::{Answer, whole};
 
 /// Why a request is refused.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Refusal {
+pub(in crate::agent) struct Refusal {
     pub status: u16,
     code: Option<u16>,
     message: &'static str,
@@ -61,7 +61,7 @@ impl Refusal {
     }
 
     /// The answer that says so.
-    pub fn answer(self) -> http::Response<Answer> {
+    pub(super) fn answer(self) -> http::Response<Answer> {
         let mut body = json!({
             "status_code": self.status,
             "msg": self.message,
@@ -70,7 +70,7 @@ impl Refusal {
         if let Some(code) = self.code {
             body["error_code"] = code.into();
         }
-        let mut response = http::Response::new(Answer::from(body.to_string()));
+        let mut response = http::Response::new(whole(body.to_string()));
         *response.status_mut() =
             StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();

@@ -1,16 +1,20 @@
 //! From paths to resources.
 
+use std::convert::Infallible;
+
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 
 use super::refusal::Refusal;
 use super::{House, answer, guard};
+use crate::agent::page;
 
 /// The body of an answer.
-pub(super) type Answer = Full<Bytes>;
+pub(in crate::agent) type Answer = UnsyncBoxBody<Bytes, Infallible>;
 /// How long the body of a request may be.
 const LONGEST: usize = 1 << 20;
 
@@ -32,7 +36,7 @@ pub(super) async fn serve(house: &House, request: Request<Incoming>) -> Response
         Err(refusal) => refusal.answer(),
     };
     if is_head {
-        *response.body_mut() = Answer::default();
+        *response.body_mut() = whole("");
     }
     response
         .headers_mut()
@@ -47,7 +51,8 @@ async fn perform(house: &House, request: Request<Incoming>) -> Result<Response<A
     let shared = &house.shared;
     let Some(resource) = find(path, &head.method, |name| shared.tunnels.find(name).is_some())
     else {
-        return Err(Refusal::not_found(path));
+        let page = page::serve(house, &head, body).await;
+        return page.unwrap_or_else(|| Err(Refusal::not_found(path)));
     };
     let query = head.uri.query().unwrap_or_default();
     // HEAD is GET without the body.
@@ -57,7 +62,7 @@ async fn perform(house: &House, request: Request<Incoming>) -> Result<Response<A
         (Resource::Status, "GET") => Ok(json(StatusCode::OK, &answer::status(shared))),
         (Resource::Tunnels, "GET") => Ok(json(StatusCode::OK, &answer::tunnels(shared))),
         (Resource::Tunnels, "POST") => {
-            let started = answer::start(shared, &read(body).await?).await?;
+            let started = answer::start(shared, &read(body, LONGEST).await?).await?;
             Ok(json(StatusCode::CREATED, &started))
         }
         (Resource::Tunnel(name), "GET") => match shared.tunnels.find(name) {
@@ -70,7 +75,7 @@ async fn perform(house: &House, request: Request<Incoming>) -> Result<Response<A
         },
         (Resource::Requests, "GET") => Ok(json(StatusCode::OK, &answer::requests(shared, query)?)),
         (Resource::Requests, "POST") => {
-            answer::replay(shared, &read(body).await?).await?;
+            answer::replay(shared, &read(body, LONGEST).await?).await?;
             Ok(nothing())
         }
         (Resource::Requests, "DELETE") => {
@@ -122,18 +127,24 @@ fn find(path: &str, method: &Method, runs: impl Fn(&str) -> bool) -> Option<Reso
     }
 }
 
-async fn read(body: Incoming) -> Result<Bytes, Refusal> {
-    match Limited::new(body, LONGEST).collect().await {
+/// The body of a request.
+pub(in crate::agent) async fn read(body: Incoming, longest: usize) -> Result<Bytes, Refusal> {
+    match Limited::new(body, longest).collect().await {
         Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Refusal::too_large(LONGEST)),
+        Err(error) if error.is::<LengthLimitError>() => Err(Refusal::too_large(longest)),
         Err(error) => Err(Refusal::invalid_body(error.to_string())),
     }
+}
+
+/// A body that is there at once.
+pub(in crate::agent) fn whole(bytes: impl Into<Bytes>) -> Answer {
+    Full::new(bytes.into()).boxed_unsync()
 }
 
 fn json(status: StatusCode, body: &impl serde::Serialize) -> Response<Answer> {
     // The types of the API always make JSON.
     let body = serde_json::to_vec(body).unwrap_or_default();
-    let mut response = Response::new(Answer::from(body));
+    let mut response = Response::new(whole(body));
     *response.status_mut() = status;
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
@@ -141,7 +152,7 @@ fn json(status: StatusCode, body: &impl serde::Serialize) -> Response<Answer> {
 }
 
 fn nothing() -> Response<Answer> {
-    let mut response = Response::new(Answer::default());
+    let mut response = Response::new(whole(""));
     *response.status_mut() = StatusCode::NO_CONTENT;
     response
 }

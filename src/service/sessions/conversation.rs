@@ -237,7 +237,7 @@ impl Conversation {
             os: said.os,
             agent_version: said.version,
             metadata: said.metadata,
-            started_at: self.house.ids.now(),
+            started_at: Timestamp::now(),
             unsupported: [
                 unsupported(said.stop_unsupported_error),
                 unsupported(said.restart_unsupported_error),
@@ -248,8 +248,7 @@ impl Conversation {
 
     async fn bind(&self, online: &Arc<Online>, bind: &Bind) -> Result<BindAnswer, Refused> {
         let asked = wanted::read(bind).map_err(|problem| Refused(problem, 215))?;
-        let now = self.house.ids.now();
-        let plan = Plan { online, bind, proxy_proto: asked.proxy_proto, now };
+        let plan = Plan { online, bind, proxy_proto: asked.proxy_proto };
         if !bind.id.is_empty()
             && let Some(answer) = self.reclaim(&plan)?
         {
@@ -342,7 +341,7 @@ impl Conversation {
             id: self.house.ids.next(prefix::TUNNEL)?,
             bind_id: bind_id.clone(),
             session: online.clone(),
-            started_at: self.house.ids.now(),
+            started_at: Timestamp::now(),
             metadata: bind.metadata,
             forwards_to: bind.forwards_to,
             kind: Kind::Labeled(bind.labels),
@@ -366,7 +365,6 @@ struct Plan<'a> {
     online: &'a Arc<Online>,
     bind: &'a Bind,
     proxy_proto: u8,
-    now: Timestamp,
 }
 
 impl Plan<'_> {
@@ -377,7 +375,7 @@ impl Plan<'_> {
             id,
             bind_id: bind_id.to_owned(),
             session: self.online.clone(),
-            started_at: self.now.clone(),
+            started_at: Timestamp::now(),
             metadata: self.bind.extra.metadata.clone(),
             forwards_to: self.bind.forwards_to.clone(),
             kind: Kind::Endpoint { endpoint_id, url: url.to_owned(), proto, proxy_proto },

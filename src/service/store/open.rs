@@ -9,7 +9,6 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
 use super::Error;
-use crate::api::Origin;
 use crate::api::id::Ids;
 
 /// Marks a file as ours: "ginl".
@@ -69,8 +68,8 @@ pub(super) fn file(path: &Path) -> Result<(Connection, Lock), Error> {
 }
 
 /// What makes identifiers: larger than those in the database, wherever the clock has gone since.
-pub(super) fn ids(connection: &Connection, origin: Origin) -> Result<Ids, Error> {
-    let ids = Ids::of(origin);
+pub(super) fn ids(connection: &Connection) -> Result<Ids, Error> {
+    let ids = Ids::default();
     // The last of each kind; no other row is looked at.
     let mut query = connection.prepare(
         "SELECT kind, id FROM resources

@@ -1,4 +1,5 @@
 //! The agent, with real sockets.
 
+mod page;
 mod relay;
 mod whole;

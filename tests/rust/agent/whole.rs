@@ -12,15 +12,15 @@ use tokio::net::TcpListener;
 use crate::service::support::{Folder, client};
 
 /// A service, an agent, and a local service that answers with what it was asked.
-struct Whole {
-    service: Service,
-    agent: Agent,
-    http: Client,
-    local: u16,
+pub(super) struct Whole {
+    pub service: Service,
+    pub agent: Agent,
+    pub http: Client,
+    pub local: u16,
 }
 
 impl Whole {
-    async fn start() -> Self {
+    pub async fn start() -> Self {
         Self::with(service::Options::default()).await
     }
 
@@ -30,7 +30,7 @@ impl Whole {
         Self { service, agent, http: client(), local: mirror().await }
     }
 
-    async fn call(&self, method: Method, path: &str, body: Option<Value>) -> (u16, Value) {
+    pub async fn call(&self, method: Method, path: &str, body: Option<Value>) -> (u16, Value) {
         let url = format!("{}{path}", self.agent.url().unwrap());
         let mut request = self.http.request(method, url);
         if let Some(body) = body {
@@ -42,7 +42,7 @@ impl Whole {
         (status, serde_json::from_slice(&body).unwrap_or_default())
     }
 
-    async fn get(&self, path: &str) -> Value {
+    pub async fn get(&self, path: &str) -> Value {
         let (status, body) = self.call(Method::GET, path, None).await;
         assert_eq!(status, 200, "{path}: {body}");
         body
@@ -55,7 +55,7 @@ impl Whole {
         self.call(Method::POST, "/api/tunnels", Some(definition)).await
     }
 
-    async fn web(&self) -> String {
+    pub async fn web(&self) -> String {
         let (status, tunnel) = self.start_tunnel(json!({"name": "web", "proto": "http"})).await;
         assert_eq!(status, 201, "{tunnel}");
         tunnel["public_url"].as_str().unwrap().to_owned()

@@ -6,6 +6,7 @@ use super::children::check_nesting;
 use super::{
     CHILD, Context, Handler, Reply, check_exists, check_prefix, delete_unused, on, resource,
 };
+use crate::api::Timestamp;
 use crate::api::id::prefix;
 use crate::api::remote::backends::failover::{Create, Delete, FailoverBackend, Get, List, Update};
 use crate::service::context::found;
@@ -26,7 +27,7 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     let create = service.change(move |change| {
         let backend = FailoverBackend {
             id: change.new_id(prefix::FAILOVER)?,
-            created_at: Some(change.now()),
+            created_at: Some(Timestamp::now()),
             description: Some(wanted.description.unwrap_or_default()),
             metadata: Some(wanted.metadata.unwrap_or_default()),
             ..FailoverBackend::default()

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Context, Handler, Reply, delete_unused, on, resource};
+use crate::api::Timestamp;
 use crate::api::id::prefix;
 use crate::api::remote::backends::http_response::{
     Create, Delete, Get, HttpResponseBackend, List, Update,
@@ -27,7 +28,7 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     let create = service.change(move |change| {
         let backend = HttpResponseBackend {
             id: change.new_id(prefix::HTTP_RESPONSE)?,
-            created_at: Some(change.now()),
+            created_at: Some(Timestamp::now()),
             description: Some(wanted.description.unwrap_or_default()),
             metadata: Some(wanted.metadata.unwrap_or_default()),
             body: Some(body),

@@ -1,6 +1,7 @@
 //! Static backends: one fixed address, with or without TLS.
 
 use super::{Context, Handler, Reply, delete_unused, on, resource};
+use crate::api::Timestamp;
 use crate::api::id::prefix;
 use crate::api::remote::backends::static_::{
     Create, Delete, Get, List, StaticBackend, StaticBackendTls, Update,
@@ -20,7 +21,7 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     let create = service.change(move |change| {
         let backend = StaticBackend {
             id: change.new_id(prefix::STATIC)?,
-            created_at: Some(change.now()),
+            created_at: Some(Timestamp::now()),
             description: Some(wanted.description.unwrap_or_default()),
             metadata: Some(wanted.metadata.unwrap_or_default()),
             address: Some(wanted.address),

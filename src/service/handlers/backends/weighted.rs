@@ -6,6 +6,7 @@ use super::children::check_nesting;
 use super::{
     CHILD, Context, Handler, Reply, check_exists, check_prefix, delete_unused, on, resource,
 };
+use crate::api::Timestamp;
 use crate::api::id::{self, prefix};
 use crate::api::remote::backends::weighted::{Create, Delete, Get, List, Update, WeightedBackend};
 use crate::service::context::found;
@@ -28,7 +29,7 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     let create = service.change(move |change| {
         let backend = WeightedBackend {
             id: change.new_id(prefix::WEIGHTED)?,
-            created_at: Some(change.now()),
+            created_at: Some(Timestamp::now()),
             description: Some(wanted.description.unwrap_or_default()),
             metadata: Some(wanted.metadata.unwrap_or_default()),
             ..WeightedBackend::default()

@@ -1,0 +1,244 @@
+//! Sending a captured request again, as it was or changed.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::super::web::Refusal;
+use super::secrets;
+use crate::agent::Shared;
+use crate::agent::capture::Message;
+use crate::agent::replay::ReplayError;
+
+/// Headers that describe the framing of the body or concern one connection: made anew.
+const FRAMING: [&str; 5] =
+    ["content-length", "transfer-encoding", "trailer", "connection", "keep-alive"];
+/// How long the head of a changed request may be, in bytes.
+const HEAD: usize = 64 * 1024;
+/// How many headers it may have.
+const HEADERS: usize = 100;
+
+/// What is to be different; what is absent stays.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Changes {
+    tunnel: Option<String>,
+    method: Option<String>,
+    target: Option<String>,
+    /// Pairs of name and value; masked values stay as they were.
+    headers: Option<Vec<(String, String)>>,
+    /// Base64.
+    body: Option<String>,
+}
+
+/// Sends a request again; answers with the identifier of the new record.
+pub(super) async fn replay(
+    shared: &Arc<Shared>,
+    id: &str,
+    given: &Bytes,
+) -> Result<Value, Refusal> {
+    let changes: Changes =
+        serde_json::from_slice(given).map_err(|error| Refusal::invalid_body(error.to_string()))?;
+    let record = shared
+        .captures
+        .find(id)
+        .ok_or_else(|| Refusal::gone(ReplayError::NoRecord(id.to_owned()).to_string()))?;
+    let original = record.exchange().request.clone();
+    let tunnel = changes.tunnel.clone().unwrap_or_else(|| record.tunnel_name.clone());
+    let raw = changes.apply(&original)?;
+    let before = shared.captures.list(1, None).first().map(|newest| newest.id.clone());
+    let sent = shared.send(&tunnel, raw, Some(record.id.clone())).await;
+    sent.map_err(|error| Refusal::gone(error.to_string()))?;
+    let all = shared.captures.list(usize::MAX, Some(&tunnel));
+    let new = all.iter().rev().find(|other| {
+        other.replay_of.as_ref() == Some(&record.id) && Some(&other.id) > before.as_ref()
+    });
+    Ok(json!({"id": new.map(|new| new.id.clone())}))
+}
+
+impl Changes {
+    fn is_empty(&self) -> bool {
+        self.method.is_none()
+            && self.target.is_none()
+            && self.headers.is_none()
+            && self.body.is_none()
+    }
+
+    /// The bytes of the request to send.
+    fn apply(self, original: &Message) -> Result<Vec<u8>, Refusal> {
+        if self.body.is_none() && original.is_truncated() {
+            let problem = format!("body: {}; give the whole of it", ReplayError::Truncated);
+            return Err(Refusal::new(400, 105, "request cannot be replayed", problem));
+        }
+        if self.is_empty() {
+            return Ok(original.raw());
+        }
+        let [method, target, version] = original.start_line();
+        let method = self.method.unwrap_or(method);
+        if method.is_empty() || !method.bytes().all(is_token) {
+            return Err(Refusal::invalid_body(format!("method: {method:?} is not a method")));
+        }
+        let target = self
+            .target
+            .map_or_else(|| Ok(target.clone()), |given| wanted_target(&given, &target))?;
+        let kept = original.headers();
+        let headers = match self.headers {
+            Some(headers) => wanted_headers(headers, &kept)?,
+            None => kept,
+        };
+        let body = match self.body {
+            Some(text) => STANDARD
+                .decode(text)
+                .map_err(|error| Refusal::invalid_body(format!("body: is not base64: {error}")))?,
+            None => original.body.clone(),
+        };
+        let mut head = format!("{method} {target} {version}\r\n");
+        for (name, value) in headers {
+            if !FRAMING.iter().any(|framing| name.eq_ignore_ascii_case(framing)) {
+                head += &format!("{name}: {value}\r\n");
+            }
+        }
+        if !body.is_empty() || !matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "DELETE") {
+            head += &format!("Content-Length: {}\r\n", body.len());
+        }
+        head += "\r\n";
+        if head.len() > HEAD {
+            return Err(Refusal::invalid_body(format!("headers: are longer than {HEAD} bytes")));
+        }
+        Ok([head.into_bytes(), body].concat())
+    }
+}
+
+/// A target that was edited; its masked parameters stay as they were.
+fn wanted_target(given: &str, original: &str) -> Result<String, Refusal> {
+    if given == secrets::target(original) {
+        return Ok(original.to_owned());
+    }
+    if given.contains(secrets::MASK) {
+        let problem = "target: has a masked secret; show secrets before changing it";
+        return Err(Refusal::invalid_body(problem));
+    }
+    let usable = given == "*" || given.starts_with('/');
+    if !usable || !given.bytes().all(|byte| matches!(byte, b'!'..=b'~')) {
+        let problem = format!("target: {given:?} is not a path with an optional query");
+        return Err(Refusal::invalid_body(problem));
+    }
+    Ok(given.to_owned())
+}
+
+fn wanted_headers(
+    given: Vec<(String, String)>,
+    original: &[(String, String)],
+) -> Result<Vec<(String, String)>, Refusal> {
+    if given.len() > HEADERS {
+        let problem = format!("headers: are {}, the limit is {HEADERS}", given.len());
+        return Err(Refusal::invalid_body(problem));
+    }
+    let mut originals = original.iter().collect::<Vec<_>>();
+    let restored = given.into_iter().map(|(name, value)| {
+        if name.is_empty() || !name.bytes().all(is_token) {
+            return Err(Refusal::invalid_body(format!("headers: {name:?} is not a name")));
+        }
+        if value.bytes().any(|byte| byte < b' ' && byte != b'\t' || byte == 0x7f) {
+            let problem = format!("headers: the value of {name} has a control character");
+            return Err(Refusal::invalid_body(problem));
+        }
+        let masked = originals.iter().position(|(known, text)| {
+            known.eq_ignore_ascii_case(&name)
+                && value.contains(secrets::MASK)
+                && secrets::header(known, text) == value
+        });
+        match masked {
+            Some(at) => Ok((name, originals.remove(at).1.clone())),
+            None if value.contains(secrets::MASK) => {
+                let problem = format!("headers: the value of {name} is masked");
+                Err(Refusal::invalid_body(problem))
+            }
+            None => Ok((name, value.trim().to_owned())),
+        }
+    });
+    restored.collect()
+}
+
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn original() -> Message {
+        let head = "POST /a?token=abc HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer abc\r\n\
+                    Transfer-Encoding: chunked\r\n\r\n";
+        let mut message = Message::new(head.as_bytes(), true);
+        message.body = b"hello".to_vec();
+        message.body_length = 5;
+        message
+    }
+
+    fn apply(changes: Value) -> Result<String, Refusal> {
+        let changes: Changes = serde_json::from_value(changes).unwrap();
+        changes.apply(&original()).map(|raw| String::from_utf8(raw).unwrap())
+    }
+
+    #[test]
+    fn what_is_not_changed_stays_secrets_included() {
+        let raw = apply(json!({
+            "method": "PUT",
+            "target": "/a?token=••••••",
+            "headers": [["Host", "y"], ["Authorization", "Bearer ••••••"], ["X-New", "1"]],
+        }));
+
+        assert_eq!(
+            raw.unwrap(),
+            "PUT /a?token=abc HTTP/1.1\r\nHost: y\r\nAuthorization: Bearer abc\r\nX-New: 1\r\n\
+             Content-Length: 5\r\n\r\nhello"
+        );
+    }
+
+    #[test]
+    fn the_length_is_that_of_the_new_body() {
+        let raw = apply(json!({"body": STANDARD.encode("longer than before")})).unwrap();
+
+        assert!(raw.contains("Content-Length: 18\r\n"), "{raw}");
+        assert!(!raw.contains("chunked"), "{raw}");
+    }
+
+    #[test]
+    fn nothing_can_be_smuggled_in() {
+        for changes in [
+            json!({"method": "GET / HTTP/1.1\r\nX: y"}),
+            json!({"method": ""}),
+            json!({"target": "/a b"}),
+            json!({"target": "http://elsewhere.test/"}),
+            json!({"target": "/a\r\nX: y"}),
+            json!({"target": "/b?token=••••••"}),
+            json!({"headers": [["X", "a\r\nY: b"]]}),
+            json!({"headers": [["X: y\r\nZ", "a"]]}),
+            json!({"headers": [["Cookie", "••••••"]]}),
+            json!({"headers": vec![["X", "y"]; 101]}),
+            json!({"headers": [["X", "y".repeat(70_000)]]}),
+            json!({"body": "no base64"}),
+        ] {
+            assert!(apply(changes.clone()).is_err(), "{changes}");
+        }
+        let raw = apply(json!({"headers": [["Content-Length", "99"]]})).unwrap();
+        assert!(!raw.contains("99"), "{raw}");
+    }
+
+    #[test]
+    fn a_cut_off_body_must_be_given_anew() {
+        let mut message = original();
+        message.body_length = 6;
+
+        assert!(Changes::default().apply(&message).is_err());
+        let changes = Changes { body: Some(STANDARD.encode("whole!")), ..Changes::default() };
+        assert!(changes.apply(&message).unwrap().ends_with(b"\r\n\r\nwhole!"));
+    }
+}

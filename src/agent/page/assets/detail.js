@@ -1,0 +1,140 @@
+// Everything about one request.
+
+import { hex, pairs, readable, show } from "./body.js";
+import { button, bytes, decode, make, text, time } from "./dom.js";
+import { difference } from "./difference.js";
+import { marks } from "./list.js";
+
+/** Which tab of each part was looked at last; the next request opens with the same. */
+const looked = { Request: "Headers", Response: "Headers" };
+
+/**
+ * Shows a request. `actions` has `replay`, `edit`, `copy`, `reveal`, `open` and `back`;
+ * `original` is the detail of what it repeats.
+ */
+export function render(place, detail, actions, original) {
+  const status = detail.response ? detail.response.line.split(" ").slice(1).join(" ") : "";
+  place.replaceChildren(
+    make("div", { class: "title" },
+      button("← List", actions.back, { class: "back" }),
+      make("h2", {}, `${detail.method} ${detail.target}`),
+      make("p", { class: `outcome s${Math.floor((detail.status ?? 0) / 100)}` }, status,
+        ...marks(detail).map(([sign, word]) => make("span", { class: "mark" }, ` ${sign} ${word}`)))),
+    tools(detail, actions),
+    facts(detail, actions),
+    make("div", { class: "parts" },
+      part("Request", detail.request, detail),
+      part("Response", detail.response, detail)),
+    original ? compared(original, detail) : "",
+  );
+}
+
+function tools(detail, actions) {
+  const copies = [["curl", "curl"], ["requests", "Python: requests"], ["ginnel", "Python: ginnel"], ["raw", "raw"], ["url", "URL"]];
+  const copy = make("select", {
+    "aria-label": "Copy the request as",
+    change: (event) => {
+      actions.copy(event.target.value);
+      event.target.value = "";
+    },
+  }, make("option", { value: "" }, "Copy as…"), ...copies.map(([value, name]) => make("option", { value }, name)));
+  return make("div", { class: "tools" },
+    button("↻ Replay", actions.replay, { id: "replay", "aria-keyshortcuts": "r" }),
+    button("Edit and replay", actions.edit, { id: "edit", "aria-keyshortcuts": "e" }),
+    copy,
+    make("a", { href: actions.har, download: `${detail.id}.har`, class: "button" }, "HAR"),
+    button(detail.revealed ? "Hide secrets" : "Show secrets", actions.reveal, { id: "reveal", "aria-pressed": detail.revealed }));
+}
+
+function facts(detail, actions) {
+  const link = (id) => make("a", {
+    href: `/inspect/http/${id}`,
+    click: (event) => {
+      event.preventDefault();
+      actions.open(id);
+    },
+  }, id);
+  const known = [
+    ["Arrived", detail.start.replace("T", " ")],
+    ["Took", time(detail.took) || "not done yet"],
+    ["From", detail.source],
+    ["Tunnel", detail.tunnel],
+    ["Sizes", `${bytes(detail.received)} in, ${bytes(detail.sent)} out`],
+    ["Identifier", detail.id],
+    detail.replay_of ? ["Replay of", link(detail.replay_of)] : null,
+    detail.replays.length ? ["Replays", make("span", {}, detail.replays.flatMap((id) => [link(id), " "]))] : null,
+  ];
+  return make("dl", { class: "facts" }, known.filter(Boolean).map(([name, value]) =>
+    make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+}
+
+function part(name, part, detail) {
+  const title = make("h3", { id: `${name}-title` }, name);
+  if (!part) {
+    return make("section", { class: "part", "aria-labelledby": title.id }, title,
+      make("p", { class: "hint" }, "There is none yet."));
+  }
+  const target = detail.target;
+  const query = target.includes("?") ? target.slice(target.indexOf("?") + 1) : "";
+  const entries = [
+    ["Headers", () => headers(part)],
+    query && name === "Request" ? ["Query", () => pairs(new URLSearchParams(query))] : null,
+    ["Body", () => show(part)],
+    ["Raw", () => raw(part)],
+    ["Hex", () => hex(decode(part.body))],
+  ].filter(Boolean);
+  return make("section", { class: "part", "aria-labelledby": title.id }, title,
+    make("p", { class: "line" }, part.line), tabs(name, entries));
+}
+
+function headers(part) {
+  return make("table", { class: "pairs" }, make("tbody", {}, part.headers.map((field) =>
+    make("tr", {},
+      make("th", { scope: "row" }, field.name),
+      make("td", { class: field.secret ? "secret" : null }, field.value)))));
+}
+
+function raw(part) {
+  const head = [part.line, ...part.headers.map((field) => `${field.name}: ${field.value}`)].join("\n");
+  const body = part.body ? text(decode(part.body)) : text(readable(part));
+  return make("pre", { tabindex: "0" }, `${head}\n\n${body ?? `(${part.kept} bytes that are not text; see Hex)`}`);
+}
+
+/** Tabs with arrow keys. */
+function tabs(name, entries) {
+  const chosen = entries.some(([title]) => title === looked[name]) ? looked[name] : "Headers";
+  const panel = make("div", { role: "tabpanel", id: `${name}-panel`, tabindex: "-1" });
+  const bar = make("div", { role: "tablist", "aria-label": name });
+  const select = (title, focus) => {
+    looked[name] = title;
+    for (const tab of bar.children) {
+      const is = tab.textContent === title;
+      tab.setAttribute("aria-selected", is);
+      tab.tabIndex = is ? 0 : -1;
+      if (is && focus) tab.focus();
+      if (is) panel.setAttribute("aria-labelledby", tab.id);
+    }
+    panel.replaceChildren(entries.find(([known]) => known === title)[1]());
+  };
+  bar.append(...entries.map(([title], at) => button(title, () => select(title), {
+    role: "tab",
+    id: `${name}-${title}`,
+    "aria-controls": panel.id,
+    keydown: (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      select(entries[(at + step + entries.length) % entries.length][0], true);
+    },
+  })));
+  select(chosen);
+  return make("div", { class: "tabs" }, bar, panel);
+}
+
+function compared(original, detail) {
+  return make("section", { class: "compared", "aria-labelledby": "compared" },
+    make("h3", { id: "compared" }, "Compared with the original"),
+    make("div", { class: "parts" },
+      make("section", { class: "part" }, make("h4", {}, "Request"), difference(original.request, detail.request)),
+      make("section", { class: "part" }, make("h4", {}, "Response"), difference(original.response, detail.response))));
+}

@@ -1,0 +1,74 @@
+// What is different between two requests, or two answers.
+
+import { make, text } from "./dom.js";
+import { readable } from "./body.js";
+
+const MOST = 3000;
+
+/** The lines of a message. */
+function lines(part) {
+  if (!part) return ["(there is none)"];
+  const body = text(readable(part));
+  const head = [part.line, ...part.headers.map((field) => `${field.name}: ${field.value}`)];
+  return [...head, "", ...(body === null ? [`(${part.length} bytes)`] : body.split("\n"))];
+}
+
+/** Both messages in one: lines that went, came, and stayed. */
+export function difference(before, after) {
+  const changes = compare(lines(before), lines(after));
+  if (!changes) return make("p", { class: "hint" }, "They are too long to be compared.");
+  if (changes.every(([sign]) => sign === " ")) {
+    return make("p", { class: "hint" }, "They are the same.");
+  }
+  const kinds = { "+": ["added", "new: "], "-": ["removed", "before: "], " ": ["same", ""] };
+  return make("pre", { class: "difference", tabindex: "0" }, changes.map(([sign, line]) => {
+    const [kind, word] = kinds[sign];
+    return make("span", { class: kind },
+      make("span", { class: "unseen" }, word), `${sign} ${line}\n`);
+  }));
+}
+
+/** Pairs of sign and line; null when there are too many. By the longest common subsequence. */
+export function compare(before, after) {
+  let start = 0;
+  while (start < before.length && start < after.length && before[start] === after[start]) start += 1;
+  let end = 0;
+  const shorter = Math.min(before.length, after.length) - start;
+  while (end < shorter && before.at(-1 - end) === after.at(-1 - end)) end += 1;
+  const [a, b] = [before.slice(start, before.length - end), after.slice(start, after.length - end)];
+  if (a.length * b.length > MOST * MOST) return null;
+  const same = (line) => [" ", line];
+  return [
+    ...before.slice(0, start).map(same),
+    ...middle(a, b),
+    ...(end ? before.slice(-end).map(same) : []),
+  ];
+}
+
+function middle(a, b) {
+  const width = b.length + 1;
+  const longest = new Uint16Array((a.length + 1) * width);
+  for (let i = a.length - 1; i >= 0; i -= 1) {
+    for (let j = b.length - 1; j >= 0; j -= 1) {
+      longest[i * width + j] = a[i] === b[j]
+        ? longest[(i + 1) * width + j + 1] + 1
+        : Math.max(longest[(i + 1) * width + j], longest[i * width + j + 1]);
+    }
+  }
+  const changes = [];
+  let [i, j] = [0, 0];
+  while (i < a.length || j < b.length) {
+    if (i < a.length && j < b.length && a[i] === b[j]) {
+      changes.push([" ", a[i]]);
+      i += 1;
+      j += 1;
+    } else if (j >= b.length || (i < a.length && longest[(i + 1) * width + j] >= longest[i * width + j + 1])) {
+      changes.push(["-", a[i]]);
+      i += 1;
+    } else {
+      changes.push(["+", b[j]]);
+      j += 1;
+    }
+  }
+  return changes;
+}

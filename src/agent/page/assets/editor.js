@@ -1,0 +1,79 @@
+// Changes a request and sends it again.
+
+import { button, bytes, decode, encode, make, text } from "./dom.js";
+import { ask } from "./server.js";
+
+/** Opens the editor; `send` gets the changes and may fail. */
+export async function edit(detail, exact, { send }) {
+  const { tunnels } = await ask("/api/tunnels");
+  const original = decode(exact.request.body);
+  const words = text(original);
+  const headers = detail.request.headers.map((field) => `${field.name}: ${field.value}`).join("\n");
+  const field = (label, control, hint) => make("div", { class: "field" },
+    make("label", { for: control.id }, label), control,
+    hint ? make("p", { class: "hint", id: `${control.id}-hint` }, hint) : null);
+  const names = tunnels.filter((tunnel) => /^https?$/.test(tunnel.proto)).map((tunnel) => tunnel.name);
+  const tunnel = make("select", { id: "edit-tunnel" }, names.map((name) =>
+    make("option", { value: name, selected: name === detail.tunnel }, name || "(without a name)")));
+  const method = make("input", { id: "edit-method", value: detail.method, required: true, autocomplete: "off", spellcheck: "false" });
+  const target = make("input", { id: "edit-target", value: detail.target, required: true, autocomplete: "off", spellcheck: "false" });
+  const fields = make("textarea", { id: "edit-headers", rows: "8", spellcheck: "false", "aria-describedby": "edit-headers-hint" });
+  fields.value = headers;
+  const body = make("textarea", { id: "edit-body", rows: "10", spellcheck: "false", disabled: words === null });
+  body.value = words ?? "";
+  const file = make("input", { id: "edit-file", type: "file" });
+  const problem = make("p", { class: "problem", role: "alert" });
+  const cut = exact.request.length > exact.request.kept;
+  const bodyHint = words === null
+    ? `${bytes(original.length)} that are not text; they are sent as they are unless a file is chosen.`
+    : cut ? `✂ Only ${bytes(exact.request.kept)} of ${bytes(exact.request.length)} were kept.` : null;
+
+  const dialog = make("dialog", { class: "editor", "aria-labelledby": "edit-title" });
+  const form = make("form", {
+    method: "dialog",
+    submit: async (event) => {
+      event.preventDefault();
+      problem.textContent = "";
+      try {
+        await send(await changes());
+        dialog.close();
+      } catch (error) {
+        problem.textContent = error.message;
+      }
+    },
+  },
+  make("h2", { id: "edit-title" }, "Edit and replay"),
+  make("p", { class: "hint" }, "It goes straight to the local service: the rules of edges are not applied."),
+  field("Tunnel", tunnel), field("Method", method), field("Path and query", target),
+  field("Headers, one on each line", fields, "Masked values are sent as they were. The length of the body is computed."),
+  field("Body", body, bodyHint), field("Body from a file", file), problem,
+  make("div", { class: "tools" },
+    make("button", { id: "edit-send" }, "Send"),
+    button("Cancel", () => dialog.close())));
+
+  async function changes() {
+    const changed = { tunnel: tunnel.value };
+    if (method.value !== detail.method) changed.method = method.value;
+    if (target.value !== detail.target) changed.target = target.value;
+    if (fields.value !== headers) changed.headers = pairs(fields.value);
+    if (file.files.length) changed.body = encode(new Uint8Array(await file.files[0].arrayBuffer()));
+    else if (words !== null && body.value !== words.replaceAll("\r\n", "\n")) {
+      changed.body = encode(new TextEncoder().encode(body.value));
+    }
+    return changed;
+  }
+
+  dialog.append(form);
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+  method.focus();
+}
+
+function pairs(lines) {
+  return lines.split("\n").filter((line) => line.trim()).map((line) => {
+    const at = line.indexOf(":");
+    if (at < 1) throw new Error(`Headers: “${line}” is not written as name: value.`);
+    return [line.slice(0, at).trim(), line.slice(at + 1).trim()];
+  });
+}

@@ -1,0 +1,392 @@
+// The page of captured requests.
+
+import { announce, button, byId, bytes, make, say } from "./dom.js";
+import { edit } from "./editor.js";
+import { List } from "./list.js";
+import { Live } from "./live.js";
+import { render } from "./detail.js";
+import { ask, askText, query } from "./server.js";
+
+const PREVIEW = 60;
+const ANNOUNCE = 5000;
+const SUGGESTED = ["status:5xx", "status:4xx", "is:replay", ">500ms"];
+const KEYS = [
+  ["j, ↓", "the next request"], ["k, ↑", "the one before"], ["Enter", "go to its details"],
+  ["/", "filter"], ["r", "replay"], ["e", "edit and replay"], ["?", "these keys"],
+  ["Esc", "back, or close"],
+];
+
+const wanted = byId("wanted");
+const place = byId("detail");
+const problem = byId("problem");
+const page = { filter: wanted.value, chosen: null, detail: null, reveal: false, paused: false, waiting: [], turn: 0, usage: null };
+
+const list = new List({ choose, open });
+const live = new Live({ update, link });
+const pause = button("Pause", togglePause, { "aria-pressed": "false", id: "pause" });
+const fresh = button("", toTop, { id: "fresh", hidden: true });
+const exporting = make("a", { class: "button", download: "requests.har", id: "export" }, "Export HAR");
+const chips = make("span", { class: "chips", role: "group", "aria-label": "Often used filters" });
+
+function setUp() {
+  byId("empty")?.remove();
+  byId("rows").replaceChildren();
+  document.documentElement.classList.add("live");
+  byId("tools").append(chips, fresh, pause, exporting,
+    button("Clear requests…", clear, { id: "clear" }));
+  byId("help").hidden = false;
+  byId("help").addEventListener("click", help);
+  byId("filter").addEventListener("submit", (event) => {
+    event.preventDefault();
+    setFilter(wanted.value.trim());
+  });
+  wanted.addEventListener("search", () => setFilter(wanted.value.trim()));
+  addEventListener("keydown", onKey);
+  addEventListener("popstate", fromAddress);
+  list.drawn = tell;
+  fromAddress();
+  setInterval(pulse, ANNOUNCE);
+}
+
+// ── What is shown ────────────────────────────────────────────────────────────────────────────
+
+function fromAddress() {
+  const filter = new URLSearchParams(location.search).get("filter") ?? "";
+  const id = /^\/inspect\/http\/([0-9a-f]+)$/.exec(location.pathname)?.[1] ?? null;
+  wanted.value = filter;
+  applyFilter(filter);
+  if (id) {
+    choose(id, { keep: true });
+    showDetail(true);
+  } else showDetail(false);
+}
+
+function address(push) {
+  const path = `/inspect/http${page.chosen ? `/${page.chosen}` : ""}${query({ filter: page.filter })}`;
+  if (path === location.pathname + location.search) return;
+  history[push ? "pushState" : "replaceState"](null, "", path);
+}
+
+async function setFilter(filter) {
+  applyFilter(filter);
+  address(true);
+}
+
+async function applyFilter(filter) {
+  page.filter = filter;
+  wanted.value = filter;
+  exporting.href = `/inspect/data/export.har${query({ filter })}`;
+  drawChips();
+  say(problem, "");
+  byId("count").classList.add("busy");
+  list.clear();
+  page.waiting = [];
+  live.stop();
+  const turn = ++page.turn;
+  try {
+    // A stream of events cannot say what is wrong with a filter.
+    await ask(`/inspect/data/requests${query({ filter, before: "0" })}`);
+    if (turn === page.turn) live.start(filter);
+  } catch (error) {
+    if (turn !== page.turn) return;
+    if (error.status === 400) say(problem, error.message);
+    else live.start(filter);
+  }
+}
+
+function drawChips() {
+  const terms = page.filter.split(/\s+/).filter(Boolean);
+  const toggle = (term) => {
+    const rest = terms.filter((known) => known !== term);
+    setFilter((rest.length === terms.length ? [...terms, term] : rest).join(" "));
+    chips.querySelector(`[data-term="${term}"]`)?.focus();
+  };
+  chips.replaceChildren(
+    ...SUGGESTED.map((term) => button(term, () => toggle(term), {
+      class: "chip", "data-term": term, "aria-pressed": terms.includes(term),
+    })),
+    page.filter ? button("No filter", () => setFilter(""), { class: "chip" }) : "");
+}
+
+// ── What is new ──────────────────────────────────────────────────────────────────────────────
+
+function update(news) {
+  page.usage = news.usage;
+  if (page.paused) {
+    page.waiting.push(news);
+    say(pause, `Go on (${waiting()} new)`);
+    return;
+  }
+  take(news);
+  byId("room").textContent =
+    `${news.tunnels} ${news.tunnels === 1 ? "tunnel" : "tunnels"}, ${bytes(news.usage.bytes)} of ${bytes(news.usage.limit)}` +
+    (news.usage.evicted ? `, ${news.usage.evicted} evicted` : "");
+  byId("state").dataset.service = news.state;
+  drawState();
+}
+
+function take(news) {
+  byId("count").classList.remove("busy");
+  if (news.reset) list.clear();
+  list.drop(news.hidden, news.oldest ?? (news.usage.records ? null : "g"));
+  list.put(news.requests);
+  if (news.more) older(page.turn);
+  const concerns = ({ id, replay_of: original }) => id === page.chosen || original === page.chosen;
+  if (page.chosen && news.requests.some(concerns)) refresh();
+}
+
+/** Gets what is older than the oldest row, step by step. */
+async function older(turn) {
+  let more = true;
+  while (more && turn === page.turn) {
+    const found = await ask(`/inspect/data/requests${query({ filter: page.filter, before: list.order[0] })}`)
+      .catch(() => null);
+    if (!found || turn !== page.turn) return;
+    list.put(found.requests);
+    more = found.more && found.requests.length > 0;
+  }
+}
+
+function waiting() {
+  return new Set(page.waiting.flatMap((news) => news.requests.map((request) => request.id))).size;
+}
+
+function togglePause() {
+  page.paused = !page.paused;
+  pause.setAttribute("aria-pressed", page.paused);
+  say(pause, page.paused ? "Go on" : "Pause");
+  if (!page.paused) {
+    page.waiting.splice(0).forEach(take);
+  }
+}
+
+function toTop() {
+  list.grid.scrollTop = 0;
+  list.draw();
+}
+
+let linked = "lost";
+
+function link(how) {
+  linked = how;
+  drawState();
+}
+
+function drawState() {
+  const state = byId("state");
+  const signs = { online: "●", connecting: "◌", reconnecting: "◌", offline: "○" };
+  const service = state.dataset.service ?? "connecting";
+  const lost = linked === "lost";
+  say(state, lost ? "○ the agent does not answer" : `${signs[service]} ${service}${linked === "polling" ? " (asking each second)" : ""}`);
+  state.className = lost ? "away" : service;
+}
+
+function tell() {
+  const kept = page.usage?.records ?? 0;
+  say(byId("count"), page.filter ? `${list.count} shown of ${kept}` : `${list.count} requests`);
+  fresh.hidden = list.fresh === 0;
+  say(fresh, `↑ ${list.fresh} new`);
+}
+
+let told = 0;
+
+/** Says at most every few seconds how many there are. */
+function pulse() {
+  if (list.count === told) return;
+  told = list.count;
+  announce(`${list.count} requests are listed`);
+}
+
+// ── One request ──────────────────────────────────────────────────────────────────────────────
+
+let preview;
+
+function choose(id, { keep = false } = {}) {
+  if (!id) return;
+  if (id !== page.chosen) page.reveal = false;
+  page.chosen = id;
+  list.mark(id);
+  if (!keep) address(false);
+  clearTimeout(preview);
+  preview = setTimeout(load, PREVIEW);
+}
+
+function open() {
+  showDetail(true);
+  clearTimeout(preview);
+  load();
+}
+
+/** On a narrow screen either the list is shown, or the request. */
+function showDetail(yes) {
+  document.documentElement.classList.toggle("detailed", yes);
+}
+
+function back() {
+  showDetail(false);
+  list.grid.focus();
+}
+
+async function load() {
+  const id = page.chosen;
+  const path = `/inspect/data/requests/${id}`;
+  const reveal = page.reveal ? "1" : "";
+  try {
+    const detail = await ask(path + query({ reveal }));
+    const original = detail.replay_of
+      ? await ask(`/inspect/data/requests/${detail.replay_of}${query({ reveal })}`).catch(() => null)
+      : null;
+    if (id !== page.chosen) return;
+    page.detail = detail;
+    redraw(detail, original);
+  } catch (error) {
+    if (id !== page.chosen) return;
+    page.detail = null;
+    place.replaceChildren(make("p", { class: "hint" },
+      error.status === 404 ? "This request is not kept any more." : error.message));
+  }
+}
+
+/** Draws the request anew; what had the focus has it again. */
+function redraw(detail, original) {
+  const focused = place.contains(document.activeElement) ? document.activeElement.id : null;
+  const shut = place.scrollTop;
+  render(place, detail, {
+    replay, copy, back,
+    edit: modify,
+    reveal: () => {
+      page.reveal = !page.reveal;
+      load();
+    },
+    open: (id) => {
+      choose(id);
+      open();
+    },
+    har: `/inspect/data/export.har${query({ id: detail.id, reveal: page.reveal ? "1" : "" })}`,
+  }, original);
+  place.scrollTop = shut;
+  if (focused) byId(focused)?.focus();
+}
+
+let refreshing;
+
+function refresh() {
+  clearTimeout(refreshing);
+  refreshing = setTimeout(load, PREVIEW);
+}
+
+async function replay() {
+  if (!page.chosen) return;
+  await send({}).catch((error) => notice(error.message));
+}
+
+async function send(changes) {
+  const { id } = await ask(`/inspect/data/requests/${page.chosen}/replay`, { method: "POST", body: changes });
+  announce("The request was sent again");
+  if (id) {
+    choose(id);
+    open();
+  } else notice("The request was sent again; the tunnel does not capture.");
+}
+
+async function modify() {
+  if (!page.detail) return;
+  try {
+    const exact = await ask(`/inspect/data/requests/${page.chosen}?reveal=1`);
+    await edit(page.detail, exact, { send });
+  } catch (error) {
+    notice(error.message);
+  }
+}
+
+async function copy(form) {
+  if (!form) return;
+  try {
+    const content = await askText(
+      `/inspect/data/requests/${page.chosen}/copy${query({ as: form, reveal: page.reveal ? "1" : "" })}`);
+    await navigator.clipboard.writeText(content).catch(() => copyByHand(content));
+    announce("Copied");
+  } catch (error) {
+    notice(error.message);
+  }
+}
+
+/** Where the clipboard is closed to the page, people copy for themselves. */
+function copyByHand(content) {
+  const area = make("textarea", { rows: "12", readonly: true, "aria-label": "The copy", spellcheck: "false" });
+  area.value = content;
+  dialog("Copy", area);
+  area.select();
+}
+
+async function clear() {
+  dialog("Clear requests", make("p", {}, "All captured requests are removed from the agent’s memory. This cannot be undone."), {
+    text: "Clear requests",
+    act: () => ask("/api/requests/http", { method: "DELETE" }).then(() => {
+      page.chosen = null;
+      page.detail = null;
+      place.replaceChildren(make("p", { class: "hint" }, "Choose a request to see it."));
+      address(false);
+    }, (error) => notice(error.message)),
+  });
+}
+
+function help() {
+  dialog("Keys", make("dl", { class: "facts" }, KEYS.map(([key, what]) =>
+    make("div", {}, make("dt", {}, make("kbd", {}, key)), make("dd", {}, what)))));
+}
+
+function notice(message) {
+  dialog("This did not work", make("p", { class: "problem" }, message));
+}
+
+function dialog(title, content, action) {
+  const box = make("dialog", { "aria-labelledby": "dialog-title" });
+  const done = button(action ? "Cancel" : "Close", () => box.close());
+  const act = action && button(action.text, () => {
+    box.close();
+    action.act();
+  }, { class: "strong" });
+  box.append(make("h2", { id: "dialog-title" }, title), content,
+    make("div", { class: "tools" }, act ?? "", done));
+  box.addEventListener("close", () => box.remove());
+  document.body.append(box);
+  box.showModal();
+}
+
+// ── Keys ─────────────────────────────────────────────────────────────────────────────────────
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  const typing = event.target.closest("input, textarea, select");
+  if (event.key === "Escape") {
+    if (event.target === wanted) list.grid.focus();
+    else if (!typing) back();
+    return;
+  }
+  if (typing) return;
+  const inList = event.target === list.grid;
+  const most = list.count;
+  const acts = {
+    j: () => list.move(1), k: () => list.move(-1), "/": () => wanted.focus(), r: replay,
+    e: modify, "?": help,
+    ...(inList && {
+      ArrowDown: () => list.move(1), ArrowUp: () => list.move(-1),
+      PageDown: () => list.move(10), PageUp: () => list.move(-10),
+      Home: () => list.move(-most), End: () => list.move(most),
+    }),
+    ...((inList || event.target === document.body) && { Enter: enter }),
+  };
+  const act = acts[event.key];
+  if (!act) return;
+  event.preventDefault();
+  act();
+}
+
+function enter() {
+  if (!page.chosen) list.move(0);
+  open();
+  place.focus();
+}
+
+setUp();

@@ -1,0 +1,44 @@
+// Asks the agent.
+
+/** Why the agent refused, or could not be asked. */
+export class Problem extends Error {
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/** The answer of the agent as JSON; null when it has no body. */
+export async function ask(path, { method = "GET", body } = {}) {
+  const answer = await reach(path, {
+    method,
+    headers: body === undefined ? {} : { "content-type": "application/json" },
+    body: body === undefined ? undefined : JSON.stringify(body),
+  });
+  return answer.status === 204 ? null : answer.json();
+}
+
+/** The answer of the agent as text. */
+export async function askText(path) {
+  return (await reach(path, {})).text();
+}
+
+async function reach(path, options) {
+  let answer;
+  try {
+    answer = await fetch(path, { cache: "no-store", ...options });
+  } catch {
+    throw new Problem("The agent cannot be reached.", 0);
+  }
+  if (answer.ok) return answer;
+  const refusal = await answer.json().catch(() => ({}));
+  const reason = refusal.details?.err ?? refusal.details?.path ?? "";
+  const message = refusal.msg ?? `The agent answered ${answer.status}`;
+  throw new Problem(reason ? `${message}: ${reason}` : message, answer.status);
+}
+
+/** A query string of what is given. */
+export function query(values) {
+  const given = Object.entries(values).filter(([, value]) => value);
+  return given.length ? `?${new URLSearchParams(given)}` : "";
+}

@@ -1,0 +1,223 @@
+// The status page: looked at every second, with plots of what happened since it was opened.
+
+import { announce, button, byId, bytes, draw, make, say, time } from "./dom.js";
+import { ask } from "./server.js";
+
+const PAUSE = 1000;
+const SAMPLES = 120;
+const [WIDTH, HEIGHT] = [220, 60];
+
+const history = new Map();
+const cards = new Map();
+const parts = {};
+
+function facts(name) {
+  const element = make("dl", { class: "facts", id: name });
+  parts[name] = element;
+  return element;
+}
+
+function setUp() {
+  parts.tunnels = make("div", { class: "cards" });
+  parts.meter = make("meter", { min: "0", max: "1", high: "0.9", "aria-label": "Memory for captured requests" });
+  parts.room = make("p", {});
+  parts.failures = make("ol", { class: "failures" });
+  byId("status").replaceChildren(
+    make("section", {}, make("h2", {}, "Session"), facts("session")),
+    make("section", {}, make("h2", {}, "Tunnels"), parts.tunnels, starting()),
+    make("section", {}, make("h2", {}, "Captured requests"), parts.meter, parts.room),
+    make("section", {}, make("h2", {}, "Options in effect"), facts("options")),
+    make("section", {}, make("h2", {}, "What went wrong"), parts.failures),
+  );
+  look();
+}
+
+async function look() {
+  try {
+    const status = await ask("/inspect/data/status");
+    show(status);
+    state(status.state);
+  } catch (error) {
+    state(null);
+  }
+  setTimeout(look, PAUSE);
+}
+
+function state(service) {
+  const signs = { online: "●", connecting: "◌", reconnecting: "◌", offline: "○" };
+  byId("state").className = service ?? "away";
+  say(byId("state"), service ? `${signs[service]} ${service}` : "○ the agent does not answer");
+}
+
+function show(status) {
+  list(parts.session, [
+    ["State", status.state],
+    ["Region", status.region || "none"],
+    ["Latency", status.latency == null ? "not measured yet" : time(status.latency)],
+    ["Reconnects", String(status.reconnects)],
+    ["Uptime", duration(status.uptime)],
+    ["Agent version", status.version],
+  ]);
+  const { bytes: used, limit, records, evicted } = status.usage;
+  parts.meter.value = limit ? used / limit : 0;
+  say(parts.room, limit
+    ? `${bytes(used)} of ${bytes(limit)}, ${records} requests kept, ${evicted} evicted`
+    : "Nothing is captured.");
+  list(parts.options, Object.entries(status.options).map(([name, value]) =>
+    [name, typeof value === "string" ? value : JSON.stringify(value)]));
+  failures(status.failures);
+  tunnels(status.tunnels);
+}
+
+/** Changes what is different, so that a selection in it stays. */
+function list(element, pairs) {
+  pairs.forEach(([name, value], at) => {
+    const row = element.children[at] ?? element.appendChild(make("div", {}, make("dt"), make("dd")));
+    say(row.firstChild, name);
+    say(row.lastChild, value);
+  });
+}
+
+function failures(found) {
+  if (!found.length) {
+    if (!parts.failures.querySelector(".hint")) parts.failures.replaceChildren(make("li", { class: "hint" }, "Nothing."));
+    return;
+  }
+  parts.failures.replaceChildren(...found.map(({ at, reason }) =>
+    make("li", {}, make("time", { datetime: at }, at.replace("T", " ")), ` ${reason}`)));
+}
+
+function duration(seconds) {
+  const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60];
+  return [hours && `${hours} h`, (hours || minutes) && `${minutes} min`, `${seconds % 60} s`].filter(Boolean).join(" ");
+}
+
+// ── Tunnels ──────────────────────────────────────────────────────────────────────────────────
+
+function tunnels(found) {
+  const names = new Set(found.map((tunnel) => tunnel.name));
+  for (const [name, card] of cards) {
+    if (!names.has(name)) {
+      card.element.remove();
+      cards.delete(name);
+      history.delete(name);
+    }
+  }
+  for (const tunnel of found) {
+    if (!cards.has(tunnel.name)) {
+      cards.set(tunnel.name, card(tunnel));
+      parts.tunnels.append(cards.get(tunnel.name).element);
+    }
+    sample(tunnel);
+    cards.get(tunnel.name).show(tunnel, history.get(tunnel.name));
+  }
+}
+
+/** Remembers the figures of a tunnel; rates are between two looks. */
+function sample({ name, metrics: { http, conns } }) {
+  const past = history.get(name) ?? [];
+  const now = performance.now();
+  const before = past.at(-1);
+  const seconds = before ? (now - before.now) / 1000 : 1;
+  const rate = before ? Math.max(http.count - before.count, 0) / seconds : 0;
+  past.push({
+    now, count: http.count, rate, p50: http.p50 / 1e6, p95: http.p95 / 1e6, open: conns.gauge,
+  });
+  history.set(name, past.slice(-SAMPLES));
+}
+
+function card(tunnel) {
+  const element = make("article", { class: "card" });
+  const figures = make("dl", { class: "facts" });
+  const plots = [
+    plot("Requests", "requests/s", (sample) => sample.rate),
+    plot("Median duration", "ms", (sample) => sample.p50),
+    plot("95th percentile", "ms", (sample) => sample.p95),
+    plot("Open connections", "connections", (sample) => sample.open),
+  ];
+  const definition = make("pre", { tabindex: "0" });
+  element.append(
+    make("h3", {}, tunnel.name || "(without a name)"),
+    make("p", {},
+      make("a", { href: tunnel.public_url, rel: "noreferrer", target: "_blank" }, tunnel.public_url),
+      ` → ${tunnel.config?.addr ?? ""}`),
+    figures,
+    make("div", { class: "plots" }, plots.map((drawn) => drawn.element)),
+    make("details", {}, make("summary", {}, "Definition"), definition),
+    button("Stop", () => stop(tunnel), { "aria-label": `Stop the tunnel ${tunnel.name}` }));
+  return {
+    element,
+    show: (now, samples) => {
+      const { http, conns } = now.metrics;
+      list(figures, [
+        ["Requests", String(http.count)],
+        ["Rates", `${per(http.rate1)}, ${per(http.rate5)}, ${per(http.rate15)} (1, 5, 15 min)`],
+        ["Percentiles", [50, 90, 95, 99].map((p) => `p${p} ${time(http[`p${p}`] / 1e6)}`).join(", ")],
+        ["Connections", `${conns.gauge} open, ${conns.count} in all`],
+      ]);
+      say(definition, JSON.stringify(now.definition, null, 2));
+      plots.forEach((drawn) => drawn.show(samples));
+    },
+  };
+}
+
+function per(rate) {
+  return `${rate.toFixed(2)}/s`;
+}
+
+/** A line over time, with its highest and latest value. */
+function plot(title, unit, value) {
+  const line = draw("polyline", { class: "curve" });
+  const picture = draw("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": title }, line);
+  const about = make("figcaption");
+  return {
+    element: make("figure", {}, picture, about),
+    show: (samples) => {
+      const values = samples.map(value);
+      const top = Math.max(...values, 0.001);
+      const points = values.map((at, index) => {
+        const x = WIDTH - (values.length - 1 - index) * (WIDTH / (SAMPLES - 1));
+        return `${x.toFixed(1)},${(HEIGHT - 2 - (at / top) * (HEIGHT - 6)).toFixed(1)}`;
+      });
+      line.setAttribute("points", points.join(" "));
+      const told = `${title}: ${values.at(-1).toFixed(1)} ${unit}, at most ${Math.max(...values).toFixed(1)} in ${samples.length} s`;
+      say(about, told);
+      picture.setAttribute("aria-label", told);
+    },
+  };
+}
+
+async function stop({ name, uri }) {
+  await ask(uri, { method: "DELETE" }).then(
+    () => announce(`The tunnel ${name} was stopped`),
+    (error) => say(parts.problem, error.message));
+}
+
+function starting() {
+  const name = make("input", { id: "start-name", required: true, autocomplete: "off" });
+  const proto = make("select", { id: "start-proto" }, ["http", "tcp", "tls"].map((proto) => make("option", {}, proto)));
+  const addr = make("input", { id: "start-addr", required: true, placeholder: "8080", autocomplete: "off" });
+  parts.problem = make("p", { class: "problem", role: "alert" });
+  const field = (label, control) => make("div", { class: "field" }, make("label", { for: control.id }, label), control);
+  return make("form", {
+    class: "start",
+    "aria-label": "Start a tunnel",
+    submit: async (event) => {
+      event.preventDefault();
+      say(parts.problem, "");
+      const body = { name: name.value, proto: proto.value, addr: addr.value };
+      try {
+        const started = await ask("/api/tunnels", { method: "POST", body });
+        announce(`The tunnel ${started.name} was started`);
+        name.value = "";
+        addr.value = "";
+      } catch (error) {
+        say(parts.problem, error.message);
+      }
+    },
+  },
+  field("Name", name), field("Protocol", proto), field("Local port or address", addr),
+  make("button", {}, "Start"), parts.problem);
+}
+
+setUp();

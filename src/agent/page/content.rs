@@ -1,0 +1,111 @@
+//! Bodies as people read them.
+
+use std::io::Read;
+
+use super::secrets;
+use crate::agent::capture::Message;
+
+/// How long a decoded body may be; the rest is left out.
+const LONGEST: u64 = 8 << 20;
+
+/// A body without its `Content-Encoding`.
+#[derive(Debug)]
+pub(super) struct Decoded {
+    /// The encoding that it had.
+    pub encoding: &'static str,
+    /// What it was before; as far as it could be read.
+    pub bytes: Vec<u8>,
+}
+
+/// The first value of a header.
+pub(super) fn header(message: &Message, name: &str) -> Option<String> {
+    let headers = message.headers();
+    headers.into_iter().find(|(given, _)| given.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+}
+
+/// The media type without its parameters, in small letters.
+pub(super) fn media_type(message: &Message) -> String {
+    let given = header(message, "content-type").unwrap_or_default();
+    given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// The body without its encoding; none where it has none, or one that is not known.
+pub(super) fn decoded(message: &Message) -> Option<Decoded> {
+    if message.body.is_empty() {
+        return None;
+    }
+    let encoding = header(message, "content-encoding")?.trim().to_ascii_lowercase();
+    let body = message.body.as_slice();
+    let (encoding, bytes) = match encoding.as_str() {
+        "gzip" | "x-gzip" => ("gzip", read(flate2::read::MultiGzDecoder::new(body))),
+        "deflate" => ("deflate", read(flate2::read::ZlibDecoder::new(body))),
+        "br" => ("br", read(brotli::Decompressor::new(body, 4096))),
+        _ => return None,
+    };
+    // A body that was cut off still shows its beginning.
+    (!bytes.is_empty()).then_some(Decoded { encoding, bytes })
+}
+
+fn read(decoder: impl Read) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // What came before a mistake was read.
+    let _ = decoder.take(LONGEST).read_to_end(&mut bytes);
+    bytes
+}
+
+/// A body with its secrets masked, where it is text that is known to hold some.
+pub(super) fn masked(media_type: &str, body: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(body).ok()?;
+    let masked = match media_type {
+        "application/x-www-form-urlencoded" => secrets::pairs(text),
+        // JSON is often sent under other names.
+        _ if media_type.ends_with("json") || text.trim_start().starts_with(['{', '[']) => {
+            secrets::json(text)
+        }
+        _ => return None,
+    };
+    (masked != text).then(|| masked.into_bytes())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn message(encoding: &str, body: Vec<u8>) -> Message {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\n\r\n");
+        let mut message = Message::new(head.as_bytes(), false);
+        message.body_length = body.len() as u64;
+        message.body = body;
+        message
+    }
+
+    #[test]
+    fn encodings_are_taken_off() {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(b"hello").unwrap();
+        let mut brotli = Vec::new();
+        brotli::CompressorWriter::new(&mut brotli, 4096, 1, 20).write_all(b"hello").unwrap();
+
+        let gzip = gzip.finish().unwrap();
+        for (encoding, body) in [("gzip", gzip.clone()), ("br", brotli)] {
+            let decoded = decoded(&message(encoding, body)).unwrap();
+            assert_eq!((decoded.encoding, decoded.bytes.as_slice()), (encoding, &b"hello"[..]));
+        }
+        assert!(decoded(&message("zstd", gzip)).is_none());
+        assert!(decoded(&message("gzip", b"no gzip".to_vec())).is_none());
+    }
+
+    #[test]
+    fn only_text_with_secrets_is_masked() {
+        let form = "application/x-www-form-urlencoded";
+        assert_eq!(masked(form, b"a=1&password=x").unwrap(), "a=1&password=••••••".as_bytes());
+        assert!(masked("application/json", b"{\"token\": \"x\"}").is_some());
+        assert!(masked("text/plain", b"{\"token\": \"x\"}").is_some());
+        assert!(masked("text/plain", b"token=x").is_none());
+        assert!(masked("application/json", b"{\"a\": 1}").is_none());
+        assert!(masked("application/json", b"{\"token\": \"\xff\"}").is_none());
+    }
+}

@@ -1,0 +1,180 @@
+//! A captured request in other forms: to be pasted into a shell, a script, or a file.
+//!
+//! What was captured is a stranger's, so every form quotes it for the language that it is in.
+
+use super::secrets;
+use super::view::{Detail, Field};
+
+/// Headers that whoever sends the copy writes itself.
+const OWN: [&str; 6] =
+    ["host", "content-length", "transfer-encoding", "connection", "keep-alive", "expect"];
+
+/// The form of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Curl,
+    Requests,
+    Ginnel,
+    Raw,
+    Url,
+}
+
+impl Form {
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "curl" => Some(Self::Curl),
+            "requests" => Some(Self::Requests),
+            "ginnel" => Some(Self::Ginnel),
+            "raw" => Some(Self::Raw),
+            "url" => Some(Self::Url),
+            _ => None,
+        }
+    }
+
+    /// The request in this form.
+    pub fn write(self, detail: &Detail, agent: &str) -> Vec<u8> {
+        match self {
+            Self::Curl => curl(detail).into_bytes(),
+            Self::Requests => requests(detail).into_bytes(),
+            Self::Ginnel => ginnel(detail, agent).into_bytes(),
+            Self::Raw => raw(detail),
+            Self::Url => address(detail).into_bytes(),
+        }
+    }
+}
+
+/// Where the request goes to: the public address, or what the request itself named.
+fn address(detail: &Detail) -> String {
+    detail.url.clone().unwrap_or_else(|| {
+        let host = detail.request.headers.iter().find(|field| is(field, "host"));
+        let host = host.map_or("localhost", |field| field.value.as_str());
+        format!("http://{host}{}", detail.summary.target)
+    })
+}
+
+fn is(field: &Field, name: &str) -> bool {
+    field.name.eq_ignore_ascii_case(name)
+}
+
+fn sendable(detail: &Detail) -> impl Iterator<Item = &Field> {
+    detail.request.headers.iter().filter(|field| !OWN.iter().any(|own| is(field, own)))
+}
+
+fn note(detail: &Detail) -> &'static str {
+    let masked = detail.request.masked
+        || detail.summary.target.contains(secrets::MASK)
+        || detail.request.headers.iter().any(|field| field.value.contains(secrets::MASK));
+    if masked { "# Secrets are masked; fill them in.\n" } else { "" }
+}
+
+/// For a POSIX shell.
+fn curl(detail: &Detail) -> String {
+    let mut lines = vec![format!("curl --globoff --path-as-is {}", shell(&address(detail)))];
+    let body = &detail.request.body.0;
+    match detail.summary.method.as_str() {
+        "HEAD" => lines.push("--head".to_owned()),
+        "GET" if body.is_empty() => {}
+        method => lines.push(format!("--request {}", shell(method))),
+    }
+    for field in sendable(detail) {
+        // Without a value, curl takes `name:` for the wish to leave the header out.
+        let header = match field.value.as_str() {
+            "" => format!("{};", field.name),
+            value => format!("{}: {value}", field.name),
+        };
+        lines.push(format!("--header {}", shell(&header)));
+    }
+    let mut before = String::new();
+    if !body.is_empty() {
+        match std::str::from_utf8(body) {
+            // Only this option takes a leading @ for what it is.
+            Ok(text) if !text.contains('\0') => lines.push(format!("--data-raw {}", shell(text))),
+            _ => {
+                let octal = body.iter().map(|byte| format!("\\{byte:03o}")).collect::<String>();
+                before = format!("printf '{octal}' | ");
+                lines.push("--data-binary @-".to_owned());
+            }
+        }
+    }
+    format!("{}{before}{}\n", note(detail), lines.join(" \\\n  "))
+}
+
+/// A word for a POSIX shell; nothing is special between single quotes but their end.
+fn shell(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+/// For Python with the library `requests`.
+fn requests(detail: &Detail) -> String {
+    let mut script = format!("{}import requests\n\nresponse = requests.request(\n", note(detail));
+    script += &format!("    {},\n", python(&detail.summary.method));
+    script += &format!("    {},\n", python(&address(detail)));
+    script += "    headers={\n";
+    let mut seen: Vec<(String, String)> = Vec::new();
+    for field in sendable(detail) {
+        match seen.iter_mut().find(|(name, _)| name.eq_ignore_ascii_case(&field.name)) {
+            Some((_, value)) => *value = format!("{value}, {}", field.value),
+            None => seen.push((field.name.clone(), field.value.clone())),
+        }
+    }
+    for (name, value) in seen {
+        // As bytes, values with letters beyond ASCII arrive as they came.
+        script += &format!("        {}: {},\n", python(&name), python_bytes(value.as_bytes()));
+    }
+    script += "    },\n";
+    if !detail.request.body.0.is_empty() {
+        script += &format!("    data={},\n", python_bytes(&detail.request.body.0));
+    }
+    script + "    allow_redirects=False,\n)\nprint(response.status_code, response.text)\n"
+}
+
+/// For Python with ginnel: the agent sends it again, with its secrets.
+fn ginnel(detail: &Detail, agent: &str) -> String {
+    let id = python(&detail.summary.id);
+    format!(
+        "from ginnel import AgentClient\n\nwith AgentClient({}) as agent:\n    \
+         agent.requests.replay({id})\n    \
+         print(agent.requests.list(limit=1).first())\n",
+        python(agent)
+    )
+}
+
+fn python(text: &str) -> String {
+    let mut literal = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => literal.extend(['\\', letter]),
+            ' '..='~' => literal.push(letter),
+            _ if u32::from(letter) < 0x1_0000 => {
+                literal += &format!("\\u{:04x}", u32::from(letter));
+            }
+            _ => literal += &format!("\\U{:08x}", u32::from(letter)),
+        }
+    }
+    literal + "\""
+}
+
+fn python_bytes(bytes: &[u8]) -> String {
+    let mut literal = String::from("b\"");
+    for byte in bytes {
+        match byte {
+            b'"' | b'\\' => literal.extend(['\\', char::from(*byte)]),
+            b' '..=b'~' => literal.push(char::from(*byte)),
+            b'\n' => literal += "\\n",
+            b'\r' => literal += "\\r",
+            _ => literal += &format!("\\x{byte:02x}"),
+        }
+    }
+    literal + "\""
+}
+
+/// As it travelled, but for the framing of chunks.
+fn raw(detail: &Detail) -> Vec<u8> {
+    let mut raw = format!("{}\r\n", detail.request.line).into_bytes();
+    for field in &detail.request.headers {
+        raw.extend_from_slice(format!("{}: {}\r\n", field.name, field.value).as_bytes());
+    }
+    raw.extend_from_slice(b"\r\n");
+    raw.extend_from_slice(&detail.request.body.0);
+    raw
+}

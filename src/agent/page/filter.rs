@@ -1,0 +1,312 @@
+//! Which records are shown: terms that must all hold.
+//!
+//! | Term | Holds for |
+//! |---|---|
+//! | `method:POST` | this method |
+//! | `path:/hook*` | targets without query that match; `*` stands for anything |
+//! | `status:404`, `status:5xx`, `status:pending` | this status, this class, no answer yet |
+//! | `>200ms`, `<2s` | exchanges that took longer, or shorter |
+//! | `size:>10kb`, `size:<1mb` | request and answer together |
+//! | `header:x-id`, `header:x-id=a*` | a header of request or answer, with this value |
+//! | `body:text` | text in a body, in any case |
+//! | `tunnel:web` | this tunnel |
+//! | `is:replay`, `is:truncated`, `is:unanswered` | records with this mark |
+//! | `text` | text in method, target or a header |
+//!
+//! A term with blanks stands in quotes (`body:"two words"`), and `-` before a term means that it
+//! does not hold.
+
+use std::time::Duration;
+
+use regex::bytes::{Regex, RegexBuilder};
+
+use super::content;
+use crate::agent::capture::{Exchange, Message, Record};
+
+/// How long a filter may be, in bytes.
+const LONGEST: usize = 1000;
+
+/// The terms, all of which must hold.
+#[derive(Debug, Default)]
+pub(super) struct Filter(Vec<Term>);
+
+#[derive(Debug)]
+struct Term {
+    negated: bool,
+    test: Test,
+}
+
+#[derive(Debug)]
+enum Test {
+    Method(String),
+    Path(Regex),
+    Status(u16),
+    Class(u16),
+    Pending,
+    Longer(Duration),
+    Shorter(Duration),
+    Larger(u64),
+    Smaller(u64),
+    Header(String, Option<Regex>),
+    Body(Regex),
+    Tunnel(String),
+    Replay,
+    Truncated,
+    Unanswered,
+    Text(Regex),
+}
+
+impl Filter {
+    /// Reads a filter.
+    ///
+    /// # Errors
+    /// With the term that cannot be understood, and why.
+    pub fn read(text: &str) -> Result<Self, String> {
+        if text.len() > LONGEST {
+            return Err(format!("filter: is longer than {LONGEST} bytes"));
+        }
+        split(text).iter().map(|term| Term::read(term)).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Whether a record is shown.
+    pub fn holds(&self, record: &Record) -> bool {
+        if self.0.is_empty() {
+            return true;
+        }
+        let exchange = record.exchange();
+        self.0.iter().all(|term| term.test.holds(record, &exchange) != term.negated)
+    }
+}
+
+/// The terms of a text: parted by blanks outside of quotes, which go.
+fn split(text: &str) -> Vec<String> {
+    let mut terms = Vec::new();
+    let mut term = String::new();
+    let mut quoted = false;
+    for letter in text.chars() {
+        match letter {
+            '"' => quoted = !quoted,
+            letter if letter.is_whitespace() && !quoted => {
+                terms.push(std::mem::take(&mut term));
+            }
+            letter => term.push(letter),
+        }
+    }
+    terms.push(term);
+    terms.retain(|term| !term.is_empty());
+    terms
+}
+
+impl Term {
+    fn read(text: &str) -> Result<Self, String> {
+        let rest = text.strip_prefix('-').filter(|rest| !rest.is_empty());
+        let test = Test::read(rest.unwrap_or(text));
+        let test = test.map_err(|problem| format!("filter: {text}: {problem}"))?;
+        Ok(Self { negated: rest.is_some(), test })
+    }
+}
+
+impl Test {
+    fn read(text: &str) -> Result<Self, String> {
+        if let Some(time) = text.strip_prefix('>') {
+            return duration(time).map(Self::Longer);
+        }
+        if let Some(time) = text.strip_prefix('<') {
+            return duration(time).map(Self::Shorter);
+        }
+        let Some((name, value)) = text.split_once(':') else {
+            return contains(text).map(Self::Text);
+        };
+        match name {
+            "method" => Ok(Self::Method(value.to_owned())),
+            "path" => like(value).map(Self::Path),
+            "status" => status(value),
+            "took" => Self::read(value).and_then(|test| match test {
+                Self::Longer(_) | Self::Shorter(_) => Ok(test),
+                _ => Err("is written like took:>200ms".to_owned()),
+            }),
+            "size" => size(value),
+            "header" => match value.split_once('=') {
+                Some((name, value)) => Ok(Self::Header(name.to_owned(), Some(like(value)?))),
+                None => Ok(Self::Header(value.to_owned(), None)),
+            },
+            "body" => contains(value).map(Self::Body),
+            "tunnel" => Ok(Self::Tunnel(value.to_owned())),
+            "is" => match value {
+                "replay" => Ok(Self::Replay),
+                "truncated" => Ok(Self::Truncated),
+                "unanswered" => Ok(Self::Unanswered),
+                _ => Err("is one of replay, truncated, unanswered".to_owned()),
+            },
+            // A colon is nothing special in what somebody looks for.
+            _ => contains(text).map(Self::Text),
+        }
+    }
+
+    fn holds(&self, record: &Record, exchange: &Exchange) -> bool {
+        let (request, response) = (&exchange.request, exchange.response.as_ref());
+        match self {
+            Self::Method(method) => request.start_line()[0].eq_ignore_ascii_case(method),
+            Self::Path(path) => {
+                let [_, target, _] = request.start_line();
+                let target = target.split('?').next().unwrap_or_default();
+                path.is_match(target.as_bytes())
+            }
+            Self::Status(status) => code(response) == Some(*status),
+            Self::Class(class) => code(response).is_some_and(|code| code / 100 == *class),
+            Self::Pending => response.is_none(),
+            Self::Longer(limit) => exchange.took.is_some_and(|took| took > *limit),
+            Self::Shorter(limit) => exchange.took.is_some_and(|took| took < *limit),
+            Self::Larger(limit) => bytes(exchange) > *limit,
+            Self::Smaller(limit) => bytes(exchange) < *limit,
+            Self::Header(name, value) => messages(exchange).any(|message| {
+                message.headers().iter().any(|(given, text)| {
+                    given.eq_ignore_ascii_case(name)
+                        && value.as_ref().is_none_or(|value| value.is_match(text.as_bytes()))
+                })
+            }),
+            Self::Body(wanted) => messages(exchange).any(|message| {
+                wanted.is_match(&message.body)
+                    || content::decoded(message).is_some_and(|body| wanted.is_match(&body.bytes))
+            }),
+            Self::Tunnel(name) => record.tunnel_name == *name,
+            Self::Replay => record.replay_of.is_some(),
+            Self::Truncated => messages(exchange).any(Message::is_truncated),
+            Self::Unanswered => exchange.unanswered,
+            Self::Text(wanted) => messages(exchange).any(|message| wanted.is_match(&message.head)),
+        }
+    }
+}
+
+fn messages(exchange: &Exchange) -> impl Iterator<Item = &Message> {
+    std::iter::once(&exchange.request).chain(exchange.response.as_ref())
+}
+
+fn bytes(exchange: &Exchange) -> u64 {
+    messages(exchange).map(|message| message.body_length).sum()
+}
+
+/// The status code of an answer.
+pub(super) fn code(response: Option<&Message>) -> Option<u16> {
+    response.and_then(|response| response.start_line()[1].parse().ok())
+}
+
+fn contains(text: &str) -> Result<Regex, String> {
+    pattern(regex::escape(text))
+}
+
+/// The whole text, with `*` for anything.
+fn like(text: &str) -> Result<Regex, String> {
+    let parts = text.split('*').map(regex::escape).collect::<Vec<_>>();
+    pattern(format!("^{}$", parts.join(".*")))
+}
+
+fn pattern(pattern: String) -> Result<Regex, String> {
+    let mut builder = RegexBuilder::new(&pattern);
+    builder.case_insensitive(true).dot_matches_new_line(true);
+    builder.build().map_err(|_| "is too long".to_owned())
+}
+
+fn status(text: &str) -> Result<Test, String> {
+    let problem = || "is a number, a class such as 5xx, or pending".to_owned();
+    match text.as_bytes() {
+        b"pending" => Ok(Test::Pending),
+        [class @ b'1'..=b'5', b'x' | b'X', b'x' | b'X'] => Ok(Test::Class(u16::from(class - b'0'))),
+        _ => text.parse().map(Test::Status).map_err(|_| problem()),
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let problem = || "is a time such as 200ms or 2s".to_owned();
+    let at = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
+    let (number, unit) = text.split_at(at.unwrap_or(text.len()));
+    let number: f64 = number.parse().map_err(|_| problem())?;
+    let seconds = match unit {
+        "" | "ms" => number / 1000.0,
+        "s" => number,
+        "m" => number * 60.0,
+        _ => return Err(problem()),
+    };
+    Duration::try_from_secs_f64(seconds).map_err(|_| problem())
+}
+
+fn size(text: &str) -> Result<Test, String> {
+    let problem = || "is written like size:>10kb".to_owned();
+    let (test, rest): (fn(u64) -> Test, _) = match text.split_at_checked(1) {
+        Some((">", rest)) => (Test::Larger, rest),
+        Some(("<", rest)) => (Test::Smaller, rest),
+        _ => return Err(problem()),
+    };
+    let at = rest.find(|letter: char| !letter.is_ascii_digit());
+    let (number, unit) = rest.split_at(at.unwrap_or(rest.len()));
+    let number: u64 = number.parse().map_err(|_| problem())?;
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" => 1000,
+        "m" | "mb" => 1_000_000,
+        _ => return Err(problem()),
+    };
+    Ok(test(number.saturating_mul(factor)))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::agent::capture::{Captures, Limit, Opening};
+
+    fn holds(filter: &str) -> bool {
+        let captures = Captures::new(Limit::default());
+        let recording = captures.open(Opening {
+            tunnel_name: "web",
+            remote_addr: "127.0.0.1".to_owned(),
+            replay_of: Some("00".to_owned()),
+            head: b"POST /hook/a?x=1 HTTP/1.1\r\nX-Id: abc def\r\nContent-Length: 9\r\n\r\n",
+            chunked: false,
+        });
+        recording.request_body(b"{\"A\": \"b\"}");
+        recording.response_head(b"HTTP/1.1 502 Bad Gateway\r\n\r\n", false);
+        let record = recording.record().clone();
+        drop(recording);
+        Filter::read(filter).unwrap().holds(&record)
+    }
+
+    #[test]
+    fn terms_hold_or_not() {
+        for (yes, no) in [
+            ("method:post", "method:GET"),
+            ("path:/hook*", "path:/hook"),
+            ("status:5xx", "status:4xx"),
+            ("status:502", "status:pending"),
+            ("<1m", ">1m"),
+            ("took:<1m", "took:>1m"),
+            ("size:>9", "size:>10kb"),
+            ("header:x-id", "header:x-other"),
+            ("header:x-id=abc*", "header:x-id=abc"),
+            ("body:B", "body:c"),
+            ("tunnel:web", "tunnel:other"),
+            ("is:replay", "is:truncated"),
+            ("-is:unanswered", "-method:post"),
+            ("\"abc def\"", "nothing"),
+            ("status:5xx method:POST", "status:5xx method:GET"),
+            ("", "status:200"),
+        ] {
+            assert!(holds(yes), "{yes}");
+            assert!(!holds(no), "{no}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_named() {
+        for (filter, told) in [
+            ("status:5x", "filter: status:5x: is a number"),
+            (">soon", "filter: >soon: is a time"),
+            ("size:10", "filter: size:10: is written like"),
+            ("is:good", "filter: is:good: is one of"),
+        ] {
+            let problem = Filter::read(filter).unwrap_err();
+            assert!(problem.starts_with(told), "{problem}");
+        }
+        assert!(Filter::read(&"x".repeat(LONGEST + 1)).is_err());
+    }
+}

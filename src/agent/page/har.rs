@@ -1,0 +1,155 @@
+//! Exports in the HTTP Archive format, version 1.2.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use chrono::SecondsFormat;
+use serde_json::{Map, Value, json};
+
+use super::view::{Field, Part, url};
+use super::{content, secrets};
+use crate::agent::Shared;
+use crate::agent::capture::{Message, Record};
+
+/// The archive of some records, oldest first.
+pub(super) fn archive<'a>(
+    shared: &Shared,
+    records: impl IntoIterator<Item = &'a Record>,
+    reveal: bool,
+) -> Value {
+    let entries = records.into_iter().map(|record| entry(shared, record, reveal));
+    json!({"log": {
+        "version": "1.2",
+        "creator": {"name": "ginnel", "version": env!("CARGO_PKG_VERSION")},
+        "comment": if reveal { "" } else { "secrets are masked" },
+        "entries": entries.collect::<Vec<_>>(),
+    }})
+}
+
+fn entry(shared: &Shared, record: &Record, reveal: bool) -> Value {
+    let exchange = record.exchange().clone();
+    let took = exchange.took.map_or(0.0, |took| took.as_secs_f64() * 1000.0);
+    let mut entry = json!({
+        "startedDateTime": record.start.to_rfc3339_opts(SecondsFormat::Millis, false),
+        "time": took,
+        "request": request(shared, record, &exchange.request, reveal),
+        "response": response(exchange.response.as_ref(), reveal),
+        "cache": {},
+        "timings": {"send": 0, "wait": took, "receive": 0},
+        "_id": record.id,
+        "_tunnel": record.tunnel_name,
+        "_clientAddress": record.remote_addr,
+    });
+    if let Some(original) = &record.replay_of {
+        entry["_replayOf"] = original.as_str().into();
+    }
+    entry
+}
+
+fn request(shared: &Shared, record: &Record, message: &Message, reveal: bool) -> Value {
+    let part = Part::of(message, reveal);
+    let [method, target, version] = message.start_line();
+    let target = if reveal { target } else { secrets::target(&target).into_owned() };
+    let host = content::header(message, "host").unwrap_or_else(|| "localhost".to_owned());
+    let query = target.split_once('?').map_or("", |(_, query)| query);
+    let mut request = json!({
+        "method": method,
+        "url": url(shared, record, &target).unwrap_or_else(|| format!("http://{host}{target}")),
+        "httpVersion": version,
+        "cookies": cookies(message, "cookie", reveal),
+        "headers": headers(&part.headers),
+        "queryString": parameters(query),
+        "headersSize": message.head.len(),
+        "bodySize": message.body_length,
+    });
+    if message.body_length > 0 {
+        request["postData"] = post_data(&part);
+    }
+    request
+}
+
+fn post_data(part: &Part) -> Value {
+    let body = part.readable();
+    let mut data = json!({"mimeType": part.media_type, "params": []});
+    match std::str::from_utf8(body) {
+        Ok(text) => {
+            if part.media_type == "application/x-www-form-urlencoded" {
+                data["params"] = parameters(text);
+            }
+            data["text"] = text.into();
+        }
+        Err(_) => {
+            data["text"] = STANDARD.encode(body).into();
+            data["comment"] = "base64".into();
+        }
+    }
+    data
+}
+
+fn response(message: Option<&Message>, reveal: bool) -> Value {
+    let Some(message) = message else {
+        // The format has no answer that is still awaited; status 0 is what browsers write.
+        return json!({
+            "status": 0, "statusText": "", "httpVersion": "", "cookies": [], "headers": [],
+            "content": {"size": 0, "mimeType": ""}, "redirectURL": "",
+            "headersSize": -1, "bodySize": -1,
+        });
+    };
+    let part = Part::of(message, reveal);
+    let [version, status, reason] = message.start_line();
+    let location = content::header(message, "location").unwrap_or_default();
+    json!({
+        "status": status.parse::<u16>().unwrap_or_default(),
+        "statusText": reason,
+        "httpVersion": version,
+        "cookies": cookies(message, "set-cookie", reveal),
+        "headers": headers(&part.headers),
+        "content": body(&part),
+        "redirectURL": if reveal { location } else { secrets::target(&location).into_owned() },
+        "headersSize": message.head.len(),
+        "bodySize": message.body_length,
+    })
+}
+
+fn body(part: &Part) -> Value {
+    let bytes = part.readable();
+    let mut content = json!({"size": bytes.len(), "mimeType": part.media_type});
+    match std::str::from_utf8(bytes) {
+        Ok(text) => content["text"] = text.into(),
+        Err(_) => {
+            content["text"] = STANDARD.encode(bytes).into();
+            content["encoding"] = "base64".into();
+        }
+    }
+    if part.length > part.kept as u64 {
+        content["comment"] = format!("the first {} of {} bytes", part.kept, part.length).into();
+    }
+    content
+}
+
+fn headers(fields: &[Field]) -> Value {
+    fields.iter().map(|field| json!({"name": field.name, "value": field.value})).collect()
+}
+
+fn parameters(query: &str) -> Value {
+    let pairs = url::form_urlencoded::parse(query.as_bytes());
+    pairs.map(|(name, value)| json!({"name": name, "value": value})).collect()
+}
+
+fn cookies(message: &Message, header: &str, reveal: bool) -> Value {
+    let headers = message.headers();
+    let lines = headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(header));
+    let pairs = lines.flat_map(|(_, line)| {
+        // What follows the first pair of `Set-Cookie` are attributes.
+        let most = if header == "cookie" { usize::MAX } else { 1 };
+        line.split(';').take(most).map(str::trim)
+    });
+    let cookies = pairs.filter(|pair| !pair.is_empty()).map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let value = if reveal { value } else { secrets::MASK };
+        Value::Object(Map::from_iter([
+            ("name".to_owned(), name.into()),
+            ("value".to_owned(), value.into()),
+        ]))
+    });
+    cookies.collect()
+}

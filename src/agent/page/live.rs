@@ -1,0 +1,208 @@
+//! What is new, for pages that are open: as a stream of events, or asked for again and again.
+//!
+//! Every change of a record has a revision. Who knows the last one that it has seen gets the
+//! records that changed since, whether it asks for them or has been away. So nothing is queued for
+//! a page: a slow one gets fewer and larger updates.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame};
+use serde::Serialize;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::filter::Filter;
+use super::view::Summary;
+use crate::agent::Shared;
+use crate::agent::capture::Usage;
+
+/// How many records are in one update at most; older ones are asked for.
+const MOST: usize = 1000;
+/// How long changes are gathered before they are sent.
+const GATHER: Duration = Duration::from_millis(50);
+/// How often a page hears something although nothing happens.
+const PULSE: Duration = Duration::from_secs(5);
+/// How many updates wait for a page that does not read.
+const QUEUE: usize = 4;
+
+/// What has changed since the last update.
+#[derive(Debug, Serialize)]
+pub(super) struct Update {
+    /// What to name when asking for what comes later.
+    pub cursor: String,
+    /// Whether what the page has is to be forgotten first.
+    pub reset: bool,
+    /// Newest last.
+    pub requests: Vec<Summary>,
+    /// Records that changed and are not to be shown any more.
+    pub hidden: Vec<String>,
+    /// Whether there are older records than these, on a reset.
+    pub more: bool,
+    pub usage: Room,
+    /// The identifier of the oldest record that is kept.
+    pub oldest: Option<String>,
+    /// How the link to the service is.
+    pub state: &'static str,
+    /// How many tunnels run.
+    pub tunnels: usize,
+}
+
+/// How full the store is.
+#[derive(Debug, Serialize)]
+pub(super) struct Room {
+    pub bytes: usize,
+    pub limit: usize,
+    pub records: usize,
+    pub evicted: u64,
+}
+
+impl From<Usage> for Room {
+    fn from(usage: Usage) -> Self {
+        let Usage { bytes, limit, records, evicted } = usage;
+        Self { bytes, limit, records, evicted }
+    }
+}
+
+/// What a page has seen: the run of the agent, and the revision.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cursor {
+    run: i64,
+    revision: u64,
+}
+
+impl Cursor {
+    /// Reads what an update named.
+    pub fn read(text: &str) -> Option<Self> {
+        let (run, revision) = text.split_once('.')?;
+        Some(Self { run: run.parse().ok()?, revision: revision.parse().ok()? })
+    }
+
+    fn write(self) -> String {
+        format!("{}.{}", self.run, self.revision)
+    }
+}
+
+/// What has changed since a cursor; without one, the newest records.
+pub(super) fn update(shared: &Shared, filter: &Filter, since: Option<Cursor>) -> Update {
+    let captures = &shared.captures;
+    let now = Cursor { run: shared.run, revision: captures.revision() };
+    let since = since.filter(|since| {
+        since.run == now.run
+            && since.revision <= now.revision
+            && since.revision >= captures.cleared()
+    });
+    let after = since.map_or(0, |since| since.revision);
+    let all = captures.list(usize::MAX, None);
+    let changed = all.iter().filter(|record| record.revision() > after || since.is_none());
+    let (mut requests, mut hidden, mut more) = (Vec::new(), Vec::new(), false);
+    for record in changed {
+        if !filter.holds(record) {
+            if since.is_some() {
+                hidden.push(record.id.clone());
+            }
+        } else if requests.len() < MOST {
+            requests.push(Summary::of(record));
+        } else {
+            more = true;
+            break;
+        }
+    }
+    requests.reverse();
+    // What does not fit is got like everything that is old.
+    let reset = since.is_none() || more;
+    Update {
+        cursor: now.write(),
+        reset,
+        requests,
+        hidden,
+        more,
+        usage: captures.usage().into(),
+        oldest: captures.oldest(),
+        state: shared.state.borrow().name(),
+        tunnels: shared.tunnels.all().len(),
+    }
+}
+
+/// The records before one, newest last; and whether there are more.
+pub(super) fn older(shared: &Shared, filter: &Filter, before: &str) -> (Vec<Summary>, bool) {
+    let all = shared.captures.list(usize::MAX, None);
+    let mut found = all.iter().filter(|r| r.id.as_str() < before && filter.holds(r));
+    let mut requests = found.by_ref().take(MOST).map(|r| Summary::of(r)).collect::<Vec<_>>();
+    let more = found.next().is_some();
+    requests.reverse();
+    (requests, more)
+}
+
+/// Sends updates until the page or the agent goes away.
+async fn stream(
+    shared: Arc<Shared>,
+    filter: Filter,
+    mut since: Option<Cursor>,
+    pages: mpsc::Sender<Update>,
+) {
+    let mut stopping = shared.stopping.subscribe();
+    let mut state = shared.state.subscribe();
+    let filter = Arc::new(filter);
+    loop {
+        // Heard before looking, so that nothing falls in between.
+        let mut changes = shared.captures.subscribe();
+        let (house, held) = (shared.clone(), filter.clone());
+        // Filters may look into many bodies.
+        let looked = tokio::task::spawn_blocking(move || update(&house, &held, since)).await;
+        let Ok(update) = looked else { return };
+        since = Cursor::read(&update.cursor);
+        if pages.send(update).await.is_err() {
+            return;
+        }
+        let sent = Instant::now();
+        tokio::select! {
+            _ = changes.recv() => tokio::time::sleep_until(sent + GATHER).await,
+            _ = state.changed() => {}
+            () = tokio::time::sleep(PULSE) => {}
+            () = pages.closed() => return,
+            () = stop(&mut stopping) => return,
+        }
+    }
+}
+
+async fn stop(stopping: &mut watch::Receiver<bool>) {
+    // It ends with the agent as well.
+    let _ = stopping.wait_for(|stopping| *stopping).await;
+}
+
+/// The stream of updates for one page, as the body of an answer.
+pub(super) struct Events(mpsc::Receiver<Update>);
+
+impl Events {
+    /// Sends what comes after a cursor.
+    pub fn start(shared: Arc<Shared>, filter: Filter, since: Option<Cursor>) -> Self {
+        let (sender, updates) = mpsc::channel(QUEUE);
+        tokio::spawn(stream(shared, filter, since, sender));
+        Self(updates)
+    }
+}
+
+impl Body for Events {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let update = self.0.poll_recv(context);
+        update.map(|update| update.map(|update| Ok(Frame::data(event(&update).into()))))
+    }
+}
+
+/// An update as an event of a stream.
+fn event(update: &Update) -> Vec<u8> {
+    // The types of the page always make JSON.
+    let data = serde_json::to_string(update).unwrap_or_default();
+    format!("id: {}\nretry: 500\ndata: {data}\n\n", update.cursor).into_bytes()
+}

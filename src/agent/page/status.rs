@@ -1,0 +1,173 @@
+//! What the status page shows.
+
+use std::time::Duration;
+
+use chrono::SecondsFormat;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::live::Room;
+use super::secrets;
+use crate::agent::capture::Limit;
+use crate::agent::link::State;
+use crate::agent::{Running, Shared, Trust, WebAddress};
+use crate::api::local::tunnels::AgentTunnel;
+
+/// How the agent is.
+#[derive(Debug, Serialize)]
+pub(super) struct Status {
+    pub version: &'static str,
+    /// Seconds.
+    pub uptime: u64,
+    /// How the link to the service is.
+    pub state: &'static str,
+    pub region: Option<String>,
+    /// Milliseconds of the last heartbeat.
+    pub latency: Option<f64>,
+    pub reconnects: u64,
+    pub usage: Room,
+    pub tunnels: Vec<Tunnel>,
+    /// The options in effect, by the names of the configuration file.
+    pub options: Map<String, Value>,
+    /// What went wrong, newest first.
+    pub failures: Vec<Failure>,
+}
+
+/// A tunnel that runs.
+#[derive(Debug, Serialize)]
+pub(super) struct Tunnel {
+    #[serde(flatten)]
+    pub shown: AgentTunnel,
+    /// Its definition; secrets are masked.
+    pub definition: Value,
+}
+
+/// Something that went wrong.
+#[derive(Debug, Serialize)]
+pub(super) struct Failure {
+    pub at: String,
+    pub reason: String,
+}
+
+impl Status {
+    pub fn of(shared: &Shared) -> Self {
+        let state = shared.state.borrow().clone();
+        let online = match &state {
+            State::Online(online) => Some(online),
+            _ => None,
+        };
+        let latency = online.and_then(|online| online.latency());
+        let failures = shared.remembered(|memory| memory.failures.clone());
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            uptime: shared.started.elapsed().as_secs(),
+            state: state.name(),
+            region: online.map(|online| online.region.clone()),
+            latency: latency.map(|latency| latency.as_secs_f64() * 1000.0),
+            reconnects: shared.remembered(|memory| memory.reconnects),
+            usage: shared.captures.usage().into(),
+            tunnels: shared.tunnels.all().iter().map(|tunnel| Tunnel::of(tunnel)).collect(),
+            options: options(shared),
+            failures: failures.iter().rev().map(Failure::of).collect(),
+        }
+    }
+}
+
+impl Failure {
+    fn of(failed: &crate::agent::link::Failed) -> Self {
+        let at = failed.at.to_rfc3339_opts(SecondsFormat::Millis, false);
+        Self { at, reason: failed.reason.clone() }
+    }
+}
+
+impl Tunnel {
+    fn of(tunnel: &Running) -> Self {
+        let mut definition = Value::Object(tunnel.definition.given.clone());
+        mask(&mut definition);
+        Self { shown: tunnel.show(), definition }
+    }
+}
+
+fn options(shared: &Shared) -> Map<String, Value> {
+    let options = &shared.options;
+    let time = |duration: Duration| format!("{}ms", duration.as_millis());
+    let shown = json!({
+        "server_addr": options.server_addr,
+        "root_cas": match &options.trust {
+            Trust::System => "trusted",
+            Trust::Pem(_) => "a file",
+            Trust::Anything => "any certificate is taken",
+        },
+        "authtoken": secrets::MASK,
+        "metadata": options.metadata,
+        "web_addr": match &options.web_addr {
+            WebAddress::Usual => json!("127.0.0.1:4040"),
+            WebAddress::At(address) => json!(address),
+            WebAddress::Off => json!(false),
+        },
+        "web_allow_hosts": options.web_allow_hosts,
+        "inspect_db_size": match options.inspect {
+            Limit::Nothing => -1,
+            Limit::Bytes(bytes) => i64::try_from(bytes).unwrap_or(i64::MAX),
+        },
+        "connect_timeout": time(options.connect_timeout),
+        "heartbeat_interval": time(options.heartbeat_interval),
+        "heartbeat_tolerance": time(options.heartbeat_tolerance),
+        "remote_management": options.remote_management,
+    });
+    match shown {
+        Value::Object(shown) => shown,
+        _ => Map::new(),
+    }
+}
+
+/// Masks the secrets of a definition.
+fn mask(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                if secrets::is_secret(name) || name == "basic_auth" {
+                    *member = secrets::MASK.into();
+                } else {
+                    mask(member);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(mask),
+        Value::String(text) => *text = text.lines().map(line).collect::<Vec<_>>().join("\n"),
+        _ => {}
+    }
+}
+
+/// A header as `name: value`, or a line of a policy.
+fn line(text: &str) -> String {
+    match text.split_once(':') {
+        Some((name, value)) if secrets::is_secret(name) && !value.trim().is_empty() => {
+            format!("{name}: {}", secrets::MASK)
+        }
+        _ => secrets::json(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_of_definitions_are_masked() {
+        let mut definition = json!({
+            "addr": "80",
+            "basic_auth": ["user:password"],
+            "verify_webhook": {"provider": "github", "secret": "abc"},
+            "request_header": {"add": ["X-Api-Key: abc", "X-Plain: abc"]},
+            "traffic_policy": "on_http_request:\n- actions:\n  - config:\n      secret: abc\n",
+        });
+
+        mask(&mut definition);
+
+        let shown = definition.to_string();
+        assert!(!shown.contains("password"), "{shown}");
+        assert_eq!(shown.matches("abc").count(), 1, "{shown}");
+        assert!(shown.contains("X-Plain: abc"), "{shown}");
+    }
+}

@@ -1,0 +1,183 @@
+//! Records as the page shows them: a line of the list, and everything about one.
+
+use std::sync::Arc;
+
+use chrono::SecondsFormat;
+use serde::Serialize;
+
+use super::{content, filter, secrets};
+use crate::agent::Shared;
+use crate::agent::capture::{Message, Record};
+use crate::api::Base64;
+
+/// One line of the list.
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    pub id: String,
+    /// RFC 3339 with milliseconds, in local time.
+    pub start: String,
+    pub method: String,
+    /// Path and query; secrets are masked.
+    pub target: String,
+    /// None while there is no answer.
+    pub status: Option<u16>,
+    /// Milliseconds; none while the exchange lasts.
+    pub took: Option<f64>,
+    /// Bytes of the request's body.
+    pub received: u64,
+    /// Bytes of the answer's body.
+    pub sent: u64,
+    pub source: String,
+    pub tunnel: String,
+    /// The record that this one repeats.
+    pub replay_of: Option<String>,
+    pub truncated: bool,
+    /// The agent answered because the local service did not.
+    pub unanswered: bool,
+}
+
+impl Summary {
+    pub fn of(record: &Record) -> Self {
+        let exchange = record.exchange();
+        let [method, target, _] = exchange.request.start_line();
+        let response = exchange.response.as_ref();
+        Self {
+            id: record.id.clone(),
+            start: record.start.to_rfc3339_opts(SecondsFormat::Millis, false),
+            method,
+            target: secrets::target(&target).into_owned(),
+            status: filter::code(response),
+            took: exchange.took.map(|took| took.as_secs_f64() * 1000.0),
+            received: exchange.request.body_length,
+            sent: response.map_or(0, |response| response.body_length),
+            source: record.remote_addr.clone(),
+            tunnel: record.tunnel_name.clone(),
+            replay_of: record.replay_of.clone(),
+            truncated: exchange.request.is_truncated()
+                || response.is_some_and(Message::is_truncated),
+            unanswered: exchange.unanswered,
+        }
+    }
+}
+
+/// Everything about one record.
+#[derive(Debug, Serialize)]
+pub(super) struct Detail {
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// The records that repeat this one, oldest first.
+    pub replays: Vec<String>,
+    /// Where the public reaches its target; none when the tunnel does not run any more.
+    pub url: Option<String>,
+    /// Whether secrets are shown.
+    pub revealed: bool,
+    pub request: Part,
+    pub response: Option<Part>,
+}
+
+/// A request or an answer.
+#[derive(Debug, Serialize)]
+pub(super) struct Part {
+    /// The first line.
+    pub line: String,
+    pub headers: Vec<Field>,
+    pub media_type: String,
+    /// What was kept of the body.
+    pub body: Base64,
+    /// The body without its `Content-Encoding`.
+    pub decoded: Option<Base64>,
+    /// That encoding.
+    pub encoding: Option<&'static str>,
+    /// How long the whole body was.
+    pub length: u64,
+    /// How much of it was kept.
+    pub kept: usize,
+    /// Whether secrets in the body are masked.
+    pub masked: bool,
+}
+
+/// A header.
+#[derive(Debug, Serialize)]
+pub(super) struct Field {
+    pub name: String,
+    pub value: String,
+    /// Whether the value is masked unless secrets are shown.
+    pub secret: bool,
+}
+
+impl Detail {
+    pub fn of(shared: &Shared, record: &Arc<Record>, reveal: bool) -> Self {
+        let mut summary = Summary::of(record);
+        let exchange = record.exchange().clone();
+        if reveal {
+            summary.target = exchange.request.start_line()[1].clone();
+        }
+        let all = shared.captures.list(usize::MAX, None);
+        let replays = all.iter().rev().filter(|other| other.replay_of.as_ref() == Some(&record.id));
+        Self {
+            replays: replays.map(|replay| replay.id.clone()).collect(),
+            url: url(shared, record, &summary.target),
+            revealed: reveal,
+            request: Part::of(&exchange.request, reveal),
+            response: exchange.response.as_ref().map(|response| Part::of(response, reveal)),
+            summary,
+        }
+    }
+}
+
+/// Where the public reaches the target of a record.
+pub(super) fn url(shared: &Shared, record: &Record, target: &str) -> Option<String> {
+    let tunnel = shared.tunnels.find(&record.tunnel_name)?;
+    let url = tunnel.bound().url?;
+    Some(format!("{}{target}", url.trim_end_matches('/')))
+}
+
+impl Part {
+    pub fn of(message: &Message, reveal: bool) -> Self {
+        let media_type = content::media_type(message);
+        let decoded = content::decoded(message);
+        let encoding = decoded.as_ref().map(|decoded| decoded.encoding);
+        let (mut body, mut decoded) = (message.body.clone(), decoded.map(|decoded| decoded.bytes));
+        let mut masked = false;
+        if !reveal {
+            let readable = decoded.as_ref().unwrap_or(&body);
+            if let Some(safe) = content::masked(&media_type, readable) {
+                masked = true;
+                // The encoded form would give away what the other hides.
+                body = if decoded.is_some() { Vec::new() } else { safe.clone() };
+                decoded = decoded.map(|_| safe);
+            }
+        }
+        Self {
+            line: first_line(message, reveal),
+            headers: fields(message, reveal),
+            media_type,
+            body: Base64(body.into()),
+            decoded: decoded.map(|decoded| Base64(decoded.into())),
+            encoding,
+            length: message.body_length,
+            kept: message.body.len(),
+            masked,
+        }
+    }
+
+    /// The body as people read it.
+    pub fn readable(&self) -> &[u8] {
+        &self.decoded.as_ref().unwrap_or(&self.body).0
+    }
+}
+
+/// Start line of a request or an answer; only targets have secrets.
+fn first_line(message: &Message, reveal: bool) -> String {
+    let [first, second, third] = message.start_line();
+    let second = if reveal { second.into() } else { secrets::target(&second) };
+    format!("{first} {second} {third}").trim_end().to_owned()
+}
+
+fn fields(message: &Message, reveal: bool) -> Vec<Field> {
+    let masked = |(name, value): (String, String)| {
+        let value = if reveal { value } else { secrets::header(&name, &value).into_owned() };
+        Field { secret: secrets::is_secret(&name), name, value }
+    };
+    message.headers().into_iter().map(masked).collect()
+}
