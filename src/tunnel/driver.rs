@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::time::timeout;
 
+use super::batching::Batching;
 use super::cell::Cell;
 use super::frame::{Data, Decoder, Event, Malformed};
 use super::outgoing::End;
@@ -46,6 +47,7 @@ pub(super) struct Driver<Io> {
     input: BytesMut,
     /// Where the body of the current DATA frame goes.
     current: Option<Body>,
+    batching: Batching,
     output: Vec<u8>,
     /// How much of `output` was written.
     written: usize,
@@ -85,6 +87,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
             decoder: Decoder::default(),
             input: BytesMut::new(),
             current: None,
+            batching: Batching::default(),
             output: Vec::new(),
             written: 0,
             unflushed: false,
@@ -114,6 +117,10 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
             return Poll::Ready(Ok(()));
         }
         let queued = self.shared.outgoing.len();
+        if self.batching.waits(queued) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let is_congested = queued > CONGESTED;
         // Windows are granted before more is read, so that the peer need not stand still.
         if queued > 0

@@ -3,11 +3,12 @@
 //! A [`Session`] is one connection, usually TLS. What goes over it is cut into frames (`frame`),
 //! which belong to streams; `state` knows what a stream may do. Both are free of I/O. `driver` is
 //! the one task that reads and writes the connection: it hands what it read to the streams' cells
-//! and takes what they queued from `outgoing`.
+//! and takes what they queued from `outgoing`, in as few writes as `batching` allows.
 //!
 //! The first four bytes of a stream say what it is ([`kind`]): a call with its answer ([`rpc`],
 //! made of [`message`]s), a proxied connection ([`proxy`]), or the [`heartbeat`].
 
+mod batching;
 mod cell;
 mod code;
 mod driver;
