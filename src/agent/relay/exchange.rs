@@ -13,6 +13,12 @@ use crate::agent::capture::Recording;
 
 /// How much of later requests is read while one is under way.
 const AHEAD: usize = 64 * 1024;
+/// How large the buffer of a connection is.
+pub(super) const BUFFER: usize = 8 * 1024;
+/// When so much came at once, more is taken at once from then on.
+const MUCH: usize = BUFFER / 2;
+/// How much is taken at once of a body that comes fast.
+const PIECE: usize = 64 * 1024;
 
 /// A connection to the local service.
 pub(super) struct Local {
@@ -52,7 +58,7 @@ pub(super) enum Failure {
 
 impl Local {
     pub fn new(read: Reader, write: Writer) -> Self {
-        Self { read, write, buffer: BytesMut::with_capacity(8 * 1024), reused: false }
+        Self { read, write, buffer: BytesMut::with_capacity(BUFFER), reused: false }
     }
 
     /// Waits until the local service sends or closes, although nobody asked it.
@@ -130,9 +136,11 @@ impl Sending<'_> {
     /// Sends head and body; false when the visitor goes away before the end of the body.
     async fn send(&mut self, head: &[u8]) -> io::Result<bool> {
         self.write.write_all(head).await?;
+        let mut came = 0;
         while !self.body.is_done() {
             if self.buffer.is_empty() {
                 self.write.flush().await?;
+                make_room(self.buffer, came);
                 match self.read.read_buf(self.buffer).await {
                     Ok(1..) => {}
                     _ => return Ok(false),
@@ -148,8 +156,10 @@ impl Sending<'_> {
             let Ok(taken) = taken else { return Ok(false) };
             self.write.write_all(self.buffer.get(..taken).unwrap_or_default()).await?;
             self.buffer.advance(taken);
+            came = taken;
         }
         self.write.flush().await?;
+        slim(self.buffer);
         Ok(true)
     }
 }
@@ -219,14 +229,17 @@ impl Receiving<'_> {
         loop {
             // What arrived with the head leaves with it.
             let taken = self.take(&mut body, pending);
-            self.flush(pending + taken.unwrap_or_default()).await?;
+            let came = pending + taken.unwrap_or_default();
+            self.flush(came).await?;
             if taken.is_none() {
                 return Err(Failure::Broken);
             }
             pending = 0;
             if body.is_done() {
+                slim(self.buffer);
                 return Ok(Answered::Whole { keep_alive });
             }
+            make_room(self.buffer, came);
             match self.read.read_buf(self.buffer).await {
                 Ok(1..) => {}
                 Ok(0) if body == Body::UntilClose => {
@@ -263,6 +276,20 @@ impl Receiving<'_> {
         let local = self.front.local_host()?;
         let head = self.buffer.get(..length)?;
         rewrite::response(head, &local, public, self.front.scheme)
+    }
+}
+
+/// Makes room for more at once when much came before.
+fn make_room(buffer: &mut BytesMut, came: usize) {
+    if came >= MUCH {
+        buffer.reserve(PIECE);
+    }
+}
+
+/// Gives a large buffer back, so that a connection that waits holds little.
+fn slim(buffer: &mut BytesMut) {
+    if buffer.is_empty() && buffer.capacity() > BUFFER {
+        *buffer = BytesMut::with_capacity(BUFFER);
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 
-use super::exchange::{Exchange, Failure, Local, Outcome};
+use super::exchange::{BUFFER, Exchange, Failure, Local, Outcome};
 use super::head::{self, Refused, RequestHead};
 use super::{HostHeader, Reader, Upstream, Writer, page, rewrite};
 use crate::agent::capture::{Captures, Opening, Recording};
@@ -58,7 +58,7 @@ pub async fn serve(
     replay_of: Option<String>,
 ) {
     let (read, write) = visitor;
-    let buffer = BytesMut::with_capacity(8 * 1024);
+    let buffer = BytesMut::with_capacity(BUFFER);
     let mut visit = Visit { front, read, write, buffer, local: None, remote_addr, replay_of };
     while visit.serve_one().await {}
     // Whether the visitor still listens does not matter any more.
