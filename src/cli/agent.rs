@@ -6,12 +6,14 @@ use std::time::Duration;
 use chrono::SecondsFormat;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Map, Value, json};
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use super::failure::{Exit, Failure};
 use super::output::{complain, say};
+use super::runtime;
 use super::signals::Signals;
-use crate::agent::capture::{Change, Record};
+use crate::agent::capture::{Change, Message, Record};
 use crate::agent::config::{Config, usual_path};
 use crate::agent::definition::Definition;
 use crate::agent::{self, Agent, Options, State, Trust, WebAddress};
@@ -23,6 +25,11 @@ const TOKEN: &str = "GINNEL_AUTHTOKEN";
 const SERVER: &str = "GINNEL_SERVER_ADDR";
 /// The name of a tunnel that the command line defines.
 const UNNAMED: &str = "command_line";
+/// How long requests gather before they are told of: to be woken for each would cost more than
+/// serving it.
+const GATHER: Duration = Duration::from_millis(10);
+/// How much text is written at once at most.
+const PAGE: usize = 64 * 1024;
 
 pub(super) fn agent() -> Command {
     connecting(Command::new("agent"))
@@ -282,8 +289,7 @@ struct Plan<'a> {
 }
 
 fn run(plan: Plan<'_>) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    let runtime = runtime::start()?;
     let ended = runtime.block_on(serve(plan));
     runtime.shutdown_background();
     ended
@@ -356,16 +362,40 @@ async fn carry(agent: &mut Agent, tunnels: Vec<Definition>, tell: Tell) -> Resul
                     return Ok(());
                 }
             }
-            change = changes.recv() => match change {
-                Ok(Change::Updated(record)) => tell.request(&record),
-                Ok(Change::Cleared) => {}
-                Err(RecvError::Lagged(missed)) => {
-                    tell.line("missed", &format!("{missed} events"), json!({"missed": missed}));
-                }
-                Err(RecvError::Closed) => return Ok(()),
-            }
+            more = tell_requests(&mut changes, tell) => if !more {
+                return Ok(());
+            },
         }
     }
+}
+
+/// Tells of the requests that have ended since, then lets some more gather; false when there will
+/// be no more.
+async fn tell_requests(changes: &mut Receiver<Change>, tell: Tell) -> bool {
+    let mut page = String::new();
+    let mut next = changes.recv().await;
+    while page.len() < PAGE {
+        match next {
+            Ok(Change::Updated(record)) => tell.request(&record, &mut page),
+            Ok(Change::Cleared) => {}
+            Err(RecvError::Lagged(missed)) => {
+                let fields = json!({"missed": missed});
+                tell.add(&mut page, "missed", || format!("{missed} events"), || fields);
+            }
+            Err(RecvError::Closed) => return false,
+        }
+        next = match changes.try_recv() {
+            Ok(change) => Ok(change),
+            Err(TryRecvError::Lagged(missed)) => Err(RecvError::Lagged(missed)),
+            Err(TryRecvError::Closed) => Err(RecvError::Closed),
+            Err(TryRecvError::Empty) => break,
+        };
+    }
+    if !page.is_empty() {
+        say(page.trim_end());
+    }
+    tokio::time::sleep(GATHER).await;
+    true
 }
 
 /// Tells what happens, one line each.
@@ -375,14 +405,30 @@ struct Tell {
 }
 
 impl Tell {
-    fn line(self, event: &str, text: &str, mut fields: Value) {
+    fn line(self, event: &str, text: &str, fields: Value) {
+        let mut page = String::new();
+        self.add(&mut page, event, || text.to_owned(), || fields);
+        say(page.trim_end());
+    }
+
+    /// Adds one line, in the form that is wanted.
+    fn add(
+        self,
+        page: &mut String,
+        event: &str,
+        text: impl FnOnce() -> String,
+        fields: impl FnOnce() -> Value,
+    ) {
         let now = chrono::Local::now();
         if self.as_json {
+            let mut fields = fields();
             fields["ts"] = now.to_rfc3339_opts(SecondsFormat::Millis, false).into();
             fields["event"] = event.into();
-            return say(&fields.to_string());
+            page.push_str(&fields.to_string());
+        } else {
+            page.push_str(&format!("{} {}", now.format("%H:%M:%S%.3f"), plain(&text())));
         }
-        say(&format!("{} {}", now.format("%H:%M:%S%.3f"), plain(text)));
+        page.push('\n');
     }
 
     fn service(self, service: &Service) {
@@ -391,25 +437,26 @@ impl Tell {
         self.line("service", &text, json!({"url": service.url(), "api_key": key}));
     }
 
-    /// A request that is complete.
-    fn request(self, record: &Record) {
-        if record.exchange().took.is_none() {
-            return;
-        }
-        let shown = record.show();
-        let status = shown.response.map_or("-".to_owned(), |response| response.status);
-        let ms = shown.duration as f64 / 1e6;
-        let (method, uri) = (shown.request.method, shown.request.uri);
-        let text = format!("{method} {uri} {status} {ms:.1} ms");
-        let fields = json!({
-            "id": shown.id,
-            "tunnel": shown.tunnel_name,
-            "method": method,
-            "uri": uri,
-            "status": status,
-            "ms": ms,
-        });
-        self.line("request", &text, fields);
+    /// Adds a request that is complete.
+    fn request(self, record: &Record, page: &mut String) {
+        let exchange = record.exchange();
+        let Some(took) = exchange.took else { return };
+        let [method, uri, _] = exchange.request.start_line();
+        let status = exchange.response.as_ref().map_or("-".to_owned(), Message::status);
+        drop(exchange);
+        let ms = took.as_secs_f64() * 1e3;
+        let text = || format!("{method} {uri} {status} {ms:.1} ms");
+        let fields = || {
+            json!({
+                "id": record.id,
+                "tunnel": record.tunnel_name,
+                "method": method,
+                "uri": uri,
+                "status": status,
+                "ms": ms,
+            })
+        };
+        self.add(page, "request", text, fields);
     }
 }
 

@@ -138,6 +138,12 @@ impl Message {
         std::array::from_fn(|_| parts.next().unwrap_or_default())
     }
 
+    /// The status of an answer with its reason: `404 Not Found`.
+    pub fn status(&self) -> String {
+        let [_, code, reason] = self.start_line();
+        format!("{code} {reason}").trim_end().to_owned()
+    }
+
     /// The headers in their order, with the names as they were written.
     pub fn headers(&self) -> Vec<(String, String)> {
         let mut room = [httparse::EMPTY_HEADER; HEADERS];
@@ -183,9 +189,9 @@ impl Message {
     }
 
     fn show_response(&self) -> ResponseMessage {
-        let [proto, code, reason] = self.start_line();
+        let [proto, code, _] = self.start_line();
         ResponseMessage {
-            status: format!("{code} {reason}").trim_end().to_owned(),
+            status: self.status(),
             status_code: code.parse().unwrap_or_default(),
             proto,
             headers: self.grouped(|_| true),

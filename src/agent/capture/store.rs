@@ -14,7 +14,7 @@ const BODY: usize = 1 << 20;
 /// What a record costs beside its bytes.
 const RECORD: usize = 512;
 /// How many changes a slow listener may lag behind before it has to look at everything anew.
-const CHANGES: usize = 1024;
+const CHANGES: usize = 4096;
 
 /// How much is captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
