@@ -6,6 +6,7 @@ mod failure;
 mod operations;
 mod output;
 mod policy;
+mod runtime;
 mod serve;
 mod signals;
 

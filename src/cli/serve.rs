@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::failure::{Exit, Failure};
 use super::output::{complain, say};
+use super::runtime;
 use super::signals::Signals;
 use crate::api::{Secret, id};
 use crate::service::edge::ca::Authority;
@@ -100,8 +101,7 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let options = options(matches)?;
     let grace = Duration::from_secs(matches.get_one("grace").copied().unwrap_or_default());
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    let runtime = runtime::start()?;
     let shown = Shown { json: matches.get_flag("json"), events: matches.get_flag("events") };
     let served = runtime.block_on(serve(options, shown, grace));
     // What a second signal leaves unfinished is not waited for.

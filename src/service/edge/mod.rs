@@ -25,7 +25,6 @@ mod forward;
 mod framing;
 mod head;
 mod hosts;
-mod internal;
 mod io;
 mod line;
 mod link;
@@ -145,8 +144,6 @@ struct Inner {
     config: Config,
     pools: Pools,
     hosts: Hosts,
-    /// The internal endpoints that carry bytes.
-    streams: Hosts,
     teller: Teller,
     fetcher: Fetcher,
     places: Arc<Semaphore>,
@@ -199,7 +196,6 @@ impl Edges {
             config: Config::default(),
             pools: Pools::default(),
             hosts: Hosts::default(),
-            streams: Hosts::default(),
             teller: Teller::default(),
             fetcher: Fetcher::default(),
             places,

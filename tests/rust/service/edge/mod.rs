@@ -3,7 +3,6 @@
 mod configured;
 mod http;
 mod http2;
-mod inside;
 mod modules;
 mod policies;
 mod slow;
