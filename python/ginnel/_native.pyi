@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, TypeVar, final, overload
 
 from ._record import Record
+from .events import Event
 
 __all__ = [
     "Agent",
@@ -34,6 +35,9 @@ class Core:
     def __new__(cls, options: dict[str, object]) -> Core: ...
     def with_options(self, options: dict[str, object]) -> Core: ...
     def within(self, seconds: float) -> Core: ...
+    def for_call(
+        self, headers: list[tuple[str, str]], hooks: tuple[Callable[[Event], object] | None, ...]
+    ) -> Core: ...
     @overload
     def call(self, operation: str, result: type[_R], arguments: tuple[object, ...]) -> _R: ...
     @overload

@@ -102,6 +102,16 @@ impl Client {
         Self { settings: Arc::new(settings), shared: Arc::clone(&self.shared) }
     }
 
+    /// The same client with more headers, in place of those of their names.
+    ///
+    /// # Errors
+    /// When a header cannot be sent.
+    pub fn with_headers(&self, headers: &[(String, String)]) -> Result<Self, ConfigError> {
+        let mut settings = Settings::clone(&self.settings);
+        settings.add_headers(headers)?;
+        Ok(Self { settings: Arc::new(settings), shared: Arc::clone(&self.shared) })
+    }
+
     /// What the client was made with.
     pub fn settings(&self) -> &Settings {
         &self.settings

@@ -117,6 +117,12 @@ impl Settings {
     pub fn key_hint(&self) -> &str {
         &self.hint
     }
+
+    /// Adds headers, in place of those of their names.
+    pub(super) fn add_headers(&mut self, more: &[(String, String)]) -> Result<(), ConfigError> {
+        let more = more.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+        add(&mut self.headers, more)
+    }
 }
 
 impl Origin {
@@ -260,12 +266,20 @@ fn headers(
     if !origin.is_loopback() {
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     }
-    for (name, text) in &options.headers {
-        let name = HeaderName::try_from(name.as_str())
+    add(&mut headers, options.headers.iter().map(|(name, text)| (name.as_str(), text.as_str())))?;
+    Ok(headers)
+}
+
+fn add<'a>(
+    headers: &mut HeaderMap,
+    more: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<(), ConfigError> {
+    for (name, text) in more {
+        let name = HeaderName::try_from(name)
             .map_err(|_| ConfigError::new("headers", format!("{name:?} is not a header name")))?;
         headers.insert(name, value("headers", text)?);
     }
-    Ok(headers)
+    Ok(())
 }
 
 fn value(option: &'static str, text: &str) -> Result<HeaderValue, ConfigError> {

@@ -50,6 +50,13 @@ impl Core {
         Self { client, hooks: self.hooks.as_ref().map(|hooks| hooks.clone_ref(py)) }
     }
 
+    /// The same client for one call: with more headers, and with these hooks instead of its own.
+    fn for_call(&self, headers: Vec<(String, String)>, hooks: Bound<'_, PyAny>) -> PyResult<Self> {
+        let client = self.client.with_headers(&headers);
+        let client = client.map_err(|problem| error::config(hooks.py(), &problem))?;
+        Ok(Self { client, hooks: Some(hooks.unbind()) })
+    }
+
     /// Performs an operation and waits for its result.
     fn call<'py>(
         &self,
