@@ -28,9 +28,12 @@ $(VENV)/ready: pyproject.toml Makefile
 
 docs: dev ## Build the documentation into site/.
 	$(BIN)/zensical build --clean --strict
+	cargo doc --no-deps --quiet
+	cp -r target/doc site/rust
 
-generate: dev ## Write the Python classes anew from the table of operations.
+generate: dev ## Write anew what comes from the code: Python classes, pages of the reference.
 	$(BIN)/python python/generate.py
+	$(BIN)/python python/reference.py
 
 lint: dev ## Check formats, lints and types, without changing anything.
 	cargo fmt --check

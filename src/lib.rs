@@ -40,3 +40,8 @@ mod python;
 pub mod service;
 #[cfg(feature = "service")]
 pub mod tunnel;
+
+/// The blocks of code in the documentation, so that they run as tests.
+#[cfg(all(doctest, feature = "service"))]
+#[doc = include_str!("../docs/reference/rust.md")]
+mod documentation {}

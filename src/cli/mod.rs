@@ -6,6 +6,7 @@ mod failure;
 mod operations;
 mod output;
 mod policy;
+mod reference;
 mod runtime;
 mod serve;
 mod signals;
@@ -39,6 +40,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { command: operations::local, run: operations::run_local },
     Subcommand { command: policy::command, run: policy::run },
     Subcommand { command: completion::command, run: completion::run },
+    Subcommand { command: reference::command, run: reference::run },
 ];
 
 const AFTER_HELP: &str = "\

@@ -1,0 +1,44 @@
+"""Writes what the documentation takes from the code: the commands, and the fields of a tunnel.
+
+Run `make generate` after a change of either; a test compares.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from ginnel.local.tunnels import Tunnels
+
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+MARK = "<!-- fields: written by python/reference.py -->\n\n"
+
+
+def commands() -> str:
+    """The page of all commands."""
+    ginnel = [sys.executable, "-m", "ginnel", "reference"]
+    return subprocess.run(ginnel, check=True, capture_output=True, text=True).stdout
+
+
+def fields() -> str:
+    """A table of the fields of a tunnel's definition."""
+    described = (inspect.getdoc(Tunnels.start) or "").partition("Args:\n")[2].partition("\n\n")[0]
+    joined = re.sub(r"\n {5,}", " ", described)
+    rows = [re.fullmatch(r" *(\w+): (.*?)\.?", line) for line in joined.splitlines()]
+    table = [f"| `{row[1]}` | {row[2]} |" for row in rows if row]
+    return "\n".join(["| Field | What it is |", "| --- | --- |", *table]) + "\n"
+
+
+def pages() -> dict[Path, str]:
+    """Each page with what it should hold."""
+    configuration = REFERENCE / "configuration.md"
+    kept = configuration.read_text().partition(MARK)[0]
+    return {REFERENCE / "cli.md": commands(), configuration: kept + MARK + fields()}
+
+
+if __name__ == "__main__":
+    for page, text in pages().items():
+        page.write_text(text)

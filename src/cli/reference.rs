@@ -1,0 +1,133 @@
+//! `ginnel reference`: all commands as a page of Markdown; the documentation shows it.
+
+use std::fmt::Write;
+
+use clap::{Arg, ArgMatches, Command};
+
+use super::failure::Failure;
+use super::output::say;
+
+const HEAD: &str = "\
+# Command line
+
+Written by `ginnel reference` from the commands themselves. Every command has `--help`; options of a
+group may be given to each of its commands. [The shell](../guides/shell.md) says how arguments, output
+and keys work.";
+
+pub(super) fn command() -> Command {
+    Command::new("reference").about("Print all commands as Markdown").hide(true)
+}
+
+pub(super) fn run(_: &ArgMatches) -> Result<(), Failure> {
+    say(page(&super::command()).trim_end());
+    Ok(())
+}
+
+fn page(root: &Command) -> String {
+    let mut page = HEAD.to_owned();
+    let _ = write!(page, "\n\n{}", block(&text(root.get_after_help())));
+    for command in visible(root) {
+        describe(&mut page, command, "ginnel", 2);
+    }
+    page
+}
+
+/// A command and those below it.
+fn describe(page: &mut String, command: &Command, above: &str, level: usize) {
+    let path = format!("{above} {}", command.get_name());
+    let (positionals, options): (Vec<_>, Vec<_>) = command
+        .get_arguments()
+        .filter(|arg| !arg.is_hide_set())
+        .partition(|arg| arg.is_positional());
+    let usage =
+        positionals.iter().fold(path.clone(), |usage, arg| format!("{usage} {}", name(arg)));
+    let options_too = if options.is_empty() { "" } else { " [OPTIONS]" };
+    let below = if visible(command).next().is_some() { " COMMAND" } else { "" };
+    // A page has no use for headings below the fourth level.
+    let heading = "#".repeat(level.min(4));
+    // Writing to a string cannot fail.
+    let _ = write!(page, "\n\n{heading} `{path}`\n\n{}", escaped(&text(command.get_about())));
+    let _ = write!(page, "\n\n{}", block(&format!("{usage}{options_too}{below}")));
+    if !(positionals.is_empty() && options.is_empty()) {
+        page.push_str("\n\n| Argument | Meaning |\n| --- | --- |");
+        for arg in positionals.into_iter().chain(options) {
+            let _ = write!(page, "\n| `{}` | {} |", name(arg).replace('|', "\\|"), meaning(arg));
+        }
+    }
+    let after = text(command.get_after_help());
+    if !after.is_empty() {
+        let _ = write!(page, "\n\n{}", block(&after));
+    }
+    for inner in visible(command) {
+        describe(page, inner, &path, level + 1);
+    }
+}
+
+fn visible(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|inner| !inner.is_hide_set() && inner.get_name() != "help")
+}
+
+/// How an argument is written.
+fn name(arg: &Arg) -> String {
+    let values = arg.get_value_names().unwrap_or_default();
+    let value = values.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ");
+    let value = if value.is_empty() { arg.get_id().as_str().to_uppercase() } else { value };
+    if arg.is_positional() {
+        let more = if arg.get_action().takes_values() && is_many(arg) { "..." } else { "" };
+        return if arg.is_required_set() {
+            format!("<{value}>{more}")
+        } else {
+            format!("[{value}]{more}")
+        };
+    }
+    let long = arg.get_long().map(|long| format!("--{long}"));
+    let short = arg.get_short().map(|short| format!("-{short}"));
+    let flag = [short, long].into_iter().flatten().collect::<Vec<_>>().join(", ");
+    if arg.get_action().takes_values() { format!("{flag} <{value}>") } else { flag }
+}
+
+fn is_many(arg: &Arg) -> bool {
+    arg.get_num_args().is_some_and(|range| range.max_values() > 1)
+}
+
+/// What an argument means, with its default and the values that it may have.
+fn meaning(arg: &Arg) -> String {
+    let mut meaning = escaped(&text(arg.get_help())).replace('\n', " ");
+    let list = |values: Vec<String>| values.join(", ");
+    let defaults = arg.get_default_values().iter();
+    let defaults = list(defaults.map(|value| format!("`{}`", value.to_string_lossy())).collect());
+    if arg.get_action().takes_values() && !defaults.is_empty() {
+        let _ = write!(meaning, "; {defaults} by default");
+    }
+    let possible = arg.get_possible_values().into_iter().filter(|value| !value.is_hide_set());
+    let possible = list(possible.map(|value| format!("`{}`", value.get_name())).collect());
+    if arg.get_action().takes_values() && !possible.is_empty() {
+        let _ = write!(meaning, "; one of {possible}");
+    }
+    if arg.is_required_set() && !arg.is_positional() {
+        meaning.push_str("; required");
+    }
+    meaning
+}
+
+fn text(styled: Option<&clap::builder::StyledStr>) -> String {
+    styled.map(ToString::to_string).unwrap_or_default()
+}
+
+fn block(text: &str) -> String {
+    format!("```text\n{}\n```", text.trim())
+}
+
+/// The text where Markdown, and a table in it, would take it for something else.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    let mut is_code = false;
+    for letter in text.chars() {
+        is_code ^= letter == '`';
+        if letter == '|' || (!is_code && matches!(letter, '<' | '*' | '[' | '\\')) {
+            escaped.push('\\');
+        }
+        escaped.push(letter);
+    }
+    escaped
+}
