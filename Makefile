@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test bench dev docs generate lint format
+.PHONY: help demo test browser bench dev docs generate lint format
 
 help: ## Say what each target does.
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -11,9 +11,12 @@ demo: dev ## Set up, and walk both APIs against a service and an agent of our ow
 	$(BIN)/python examples/remote_tour.py
 	$(BIN)/python examples/agent_tour.py
 
-test: dev lint docs ## Set up, and run every test, type check and lint.
+test: dev browser lint docs ## Set up, and run every test, type check and lint.
 	cargo test
 	$(BIN)/python -m pytest
+
+browser: ## Install Chromium from Debian's packages if there is none, for the tests of the page.
+	tests/install-browser
 
 bench: ## Build for release, and run the recorded benchmarks; takes a quarter of an hour.
 	bench/recorded.sh
@@ -23,7 +26,7 @@ dev: $(VENV)/ready ## Build the extension module in place, in a virtual environm
 
 $(VENV)/ready: pyproject.toml Makefile
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet "maturin>=1.9,<2" "mkdocstrings[python]>=1" "mypy>=2" "ngrok==1.4.0" "pandas>=2" "pandas-stubs" "pyright>=1.1.400" "pytest>=9" "pytest-asyncio>=1.5" "pytest-xdist>=3.6" "anyio>=4" "nbclient>=0.10" "nbformat>=5.10" "ipykernel>=6.29" "matplotlib>=3.9" "opentelemetry-sdk>=1.27" "pyyaml>=6" "ruff>=0.17" "trustme>=1.2" "types-tqdm" "zensical>=0.0.70"
+	$(BIN)/pip install --quiet "maturin>=1.9,<2" "mkdocstrings[python]>=1" "mypy>=2" "axe-playwright-python>=0.1.8" "playwright>=1.50" "ngrok==1.4.0" "pandas>=2" "pandas-stubs" "pyright>=1.1.400" "pytest>=9" "pytest-asyncio>=1.5" "pytest-xdist>=3.6" "anyio>=4" "nbclient>=0.10" "nbformat>=5.10" "ipykernel>=6.29" "matplotlib>=3.9" "opentelemetry-sdk>=1.27" "pyyaml>=6" "ruff>=0.17" "trustme>=1.2" "types-tqdm" "zensical>=0.0.70"
 	touch $@
 
 docs: dev ## Build the documentation into site/.

@@ -13,6 +13,8 @@ import ginnel
 from ginnel._pager import Pager
 from ginnel._resource import Resource
 
+pytest_plugins = ["browsing"]
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Jobs in the background of a shell ignore it, and so would all that the tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,13 +1,5 @@
 //! The agent, with real sockets.
 
-mod alone;
-mod black_hole;
-mod crowded;
-mod killed;
-mod leaks;
-mod local_faults;
 mod page;
 mod relay;
-mod support;
-mod swapped;
 mod whole;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
-use super::support::Whole;
+use super::whole::Whole;
 
 impl Whole {
     async fn fetch(&self, path: &str) -> Response {

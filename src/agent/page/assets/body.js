@@ -69,20 +69,61 @@ function image(part, body) {
 
 /** JSON with a line for each member; numbers keep every digit. */
 export function json(read) {
-  try {
-    JSON.parse(read);
-  } catch (error) {
-    return broken(read, "JSON", error.message, place(read, error.message));
-  }
-  return code(lines(read));
+  const at = mistake(read);
+  if (at === null) return code(lines(read));
+  const before = read.slice(0, at).split("\n");
+  const what = at >= read.length ? "It ends too early." : "This cannot stand here.";
+  return broken(read, "JSON", what, [before.length, before.at(-1).length + 1]);
 }
 
-function place(read, message) {
-  const found = /line (\d+) column (\d+)/.exec(message);
-  if (found) return [Number(found[1]), Number(found[2])];
-  const at = /position (\d+)/.exec(message);
-  const before = read.slice(0, at ? Number(at[1]) : read.length).split("\n");
-  return [before.length, before.at(-1).length + 1];
+const BLANK = /[ \t\r\n]*/y;
+const TOKEN = /[[\]{}:,]|"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null/y;
+
+/**
+ * Where the first mistake is in JSON; null when there is none. Browsers tell in words of their own,
+ * some without the place.
+ */
+export function mistake(read) {
+  const open = [];
+  let wanted = "value";
+  TOKEN.lastIndex = 0;
+  for (;;) {
+    BLANK.lastIndex = TOKEN.lastIndex;
+    BLANK.exec(read);
+    const at = BLANK.lastIndex;
+    if (at >= read.length) return wanted === "end" ? null : at;
+    TOKEN.lastIndex = at;
+    const found = TOKEN.exec(read);
+    if (!found) return at;
+    wanted = after(found[0][0], wanted, open);
+    if (!wanted) return at;
+    if (wanted === "more" && !open.length) wanted = "end";
+  }
+}
+
+/** What is wanted after a token; nothing when it cannot stand here. */
+function after(token, wanted, open) {
+  const isValue = !"]}:,".includes(token);
+  switch (wanted) {
+    case "first":
+    case "value":
+      if (token === "]" && wanted === "first" && open.at(-1) === "[") return open.pop() && "more";
+      if (token === "[") return open.push("[") && "first";
+      if (token === "{") return open.push("{") && "first key";
+      return isValue && "more";
+    case "first key":
+    case "key":
+      if (token === "}" && wanted === "first key") return open.pop() && "more";
+      return token === '"' && "colon";
+    case "colon":
+      return token === ":" && "value";
+    case "more":
+      if (token === ",") return open.at(-1) === "{" ? "key" : "value";
+      if (token === "]" && open.at(-1) === "[") return open.pop() && "more";
+      return token === "}" && open.at(-1) === "{" && open.pop() && "more";
+    default:
+      return false;
+  }
 }
 
 /** The text with the place of a mistake marked. */
@@ -119,16 +160,41 @@ function lines(read) {
   return out;
 }
 
-function xml(read) {
-  const parsed = new DOMParser().parseFromString(read, "application/xml");
-  const error = parsed.querySelector("parsererror");
-  if (error) {
-    const message = error.textContent.split("\n").find((line) => line.includes("error on line")) ?? "";
-    const found = /line (\d+) at column (\d+):? ?(.*)/.exec(message);
-    if (!found) return code(read);
-    return broken(read, "XML", found[3] ?? "", [Number(found[1]), Number(found[2])]);
+const NAME = "[A-Za-z_:][\\w:.\\-]*";
+const MARKUP = new RegExp(
+  "<!--(?:(?!--)[^])*-->|<!\\[CDATA\\[[^]*?\\]\\]>|<\\?[^]*?\\?>|<!DOCTYPE(?:[^[>]|\\[[^\\]]*\\])*>" +
+    `|<(${NAME})(?:\\s+${NAME}\\s*=\\s*(?:"[^"<]*"|'[^'<]*'))*\\s*(/?)>|</(${NAME})\\s*>` +
+    `|(?:[^<&]|&(?:${NAME}|#\\d+|#x[0-9a-fA-F]+);)+`, "y");
+
+/** Where the first mistake is in XML, and what it is; null when there is none. */
+export function mistakeInXml(read) {
+  const open = [];
+  let roots = 0;
+  for (MARKUP.lastIndex = 0; MARKUP.lastIndex < read.length;) {
+    const at = MARKUP.lastIndex;
+    const found = MARKUP.exec(read);
+    if (!found) return [at, "This cannot stand here."];
+    const [token, opened, empty, closed] = found;
+    if (opened) {
+      roots += open.length ? 0 : 1;
+      if (roots > 1) return [at, "There is one element around all others."];
+      if (!empty) open.push(opened);
+    } else if (closed) {
+      const last = open.pop();
+      if (last !== closed) return [at, last ? `${last} ends first.` : "Nothing was open."];
+    } else if (!open.length && !token.startsWith("<") && token.trim()) {
+      return [at, "Text stands in an element."];
+    }
   }
-  return code(layOut(read));
+  if (open.length || !roots) return [read.length, open.length ? `${open.at(-1)} is not closed.` : "There is no element."];
+  return null;
+}
+
+function xml(read) {
+  const found = mistakeInXml(read);
+  if (!found) return code(layOut(read));
+  const before = read.slice(0, found[0]).split("\n");
+  return broken(read, "XML", found[1], [before.length, before.at(-1).length + 1]);
 }
 
 /** Valid XML with a line for each tag; text stays beside its tag. */

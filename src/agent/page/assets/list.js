@@ -111,9 +111,8 @@ export class List {
   /** Chooses the row that is so many rows further down. */
   move(by) {
     if (!this.count) return;
-    const now = this.indexOf(this.chosen);
-    const next = now < 0 ? 0 : Math.min(Math.max(now + by, 0), this.count - 1);
-    this.choose(this.at(next));
+    const next = this.indexOf(this.chosen) + by;
+    this.choose(this.at(Math.min(Math.max(next, 0), this.count - 1)));
   }
 
   click(event) {
@@ -128,7 +127,7 @@ export class List {
     const probe = this.row({
       id: "probe", start: "", method: "X", target: "/", status: 200, took: 1,
       received: 0, sent: 0, source: "", tunnel: "",
-    }, 0);
+    });
     this.body.append(probe);
     this.height = probe.offsetHeight || 28;
     probe.remove();
@@ -165,7 +164,13 @@ export class List {
         this.made.delete(id);
       }
     }
-    for (let index = first; index < last; index += 1) this.place(this.at(index), index);
+    let before = this.body.firstChild;
+    for (let index = first; index < last; index += 1) {
+      const row = this.place(this.at(index), index);
+      // In the order in which they are seen, for those who are read to.
+      if (row === before) before = row.nextSibling;
+      else this.body.insertBefore(row, before);
+    }
     const shown = this.made.has(this.chosen);
     if (shown) this.grid.setAttribute("aria-activedescendant", `row-${this.chosen}`);
     else this.grid.removeAttribute("aria-activedescendant");
@@ -175,14 +180,14 @@ export class List {
   place(id, index) {
     let row = this.made.get(id);
     if (!row) {
-      row = this.row(this.rows.get(id), index);
+      row = this.row(this.rows.get(id));
       this.made.set(id, row);
-      this.body.append(row);
     }
     row.style.transform = `translateY(${index * this.height}px)`;
     row.setAttribute("aria-rowindex", index + FIRST_ROW);
     row.setAttribute("aria-selected", id === this.chosen);
     row.classList.toggle("chosen", id === this.chosen);
+    return row;
   }
 
   row(request) {
