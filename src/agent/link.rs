@@ -56,6 +56,9 @@ pub enum BindError {
     /// There is no session with the service.
     #[error("a successful session has not been established")]
     Offline,
+    /// The session broke meanwhile, or the service did not answer.
+    #[error("the session was lost: {0}")]
+    Lost(#[from] rpc::Error),
     /// The service refused it.
     #[error("{0}")]
     Refused(Failure),
@@ -256,18 +259,33 @@ fn auth(options: &Options, memory: &Memory) -> Auth {
 
 /// Serves a session until it is lost.
 async fn hold(shared: &Arc<Shared>, online: Online, mut incoming: Incoming) {
+    let serving = async {
+        while let Some(stream) = incoming.next().await {
+            tokio::spawn(serve(shared.clone(), online.session.clone(), stream));
+        }
+    };
+    // Visitors and heartbeats do not wait for the last of many tunnels.
+    tokio::join!(bind_all(shared, &online), serving);
+    let ended = online.session.ended().await;
+    shared.remember(|memory| memory.failed(ended.to_string()));
+}
+
+/// Binds the tunnels that there are; only then the agent is online.
+async fn bind_all(shared: &Shared, online: &Online) {
     for tunnel in shared.tunnels.all() {
-        if let Err(error) = bind_again(&online.session, &tunnel).await {
-            let name = &tunnel.name;
-            shared.remember(|memory| memory.failed(format!("tunnel {name}: {error}")));
+        match bind_again(&online.session, &tunnel).await {
+            // It was stopped meanwhile, when nobody could tell the service.
+            Ok(()) if !shared.tunnels.has(&tunnel) => unbind(&online.session, &tunnel).await,
+            Ok(()) => {}
+            // The next session is for it, and the addresses with it.
+            Err(BindError::Offline | BindError::Lost(_)) => return online.session.close(),
+            Err(BindError::Refused(failure)) => {
+                let problem = format!("tunnel {}: {failure}", tunnel.name);
+                shared.remember(|memory| memory.failed(problem));
+            }
         }
     }
     shared.state.send_replace(State::Online(online.clone()));
-    while let Some(stream) = incoming.next().await {
-        tokio::spawn(serve(shared.clone(), online.session.clone(), stream));
-    }
-    let ended = online.session.ended().await;
-    shared.remember(|memory| memory.failed(ended.to_string()));
 }
 
 /// Serves one stream of the service.
@@ -341,7 +359,7 @@ pub(super) async fn bind(session: &Session, tunnel: &Running) -> Result<(), Bind
                     ..BindExtra::default()
                 },
             };
-            let answer = rpc::call(session, &bind, PATIENCE).await.map_err(lost)?;
+            let answer = rpc::call(session, &bind, PATIENCE).await?;
             if let Some(failure) = answer.failure() {
                 return Err(BindError::Refused(failure));
             }
@@ -364,7 +382,7 @@ async fn bind_labeled(session: &Session, tunnel: &Running) -> Result<String, Bin
         forwards_proto: String::new(),
         metadata: tunnel.definition.metadata.clone(),
     };
-    let answer = rpc::call(session, &bind, PATIENCE).await.map_err(lost)?;
+    let answer = rpc::call(session, &bind, PATIENCE).await?;
     match answer.failure() {
         Some(failure) => Err(BindError::Refused(failure)),
         None => Ok(answer.id),
@@ -387,10 +405,6 @@ pub(super) async fn unbind(session: &Session, tunnel: &Running) {
     let unbind = Unbind { id: tunnel.bound().id, extra: None };
     // A service that is gone has forgotten it anyway.
     let _ = rpc::call(session, &unbind, PATIENCE).await;
-}
-
-fn lost(error: rpc::Error) -> BindError {
-    BindError::Refused(Failure { message: error.to_string(), code: None })
 }
 
 impl Shared {

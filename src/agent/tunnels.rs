@@ -155,6 +155,11 @@ impl Tunnels {
         self.lock().iter().find(|tunnel| tunnel.bound().id == id).cloned()
     }
 
+    /// Whether this very tunnel still runs.
+    pub(super) fn has(&self, tunnel: &Arc<Running>) -> bool {
+        self.lock().iter().any(|other| Arc::ptr_eq(other, tunnel))
+    }
+
     /// Adds a tunnel unless one of its name runs.
     pub(super) fn add(&self, tunnel: &Arc<Running>) -> bool {
         let mut tunnels = self.lock();

@@ -1,4 +1,4 @@
-//! The threads that services and agents run on.
+//! The threads that services and agents run on, and how they keep memory.
 
 use std::num::NonZero;
 use std::thread::available_parallelism;
@@ -16,6 +16,7 @@ const THREADS: &str = "TOKIO_WORKER_THREADS";
 /// threads that wake each other for so little cost a third more than they bring; the kernel, which
 /// carries the bytes, and whoever is at the other end have use for the other half.
 pub(super) fn start() -> Result<Runtime, Failure> {
+    keep_freed_memory();
     let mut builder = Builder::new_multi_thread();
     if std::env::var_os(THREADS).is_none() {
         let cores = available_parallelism().map_or(1, NonZero::get);
@@ -23,3 +24,23 @@ pub(super) fn start() -> Result<Runtime, Failure> {
     }
     builder.enable_all().build().map_err(|error| Failure::new(Exit::Failed, error.to_string()))
 }
+
+/// Lets the allocator keep a few megabytes that were freed.
+///
+/// By default it gives them back to the kernel at once. What is carried passes through buffers that
+/// come and go all the time, and to get each back page by page took a sixth of the service's
+/// processor time for bulk.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn keep_freed_memory() {
+    const KEPT: libc::c_int = 4 << 20;
+    // Setting the one stops the other from adapting itself.
+    const OWN_MAPPING: libc::c_int = 1 << 20;
+    // SAFETY: mallopt may be called at any time; with numbers it does not know it does nothing.
+    unsafe {
+        libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, OWN_MAPPING);
+    }
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn keep_freed_memory() {}

@@ -35,6 +35,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+
 pub use decode::decode;
 pub use error::Error;
 pub use options::{Options, read_admin_key, read_authtoken};
@@ -84,14 +86,18 @@ impl Service {
                 edges.follow(&store)?;
                 let registry = Arc::new(Registry::default());
                 edges.find_tunnels_in(registry.clone());
-                let agents = agents(agent_settings, &store, &edges, &registry).await?;
+                let (open, opened) = oneshot::channel();
+                let agents = agents(agent_settings, &store, &edges, &registry, opened).await?;
                 // Last, because new tokens are shown once: by whoever has got a service.
                 let (key, token) = (options.admin_key, options.authtoken);
                 let made = store.write(move |change| {
                     let api_key = accounts::bootstrap(change, key)?;
                     Ok::<_, Error>((api_key, accounts::bootstrap_agent(change, token)?))
                 });
-                Ok((registry, agents, made.await?))
+                let made = made.await?;
+                // Nobody waits for it where no agents are taken.
+                let _ = open.send(());
+                Ok((registry, agents, made))
             };
             match opened.await {
                 Ok((registry, agents, tokens)) => Ok((edges, registry, agents, tokens)),
@@ -211,11 +217,12 @@ async fn agents(
     store: &Arc<Store>,
     edges: &Edges,
     registry: &Arc<Registry>,
+    opened: oneshot::Receiver<()>,
 ) -> Result<Option<Listener>, Error> {
     let Some(settings) = settings else { return Ok(None) };
     let (store, registry) = (store.clone(), registry.clone());
     let house = House { settings, store, edges: edges.clone(), registry, ids: Ids::default() };
-    Ok(Some(Listener::start(Arc::new(house), edges.authority()).await?))
+    Ok(Some(Listener::start(Arc::new(house), edges.authority(), opened).await?))
 }
 
 /// The certificate authority that belongs to a database.

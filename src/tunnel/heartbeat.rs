@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::kind::HEARTBEAT;
 use super::outgoing::End;
@@ -38,8 +38,8 @@ impl Drop for Heartbeat {
     }
 }
 
-/// Opens the heartbeat stream and beats at once and then each `interval`. Ends the session when a
-/// beat did not come back within `interval + tolerance`, or the peer ends the stream.
+/// Opens the heartbeat stream and beats at once and then each `interval`. Ends the session when no
+/// beat has come back for `interval + tolerance`, or the peer ends the stream.
 ///
 /// It keeps no handle: a session that nobody else uses closes.
 pub fn keep(session: &Session, interval: Duration, tolerance: Duration) -> Heartbeat {
@@ -74,13 +74,15 @@ async fn beat(
     tolerance: Duration,
     latency: &watch::Sender<Option<Duration>>,
 ) -> Ended {
+    let mut heard = Instant::now();
     loop {
         let sent = Instant::now();
-        match timeout(interval + tolerance, exchange(&mut stream)).await {
+        match timeout_at(heard + interval + tolerance, exchange(&mut stream)).await {
             Ok(Ok(())) => latency.send_replace(Some(sent.elapsed())),
             Ok(Err(_)) => return Ended::HeartbeatEnded,
             Err(_) => return Ended::Silent,
         };
+        heard = Instant::now();
         sleep_until(sent + interval).await;
     }
 }

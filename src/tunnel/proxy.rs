@@ -13,11 +13,16 @@ use super::{Ended, Session, Stream};
 /// A longer header is refused.
 const LONGEST_HEADER: i64 = 64 * 1024;
 
-/// Opens a stream for a public connection. What is written next are the visitor's bytes.
+/// Opens a stream for a public connection, unless `most` streams of this side are open. What is
+/// written next are the visitor's bytes.
 ///
 /// # Errors
 /// When the session is over.
-pub async fn open_proxy(session: &Session, header: &ProxyHeader) -> Result<Stream, Ended> {
+pub async fn open_proxy(
+    session: &Session,
+    most: usize,
+    header: &ProxyHeader,
+) -> Result<Option<Stream>, Ended> {
     // Plain text members always make JSON.
     let header = serde_json::to_vec(header).unwrap_or_default();
     // In one frame: agents read all of it before they take another stream.
@@ -25,7 +30,7 @@ pub async fn open_proxy(session: &Session, header: &ProxyHeader) -> Result<Strea
     first.put_u32(PROXY);
     first.put_i64_le(header.len() as i64);
     first.put_slice(&header);
-    session.open(first.freeze()).await
+    session.open_below(most, first.freeze()).await
 }
 
 /// Reads what stands before the visitor's bytes, after the stream's kind.

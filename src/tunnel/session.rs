@@ -82,19 +82,30 @@ impl Session {
     /// # Errors
     /// When the session is over.
     pub async fn open(&self, first: Bytes) -> Result<Stream, Ended> {
+        // There are fewer ids than that.
+        let opened = self.open_below(usize::MAX, first).await?;
+        opened.ok_or(Ended::Exhausted)
+    }
+
+    /// Opens a stream as [`Session::open`] does, unless this side has `most` streams open, or more.
+    ///
+    /// # Errors
+    /// When the session is over.
+    pub async fn open_below(&self, most: usize, first: Bytes) -> Result<Option<Stream>, Ended> {
         let (now, later) = first.split_at(first.len().min(LONGEST_BODY));
         let mut stream = loop {
             let mut room = std::pin::pin!(self.shared().outgoing.room());
             room.as_mut().enable();
-            match self.shared().open(now)? {
-                Some(cell) => break self.stream(cell),
-                None => room.await,
+            match self.shared().open(now, most)? {
+                Opened::Stream(cell) => break self.stream(cell),
+                Opened::NoRoom => room.await,
+                Opened::TooMany => return Ok(None),
             }
         };
         if !later.is_empty() && stream.write_all(later).await.is_err() {
             self.still_alive()?;
         }
-        Ok(stream)
+        Ok(Some(stream))
     }
 
     /// Streams that this side opened and that are not gone: at the peer they still count.
@@ -171,6 +182,15 @@ impl Drop for Owner {
     }
 }
 
+/// What became of the wish for a stream.
+enum Opened {
+    Stream(Arc<Cell>),
+    /// Too much is queued.
+    NoRoom,
+    /// There are enough.
+    TooMany,
+}
+
 /// What handles, streams and the session's task share.
 ///
 /// Order of locks: the table, then a stream, then what is outgoing; never the other way round.
@@ -195,10 +215,13 @@ impl Shared {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a stream; `None` when there is no room. Ids go out in rising order, because the table
-    /// stays locked meanwhile.
-    fn open(&self, first: &[u8]) -> Result<Option<Arc<Cell>>, Ended> {
+    /// Opens a stream where this side has fewer than `most`. Ids go out in rising order, because the
+    /// table stays locked meanwhile.
+    fn open(&self, first: &[u8], most: usize) -> Result<Opened, Ended> {
         let mut table = self.table();
+        if table.opened() >= most {
+            return Ok(Opened::TooMany);
+        }
         let id = match table.next_id() {
             Err(Ended::Exhausted) => {
                 drop(table);
@@ -208,11 +231,11 @@ impl Shared {
             other => other?,
         };
         if !self.outgoing.syn(id, first) {
-            return Ok(None);
+            return Ok(Opened::NoRoom);
         }
         let cell = table.open();
         cell.lock().state.sent(first.len());
-        Ok(Some(cell))
+        Ok(Opened::Stream(cell))
     }
 
     /// Ends the session after a last word, unless it is over.

@@ -11,6 +11,8 @@ use super::head::{self, RequestHead, ResponseHead};
 use super::{Front, Reader, Writer, rewrite};
 use crate::agent::capture::Recording;
 
+/// How many provisional answers may come before the final one.
+const PROVISIONAL: usize = 64;
 /// How much of later requests is read while one is under way.
 const AHEAD: usize = 64 * 1024;
 /// How large the buffer of a connection is.
@@ -181,10 +183,15 @@ struct Receiving<'a> {
 
 impl Receiving<'_> {
     async fn run(mut self) -> Result<Answered, Failure> {
+        let mut provisional = 0;
         let head = loop {
             let head = self.next_head().await?;
             if head.status >= 200 || head.status == 101 {
                 break head;
+            }
+            provisional += 1;
+            if provisional > PROVISIONAL {
+                return Err(unanswered("it sent provisional answers without end"));
             }
             let interim = self.buffer.split_to(head.length);
             self.write.write_all(&interim).await.map_err(gone)?;

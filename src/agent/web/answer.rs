@@ -55,14 +55,17 @@ pub(super) async fn start(shared: &Arc<Shared>, body: &[u8]) -> Result<AgentTunn
     let given = object(body)?;
     let definition = Definition::read(&given);
     let started = match definition {
-        Ok(definition) => shared.start_tunnel(definition).await,
+        Ok(definition) => {
+            let shared = shared.clone();
+            to_the_end(async move { shared.start_tunnel(definition).await }).await?
+        }
         Err(problems) => Err(StartError::Definition(problems)),
     };
     started.map_err(|error| match error {
         StartError::Definition(problems) => {
             Refusal::new(400, 102, "invalid tunnel configuration", problems.join("\n"))
         }
-        StartError::Bind(error @ BindError::Offline) => {
+        StartError::Bind(error @ (BindError::Offline | BindError::Lost(_))) => {
             Refusal::new(503, 104, "the agent is not yet ready to start tunnels", error.to_string())
         }
         StartError::Bind(BindError::Refused(failure)) => {
@@ -71,6 +74,19 @@ pub(super) async fn start(shared: &Arc<Shared>, body: &[u8]) -> Result<AgentTunn
             Refusal::new(502, 103, "failed to start tunnel", problem)
         }
     })
+}
+
+/// Stops a tunnel; false when there is none of that name.
+pub(super) async fn stop(shared: &Arc<Shared>, name: String) -> Result<bool, Refusal> {
+    let shared = shared.clone();
+    to_the_end(async move { shared.stop_tunnel(&name).await }).await
+}
+
+/// Does something as a whole, although the client may leave before the end.
+async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, Refusal> {
+    tokio::spawn(work).await.map_err(|error| Refusal::failed(error.to_string()))
 }
 
 pub(super) fn requests(shared: &Shared, query: &str) -> Result<Value, Refusal> {

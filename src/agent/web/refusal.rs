@@ -60,6 +60,12 @@ impl Refusal {
         Self::new(413, 100, "invalid request body", format!("is longer than {limit} bytes"))
     }
 
+    /// The agent itself failed.
+    pub fn failed(problem: impl Into<String>) -> Self {
+        let details = json!({"err": problem.into()});
+        Self { status: 500, code: None, message: "the agent failed", details, allow: None }
+    }
+
     /// The answer that says so.
     pub(super) fn answer(self) -> http::Response<Answer> {
         let mut body = json!({

@@ -69,7 +69,7 @@ async fn perform(house: &House, request: Request<Incoming>) -> Result<Response<A
             Some(tunnel) => Ok(json(StatusCode::OK, &tunnel.show())),
             None => Err(Refusal::not_found(path)),
         },
-        (Resource::Tunnel(name), "DELETE") => match shared.stop_tunnel(name).await {
+        (Resource::Tunnel(name), "DELETE") => match answer::stop(shared, name.clone()).await? {
             true => Ok(nothing()),
             false => Err(Refusal::not_found(path)),
         },

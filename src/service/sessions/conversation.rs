@@ -200,10 +200,15 @@ impl Conversation {
         // Our own agent does not hold small frames back.
         self.prompt.store(auth.extra.client_type != "ginnel", Ordering::Relaxed);
         let online = Arc::new(self.introduce(auth.extra, agent, client_id)?);
-        if self.online.set(online.clone()).is_err() {
+        self.house.registry.add(&online);
+        let again = self.online.set(online.clone()).is_err();
+        // When the session ended meanwhile, nobody else would take it off the list.
+        if again || self.session.is_ended() {
+            self.house.registry.remove(&online);
+        }
+        if again {
             return Err(Refused("the agent said who it is before".to_owned(), 102));
         }
-        self.house.registry.add(&online);
         Ok(AuthAnswer {
             version: VERSION.to_owned(),
             client_id: online.client_id.clone(),

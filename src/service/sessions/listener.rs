@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
@@ -34,8 +34,13 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Starts to take agents.
-    pub async fn start(house: Arc<House>, authority: &Arc<Authority>) -> Result<Self, Error> {
+    /// Listens, and takes agents as soon as `opened` is told to: before that their tokens may not
+    /// be known, and who is refused does not come back.
+    pub async fn start(
+        house: Arc<House>,
+        authority: &Arc<Authority>,
+        opened: oneshot::Receiver<()>,
+    ) -> Result<Self, Error> {
         let (host, port) = (house.settings.host.clone(), house.settings.port);
         let failed = |source: std::io::Error| match source.kind() {
             std::io::ErrorKind::AddrInUse => Error::AddressInUse(format!("{host}:{port}")),
@@ -44,7 +49,13 @@ impl Listener {
         let listener = TcpListener::bind((host.as_str(), port)).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let config = authority.server_config(&[])?;
-        let accepting = tokio::spawn(accept(listener, config, house.clone()));
+        let accepting = accept(listener, config, house.clone());
+        let accepting = tokio::spawn(async move {
+            // A service that does not come to be takes nobody.
+            if opened.await.is_ok() {
+                accepting.await;
+            }
+        });
         Ok(Self { address, tasks: [accepting, tokio::spawn(sweep(house))] })
     }
 

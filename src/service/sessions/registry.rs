@@ -108,9 +108,18 @@ impl Registry {
     pub(super) fn bind(&self, token: Hidden, endpoint: Option<Endpoint>, tunnel: Arc<Tunnel>) {
         let mut inner = self.lock();
         let owner_id = tunnel.session.agent.owner_id.clone();
-        let bound = Bound { token, owner_id, endpoint, tunnel: Some(tunnel.clone()), idle: None };
-        inner.binds.insert(tunnel.bind_id.clone(), bound);
-        inner.tunnels.insert(tunnel.id.clone(), tunnel);
+        let bind_id = tunnel.bind_id.clone();
+        let mut bound =
+            Bound { token, owner_id, endpoint, tunnel: Some(tunnel.clone()), idle: None };
+        if inner.sessions.contains_key(&tunnel.session.id) {
+            inner.tunnels.insert(tunnel.id.clone(), tunnel);
+        } else if bound.endpoint.is_some() {
+            // The agent was lost while it waited for this; it may come back for the address.
+            bound.let_go();
+        } else {
+            return;
+        }
+        inner.binds.insert(bind_id, bound);
     }
 
     /// Gives a bind to the agent that proves to own it, whoever serves it now.
@@ -121,7 +130,8 @@ impl Registry {
         owner_id: &str,
         make: impl FnOnce(&Endpoint) -> Arc<Tunnel>,
     ) -> Reclaimed {
-        let mut inner = self.lock();
+        let mut guard = self.lock();
+        let inner = &mut *guard;
         let Some(bound) = inner.binds.get_mut(bind_id) else { return Reclaimed::Unknown };
         let proven = subtle::ConstantTimeEq::ct_eq(
             bound.token.reveal().as_bytes(),
@@ -132,6 +142,9 @@ impl Registry {
             return Reclaimed::Unknown;
         }
         let tunnel = make(endpoint);
+        if !inner.sessions.contains_key(&tunnel.session.id) {
+            return Reclaimed::Unknown;
+        }
         endpoint.retarget(Some(tunnel.clone()));
         let url = endpoint.url().to_owned();
         bound.idle = None;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
+use tokio::time::Instant;
 
 use super::proxy_protocol::Version;
 use super::registry::Online;
@@ -15,7 +16,9 @@ use crate::tunnel::proxy;
 
 /// How many public connections one session carries: the official agents break at 512 streams, their
 /// own and heartbeats counted (tunnel protocol, section 9).
-const STREAMS: usize = 500;
+const CONNECTIONS: usize = 500;
+/// How many streams the service has open then: one is its heartbeat.
+const STREAMS: usize = CONNECTIONS + 1;
 /// How long a connection waits for another to end when there are that many.
 const QUEUE: Duration = Duration::from_secs(1);
 /// How often it looks.
@@ -78,16 +81,16 @@ impl Tunnel {
     }
 
     async fn open(&self, visitor: &Visitor) -> Result<Io, Undialable> {
-        let session = &self.session.session;
-        let patience = tokio::time::Instant::now() + QUEUE;
-        while session.open_streams() >= STREAMS {
-            if tokio::time::Instant::now() >= patience {
-                return Err(Undialable::Busy);
+        let header = self.header(visitor);
+        let patience = Instant::now() + QUEUE;
+        let mut stream = loop {
+            let opened = proxy::open_proxy(&self.session.session, STREAMS, &header).await;
+            match opened.map_err(|_| Undialable::Offline)? {
+                Some(stream) => break stream,
+                None if Instant::now() >= patience => return Err(Undialable::Busy),
+                None => tokio::time::sleep(LOOK).await,
             }
-            tokio::time::sleep(LOOK).await;
-        }
-        let opened = proxy::open_proxy(session, &self.header(visitor)).await;
-        let mut stream = opened.map_err(|_| Undialable::Offline)?;
+        };
         if let Some(version) = self.proxy_version() {
             let header = version.header(visitor.peer, visitor.local);
             stream.write_all(&header).await.map_err(|_| Undialable::Offline)?;

@@ -1,5 +1,13 @@
 //! The agent, with real sockets.
 
+mod alone;
+mod black_hole;
+mod crowded;
+mod killed;
+mod leaks;
+mod local_faults;
 mod page;
 mod relay;
+mod support;
+mod swapped;
 mod whole;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
-use super::whole::Whole;
+use super::support::Whole;
 
 impl Whole {
     async fn fetch(&self, path: &str) -> Response {

@@ -4,116 +4,13 @@ use std::time::Duration;
 
 use ginnel::agent::{Agent, Options, State, Trust, WebAddress};
 use ginnel::service::{self, Service};
-use reqwest::{Client, Method};
+use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::service::support::{Folder, client};
-
-/// A service, an agent, and a local service that answers with what it was asked.
-pub(super) struct Whole {
-    pub service: Service,
-    pub agent: Agent,
-    pub http: Client,
-    pub local: u16,
-}
-
-impl Whole {
-    pub async fn start() -> Self {
-        Self::with(service::Options::default()).await
-    }
-
-    async fn with(options: service::Options) -> Self {
-        let service = Service::start(options).await.unwrap();
-        let agent = agent_of(&service).await;
-        Self { service, agent, http: client(), local: mirror().await }
-    }
-
-    pub async fn call(&self, method: Method, path: &str, body: Option<Value>) -> (u16, Value) {
-        let url = format!("{}{path}", self.agent.url().unwrap());
-        let mut request = self.http.request(method, url);
-        if let Some(body) = body {
-            request = request.header("content-type", "application/json").body(body.to_string());
-        }
-        let answer = request.send().await.unwrap();
-        let status = answer.status().as_u16();
-        let body = answer.bytes().await.unwrap();
-        (status, serde_json::from_slice(&body).unwrap_or_default())
-    }
-
-    pub async fn get(&self, path: &str) -> Value {
-        let (status, body) = self.call(Method::GET, path, None).await;
-        assert_eq!(status, 200, "{path}: {body}");
-        body
-    }
-
-    async fn start_tunnel(&self, mut definition: Value) -> (u16, Value) {
-        if definition.get("addr").is_none() {
-            definition["addr"] = self.local.into();
-        }
-        self.call(Method::POST, "/api/tunnels", Some(definition)).await
-    }
-
-    pub async fn web(&self) -> String {
-        let (status, tunnel) = self.start_tunnel(json!({"name": "web", "proto": "http"})).await;
-        assert_eq!(status, 201, "{tunnel}");
-        tunnel["public_url"].as_str().unwrap().to_owned()
-    }
-}
-
-async fn agent_of(service: &Service) -> Agent {
-    let trust = Trust::Pem(service.edges().authority().pem().as_bytes().to_vec());
-    let token = service.authtoken().cloned().unwrap();
-    let server = service.agent_address().unwrap().to_string();
-    let mut options = Options::new(server, token, trust);
-    options.web_addr = WebAddress::At("127.0.0.1:0".to_owned());
-    let agent = Agent::start(options).await.unwrap();
-    online(&agent).await;
-    agent
-}
-
-async fn online(agent: &Agent) {
-    let mut state = agent.watch();
-    let online = state.wait_for(|state| matches!(state, State::Online(_)));
-    tokio::time::timeout(Duration::from_secs(10), online).await.expect("online in time").unwrap();
-}
-
-/// A local web service that answers with the request it got, whole.
-async fn mirror() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                while let Some(bytes) = whole_request(&mut stream).await {
-                    let head =
-                        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", bytes.len());
-                    let _ = stream.write_all(&[head.as_bytes(), &bytes].concat()).await;
-                }
-            });
-        }
-    });
-    port
-}
-
-/// The next request with all of its body; none at the end of the connection.
-async fn whole_request(stream: &mut tokio::net::TcpStream) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    loop {
-        let text = String::from_utf8_lossy(&bytes).to_lowercase();
-        if let Some(end) = text.find("\r\n\r\n") {
-            let length = text.split("content-length: ").nth(1);
-            let length = length.map_or(0, |rest| rest.split('\r').next().unwrap().parse().unwrap());
-            if bytes.len() >= end + 4 + length {
-                return Some(bytes);
-            }
-        }
-        if stream.read_buf(&mut bytes).await.ok()? == 0 {
-            return None;
-        }
-    }
-}
+use super::support::Whole;
+use crate::service::support::Folder;
 
 #[tokio::test]
 async fn a_request_is_carried_captured_and_replayed() {

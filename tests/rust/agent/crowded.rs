@@ -1,0 +1,165 @@
+//! As many connections as the session of an agent carries, and one more.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ginnel::service::{self, Service};
+use ginnel::tunnel::message::{Auth, AuthExtra, Bind, BindOpts};
+use ginnel::tunnel::{Incoming, Session, Side, Stream, heartbeat, kind, proxy, read_kind, rpc};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use super::support::{PATIENCE, message};
+
+/// How many connections a session carries.
+const MOST: usize = 500;
+
+/// An agent of another make: it breaks at 512 streams, and its program decides what is answered.
+struct Foreign {
+    session: Session,
+    place: String,
+    /// The connections that visitors opened.
+    visitors: mpsc::UnboundedReceiver<Stream>,
+}
+
+impl Foreign {
+    async fn connect(service: &Service) -> Self {
+        let (session, incoming) = Session::start(dial(service).await, Side::Agent);
+        let auth = Auth {
+            version: vec!["3".to_owned(), "2".to_owned()],
+            extra: AuthExtra {
+                auth_token: service.authtoken().unwrap().0.as_str().into(),
+                client_type: "library/python".to_owned(),
+                ..AuthExtra::default()
+            },
+            ..Auth::default()
+        };
+        let answer = rpc::call(&session, &auth, PATIENCE).await.unwrap();
+        assert!(answer.failure().is_none());
+        let bind = Bind { proto: "http".to_owned(), opts: BindOpts::default(), ..Bind::default() };
+        let answer = rpc::call(&session, &bind, PATIENCE).await.unwrap();
+        let place = answer.url.trim_start_matches("http://").to_owned();
+        let (taken, visitors) = mpsc::unbounded_channel();
+        tokio::spawn(take(incoming, taken));
+        Self { session, place, visitors }
+    }
+
+    async fn visitor(&mut self) -> Stream {
+        timeout(PATIENCE, self.visitors.recv()).await.expect("a visitor").unwrap()
+    }
+}
+
+async fn dial(service: &Service) -> tokio_rustls::client::TlsStream<TcpStream> {
+    let mut roots = RootCertStore::empty();
+    let pem = service.edges().authority().pem();
+    roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let address: SocketAddr = service.agent_address().unwrap();
+    let stream = TcpStream::connect(address).await.unwrap();
+    let name = ServerName::IpAddress(address.ip().into());
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+}
+
+async fn take(mut incoming: Incoming, taken: mpsc::UnboundedSender<Stream>) {
+    while let Some(mut stream) = incoming.next().await {
+        match read_kind(&mut stream).await.unwrap() {
+            kind::HEARTBEAT => drop(tokio::spawn(heartbeat::answer(stream))),
+            kind::PROXY => {
+                proxy::read_header(&mut stream).await.unwrap();
+                let _ = taken.send(stream);
+            }
+            other => panic!("a stream of kind {other}"),
+        }
+    }
+}
+
+/// Asks at this place; the status of the answer.
+async fn ask(place: &str) -> u16 {
+    let mut stream = TcpStream::connect(place).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    String::from_utf8_lossy(&answer)[9..12].parse().unwrap()
+}
+
+async fn answer(mut stream: Stream) {
+    message(&mut stream, &mut Vec::new()).await.expect("a request");
+    stream.send_last(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_hundred_connections_live_and_the_next_is_told_to_wait() {
+    let service = Service::start(service::Options::default()).await.unwrap();
+    let mut agent = Foreign::connect(&service).await;
+    let mut asking = JoinSet::new();
+    let ask_once = |asking: &mut JoinSet<u16>| {
+        let place = agent.place.clone();
+        asking.spawn(async move { ask(&place).await });
+    };
+
+    (0..MOST).for_each(|_| ask_once(&mut asking));
+    let mut held = Vec::new();
+    while held.len() < MOST {
+        held.push(agent.visitor().await);
+    }
+    assert_eq!(ask(&agent.place).await, 503);
+    assert!(agent.visitors.try_recv().is_err(), "no more streams than the agent can bear");
+    assert!(agent.session.streams() < 512);
+
+    // One that ends makes room for another, which waited for it.
+    let place = agent.place.clone();
+    let late = tokio::spawn(async move { ask(&place).await });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    answer(held.pop().unwrap()).await;
+    answer(agent.visitor().await).await;
+    assert_eq!(late.await.unwrap(), 200);
+    for stream in held {
+        answer(stream).await;
+    }
+    while let Some(status) = asking.join_next().await {
+        assert_eq!(status.unwrap(), 200);
+    }
+    assert!(!agent.session.is_ended());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rush_never_takes_more_than_a_session_carries() {
+    let service = Service::start(service::Options::default()).await.unwrap();
+    let mut agent = Foreign::connect(&service).await;
+    let mut asking = JoinSet::new();
+
+    for _ in 0..MOST + 100 {
+        let place = agent.place.clone();
+        asking.spawn(async move { ask(&place).await });
+    }
+    let mut held = Vec::new();
+    while held.len() < MOST {
+        held.push(agent.visitor().await);
+    }
+    let mut refused = 0;
+    while refused < 100 {
+        assert_eq!(asking.join_next().await.unwrap().unwrap(), 503);
+        refused += 1;
+    }
+
+    assert!(agent.visitors.try_recv().is_err());
+    for stream in held {
+        answer(stream).await;
+    }
+    while let Some(status) = asking.join_next().await {
+        assert_eq!(status.unwrap(), 200);
+    }
+}

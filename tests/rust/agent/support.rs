@@ -1,0 +1,128 @@
+//! A service, an agent and a local service, with real sockets.
+
+use std::time::Duration;
+
+use ginnel::agent::{Agent, Options, State, Trust, WebAddress};
+use ginnel::service::{self, Service};
+use reqwest::{Client, Method};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::service::support::client;
+
+/// Longer than anything here takes, and short enough to end a test that hangs.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A service, an agent, and a local service that answers with what it was asked.
+pub struct Whole {
+    pub service: Service,
+    pub agent: Agent,
+    pub http: Client,
+    pub local: u16,
+}
+
+impl Whole {
+    pub async fn start() -> Self {
+        Self::with(service::Options::default()).await
+    }
+
+    pub async fn with(options: service::Options) -> Self {
+        let service = Service::start(options).await.unwrap();
+        let agent = agent_of(&service).await;
+        Self { service, agent, http: client(), local: mirror().await }
+    }
+
+    pub async fn call(&self, method: Method, path: &str, body: Option<Value>) -> (u16, Value) {
+        let url = format!("{}{path}", self.agent.url().unwrap());
+        let mut request = self.http.request(method, url);
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body.to_string());
+        }
+        let answer = request.send().await.unwrap();
+        let status = answer.status().as_u16();
+        let body = answer.bytes().await.unwrap();
+        (status, serde_json::from_slice(&body).unwrap_or_default())
+    }
+
+    pub async fn get(&self, path: &str) -> Value {
+        let (status, body) = self.call(Method::GET, path, None).await;
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    }
+
+    pub async fn start_tunnel(&self, mut definition: Value) -> (u16, Value) {
+        if definition.get("addr").is_none() {
+            definition["addr"] = self.local.into();
+        }
+        self.call(Method::POST, "/api/tunnels", Some(definition)).await
+    }
+
+    pub async fn web(&self) -> String {
+        let (status, tunnel) = self.start_tunnel(json!({"name": "web", "proto": "http"})).await;
+        assert_eq!(status, 201, "{tunnel}");
+        tunnel["public_url"].as_str().unwrap().to_owned()
+    }
+}
+
+pub async fn agent_of(service: &Service) -> Agent {
+    let agent = Agent::start(options_of(service)).await.unwrap();
+    online(&agent).await;
+    agent
+}
+
+/// How an agent of this service is to run.
+pub fn options_of(service: &Service) -> Options {
+    let trust = Trust::Pem(service.edges().authority().pem().as_bytes().to_vec());
+    let token = service.authtoken().cloned().unwrap();
+    let server = service.agent_address().unwrap().to_string();
+    let mut options = Options::new(server, token, trust);
+    options.web_addr = WebAddress::At("127.0.0.1:0".to_owned());
+    options
+}
+
+pub async fn online(agent: &Agent) {
+    let mut state = agent.watch();
+    let online = state.wait_for(|state| matches!(state, State::Online(_)));
+    tokio::time::timeout(PATIENCE, online).await.expect("online in time").unwrap();
+}
+
+/// A local web service that answers with the request it got, whole.
+pub async fn mirror() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut buffer = Vec::new();
+                while let Some(bytes) = message(&mut stream, &mut buffer).await {
+                    let head =
+                        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", bytes.len());
+                    let _ = stream.write_all(&[head.as_bytes(), &bytes].concat()).await;
+                }
+            });
+        }
+    });
+    port
+}
+
+/// The next request or answer with all of its body, which has a length or is none; nothing at the
+/// end of the connection. What comes after it stays in the buffer.
+pub async fn message(
+    stream: &mut (impl tokio::io::AsyncRead + Unpin),
+    buffer: &mut Vec<u8>,
+) -> Option<Vec<u8>> {
+    loop {
+        if let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n") {
+            let head = String::from_utf8_lossy(&buffer[..end]).to_lowercase();
+            let length = head.split("content-length: ").nth(1);
+            let length = length.map_or(0, |rest| rest.split('\r').next().unwrap().parse().unwrap());
+            if buffer.len() >= end + 4 + length {
+                return Some(buffer.drain(..end + 4 + length).collect());
+            }
+        }
+        if stream.read_buf(buffer).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
