@@ -16,6 +16,9 @@ import ginnel
 from ginnel.local.requests import CapturedRequest
 from ginnel.local.tunnels import AgentTunnel
 
+FIGURES = dict.fromkeys(
+    ("count", "gauge", "rate1", "rate5", "rate15", "p50", "p90", "p95", "p99"), 0
+)
 SECRETS = ("top-secret", "half a cookie", "0f1e2d", "swordfish")
 
 
@@ -127,7 +130,17 @@ def test_what_was_captured_is_text_and_never_markup() -> None:
         method=evil,
         proto=evil,
     )
-    tunnel = AgentTunnel.from_dict({"name": evil, "uri": "", "public_url": "javascript:alert(1)"})
+    tunnel = AgentTunnel.from_dict(
+        {
+            "ID": "1",
+            "name": evil,
+            "uri": "",
+            "public_url": "javascript:alert(1)",
+            "proto": evil,
+            "config": {"addr": evil, "inspect": True},
+            "metrics": {"conns": FIGURES, "http": FIGURES},
+        }
+    )
 
     for shown in (hostile, hostile.request, tunnel):
         page = Tags(shown._repr_html_() + ginnel._results.Results([shown])._repr_html_())

@@ -275,7 +275,7 @@ def test_the_agent_is_called_without_a_key() -> None:
         assert "http://x.test" in started.stdout
         sent = [(request.method, request.target, request.body) for request in server.requests]
         assert sent[0][:2] == ("GET", "/api/tunnels")
-        assert json.loads(sent[1][2]) == {"addr": 8080, "name": "web", "proto": "http"}
+        assert json.loads(sent[1][2]) == {"addr": "8080", "name": "web", "proto": "http"}
         assert sent[2][:2] == ("DELETE", "/api/tunnels/web")
         assert all("authorization" not in request.headers for request in server.requests)
 
