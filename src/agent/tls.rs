@@ -1,4 +1,4 @@
-//! TLS towards the service and towards local services.
+//! TLS towards the service, towards local services, and for visitors whose TLS ends here.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,8 +6,9 @@ use std::sync::Arc;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 
 use super::Error;
 
@@ -75,6 +76,37 @@ impl Trust {
         }
         Ok(roots)
     }
+}
+
+/// How visitors are answered whose TLS ends here: with this certificate and key, PEM, and where there
+/// are authorities, also PEM, only those who show a certificate of theirs.
+///
+/// # Errors
+/// With the field that is unusable, and why.
+pub fn server(
+    certificate: &[u8],
+    key: &[u8],
+    authorities: Option<&[u8]>,
+) -> Result<Arc<ServerConfig>, (&'static str, String)> {
+    let provider = Arc::new(ring::default_provider());
+    let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>();
+    let chain = chain.map_err(|error| ("crt", error.to_string()))?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| ("key", error.to_string()))?;
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| ("crt", error.to_string()))?;
+    let builder = match authorities {
+        None => builder.with_no_client_auth(),
+        Some(pem) => {
+            let wrong = |problem: String| ("mutual_tls_cas", problem);
+            let roots = Trust::Pem(pem.to_vec()).roots();
+            let roots = Arc::new(roots.map_err(|error| wrong(error.to_string()))?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
+            builder.with_client_cert_verifier(verifier.map_err(|error| wrong(error.to_string()))?)
+        }
+    };
+    let config = builder.with_single_cert(chain, key);
+    Ok(Arc::new(config.map_err(|error| ("crt", error.to_string()))?))
 }
 
 /// Accepts the certificate of any local service: most sign their own.

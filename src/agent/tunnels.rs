@@ -1,10 +1,11 @@
 //! The tunnels that the agent runs.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
 
 use super::definition::Definition;
 use super::metrics::TunnelMetrics;
@@ -14,6 +15,9 @@ use crate::tunnel::message::{BindOpts, Hidden};
 
 /// Everything in a name but the unreserved characters of RFC 3986.
 const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// How long a visitor's TLS may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A tunnel that runs.
 #[derive(Debug)]
@@ -104,7 +108,8 @@ impl Running {
         self.metrics.connection_closed(closed.duration_since(opened), closed);
     }
 
-    async fn carry(&self, (mut read, mut write): (Reader, Writer), client: &str) {
+    async fn carry(&self, visitor: (Reader, Writer), client: &str) {
+        let Some((mut read, mut write)) = self.unwrapped(visitor).await else { return };
         match &self.service {
             Service::Http(front) => serve(front, (read, write), client, None).await,
             Service::Bytes(upstream) => {
@@ -113,6 +118,15 @@ impl Running {
                 let _ = copy((&mut read, &mut write), (&mut from, &mut to)).await;
             }
         }
+    }
+
+    /// What the visitor says, without the TLS that ends here; none where there is no agreement.
+    async fn unwrapped(&self, (read, write): (Reader, Writer)) -> Option<(Reader, Writer)> {
+        let Some(config) = &self.definition.ends_tls else { return Some((read, write)) };
+        let shaking = TlsAcceptor::from(config.clone()).accept(tokio::io::join(read, write));
+        let stream = tokio::time::timeout(PATIENCE, shaking).await.ok()?.ok()?;
+        let (read, write) = tokio::io::split(stream);
+        Some((Box::pin(read), Box::pin(write)))
     }
 
     /// The tunnel as the agent API shows it.

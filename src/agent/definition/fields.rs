@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use rustls::ServerConfig;
 use serde_json::{Map, Value};
 
 use super::address::address;
 use super::{Definition, Public};
 use crate::agent::relay::{Address, HostHeader};
+use crate::agent::tls;
 use crate::tunnel::message::{
     Base64, BasicAuth, BasicAuthCredential, CircuitBreaker, Empty, Headers, HttpOpts,
     IpRestriction, TcpOpts, TlsOpts, TlsTermination, UserAgentFilter, WebhookVerification,
@@ -15,6 +18,8 @@ use crate::tunnel::message::{
 
 /// The longest metadata of a tunnel, in bytes.
 const METADATA: usize = 4096;
+/// Where visitors can be asked for certificates.
+const ONLY_AT_THE_AGENT: &str = "is only offered where TLS ends at the agent";
 /// How many passwords a tunnel may have.
 const CREDENTIALS: usize = 10;
 
@@ -23,12 +28,14 @@ pub(super) struct Fields<'a> {
     given: &'a Map<String, Value>,
     seen: Vec<&'static str>,
     problems: Vec<String>,
+    /// How TLS of visitors ends at the agent, once that is read.
+    ends_tls: Option<Arc<ServerConfig>>,
 }
 
 impl<'a> Fields<'a> {
     /// Nothing is read yet.
     pub fn of(given: &'a Map<String, Value>) -> Self {
-        Self { given, seen: Vec::new(), problems: Vec::new() }
+        Self { given, seen: Vec::new(), problems: Vec::new(), ends_tls: None }
     }
 
     /// The definition, if nothing is wrong with it.
@@ -78,6 +85,7 @@ impl<'a> Fields<'a> {
         let verify = self.verify(is_http);
         Some(Definition {
             name,
+            ends_tls: self.ends_tls.take(),
             address: address?,
             metadata,
             inspect,
@@ -134,38 +142,54 @@ impl<'a> Fields<'a> {
             proxy_proto: self.proxy_proto(),
             ip_restriction: self.ip_restriction(),
             traffic_policy: self.policy(),
-            tls_termination: self.termination(),
             ..TlsOpts::default()
         };
-        options.hostname = self.domain();
-        options.domain.clone_from(&options.hostname);
-        self.refuse("mutual_tls_cas", "mutual TLS is not offered");
-        Some(Public::Tls(Box::new(options)))
-    }
-
-    fn termination(&mut self) -> Option<TlsTermination> {
-        let certificate = self.text("crt").map(|path| self.file("crt", &path));
-        let key = self.text("key").map(|path| self.file("key", &path));
+        let (certificate, key) = (self.pem("crt"), self.pem("key"));
         if certificate.is_some() != key.is_some() {
             self.problem("crt", "a certificate and its key belong together");
         }
+        let pair = certificate.zip(key);
         match self.text("terminate_at").as_deref() {
-            None if certificate.is_none() => None,
-            Some("upstream") => None,
-            None | Some("edge") => Some(TlsTermination {
-                cert: Base64(certificate.unwrap_or_default()),
-                key: Base64(key.unwrap_or_default()),
-                ..TlsTermination::default()
-            }),
-            Some("agent") => {
-                self.problem("terminate_at", "TLS that ends at the agent is not offered");
-                None
+            None if pair.is_none() => self.refuse("mutual_tls_cas", ONLY_AT_THE_AGENT),
+            Some("upstream") => self.refuse("mutual_tls_cas", ONLY_AT_THE_AGENT),
+            None | Some("edge") => {
+                self.refuse("mutual_tls_cas", ONLY_AT_THE_AGENT);
+                let (cert, key) = pair.unwrap_or_default();
+                options.tls_termination = Some(TlsTermination {
+                    cert: Base64(cert),
+                    key: Base64(key),
+                    ..TlsTermination::default()
+                });
             }
-            Some(_) => {
-                self.problem("terminate_at", "is edge, agent or upstream");
-                None
-            }
+            Some("agent") => options.mutual_tls_at_agent = self.end_tls(pair, options.proxy_proto),
+            Some(_) => self.problem("terminate_at", "is edge, agent or upstream"),
         }
+        options.hostname = self.domain();
+        options.domain.clone_from(&options.hostname);
+        Some(Public::Tls(Box::new(options)))
+    }
+
+    /// Reads how TLS ends at the agent; true where visitors have to show a certificate.
+    fn end_tls(&mut self, pair: Option<(Vec<u8>, Vec<u8>)>, proxy_proto: u8) -> bool {
+        let authorities = self.pem("mutual_tls_cas");
+        if proxy_proto != 0 {
+            // The service writes that header before the TLS of the visitor.
+            self.problem("proxy_proto", "is not offered where TLS ends at the agent");
+        }
+        let Some((certificate, key)) = pair else {
+            self.problem("crt", "is required where TLS ends at the agent");
+            return false;
+        };
+        match tls::server(&certificate, &key, authorities.as_deref()) {
+            Ok(config) => self.ends_tls = Some(config),
+            Err((field, problem)) => self.problem(field, &problem),
+        }
+        authorities.is_some()
+    }
+
+    /// What the file of this field holds.
+    fn pem(&mut self, field: &'static str) -> Option<Vec<u8>> {
+        self.text(field).map(|path| self.file(field, &path))
     }
 
     fn file(&mut self, field: &'static str, path: &str) -> Vec<u8> {

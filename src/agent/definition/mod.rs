@@ -8,7 +8,9 @@ mod fields;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use rustls::ServerConfig;
 use serde_json::{Map, Value};
 
 use super::relay::{Address, HostHeader};
@@ -30,6 +32,8 @@ pub struct Definition {
     pub public: Public,
     /// What local services see as `Host`.
     pub host_header: HostHeader,
+    /// How TLS of visitors ends at the agent, where it does.
+    pub ends_tls: Option<Arc<ServerConfig>>,
     /// How the certificate of a local service is checked.
     pub verify: Option<Option<PathBuf>>,
     /// What stands in the answer for `config`; the definition as it was given.
@@ -130,6 +134,22 @@ mod tests {
         assert_eq!(schemes, ["https", "http"]);
         assert_eq!(options.domain, "a.test");
         assert_eq!(options.basic_auth.unwrap().credentials[0].username, "user");
+    }
+
+    #[test]
+    fn tls_that_ends_at_the_agent_needs_a_certificate() {
+        let told = |more: Value| {
+            let mut given = json!({"addr": 80, "proto": "tls", "terminate_at": "agent"});
+            given.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            read(given).unwrap_err().join("\n")
+        };
+        let nobodys = std::env::temp_dir().join("ginnel-no-such-file.pem").display().to_string();
+
+        assert!(told(json!({})).contains("crt: is required"));
+        assert!(told(json!({"crt": nobodys, "key": nobodys})).contains("crt: "));
+        assert!(told(json!({"proxy_proto": 1})).contains("proxy_proto: "));
+        let elsewhere = json!({"addr": 80, "proto": "tls", "mutual_tls_cas": nobodys});
+        assert!(read(elsewhere).unwrap_err().join("\n").contains("mutual_tls_cas: "));
     }
 
     #[test]

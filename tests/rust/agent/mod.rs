@@ -10,4 +10,5 @@ mod page;
 mod relay;
 mod support;
 mod swapped;
+mod tls;
 mod whole;
