@@ -4,8 +4,10 @@
 //! pass; [`Captures`] keeps the records, newest last, and lets the oldest go when there are too many
 //! bytes (agent sheet, section 5).
 
+mod body;
 mod record;
 mod store;
 
+pub use body::Body;
 pub use record::{Exchange, Message, Record};
 pub use store::{Captures, Change, Limit, Opening, Recording, Usage};

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Local, SecondsFormat};
 
+use super::Body;
 use crate::api::local::requests::{CapturedRequest, RequestMessage, ResponseMessage};
 use crate::api::{Base64, Flag, Timestamp};
 
@@ -54,7 +55,7 @@ pub struct Message {
     /// Start line and headers with the empty line after them.
     pub head: Vec<u8>,
     /// The body, without the framing of chunks.
-    pub body: Vec<u8>,
+    pub body: Body,
     /// How long the whole body was.
     pub body_length: u64,
     /// Whether the body came in chunks.
@@ -126,7 +127,7 @@ impl Message {
     /// The whole message; a body that came in chunks has a `Content-Length` instead.
     pub fn raw(&self) -> Vec<u8> {
         let mut raw = if self.chunked { self.unchunked_head() } else { self.head.clone() };
-        raw.extend_from_slice(&self.body);
+        self.body.append_to(&mut raw);
         raw
     }
 
@@ -231,7 +232,7 @@ mod tests {
     fn a_body_in_chunks_is_shown_with_its_length() {
         let head = b"POST /a?b HTTP/1.1\r\nHost: x\r\ntransfer-encoding: chunked\r\nX: 1\r\n\r\n";
         let mut message = Message::new(head, true);
-        message.body = b"hello".to_vec();
+        message.body = b"hello".to_vec().into();
         message.body_length = 5;
 
         let raw = String::from_utf8(message.raw()).unwrap();

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use tokio::sync::broadcast;
 
+use super::Body;
 use super::record::{Exchange, Message, Record};
 
 /// How much of each body is kept at most.
@@ -150,7 +151,7 @@ impl Captures {
     pub fn clear(&self) {
         let mut inner = self.lock();
         for record in std::mem::take(&mut inner.records) {
-            record.exchange().gone = true;
+            record.exchange().let_go();
         }
         inner.bytes = 0;
         inner.cleared = self.next_revision();
@@ -220,9 +221,9 @@ impl Captures {
         while inner.bytes > self.bytes() {
             let Some(oldest) = inner.records.pop_front() else { return };
             let mut exchange = oldest.exchange();
-            exchange.gone = true;
             let answer = exchange.response.as_ref().map_or(0, Message::cost);
             inner.bytes -= RECORD + exchange.request.cost() + answer;
+            exchange.let_go();
             inner.evicted += 1;
         }
     }
@@ -303,12 +304,24 @@ impl Drop for Recording {
     fn drop(&mut self) {
         let mut exchange = self.record.exchange();
         exchange.took = Some(self.started.elapsed());
-        exchange.request.body.shrink_to_fit();
+        exchange.request.body.settle();
         if let Some(response) = &mut exchange.response {
-            response.body.shrink_to_fit();
+            response.body.settle();
         }
         drop(exchange);
         self.captures.tell(&self.record);
+    }
+}
+
+impl Exchange {
+    /// Keeps nothing of the bodies, although the exchange may last, or somebody may look at it: they
+    /// do not count any more.
+    fn let_go(&mut self) {
+        self.gone = true;
+        self.request.body = Body::default();
+        if let Some(response) = &mut self.response {
+            response.body = Body::default();
+        }
     }
 }
 
@@ -318,7 +331,7 @@ impl Message {
         self.body_length += bytes.len() as u64;
         let room = most.saturating_sub(self.body.len());
         let kept = bytes.get(..room).unwrap_or(bytes);
-        self.body.extend_from_slice(kept);
+        self.body.push(kept);
         kept.len()
     }
 }
@@ -395,6 +408,23 @@ mod tests {
         let shown = recording.record().show();
         assert_eq!(shown.request.truncated, crate::api::Flag(true));
         assert_eq!(recording.record().exchange().request.body.len(), 1_000);
+    }
+
+    #[test]
+    fn what_was_let_go_takes_no_memory_although_it_lasts() {
+        let captures = Captures::new(Limit::Bytes(4_000));
+        let lasting = open(&captures, "a");
+        lasting.request_body(&[b'x'; 900]);
+        lasting.response_head(b"HTTP/1.1 200 OK\r\n\r\n", false);
+        lasting.response_body(&[b'x'; 900]);
+
+        (0..2).for_each(|_| open(&captures, "a").request_body(&[b'x'; 1_000]));
+
+        assert_eq!(captures.usage().evicted, 1);
+        let exchange = lasting.record().exchange();
+        assert!(exchange.request.body.is_empty());
+        assert!(exchange.response.as_ref().unwrap().body.is_empty());
+        assert!(exchange.request.is_truncated());
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl Changes {
             Some(text) => STANDARD
                 .decode(text)
                 .map_err(|error| Refusal::invalid_body(format!("body: is not base64: {error}")))?,
-            None => original.body.clone(),
+            None => original.body.bytes().into_owned(),
         };
         let mut head = format!("{method} {target} {version}\r\n");
         for (name, value) in headers {
@@ -177,7 +177,7 @@ mod tests {
         let head = "POST /a?token=abc HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer abc\r\n\
                     Transfer-Encoding: chunked\r\n\r\n";
         let mut message = Message::new(head.as_bytes(), true);
-        message.body = b"hello".to_vec();
+        message.body = b"hello".to_vec().into();
         message.body_length = 5;
         message
     }

@@ -35,7 +35,7 @@ pub(super) fn decoded(message: &Message) -> Option<Decoded> {
         return None;
     }
     let encoding = header(message, "content-encoding")?.trim().to_ascii_lowercase();
-    let body = message.body.as_slice();
+    let body = &*message.body.bytes();
     let (encoding, bytes) = match encoding.as_str() {
         "gzip" | "x-gzip" => ("gzip", read(flate2::read::MultiGzDecoder::new(body))),
         "deflate" => ("deflate", read(flate2::read::ZlibDecoder::new(body))),
@@ -78,7 +78,7 @@ mod tests {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\n\r\n");
         let mut message = Message::new(head.as_bytes(), false);
         message.body_length = body.len() as u64;
-        message.body = body;
+        message.body = body.into();
         message
     }
 

@@ -166,7 +166,7 @@ impl Test {
                 })
             }),
             Self::Body(wanted) => messages(exchange).any(|message| {
-                wanted.is_match(&message.body)
+                wanted.is_match(&message.body.bytes())
                     || content::decoded(message).is_some_and(|body| wanted.is_match(&body.bytes))
             }),
             Self::Tunnel(name) => record.tunnel_name == *name,

@@ -137,7 +137,8 @@ impl Part {
         let media_type = content::media_type(message);
         let decoded = content::decoded(message);
         let encoding = decoded.as_ref().map(|decoded| decoded.encoding);
-        let (mut body, mut decoded) = (message.body.clone(), decoded.map(|decoded| decoded.bytes));
+        let (mut body, mut decoded) =
+            (message.body.bytes().into_owned(), decoded.map(|decoded| decoded.bytes));
         let mut masked = false;
         if !reveal {
             let readable = decoded.as_ref().unwrap_or(&body);

@@ -126,7 +126,7 @@ async fn an_answer_that_breaks_off_breaks_off_for_the_visitor_too() {
         }
         let record = ended(&whole).await;
         let exchange = record.exchange().clone();
-        assert_eq!(exchange.response.unwrap().body, right.as_bytes(), "{path}");
+        assert_eq!(&*exchange.response.unwrap().body.bytes(), right.as_bytes(), "{path}");
         all_is_well(&whole, &url).await;
     }
 }

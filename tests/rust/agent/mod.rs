@@ -6,6 +6,7 @@ mod crowded;
 mod killed;
 mod leaks;
 mod local_faults;
+mod memory;
 mod page;
 mod relay;
 mod support;

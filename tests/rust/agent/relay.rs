@@ -249,7 +249,7 @@ async fn a_body_that_breaks_off_ends_the_connection_and_not_the_agent() {
 
         assert!(visit.rest().await.starts_with("HTTP/1.1 200 OK\r\n"));
         let record = visit.ended().await;
-        assert_eq!(record.exchange().response.as_ref().unwrap().body, b"ab");
+        assert_eq!(record.exchange().response.as_ref().unwrap().body, *b"ab");
     }
 }
 

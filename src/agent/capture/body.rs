@@ -1,0 +1,123 @@
+//! Captured bodies, in blocks.
+
+use std::borrow::Cow;
+
+/// How long a block is at most, in bytes. Memory that a body of any length gives back fits into the
+/// next one, and so what is resident stays near what is counted.
+const BLOCK: usize = 32 * 1024;
+
+/// The bytes of a body, as far as they are kept.
+#[derive(Debug, Default, Clone)]
+pub struct Body {
+    /// All but the last are full.
+    blocks: Vec<Vec<u8>>,
+    length: usize,
+}
+
+impl Body {
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// All bytes in one piece; a short body is one already.
+    pub fn bytes(&self) -> Cow<'_, [u8]> {
+        match self.blocks.as_slice() {
+            [] => Cow::Borrowed(&[]),
+            [block] => Cow::Borrowed(block),
+            blocks => Cow::Owned(blocks.concat()),
+        }
+    }
+
+    /// Puts all bytes behind others.
+    pub fn append_to(&self, bytes: &mut Vec<u8>) {
+        bytes.reserve(self.length);
+        self.blocks.iter().for_each(|block| bytes.extend_from_slice(block));
+    }
+
+    /// Adds bytes.
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match self.blocks.last_mut() {
+                Some(last) if last.len() < BLOCK => {
+                    let (now, later) = rest.split_at(rest.len().min(BLOCK - last.len()));
+                    grow(last, now.len());
+                    last.extend_from_slice(now);
+                    rest = later;
+                }
+                _ => self.blocks.push(Vec::new()),
+            }
+        }
+        self.length += bytes.len();
+    }
+
+    /// Gives back what was set aside for more.
+    pub(super) fn settle(&mut self) {
+        self.blocks.shrink_to_fit();
+        if let Some(last) = self.blocks.last_mut() {
+            last.shrink_to_fit();
+        }
+    }
+}
+
+/// Makes room for so many more bytes, and no more than a block.
+fn grow(block: &mut Vec<u8>, more: usize) {
+    let needed = block.len() + more;
+    if needed > block.capacity() {
+        let room = (2 * block.capacity()).clamp(needed, BLOCK);
+        block.reserve_exact(room - block.len());
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Self {
+        let mut body = Self::default();
+        body.push(&bytes);
+        body
+    }
+}
+
+impl<const N: usize> PartialEq<[u8; N]> for Body {
+    fn eq(&self, bytes: &[u8; N]) -> bool {
+        *self.bytes() == bytes[..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_back_as_they_went_in_however_they_were_cut() {
+        let bytes: Vec<u8> = (0..200_000_u32).map(|number| (number % 251) as u8).collect();
+
+        for piece in [1, 7, 1_000, BLOCK - 1, BLOCK, BLOCK + 1, 200_000] {
+            let mut body = Body::default();
+            bytes.chunks(piece).for_each(|piece| body.push(piece));
+
+            let mut behind = b"head".to_vec();
+            body.append_to(&mut behind);
+            assert_eq!((body.len(), &*body.bytes()), (bytes.len(), bytes.as_slice()));
+            assert_eq!(behind[4..], bytes);
+            assert!(body.blocks.iter().all(|block| block.capacity() <= BLOCK));
+        }
+    }
+
+    #[test]
+    fn a_settled_body_sets_nothing_aside() {
+        let mut body = Body::default();
+        body.push(&[b'x'; 100]);
+        body.push(&[b'x'; 33_000]);
+
+        body.settle();
+
+        let room: usize = body.blocks.iter().map(Vec::capacity).sum();
+        assert_eq!(room, body.len());
+    }
+}
