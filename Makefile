@@ -31,7 +31,7 @@ $(VENV)/ready: pyproject.toml Makefile
 
 docs: dev ## Build the documentation into site/.
 	$(BIN)/zensical build --clean --strict
-	cargo doc --no-deps --quiet
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --quiet
 	cp -r target/doc site/rust
 
 generate: dev ## Write anew what comes from the code: Python classes, pages of the reference.

@@ -1,7 +1,7 @@
 //! Sends operations: configuration, transport, retries, pages, errors.
 //!
 //! One call runs through these files: `options.rs` has made [`Settings`] of what the user gave,
-//! `api::encode` makes a [`Call`](crate::api::Call) of an operation, `attempts.rs` sends it until an
+//! `api::encode` makes a [`Call`] of an operation, `attempts.rs` sends it until an
 //! answer is worth returning, `pool.rs` lends it a connection (`link.rs`), and `answer.rs` says what
 //! the answer means.
 //!
