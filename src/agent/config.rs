@@ -117,7 +117,6 @@ impl Config {
             ("log_level", &self.log_level),
             ("log_format", &self.log_format),
             ("log", &self.log),
-            ("console_ui", &self.console_ui),
             ("console_ui_color", &self.console_ui_color),
             ("proxy_url", &self.proxy_url),
             ("dns_resolver_ips", &self.dns_resolver_ips),
@@ -128,6 +127,11 @@ impl Config {
             ("update_check", &self.update_check),
         ];
         given.into_iter().filter(|(_, value)| value.is_some()).map(|(name, _)| name).collect()
+    }
+
+    /// Whether the console is wanted; none where that is for the terminal to say.
+    pub fn console(&self) -> Option<bool> {
+        self.console_ui.as_ref().and_then(Value::as_bool)
     }
 
     /// The options of an agent.
@@ -197,6 +201,11 @@ impl Config {
             ..self.clone()
         };
         whole.options()?;
+        match &self.console_ui {
+            None | Some(Value::Bool(_)) => {}
+            Some(Value::String(text)) if text == "iftty" => {}
+            Some(_) => return Err(wrong("console_ui", "is true, false or iftty")),
+        }
         self.tunnels.keys().try_for_each(|name| self.tunnel(name).map(drop))
     }
 }

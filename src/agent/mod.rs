@@ -29,6 +29,7 @@ use tokio::task::JoinHandle;
 
 pub use error::Error;
 pub use link::{BindError, Online, State};
+pub use page::masked_target;
 pub use replay::ReplayError;
 pub use tls::Trust;
 pub use tunnels::{Bound, Running, Service};

@@ -19,6 +19,7 @@ mod secrets;
 mod status;
 mod view;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, HeaderName, LOCATION};
@@ -42,6 +43,11 @@ const LONGEST: usize = 8 << 20;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     img-src 'self' blob:; connect-src 'self'; form-action 'self'; base-uri 'none'; \
     frame-ancestors 'none'";
+
+/// A path and query whose secrets are masked.
+pub fn masked_target(target: &str) -> Cow<'_, str> {
+    secrets::target(target)
+}
 
 /// The query of a request for data.
 #[derive(Debug, Default)]

@@ -1,22 +1,27 @@
 //! Commands that run an agent: `agent`, `http`, `tcp`, `tls`, `start`, `dev` and `config check`.
+//!
+//! What happens is told in a view that lives on a terminal (`console`), or line by line (`tell`).
 
+mod console;
+mod tell;
+
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use chrono::SecondsFormat;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use serde_json::{Map, Value, json};
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use serde_json::{Map, Value};
 
-use super::failure::{Exit, Failure};
-use super::output::{complain, say};
-use super::runtime;
-use super::signals::Signals;
-use crate::agent::capture::{Change, Message, Record};
+use console::Console;
+use tell::Tell;
+
 use crate::agent::config::{Config, usual_path};
 use crate::agent::definition::Definition;
 use crate::agent::{self, Agent, Options, State, Trust, WebAddress};
+use crate::cli::failure::{Exit, Failure};
+use crate::cli::output::{complain, say};
+use crate::cli::runtime;
+use crate::cli::signals::Signals;
 use crate::service::{self, Service};
 
 /// The variable that may hold the authtoken; command lines are for all to see.
@@ -25,19 +30,14 @@ const TOKEN: &str = "GINNEL_AUTHTOKEN";
 const SERVER: &str = "GINNEL_SERVER_ADDR";
 /// The name of a tunnel that the command line defines.
 const UNNAMED: &str = "command_line";
-/// How long requests gather before they are told of: to be woken for each would cost more than
-/// serving it.
-const GATHER: Duration = Duration::from_millis(10);
-/// How much text is written at once at most.
-const PAGE: usize = 64 * 1024;
 
-pub(super) fn agent() -> Command {
+pub(in crate::cli) fn agent() -> Command {
     connecting(Command::new("agent"))
         .about("Run an agent; tunnels are started through its API")
         .after_help("Example:\n  ginnel agent --server-addr 127.0.0.1:4443 --ca ginnel.db-ca.pem")
 }
 
-pub(super) fn http() -> Command {
+pub(in crate::cli) fn http() -> Command {
     tunnel("http", "Make a local web service public")
         .arg(text(
             "host-header",
@@ -49,7 +49,7 @@ pub(super) fn http() -> Command {
         .arg(switch("no-inspect", "Capture no requests"))
 }
 
-pub(super) fn tcp() -> Command {
+pub(in crate::cli) fn tcp() -> Command {
     tunnel("tcp", "Make a local TCP port public").arg(text(
         "remote-addr",
         "HOST:PORT",
@@ -57,7 +57,7 @@ pub(super) fn tcp() -> Command {
     ))
 }
 
-pub(super) fn tls() -> Command {
+pub(in crate::cli) fn tls() -> Command {
     tunnel("tls", "Make a local TLS port public; TLS ends there").arg(text(
         "domain",
         "HOST",
@@ -65,14 +65,14 @@ pub(super) fn tls() -> Command {
     ))
 }
 
-pub(super) fn start() -> Command {
+pub(in crate::cli) fn start() -> Command {
     connecting(Command::new("start"))
         .about("Start tunnels of the configuration file")
         .arg(Arg::new("name").num_args(0..).help("The names of the tunnels"))
         .arg(switch("all", "Start all of them"))
 }
 
-pub(super) fn dev() -> Command {
+pub(in crate::cli) fn dev() -> Command {
     Command::new("dev")
         .about("Run a service and an agent together: one command, no account")
         .after_help("Example:\n  ginnel dev http 8080")
@@ -80,7 +80,7 @@ pub(super) fn dev() -> Command {
         .subcommands([http(), tcp(), tls()])
 }
 
-pub(super) fn config() -> Command {
+pub(in crate::cli) fn config() -> Command {
     let check = Command::new("check").about("Find what is wrong with a configuration file");
     Command::new("config")
         .about("Look at the configuration file")
@@ -135,30 +135,33 @@ fn switch(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
 }
 
-pub(super) fn run_agent(matches: &ArgMatches) -> Result<(), Failure> {
+pub(in crate::cli) fn run_agent(matches: &ArgMatches) -> Result<(), Failure> {
     let config = read_config(matches)?;
-    run(Plan { options: options(matches, &config)?, tunnels: Vec::new(), matches, service: None })
+    let options = options(matches, &config)?;
+    let console = config.console();
+    run(Plan { options, tunnels: Vec::new(), matches, console, service: None })
 }
 
-pub(super) fn run_http(matches: &ArgMatches) -> Result<(), Failure> {
+pub(in crate::cli) fn run_http(matches: &ArgMatches) -> Result<(), Failure> {
     run_one("http", matches)
 }
 
-pub(super) fn run_tcp(matches: &ArgMatches) -> Result<(), Failure> {
+pub(in crate::cli) fn run_tcp(matches: &ArgMatches) -> Result<(), Failure> {
     run_one("tcp", matches)
 }
 
-pub(super) fn run_tls(matches: &ArgMatches) -> Result<(), Failure> {
+pub(in crate::cli) fn run_tls(matches: &ArgMatches) -> Result<(), Failure> {
     run_one("tls", matches)
 }
 
 fn run_one(proto: &str, matches: &ArgMatches) -> Result<(), Failure> {
     let config = read_config(matches)?;
     let tunnels = vec![definition(proto, matches)?];
-    run(Plan { options: options(matches, &config)?, tunnels, matches, service: None })
+    let (options, console) = (options(matches, &config)?, config.console());
+    run(Plan { options, tunnels, matches, console, service: None })
 }
 
-pub(super) fn run_start(matches: &ArgMatches) -> Result<(), Failure> {
+pub(in crate::cli) fn run_start(matches: &ArgMatches) -> Result<(), Failure> {
     let config = read_config(matches)?;
     let named = matches.get_many::<String>("name").into_iter().flatten().cloned();
     let names: Vec<String> = match matches.get_flag("all") {
@@ -170,10 +173,11 @@ pub(super) fn run_start(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let tunnels = names.iter().map(|name| config.tunnel(name));
     let tunnels = tunnels.collect::<Result<Vec<_>, _>>()?;
-    run(Plan { options: options(matches, &config)?, tunnels, matches, service: None })
+    let (options, console) = (options(matches, &config)?, config.console());
+    run(Plan { options, tunnels, matches, console, service: None })
 }
 
-pub(super) fn run_dev(matches: &ArgMatches) -> Result<(), Failure> {
+pub(in crate::cli) fn run_dev(matches: &ArgMatches) -> Result<(), Failure> {
     let Some((proto, matches)) = matches.subcommand() else {
         return Err(Failure::usage("say http, tcp or tls"));
     };
@@ -181,10 +185,11 @@ pub(super) fn run_dev(matches: &ArgMatches) -> Result<(), Failure> {
     // Where the service is becomes known when it runs.
     let options = Options::new("", crate::api::Secret::default(), Trust::default());
     let options = with_web_address(options, matches);
-    run(Plan { options, tunnels, matches, service: Some(service::Options::default()) })
+    let service = Some(service::Options::default());
+    run(Plan { options, tunnels, matches, console: None, service })
 }
 
-pub(super) fn run_config(matches: &ArgMatches) -> Result<(), Failure> {
+pub(in crate::cli) fn run_config(matches: &ArgMatches) -> Result<(), Failure> {
     let Some((_, matches)) = matches.subcommand() else {
         return Err(Failure::usage("say check"));
     };
@@ -284,6 +289,8 @@ struct Plan<'a> {
     options: Options,
     tunnels: Vec<Definition>,
     matches: &'a ArgMatches,
+    /// Whether the console is wanted; none is where there is a terminal.
+    console: Option<bool>,
     /// A service to run beside the agent, which then connects to it.
     service: Option<service::Options>,
 }
@@ -297,7 +304,6 @@ fn run(plan: Plan<'_>) -> Result<(), Failure> {
 
 async fn serve(plan: Plan<'_>) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
-    let tell = Tell { as_json: plan.matches.get_flag("json") };
     let mut options = plan.options;
     let service = match plan.service {
         Some(wanted) => Some(Service::start(wanted).await?),
@@ -305,11 +311,11 @@ async fn serve(plan: Plan<'_>) -> Result<(), Failure> {
     };
     if let Some(service) = &service {
         connect_to(&mut options, service);
-        tell.service(service);
     }
     let mut agent = Agent::start(options).await?;
+    let view = View::of(plan.matches, plan.console, service.as_ref());
     let ended = tokio::select! {
-        ended = carry(&mut agent, plan.tunnels, tell) => ended,
+        ended = carry(&mut agent, plan.tunnels, view) => ended,
         () = signals.next() => Ok(()),
     };
     tokio::select! {
@@ -331,12 +337,31 @@ fn connect_to(options: &mut Options, service: &Service) {
 }
 
 /// Starts tunnels and tells what happens, until the agent ends.
-async fn carry(agent: &mut Agent, tunnels: Vec<Definition>, tell: Tell) -> Result<(), Failure> {
-    let mut state = agent.watch();
-    let mut changes = agent.captures().subscribe();
-    if let Some(url) = agent.url() {
-        tell.line("agent_api", &format!("agent API at {url}/api"), json!({"url": url}));
+async fn carry(agent: &mut Agent, tunnels: Vec<Definition>, view: View) -> Result<(), Failure> {
+    match view {
+        View::Console(mut console) => tokio::select! {
+            started = start_all(agent, tunnels) => {
+                started?;
+                console.live(agent).await;
+            }
+            () = console.wait(agent) => {}
+        },
+        View::Lines(tell) => {
+            tell.agent(agent);
+            tokio::select! {
+                started = start_all(agent, tunnels) => started?,
+                () = tell.troubles(agent) => {}
+            }
+            tell.tunnels(agent);
+            tell.live(agent).await;
+        }
     }
+    Ok(())
+}
+
+/// Waits for the session, and starts the tunnels.
+async fn start_all(agent: &Agent, tunnels: Vec<Definition>) -> Result<(), Failure> {
+    let mut state = agent.watch();
     let settled = state.wait_for(|state| matches!(state, State::Online(_) | State::Offline)).await;
     let is_online = matches!(settled.as_deref(), Ok(State::Online(_)));
     drop(settled);
@@ -344,125 +369,31 @@ async fn carry(agent: &mut Agent, tunnels: Vec<Definition>, tell: Tell) -> Resul
         let reason = agent.last_error().unwrap_or_else(|| "it was stopped".to_owned());
         return Err(Failure::new(Exit::Denied, format!("the agent is offline: {reason}")));
     }
-    tell.line("online", "online", json!({}));
     for definition in tunnels {
         agent.start_tunnel(definition).await?;
     }
-    for tunnel in agent.tunnels() {
-        let (url, addr) = (tunnel.public_url, tunnel.config.addr);
-        let text = format!("{}: {url} -> {addr}", tunnel.name);
-        tell.line("tunnel", &text, json!({"name": tunnel.name, "public_url": url, "addr": addr}));
-    }
-    loop {
-        tokio::select! {
-            changed = state.changed() => {
-                let now = state.borrow_and_update().clone();
-                tell.line("state", now.name(), json!({"state": now.name()}));
-                if changed.is_err() || matches!(now, State::Offline) {
-                    return Ok(());
-                }
-            }
-            more = tell_requests(&mut changes, tell) => if !more {
-                return Ok(());
-            },
+    Ok(())
+}
+
+/// How what happens is told.
+enum View {
+    Console(Console),
+    Lines(Tell),
+}
+
+impl View {
+    fn of(matches: &ArgMatches, wanted: Option<bool>, service: Option<&Service>) -> Self {
+        let as_json = matches.get_flag("json");
+        let on_terminal = !as_json && wanted != Some(false) && std::io::stdout().is_terminal();
+        if on_terminal || wanted == Some(true) && !as_json {
+            return Self::Console(Console::new(service));
         }
-    }
-}
-
-/// Tells of the requests that have ended since, then lets some more gather; false when there will
-/// be no more.
-async fn tell_requests(changes: &mut Receiver<Change>, tell: Tell) -> bool {
-    let mut page = String::new();
-    let mut next = changes.recv().await;
-    while page.len() < PAGE {
-        match next {
-            Ok(Change::Updated(record)) => tell.request(&record, &mut page),
-            Ok(Change::Cleared) => {}
-            Err(RecvError::Lagged(missed)) => {
-                let fields = json!({"missed": missed});
-                tell.add(&mut page, "missed", || format!("{missed} events"), || fields);
-            }
-            Err(RecvError::Closed) => return false,
+        let tell = Tell { as_json };
+        if let Some(service) = service {
+            tell.service(service);
         }
-        next = match changes.try_recv() {
-            Ok(change) => Ok(change),
-            Err(TryRecvError::Lagged(missed)) => Err(RecvError::Lagged(missed)),
-            Err(TryRecvError::Closed) => Err(RecvError::Closed),
-            Err(TryRecvError::Empty) => break,
-        };
+        Self::Lines(tell)
     }
-    if !page.is_empty() {
-        say(page.trim_end());
-    }
-    tokio::time::sleep(GATHER).await;
-    true
-}
-
-/// Tells what happens, one line each.
-#[derive(Clone, Copy)]
-struct Tell {
-    as_json: bool,
-}
-
-impl Tell {
-    fn line(self, event: &str, text: &str, fields: Value) {
-        let mut page = String::new();
-        self.add(&mut page, event, || text.to_owned(), || fields);
-        say(page.trim_end());
-    }
-
-    /// Adds one line, in the form that is wanted.
-    fn add(
-        self,
-        page: &mut String,
-        event: &str,
-        text: impl FnOnce() -> String,
-        fields: impl FnOnce() -> Value,
-    ) {
-        let now = chrono::Local::now();
-        if self.as_json {
-            let mut fields = fields();
-            fields["ts"] = now.to_rfc3339_opts(SecondsFormat::Millis, false).into();
-            fields["event"] = event.into();
-            page.push_str(&fields.to_string());
-        } else {
-            page.push_str(&format!("{} {}", now.format("%H:%M:%S%.3f"), plain(&text())));
-        }
-        page.push('\n');
-    }
-
-    fn service(self, service: &Service) {
-        let key = service.api_key().map(|key| key.0.as_str()).unwrap_or_default();
-        let text = format!("management API at {}, admin key {key}", service.url());
-        self.line("service", &text, json!({"url": service.url(), "api_key": key}));
-    }
-
-    /// Adds a request that is complete.
-    fn request(self, record: &Record, page: &mut String) {
-        let exchange = record.exchange();
-        let Some(took) = exchange.took else { return };
-        let [method, uri, _] = exchange.request.start_line();
-        let status = exchange.response.as_ref().map_or("-".to_owned(), Message::status);
-        drop(exchange);
-        let ms = took.as_secs_f64() * 1e3;
-        let text = || format!("{method} {uri} {status} {ms:.1} ms");
-        let fields = || {
-            json!({
-                "id": record.id,
-                "tunnel": record.tunnel_name,
-                "method": method,
-                "uri": uri,
-                "status": status,
-                "ms": ms,
-            })
-        };
-        self.add(page, "request", text, fields);
-    }
-}
-
-/// Text of others that does nothing to a terminal.
-fn plain(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
 impl From<agent::Error> for Failure {

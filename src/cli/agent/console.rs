@@ -1,0 +1,219 @@
+//! A view of the agent that lives on a terminal: session, tunnels, figures and the last requests.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::Timelike;
+use terminal_size::{Height, Width, terminal_size};
+
+use super::tell::plain;
+use crate::agent::capture::{Message, Record};
+use crate::agent::{Agent, State, masked_target};
+use crate::api::local::tunnels::AgentTunnel;
+use crate::service::Service;
+
+/// How often the view is drawn at most.
+const FRAME: Duration = Duration::from_millis(200);
+/// What the view measures when the terminal does not say: columns and lines.
+const USUAL: (usize, usize) = (80, 24);
+/// How wide the names of facts are.
+const NAME: usize = 14;
+/// How many requests are looked at.
+const REQUESTS: usize = 200;
+
+const ENTER: &str = "\x1b[?1049h\x1b[?25l";
+const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+const HOME: &str = "\x1b[H";
+const REST_OF_LINE: &str = "\x1b[K";
+const REST_OF_SCREEN: &str = "\x1b[J";
+
+/// The view; dropping it gives the terminal back as it was.
+pub(super) struct Console {
+    /// What is said of a service beside the agent.
+    service: Vec<(&'static str, String)>,
+    shown: String,
+    entered: bool,
+}
+
+impl Console {
+    pub fn new(service: Option<&Service>) -> Self {
+        let facts = service.map(|service| {
+            let key = service.api_key().map(|key| key.0.clone()).unwrap_or_default();
+            vec![("Management API", service.url().to_owned()), ("Admin key", key)]
+        });
+        Self { service: facts.unwrap_or_default(), shown: String::new(), entered: false }
+    }
+
+    /// Shows the agent while it connects; does not end.
+    pub async fn wait(&mut self, agent: &Agent) {
+        loop {
+            self.draw(agent);
+            tokio::time::sleep(FRAME).await;
+        }
+    }
+
+    /// Shows the agent until it ends.
+    pub async fn live(&mut self, agent: &Agent) {
+        let mut state = agent.watch();
+        let mut changes = agent.captures().subscribe();
+        loop {
+            self.draw(agent);
+            if matches!(*state.borrow_and_update(), State::Offline) {
+                return;
+            }
+            tokio::time::sleep(FRAME).await;
+            // Without requests the figures still fall, once a second.
+            tokio::select! {
+                _ = changes.recv() => changes = changes.resubscribe(),
+                changed = state.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(Duration::from_secs(1)) => {}
+            }
+        }
+    }
+
+    fn draw(&mut self, agent: &Agent) {
+        let size = terminal_size().map(|(Width(columns), Height(lines))| (columns, lines));
+        let (columns, lines) =
+            size.map_or(USUAL, |(columns, lines)| (columns.into(), lines.into()));
+        let frame = frame(&self.lines(agent, lines), columns, lines);
+        if frame == self.shown {
+            return;
+        }
+        let mut output = std::io::stdout().lock();
+        let enter = if self.entered { "" } else { ENTER };
+        // A terminal that is gone needs no view.
+        let _ = write!(output, "{enter}{HOME}{frame}{REST_OF_SCREEN}");
+        let _ = output.flush();
+        self.entered = true;
+        self.shown = frame;
+    }
+
+    fn lines(&self, agent: &Agent, room: usize) -> Vec<String> {
+        let tunnels = agent.tunnels();
+        let mut lines = vec![format!("ginnel {}", env!("CARGO_PKG_VERSION")), String::new()];
+        let facts = self.facts(agent, &tunnels);
+        lines.extend(facts.iter().map(|(name, value)| format!("{name:<NAME$}  {value}")));
+        lines.push(String::new());
+        lines.extend(figures(&tunnels));
+        let requests = agent.captures().list(room.min(REQUESTS), None);
+        if !requests.is_empty() {
+            lines.extend([String::new(), "Requests".to_owned()]);
+            lines.extend(requests.iter().map(line));
+        }
+        lines
+    }
+
+    fn facts(&self, agent: &Agent, tunnels: &[AgentTunnel]) -> Vec<(&'static str, String)> {
+        let state = agent.state();
+        let mut facts = vec![("Session", session(agent, &state))];
+        if let State::Online(online) = &state {
+            let latency = online.latency().map(|time| format!("{:.1} ms", millis(time)));
+            facts.push(("Region", online.region.clone()));
+            facts.push(("Latency", latency.unwrap_or_else(|| "-".to_owned())));
+        }
+        facts.extend(agent.url().map(|url| ("Inspection", url)));
+        facts.extend(self.service.iter().cloned());
+        let forwarding = tunnels.iter().map(|tunnel| {
+            let from = match tunnel.public_url.as_str() {
+                "" => &tunnel.name,
+                url => url,
+            };
+            ("Forwarding", format!("{from} -> {}", tunnel.config.addr))
+        });
+        facts.extend(forwarding);
+        facts
+    }
+}
+
+impl Drop for Console {
+    fn drop(&mut self) {
+        if self.entered {
+            let mut output = std::io::stdout().lock();
+            let _ = write!(output, "{LEAVE}").and_then(|()| output.flush());
+        }
+    }
+}
+
+/// The state, and while there is no session what stands in its way.
+fn session(agent: &Agent, state: &State) -> String {
+    let reason = match state {
+        State::Online(_) => None,
+        _ => agent.last_error(),
+    };
+    let mut told = state.name().to_owned();
+    if let Some(reason) = reason {
+        let _ = write!(told, " ({reason})");
+    }
+    match agent.reconnects() {
+        0 => told,
+        times => format!("{told}, {times} times reconnected"),
+    }
+}
+
+/// What the tunnels have carried; percentiles in seconds.
+fn figures(tunnels: &[AgentTunnel]) -> Vec<String> {
+    let head = format!(
+        "{:<NAME$}  {:>7} {:>5} {:>7} {:>7} {:>6} {:>6}",
+        "Connections", "ttl", "opn", "rt1", "rt5", "p50", "p90"
+    );
+    let rows = tunnels.iter().map(|tunnel| {
+        let conns = &tunnel.metrics.conns;
+        let name = tunnel.name.chars().take(NAME).collect::<String>();
+        format!(
+            "{name:<NAME$}  {:>7} {:>5} {:>7.2} {:>7.2} {:>6.2} {:>6.2}",
+            conns.count,
+            conns.gauge,
+            conns.rate1.0,
+            conns.rate5.0,
+            conns.p50.0 / 1e9,
+            conns.p90.0 / 1e9
+        )
+    });
+    std::iter::once(head).chain(rows).collect()
+}
+
+fn line(record: &Arc<Record>) -> String {
+    let exchange = record.exchange();
+    let [method, target, _] = exchange.request.start_line();
+    let status = exchange.response.as_ref().map_or("...".to_owned(), Message::status);
+    let took = exchange.took.map(|took| format!("{:.1} ms", millis(took)));
+    drop(exchange);
+    let start = record.start;
+    let clock = format!("{}.{:03}", start.format("%H:%M:%S"), start.nanosecond() / 1_000_000);
+    let target = masked_target(&target);
+    format!("{clock} {method:<7} {target:<40} {status:<24} {}", took.unwrap_or_default())
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// What is written: as many lines as there is room for, none longer than the terminal is wide.
+fn frame(lines: &[String], columns: usize, room: usize) -> String {
+    let cut = |line: &String| plain(line).chars().take(columns).collect::<String>();
+    let lines = lines.iter().take(room.max(1)).map(cut).collect::<Vec<_>>();
+    let last = lines.len().saturating_sub(1);
+    let mut frame = String::new();
+    for (at, line) in lines.iter().enumerate() {
+        frame.push_str(line);
+        frame.push_str(REST_OF_LINE);
+        // A line break in the last line would push the first one out.
+        frame.push_str(if at < last { "\r\n" } else { "" });
+    }
+    frame
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_fits_the_terminal_and_does_nothing_to_it() {
+        let lines = ["123456789", "a\x1b[2J", "three"].map(str::to_owned);
+
+        assert_eq!(frame(&lines, 5, 2), "12345\x1b[K\r\na\u{fffd}[2J\x1b[K");
+        assert_eq!(frame(&lines, 80, 9).matches("\r\n").count(), 2);
+    }
+}
