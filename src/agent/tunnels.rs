@@ -114,7 +114,8 @@ impl Running {
             Service::Http(front) => serve(front, (read, write), client, None).await,
             Service::Bytes(upstream) => {
                 // A service that is away ends the stream without a byte; the visitor learns of it.
-                let Ok((mut from, mut to)) = upstream.connect().await else { return };
+                let Ok(connected) = upstream.connect().await else { return };
+                let (mut from, mut to) = (connected.read, connected.write);
                 let _ = copy((&mut read, &mut write), (&mut from, &mut to)).await;
             }
         }

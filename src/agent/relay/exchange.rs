@@ -8,6 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::body::Body;
 use super::head::{self, RequestHead, ResponseHead};
+use super::prompt::Awaited;
+use super::upstream::Connected;
 use super::{Front, Reader, Writer, rewrite};
 use crate::agent::capture::Recording;
 
@@ -26,6 +28,8 @@ const PIECE: usize = 64 * 1024;
 pub(super) struct Local {
     pub read: Reader,
     pub write: Writer,
+    /// Told when an answer is waited for.
+    awaited: Awaited,
     /// What was read and not used yet.
     pub buffer: BytesMut,
     /// Whether it has served a request before.
@@ -59,8 +63,10 @@ pub(super) enum Failure {
 }
 
 impl Local {
-    pub fn new(read: Reader, write: Writer) -> Self {
-        Self { read, write, buffer: BytesMut::with_capacity(BUFFER), reused: false }
+    pub fn new(connected: Connected) -> Self {
+        let Connected { read, write, awaited } = connected;
+        let buffer = BytesMut::with_capacity(BUFFER);
+        Self { read, write, awaited, buffer, reused: false }
     }
 
     /// Waits until the local service sends or closes, although nobody asked it.
@@ -73,7 +79,8 @@ impl Local {
 impl Exchange<'_> {
     /// Sends the request with this head, and brings the answer.
     pub async fn run(self, bytes: &[u8], local: &mut Local) -> Result<Outcome, Failure> {
-        let Local { read, write, buffer, .. } = local;
+        let Local { read, write, buffer, awaited, .. } = local;
+        awaited.begin();
         let sent = AtomicBool::new(false);
         let mut sending = Sending {
             read: self.read,
@@ -96,6 +103,7 @@ impl Exchange<'_> {
             () = sending.run(bytes) => return Err(Failure::Broken),
             answered = receiving.run() => answered?,
         };
+        awaited.end();
         Ok(match answered {
             Answered::Upgraded => Outcome::Upgraded,
             Answered::Whole { keep_alive } => {

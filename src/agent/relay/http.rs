@@ -181,7 +181,7 @@ impl Visit<'_> {
             let mut local = match self.local.take() {
                 Some(local) => local,
                 None => match self.front.upstream.connect().await {
-                    Ok((read, write)) => Local::new(read, write),
+                    Ok(connected) => Local::new(connected),
                     Err(error) => {
                         let reason = self.unreachable(&error);
                         self.keep_body(head, recording).await;

@@ -11,14 +11,16 @@ mod files;
 mod head;
 mod http;
 mod page;
+mod prompt;
 mod rewrite;
 mod upstream;
 
 pub use copy::copy;
 pub use http::{Front, once, serve};
 pub(super) use page::escape;
+pub use prompt::Awaited;
 pub use rewrite::HostHeader;
-pub use upstream::{Address, Closed, Upstream};
+pub use upstream::{Address, Closed, Connected, Upstream};
 
 use std::pin::Pin;
 

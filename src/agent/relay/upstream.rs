@@ -12,6 +12,7 @@ use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::prompt::{Awaited, Prompt};
 use super::{Reader, Writer, files};
 
 /// How long a local service may take to accept a connection.
@@ -70,6 +71,16 @@ impl Address {
     }
 }
 
+/// A connection to a local service.
+pub struct Connected {
+    /// What it sends.
+    pub read: Reader,
+    /// Where it receives.
+    pub write: Writer,
+    /// Told when an answer is waited for.
+    pub awaited: Awaited,
+}
+
 impl Closed {
     /// Lets no tunnel lead to this address.
     pub fn add(&self, address: SocketAddr) {
@@ -102,11 +113,13 @@ impl Upstream {
     ///
     /// # Errors
     /// When the service cannot be reached, or may not be.
-    pub async fn connect(&self) -> io::Result<(Reader, Writer)> {
+    pub async fn connect(&self) -> io::Result<Connected> {
+        let awaited = Awaited::default();
         match &self.address {
             Address::Tcp { host, port } => {
                 let (read, write) = self.dial(host, *port).await?.into_split();
-                Ok((Box::pin(read), Box::pin(write)))
+                let read = Prompt::new(read, awaited.clone());
+                Ok(Connected { read: Box::pin(read), write: Box::pin(write), awaited })
             }
             Address::Tls { host, port } => {
                 let stream = self.dial(host, *port).await?;
@@ -114,13 +127,13 @@ impl Upstream {
                 let connecting = TlsConnector::from(self.tls.clone()).connect(name, stream);
                 let stream = tokio::time::timeout(PATIENCE, connecting).await??;
                 let (read, write) = tokio::io::split(stream);
-                Ok((Box::pin(read), Box::pin(write)))
+                Ok(Connected { read: Box::pin(read), write: Box::pin(write), awaited })
             }
             Address::Files(folder) => {
                 let (ours, theirs) = tokio::io::duplex(64 * 1024);
                 tokio::spawn(files::serve(folder.clone(), theirs));
                 let (read, write) = tokio::io::split(ours);
-                Ok((Box::pin(read), Box::pin(write)))
+                Ok(Connected { read: Box::pin(read), write: Box::pin(write), awaited })
             }
         }
     }
