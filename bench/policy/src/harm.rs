@@ -18,6 +18,8 @@ const ROUNDS: usize = 10_000;
 #[derive(Default)]
 struct Dearest {
     nanos: u64,
+    /// What took the longest.
+    input: String,
     bytes: u64,
     done: usize,
 }
@@ -25,7 +27,7 @@ struct Dearest {
 impl Dearest {
     /// Does something, and keeps what it costs if that is more than ever; time is the best of
     /// three, since only the input is to blame.
-    fn of<T>(&mut self, mut work: impl FnMut() -> T) -> T {
+    fn of<T>(&mut self, input: &str, mut work: impl FnMut() -> T) -> T {
         let mut nanos = u64::MAX;
         let mut result = None;
         for _ in 0..3 {
@@ -36,7 +38,9 @@ impl Dearest {
             nanos = nanos.min(process_time() - start);
             self.bytes = self.bytes.max(PEAK.load(Relaxed) - live);
         }
-        self.nanos = self.nanos.max(nanos);
+        if nanos > self.nanos {
+            (self.nanos, self.input) = (nanos, input.chars().take(300).collect());
+        }
         self.done += 1;
         result.expect("three times")
     }
@@ -44,6 +48,7 @@ impl Dearest {
     fn print(&self, name: &str) {
         let (milliseconds, mebibytes) = (self.nanos as f64 / 1e6, self.bytes as f64 / 1048576.0);
         println!("{name}: {} done, at most {milliseconds:.2} ms and {mebibytes:.2} MiB", self.done);
+        println!("    the longest: {}", self.input);
     }
 }
 
@@ -59,11 +64,11 @@ pub fn run() {
             2 => joined(&mut dice, &known),
             _ => mutated(&mut dice, &known[round % known.len()]),
         };
-        let compiled = compiling.of(|| Expression::compile(&source, Phase::Request).is_ok());
+        let compiled = compiling.of(&source, || Expression::compile(&source, Phase::Request).is_ok());
         if compiled {
             let mut trial = trial(&source);
-            evaluating
-                .of(|| drop(trial.run(&traffic(&mut Dice(round as u64 + 1))).expect("traffic")));
+            let traffic = traffic(&mut Dice(round as u64 + 1));
+            evaluating.of(&source, || drop(trial.run(&traffic).expect("traffic")));
         }
     }
     compiling.print("expressions, compiled");
@@ -73,9 +78,10 @@ pub fn run() {
         let mut document = dice.pick(&cases).clone();
         mutate_document(&mut dice, &mut document);
         let scope = Protocol::Http.scope(&document, None);
-        if let Ok(policy) = compiling.of(|| Policy::compile(&document, scope)) {
+        if let Ok(policy) = compiling.of(&document.to_string(), || Policy::compile(&document, scope)) {
             let mut trial = Trial::new(policy, None);
-            running.of(|| drop(trial.run(&traffic(&mut Dice(round as u64 + 1))).expect("traffic")));
+            let traffic = traffic(&mut Dice(round as u64 + 1));
+            running.of(&document.to_string(), || drop(trial.run(&traffic).expect("traffic")));
         }
     }
     compiling.print("documents, compiled");

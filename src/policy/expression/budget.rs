@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use cel::ExecutionError;
-use cel::common::types::{CelBytes, CelMap, CelString, Kind};
+use cel::common::types::{CelBytes, CelList, CelMap, CelString, Kind};
 use cel::common::value::Val;
 
 /// What an evaluation starts with.
@@ -51,9 +51,6 @@ pub(super) fn pay_for(value: &dyn Val) -> Result<(), ExecutionError> {
     if let Some(bytes) = value.downcast_ref::<CelBytes>() {
         return pay(bytes.inner().len().saturating_mul(BYTE));
     }
-    if let Some(map) = value.downcast_ref::<CelMap>() {
-        return map.inner().values().try_for_each(|value| pay_for(value.as_ref()));
-    }
     pay_for_entries(value)
 }
 
@@ -81,7 +78,17 @@ fn length(container: &dyn Val) -> usize {
     usize::try_from(size).unwrap_or(0)
 }
 
+/// Pays for all values in a list or map that was copied; views of a message cost nothing.
+pub(super) fn pay_for_copy(value: &dyn Val) -> Result<(), ExecutionError> {
+    let has_entries =
+        value.downcast_ref::<CelList>().is_some() || value.downcast_ref::<CelMap>().is_some();
+    if has_entries { pay_for_entries(value) } else { Ok(()) }
+}
+
 fn pay_for_entries(value: &dyn Val) -> Result<(), ExecutionError> {
+    if let Some(map) = value.downcast_ref::<CelMap>() {
+        return map.inner().values().try_for_each(|value| pay_for(value.as_ref()));
+    }
     let Some(iterable) = value.as_iterable() else { return Ok(()) };
     let mut entries = iterable.iter();
     while let Some(entry) = entries.next() {

@@ -204,8 +204,17 @@ impl VariableResolver for Names<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
         match Pattern::index(variable) {
             Some(index) => self.patterns.get(index).map(|it| CowVal::Borrowed(it as &dyn Val)),
-            None => self.variables.resolve(variable),
+            None => self.variables.resolve(variable).filter(|value| is_affordable(value)),
         }
+    }
+}
+
+/// Pays for a list or map that was made anew for this look at a variable; what cannot be paid for
+/// ends the evaluation.
+fn is_affordable(value: &CowVal<'_, '_>) -> bool {
+    match value {
+        CowVal::Owned(made) => budget::pay_for_copy(made.as_ref()).is_ok(),
+        CowVal::Borrowed(_) => true,
     }
 }
 

@@ -126,12 +126,12 @@ pub fn mutate_document(dice: &mut Dice, value: &mut Value) {
         json!({"a": {}}),
         json!("${"),
     ];
-    if dice.roll(12) == 0 {
+    if dice.roll(40) == 0 {
         *value = dice.pick(&strange).clone();
         return;
     }
     match value {
-        Value::String(text) if dice.roll(4) == 0 => *text = mutated(dice, text),
+        Value::String(text) if dice.roll(12) == 0 => *text = mutated(dice, text),
         Value::Array(entries) => entries.iter_mut().for_each(|it| mutate_document(dice, it)),
         Value::Object(fields) => fields.values_mut().for_each(|it| mutate_document(dice, it)),
         _ => {}

@@ -102,7 +102,10 @@ fn no_document_does_harm() {
         let traffic = hostile(&mut dice, &case);
         let time = quickest(|| drop(trial.run(&traffic).unwrap()));
         assert!(time < LIMIT, "too slow to run: {}", case.document);
-        assert!(round < 500 || compiled > round / 30, "only {compiled} documents are valid");
+        assert!(
+            round < 500 || compiled > round / 10,
+            "only {compiled} of {round} documents are valid"
+        );
     });
 }
 
