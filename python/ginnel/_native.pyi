@@ -96,6 +96,7 @@ class Bridge:
 @final
 class Events:
     def next(self, timeout: float | None) -> str | None: ...
+    def call_once(self, notify: Callable[[], object]) -> None: ...
 
 @final
 class Agent:

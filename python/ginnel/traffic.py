@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import datetime
+from functools import partial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, Future
     from collections.abc import Mapping
     from typing import Any, Self
 
@@ -60,6 +63,8 @@ _NAMES = frozenset(field.name for field in fields(TrafficEvent))
 class TrafficEvents:
     """The events of a service from now on, oldest first; the loop ends when the service stops.
 
+    `for` and `async for` both work.
+
     Attributes:
         missed: How many events were lost because they were not taken fast enough.
     """
@@ -85,6 +90,23 @@ class TrafficEvents:
             self.missed += missed
         return None
 
+    async def wait(self) -> TrafficEvent | None:
+        """The next event, for asyncio; None when the service stopped.
+
+        A wait that is cancelled takes no event with it. One wait at a time.
+        """
+        from asyncio import get_running_loop
+
+        loop = get_running_loop()
+        while (event := self.get(timeout=0)) is None and self._events is not None:
+            told = loop.create_future()
+            self._events.call_once(partial(_settle_soon, loop, told))
+            # It may have come before anybody was to be called.
+            if (event := self.get(timeout=0)) is not None or self._events is None:
+                break
+            await told
+        return event
+
     def __iter__(self) -> Self:
         return self
 
@@ -93,6 +115,26 @@ class TrafficEvents:
         if event is None:
             raise StopIteration
         return event
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> TrafficEvent:
+        event = await self.wait()
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+
+def _settle_soon(loop: AbstractEventLoop, told: Future[None]) -> None:
+    """Have a loop go on; called on another thread, when the loop may be gone."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(_settle, told)
+
+
+def _settle(told: Future[None]) -> None:
+    if not told.done():
+        told.set_result(None)
 
 
 def _event(told: dict[str, Any]) -> TrafficEvent:

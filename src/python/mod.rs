@@ -8,6 +8,7 @@
 //! - `arguments.rs` makes JSON of Python values, `results/` makes Python objects of JSON;
 //! - `bridge.rs` brings finished calls into an asyncio loop;
 //! - `policy.rs` checks and tries traffic policies;
+//! - `traffic.rs` tells what is decided on public traffic;
 //! - `watch.rs` tells Python's logger and hooks what happens to calls;
 //! - `error.rs` makes Python's exceptions.
 //!
@@ -29,6 +30,7 @@ mod rehearsal;
 mod results;
 mod service;
 mod table;
+mod traffic;
 mod watch;
 
 use pyo3::prelude::*;
@@ -49,9 +51,11 @@ mod _native {
     #[pymodule_export]
     use super::results::{decode, parse};
     #[pymodule_export]
-    use super::service::{Events, Service, main};
+    use super::service::{Service, main};
     #[pymodule_export]
     use super::table::{operations, shapes};
+    #[pymodule_export]
+    use super::traffic::Events;
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

@@ -1,23 +1,16 @@
 //! The embedded service and the command, as Python sees them.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use pyo3::exceptions::PyEOFError;
 use pyo3::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
 use super::error;
+use super::traffic::Events;
 use crate::api::Secret;
-use crate::service::edge::{self, Heard};
 use crate::service::{self, Options};
-
-/// How long the interpreter is left alone before it looks for Ctrl-C.
-const STEP: Duration = Duration::from_millis(50);
-/// How many events wait for Python.
-const WAITING: usize = 4096;
 
 /// A service with the threads that serve it.
 #[pyclass(frozen, module = "ginnel._native")]
@@ -209,86 +202,6 @@ impl Drop for Service {
         }
         drop(service);
         runtime.shutdown_background();
-    }
-}
-
-/// What is decided on public traffic, heard from another thread.
-#[pyclass(frozen, module = "ginnel._native")]
-pub(super) struct Events(Mutex<Receiver<Heard>>);
-
-#[pymethods]
-impl Events {
-    /// The next event as JSON, waiting for it at most so many seconds; None when none came.
-    ///
-    /// Raises `EOFError` when the service has stopped.
-    fn next(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<String>> {
-        let patience = timeout.map(|it| Duration::try_from_secs_f64(it).unwrap_or_default());
-        let deadline = patience.and_then(|it| Instant::now().checked_add(it));
-        loop {
-            let left = deadline.map_or(STEP, |it| it.saturating_duration_since(Instant::now()));
-            match py.detach(|| self.wait(left.min(STEP))) {
-                Ok(heard) => return Ok(Some(json(&heard))),
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(PyEOFError::new_err("the service has stopped"));
-                }
-                Err(RecvTimeoutError::Timeout)
-                    if deadline.is_some_and(|it| it <= Instant::now()) =>
-                {
-                    return Ok(None);
-                }
-                Err(RecvTimeoutError::Timeout) => py.check_signals()?,
-            }
-        }
-    }
-}
-
-impl Events {
-    /// Takes events out of the runtime, which may end before those who wait for them.
-    fn take(mut events: edge::Events, runtime: &tokio::runtime::Handle) -> Self {
-        let (sender, receiver) = std::sync::mpsc::sync_channel(WAITING);
-        runtime.spawn(async move {
-            let mut missed = 0;
-            while let Some(heard) = events.next().await {
-                missed = match pass_on(&sender, heard, missed) {
-                    Some(missed) => missed,
-                    None => return,
-                };
-            }
-        });
-        Self(Mutex::new(receiver))
-    }
-
-    fn wait(&self, patience: Duration) -> Result<Heard, RecvTimeoutError> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(patience)
-    }
-}
-
-/// Passes an event on, and before it how many were missed; gives how many are missed now, or none
-/// when nobody listens any more.
-fn pass_on(to: &SyncSender<Heard>, heard: Heard, missed: u64) -> Option<u64> {
-    let waiting = match (missed, heard) {
-        (missed, Heard::Missed(more)) => return Some(missed + more),
-        (0, heard) => vec![heard],
-        (missed, heard) => vec![Heard::Missed(missed), heard],
-    };
-    let mut untold = missed;
-    for one in waiting {
-        let is_event = matches!(one, Heard::Event(_));
-        match to.try_send(one) {
-            Ok(()) if is_event => {}
-            Ok(()) => untold = 0,
-            Err(TrySendError::Full(_)) => return Some(untold + 1),
-            Err(TrySendError::Disconnected(_)) => return None,
-        }
-    }
-    Some(untold)
-}
-
-fn json(heard: &Heard) -> String {
-    match heard {
-        // An event holds nothing that JSON could not.
-        Heard::Event(event) => serde_json::to_string(event.as_ref()).unwrap_or_default(),
-        Heard::Missed(missed) => format!("{{\"missed\":{missed}}}"),
     }
 }
 

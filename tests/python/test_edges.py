@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import socket
@@ -10,12 +11,14 @@ import subprocess
 import sys
 import time
 import urllib.error
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import trustme
 
 from ginnel import Service, ServiceError
+from ginnel.traffic import TrafficEvent, TrafficEvents
 
 
 def edge(service: Service, hostport: str, body: str) -> None:
@@ -110,6 +113,41 @@ def test_events_tell_what_was_decided() -> None:
         assert [event.path for event in events] in ([], ["/last"])
         assert list(service.events()) == []
         assert events.missed == 0
+
+
+async def test_events_are_awaited() -> None:
+    with Service(https_port=None) as service:
+        edge(service, "app.example.test:443", "seen")
+        events = service.events()
+
+        def visit(path: str) -> None:
+            service.opener().open(f"http://app.example.test/{path}").close()
+
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(events.wait(), 0.05)
+        waiting = asyncio.ensure_future(events.wait())
+        await asyncio.sleep(0)
+        await asyncio.to_thread(visit, "1")
+        first = await asyncio.wait_for(waiting, 20)
+        for path in "23":
+            await asyncio.to_thread(visit, path)
+
+        seen = [event.path async for event in until(events, "/3")]
+        ending = asyncio.ensure_future(events.wait())
+        await asyncio.sleep(0)
+        await asyncio.to_thread(service.stop)
+
+        assert first is not None
+        assert [first.path, *seen] == ["/1", "/2", "/3"]
+        assert await asyncio.wait_for(ending, 20) is None
+        assert [event async for event in events] == []
+
+
+async def until(events: TrafficEvents, last: str) -> AsyncIterator[TrafficEvent]:
+    async for event in events:
+        yield event
+        if event.path == last:
+            return
 
 
 def shown(address: str, authority: trustme.CA, name: str) -> bool:
