@@ -2,23 +2,53 @@
 
 use std::collections::HashSet;
 
-use super::CHILD;
-use crate::service::store::{self, View};
+use super::{CHILD, check_exists};
+use crate::service::code::Code;
+use crate::service::store::{self, Transaction, View};
 use crate::service::{Refusal, code};
+
+/// How many children there may be (remote API sheet, sections 5 and 6).
+const MOST: usize = 32;
 
 /// How many backends may stand one inside the other (remote API sheet, section 5).
 const DEEPEST: usize = 8;
 
+/// Refuses more children than a backend may have.
+pub(super) fn check_count(count: usize, code: Code) -> Result<(), Refusal> {
+    if count <= MOST {
+        return Ok(());
+    }
+    Err(Refusal::new(code, format!("backends: has {count} entries, the limit is {MOST}")))
+}
+
+/// Puts these backends into another.
+pub(super) fn hold<'c>(
+    change: &Transaction<'_>,
+    id: &str,
+    children: impl Iterator<Item = &'c String> + Clone,
+) -> Result<(), Refusal> {
+    for child in children.clone() {
+        check_exists(change, "backends", child)?;
+    }
+    check_nesting(change, id, children.clone())?;
+    change.link(id, CHILD, children.map(String::as_str))?;
+    Ok(())
+}
+
 /// Refuses children that would make `id` contain itself, or nest backends too deeply.
-pub(super) fn check_nesting(view: &View<'_>, id: &str, children: &[String]) -> Result<(), Refusal> {
+fn check_nesting<'c>(
+    view: &View<'_>,
+    id: &str,
+    children: impl Iterator<Item = &'c String>,
+) -> Result<(), Refusal> {
     let cycle = || {
         let message = "backends: the backend would contain itself";
         Refusal::new(code::BACKEND_CYCLE, message)
     };
-    if children.iter().any(|child| child == id) {
+    let start: HashSet<String> = children.cloned().collect();
+    if start.contains(id) {
         return Err(cycle());
     }
-    let start: HashSet<String> = children.iter().cloned().collect();
     let below = levels(start, |inner| view.references(inner, CHILD))?;
     if below.iter().any(|level| level.contains(id)) {
         return Err(cycle());

@@ -2,19 +2,14 @@
 
 use std::collections::HashSet;
 
-use super::children::check_nesting;
-use super::{
-    CHILD, Context, Handler, Reply, check_exists, check_prefix, delete_unused, on, resource,
-};
+use super::children::{check_count, hold};
+use super::{Context, Handler, Reply, check_prefix, delete_unused, on, resource};
 use crate::api::Timestamp;
 use crate::api::id::prefix;
 use crate::api::remote::backends::failover::{Create, Delete, FailoverBackend, Get, List, Update};
 use crate::service::context::found;
 use crate::service::store::Transaction;
 use crate::service::{Refusal, code};
-
-/// How many children there may be (remote API sheet, section 5).
-const MOST_CHILDREN: usize = 32;
 
 resource! { FailoverBackend = FAILOVER }
 
@@ -67,11 +62,7 @@ fn keep(
     children: Option<Vec<String>>,
 ) -> Result<FailoverBackend, Refusal> {
     if let Some(children) = children {
-        for (index, child) in children.iter().enumerate() {
-            check_exists(change, &format!("backends[{index}]"), child)?;
-        }
-        check_nesting(change, &backend.id, &children)?;
-        change.link(&backend.id, CHILD, children.iter().map(String::as_str))?;
+        hold(change, &backend.id, children.iter())?;
         backend.backends = Some(children);
     }
     change.put(&backend)?;
@@ -79,11 +70,7 @@ fn keep(
 }
 
 fn check_children(children: Vec<String>) -> Result<Vec<String>, Refusal> {
-    if children.len() > MOST_CHILDREN {
-        let message =
-            format!("backends: has {} entries, the limit is {MOST_CHILDREN}", children.len());
-        return Err(Refusal::new(code::INVALID_VALUE, message));
-    }
+    check_count(children.len(), code::INVALID_VALUE)?;
     let mut seen = HashSet::new();
     for (index, child) in children.iter().enumerate() {
         let place = format!("backends[{index}]");

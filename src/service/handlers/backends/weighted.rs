@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::children::check_nesting;
-use super::{
-    CHILD, Context, Handler, Reply, check_exists, check_prefix, delete_unused, on, resource,
-};
+use super::children::{check_count, hold};
+use super::{Context, Handler, Reply, check_prefix, delete_unused, on, resource};
 use crate::api::Timestamp;
 use crate::api::id::{self, prefix};
 use crate::api::remote::backends::weighted::{Create, Delete, Get, List, Update, WeightedBackend};
@@ -13,8 +11,6 @@ use crate::service::context::found;
 use crate::service::store::Transaction;
 use crate::service::{Refusal, code};
 
-/// How many children there may be (remote API sheet, section 6).
-const MOST_CHILDREN: usize = 32;
 /// The largest weight (remote API sheet, section 6).
 const LARGEST_WEIGHT: i64 = 10_000;
 
@@ -69,12 +65,7 @@ fn keep(
     children: Option<BTreeMap<String, i64>>,
 ) -> Result<WeightedBackend, Refusal> {
     if let Some(children) = children {
-        for child in children.keys() {
-            check_exists(change, "backends", child)?;
-        }
-        let names: Vec<String> = children.keys().cloned().collect();
-        check_nesting(change, &backend.id, &names)?;
-        change.link(&backend.id, CHILD, names.iter().map(String::as_str))?;
+        hold(change, &backend.id, children.keys())?;
         backend.backends = Some(children);
     }
     change.put(&backend)?;
@@ -82,11 +73,7 @@ fn keep(
 }
 
 fn check_children(children: BTreeMap<String, i64>) -> Result<BTreeMap<String, i64>, Refusal> {
-    if children.len() > MOST_CHILDREN {
-        let message =
-            format!("backends: has {} entries, the limit is {MOST_CHILDREN}", children.len());
-        return Err(Refusal::new(code::WEIGHTED_TOO_MANY, message));
-    }
+    check_count(children.len(), code::WEIGHTED_TOO_MANY)?;
     for (child, weight) in &children {
         check_prefix("backends", child)?;
         if [prefix::WEIGHTED, prefix::FAILOVER].iter().any(|kind| id::has_prefix(child, kind)) {
