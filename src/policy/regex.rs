@@ -5,12 +5,25 @@ use regex::{Regex, RegexBuilder};
 /// How much memory one compiled expression may take.
 pub(super) const SIZE: usize = 1 << 20;
 
+/// How much memory a regular expression takes that is compiled in no time.
+const SMALL: usize = 128 << 10;
+
 /// Compiles a regular expression, or says in one line why it is none.
 pub(super) fn compile(source: &str) -> Result<Regex, String> {
-    RegexBuilder::new(&literal_parts(source))
-        .size_limit(SIZE)
-        .build()
-        .map_err(|error| reason(&error))
+    within(SIZE, source).map_err(|error| reason(&error))
+}
+
+/// Compiles a regular expression that is not large; none when it is.
+pub(super) fn compile_small(source: &str) -> Result<Option<Regex>, String> {
+    match within(SMALL, source) {
+        Ok(regex) => Ok(Some(regex)),
+        Err(regex::Error::CompiledTooBig(_)) => Ok(None),
+        Err(error) => Err(reason(&error)),
+    }
+}
+
+fn within(size: usize, source: &str) -> Result<Regex, regex::Error> {
+    RegexBuilder::new(&literal_parts(source)).size_limit(size).build()
 }
 
 /// What is wrong with an expression, in one line.

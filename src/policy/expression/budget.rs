@@ -70,7 +70,12 @@ pub(super) fn pay_for_search(container: &dyn Val) -> Result<(), ExecutionError> 
 
 /// Fails if an evaluation has spent all it had.
 pub(super) fn check() -> Result<(), ExecutionError> {
-    pay(usize::from(LEFT.get() == 0))
+    pay(usize::from(is_spent()))
+}
+
+/// Whether an evaluation has spent all it had; operators such as `||` may hide that from a loop.
+pub(super) fn is_spent() -> bool {
+    LEFT.get() == 0
 }
 
 fn length(container: &dyn Val) -> usize {

@@ -15,8 +15,11 @@ use super::Fault;
 use super::pattern::Pattern;
 use super::tree::{call, integer, is_binding, literal, qualified_name, size, variable, wrap};
 
-/// How many patterns an expression may hold: each may take a megabyte.
+/// How many patterns an expression may hold.
 const PATTERNS: usize = 10;
+
+/// How many of them may be large: such a one takes a millisecond to compile, and a megabyte.
+const LARGE_PATTERNS: usize = 4;
 
 /// A function that reads the request: its name, the function it becomes, and the variable that is
 /// the first argument there.
@@ -76,13 +79,15 @@ const ARITHMETIC: &[&str] = &[
 
 /// Rewrites the tree in place and returns the patterns it refers to, by number.
 pub(super) fn lower(tree: &mut IdedExpr) -> Result<Vec<Pattern>, Fault> {
-    let mut state = Lowering { patterns: Vec::new(), loops: 0 };
+    let mut state = Lowering { patterns: Vec::new(), large: 0, loops: 0 };
     lower_node(tree, &mut state)?;
     Ok(state.patterns)
 }
 
 struct Lowering {
     patterns: Vec<Pattern>,
+    /// How many of them are large.
+    large: usize,
     /// How many loops are around the node.
     loops: usize,
 }
@@ -93,6 +98,32 @@ impl Lowering {
         if self.loops > 0 && !matches!(entry.expr, Expr::Literal(_)) {
             wrap(entry, "@pay");
         }
+    }
+
+    /// Compiles the pattern among the arguments of `matches`, if it is a literal.
+    fn compile_pattern(&mut self, arguments: &mut [IdedExpr]) -> Result<(), Fault> {
+        let Some(argument) = arguments.last_mut() else { return Ok(()) };
+        let Some(source) = literal(argument) else { return Ok(()) };
+        if self.patterns.len() == PATTERNS {
+            let message = format!("more than {PATTERNS} regular expressions");
+            return Err(Fault::expression(message));
+        }
+        let pattern = match Pattern::compile_small(source)? {
+            Some(pattern) => pattern,
+            None => self.compile_large(source)?,
+        };
+        self.patterns.push(pattern);
+        *argument = variable(argument.id, &Pattern::name(self.patterns.len() - 1));
+        Ok(())
+    }
+
+    fn compile_large(&mut self, source: &str) -> Result<Pattern, Fault> {
+        if self.large == LARGE_PATTERNS {
+            let message = format!("more than {LARGE_PATTERNS} large regular expressions");
+            return Err(Fault::expression(message));
+        }
+        self.large += 1;
+        Pattern::compile(source)
     }
 }
 
@@ -179,7 +210,7 @@ fn lower_call(node: &mut IdedExpr, state: &mut Lowering) -> Result<(), Fault> {
     let mut arguments: Vec<_> = receiver.map(|receiver| *receiver).into_iter().collect();
     arguments.append(&mut function.args);
     if *ours == "@matches" {
-        compile_pattern(&mut arguments, &mut state.patterns)?;
+        state.compile_pattern(&mut arguments)?;
     }
     *node = call(id, ours, arguments);
     Ok(())
@@ -228,15 +259,4 @@ fn pay_for_arguments(call: &mut CallExpr) {
     if let Some(target) = target.filter(|target| !matches!(target.expr, Expr::Ident(_))) {
         wrap(target, "@pay");
     }
-}
-
-fn compile_pattern(arguments: &mut [IdedExpr], patterns: &mut Vec<Pattern>) -> Result<(), Fault> {
-    let Some(argument) = arguments.last_mut() else { return Ok(()) };
-    let Some(source) = literal(argument) else { return Ok(()) };
-    if patterns.len() == PATTERNS {
-        return Err(Fault::expression(format!("more than {PATTERNS} regular expressions")));
-    }
-    patterns.push(Pattern::compile(source)?);
-    *argument = variable(argument.id, &Pattern::name(patterns.len() - 1));
-    Ok(())
 }

@@ -204,6 +204,7 @@ impl VariableResolver for Names<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
         match Pattern::index(variable) {
             Some(index) => self.patterns.get(index).map(|it| CowVal::Borrowed(it as &dyn Val)),
+            None if budget::is_spent() => None,
             None => self.variables.resolve(variable).filter(|value| is_affordable(value)),
         }
     }

@@ -6,7 +6,7 @@ use cel::common::types::Type;
 use cel::common::value::{StaticVal, Val};
 use regex::Regex;
 
-use super::super::regex::compile;
+use super::super::regex::{compile, compile_small};
 use super::Fault;
 
 /// The type of a compiled pattern; expressions cannot name it.
@@ -20,6 +20,11 @@ impl Pattern {
     /// Compiles a literal pattern.
     pub(super) fn compile(source: &str) -> Result<Self, Fault> {
         compile(source).map(Self).map_err(Fault::regex)
+    }
+
+    /// Compiles a literal pattern that is not large; none when it is.
+    pub(super) fn compile_small(source: &str) -> Result<Option<Self>, Fault> {
+        compile_small(source).map(|regex| regex.map(Self)).map_err(Fault::regex)
     }
 
     /// What an expression calls its pattern number `index`.
