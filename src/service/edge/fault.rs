@@ -2,7 +2,7 @@
 //!
 //! Remote API sheet, section 7: a header names the code, the body says it to a person.
 
-use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 use super::body::Body;
 
@@ -55,6 +55,14 @@ pub(super) const NO_CONNECT: Fault = Fault::new(405, None, "CONNECT is not serve
 /// The line with the path is too long.
 pub(super) const TOO_LONG: Fault = Fault::new(414, None, "The address is too long.").closing();
 
+/// Names a code in the headers of an answer; `prefix` stands before the number.
+pub(super) fn name(headers: &mut HeaderMap, number: Option<u16>, prefix: &str) {
+    let code = number.and_then(|number| HeaderValue::try_from(format!("{prefix}{number}")).ok());
+    if let Some(code) = code {
+        headers.insert(ERROR_CODE, code);
+    }
+}
+
 impl Fault {
     const fn new(status: u16, number: Option<u16>, text: &'static str) -> Self {
         Self { status, number, text, closes: false }
@@ -81,9 +89,7 @@ impl Fault {
         let headers = response.headers_mut();
         let plain = HeaderValue::from_static("text/plain; charset=utf-8");
         headers.insert(header::CONTENT_TYPE, plain);
-        if let Some(code) = code.and_then(|code| HeaderValue::try_from(code).ok()) {
-            headers.insert(ERROR_CODE, code);
-        }
+        name(headers, self.number, prefix);
         if self.status == UNAUTHORIZED.status {
             headers.insert(header::WWW_AUTHENTICATE, CHALLENGE);
         }

@@ -43,7 +43,7 @@ pub(super) enum Outcome {
     Answered(Response<Body>),
     /// The target could not be dialed; nothing was sent, and another may be tried.
     Undialed(Box<Exchange>, Undialable),
-    /// The target was reached, but not what it forwards to; it may have said so in an answer.
+    /// An agent was reached, but not what it forwards to; it may have said so in an answer.
     Unreached(Option<Response<Body>>),
     /// It failed in a way that forbids another try.
     Failed(Fault),
@@ -84,7 +84,8 @@ pub(super) async fn forward(
             let reason = Undialable::Unreachable("the connection closed at once".to_owned());
             Outcome::Undialed(Box::new(back), reason)
         }
-        Sent::Silent(_) => Outcome::Unreached(None),
+        Sent::Silent(_) if upstream.target.is_agent() => Outcome::Unreached(None),
+        Sent::Silent(_) => Outcome::Failed(fault::BROKEN),
     }
 }
 
@@ -116,7 +117,9 @@ async fn send(
     let (mut head, body) = response.into_parts();
     head.version = Version::HTTP_11;
     let switches = head.status == StatusCode::SWITCHING_PROTOCOLS;
-    let unreached = head.status == StatusCode::BAD_GATEWAY && head::says_unreachable(&head.headers);
+    let unreached = upstream.target.is_agent()
+        && head.status == StatusCode::BAD_GATEWAY
+        && head::says_unreachable(&head.headers);
     head::inbound(&mut head.headers, switches);
     if !switches {
         let response = Response::from_parts(head, relay(body, link, upstream));

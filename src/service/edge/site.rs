@@ -170,7 +170,12 @@ impl Route {
                     exchange = spare;
                     last = Some(Undialable::Unreachable(String::new()));
                 }
-                (Outcome::Unreached(answer), None) => return answer.ok_or(fault::UNREACHABLE),
+                (Outcome::Unreached(answer), None) => {
+                    let mut answer = answer.ok_or(fault::UNREACHABLE)?;
+                    let prefix = &way.edges.settings.code_prefix;
+                    fault::name(answer.headers_mut(), fault::UNREACHABLE.number, prefix);
+                    return Ok(answer);
+                }
                 (Outcome::Answered(response), _) => return Ok(response),
                 (Outcome::Failed(fault), _) => return Err(fault),
             }

@@ -21,6 +21,12 @@ pub trait Target: Send + Sync + 'static {
     /// False with the PROXY protocol, where a connection belongs to one visitor.
     fn reusable(&self) -> bool;
 
+    /// Whether an agent takes the connections, who may not reach what it forwards to: it says so in
+    /// an answer, or closes without one.
+    fn is_agent(&self) -> bool {
+        false
+    }
+
     /// Opens a connection for this visitor.
     fn dial<'a>(&'a self, visitor: &'a Visitor) -> BoxFuture<'a, Result<Io, Undialable>>;
 }

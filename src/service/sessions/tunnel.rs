@@ -108,6 +108,10 @@ impl Target for Tunnel {
         self.proxy_version().is_none()
     }
 
+    fn is_agent(&self) -> bool {
+        true
+    }
+
     fn dial<'a>(&'a self, visitor: &'a Visitor) -> BoxFuture<'a, Result<Io, Undialable>> {
         Box::pin(self.open(visitor))
     }

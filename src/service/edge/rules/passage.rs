@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use http::header::{CONTENT_LENGTH, HOST};
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Request, Response, Uri, request};
+use http::{HeaderValue, Request, Response, Uri, request};
 
 use super::Rules;
 use super::gather::{Gathered, gather};
@@ -238,13 +238,6 @@ fn respond(answer: Answer, prefix: &str) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;
-    name_code(response.headers_mut(), code, prefix);
+    fault::name(response.headers_mut(), code, prefix);
     response
-}
-
-fn name_code(headers: &mut HeaderMap, code: Option<u16>, prefix: &str) {
-    let code = code.and_then(|code| HeaderValue::try_from(format!("{prefix}{code}")).ok());
-    if let Some(code) = code {
-        headers.insert(fault::ERROR_CODE, code);
-    }
 }

@@ -256,18 +256,7 @@ async fn a_failover_goes_on_only_when_nothing_was_sent() {
         peer.say("HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n").await;
     })
     .await;
-    // As an agent does whose local service is down: it takes the connection and closes it.
-    let (closing, count) = (Arc::new(Mutex::new(0)), 0);
-    let counted = closing.clone();
-    let silent = upstream(move |mut peer| {
-        let counted = counted.clone();
-        async move {
-            peer.request().await;
-            *counted.lock().unwrap() += 1;
-        }
-    })
-    .await;
-    assert_eq!(count, *closing.lock().unwrap());
+    let silent = upstream(|mut peer| async move { drop(peer.request().await) }).await;
     let good = site.at(mirror().await).await;
     let failover = async |first: Value| {
         let children = json!([first["backend_id"], good["backend_id"]]);
@@ -286,10 +275,48 @@ async fn a_failover_goes_on_only_when_nothing_was_sent() {
     assert_eq!(status(&site.get("a.test", "/gone").await), "200");
     assert!(post("/gone").await.1.ends_with("\r\n\r\nbody"));
     assert_eq!(status(&site.get("a.test", "/failing").await), "500");
-    assert_eq!(status(&site.get("a.test", "/silent").await), "200");
-    let refused = post("/silent").await;
-    assert_eq!((status(&refused), code(&refused)), ("502", "8012"));
-    assert_eq!(*closing.lock().unwrap(), 2, "each request was seen once");
+    let silent = site.get("a.test", "/silent").await;
+    assert_eq!((status(&silent), code(&silent)), ("502", "3004"));
+}
+
+#[tokio::test]
+async fn an_agent_without_its_local_service_is_passed_over() {
+    let site = Site::start().await;
+    let tunnels = Arc::new(Tunnels::default());
+    site.service.service.edges().find_tunnels_in(tunnels.clone());
+    let edge = site.edge("a.test").await;
+    let seen = Arc::new(Mutex::new(0));
+    // Agents of several makers: one closes, one has a page for it.
+    let page = "HTTP/1.1 502 Bad Gateway\r\nNgrok-Error-Code: ERR_NGROK_8012\r\nContent-Length: 4\r\n\r\ngone";
+    let good = site.at(mirror().await).await;
+    for (path, answer) in [("/closes", ""), ("/says", page)] {
+        let counted = seen.clone();
+        let agent = upstream(move |mut peer| {
+            let counted = counted.clone();
+            async move {
+                peer.request().await;
+                *counted.lock().unwrap() += 1;
+                peer.say(answer).await;
+            }
+        });
+        let labels = BTreeMap::from([("path".to_owned(), path.to_owned())]);
+        let group = json!({"labels": labels});
+        let agent = Direct::to(agent.await);
+        tunnels.0.lock().unwrap().push((labels, agent));
+        let group = site.service.create("/backends/tunnel_group", group).await;
+        let children = json!({"backends": [group, good["backend_id"]]});
+        let made = site.service.create("/backends/failover", children).await;
+        site.route(&edge, path, json!({"backend": {"backend_id": made}})).await;
+    }
+
+    for path in ["/closes", "/says"] {
+        assert_eq!(status(&site.get("a.test", path).await), "200", "{path}");
+        let posted = site
+            .say(&format!("POST {path} HTTP/1.1\r\nHost: a.test\r\nContent-Length: 4\r\n\r\nbody"))
+            .await;
+        assert_eq!((status(&posted), code(&posted)), ("502", "8012"), "{path} may have seen it");
+    }
+    assert_eq!(*seen.lock().unwrap(), 4, "each request was seen once");
 }
 
 #[tokio::test]

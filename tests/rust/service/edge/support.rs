@@ -12,7 +12,7 @@ use ginnel::service::edge::{
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A target that is reached over TCP, and counts how often.
+/// A target that is reached over TCP as if by an agent, and counts how often.
 pub struct Direct {
     pub key: String,
     pub address: SocketAddr,
@@ -38,6 +38,10 @@ impl Target for Direct {
 
     fn reusable(&self) -> bool {
         self.reusable
+    }
+
+    fn is_agent(&self) -> bool {
+        true
     }
 
     fn dial<'a>(&'a self, _: &'a Visitor) -> BoxFuture<'a, Result<Io, Undialable>> {
