@@ -19,7 +19,7 @@ use super::tree::{call, integer, is_binding, literal, qualified_name, size, vari
 const PATTERNS: usize = 10;
 
 /// How many of them may be large: such a one takes a millisecond to compile, and a megabyte.
-const LARGE_PATTERNS: usize = 4;
+const LARGE_PATTERNS: usize = 3;
 
 /// A function that reads the request: its name, the function it becomes, and the variable that is
 /// the first argument there.
