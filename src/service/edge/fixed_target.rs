@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::Io;
-use super::target::{BoxFuture, Target, Undialable, Visitor};
+use super::target::{BoxFuture, Reuse, Target, Undialable, Visitor};
 
 /// A target at one fixed address.
 pub(super) struct FixedTarget {
@@ -37,8 +37,8 @@ impl Target for FixedTarget {
         &self.key
     }
 
-    fn reusable(&self) -> bool {
-        true
+    fn reuse(&self) -> Reuse {
+        Reuse::Everybody
     }
 
     fn dial<'a>(&'a self, _: &'a Visitor) -> BoxFuture<'a, Result<Io, Undialable>> {

@@ -1,5 +1,6 @@
 //! Forwarding one request to one target.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use super::fault::{self, Fault};
 use super::head;
 use super::link::{Failed, Link, Relay};
 use super::pool::Pool;
-use super::target::{Target, Undialable, Visitor};
+use super::target::{Reuse, Target, Undialable, Visitor};
 use super::upgrade;
 
 /// How long opening a connection may take.
@@ -28,6 +29,13 @@ const FRESH: Duration = Duration::from_millis(50);
 pub(super) struct Upstream {
     pub target: Arc<dyn Target>,
     pub pool: Arc<Pool>,
+}
+
+impl Upstream {
+    /// The address that a connection for this visitor names.
+    fn named(&self, visitor: &Visitor) -> Option<IpAddr> {
+        (self.target.reuse() == Reuse::SameAddress).then(|| visitor.peer.ip())
+    }
 }
 
 /// A request on its way.
@@ -59,8 +67,8 @@ pub(super) async fn forward(
     if head::expects_continue(exchange.request.headers()) {
         exchange.request = hold(exchange.request);
     }
-    if upstream.target.reusable() {
-        while let Some(link) = upstream.pool.take() {
+    if upstream.target.reuse() != Reuse::Nobody {
+        while let Some(link) = upstream.pool.take(upstream.named(visitor)) {
             let again = again(&link, &exchange.request);
             match send(link, upstream, exchange, runtime).await {
                 Sent::Unsent(back) => exchange = back,
@@ -74,7 +82,12 @@ pub(super) async fn forward(
             }
         }
     }
-    let link = match dial(upstream, visitor).await {
+    let dialed = match dial(upstream, visitor).await {
+        // What waits for other visitors takes up room.
+        Err(Undialable::Busy) if upstream.pool.clear() => dial(upstream, visitor).await,
+        dialed => dialed,
+    };
+    let link = match dialed {
         Ok(link) => link,
         Err(reason) => return Outcome::Undialed(Box::new(exchange), reason),
     };
@@ -136,7 +149,7 @@ async fn send(
 }
 
 fn relay(body: Incoming, link: Link, upstream: &Upstream) -> Body {
-    let pool = upstream.target.reusable().then(|| upstream.pool.clone());
+    let pool = (upstream.target.reuse() != Reuse::Nobody).then(|| upstream.pool.clone());
     Body::relay(Relay::new(body, link, pool))
 }
 
@@ -145,7 +158,7 @@ async fn dial(upstream: &Upstream, visitor: &Visitor) -> Result<Link, Undialable
         |problem: &dyn std::fmt::Display| Undialable::Unreachable(problem.to_string());
     let dialed = within(upstream.target.dial(visitor)).await;
     let io = dialed.map_err(|late| unreachable(&late))??;
-    Link::new(io).await.map_err(|problem| unreachable(&problem))
+    Link::new(io, upstream.named(visitor)).await.map_err(|problem| unreachable(&problem))
 }
 
 /// Gives up what takes longer than opening a connection may.

@@ -6,6 +6,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -33,6 +34,8 @@ pub(super) struct Link {
     /// True when the connection must not be polled again.
     ended: bool,
     idle_since: Option<Instant>,
+    /// The address that the connection has named as its visitor's; none when it named nobody.
+    visitor: Option<IpAddr>,
 }
 
 /// Why an exchange failed.
@@ -47,13 +50,18 @@ pub(super) enum Failed {
 
 impl Link {
     /// Speaks HTTP over a connection.
-    pub(super) async fn new(io: Io) -> Result<Self, hyper::Error> {
+    pub(super) async fn new(io: Io, visitor: Option<IpAddr>) -> Result<Self, hyper::Error> {
         let mut builder = http1::Builder::new();
         builder.preserve_header_case(true).max_buf_size(BUFFER);
         let (sender, connection) =
             builder.handshake(TokioIo::new(Heard { io, anything: false })).await?;
         let connection = Some(Box::new(connection));
-        Ok(Self { sender, connection, ended: false, idle_since: None })
+        Ok(Self { sender, connection, ended: false, idle_since: None, visitor })
+    }
+
+    /// Whose requests it may carry.
+    pub(super) fn visitor(&self) -> Option<IpAddr> {
+        self.visitor
     }
 
     /// How long the connection has been idle; none when it has not carried a request yet.

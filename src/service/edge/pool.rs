@@ -1,6 +1,7 @@
 //! Connections to upstreams that wait for the next request.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,10 +17,14 @@ const IDLE: Duration = Duration::from_secs(20);
 pub(super) struct Pool(Mutex<Vec<Link>>);
 
 impl Pool {
-    /// A connection that can carry a request: the one that was used last.
-    pub(super) fn take(&self) -> Option<Link> {
+    /// A connection that can carry a request of this visitor: the one that was used last.
+    pub(super) fn take(&self, visitor: Option<IpAddr>) -> Option<Link> {
         loop {
-            let mut link = self.links().pop()?;
+            let mut link = {
+                let mut links = self.links();
+                let at = links.iter().rposition(|link| link.visitor() == visitor)?;
+                links.remove(at)
+            };
             if link.is_usable() {
                 return Some(link);
             }
@@ -29,9 +34,16 @@ impl Pool {
     /// Keeps a connection for the next request.
     pub(super) fn put(&self, link: Link) {
         let mut links = self.links();
-        if links.len() < MOST {
-            links.push(link);
+        if links.len() == MOST {
+            // The visitor that has been away for longest is the least likely to come again.
+            links.remove(0);
         }
+        links.push(link);
+    }
+
+    /// Drops all, so that others can be opened; false when there was none.
+    pub(super) fn clear(&self) -> bool {
+        !std::mem::take(&mut *self.links()).is_empty()
     }
 
     /// Drops what has waited for too long, or was closed by its upstream.

@@ -16,10 +16,8 @@ pub trait Target: Send + Sync + 'static {
     /// Distinguishes targets whose connections may be reused for each other's requests.
     fn key(&self) -> &str;
 
-    /// Whether a finished HTTP exchange may leave its connection for the next request.
-    ///
-    /// False with the PROXY protocol, where a connection belongs to one visitor.
-    fn reusable(&self) -> bool;
+    /// Whose request may follow on a connection when an HTTP exchange has finished.
+    fn reuse(&self) -> Reuse;
 
     /// Whether an agent takes the connections, who may not reach what it forwards to: it says so in
     /// an answer, or closes without one.
@@ -29,6 +27,17 @@ pub trait Target: Send + Sync + 'static {
 
     /// Opens a connection for this visitor.
     fn dial<'a>(&'a self, visitor: &'a Visitor) -> BoxFuture<'a, Result<Io, Undialable>>;
+}
+
+/// Who may use a connection after its first exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reuse {
+    /// Nobody: the connection names the port of its visitor as well, as with the PROXY protocol.
+    Nobody,
+    /// Visitors from the same address: the connection names it.
+    SameAddress,
+    /// Everybody.
+    Everybody,
 }
 
 /// Finds the online tunnels that serve all these labels.

@@ -14,7 +14,7 @@ use super::{Settings, wanted};
 use crate::api::Timestamp;
 use crate::api::id::{Ids, prefix};
 use crate::service::accounts::{self, TokenFault};
-use crate::service::edge::{Edges, Endpoint, Target, Wanted};
+use crate::service::edge::{Edges, Endpoint, Reuse, Target, Wanted};
 use crate::service::store::{self, Store};
 use crate::tunnel::message::{
     Answer, Auth, AuthAnswer, AuthAnswerExtra, AuthExtra, Bind, BindAnswer, BindAnswerExtra,
@@ -436,8 +436,8 @@ impl Target for NotYet {
         ""
     }
 
-    fn reusable(&self) -> bool {
-        false
+    fn reuse(&self) -> Reuse {
+        Reuse::Nobody
     }
 
     fn dial<'a>(

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::proxy_protocol::Version;
 use super::registry::Online;
 use crate::api::Timestamp;
-use crate::service::edge::{BoxFuture, Io, Target, Undialable, Visitor};
+use crate::service::edge::{BoxFuture, Io, Reuse, Target, Undialable, Visitor};
 use crate::tunnel::message::ProxyHeader;
 use crate::tunnel::proxy;
 
@@ -104,8 +104,8 @@ impl Target for Tunnel {
         &self.id
     }
 
-    fn reusable(&self) -> bool {
-        self.proxy_version().is_none()
+    fn reuse(&self) -> Reuse {
+        if self.proxy_version().is_some() { Reuse::Nobody } else { Reuse::SameAddress }
     }
 
     fn is_agent(&self) -> bool {

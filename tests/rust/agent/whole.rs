@@ -311,3 +311,24 @@ async fn options_of_a_tunnel_are_enforced_by_the_service() {
     );
     assert!(let_in.text().await.unwrap().to_lowercase().contains("x-from: tunnel\r\n"));
 }
+
+/// Other systems have one loopback address.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_record_names_its_own_visitor_and_not_the_one_before() {
+    let whole = Whole::start().await;
+    let url = whole.web().await;
+    let addresses = ["127.0.0.1", "127.0.0.2", "127.0.0.1", "127.0.0.3"];
+
+    for address in addresses {
+        let from = Some(address.parse().unwrap());
+        let visitor = reqwest::Client::builder().no_proxy().local_address(from);
+        let answer = visitor.build().unwrap().get(&url).send().await.unwrap();
+        answer.bytes().await.unwrap();
+    }
+
+    let listed = whole.get("/api/requests/http").await;
+    let named = listed["requests"].as_array().unwrap().iter().rev();
+    let named = named.map(|record| record["remote_addr"].as_str().unwrap()).collect::<Vec<_>>();
+    assert_eq!(named, addresses);
+}

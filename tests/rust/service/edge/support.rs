@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ginnel::service::edge::{
-    BoxFuture, Edges, Endpoint, Io, Proto, Settings, Target, Undialable, Visitor, Wanted,
+    BoxFuture, Edges, Endpoint, Io, Proto, Reuse, Settings, Target, Undialable, Visitor, Wanted,
     ca::Authority,
 };
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -36,8 +36,8 @@ impl Target for Direct {
         &self.key
     }
 
-    fn reusable(&self) -> bool {
-        self.reusable
+    fn reuse(&self) -> Reuse {
+        if self.reusable { Reuse::Everybody } else { Reuse::Nobody }
     }
 
     fn is_agent(&self) -> bool {
