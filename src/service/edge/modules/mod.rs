@@ -132,6 +132,23 @@ impl Modules {
         mut request: Request<Outgoing>,
         passage: Option<&mut rules::Passage>,
     ) -> Result<Response<Body>, Turned> {
+        self.request_headers.apply(request.headers_mut());
+        match self.try_send(route, way, request, passage).await {
+            // The rules for answers may have something to say to that as well.
+            Err(fault) if self.responds() => {
+                Ok(fault.into_response(&way.edges.settings.code_prefix))
+            }
+            answer => Ok(answer?),
+        }
+    }
+
+    async fn try_send(
+        &self,
+        route: &Route,
+        way: &mut Way<'_>,
+        request: Request<Outgoing>,
+        passage: Option<&mut rules::Passage>,
+    ) -> Result<Response<Body>, Fault> {
         let attempt = match &self.breaker {
             None => None,
             Some(breaker) => {
@@ -142,7 +159,6 @@ impl Modules {
                 Some(attempt.ok_or(fault::TRIPPED)?)
             }
         };
-        self.request_headers.apply(request.headers_mut());
         let answer = route.send(way, request).await;
         let status = answer.as_ref().map_or_else(|it| it.status, |it| it.status().as_u16());
         if let Some(attempt) = attempt {
@@ -151,13 +167,7 @@ impl Modules {
         if let Some(passage) = passage {
             passage.answered(status);
         }
-        match answer {
-            // The rules for answers may have something to say to that as well.
-            Err(fault) if self.responds() => {
-                Ok(fault.into_response(&way.edges.settings.code_prefix))
-            }
-            answer => Ok(answer?),
-        }
+        answer
     }
 
     /// Readies an answer for the visitor.

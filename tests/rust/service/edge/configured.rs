@@ -215,6 +215,78 @@ async fn a_static_backend_is_an_address() {
 }
 
 #[tokio::test]
+async fn a_static_backend_may_be_reached_over_tls() {
+    let (site, behind) = (Site::start().await, Site::start().await);
+    for one in [&site, &behind] {
+        let edge = one.edge("a.test").await;
+        let address = behind.service.service.edges().https_address().unwrap();
+        let over = json!({"address": address.to_string(), "tls": {"enabled": true}});
+        let over = site.service.create("/backends/static", over).await;
+        let modules = match std::ptr::eq(one, &site) {
+            true => json!({"backend": {"backend_id": over}}),
+            false => json!({"backend": one.at(mirror().await).await}),
+        };
+        one.route(&edge, "/", modules).await;
+    }
+
+    let (_, seen) = site.get("a.test", "/x").await;
+
+    assert!(seen.starts_with("GET /x HTTP/1.1\r\n"), "{seen}");
+    assert_eq!(header(&seen, "x-forwarded-proto"), Some("http, https"), "{seen}");
+}
+
+#[tokio::test]
+async fn a_change_leaves_what_is_under_way() {
+    let site = Site::start().await;
+    let (said, mut saying) = tokio::sync::watch::channel(false);
+    saying.mark_unchanged();
+    let slow = upstream(move |mut peer| {
+        let mut saying = saying.clone();
+        async move {
+            if peer.exactly(4).await == "GET " {
+                peer.head().await;
+                peer.say("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfirst").await;
+                saying.changed().await.unwrap();
+                peer.say(" last").await;
+            } else {
+                peer.say("heard").await;
+                let more = peer.exactly(4).await;
+                peer.say(&more).await;
+            }
+        }
+    })
+    .await;
+    let backend = site.at(slow).await;
+    let https = site.edge("a.test").await;
+    let route = site.route(&https, "/", json!({"backend": backend})).await;
+    let port = nobody().port();
+    let tcp = json!({"hostports": [format!("a.test:{port}")], "backend": backend});
+    let tcp = site.service.create("/edges/tcp", tcp).await;
+    let mut stream = Peer::at(&format!("127.0.0.1:{port}")).await;
+    stream.say("hello").await;
+    assert_eq!(stream.exactly(5).await, "heard");
+    let mut visitor = site.visitor().await;
+    visitor.say("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").await;
+    visitor.head().await;
+    assert_eq!(visitor.exactly(5).await, "first");
+
+    let other = site.fixed("other").await;
+    site.service.put(&format!("/edges/https/{https}/routes/{route}/backend"), other.clone()).await;
+    site.service.put(&format!("/edges/tcp/{tcp}/backend"), other).await;
+    let deny = json!({"inbound": [{"actions": [{"type": "deny"}]}]});
+    site.service.put(&format!("/edges/tcp/{tcp}/policy"), deny).await;
+    said.send(true).unwrap();
+
+    assert_eq!(visitor.exactly(5).await, " last");
+    visitor.say("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").await;
+    assert_eq!(visitor.answer().await.1, "other", "the same connection, by the new route");
+    stream.say("more").await;
+    assert_eq!(stream.exactly(4).await, "omor");
+    site.service.delete(&format!("/edges/tcp/{tcp}")).await;
+    assert_eq!(stream.rest().await, "");
+}
+
+#[tokio::test]
 async fn a_tunnel_group_takes_turns_and_skips_who_cannot_be_dialed() {
     let site = Site::start().await;
     let tunnels = Arc::new(Tunnels::default());

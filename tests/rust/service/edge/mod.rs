@@ -4,6 +4,7 @@ mod configured;
 mod http;
 mod http2;
 mod modules;
+mod order;
 mod policies;
 mod slow;
 mod smuggling;

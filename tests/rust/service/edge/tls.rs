@@ -94,6 +94,32 @@ async fn http_2_and_http_1_are_spoken_over_tls() {
 }
 
 #[tokio::test]
+async fn no_tls_before_1_2_is_spoken() {
+    let edges = edges_with(Settings::default()).await;
+    let port = edges.https_address().unwrap().port();
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(edges.authority().pem().as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider);
+    let builder = builder.with_protocol_versions(&[&rustls::version::TLS12]).unwrap();
+    let config = builder.with_root_certificates(roots).with_no_client_auth();
+    let second = connect(&TlsConnector::from(Arc::new(config)), port, "localhost").await.unwrap();
+    let version = second.get_ref().1.protocol_version().unwrap();
+    assert_eq!(version, rustls::ProtocolVersion::TLSv1_2);
+
+    // A greeting in TLS 1.1 with one of its cipher suites.
+    let mut hello = vec![1, 0, 0, 41, 3, 2];
+    hello.extend([7; 32]);
+    hello.extend([0, 0, 2, 0, 47, 1, 0]);
+    let mut first = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    let record = [&[22, 3, 1, 0, u8::try_from(hello.len()).unwrap()][..], &hello].concat();
+    tokio::io::AsyncWriteExt::write_all(&mut first, &record).await.unwrap();
+    let mut alert = Vec::new();
+    soon(tokio::io::AsyncReadExt::read_to_end(&mut first, &mut alert)).await.unwrap();
+    assert_eq!((alert[0], alert[5]), (21, 2), "a fatal alert");
+}
+
+#[tokio::test]
 async fn an_endpoint_speaks_plain_http_unless_it_shall_not() {
     let edges = edges_with(Settings::default()).await;
 
