@@ -14,6 +14,9 @@ use super::{Fault, variables};
 /// How deep the tree of an expression may be.
 const DEPTH: usize = 128;
 
+/// How many brackets may be open at once; texts may hold brackets too, so this is generous.
+const OPEN: usize = 4 * DEPTH;
+
 /// How many loops may run inside one another.
 const LOOPS: usize = 2;
 
@@ -43,6 +46,26 @@ pub(super) fn check<'tree>(
     Walk { phase, bound: names.to_vec(), loops: 0 }.visit(tree, 0)
 }
 
+/// Refuses a text with so many brackets in one another that only parsing it would take long.
+pub(super) fn check_brackets(source: &str) -> Result<(), Fault> {
+    let mut open: usize = 0;
+    for byte in source.bytes() {
+        match byte {
+            b'(' | b'[' | b'{' => open += 1,
+            b')' | b']' | b'}' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        if open > OPEN {
+            return Err(too_deep());
+        }
+    }
+    Ok(())
+}
+
+fn too_deep() -> Fault {
+    Fault::expression(format!("nested more than {DEPTH} levels deep"))
+}
+
 struct Walk<'tree> {
     phase: Phase,
     /// The names that are no variables, and the variables of the loops around the node.
@@ -53,7 +76,7 @@ struct Walk<'tree> {
 impl<'tree> Walk<'tree> {
     fn visit(&mut self, node: &'tree IdedExpr, depth: usize) -> Result<(), Fault> {
         if depth > DEPTH {
-            return Err(Fault::expression(format!("nested more than {DEPTH} levels deep")));
+            return Err(too_deep());
         }
         let depth = depth + 1;
         match &node.expr {
