@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_rustls::TlsConnector;
 
+use super::capture::{Source, Via};
 use super::tunnels::{Bound, Running, Tunnels};
 use super::{Options, Shared};
 use crate::tunnel::message::{
@@ -333,12 +334,14 @@ async fn obey(shared: &Arc<Shared>, session: &Session, kind: u32, stream: Stream
 async fn carry(tunnels: &Tunnels, mut stream: Stream) {
     let Ok(header) = proxy::read_header(&mut stream).await else { return };
     let Some(tunnel) = tunnels.bound_as(&header.id) else { return };
-    let client = match header.client_addr.parse::<SocketAddr>() {
+    let remote_addr = match header.client_addr.parse::<SocketAddr>() {
         Ok(address) => address.ip().to_string(),
         Err(_) => header.client_addr,
     };
+    let via = Via::of_edge_type(&header.edge_type);
+    let source = Source { remote_addr, replay_of: None, via };
     let (read, write) = stream.into_split();
-    tunnel.serve((Box::pin(read), Box::pin(write)), &client).await;
+    tunnel.serve((Box::pin(read), Box::pin(write)), source).await;
 }
 
 /// Binds a tunnel; what the service gave is noted in it.

@@ -7,6 +7,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
+use super::capture::Source;
 use super::definition::Definition;
 use super::metrics::TunnelMetrics;
 use super::relay::{Front, Reader, Upstream, Writer, copy, serve};
@@ -96,22 +97,22 @@ impl Running {
     }
 
     /// Serves one connection of a visitor until it ends, or the tunnel is stopped.
-    pub(super) async fn serve(&self, visitor: (Reader, Writer), client: &str) {
+    pub(super) async fn serve(&self, visitor: (Reader, Writer), source: Source) {
         let opened = Instant::now();
         self.metrics.connection_opened(opened);
         let mut stopped = self.stopped.subscribe();
         tokio::select! {
-            () = self.carry(visitor, client) => {}
+            () = self.carry(visitor, source) => {}
             _ = stopped.wait_for(|stopped| *stopped) => {}
         }
         let closed = Instant::now();
         self.metrics.connection_closed(closed.duration_since(opened), closed);
     }
 
-    async fn carry(&self, visitor: (Reader, Writer), client: &str) {
+    async fn carry(&self, visitor: (Reader, Writer), source: Source) {
         let Some((mut read, mut write)) = self.unwrapped(visitor).await else { return };
         match &self.service {
-            Service::Http(front) => serve(front, (read, write), client, None).await,
+            Service::Http(front) => serve(front, (read, write), source).await,
             Service::Bytes(upstream) => {
                 // A service that is away ends the stream without a byte; the visitor learns of it.
                 let Ok(connected) = upstream.connect().await else { return };

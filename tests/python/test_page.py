@@ -297,3 +297,17 @@ def test_the_status_page_lives_and_starts_and_stops_tunnels(house: House, page: 
     page.get_by_role("button", name="Stop the tunnel second").click()
     expect(card).to_have_count(1)
     assert [tunnel.name for tunnel in house.client.tunnels.list()] == ["web"]
+
+
+def test_the_way_through_an_edge_is_told(house: House, page: Page) -> None:
+    house.client.tunnels.start(name="shop", addr=house.local, labels=["app=shop"])
+    with house.service.client() as remote:
+        group = remote.backends.tunnel_group.create(labels={"app": "shop"})
+        edge = remote.edges.https.create(hostports=["shop.example.test:443"])
+        remote.edges.https.routes.create(
+            edge.id, match_type="path_prefix", match="/", backend={"backend_id": group.id}
+        )
+        address = house.service.edge_url("shop.example.test")
+        house.service.opener().open(f"{address}/through-an-edge").close()
+    choose(page, "/through-an-edge")
+    expect(page.locator("#detail .facts")).to_contain_text("a route of an HTTPS edge")

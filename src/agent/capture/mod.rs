@@ -9,5 +9,5 @@ mod record;
 mod store;
 
 pub use body::Body;
-pub use record::{Exchange, Message, Record};
+pub use record::{Exchange, Message, Record, Source, Via};
 pub use store::{Captures, Change, Limit, Opening, Recording, Usage};

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, Local, SecondsFormat};
+use serde::Serialize;
 
 use super::Body;
 use crate::api::local::requests::{CapturedRequest, RequestMessage, ResponseMessage};
@@ -29,9 +30,46 @@ pub struct Record {
     pub start: DateTime<Local>,
     /// The record that this one repeats.
     pub replay_of: Option<String>,
+    /// What the visitor came through; none for replays.
+    pub via: Option<Via>,
     /// When it changed last, in the count of all changes.
     pub(super) revision: AtomicU64,
     exchange: Mutex<Exchange>,
+}
+
+/// What a visitor came through at the service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Via {
+    /// The tunnel's own public address.
+    Endpoint,
+    /// An HTTPS edge, whose route chose this tunnel by its labels.
+    HttpsEdge,
+    /// An edge of another kind.
+    Edge,
+}
+
+/// Where a request comes from.
+#[derive(Debug, Clone, Default)]
+pub struct Source {
+    /// The address of the client, without its port.
+    pub remote_addr: String,
+    /// The record that the request repeats.
+    pub replay_of: Option<String>,
+    /// What the visitor came through; none for replays.
+    pub via: Option<Via>,
+}
+
+impl Via {
+    /// What the service names it in the header of a connection.
+    pub fn of_edge_type(edge_type: &str) -> Option<Self> {
+        match edge_type {
+            "0" => Some(Self::Endpoint),
+            "1" | "2" => Some(Self::Edge),
+            "3" => Some(Self::HttpsEdge),
+            _ => None,
+        }
+    }
 }
 
 /// What was said, so far.
@@ -68,16 +106,16 @@ impl Record {
     pub(super) fn new(
         sequence: u32,
         tunnel_name: String,
-        remote_addr: String,
-        replay_of: Option<String>,
+        source: Source,
         request: Message,
     ) -> Self {
+        let Source { remote_addr, replay_of, via } = source;
         let start = Local::now();
         // Seconds since 1970 need 32 bits until 2106.
         let id = format!("{:08x}{sequence:08x}", start.timestamp() & 0xffff_ffff);
         let exchange = Mutex::new(Exchange { request, ..Exchange::default() });
         let revision = AtomicU64::default();
-        Self { sequence, id, tunnel_name, remote_addr, start, replay_of, revision, exchange }
+        Self { sequence, id, tunnel_name, remote_addr, start, replay_of, via, revision, exchange }
     }
 
     /// When it changed last, in the count of all changes.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use tokio::sync::broadcast;
 
 use super::Body;
-use super::record::{Exchange, Message, Record};
+use super::record::{Exchange, Message, Record, Source};
 
 /// How much of each body is kept at most.
 const BODY: usize = 1 << 20;
@@ -70,10 +70,8 @@ pub struct Usage {
 pub struct Opening<'a> {
     /// The tunnel that received it.
     pub tunnel_name: &'a str,
-    /// The address of the client, without its port.
-    pub remote_addr: String,
-    /// The record that this request repeats.
-    pub replay_of: Option<String>,
+    /// Where it comes from.
+    pub source: Source,
     /// The head as it is sent to the local service.
     pub head: &'a [u8],
     /// Whether the body comes in chunks.
@@ -120,8 +118,7 @@ impl Captures {
         let mut inner = self.lock();
         inner.last = inner.last.wrapping_add(1);
         let tunnel_name = opening.tunnel_name.to_owned();
-        let record =
-            Record::new(inner.last, tunnel_name, opening.remote_addr, opening.replay_of, request);
+        let record = Record::new(inner.last, tunnel_name, opening.source, request);
         let record = Arc::new(record);
         inner.records.push_back(record.clone());
         inner.bytes += cost;
@@ -346,8 +343,7 @@ mod tests {
     fn open(captures: &Arc<Captures>, tunnel_name: &str) -> Recording {
         captures.open(Opening {
             tunnel_name,
-            remote_addr: "127.0.0.1".to_owned(),
-            replay_of: None,
+            source: Source::default(),
             head: HEAD,
             chunked: false,
         })

@@ -253,14 +253,13 @@ fn size(text: &str) -> Result<Test, String> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::agent::capture::{Captures, Limit, Opening};
+    use crate::agent::capture::{Captures, Limit, Opening, Source};
 
     fn holds(filter: &str) -> bool {
         let captures = Captures::new(Limit::default());
         let recording = captures.open(Opening {
             tunnel_name: "web",
-            remote_addr: "127.0.0.1".to_owned(),
-            replay_of: Some("00".to_owned()),
+            source: Source { replay_of: Some("00".to_owned()), ..Source::default() },
             head: b"POST /hook/a?x=1 HTTP/1.1\r\nX-Id: abc def\r\nContent-Length: 9\r\n\r\n",
             chunked: false,
         });

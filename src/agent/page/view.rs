@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{content, filter, secrets};
 use crate::agent::Shared;
-use crate::agent::capture::{Message, Record};
+use crate::agent::capture::{Message, Record, Via};
 use crate::api::Base64;
 
 /// One line of the list.
@@ -31,6 +31,8 @@ pub(super) struct Summary {
     pub tunnel: String,
     /// The record that this one repeats.
     pub replay_of: Option<String>,
+    /// What the visitor came through at the service, as far as that has told.
+    pub via: Option<Via>,
     pub truncated: bool,
     /// The agent answered because the local service did not.
     pub unanswered: bool,
@@ -53,6 +55,7 @@ impl Summary {
             source: record.remote_addr.clone(),
             tunnel: record.tunnel_name.clone(),
             replay_of: record.replay_of.clone(),
+            via: record.via,
             truncated: exchange.request.is_truncated()
                 || response.is_some_and(Message::is_truncated),
             unanswered: exchange.unanswered,

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use super::exchange::{BUFFER, Exchange, Failure, Local, Outcome};
 use super::head::{self, Refused, RequestHead};
 use super::{HostHeader, Reader, Upstream, Writer, page, rewrite};
-use crate::agent::capture::{Captures, Opening, Recording};
+use crate::agent::capture::{Captures, Opening, Recording, Source};
 use crate::agent::metrics::TunnelMetrics;
 
 /// How long the body of a request is waited for that no local service takes.
@@ -49,17 +49,11 @@ impl Front {
 
 /// Serves the requests of one connection until it ends.
 ///
-/// `remote_addr` is the address of the visitor without its port; `replay_of` the record that the
-/// only request of this connection repeats.
-pub async fn serve(
-    front: &Front,
-    visitor: (Reader, Writer),
-    remote_addr: &str,
-    replay_of: Option<String>,
-) {
+/// `source` is where they come from.
+pub async fn serve(front: &Front, visitor: (Reader, Writer), source: Source) {
     let (read, write) = visitor;
     let buffer = BytesMut::with_capacity(BUFFER);
-    let mut visit = Visit { front, read, write, buffer, local: None, remote_addr, replay_of };
+    let mut visit = Visit { front, read, write, buffer, local: None, source };
     while visit.serve_one().await {}
     // Whether the visitor still listens does not matter any more.
     let _ = visit.write.shutdown().await;
@@ -73,8 +67,7 @@ pub async fn once(front: &Front, request: Vec<u8>, replay_of: Option<String>) {
         write: Box::pin(tokio::io::sink()),
         buffer: BytesMut::from(request.as_slice()),
         local: None,
-        remote_addr: "127.0.0.1",
-        replay_of,
+        source: Source { remote_addr: "127.0.0.1".to_owned(), replay_of, via: None },
     };
     visit.serve_one().await;
 }
@@ -100,8 +93,7 @@ struct Visit<'a> {
     buffer: BytesMut,
     /// The connection to the local service, between requests.
     local: Option<Local>,
-    remote_addr: &'a str,
-    replay_of: Option<String>,
+    source: Source,
 }
 
 impl Visit<'_> {
@@ -159,12 +151,11 @@ impl Visit<'_> {
         }
     }
 
-    fn record(&mut self, head: &RequestHead, bytes: &[u8]) -> Option<Recording> {
+    fn record(&self, head: &RequestHead, bytes: &[u8]) -> Option<Recording> {
         let captures = self.front.captures.as_ref()?;
         Some(captures.open(Opening {
             tunnel_name: &self.front.tunnel_name,
-            remote_addr: self.remote_addr.to_owned(),
-            replay_of: self.replay_of.take(),
+            source: self.source.clone(),
             head: bytes,
             chunked: head.body == super::body::Body::CHUNKED,
         }))

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread;
 
-use ginnel::agent::capture::{Captures, Limit, Opening, Recording};
+use ginnel::agent::capture::{Captures, Limit, Opening, Recording, Source};
 
 use super::alone;
 
@@ -115,8 +115,7 @@ fn exchange(captures: &Arc<Captures>, piece: &[u8], chance: &mut Chance) -> Reco
         format!("POST /{} HTTP/1.1\r\nHost: shop.test\r\nAccept: */*\r\n\r\n", chance.next());
     let recording = captures.open(Opening {
         tunnel_name: "web",
-        remote_addr: "192.0.2.1".to_owned(),
-        replay_of: None,
+        source: Source { remote_addr: "192.0.2.1".to_owned(), ..Source::default() },
         head: head.as_bytes(),
         chunked: false,
     });

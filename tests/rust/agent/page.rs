@@ -266,12 +266,14 @@ async fn a_request_is_sent_again_with_changes() {
     let new = sent["id"].as_str().unwrap();
     let shown = whole.get(&format!("/inspect/data/requests/{new}?reveal=1")).await;
     assert_eq!((&shown["replay_of"], &shown["method"]), (&json!(id), &json!("PUT")));
+    assert_eq!(shown["via"], Value::Null);
     let raw = whole.fetch(&format!("/inspect/data/requests/{new}/copy?as=raw&reveal=1")).await;
     let raw = raw.text().await.unwrap();
     assert!(raw.starts_with("PUT /new?x=2 HTTP/1.1\r\n"), "{raw}");
     assert!(raw.contains("Bearer abcdef") && raw.ends_with("\r\n\r\nbye"), "{raw}");
     let original = whole.get(&format!("/inspect/data/requests/{id}")).await;
     assert_eq!(original["replays"], json!([new]));
+    assert_eq!(original["via"], "endpoint");
     for (changes, status) in [
         (json!({"target": "//x y"}), 400),
         (json!({"nonsense": 1}), 400),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ginnel::agent::Trust;
-use ginnel::agent::capture::{Captures, Limit, Record};
+use ginnel::agent::capture::{Captures, Limit, Record, Source};
 use ginnel::agent::metrics::TunnelMetrics;
 use ginnel::agent::relay::{self, Address, Closed, Front, HostHeader, Upstream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -32,7 +32,9 @@ fn visit_at(address: Address, host_header: HostHeader, closed: Closed) -> Visit 
     let (visitor, theirs) = tokio::io::duplex(64 * 1024);
     tokio::spawn(async move {
         let (read, write) = tokio::io::split(theirs);
-        relay::serve(&front, (Box::pin(read), Box::pin(write)), "192.0.2.1", None).await;
+        let remote_addr = "192.0.2.1".to_owned();
+        let source = Source { remote_addr, ..Source::default() };
+        relay::serve(&front, (Box::pin(read), Box::pin(write)), source).await;
     });
     Visit { visitor, captures, metrics }
 }

@@ -8,6 +8,13 @@ import { marks } from "./list.js";
 /** Which tab of each part was looked at last; the next request opens with the same. */
 const looked = { Request: "Headers", Response: "Headers" };
 
+/** What the service has told of the way to the tunnel. */
+const VIA = {
+  endpoint: "the tunnel’s own address",
+  https_edge: "a route of an HTTPS edge, by the tunnel’s labels",
+  edge: "an edge, by the tunnel’s labels",
+};
+
 /**
  * Shows a request. `actions` has `replay`, `edit`, `copy`, `reveal`, `open` and `back`;
  * `original` is the detail of what it repeats.
@@ -59,6 +66,7 @@ function facts(detail, actions) {
     ["Took", time(detail.took) || "not done yet"],
     ["From", detail.source],
     ["Tunnel", detail.tunnel],
+    VIA[detail.via] ? ["Came through", VIA[detail.via]] : null,
     ["Sizes", `${bytes(detail.received)} in, ${bytes(detail.sent)} out`],
     ["Identifier", detail.id],
     detail.replay_of ? ["Replay of", link(detail.replay_of)] : null,

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ginnel::agent::capture::{Captures, Limit, Opening, Recording};
+use ginnel::agent::capture::{Captures, Limit, Opening, Recording, Source};
 
 /// The settings of `inspect_db_size` that are tried, in bytes.
 const LIMITS: [usize; 2] = [1_000_000, 50_000_000];
@@ -74,8 +74,7 @@ fn open(captures: &Arc<Captures>, number: usize) -> Recording {
     let head = format!("POST /webhook/{number} HTTP/1.1\r\nHost: shop.test\r\nUser-Agent: bench\r\n\r\n");
     captures.open(Opening {
         tunnel_name: "web",
-        remote_addr: "203.0.113.7".to_owned(),
-        replay_of: None,
+        source: Source { remote_addr: "203.0.113.7".to_owned(), ..Source::default() },
         head: head.as_bytes(),
         chunked: true,
     })
