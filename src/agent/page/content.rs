@@ -55,16 +55,31 @@ fn read(decoder: impl Read) -> Vec<u8> {
 
 /// A body with its secrets masked, where it is text that is known to hold some.
 pub(super) fn masked(media_type: &str, body: &[u8]) -> Option<Vec<u8>> {
-    let text = std::str::from_utf8(body).ok()?;
+    if media_type.starts_with("multipart/") {
+        return secrets::parts(body).filter(|masked| masked != body);
+    }
+    // What is cut off, or not all text, has secrets as well.
+    let text = String::from_utf8_lossy(body);
     let masked = match media_type {
-        "application/x-www-form-urlencoded" => secrets::pairs(text),
+        "application/x-www-form-urlencoded" => secrets::pairs(&text),
         // JSON is often sent under other names.
         _ if media_type.ends_with("json") || text.trim_start().starts_with(['{', '[']) => {
-            secrets::json(text)
+            secrets::json(&text)
         }
         _ => return None,
     };
     (masked != text).then(|| masked.into_bytes())
+}
+
+/// The text of a body; where it was cut off within a letter, without that.
+pub(super) fn text(body: &[u8]) -> Option<&str> {
+    match std::str::from_utf8(body) {
+        Ok(text) => Some(text),
+        Err(error) if error.error_len().is_none() => {
+            std::str::from_utf8(body.get(..error.valid_up_to())?).ok()
+        }
+        Err(_) => None,
+    }
 }
 
 #[cfg(test)]
@@ -106,6 +121,15 @@ mod tests {
         assert!(masked("text/plain", b"{\"token\": \"x\"}").is_some());
         assert!(masked("text/plain", b"token=x").is_none());
         assert!(masked("application/json", b"{\"a\": 1}").is_none());
-        assert!(masked("application/json", b"{\"token\": \"\xff\"}").is_none());
+        assert!(masked("application/json", b"{\"token\": \"\xff\"}").is_some());
+        assert!(masked("application/json", b"{\"token\": \"x\", \"a\": \"\xc3").is_some());
+        assert!(masked("application/json", b"{\"a\": \"\xff\"}").is_none());
+    }
+
+    #[test]
+    fn text_that_is_cut_off_is_text() {
+        assert_eq!(text("aé".as_bytes()), Some("aé"));
+        assert_eq!(text(b"a\xc3"), Some("a"));
+        assert_eq!(text(b"a\xc3b"), None);
     }
 }

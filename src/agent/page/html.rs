@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 
+use super::content;
 use super::status::Status;
 use super::view::{Detail, Part, Summary};
 use crate::agent::relay::escape;
@@ -185,9 +186,9 @@ fn part<'a>(page: &'a mut Html, title: &str, part: &Part) -> &'a mut Html {
     let body = part.readable();
     let shown = body.get(..BODY).unwrap_or(body);
     page.raw("\n");
-    match std::str::from_utf8(body) {
-        Ok(_) => page.text(&String::from_utf8_lossy(shown)),
-        Err(_) => page.text(&format!("{} bytes that are not text", body.len())),
+    match content::text(body) {
+        Some(_) => page.text(content::text(shown).unwrap_or_default()),
+        None => page.text(&format!("{} bytes that are not text", body.len())),
     };
     page.raw("</pre>\n");
     if (shown.len() as u64) < part.length {

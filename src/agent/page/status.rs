@@ -121,6 +121,9 @@ fn options(shared: &Shared) -> Map<String, Value> {
     }
 }
 
+/// Fields of definitions that hold policies.
+const POLICIES: [&str; 2] = ["traffic_policy", "policy"];
+
 /// Masks the secrets of a definition.
 fn mask(value: &mut Value) {
     match value {
@@ -129,6 +132,9 @@ fn mask(value: &mut Value) {
                 if secrets::is_secret(name) || name == "basic_auth" {
                     *member = secrets::MASK.into();
                 } else {
+                    if POLICIES.contains(&name.as_str()) {
+                        unfold(member);
+                    }
                     mask(member);
                 }
             }
@@ -136,6 +142,15 @@ fn mask(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(mask),
         Value::String(text) => *text = text.lines().map(line).collect::<Vec<_>>().join("\n"),
         _ => {}
+    }
+}
+
+/// A policy that is given as text: by its structure it is known what is secret in it.
+fn unfold(policy: &mut Value) {
+    let read =
+        policy.as_str().and_then(|text| serde_saphyr::from_str::<Map<String, Value>>(text).ok());
+    if let Some(read) = read {
+        *policy = Value::Object(read);
     }
 }
 
@@ -160,7 +175,8 @@ mod tests {
             "basic_auth": ["user:password"],
             "verify_webhook": {"provider": "github", "secret": "abc"},
             "request_header": {"add": ["X-Api-Key: abc", "X-Plain: abc"]},
-            "traffic_policy": "on_http_request:\n- actions:\n  - config:\n      secret: abc\n",
+            "traffic_policy": "on_http_request:\n- actions:\n  - config:\n      secret: abc\n  \
+                - config:\n      credentials:\n      - user:password\n",
         });
 
         mask(&mut definition);
