@@ -185,6 +185,12 @@ impl Message {
 
     /// The headers in their order, with the names as they were written.
     pub fn headers(&self) -> Vec<(String, String)> {
+        let text = |value: Vec<u8>| String::from_utf8_lossy(&value).into_owned();
+        self.exact_headers().into_iter().map(|(name, value)| (name, text(value))).collect()
+    }
+
+    /// The headers with the bytes of their values, which need not be text.
+    pub fn exact_headers(&self) -> Vec<(String, Vec<u8>)> {
         let mut room = [httparse::EMPTY_HEADER; HEADERS];
         let start = self.head.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let rest = self.head.get(start..).unwrap_or_default();
@@ -192,10 +198,7 @@ impl Message {
             Ok(httparse::Status::Complete((_, parsed))) => parsed,
             _ => return Vec::new(),
         };
-        let text = |header: &httparse::Header<'_>| {
-            (header.name.to_owned(), String::from_utf8_lossy(header.value).into_owned())
-        };
-        parsed.iter().map(text).collect()
+        parsed.iter().map(|header| (header.name.to_owned(), header.value.to_vec())).collect()
     }
 
     fn unchunked_head(&self) -> Vec<u8> {

@@ -85,7 +85,7 @@ impl Changes {
         let target = self
             .target
             .map_or_else(|| Ok(target.clone()), |given| wanted_target(&given, &target))?;
-        let kept = original.headers();
+        let kept = original.exact_headers();
         let headers = match self.headers {
             Some(headers) => wanted_headers(headers, &kept)?,
             None => kept,
@@ -96,20 +96,20 @@ impl Changes {
                 .map_err(|error| Refusal::invalid_body(format!("body: is not base64: {error}")))?,
             None => original.body.bytes().into_owned(),
         };
-        let mut head = format!("{method} {target} {version}\r\n");
+        let mut head = format!("{method} {target} {version}\r\n").into_bytes();
         for (name, value) in headers {
             if !FRAMING.iter().any(|framing| name.eq_ignore_ascii_case(framing)) {
-                head += &format!("{name}: {value}\r\n");
+                head.extend([name.as_bytes(), b": ", &value, b"\r\n"].concat());
             }
         }
         if !body.is_empty() || !matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "DELETE") {
-            head += &format!("Content-Length: {}\r\n", body.len());
+            head.extend(format!("Content-Length: {}\r\n", body.len()).into_bytes());
         }
-        head += "\r\n";
+        head.extend(b"\r\n");
         if head.len() > HEAD {
             return Err(Refusal::invalid_body(format!("headers: are longer than {HEAD} bytes")));
         }
-        Ok([head.into_bytes(), body].concat())
+        Ok([head, body].concat())
     }
 }
 
@@ -132,8 +132,8 @@ fn wanted_target(given: &str, original: &str) -> Result<String, Refusal> {
 
 fn wanted_headers(
     given: Vec<(String, String)>,
-    original: &[(String, String)],
-) -> Result<Vec<(String, String)>, Refusal> {
+    original: &[(String, Vec<u8>)],
+) -> Result<Vec<(String, Vec<u8>)>, Refusal> {
     if given.len() > HEADERS {
         let problem = format!("headers: are {}, the limit is {HEADERS}", given.len());
         return Err(Refusal::invalid_body(problem));
@@ -147,18 +147,19 @@ fn wanted_headers(
             let problem = format!("headers: the value of {name} has a control character");
             return Err(Refusal::invalid_body(problem));
         }
-        let masked = originals.iter().position(|(known, text)| {
+        // What was shown differs from what came where it is masked, or was no text.
+        let unchanged = originals.iter().position(|(known, bytes)| {
+            let text = String::from_utf8_lossy(bytes);
             known.eq_ignore_ascii_case(&name)
-                && value.contains(secrets::MASK)
-                && secrets::header(known, text) == value
+                && (text == value || secrets::header(known, &text) == value)
         });
-        match masked {
+        match unchanged {
             Some(at) => Ok((name, originals.remove(at).1.clone())),
             None if value.contains(secrets::MASK) => {
                 let problem = format!("headers: the value of {name} is masked");
                 Err(Refusal::invalid_body(problem))
             }
-            None => Ok((name, value.trim().to_owned())),
+            None => Ok((name, value.trim().as_bytes().to_vec())),
         }
     });
     restored.collect()
@@ -200,6 +201,21 @@ mod tests {
             "PUT /a?token=abc HTTP/1.1\r\nHost: y\r\nAuthorization: Bearer abc\r\nX-New: 1\r\n\
              Content-Length: 5\r\n\r\nhello"
         );
+    }
+
+    #[test]
+    fn headers_that_are_no_text_keep_their_bytes() {
+        let mut original = original();
+        original.body = Vec::new().into();
+        original.body_length = 0;
+        original.head = b"GET / HTTP/1.1\r\nX-Name: J\xfcrgen\r\n\r\n".to_vec();
+        let shown = Some(vec![("X-Name".to_owned(), "J\u{fffd}rgen".to_owned())]);
+
+        for headers in [None, shown] {
+            let target = Some("/other".to_owned());
+            let raw = Changes { target, headers, ..Changes::default() }.apply(&original).unwrap();
+            assert_eq!(raw, b"GET /other HTTP/1.1\r\nX-Name: J\xfcrgen\r\n\r\n");
+        }
     }
 
     #[test]
