@@ -49,6 +49,9 @@ impl<'a> Fields<'a> {
     /// Reads all of them; none when some are missing or wrong.
     pub fn definition(&mut self) -> Option<Definition> {
         let name = self.text("name").unwrap_or_default();
+        if matches!(name.as_str(), "." | "..") {
+            self.problem("name", "cannot stand in the address of the tunnel");
+        }
         let proto = self.text("proto");
         let labels = self.labels();
         let public = match (proto.as_deref(), labels) {
