@@ -9,6 +9,9 @@ use super::view::{Detail, Field};
 const OWN: [&str; 6] =
     ["host", "content-length", "transfer-encoding", "connection", "keep-alive", "expect"];
 
+/// How long an argument may be: Linux takes 128 KiB, and quotes become longer in quotes.
+const ARGUMENT: usize = 24 * 1024;
+
 /// The form of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
@@ -88,7 +91,9 @@ fn curl(detail: &Detail) -> String {
     if !body.is_empty() {
         match std::str::from_utf8(body) {
             // Only this option takes a leading @ for what it is.
-            Ok(text) if !text.contains('\0') => lines.push(format!("--data-raw {}", shell(text))),
+            Ok(text) if !text.contains('\0') && text.len() <= ARGUMENT => {
+                lines.push(format!("--data-raw {}", shell(text)))
+            }
             _ => {
                 let octal = body.iter().map(|byte| format!("\\{byte:03o}")).collect::<String>();
                 before = format!("printf '{octal}' | ");

@@ -244,6 +244,7 @@ fn size(text: &str) -> Result<Test, String> {
         "" | "b" => 1,
         "k" | "kb" => 1000,
         "m" | "mb" => 1_000_000,
+        "g" | "gb" => 1_000_000_000,
         _ => return Err(problem()),
     };
     Ok(test(number.saturating_mul(factor)))
@@ -280,6 +281,7 @@ mod tests {
             ("<1m", ">1m"),
             ("took:<1m", "took:>1m"),
             ("size:>9", "size:>10kb"),
+            ("size:<1gb", "size:>1gb"),
             ("header:x-id", "header:x-other"),
             ("header:x-id=abc*", "header:x-id=abc"),
             ("body:B", "body:c"),

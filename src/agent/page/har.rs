@@ -62,14 +62,19 @@ fn request(shared: &Shared, record: &Record, message: &Message, reveal: bool) ->
         "bodySize": message.body_length,
     });
     if message.body_length > 0 {
-        request["postData"] = post_data(&part);
+        request["postData"] = post_data(&part, &content_type(message));
     }
     request
 }
 
-fn post_data(part: &Part) -> Value {
+/// The media type with its parameters: without the boundary, forms in parts cannot be read.
+fn content_type(message: &Message) -> String {
+    content::header(message, "content-type").unwrap_or_default()
+}
+
+fn post_data(part: &Part, media_type: &str) -> Value {
     let body = part.readable();
-    let mut data = json!({"mimeType": part.media_type, "params": []});
+    let mut data = json!({"mimeType": media_type, "params": []});
     match std::str::from_utf8(body) {
         Ok(text) => {
             if part.media_type == "application/x-www-form-urlencoded" {
@@ -103,16 +108,16 @@ fn response(message: Option<&Message>, reveal: bool) -> Value {
         "httpVersion": version,
         "cookies": cookies(message, "set-cookie", reveal),
         "headers": headers(&part.headers),
-        "content": body(&part),
+        "content": body(&part, &content_type(message)),
         "redirectURL": if reveal { location } else { secrets::target(&location).into_owned() },
         "headersSize": message.head.len(),
         "bodySize": message.body_length,
     })
 }
 
-fn body(part: &Part) -> Value {
+fn body(part: &Part, media_type: &str) -> Value {
     let bytes = part.readable();
-    let mut content = json!({"size": bytes.len(), "mimeType": part.media_type});
+    let mut content = json!({"size": bytes.len(), "mimeType": media_type});
     match std::str::from_utf8(bytes) {
         Ok(text) => content["text"] = text.into(),
         Err(_) => {
