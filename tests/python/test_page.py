@@ -149,6 +149,32 @@ def test_mistakes_in_the_editor_are_told_and_nothing_is_lost(house: House, page:
     expect(rows(page)).to_have_count(1)
 
 
+def test_an_edited_body_keeps_what_was_not_edited(house: House, page: Page) -> None:
+    form = {"Content-Type": "multipart/form-data; boundary=B"}
+    part = '--B\r\nContent-Disposition: form-data; name="{}"\r\n\r\n{}\r\n'
+    house.send("/plain", "POST", (part.format("a", "one") + "--B--\r\n").encode(), form)
+    house.send("/secret", "POST", (part.format("password", "abc") + "--B--\r\n").encode(), form)
+    body = page.get_by_label("Body", exact=True)
+
+    choose(page, "/plain")
+    page.get_by_role("button", name="Edit and replay").click()
+    body.fill(body.input_value().replace("one", "two"))
+    page.get_by_role("button", name="Send").click()
+    expect(rows(page)).to_have_count(3)
+    sent = house.client.requests.get(house.newest()).request.body
+    assert sent == (part.format("a", "two") + "--B--\r\n").encode()
+
+    choose(page, "/secret")
+    page.get_by_role("button", name="Edit and replay").click()
+    expect(body).to_be_disabled()
+    expect(page.get_by_role("dialog")).not_to_contain_text("abc")
+    page.get_by_label("Method").fill("PUT")
+    page.get_by_role("button", name="Send").click()
+    expect(rows(page)).to_have_count(4)
+    sent = house.client.requests.get(house.newest()).request.body
+    assert sent == (part.format("password", "abc") + "--B--\r\n").encode()
+
+
 def test_the_selection_stays_while_the_list_lives(house: House, page: Page) -> None:
     for number in range(80):
         house.send(f"/old/{number}")

@@ -7,7 +7,9 @@ import { ask } from "./server.js";
 export async function edit(detail, exact, { send }) {
   const { tunnels } = await ask("/api/tunnels");
   const original = decode(exact.request.body);
-  const words = text(original);
+  // Masked where secrets are; then it is sent as it came.
+  const hidden = detail.request.masked;
+  const words = hidden ? null : text(original);
   const headers = detail.request.headers.map((field) => `${field.name}: ${field.value}`).join("\n");
   const field = (label, control, hint) => make("div", { class: "field" },
     make("label", { for: control.id }, label), control,
@@ -24,7 +26,8 @@ export async function edit(detail, exact, { send }) {
   const file = make("input", { id: "edit-file", type: "file" });
   const problem = make("p", { class: "problem", role: "alert" });
   const cut = exact.request.length > exact.request.kept;
-  const bodyHint = words === null
+  const bodyHint = hidden ? "It has secrets, and is sent as it is unless a file is chosen. Show secrets to change it."
+    : words === null
     ? `${bytes(original.length)} that are not text; they are sent as they are unless a file is chosen.`
     : cut ? `✂ Only ${bytes(exact.request.kept)} of ${bytes(exact.request.length)} were kept.` : null;
 
@@ -57,8 +60,8 @@ export async function edit(detail, exact, { send }) {
     if (target.value !== detail.target) changed.target = target.value;
     if (fields.value !== headers) changed.headers = pairs(fields.value);
     if (file.files.length) changed.body = encode(new Uint8Array(await file.files[0].arrayBuffer()));
-    else if (words !== null && body.value !== words.replaceAll("\r\n", "\n")) {
-      changed.body = encode(new TextEncoder().encode(body.value));
+    else if (words !== null && body.value !== words.replace(/\r\n?/g, "\n")) {
+      changed.body = encode(new TextEncoder().encode(withEnds(body.value, words)));
     }
     return changed;
   }
@@ -68,6 +71,12 @@ export async function edit(detail, exact, { send }) {
   document.body.append(dialog);
   dialog.showModal();
   method.focus();
+}
+
+/** Text with line ends as they were before; a text area has line feeds alone. */
+function withEnds(changed, before) {
+  const ends = before.match(/\r\n|\r|\n/g) ?? [];
+  return ends.length && ends.every((end) => end === ends[0]) ? changed.replaceAll("\n", ends[0]) : changed;
 }
 
 function pairs(lines) {
