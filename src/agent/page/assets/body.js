@@ -12,13 +12,18 @@ export function readable(part) {
   return decode(part.decoded ?? part.body);
 }
 
+/** Whether only the beginning of the body was kept. */
+export function cut(part) {
+  return part.length > part.kept;
+}
+
 /** What the body looks like. */
 export function show(part) {
   const body = readable(part);
   if (!body.length) return make("p", { class: "hint" }, part.length ? "Nothing of it was kept." : "It is empty.");
   const notes = [];
   if (part.encoding) notes.push(`${part.encoding} taken off, ${bytes(body.length)} without it`);
-  if (part.length > part.kept) notes.push(`✂ the first ${bytes(part.kept)} of ${bytes(part.length)}`);
+  if (cut(part)) notes.push(`✂ the first ${bytes(part.kept)} of ${bytes(part.length)}`);
   if (part.masked) notes.push("secrets are masked");
   return make("div", {},
     notes.length ? make("p", { class: "hint" }, `${notes.join("; ")}.`) : null,
@@ -27,7 +32,7 @@ export function show(part) {
 
 function content(part, body) {
   if (IMAGES.includes(part.media_type)) return image(part, body);
-  const read = text(body);
+  const read = text(body, cut(part));
   if (read === null) return hex(body);
   if (read.length > LONGEST) return code(read);
   if (part.media_type === "application/x-www-form-urlencoded") return pairs(new URLSearchParams(read));
@@ -225,10 +230,12 @@ function layOut(read) {
 function parts(read) {
   const boundary = /^--([^\r\n]+)/.exec(read)?.[1];
   if (!boundary) return code(read);
-  const found = read.split(`--${boundary}`).slice(1, -1).map((part) => {
-    const end = part.indexOf("\r\n\r\n");
+  const all = read.split(`--${boundary}`).slice(1).filter((part) => !/^(--\s*|\s*)$/.test(part));
+  const found = all.map((part) => {
+    const at = part.indexOf("\r\n\r\n");
+    const end = at < 0 ? part.length : at;
     const head = part.slice(0, end).trim();
-    const name = /name="([^"]*)"/.exec(head)?.[1] ?? "part";
+    const name = /\bname="([^"]*)"/.exec(head)?.[1] ?? "part";
     return make("section", {},
       make("h4", {}, name),
       code(`${head}\n\n${part.slice(end + 4).replace(/\r\n$/, "")}`));

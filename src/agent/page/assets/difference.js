@@ -1,14 +1,14 @@
 // What is different between two requests, or two answers.
 
 import { make, text } from "./dom.js";
-import { readable } from "./body.js";
+import { cut, readable } from "./body.js";
 
 const MOST = 3000;
 
 /** The lines of a message. */
 function lines(part) {
   if (!part) return ["(there is none)"];
-  const body = text(readable(part));
+  const body = text(readable(part), cut(part));
   const head = [part.line, ...part.headers.map((field) => `${field.name}: ${field.value}`)];
   return [...head, "", ...(body === null ? [`(${part.length} bytes)`] : body.split("\n"))];
 }

@@ -78,10 +78,10 @@ export function encode(bytes) {
   return btoa(text);
 }
 
-/** The text of bytes; null when they are not UTF-8. */
-export function text(bytes) {
+/** The text of bytes; null when they are not UTF-8. What is cut off may end within a letter. */
+export function text(bytes, cut = false) {
   try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes, { stream: cut });
   } catch {
     return null;
   }

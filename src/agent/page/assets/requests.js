@@ -9,6 +9,7 @@ import { ask, askText, query } from "./server.js";
 
 const PREVIEW = 60;
 const ANNOUNCE = 5000;
+const COPIED = 2000;
 const SUGGESTED = ["status:5xx", "status:4xx", "is:replay", ">500ms"];
 const KEYS = [
   ["j, ↓", "the next request"], ["k, ↑", "the one before"], ["Enter", "go to its details"],
@@ -58,7 +59,13 @@ function fromAddress() {
   if (id) {
     choose(id, { keep: true });
     showDetail(true);
-  } else showDetail(false);
+  } else {
+    page.chosen = null;
+    page.detail = null;
+    list.mark(null);
+    place.replaceChildren(make("p", { class: "hint" }, "Choose a request to see it."));
+    showDetail(false);
+  }
 }
 
 function address(push) {
@@ -89,6 +96,7 @@ async function applyFilter(filter) {
     if (turn === page.turn) live.start(filter);
   } catch (error) {
     if (turn !== page.turn) return;
+    byId("count").classList.remove("busy");
     if (error.status === 400) say(problem, error.message);
     else live.start(filter);
   }
@@ -112,17 +120,37 @@ function drawChips() {
 
 function update(news) {
   page.usage = news.usage;
-  if (page.paused) {
-    page.waiting.push(news);
-    say(pause, `Go on (${waiting()} new)`);
-    return;
-  }
-  take(news);
   byId("room").textContent =
     `${news.tunnels} ${news.tunnels === 1 ? "tunnel" : "tunnels"}, ${bytes(news.usage.bytes)} of ${bytes(news.usage.limit)}` +
     (news.usage.evicted ? `, ${news.usage.evicted} evicted` : "");
   byId("state").dataset.service = news.state;
   drawState();
+  if (!page.paused) {
+    take(news);
+    return;
+  }
+  hold(news);
+  say(pause, `Go on (${page.waiting[0].requests.length} new)`);
+}
+
+/** Keeps what is new while the page is paused: each request once, and none that is not kept any more. */
+function hold(news) {
+  const held = page.waiting[0];
+  if (!held || news.reset) {
+    page.waiting = [news];
+    return;
+  }
+  const fresh = new Set(news.requests.map(({ id }) => id));
+  const hidden = new Set([...held.hidden.filter((id) => !fresh.has(id)), ...news.hidden]);
+  const requests = new Map([...held.requests, ...news.requests].map((request) => [request.id, request]));
+  const kept = ({ id }) => !hidden.has(id) && news.oldest != null && id >= news.oldest;
+  page.waiting = [{
+    ...news,
+    reset: held.reset,
+    more: held.more,
+    hidden: [...hidden].filter((id) => news.oldest != null && id >= news.oldest),
+    requests: [...requests.values()].filter(kept),
+  }];
 }
 
 function take(news) {
@@ -145,10 +173,6 @@ async function older(turn) {
     list.put(found.requests);
     more = found.more && found.requests.length > 0;
   }
-}
-
-function waiting() {
-  return new Set(page.waiting.flatMap((news) => news.requests.map((request) => request.id))).size;
 }
 
 function togglePause() {
@@ -227,8 +251,11 @@ function back() {
   list.grid.focus();
 }
 
+let loads = 0;
+
 async function load() {
   const id = page.chosen;
+  const turn = ++loads;
   const path = `/inspect/data/requests/${id}`;
   const reveal = page.reveal ? "1" : "";
   try {
@@ -236,11 +263,11 @@ async function load() {
     const original = detail.replay_of
       ? await ask(`/inspect/data/requests/${detail.replay_of}${query({ reveal })}`).catch(() => null)
       : null;
-    if (id !== page.chosen) return;
+    if (turn !== loads || id !== page.chosen) return;
     page.detail = detail;
     redraw(detail, original);
   } catch (error) {
-    if (id !== page.chosen) return;
+    if (turn !== loads || id !== page.chosen) return;
     page.detail = null;
     place.replaceChildren(make("p", { class: "hint" },
       error.status === 404 ? "This request is not kept any more." : error.message));
@@ -290,7 +317,9 @@ async function send(changes) {
 }
 
 async function modify() {
-  if (!page.detail) return;
+  // A key may be faster than the request that it is about.
+  if (page.chosen && page.detail?.id !== page.chosen) await load();
+  if (!page.detail || page.detail.id !== page.chosen) return;
   try {
     const exact = await ask(`/inspect/data/requests/${page.chosen}?reveal=1`);
     await edit(page.detail, exact, { send });
@@ -306,6 +335,9 @@ async function copy(form) {
       `/inspect/data/requests/${page.chosen}/copy${query({ as: form, reveal: page.reveal ? "1" : "" })}`);
     await navigator.clipboard.writeText(content).catch(() => copyByHand(content));
     announce("Copied");
+    const chosen = place.querySelector("select option");
+    say(chosen, "Copied ✓");
+    setTimeout(() => say(chosen, "Copy as…"), COPIED);
   } catch (error) {
     notice(error.message);
   }
@@ -380,6 +412,8 @@ function onKey(event) {
   const act = acts[event.key];
   if (!act) return;
   event.preventDefault();
+  // A key that is held down moves on, but sends nothing twice.
+  if (event.repeat && (act === replay || act === modify)) return;
   act();
 }
 

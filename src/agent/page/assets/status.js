@@ -136,11 +136,11 @@ function card(tunnel) {
     plot("Open connections", "connections", (sample) => sample.open),
   ];
   const definition = make("pre", { tabindex: "0" });
+  const address = make("a", { rel: "noreferrer", target: "_blank" });
+  const local = make("span");
   element.append(
     make("h3", {}, tunnel.name || "(without a name)"),
-    make("p", {},
-      make("a", { href: tunnel.public_url, rel: "noreferrer", target: "_blank" }, tunnel.public_url),
-      ` → ${tunnel.config?.addr ?? ""}`),
+    make("p", {}, address, " → ", local),
     figures,
     make("div", { class: "plots" }, plots.map((drawn) => drawn.element)),
     make("details", {}, make("summary", {}, "Definition"), definition),
@@ -149,6 +149,10 @@ function card(tunnel) {
     element,
     show: (now, samples) => {
       const { http, conns } = now.metrics;
+      // Another tunnel may have taken the name since.
+      address.href = now.public_url;
+      say(address, now.public_url);
+      say(local, now.config?.addr ?? "");
       list(figures, [
         ["Requests", String(http.count)],
         ["Rates", `${per(http.rate1)}, ${per(http.rate5)}, ${per(http.rate15)} (1, 5, 15 min)`],
