@@ -1,7 +1,8 @@
-"""The official agent library, unmodified, against our service."""
+"""The official agent libraries, in Python and in Rust, unmodified, against our service."""
 
 from __future__ import annotations
 
+import functools
 import json
 import socket
 import subprocess
@@ -19,6 +20,8 @@ import pytest
 import ginnel
 
 pytest.importorskip("ngrok")
+
+VERSIONS = {"python": "1.4.0", "rust": "0.19.0"}
 
 
 class Mirror(BaseHTTPRequestHandler):
@@ -51,14 +54,25 @@ def local() -> Iterator[int]:
     server.server_close()
 
 
-class Official:
-    """The program on the official library."""
+@functools.cache
+def command(language: str) -> tuple[str, ...]:
+    """Runs the program on the official library of a language."""
+    if language == "python":
+        return sys.executable, str(Path(__file__).with_name("official_agent.py"))
+    root = Path(__file__).parents[2]
+    manifest, target = root / "tests/rust_official/Cargo.toml", root / "target/official"
+    build = ["cargo", "build", "--quiet", "--locked", "--manifest-path", str(manifest)]
+    subprocess.run([*build, "--target-dir", str(target)], check=True)
+    return (str(target / "debug" / "official-agent"),)
 
-    def __init__(self, service: ginnel.Service) -> None:
+
+class Official:
+    """The program on an official library."""
+
+    def __init__(self, service: ginnel.Service, language: str) -> None:
         self.service = service
-        program = Path(__file__).with_name("official_agent.py")
         self.process = subprocess.Popen(
-            [sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command(language), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def do(self, **command: Any) -> Any:
@@ -78,9 +92,15 @@ class Official:
         self.process.communicate()
 
 
+@pytest.fixture(params=["python", "rust"])
+def language(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
 @pytest.fixture
-def official(service: ginnel.Service) -> Iterator[Official]:
-    program = Official(service)
+def official(service: ginnel.Service, language: str) -> Iterator[Official]:
+    program = Official(service, language)
     yield program
     program.end()
 
@@ -130,7 +150,9 @@ def test_tcp_is_carried_with_its_half_close(official: Official) -> None:
                 assert answer.read() == b"pong"
 
 
-def test_what_is_online_is_shown(official: Official, service: ginnel.Service, local: int) -> None:
+def test_what_is_online_is_shown(
+    official: Official, service: ginnel.Service, language: str, local: int
+) -> None:
     official.connect()
     url = official.do(http=local)
     remote = service.client()
@@ -141,7 +163,7 @@ def test_what_is_online_is_shown(official: Official, service: ginnel.Service, lo
     assert tunnel.public_url == url
     assert tunnel.tunnel_session is not None
     assert tunnel.tunnel_session.id == session.id
-    assert session.agent_version == "1.4.0"
+    assert session.agent_version == VERSIONS[language]
     official.end()
     soon(lambda: not remote.tunnels.list().to_list())
 
@@ -181,11 +203,13 @@ def test_a_bad_token_is_refused_in_words_and_by_code(official: Official) -> None
     assert malformed["error"][2] == "ERR_NGROK_105"
 
 
-def test_the_agent_comes_back_to_its_address_after_a_restart(tmp_path: Path, local: int) -> None:
+def test_the_agent_comes_back_to_its_address_after_a_restart(
+    tmp_path: Path, language: str, local: int
+) -> None:
     database = tmp_path / "service.db"
     service = ginnel.Service(database)
     assert service.agent_addr is not None
-    official = Official(service)
+    official = Official(service, language)
     try:
         official.connect()
         url = official.do(http=local)
