@@ -11,6 +11,7 @@ import types
 import zlib
 from random import Random
 from typing import Any
+from urllib.request import urlopen
 from xml.etree import ElementTree
 
 from playwright.sync_api import Page, expect
@@ -191,3 +192,5 @@ def test_exports_are_archives(house: House, page: Page) -> None:
         assert entry.keys() >= {"startedDateTime", "time", "cache", "timings"}
         assert entry["request"].keys() >= {"method", "url", "httpVersion", "cookies", "headersSize"}
         assert entry["response"].keys() >= {"statusText", "content", "redirectURL", "cookies"}
+    with urlopen(f"{house.base}/inspect/data/export.har?filter=method:NONE") as answer:
+        assert json.load(answer)["log"]["entries"] == []

@@ -1,28 +1,72 @@
 //! Exports in the HTTP Archive format, version 1.2.
 
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use chrono::SecondsFormat;
+use hyper::body::{Body, Frame};
 use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
 
 use super::view::{Field, Part, url};
 use super::{content, secrets};
 use crate::agent::Shared;
 use crate::agent::capture::{Message, Record};
 
-/// The archive of some records, oldest first.
-pub(super) fn archive<'a>(
+/// An archive as the body of an answer, made while it is read: small bodies may be large ones
+/// without their encoding, and many of them more than there is memory.
+pub(super) struct Pieces(mpsc::Receiver<Bytes>);
+
+/// Takes the next piece; false when nobody reads any more.
+pub(super) type Send<'a> = &'a dyn Fn(String) -> bool;
+
+impl Pieces {
+    /// What `write` sends.
+    pub fn of(write: impl FnOnce(Send<'_>) + std::marker::Send + 'static) -> Self {
+        let (sender, pieces) = mpsc::channel(1);
+        tokio::task::spawn_blocking(move || {
+            write(&|piece| sender.blocking_send(piece.into()).is_ok());
+        });
+        Self(pieces)
+    }
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(context).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+    }
+}
+
+/// Writes the archive of some records, oldest first.
+pub(super) fn write<'a>(
     shared: &Shared,
     records: impl IntoIterator<Item = &'a Record>,
     reveal: bool,
-) -> Value {
-    let entries = records.into_iter().map(|record| entry(shared, record, reveal));
-    json!({"log": {
-        "version": "1.2",
-        "creator": {"name": "ginnel", "version": env!("CARGO_PKG_VERSION")},
-        "comment": if reveal { "" } else { "secrets are masked" },
-        "entries": entries.collect::<Vec<_>>(),
-    }})
+    send: Send<'_>,
+) {
+    let creator = json!({"name": "ginnel", "version": env!("CARGO_PKG_VERSION")});
+    let comment = if reveal { "" } else { "secrets are masked" };
+    let mut before = format!(
+        "{{\"log\":{{\"version\":\"1.2\",\"creator\":{creator},\"comment\":\"{comment}\",\"entries\":["
+    );
+    for record in records {
+        if !send(format!("{before}{}", entry(shared, record, reveal))) {
+            return;
+        }
+        before = ",\n".to_owned();
+    }
+    let opening = if before.starts_with(',') { "" } else { &before };
+    send(format!("{opening}]}}}}"));
 }
 
 fn entry(shared: &Shared, record: &Record, reveal: bool) -> Value {

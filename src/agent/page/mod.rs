@@ -111,13 +111,19 @@ async fn view(
     let response = match path {
         "/" | "/inspect" | "/inspect/" => redirect("/inspect/http"),
         "/status" | "/status/" => page(html::status(&status::Status::of(&house.shared))),
-        "/inspect/http" | "/inspect/http/" => page(requests(house, head, None)),
+        "/inspect/http" | "/inspect/http/" => match requests(house, head, None).await {
+            Ok(response) => response,
+            Err(refusal) => return Some(Err(refusal)),
+        },
         _ => match (path.strip_prefix("/inspect/assets/"), path.strip_prefix("/inspect/http/")) {
             (Some(name), _) => match assets::find(name, &head.headers) {
                 Some(response) => response,
                 None => return Some(Err(Refusal::not_found(path))),
             },
-            (_, Some(id)) => page(requests(house, head, Some(id))),
+            (_, Some(id)) => match requests(house, head, Some(id)).await {
+                Ok(response) => response,
+                Err(refusal) => return Some(Err(refusal)),
+            },
             _ => return None,
         },
     };
@@ -140,9 +146,13 @@ async fn data(
         ("GET", ["requests"]) => listed(shared, &query).await,
         ("GET", ["events"]) => events(shared, head, &query),
         ("GET", ["status"]) => Ok(json(&status::Status::of(shared))),
-        ("GET", ["export.har"]) => export(shared, &query).await,
-        ("GET", ["requests", id]) => Ok(json(&found(shared, id, query.reveal)?)),
-        ("GET", ["requests", id, "copy"]) => copied(house, id, &query),
+        ("GET", ["export.har"]) => export(shared, query),
+        ("GET", ["requests", id]) => {
+            let (shared, id) = (shared.clone(), (*id).to_owned());
+            let detail = in_background(move || found(&shared, &id, query.reveal)).await??;
+            Ok(json(&detail))
+        }
+        ("GET", ["requests", id, "copy"]) => copied(house, id, query).await,
         ("POST", ["requests", id, "replay"]) => {
             let given = read(body, LONGEST).await?;
             Ok(json(&again::replay(shared, id, &given).await?))
@@ -151,8 +161,16 @@ async fn data(
     }
 }
 
-fn requests(house: &House, head: &Parts, id: Option<&str>) -> String {
-    let (shared, query) = (&house.shared, Query::read(head));
+async fn requests(
+    house: &House,
+    head: &Parts,
+    id: Option<&str>,
+) -> Result<Response<Answer>, Refusal> {
+    let (shared, query, id) = (house.shared.clone(), Query::read(head), id.map(str::to_owned));
+    in_background(move || page(first_view(&shared, query, id.as_deref()))).await
+}
+
+fn first_view(shared: &Shared, query: Query, id: Option<&str>) -> String {
     let (filter, problem) = match Filter::read(&query.filter) {
         Ok(filter) => (filter, None),
         Err(problem) => (Filter::default(), Some(problem)),
@@ -199,28 +217,30 @@ fn events(shared: &Arc<Shared>, head: &Parts, query: &Query) -> Result<Response<
     Ok(response)
 }
 
-async fn export(shared: &Arc<Shared>, query: &Query) -> Result<Response<Answer>, Refusal> {
+fn export(shared: &Arc<Shared>, query: Query) -> Result<Response<Answer>, Refusal> {
     let filter = query.filter()?;
-    let (shared, ids, reveal) = (shared.clone(), query.ids.clone(), query.reveal);
-    let exported = in_background(move || {
+    let shared = shared.clone();
+    let pieces = har::Pieces::of(move |send| {
         let all = shared.captures.list(usize::MAX, None);
-        let wanted = all.iter().rev().filter(|record| match ids.is_empty() {
+        let wanted = all.iter().rev().filter(|record| match query.ids.is_empty() {
             true => filter.holds(record),
-            false => ids.contains(&record.id),
+            false => query.ids.contains(&record.id),
         });
-        json(&har::archive(&shared, wanted.map(|record| record.as_ref()), reveal))
+        har::write(&shared, wanted.map(|record| record.as_ref()), query.reveal, send)
     });
-    let mut response = exported.await?;
+    let mut response = Response::new(pieces.boxed_unsync());
+    set_type(&mut response, "application/json");
     let name = HeaderValue::from_static("attachment; filename=\"requests.har\"");
     response.headers_mut().insert(CONTENT_DISPOSITION, name);
     Ok(response)
 }
 
-fn copied(house: &House, id: &str, query: &Query) -> Result<Response<Answer>, Refusal> {
+async fn copied(house: &House, id: &str, query: Query) -> Result<Response<Answer>, Refusal> {
     let form = query.form.as_deref().and_then(copies::Form::named);
     let problem = "as: is one of curl, requests, ginnel, raw, url";
     let form = form.ok_or_else(|| Refusal::invalid_parameter(problem))?;
-    let detail = found(&house.shared, id, query.reveal)?;
+    let (shared, id) = (house.shared.clone(), id.to_owned());
+    let detail = in_background(move || found(&shared, &id, query.reveal)).await??;
     let agent = format!("http://{}/api", house.address);
     let mut response = Response::new(whole(form.write(&detail, &agent)));
     set_type(&mut response, "text/plain; charset=utf-8");
@@ -228,9 +248,9 @@ fn copied(house: &House, id: &str, query: &Query) -> Result<Response<Answer>, Re
 }
 
 /// Looks into bodies without holding up what else the agent does.
-async fn in_background(
-    work: impl FnOnce() -> Response<Answer> + Send + 'static,
-) -> Result<Response<Answer>, Refusal> {
+async fn in_background<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refusal> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|_| Refusal::gone("the agent is stopping"))
 }
