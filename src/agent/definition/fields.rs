@@ -82,7 +82,7 @@ impl<'a> Fields<'a> {
         }
         let inspect = if is_http { self.flag("inspect").unwrap_or(true) } else { false };
         let host_header = match is_http {
-            true => HostHeader::of_setting(&self.text("host_header").unwrap_or_default()),
+            true => self.host_header(),
             false => HostHeader::Preserve,
         };
         let verify = self.verify(is_http);
@@ -97,6 +97,15 @@ impl<'a> Fields<'a> {
             verify,
             given: self.given.clone(),
         })
+    }
+
+    fn host_header(&mut self) -> HostHeader {
+        let text = self.text("host_header").unwrap_or_default();
+        // A line end would begin another header.
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            self.problem("host_header", "is preserve, rewrite or a host");
+        }
+        HostHeader::of_setting(&text)
     }
 
     fn http(&mut self) -> Option<Public> {

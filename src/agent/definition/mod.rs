@@ -117,6 +117,18 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_stand_in_addresses_and_headers_is_refused() {
+        for (field, value) in [("name", ".."), ("host_header", "a\r\nB: c"), ("host_header", "a b")]
+        {
+            let mut given = json!({"proto": "http", "addr": "80"});
+            given[field] = value.into();
+
+            let problems = read(given).unwrap_err().join("\n");
+            assert!(problems.starts_with(&format!("{field}: ")), "{problems}");
+        }
+    }
+
+    #[test]
     fn a_wrong_protocol_is_named() {
         let told = read(json!({"addr": 80, "proto": "https"})).unwrap_err().join("\n");
 
