@@ -23,8 +23,9 @@ const NAME: usize = 14;
 /// How many requests are looked at.
 const REQUESTS: usize = 200;
 
-const ENTER: &str = "\x1b[?1049h\x1b[?25l";
-const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+/// Lines are not wrapped: letters may be wider than one column.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
+const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 const HOME: &str = "\x1b[H";
 const REST_OF_LINE: &str = "\x1b[K";
 const REST_OF_SCREEN: &str = "\x1b[J";

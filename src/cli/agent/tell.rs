@@ -93,11 +93,16 @@ impl Tell {
     pub async fn live(self, agent: &Agent) {
         let mut state = agent.watch();
         let mut changes = agent.captures().subscribe();
+        let mut told = "";
         loop {
             tokio::select! {
                 changed = state.changed() => {
                     let now = state.borrow_and_update().clone();
-                    self.line("state", now.name(), json!({"state": now.name()}));
+                    // Every attempt to connect is a change, of the same name.
+                    if now.name() != told {
+                        told = now.name();
+                        self.line("state", told, json!({"state": told}));
+                    }
                     if changed.is_err() || matches!(now, State::Offline) {
                         return;
                     }
