@@ -162,14 +162,13 @@ impl Run<'_> {
     fn matches(&self, rule: &Rule, exchange: &mut Exchange, world: &dyn World) -> bool {
         let facts = Facts::new(exchange, world);
         let mut failed = None;
-        let is_true = |expression: &Expression| match expression.is_true(&facts) {
-            Some(truth) => truth,
-            None => {
-                // The reason costs time and is for people only.
-                let reason = exchange.record.trace.is_some().then(|| expression.why(&facts));
+        let explain = exchange.record.trace.is_some();
+        let is_true = |expression: &Expression| {
+            let truth = expression.is_true(&facts, explain);
+            truth.unwrap_or_else(|reason| {
                 failed = Some(reason);
                 false
-            }
+            })
         };
         let matched = rule.expressions.iter().all(is_true);
         let record = &mut exchange.record;

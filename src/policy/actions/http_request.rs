@@ -118,7 +118,8 @@ impl HttpRequest {
         let Some(condition) = &self.retry else { return false };
         let last = attempts.last().cloned().unwrap_or_default();
         let names = json!({"attempts": attempts, "last_attempt": last});
-        condition.is_true(&Facts::with(turn.exchange, turn.world, &names)) == Some(true)
+        let facts = Facts::with(turn.exchange, turn.world, &names);
+        condition.is_true(&facts, false) == Ok(true)
     }
 
     fn failure(&self, reason: &FetchFailed) -> Failure {

@@ -42,6 +42,11 @@ pub(super) fn pay(bytes: usize) -> Result<(), ExecutionError> {
     left.map(|_| ()).ok_or_else(|| ExecutionError::function_error("budget", "too much work"))
 }
 
+/// Pays for a list that was made anew of so many values, which themselves are not copied.
+pub(in crate::policy) fn pay_for_view(values: usize) -> Result<(), ExecutionError> {
+    pay(values.saturating_mul(VALUE))
+}
+
 /// Pays for a value and all values in it.
 pub(super) fn pay_for(value: &dyn Val) -> Result<(), ExecutionError> {
     pay(VALUE)?;

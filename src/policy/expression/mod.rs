@@ -21,6 +21,7 @@ use cel::common::value::{CowVal, Val};
 use cel::context::VariableResolver;
 use cel::{Context, DeclarationError, Env, ExecutionError, IdedExpr, ParseErrors, Value};
 
+pub(super) use self::budget::pay_for_view;
 pub(super) use self::functions::hex;
 use self::pattern::Pattern;
 use self::quick::{Quick, Sight};
@@ -120,23 +121,26 @@ impl Expression {
 }
 
 impl Expression {
-    /// Whether the expression is true; none when it is neither true nor false.
-    pub(super) fn is_true(&self, facts: &Facts<'_>) -> Option<bool> {
-        match &self.quick {
-            Some(quick) => {
-                let exchange = facts.exchange();
-                quick.decide(Sight { exchange, patterns: &self.patterns, current: "" })
-            }
-            None => match self.evaluate(facts) {
-                Ok(Value::Bool(truth)) => Some(truth),
-                _ => None,
-            },
+    /// Whether the expression is true; an error when it is neither true nor false, with the reason
+    /// where one is wanted, because that costs time and is for people only.
+    pub(super) fn is_true(&self, facts: &Facts<'_>, explain: bool) -> Result<bool, Option<String>> {
+        if let Some(quick) = &self.quick {
+            let sight = Sight { exchange: facts.exchange(), patterns: &self.patterns, current: "" };
+            return quick.decide(sight).ok_or_else(|| explain.then(|| self.why(facts)));
+        }
+        match self.evaluate(facts) {
+            Ok(Value::Bool(truth)) => Ok(truth),
+            other => Err(explain.then(|| self.reason(other))),
         }
     }
 
     /// Why the expression is neither true nor false.
-    pub(super) fn why(&self, variables: &dyn VariableResolver) -> String {
-        match self.evaluate(variables) {
+    fn why(&self, variables: &dyn VariableResolver) -> String {
+        self.reason(self.evaluate(variables))
+    }
+
+    fn reason(&self, outcome: Result<Value, ExecutionError>) -> String {
+        match outcome {
             Ok(_) => format!("{}: neither true nor false", self.source),
             Err(error) => format!("{}: {}", self.source, one_line_of(&error.to_string())),
         }

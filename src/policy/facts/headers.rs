@@ -9,6 +9,7 @@ use cel::common::types::{CelInt, CelList, CelString, MAP_TYPE, Type};
 use cel::common::value::{CowVal, Val};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use super::super::expression::pay_for_view;
 use super::{readable, texts};
 
 /// Headers as a map of lists of texts; nothing is copied.
@@ -96,8 +97,9 @@ impl Indexer for Headers<'_> {
         Self: 'v,
     {
         let name = index.downcast_ref::<CelString>().map(CelString::inner).unwrap_or_default();
-        let values = self.values(name);
-        values.map(CowVal::owned).ok_or_else(|| ExecutionError::no_such_key(name))
+        let values = self.values(name).ok_or_else(|| ExecutionError::no_such_key(name))?;
+        pay_for_view(values.len())?;
+        Ok(CowVal::owned(values))
     }
 
     fn steal<'v>(self: Box<Self>, index: &dyn Val) -> Result<Box<dyn Val + 'v>, ExecutionError>
