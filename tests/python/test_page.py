@@ -271,6 +271,24 @@ def test_the_page_comes_back_with_its_agent(house: House, page: Page) -> None:
         expect(rows(page)).to_contain_text("/after")
 
 
+def test_a_page_that_is_not_seen_keeps_no_connection(house: House, page: Page) -> None:
+    house.send("/one")
+    expect(rows(page)).to_have_count(1)
+    seen = """(is) => {
+        Object.defineProperty(document, "hidden", { value: !is, configurable: true });
+        document.dispatchEvent(new Event("visibilitychange"));
+    }"""
+    page.evaluate(seen, False)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    house.send("/two")
+    page.wait_for_timeout(300)
+    expect(rows(page)).to_have_count(1)
+    assert not asked
+    page.evaluate(seen, True)
+    expect(rows(page)).to_have_count(2)
+
+
 def test_without_events_the_page_asks_again_and_again(house: House, browser: Browser) -> None:
     context = browser.new_context()
     page = context.new_page()

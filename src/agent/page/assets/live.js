@@ -14,6 +14,13 @@ export class Live {
     this.filter = "";
     this.cursor = null;
     this.failures = 0;
+    this.started = false;
+    // Browsers open six connections to one place: pages that are not seen leave them to others.
+    document.addEventListener("visibilitychange", () => {
+      if (!this.started) return;
+      this.halt();
+      if (!document.hidden) this.listen();
+    });
   }
 
   /** Starts anew with a filter. */
@@ -22,10 +29,16 @@ export class Live {
     this.filter = filter;
     this.cursor = null;
     this.failures = 0;
-    this.listen();
+    this.started = true;
+    if (!document.hidden) this.listen();
   }
 
   stop() {
+    this.started = false;
+    this.halt();
+  }
+
+  halt() {
     this.source?.close();
     this.source = null;
     clearTimeout(this.timer);
@@ -51,7 +64,7 @@ export class Live {
       this.failures += 1;
       this.link("lost");
       if (this.failures >= PATIENCE) {
-        this.stop();
+        this.halt();
         this.poll(Date.now() + RETRY_STREAM);
       } else if (source.readyState === EventSource.CLOSED) {
         this.timer = setTimeout(() => this.listen(), PAUSE);
