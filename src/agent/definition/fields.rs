@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use http::{HeaderName, HeaderValue};
 use rustls::ServerConfig;
 use serde_json::{Map, Value};
 
@@ -30,6 +31,13 @@ pub(super) struct Fields<'a> {
     problems: Vec<String>,
     /// How TLS of visitors ends at the agent, once that is read.
     ends_tls: Option<Arc<ServerConfig>>,
+}
+
+/// Whether a text is a header: a name, a colon, and a value within one line.
+fn is_header(text: &str) -> bool {
+    let Some((name, value)) = text.split_once(':') else { return false };
+    let is_name = HeaderName::from_bytes(name.trim().as_bytes()).is_ok();
+    is_name && HeaderValue::from_bytes(value.trim().as_bytes()).is_ok()
 }
 
 impl<'a> Fields<'a> {
@@ -330,7 +338,7 @@ impl<'a> Fields<'a> {
 
     fn headers(&mut self, field: &'static str) -> Option<Headers> {
         let [add, remove] = self.lists(field, ["add", "remove"])?;
-        if add.iter().any(|header| !header.contains(':')) {
+        if !add.iter().all(|header| is_header(header)) {
             self.problem(field, "add is a list of name:value");
         }
         Some(Headers { add, remove })

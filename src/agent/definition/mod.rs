@@ -129,6 +129,17 @@ mod tests {
     }
 
     #[test]
+    fn headers_to_add_are_headers() {
+        for header in ["no colon", "A: b\r\nC: d", "Ü: a", ": a", "A B: c"] {
+            let headers = json!({"add": [header]});
+            let given = json!({"proto": "http", "addr": "80", "request_header": headers});
+
+            let problems = read(given).unwrap_err();
+            assert_eq!(problems, ["request_header: add is a list of name:value"], "{header}");
+        }
+    }
+
+    #[test]
     fn a_wrong_protocol_is_named() {
         let told = read(json!({"addr": 80, "proto": "https"})).unwrap_err().join("\n");
 
