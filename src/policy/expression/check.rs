@@ -14,7 +14,8 @@ use super::{Fault, variables};
 /// How deep the tree of an expression may be.
 const DEPTH: usize = 128;
 
-/// How many brackets may be open at once; texts may hold brackets too, so this is generous.
+/// How many brackets may be open at once, and how many signs may follow one another; texts may hold
+/// them too, so this is generous.
 const OPEN: usize = 4 * DEPTH;
 
 /// How many loops may run inside one another.
@@ -46,16 +47,17 @@ pub(super) fn check<'tree>(
     Walk { phase, bound: names.to_vec(), loops: 0 }.visit(tree, 0)
 }
 
-/// Refuses a text with so many brackets in one another that only parsing it would take long.
-pub(super) fn check_brackets(source: &str) -> Result<(), Fault> {
-    let mut open: usize = 0;
+/// Refuses a text with so many brackets or signs in one another that only parsing it takes long.
+pub(super) fn check_text(source: &str) -> Result<(), Fault> {
+    let (mut open, mut signs) = (0_usize, 0);
     for byte in source.bytes() {
+        signs = if matches!(byte, b'-' | b'!') { signs + 1 } else { 0 };
         match byte {
             b'(' | b'[' | b'{' => open += 1,
             b')' | b']' | b'}' => open = open.saturating_sub(1),
             _ => {}
         }
-        if open > OPEN {
+        if open.max(signs) > OPEN {
             return Err(too_deep());
         }
     }

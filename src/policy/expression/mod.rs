@@ -164,7 +164,7 @@ pub(super) fn on_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<
 
 fn build(source: &str, phase: Phase, names: &[&str]) -> Result<Expression, Fault> {
     let environment = ENVIRONMENT.as_ref().map_err(|error| Fault::expression(error.to_string()))?;
-    check::check_brackets(source)?;
+    check::check_text(source)?;
     let mut tree = environment.parser().parse(source).map_err(|errors| syntax(&errors))?;
     let patterns = lower::lower(&mut tree)?;
     check::check(&tree, phase, names)?;
