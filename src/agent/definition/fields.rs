@@ -14,13 +14,14 @@ use crate::agent::relay::{Address, HostHeader};
 use crate::agent::tls;
 use crate::tunnel::message::{
     Base64, BasicAuth, BasicAuthCredential, CircuitBreaker, Empty, Headers, HttpOpts,
-    IpRestriction, TcpOpts, TlsOpts, TlsTermination, UserAgentFilter, WebhookVerification,
+    IpRestriction, MutualTls, TcpOpts, TlsOpts, TlsTermination, UserAgentFilter,
+    WebhookVerification,
 };
 
 /// The longest metadata of a tunnel, in bytes.
 const METADATA: usize = 4096;
 /// Where visitors can be asked for certificates.
-const ONLY_AT_THE_AGENT: &str = "is only offered where TLS ends at the agent";
+const ONLY_WHERE_TLS_ENDS: &str = "is only offered where TLS ends at the service or the agent";
 /// How many passwords a tunnel may have.
 const CREDENTIALS: usize = 10;
 
@@ -138,7 +139,10 @@ impl<'a> Fields<'a> {
         };
         options.hostname = self.domain();
         options.domain.clone_from(&options.hostname);
-        self.refuse("mutual_tls_cas", "mutual TLS is not offered");
+        options.mutual_tls_ca = self.mutual_tls();
+        if options.mutual_tls_ca.is_some() && schemes.contains(&"http") {
+            self.problem("mutual_tls_cas", "is only offered for https alone");
+        }
         self.refuse("oauth", "OAuth is not offered");
         if self.text("app_protocol").is_some_and(|protocol| protocol != "http1") {
             self.problem("app_protocol", "only http1 is offered");
@@ -170,10 +174,10 @@ impl<'a> Fields<'a> {
         }
         let pair = certificate.zip(key);
         match self.text("terminate_at").as_deref() {
-            None if pair.is_none() => self.refuse("mutual_tls_cas", ONLY_AT_THE_AGENT),
-            Some("upstream") => self.refuse("mutual_tls_cas", ONLY_AT_THE_AGENT),
+            None if pair.is_none() => self.refuse("mutual_tls_cas", ONLY_WHERE_TLS_ENDS),
+            Some("upstream") => self.refuse("mutual_tls_cas", ONLY_WHERE_TLS_ENDS),
             None | Some("edge") => {
-                self.refuse("mutual_tls_cas", ONLY_AT_THE_AGENT);
+                options.mutual_tls_at_edge = self.mutual_tls();
                 let (cert, key) = pair.unwrap_or_default();
                 options.tls_termination = Some(TlsTermination {
                     cert: Base64(cert),
@@ -205,6 +209,11 @@ impl<'a> Fields<'a> {
             Err((field, problem)) => self.problem(field, &problem),
         }
         authorities.is_some()
+    }
+
+    /// Who signs the certificates that visitors must show to the service.
+    fn mutual_tls(&mut self) -> Option<MutualTls> {
+        self.pem("mutual_tls_cas").map(|pem| MutualTls { mutual_tls_ca: Base64(pem) })
     }
 
     /// What the file of this field holds.

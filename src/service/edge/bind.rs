@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use rustls::ServerConfig;
 use tokio::net::TcpListener;
 
 use super::backend::Backend;
@@ -15,7 +16,7 @@ use super::slot::Slot;
 use super::target::Target;
 use super::wanted::{EndpointOptions, Proto, Wanted};
 use super::way::is_internal;
-use super::{EdgeError, Edges, Inner, endpoint_site};
+use super::{EdgeError, Edges, Inner, ca, endpoint_site};
 use crate::policy::Scope;
 
 /// What the names of endpoints are made of: no letter looks like another.
@@ -147,9 +148,10 @@ impl Edges {
             Proto::Http | Proto::Https => Scope::HttpTunnel,
             Proto::Tcp | Proto::Tls => Scope::TcpTunnel,
         };
-        let site = compiled(edges, wanted.options.clone(), backend.clone(), scope).await?;
-        let served = Served { site: Arc::new(Slot::new(site)), backend };
+        let mut site = compiled(edges, wanted.options.clone(), backend.clone(), scope).await?;
         let host = edges.host_for(&wanted)?;
+        site.guard = edges.guard_for(&wanted, host.as_deref())?;
+        let served = Served { site: Arc::new(Slot::new(site)), backend };
         let place = match (wanted.proto, host) {
             (Proto::Http | Proto::Https, Some(host)) => {
                 edges.place_by_name(wanted.proto, host, &served)?
@@ -186,6 +188,27 @@ async fn compiled(
 }
 
 impl Inner {
+    /// How TLS is spoken with visitors who must show a certificate; none where all may come.
+    fn guard_for(
+        &self,
+        wanted: &Wanted,
+        host: Option<&str>,
+    ) -> Result<Option<Arc<ServerConfig>>, BindError> {
+        let Some(authorities) = &wanted.options.mutual_tls_cas else { return Ok(None) };
+        let invalid = |problem| BindError::Invalid { field: "mutual_tls_cas", problem };
+        let visitors = ca::only_signed_by(authorities).map_err(invalid)?;
+        // Whoever has a name is reached on the shared port, everybody else on a port of their own.
+        let has_tls = match host {
+            Some(host) => self.https.get().is_some() && !is_internal(host),
+            None => self.settings.tls_endpoints,
+        };
+        match (wanted.proto, &wanted.options.tls_termination) {
+            (Proto::Tls, Some(termination)) => Ok(Some(self.unwrapping(termination, visitors)?)),
+            (Proto::Https, _) if has_tls => Ok(Some(self.guard(visitors)?)),
+            _ => Err(invalid("needs TLS that ends at the service".to_owned())),
+        }
+    }
+
     /// The host name of an endpoint; none where it gets a port instead.
     fn host_for(&self, wanted: &Wanted) -> Result<Option<String>, BindError> {
         if wanted.proto == Proto::Tcp {
@@ -253,7 +276,11 @@ impl Inner {
         let site = served.site.clone();
         let door = match &wanted.options.tls_termination {
             Some(termination) if wanted.proto == Proto::Tls => {
-                self.unwrapping_door(listener, site, termination)?
+                let config = match site.get().guard.clone() {
+                    Some(guard) => guard,
+                    None => self.unwrapping(termination, ca::anybody())?,
+                };
+                self.unwrapping_door(listener, site, config)?
             }
             _ => self.bytes_door(listener, site, scheme)?,
         };

@@ -16,12 +16,15 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, date_time_ymd,
 };
-use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{
+    ClientHello, NoClientAuth, ParsedCertificate, ResolvesServerCert, WebPkiClientVerifier,
+};
 use rustls::sign::CertifiedKey;
+use rustls::{RootCertStore, ServerConfig};
 
 /// The names of this machine, for visitors who ask for none.
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
@@ -163,10 +166,19 @@ impl Authority {
         self: &Arc<Self>,
         protocols: &[&str],
     ) -> Result<Arc<ServerConfig>, CertificateError> {
+        self.guarded_config(protocols, anybody())
+    }
+
+    /// The same for a listener that looks at the certificates of visitors.
+    pub(super) fn guarded_config(
+        self: &Arc<Self>,
+        protocols: &[&str],
+        visitors: Arc<dyn ClientCertVerifier>,
+    ) -> Result<Arc<ServerConfig>, CertificateError> {
         let builder = ServerConfig::builder_with_provider(self.provider.clone())
             .with_safe_default_protocol_versions()?;
         let resolver = Arc::new(Resolver(self.clone()));
-        let mut config = builder.with_no_client_auth().with_cert_resolver(resolver);
+        let mut config = builder.with_client_cert_verifier(visitors).with_cert_resolver(resolver);
         config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
         Ok(Arc::new(config))
     }
@@ -219,7 +231,11 @@ impl Issued {
 }
 
 /// How a listener speaks TLS with one certificate; both texts are PEM, the leaf first.
-pub(super) fn config_of(chain: &str, key: &str) -> Result<Arc<ServerConfig>, CertificateError> {
+pub(super) fn config_of(
+    chain: &str,
+    key: &str,
+    visitors: Arc<dyn ClientCertVerifier>,
+) -> Result<Arc<ServerConfig>, CertificateError> {
     let unusable = |problem: &dyn fmt::Display| {
         CertificateError::Tls(rustls::Error::General(problem.to_string()))
     };
@@ -229,7 +245,31 @@ pub(super) fn config_of(chain: &str, key: &str) -> Result<Arc<ServerConfig>, Cer
     let key = key.map_err(|problem| unusable(&problem))?;
     let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?;
-    Ok(Arc::new(builder.with_no_client_auth().with_single_cert(chain, key)?))
+    Ok(Arc::new(builder.with_client_cert_verifier(visitors).with_single_cert(chain, key)?))
+}
+
+/// Asks no visitor for a certificate.
+pub(super) fn anybody() -> Arc<dyn ClientCertVerifier> {
+    Arc::new(NoClientAuth)
+}
+
+/// Lets in only visitors who show a certificate that one of these, in PEM, has signed.
+///
+/// # Errors
+/// With what is wrong with them.
+pub(super) fn only_signed_by(authorities: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(authorities) {
+        let certificate = certificate.map_err(|problem| problem.to_string())?;
+        roots.add(certificate).map_err(|problem| problem.to_string())?;
+    }
+    if roots.is_empty() {
+        return Err("holds no certificate".to_owned());
+    }
+    let provider = Arc::new(ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+    let verifier = verifier.map_err(|problem| problem.to_string())?;
+    Ok(verifier)
 }
 
 /// Finds the certificate for the name that a visitor asks for.

@@ -3,6 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use rustls::ServerConfig;
+use rustls::server::danger::ClientCertVerifier;
 use tokio::net::TcpListener;
 
 use super::door::Door;
@@ -51,7 +53,14 @@ impl Inner {
         listener: TcpListener,
         entrance: Entrance,
     ) -> Result<Door, EdgeError> {
-        let config = self.authority.server_config(&ALPN)?;
+        let guard = match &entrance {
+            Entrance::Own(site) => site.get().guard.clone(),
+            Entrance::Shared(_) => None,
+        };
+        let config = match guard {
+            Some(guard) => guard,
+            None => self.authority.server_config(&ALPN)?,
+        };
         let edges = Arc::downgrade(self);
         let door = Door::open(self, listener, move |stream, peer, bell| {
             let (edges, entrance, config) = (edges.upgrade(), entrance.clone(), config.clone());
@@ -81,17 +90,33 @@ impl Inner {
         door.map_err(|source| self.unlistened(0, source))
     }
 
+    /// How HTTP over TLS is spoken with visitors who must show a certificate.
+    pub(super) fn guard(
+        &self,
+        visitors: Arc<dyn ClientCertVerifier>,
+    ) -> Result<Arc<ServerConfig>, EdgeError> {
+        Ok(self.authority.guarded_config(&ALPN, visitors)?)
+    }
+
+    /// How TLS ends here for what is carried as bytes then.
+    pub(super) fn unwrapping(
+        &self,
+        termination: &TlsTermination,
+        visitors: Arc<dyn ClientCertVerifier>,
+    ) -> Result<Arc<ServerConfig>, EdgeError> {
+        Ok(match &termination.certificate {
+            Some((chain, key)) => ca::config_of(chain, &key.0, visitors)?,
+            None => self.authority.guarded_config(&[], visitors)?,
+        })
+    }
+
     /// Carries what is said over TLS that ends here.
     pub(super) fn unwrapping_door(
         self: &Arc<Self>,
         listener: TcpListener,
         site: Arc<Slot<Site>>,
-        termination: &TlsTermination,
+        config: Arc<ServerConfig>,
     ) -> Result<Door, EdgeError> {
-        let config = match &termination.certificate {
-            Some((chain, key)) => ca::config_of(chain, &key.0)?,
-            None => self.authority.server_config(&[])?,
-        };
         let edges = Arc::downgrade(self);
         let door = Door::open(self, listener, move |stream, peer, bell| {
             let (edges, site, config) = (edges.upgrade(), site.clone(), config.clone());

@@ -207,12 +207,12 @@ impl Edges {
             bells: Mutex::new(Bells { all: Vec::new(), call: Call::Open }),
         });
         if let Some(port) = edges.settings.http_port {
-            let door = edges.http_door(edges.listen(port).await?, Entrance::Shared)?;
+            let door = edges.http_door(edges.listen(port).await?, Entrance::Shared(None))?;
             let _ = edges.http.set(door.address());
             edges.doors().push(door);
         }
         if let Some(port) = edges.settings.https_port {
-            let door = edges.https_door(edges.listen(port).await?, Entrance::Shared)?;
+            let door = edges.https_door(edges.listen(port).await?, Entrance::Shared(None))?;
             let _ = edges.https.set(door.address());
             edges.doors().push(door);
         }

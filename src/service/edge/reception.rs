@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use http::header::LOCATION;
 use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
+use rustls::ServerConfig;
 
 use super::Inner;
 use super::bell::Listener;
@@ -30,8 +31,8 @@ const ADMITTED: usize = 64;
 pub(super) enum Entrance {
     /// One site has the listener to itself.
     Own(Arc<Slot<Site>>),
-    /// The host decides.
-    Shared,
+    /// The host decides; a site that asks for certificates is for those who came by its TLS.
+    Shared(Option<Arc<ServerConfig>>),
 }
 
 /// One visitor who speaks HTTP.
@@ -97,7 +98,7 @@ impl Reception {
         head::admit(&mut request)?;
         let site = match &self.entrance {
             Entrance::Own(slot) => slot.get(),
-            Entrance::Shared => match self.site(&request)? {
+            Entrance::Shared(passed) => match self.site(&request, passed.as_ref())? {
                 Found::Site(site) => site,
                 Found::Elsewhere(url) => return Ok(redirect(url)),
             },
@@ -149,7 +150,11 @@ impl Reception {
     }
 
     /// The site of the host that a request names.
-    fn site(&self, request: &Request<Incoming>) -> Result<Found, Fault> {
+    fn site(
+        &self,
+        request: &Request<Incoming>,
+        passed: Option<&Arc<ServerConfig>>,
+    ) -> Result<Found, Fault> {
         let (host, port) = head::host(request.headers()).ok_or(fault::NO_ENDPOINT)?;
         let is_secure = self.visitor.tls.is_some();
         let usual = if is_secure { 443 } else { 80 };
@@ -172,7 +177,13 @@ impl Reception {
         {
             return Ok(Found::Elsewhere(format!("{url}{}", request.uri())));
         }
-        Ok(Found::Site(claim.site.get()))
+        let site = claim.site.get();
+        // The handshake may have named nobody, or another port's site.
+        let passes = |guard| passed.is_some_and(|passed| Arc::ptr_eq(passed, guard));
+        if !site.guard.as_ref().is_none_or(passes) {
+            return Err(fault::MISDIRECTED);
+        }
+        Ok(Found::Site(site))
     }
 }
 

@@ -12,10 +12,11 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ServerConfig;
+use rustls::server::Acceptor;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep, timeout};
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use super::Inner;
 use super::bell::{Call, Listener};
@@ -62,7 +63,8 @@ pub(super) async fn secure(
     config: Arc<ServerConfig>,
 ) {
     let Ok(local) = stream.local_addr() else { return };
-    let Some(stream) = handshake(stream, config).await else { return };
+    let agreeing = timeout(HANDSHAKE, welcome(&edges, entrance, stream, config)).await;
+    let Ok(Some((stream, entrance))) = agreeing else { return };
     let tls = agreed(&stream);
     let is_http2 = tls.alpn == "h2";
     let visitor =
@@ -73,6 +75,24 @@ pub(super) async fn secure(
     } else {
         http1(edges, entrance, socket, visitor, bell).await;
     }
+}
+
+/// Agrees on TLS with a visitor as the site wants it that the visitor names.
+async fn welcome(
+    edges: &Inner,
+    entrance: Entrance,
+    stream: TcpStream,
+    config: Arc<ServerConfig>,
+) -> Option<(TlsStream<TcpStream>, Entrance)> {
+    let Entrance::Shared(_) = &entrance else {
+        return Some((TlsAcceptor::from(config).accept(stream).await.ok()?, entrance));
+    };
+    let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await.ok()?;
+    let name = hello.client_hello().server_name().map(str::to_ascii_lowercase);
+    let claim = name.and_then(|name| edges.hosts.find(&name, 443));
+    let guard = claim.and_then(|claim| claim.site.get().guard.clone());
+    let stream = hello.into_stream(guard.clone().unwrap_or(config)).await.ok()?;
+    Some((stream, Entrance::Shared(guard)))
 }
 
 /// Agrees on TLS with a visitor, who has not forever for it.

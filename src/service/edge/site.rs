@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::header::HOST;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::upgrade::OnUpgrade;
+use rustls::ServerConfig;
 
 use super::Inner;
 use super::backend::{Backend, Candidate, Candidates, Kind};
@@ -22,6 +23,8 @@ use super::{converter, head};
 /// What is served at a public address.
 #[derive(Default)]
 pub(super) struct Site {
+    /// How TLS is spoken with visitors, who must show a certificate; none where all may come.
+    pub guard: Option<Arc<ServerConfig>>,
     exact: HashMap<String, Arc<Route>>,
     /// The longest first.
     prefixes: Vec<(String, Arc<Route>)>,

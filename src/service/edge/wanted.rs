@@ -63,6 +63,8 @@ pub struct EndpointOptions {
     pub websocket_tcp_converter: bool,
     /// For TLS: end it at the service and carry plain bytes.
     pub tls_termination: Option<TlsTermination>,
+    /// For TLS that ends at the service: who signs the certificates that visitors must show, PEM.
+    pub mutual_tls_cas: Option<Vec<u8>>,
     /// The `Host` that the target shall see.
     pub host_header: Option<String>,
 }

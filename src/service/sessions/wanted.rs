@@ -31,8 +31,8 @@ pub(super) fn read(bind: &Bind) -> Result<Asked, String> {
 
 fn http(bind: &Bind, proto: Proto) -> Result<Asked, String> {
     let options: HttpOpts = bind.opts.typed().map_err(|error| error.to_string())?;
-    if options.oauth.is_some() || options.oidc.is_some() || options.mutual_tls_ca.is_some() {
-        return Err("OAuth, OpenID Connect and mutual TLS are not offered".to_owned());
+    if options.oauth.is_some() || options.oidc.is_some() {
+        return Err("OAuth and OpenID Connect are not offered".to_owned());
     }
     let place = Place::of(&options.url, &[&options.domain, &options.hostname])?;
     let endpoint = EndpointOptions {
@@ -52,6 +52,7 @@ fn http(bind: &Bind, proto: Proto) -> Result<Asked, String> {
         traffic_policy: options.traffic_policy.filter(|policy| !policy.is_empty()),
         websocket_tcp_converter: options.websocket_tcp_converter.is_some(),
         tls_termination: None,
+        mutual_tls_cas: options.mutual_tls_ca.map(|given| given.mutual_tls_ca.0),
         host_header: None,
     };
     let wanted = place.wanted(proto, options.subdomain, endpoint);
@@ -75,9 +76,6 @@ fn tcp(bind: &Bind) -> Result<Asked, String> {
 
 fn tls(bind: &Bind) -> Result<Asked, String> {
     let options: TlsOpts = bind.opts.typed().map_err(|error| error.to_string())?;
-    if options.mutual_tls_at_edge.is_some() {
-        return Err("mutual TLS at the service is not offered".to_owned());
-    }
     let place = Place::of(&options.url, &[&options.domain, &options.hostname])?;
     let termination = options.tls_termination.map(|given| {
         let text = |bytes: &message::Base64| String::from_utf8_lossy(&bytes.0).into_owned();
@@ -89,6 +87,7 @@ fn tls(bind: &Bind) -> Result<Asked, String> {
         ip_restriction: options.ip_restriction.map(cidrs),
         traffic_policy: options.traffic_policy.filter(|policy| !policy.is_empty()),
         tls_termination: termination,
+        mutual_tls_cas: options.mutual_tls_at_edge.map(|given| given.mutual_tls_ca.0),
         ..EndpointOptions::default()
     };
     let wanted = place.wanted(Proto::Tls, options.subdomain, endpoint);
