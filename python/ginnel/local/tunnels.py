@@ -233,7 +233,8 @@ class Tunnels(Resource):
             websocket_tcp_converter: True to turn WebSockets into plain connections.
             mutual_tls_cas: A file of certificates; visitors must show one that these have
                 signed.
-            crt: A certificate file; TLS then ends at the agent.
+            crt: A certificate file; TLS then ends at the service, or at the agent by
+                `terminate_at`.
             key: The file of the certificate's key.
             terminate_at: Where TLS ends: `edge`, `agent` or `upstream`.
             proxy_proto: The version of the PROXY protocol for the local service, 1 or 2.
@@ -242,7 +243,7 @@ class Tunnels(Resource):
             traffic_policy: The newer name of `policy`.
             upstream_tls_verify: True to verify the certificate of the local service.
             upstream_tls_verify_cas: A file of certificates to verify the local service with.
-            app_protocol: What the local service speaks, `http1` or `http2`.
+            app_protocol: What the local service speaks; `http1`, since `http2` is not offered.
             bind_tls: Version 1 of `schemes`: true, false or `both`.
             auth: Version 1 of `basic_auth`: `user:password`.
 
@@ -384,7 +385,8 @@ class AsyncTunnels(Resource):
             websocket_tcp_converter: True to turn WebSockets into plain connections.
             mutual_tls_cas: A file of certificates; visitors must show one that these have
                 signed.
-            crt: A certificate file; TLS then ends at the agent.
+            crt: A certificate file; TLS then ends at the service, or at the agent by
+                `terminate_at`.
             key: The file of the certificate's key.
             terminate_at: Where TLS ends: `edge`, `agent` or `upstream`.
             proxy_proto: The version of the PROXY protocol for the local service, 1 or 2.
@@ -393,7 +395,7 @@ class AsyncTunnels(Resource):
             traffic_policy: The newer name of `policy`.
             upstream_tls_verify: True to verify the certificate of the local service.
             upstream_tls_verify_cas: A file of certificates to verify the local service with.
-            app_protocol: What the local service speaks, `http1` or `http2`.
+            app_protocol: What the local service speaks; `http1`, since `http2` is not offered.
             bind_tls: Version 1 of `schemes`: true, false or `both`.
             auth: Version 1 of `basic_auth`: `user:password`.
 

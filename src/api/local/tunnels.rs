@@ -167,7 +167,7 @@ resource! {
             websocket_tcp_converter: bool,
             /// A file of certificates; visitors must show one that these have signed.
             mutual_tls_cas: String,
-            /// A certificate file; TLS then ends at the agent.
+            /// A certificate file; TLS then ends at the service, or at the agent by `terminate_at`.
             crt: String,
             /// The file of the certificate's key.
             key: String,
@@ -185,7 +185,7 @@ resource! {
             upstream_tls_verify: bool,
             /// A file of certificates to verify the local service with.
             upstream_tls_verify_cas: String,
-            /// What the local service speaks, `http1` or `http2`.
+            /// What the local service speaks; `http1`, since `http2` is not offered.
             app_protocol: String,
             /// Version 1 of `schemes`: true, false or `both`.
             bind_tls: Value,
