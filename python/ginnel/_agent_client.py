@@ -8,6 +8,7 @@ from time import monotonic, sleep
 from ._asyncio import call
 from ._client import _Client
 from ._native import Core
+from ._progress import counting
 from .exceptions import AgentNotRunningError, APIError, APITimeoutError, NotFoundError
 from .local.requests import AsyncRequests, Requests
 from .local.root import Root
@@ -124,8 +125,11 @@ class _Search(_Wait):
     FEW, MOST = 5, 1000
     """How many requests are asked for: when little is expected to be new, and otherwise."""
 
-    def __init__(self, predicate: _Predicate | None, timeout: float) -> None:
+    def __init__(
+        self, predicate: _Predicate | None, timeout: float, count: Callable[[int], object]
+    ) -> None:
         super().__init__(timeout)
+        self._count = count
         self.limit = self.MOST
         self._predicate = predicate
         self._seen: set[str] = set()
@@ -145,6 +149,7 @@ class _Search(_Wait):
             if request.id in self._seen or request.response is None:
                 continue
             self._seen.add(request.id)
+            self._count(1)
             if self._predicate is None or self._predicate(request):
                 return request
         return None
@@ -166,6 +171,7 @@ class AgentRequests(Requests):
         *,
         tunnel_name: str | None = None,
         timeout: float = 10.0,
+        progress: bool = False,
     ) -> CapturedRequest:
         """Wait for a captured request that has been answered; the oldest that matches.
 
@@ -175,11 +181,15 @@ class AgentRequests(Requests):
             predicate: Called with each request once; None takes any.
             tunnel_name: Only requests of this tunnel.
             timeout: Seconds to wait.
+            progress: Count the requests that were looked at on stderr meanwhile.
 
         Raises:
             APITimeoutError: None matched in time.
         """
-        search = _Search(predicate, timeout)
+        with counting(progress, "captured requests") as count:
+            return self._wait(_Search(predicate, timeout, count), tunnel_name)
+
+    def _wait(self, search: _Search, tunnel_name: str | None) -> CapturedRequest:
         while True:
             try:
                 within = Requests(self._core.within(search.left))
@@ -202,6 +212,7 @@ class AsyncAgentRequests(AsyncRequests):
         *,
         tunnel_name: str | None = None,
         timeout: float = 10.0,
+        progress: bool = False,
     ) -> CapturedRequest:
         """Wait for a captured request that has been answered; the oldest that matches.
 
@@ -211,13 +222,17 @@ class AsyncAgentRequests(AsyncRequests):
             predicate: Called with each request once; None takes any.
             tunnel_name: Only requests of this tunnel.
             timeout: Seconds to wait.
+            progress: Count the requests that were looked at on stderr meanwhile.
 
         Raises:
             APITimeoutError: None matched in time.
         """
+        with counting(progress, "captured requests") as count:
+            return await self._wait(_Search(predicate, timeout, count), tunnel_name)
+
+    async def _wait(self, search: _Search, tunnel_name: str | None) -> CapturedRequest:
         import asyncio
 
-        search = _Search(predicate, timeout)
         while True:
             try:
                 within = AsyncRequests(self._core.within(search.left))

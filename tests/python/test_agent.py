@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -161,6 +162,18 @@ async def test_what_is_waited_for_is_found(here: Any, local: int) -> None:
     assert found.request.text == "3"
     with pytest.raises(ginnel.APITimeoutError, match="5 were seen"):
         await here.requests.wait_for(lambda captured: False, timeout=0.1)
+
+
+async def test_a_wait_counts_what_it_looked_at(
+    here: Any, local: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    tunnel = await here.tunnels.start(addr=local, proto="http", name="shop")
+    assert await visit(tunnel.public_url) == 201
+
+    await here.requests.wait_for(progress=True)
+
+    assert "captured requests: 1" in capsys.readouterr().err
 
 
 async def test_a_search_shows_each_request_once(here: Any, local: int) -> None:
