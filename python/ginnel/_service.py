@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from . import _native
 from ._client import AsyncRemoteClient, RemoteClient
+from .exceptions import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from datetime import datetime
     from os import PathLike
     from pathlib import Path
     from types import TracebackType
@@ -41,6 +43,8 @@ class Service:
         certificate: tuple[str | PathLike[str], str | PathLike[str]] | None = None,
         heartbeat: tuple[float, float] = (10.0, 15.0),
         reserve: float = 30.0,
+        seed: int | None = None,
+        begin: datetime | None = None,
     ) -> None:
         """Start a service.
 
@@ -64,6 +68,10 @@ class Service:
             certificate: A certificate and its key, PEM files, for the names that it covers.
             heartbeat: Seconds between two heartbeats of an agent, and how late one may be.
             reserve: Seconds for which the addresses of an agent that is gone are kept for it.
+            seed: For tests: identifiers, tokens and times of resources are the same in each run
+                that makes the same calls in the same order. Tokens can be guessed then.
+            begin: Where the clock stands with a `seed` until `advance`; 2026-01-01 in UTC unless
+                given.
 
         Raises:
             ConfigError: An option is unusable; the message names it.
@@ -91,6 +99,7 @@ class Service:
                 "heartbeat": heartbeat,
                 "reserve": reserve,
                 "kept_calls": 10_000,
+                "origin": _origin(seed, begin),
             }
         )
         self._rehearsal = _native.Rehearsal(self._service)
@@ -242,6 +251,18 @@ class Service:
 
         return read(self._rehearsal.calls())
 
+    def advance(self, seconds: float) -> None:
+        """Set the clock of a service with a `seed` forward.
+
+        It is the clock of what the management API tells: when resources were created, sessions and
+        tunnels started. Traffic, timeouts and certificates keep to the system's.
+
+        Raises:
+            ConfigError: The service has no `seed`.
+        """
+        if not self._rehearsal.advance(seconds):
+            raise ConfigError("seed is missing: without one, the clock is the system's")
+
     def snapshot(self) -> Snapshot:
         """What the database holds now, for `restore`."""
         return self._rehearsal.snapshot()
@@ -277,3 +298,25 @@ class Service:
     def __repr__(self) -> str:
         state = "" if self.is_running else ", stopped"
         return f"<Service at {self.url}{state}>"
+
+
+FIRST_DAY = 1_767_225_600_000_000
+"""2026-01-01 in UTC, in microseconds since 1970."""
+
+
+def _origin(seed: int | None, begin: datetime | None) -> tuple[int, int] | None:
+    if seed is None:
+        if begin is not None:
+            raise ConfigError("begin: needs a seed")
+        return None
+    if not 0 <= seed < 2**64:
+        raise ConfigError("seed: must be between 0 and 2**64 - 1")
+    if begin is None:
+        return seed, FIRST_DAY
+    if begin.tzinfo is None:
+        raise ConfigError("begin: has no time zone")
+    since = round(begin.timestamp() * 1_000_000)
+    # What identifiers can tell: seconds in 32 bits, from 2014 on.
+    if not 1_400_000_000_000_000 <= since < 5_694_967_296_000_000:
+        raise ConfigError("begin: must be between 2014-05-13 and 2150-06-19")
+    return seed, since

@@ -10,6 +10,9 @@
 | `ginnel_async_agent_client` | an `AsyncAgentClient` of that agent |
 | `ginnel_tunnel` | a function that makes a port or an application public, and gives its address |
 | `ginnel_loopback_only` | nothing; while it lasts, no connection leaves this machine |
+
+`@pytest.mark.ginnel_service(seed=7)` gives the service options, those of `ginnel.Service`. With a
+seed, identifiers, tokens and times are the same in each run.
 """
 
 from __future__ import annotations
@@ -38,12 +41,24 @@ __all__ = [
 ]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known to pytest."""
+    line = "ginnel_service(**options): options of the service of the fixture ginnel_service."
+    config.addinivalue_line("markers", line)
+
+
 @pytest.fixture
-def ginnel_service() -> Iterator[Service]:
-    """A service in memory, new for each test: API, edges and agents' port on this machine."""
+def ginnel_service(request: pytest.FixtureRequest) -> Iterator[Service]:
+    """A service in memory, new for each test: API, edges and agents' port on this machine.
+
+    The marker `ginnel_service` gives it options; those nearer to the test come before others.
+    """
     from . import Service
 
-    with Service() as service:
+    options: dict[str, Any] = {}
+    for marker in request.node.iter_markers("ginnel_service"):
+        options = {**marker.kwargs, **options}
+    with Service(**options) as service:
         yield service
 
 

@@ -6,7 +6,9 @@
 //! an underscore and 21 random characters.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
+
+use super::{Origin, Timestamp};
 
 /// Seconds between the Unix epoch and the first moment an identifier can name.
 pub const EPOCH: u64 = 1_400_000_000;
@@ -69,10 +71,21 @@ pub mod prefix {
 /// Makes identifiers that grow, however fast they are asked for and wherever the clock jumps.
 #[derive(Debug, Default)]
 pub struct Ids {
+    origin: Origin,
     last: Mutex<(u32, u128)>,
 }
 
 impl Ids {
+    /// Makes identifiers of the times and bytes of this origin.
+    pub fn of(origin: Origin) -> Self {
+        Self { origin, last: Mutex::default() }
+    }
+
+    /// What time it is where identifiers are made.
+    pub fn now(&self) -> Timestamp {
+        self.origin.timestamp()
+    }
+
     /// Makes identifiers that are larger than this one too, as after a clock was set back.
     pub fn continue_after(&self, id: &str) {
         if let Some(latest) = id.rsplit('_').next().and_then(decode) {
@@ -86,10 +99,10 @@ impl Ids {
     /// # Errors
     /// When the operating system gives no random bytes.
     pub fn next(&self, prefix: &str) -> Result<String, getrandom::Error> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = self.origin.now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let seconds = u32::try_from(now.as_secs().saturating_sub(EPOCH)).unwrap_or(u32::MAX);
         let mut random = [0; 12];
-        getrandom::fill(&mut random)?;
+        self.origin.fill(&mut random)?;
         // The fraction of the second leads, so that a restart within a second keeps the order.
         let mut payload = u128::from(now.subsec_nanos()) << 96;
         payload |= random.iter().fold(0, |sum, byte| sum << 8 | u128::from(*byte));
@@ -102,21 +115,22 @@ impl Ids {
         }
         Ok(format!("{prefix}_{}", encode(last.0, last.1)))
     }
-}
 
-/// A new token for the owner of `id`.
-///
-/// # Errors
-/// When the operating system gives no random bytes.
-pub fn token(id: &str) -> Result<String, getrandom::Error> {
-    let rest = id.rsplit('_').next().unwrap_or(id);
-    let mut random = [0; SECRET_LENGTH * 2];
-    getrandom::fill(&mut random)?;
-    // 16 bits on 62 characters: the bias is below one part in a thousand.
-    let mut characters = random.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
-    let first = characters.next().map(|number| ALPHABET[usize::from(number) % 10] as char);
-    let others = characters.map(|number| ALPHABET[usize::from(number) % 62] as char);
-    Ok(format!("{rest}_{}", first.into_iter().chain(others).collect::<String>()))
+    /// A new token for the owner of `id`.
+    ///
+    /// # Errors
+    /// When the operating system gives no random bytes.
+    pub fn token(&self, id: &str) -> Result<String, getrandom::Error> {
+        let rest = id.rsplit('_').next().unwrap_or(id);
+        let mut random = [0; SECRET_LENGTH * 2];
+        self.origin.fill(&mut random)?;
+        // 16 bits on 62 characters: the bias is below one part in a thousand.
+        let mut characters =
+            random.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
+        let first = characters.next().map(|number| ALPHABET[usize::from(number) % 10] as char);
+        let others = characters.map(|number| ALPHABET[usize::from(number) % 62] as char);
+        Ok(format!("{rest}_{}", first.into_iter().chain(others).collect::<String>()))
+    }
 }
 
 /// Splits a token into the characters of its owner's identifier and its secret part; `None` when
@@ -220,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_token_carries_its_owner() {
-        let token = token("ak_0ujtsYcgvSTl8PAuAdqWYSMnLOv").unwrap_or_default();
+        let token = Ids::default().token("ak_0ujtsYcgvSTl8PAuAdqWYSMnLOv").unwrap_or_default();
 
         let (owner, secret) = split_token(&token).unwrap_or_default();
 

@@ -175,10 +175,10 @@ impl Typed for Flag {
 }
 
 impl Timestamp {
-    /// The current moment in UTC, whole seconds (remote API sheet, section 3).
-    pub fn now() -> Self {
-        let now = chrono::DateTime::<chrono::Utc>::from(std::time::SystemTime::now());
-        Self(now.to_rfc3339_opts(chrono::SecondsFormat::Secs, true))
+    /// A moment in UTC, whole seconds (remote API sheet, section 3).
+    pub fn at(moment: std::time::SystemTime) -> Self {
+        let moment = chrono::DateTime::<chrono::Utc>::from(moment);
+        Self(moment.to_rfc3339_opts(chrono::SecondsFormat::Secs, true))
     }
 }
 

@@ -12,6 +12,7 @@ pub mod local;
 pub(crate) mod macros;
 pub mod openapi;
 pub(crate) mod operation;
+mod origin;
 pub mod remote;
 
 pub use error::ErrorBody;
@@ -24,3 +25,4 @@ pub(crate) use operation::append_query;
 pub use operation::{
     Call, Info, Malformed, Operation, Output, Page, Place, Resource, Verb, encode, encode_arguments,
 };
+pub use origin::Origin;

@@ -244,6 +244,7 @@ fn options(matches: &ArgMatches) -> Result<Options, Failure> {
         base_domain: text("base-domain"),
         tls_endpoints: matches.get_flag("tls-endpoints"),
         certificate: path("certificate").zip(path("certificate-key")),
+        origin: defaults.origin,
         kept_calls: defaults.kept_calls,
         connections: defaults.connections,
         edge_connections: defaults.edge_connections,

@@ -60,6 +60,13 @@ impl Rehearsal {
         serde_json::to_string(&calls).map_err(|problem| PyValueError::new_err(problem.to_string()))
     }
 
+    /// Sets the clock forward; false where it is the system's.
+    fn advance(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
+        let by = Duration::try_from_secs_f64(seconds)
+            .map_err(|problem| PyValueError::new_err(format!("seconds: {problem}")))?;
+        self.0.get().with(py, |service, _| service.advance(by))
+    }
+
     /// Forgets faults and calls.
     fn forget(&self, py: Python<'_>) -> PyResult<()> {
         self.0.get().with(py, |service, _| service.forget())

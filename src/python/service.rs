@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use pyo3::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
 use super::error;
 use super::traffic::Events;
-use crate::api::Secret;
+use crate::api::{Origin, Secret};
 use crate::service::{self, Options};
 
 /// A service with the threads that serve it.
@@ -61,6 +61,8 @@ struct Given {
     heartbeat: (f64, f64),
     reserve: f64,
     kept_calls: usize,
+    /// The seed, and microseconds since the Unix epoch.
+    origin: Option<(u64, u64)>,
 }
 
 impl Given {
@@ -99,6 +101,9 @@ impl Given {
             heartbeat_tolerance: seconds("heartbeat", self.heartbeat.1)?,
             reserve: seconds("reserve", self.reserve)?,
             kept_calls: self.kept_calls,
+            origin: self.origin.map_or_else(Origin::default, |(seed, begin)| {
+                Origin::seeded(seed, UNIX_EPOCH + Duration::from_micros(begin))
+            }),
             ..Options::default()
         })
     }

@@ -115,7 +115,7 @@ pub(super) fn bootstrap_agent(
     let owner_id = key.owner_id.unwrap_or_default();
     let mut credential = Credential {
         id: change.new_id(prefix::CREDENTIAL)?,
-        created_at: Some(Timestamp::now()),
+        created_at: Some(change.now()),
         description: Some("first credential".into()),
         metadata: Some("".into()),
         acl: Some(Vec::new()),
@@ -166,7 +166,7 @@ pub(super) fn issue(
     id: &str,
     owner_id: &str,
 ) -> Result<Secret, store::Error> {
-    let token = id::token(id)?;
+    let token = change.new_token(id)?;
     let secret = id::split_token(&token).map_or("", |(_, secret)| secret);
     change.put_token(id, &hash(secret), owner_id)?;
     change.link(id, "owner", [owner_id])?;
@@ -216,11 +216,11 @@ pub(super) fn bootstrap(
             given => Ok(given),
         };
     }
-    let user = User { id: change.new_id(prefix::USER)?, created_at: Timestamp::now(), admin: true };
+    let user = User { id: change.new_id(prefix::USER)?, created_at: change.now(), admin: true };
     change.put(&user)?;
     let mut key = ApiKey {
         id: change.new_id(prefix::API_KEY)?,
-        created_at: Some(Timestamp::now()),
+        created_at: Some(change.now()),
         description: Some("first key".into()),
         metadata: Some("".into()),
         owner_id: Some(user.id.clone()),

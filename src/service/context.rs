@@ -12,7 +12,7 @@ use super::sessions::Registry;
 use super::store::{Document, Store, Transaction, View};
 use super::{Refusal, code};
 use crate::api::id::{self, Ids};
-use crate::api::{Info, Operation, Output, Page};
+use crate::api::{Info, Operation, Origin, Output, Page};
 
 /// What a handler answers: the result of its operation, or a refusal.
 pub(super) type Reply<O> = Result<<O as Operation>::Output, Refusal>;
@@ -32,6 +32,8 @@ pub(super) struct Shared {
     pub rehearsal: Rehearsal,
     /// Makes the identifiers of operations, as named in refusals.
     pub operation_ids: Ids,
+    /// What time it is.
+    pub origin: Origin,
 }
 
 /// The service as one request sees it.

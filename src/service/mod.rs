@@ -43,8 +43,8 @@ pub use options::{Options, read_admin_key, read_authtoken};
 pub use refusal::Refusal;
 pub use rehearsal::{Called, Fault};
 
-use crate::api::Secret;
 use crate::api::id::Ids;
+use crate::api::{Origin, Secret};
 use address::Base;
 use callers::Callers;
 use context::Shared;
@@ -78,7 +78,7 @@ impl Service {
         let url = options::address_of(&listener, &options)?;
         let (edge_settings, agent_settings) = (options.edge_settings(), options.agent_settings());
         let base = Base::new(options.public_url.as_deref().unwrap_or(&url));
-        let store = Arc::new(open(options.path.clone()).await?);
+        let store = Arc::new(open(options.path.clone(), options.origin.part(0)).await?);
         let prepared = async {
             let authority = authority(options.path, options.certificate).await?;
             let edges = Edges::start(edge_settings, authority).await?;
@@ -87,7 +87,8 @@ impl Service {
                 let registry = Arc::new(Registry::default());
                 edges.find_tunnels_in(registry.clone());
                 let (open, opened) = oneshot::channel();
-                let agents = agents(agent_settings, &store, &edges, &registry, opened).await?;
+                let ids = Ids::of(options.origin.part(2));
+                let agents = agents(agent_settings, &store, &edges, &registry, ids, opened).await?;
                 // Last, because new tokens are shown once: by whoever has got a service.
                 let (key, token) = (options.admin_key, options.authtoken);
                 let made = store.write(move |change| {
@@ -123,7 +124,8 @@ impl Service {
             edges,
             registry,
             rehearsal: Rehearsal::new(options.kept_calls),
-            operation_ids: Ids::default(),
+            operation_ids: Ids::of(options.origin.part(1)),
+            origin: options.origin,
         };
         let shared = Arc::new(shared);
         let server = Server::start(listener, routes::router(&shared), options.connections);
@@ -181,6 +183,11 @@ impl Service {
         self.shared.rehearsal.reset();
     }
 
+    /// Sets the clock of [`Options::origin`] forward; false where it is the system's.
+    pub fn advance(&self, by: Duration) -> bool {
+        self.shared.origin.advance(by)
+    }
+
     /// Everything that the database holds now. What agents have bound is not part of it.
     ///
     /// # Errors
@@ -217,11 +224,12 @@ async fn agents(
     store: &Arc<Store>,
     edges: &Edges,
     registry: &Arc<Registry>,
+    ids: Ids,
     opened: oneshot::Receiver<()>,
 ) -> Result<Option<Listener>, Error> {
     let Some(settings) = settings else { return Ok(None) };
     let (store, registry) = (store.clone(), registry.clone());
-    let house = House { settings, store, edges: edges.clone(), registry, ids: Ids::default() };
+    let house = House { settings, store, edges: edges.clone(), registry, ids };
     Ok(Some(Listener::start(Arc::new(house), edges.authority(), opened).await?))
 }
 
@@ -246,8 +254,9 @@ impl Drop for Service {
     }
 }
 
-async fn open(path: Option<PathBuf>) -> Result<Store, Error> {
-    let opened = tokio::task::spawn_blocking(move || Store::open(path.as_deref())).await;
+async fn open(path: Option<PathBuf>, origin: Origin) -> Result<Store, Error> {
+    let opened =
+        tokio::task::spawn_blocking(move || Store::open_with(path.as_deref(), origin)).await;
     Ok(opened.map_err(|_| store::Error::Panicked)??)
 }
 

@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 
 use super::rate_limit::RateLimit;
 use super::{Error, edge, sessions};
-use crate::api::{Secret, id};
+use crate::api::{Origin, Secret, id};
 
 /// How a service is to run.
 #[derive(Debug, Clone)]
@@ -27,6 +27,8 @@ pub struct Options {
     pub rate_limit: Option<(u32, Duration)>,
     /// The address for `uri` fields where the service is reached by another than its own.
     pub public_url: Option<String>,
+    /// Where identifiers, tokens and times of resources come from; for tests, a seed.
+    pub origin: Origin,
     /// How many calls [`Service::calls`](super::Service::calls) remembers; none by default.
     pub kept_calls: usize,
     /// How many connections are served at once; others wait to be accepted.
@@ -73,6 +75,7 @@ impl Default for Options {
             code_prefix: "ERR_NGROK_".to_owned(),
             rate_limit: None,
             public_url: None,
+            origin: Origin::default(),
             kept_calls: 0,
             connections: 4096,
             edge_host: edge.host,

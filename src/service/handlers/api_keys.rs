@@ -1,7 +1,6 @@
 //! API keys: made with a token, shown without.
 
 use super::{Context, Handler, Reply, on, resource};
-use crate::api::Timestamp;
 use crate::api::id::prefix;
 use crate::api::remote::api_keys::{ApiKey, Create, Delete, Get, List, Update};
 use crate::service::accounts;
@@ -19,7 +18,7 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
         let owner_id = accounts::owner(change, &caller, wanted.owner_id)?;
         let mut key = ApiKey {
             id: change.new_id(prefix::API_KEY)?,
-            created_at: Some(Timestamp::now()),
+            created_at: Some(change.now()),
             description: Some(wanted.description.unwrap_or_default()),
             metadata: Some(wanted.metadata.unwrap_or_default()),
             owner_id: Some(owner_id.clone()),

@@ -1,7 +1,6 @@
 //! Bot users: changed by admins only.
 
 use super::{Context, Handler, Reply, on, resource};
-use crate::api::Timestamp;
 use crate::api::id::{self, prefix};
 use crate::api::remote::api_keys::ApiKey;
 use crate::api::remote::bot_users::{BotUser, Create, Delete, Get, List, Update};
@@ -27,7 +26,7 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     let create = service.change(move |change| {
         let bot = BotUser {
             id: change.new_id(prefix::BOT_USER)?,
-            created_at: Some(Timestamp::now()),
+            created_at: Some(change.now()),
             name: Some(wanted.name),
             active: Some(wanted.active.unwrap_or(true)),
             ..BotUser::default()

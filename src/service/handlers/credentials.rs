@@ -1,7 +1,6 @@
 //! Credentials: authtokens of agents, kept as API keys are.
 
 use super::{Context, Handler, Reply, on, resource};
-use crate::api::Timestamp;
 use crate::api::id::prefix;
 use crate::api::remote::credentials::{Create, Credential, Delete, Get, List, Update};
 use crate::service::context::{found, remove};
@@ -23,7 +22,7 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
         let owner_id = accounts::owner(change, &caller, wanted.owner_id)?;
         let mut credential = Credential {
             id: change.new_id(prefix::CREDENTIAL)?,
-            created_at: Some(Timestamp::now()),
+            created_at: Some(change.now()),
             description: Some(wanted.description.unwrap_or_default()),
             metadata: Some(wanted.metadata.unwrap_or_default()),
             acl: Some(acl),

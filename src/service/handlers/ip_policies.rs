@@ -2,7 +2,6 @@
 
 use super::ip_policy_rules::POLICY;
 use super::{Context, Handler, Reply, on, resource};
-use crate::api::Timestamp;
 use crate::api::id::prefix;
 use crate::api::remote::ip_policies::{Create, Delete, Get, IpPolicy, List, Update};
 use crate::api::remote::ip_policy_rules::IpPolicyRule;
@@ -18,7 +17,7 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     let create = service.change(move |change| {
         let policy = IpPolicy {
             id: change.new_id(prefix::IP_POLICY)?,
-            created_at: Some(Timestamp::now()),
+            created_at: Some(change.now()),
             description: Some(wanted.description.unwrap_or_default()),
             metadata: Some(wanted.metadata.unwrap_or_default()),
             ..IpPolicy::default()

@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 
 use super::{Context, Handler, Reply, on};
-use crate::api::Timestamp;
 use crate::api::id::{self, prefix};
 use crate::api::remote::Ref;
 use crate::api::remote::ip_policy_rules::{Create, Delete, Get, IpPolicyRule, List, Update};
@@ -49,7 +48,7 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
         check_policy(change, &policy.id)?;
         let rule = IpPolicyRule {
             id: change.new_id(prefix::IP_POLICY_RULE)?,
-            created_at: Some(Timestamp::now()),
+            created_at: Some(change.now()),
             description: Some(wanted.description.unwrap_or_default()),
             metadata: Some(wanted.metadata.unwrap_or_default()),
             cidr: Some(wanted.cidr),

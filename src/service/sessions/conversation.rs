@@ -242,7 +242,7 @@ impl Conversation {
             os: said.os,
             agent_version: said.version,
             metadata: said.metadata,
-            started_at: Timestamp::now(),
+            started_at: self.house.ids.now(),
             unsupported: [
                 unsupported(said.stop_unsupported_error),
                 unsupported(said.restart_unsupported_error),
@@ -253,7 +253,8 @@ impl Conversation {
 
     async fn bind(&self, online: &Arc<Online>, bind: &Bind) -> Result<BindAnswer, Refused> {
         let asked = wanted::read(bind).map_err(|problem| Refused(problem, 215))?;
-        let plan = Plan { online, bind, proxy_proto: asked.proxy_proto };
+        let now = self.house.ids.now();
+        let plan = Plan { online, bind, proxy_proto: asked.proxy_proto, now };
         if !bind.id.is_empty()
             && let Some(answer) = self.reclaim(&plan)?
         {
@@ -346,7 +347,7 @@ impl Conversation {
             id: self.house.ids.next(prefix::TUNNEL)?,
             bind_id: bind_id.clone(),
             session: online.clone(),
-            started_at: Timestamp::now(),
+            started_at: self.house.ids.now(),
             metadata: bind.metadata,
             forwards_to: bind.forwards_to,
             kind: Kind::Labeled(bind.labels),
@@ -370,6 +371,7 @@ struct Plan<'a> {
     online: &'a Arc<Online>,
     bind: &'a Bind,
     proxy_proto: u8,
+    now: Timestamp,
 }
 
 impl Plan<'_> {
@@ -380,7 +382,7 @@ impl Plan<'_> {
             id,
             bind_id: bind_id.to_owned(),
             session: self.online.clone(),
-            started_at: Timestamp::now(),
+            started_at: self.now.clone(),
             metadata: self.bind.extra.metadata.clone(),
             forwards_to: self.bind.forwards_to.clone(),
             kind: Kind::Endpoint { endpoint_id, url: url.to_owned(), proto, proxy_proto },

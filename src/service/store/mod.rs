@@ -20,6 +20,7 @@ pub use snapshot::Snapshot;
 pub use transaction::Transaction;
 pub use view::{Document, StoredToken, View};
 
+use crate::api::Origin;
 use crate::api::id::Ids;
 use readers::Readers;
 use writer::Writer;
@@ -40,13 +41,21 @@ impl Store {
     /// # Errors
     /// When the file cannot be used, with the reason; it is left as it was.
     pub fn open(path: Option<&Path>) -> Result<Self, Error> {
+        Self::open_with(path, Origin::default())
+    }
+
+    /// As [`Store::open`]; identifiers, tokens and times are those of the origin.
+    ///
+    /// # Errors
+    /// When the file cannot be used, with the reason; it is left as it was.
+    pub fn open_with(path: Option<&Path>, origin: Origin) -> Result<Self, Error> {
         let Some(path) = path else {
             let shared = open::memory()?;
-            let writer = Writer::start(writer::Target::Shared(shared.clone()), Ids::default())?;
+            let writer = Writer::start(writer::Target::Shared(shared.clone()), Ids::of(origin))?;
             return Ok(Self { readers: Readers::shared(shared), writer, _lock: None });
         };
         let (connection, lock) = open::file(path)?;
-        let ids = open::ids(&connection)?;
+        let ids = open::ids(&connection, origin)?;
         let writer = Writer::start(writer::Target::Own(connection), ids)?;
         Ok(Self { readers: Readers::of(path), writer, _lock: Some(lock) })
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
 use super::Error;
+use crate::api::Origin;
 use crate::api::id::Ids;
 
 /// Marks a file as ours: "ginl".
@@ -68,8 +69,8 @@ pub(super) fn file(path: &Path) -> Result<(Connection, Lock), Error> {
 }
 
 /// What makes identifiers: larger than those in the database, wherever the clock has gone since.
-pub(super) fn ids(connection: &Connection) -> Result<Ids, Error> {
-    let ids = Ids::default();
+pub(super) fn ids(connection: &Connection, origin: Origin) -> Result<Ids, Error> {
+    let ids = Ids::of(origin);
     // The last of each kind; no other row is looked at.
     let mut query = connection.prepare(
         "SELECT kind, id FROM resources

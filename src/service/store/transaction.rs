@@ -6,6 +6,7 @@ use std::ops::Deref;
 use rusqlite::Connection;
 
 use super::{Document, Error, View};
+use crate::api::Timestamp;
 use crate::api::id::Ids;
 
 /// One change in the making: all of it is kept or nothing.
@@ -39,6 +40,16 @@ impl<'connection> Transaction<'connection> {
     /// A new identifier; larger than all before it, because writes happen one after the other.
     pub fn new_id(&self, prefix: &str) -> Result<String, Error> {
         Ok(self.ids.next(prefix)?)
+    }
+
+    /// A new token for the owner of `id`.
+    pub fn new_token(&self, id: &str) -> Result<String, Error> {
+        Ok(self.ids.token(id)?)
+    }
+
+    /// What time it is.
+    pub fn now(&self) -> Timestamp {
+        self.ids.now()
     }
 
     /// Stores a document in place of the one with its identifier, if there is one.

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use super::children::{check_count, hold};
 use super::{Context, Handler, Reply, check_prefix, delete_unused, on, resource};
-use crate::api::Timestamp;
 use crate::api::id::prefix;
 use crate::api::remote::backends::failover::{Create, Delete, FailoverBackend, Get, List, Update};
 use crate::service::context::found;
@@ -22,7 +21,7 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     let create = service.change(move |change| {
         let backend = FailoverBackend {
             id: change.new_id(prefix::FAILOVER)?,
-            created_at: Some(Timestamp::now()),
+            created_at: Some(change.now()),
             description: Some(wanted.description.unwrap_or_default()),
             metadata: Some(wanted.metadata.unwrap_or_default()),
             ..FailoverBackend::default()

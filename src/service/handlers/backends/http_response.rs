@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use super::{Context, Handler, Reply, delete_unused, on, resource};
-use crate::api::Timestamp;
 use crate::api::id::prefix;
 use crate::api::remote::backends::http_response::{
     Create, Delete, Get, HttpResponseBackend, List, Update,
@@ -28,7 +27,7 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     let create = service.change(move |change| {
         let backend = HttpResponseBackend {
             id: change.new_id(prefix::HTTP_RESPONSE)?,
-            created_at: Some(Timestamp::now()),
+            created_at: Some(change.now()),
             description: Some(wanted.description.unwrap_or_default()),
             metadata: Some(wanted.metadata.unwrap_or_default()),
             body: Some(body),

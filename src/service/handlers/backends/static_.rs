@@ -1,7 +1,6 @@
 //! Static backends: one fixed address, with or without TLS.
 
 use super::{Context, Handler, Reply, delete_unused, on, resource};
-use crate::api::Timestamp;
 use crate::api::id::prefix;
 use crate::api::remote::backends::static_::{
     Create, Delete, Get, List, StaticBackend, StaticBackendTls, Update,
@@ -21,7 +20,7 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     let create = service.change(move |change| {
         let backend = StaticBackend {
             id: change.new_id(prefix::STATIC)?,
-            created_at: Some(Timestamp::now()),
+            created_at: Some(change.now()),
             description: Some(wanted.description.unwrap_or_default()),
             metadata: Some(wanted.metadata.unwrap_or_default()),
             address: Some(wanted.address),

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use super::{Context, Handler, Reply, delete_unused, on};
-use crate::api::Timestamp;
 use crate::api::id::prefix;
 use crate::api::remote::Ref;
 use crate::api::remote::backends::tunnel_group::{
@@ -43,7 +42,7 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     let create = service.change(move |change| {
         let backend = TunnelGroupBackend {
             id: change.new_id(prefix::TUNNEL_GROUP)?,
-            created_at: Some(Timestamp::now()),
+            created_at: Some(change.now()),
             description: Some(wanted.description.unwrap_or_default()),
             metadata: Some(wanted.metadata.unwrap_or_default()),
             labels: Some(labels),

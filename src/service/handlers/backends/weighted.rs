@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::children::{check_count, hold};
 use super::{Context, Handler, Reply, check_prefix, delete_unused, on, resource};
-use crate::api::Timestamp;
 use crate::api::id::{self, prefix};
 use crate::api::remote::backends::weighted::{Create, Delete, Get, List, Update, WeightedBackend};
 use crate::service::context::found;
@@ -25,7 +24,7 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     let create = service.change(move |change| {
         let backend = WeightedBackend {
             id: change.new_id(prefix::WEIGHTED)?,
-            created_at: Some(Timestamp::now()),
+            created_at: Some(change.now()),
             description: Some(wanted.description.unwrap_or_default()),
             metadata: Some(wanted.metadata.unwrap_or_default()),
             ..WeightedBackend::default()

@@ -2,9 +2,9 @@
 
 use super::routes::{EDGE, routes_of};
 use super::{Context, Handler, Reply, hostports, on};
+use crate::api::id::prefix;
 use crate::api::remote::edges::https::{Create, Delete, Get, HttpsEdge, List, Update};
 use crate::api::remote::edges::routes::HttpsEdgeRoute;
-use crate::api::{Timestamp, id::prefix};
 use crate::service::address::Base;
 use crate::service::context::{Resource, found, remove};
 use crate::service::store::Document;
@@ -36,7 +36,7 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     let create = service.change(move |change| {
         let mut edge = HttpsEdge {
             id: change.new_id(prefix::HTTPS_EDGE)?,
-            created_at: Some(Timestamp::now()),
+            created_at: Some(change.now()),
             description: Some(wanted.description.unwrap_or_default()),
             metadata: Some(wanted.metadata.unwrap_or_default()),
             hostports: wanted.hostports,

@@ -2,7 +2,6 @@
 
 use super::modules::{self, check_references};
 use super::{Context, Handler, Reply, backends, on};
-use crate::api::Timestamp;
 use crate::api::id::prefix;
 use crate::api::remote::edges::https::HttpsEdge;
 use crate::api::remote::edges::routes::{Create, Delete, Get, HttpsEdgeRoute, Update};
@@ -102,7 +101,7 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
         let mut route = HttpsEdgeRoute {
             id: change.new_id(prefix::HTTPS_ROUTE)?,
             edge_id: Some(edge.id.clone()),
-            created_at: Some(Timestamp::now()),
+            created_at: Some(change.now()),
             description: Some("".into()),
             metadata: Some("".into()),
             ..HttpsEdgeRoute::default()

@@ -2,7 +2,6 @@
 
 use super::modules::{self, check_references};
 use super::{Context, Handler, Reply, backends, hostports, on};
-use crate::api::Timestamp;
 use crate::api::id::prefix;
 use crate::api::remote::edges::tcp::{Create, Delete, Get, List, TcpEdge, Update};
 use crate::policy::Scope;
@@ -66,7 +65,7 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     let create = service.change(move |change| {
         let mut edge = TcpEdge {
             id: change.new_id(prefix::TCP_EDGE)?,
-            created_at: Some(Timestamp::now()),
+            created_at: Some(change.now()),
             description: Some("".into()),
             metadata: Some("".into()),
             ..TcpEdge::default()
