@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test browser bench dev docs generate lint format
+.PHONY: help demo test browser bench dev docs wheels generate lint format
 
 help: ## Say what each target does.
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -14,6 +14,7 @@ demo: dev ## Set up, and walk both APIs against a service and an agent of our ow
 test: dev browser lint docs ## Set up, and run every test, type check and lint.
 	cargo test
 	$(BIN)/python -m pytest
+	tests/wheels.sh dev
 
 browser: ## Install Chromium from Debian's packages if there is none, for the tests of the page.
 	tests/install-browser
@@ -33,6 +34,9 @@ docs: dev ## Build the documentation into site/.
 	$(BIN)/zensical build --clean --strict
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --quiet
 	cp -r target/doc site/rust
+
+wheels: $(VENV)/ready ## Build the sdist and the wheel, and try it with each CPython here.
+	tests/wheels.sh
 
 generate: dev ## Write anew what comes from the code: Python classes, pages of the reference.
 	$(BIN)/python python/generate.py

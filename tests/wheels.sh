@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Builds the source distribution, one abi3 wheel from it, and tries that wheel with each CPython that
+# is here, in a virtual environment without Rust: the examples, and the tests of the example project.
+#
+#     tests/wheels.sh [PROFILE]      release unless given; dev is faster to build
+set -euo pipefail
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+profile=${1:-release}
+maturin=$root/.venv/bin/maturin
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+echo "source distribution"
+(cd "$root" && "$maturin" sdist --out "$work/dist" 2>/dev/null)
+tar -xzf "$work"/dist/*.tar.gz -C "$work"
+source=$(echo "$work"/ginnel-*/)
+
+echo "wheel from it, profile $profile"
+CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target} \
+    "$maturin" build --quiet --profile "$profile" --manifest-path "$source/Cargo.toml" --out "$work/dist" 2>/dev/null
+wheel=$(echo "$work"/dist/*.whl)
+case $wheel in
+*-cp311-abi3-*) ;;
+*) echo "not a wheel for every CPython from 3.11 on: $wheel" >&2 && exit 1 ;;
+esac
+
+# Where an interpreter is: on PATH, or among those of pyenv.
+interpreter() {
+    for found in "$(command -v "python$1" || true)" "$HOME"/.pyenv/versions/"$1".*/bin/python"$1"; do
+        if [ -n "$found" ] && "$found" -c "import sys; sys.exit(sys.version_info[:2] != tuple(map(int, '$1'.split('.'))))" 2>/dev/null; then
+            echo "$found"
+            return
+        fi
+    done
+}
+
+# Runs a command with nothing of ours around it, and with no Rust to be found.
+alone() {
+    env -i HOME="$work" PATH="$venv/bin:$work/bin" "$@"
+}
+
+# What scripts may need; no compiler is among it.
+mkdir "$work/bin"
+for tool in bash env uname; do ln -s "$(command -v "$tool")" "$work/bin/$tool"; done
+
+tried=0
+for version in 3.11 3.12 3.13 3.14; do
+    python=$(interpreter "$version")
+    [ -n "$python" ] || { echo "$version: not here" && continue; }
+    venv=$work/venv-$version
+    "$python" -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: "$wheel" "pytest>=9"
+    if alone bash -c 'command -v cargo rustc cc' >/dev/null; then
+        echo "$version: there is a compiler in its environment" >&2 && exit 1
+    fi
+    cd "$work"
+    alone python -m pip show ginnel | grep '^Requires: *$' >/dev/null
+    alone ginnel --version >/dev/null
+    alone python "$root/examples/remote_tour.py" >/dev/null
+    alone python "$root/examples/agent_tour.py" >/dev/null
+    (cd "$root/examples/webhook-receiver" && alone python -m pytest -q -p no:cacheprovider >/dev/null)
+    echo "$version: $(alone python -c 'import sys, ginnel; print(sys.version.split()[0], ginnel.__version__, ginnel.__file__.split("site-packages")[1])')"
+    tried=$((tried + 1))
+done
+[ "$tried" -gt 0 ] || { echo "no CPython was found" >&2 && exit 1; }
