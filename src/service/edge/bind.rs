@@ -9,13 +9,14 @@ use tokio::net::TcpListener;
 
 use super::backend::Backend;
 use super::door::Door;
+use super::hosts::Hosts;
+use super::internal::{self, is_internal};
 use super::listen::reachable;
 use super::reception::Entrance;
 use super::site::Site;
 use super::slot::Slot;
 use super::target::Target;
 use super::wanted::{EndpointOptions, Proto, Wanted};
-use super::way::is_internal;
 use super::{EdgeError, Edges, Inner, ca, endpoint_site};
 use crate::policy::Scope;
 
@@ -125,7 +126,7 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         if let Some((name, port)) = &self.name {
-            self.edges.hosts.remove(name, *port, &self.served.site);
+            self.edges.names_of(self.proto).remove(name, *port, &self.served.site);
         }
         // Connections that are kept alive meet nobody from now on.
         self.retarget(None);
@@ -264,6 +265,35 @@ impl Inner {
         Ok(Place { url, host: None, name: None, door: Some(door) })
     }
 
+    /// The names that endpoints of a protocol have.
+    fn names_of(&self, proto: Proto) -> &Hosts {
+        match proto {
+            Proto::Http | Proto::Https => &self.hosts,
+            Proto::Tcp | Proto::Tls => &self.streams,
+        }
+    }
+
+    /// Gives a name for bytes that only policies lead to.
+    fn place_inside(
+        &self,
+        wanted: &Wanted,
+        (name, port): (String, u16),
+        served: &Served,
+    ) -> Result<Place, BindError> {
+        if wanted.options.tls_termination.is_some() {
+            return Err(BindError::Unsupported("TLS that ends at an internal endpoint"));
+        }
+        let host = checked_host(&name)?;
+        let url = match wanted.proto {
+            Proto::Tls => format!("tls://{host}"),
+            _ => format!("tcp://{host}:{port}"),
+        };
+        if !self.streams.add(&host, port, &served.site, true) {
+            return Err(BindError::Taken(url));
+        }
+        Ok(Place { url, name: Some((host.clone(), port)), host: Some(host), door: None })
+    }
+
     /// Gives a port for bytes.
     async fn place_of_bytes(
         self: &Arc<Self>,
@@ -271,6 +301,9 @@ impl Inner {
         host: Option<String>,
         served: &Served,
     ) -> Result<Place, BindError> {
+        if let Some(name) = internal::name_of(wanted) {
+            return self.place_inside(wanted, name, served);
+        }
         let listener = self.listen_for(wanted).await?;
         let scheme = if wanted.proto == Proto::Tls { "tls" } else { "tcp" };
         let site = served.site.clone();

@@ -25,6 +25,7 @@ mod forward;
 mod framing;
 mod head;
 mod hosts;
+mod internal;
 mod io;
 mod line;
 mod link;
@@ -144,6 +145,8 @@ struct Inner {
     config: Config,
     pools: Pools,
     hosts: Hosts,
+    /// The internal endpoints that carry bytes.
+    streams: Hosts,
     teller: Teller,
     fetcher: Fetcher,
     places: Arc<Semaphore>,
@@ -196,6 +199,7 @@ impl Edges {
             config: Config::default(),
             pools: Pools::default(),
             hosts: Hosts::default(),
+            streams: Hosts::default(),
             teller: Teller::default(),
             fetcher: Fetcher::default(),
             places,

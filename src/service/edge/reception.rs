@@ -14,13 +14,14 @@ use super::body::{Body, Outgoing};
 use super::event::Trace;
 use super::fault::{self, Fault};
 use super::head::{self, Origin};
+use super::internal::is_internal;
 use super::pulse::Pulse;
 use super::rules::Watched;
 use super::site::{Route, Site, Turned};
 use super::slot::Slot;
 use super::target::Visitor;
 use super::upgrade;
-use super::way::{Described, Way, is_internal};
+use super::way::{Described, Way};
 use crate::policy::Phase;
 
 /// How many routes are remembered that have let a connection in.
@@ -134,8 +135,9 @@ impl Reception {
             return Ok(());
         }
         let mut watched = Watched::new(way.connection(), way.endpoint(route, request.headers()));
-        let entered = watched.enter(&self.edges, rules, way.trace, |_| false).await;
-        entered.map_err(|()| Turned::Closed)?;
+        let entered =
+            watched.enter(&self.edges, rules, way.trace, |_| Err::<(), _>(fault::NO_ENDPOINT));
+        entered.await.map_err(|()| Turned::Closed)?;
         let mut admitted = self.admitted();
         // A configuration that keeps changing leaves routes behind.
         if admitted.len() >= ADMITTED {

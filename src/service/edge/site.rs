@@ -87,6 +87,12 @@ impl Site {
         site
     }
 
+    /// True for the endpoint of an agent that is gone for now.
+    pub(super) fn is_offline(&self) -> bool {
+        let mut routes = self.prefixes.iter().map(|(_, route)| route);
+        routes.any(|route| matches!(route.backend.get().kind, Kind::Offline))
+    }
+
     /// The route of a path: exactly its own, else the longest that it begins with.
     pub(super) fn route(&self, path: &str) -> Option<&Arc<Route>> {
         if let Some(route) = self.exact.get(path) {

@@ -10,12 +10,13 @@ use tokio::net::TcpStream;
 
 use super::bell::{Call, Listener};
 use super::event::Trace;
+use super::fault;
+use super::internal::{self, MOST_HOPS};
 use super::rules::{self, Rules, Watched};
 use super::site::{Route, Site};
 use super::slot::Slot;
 use super::socket::Socket;
 use super::target::Visitor;
-use super::way::internal;
 use super::{Inner, Io, serve};
 use crate::policy::Carried;
 
@@ -63,44 +64,57 @@ async fn pass(
     // What a change of the configuration replaces is not kept for as long as the connection lives.
     let Some(route) = slot.get().route("").cloned() else { return };
     trace.note(|it| it.edge_id = Some(route.edge_id.clone()));
-    if let Some((target, watched)) = enter(edges, &route, visitor, &mut trace).await {
+    let mut passed = Vec::new();
+    if let Some(target) = enter(edges, route, visitor, &mut trace, &mut passed).await {
         let carried = tokio::select! {
             carried = carry_both(&mut socket, target) => carried,
             () = bell.wait_for(Call::Cut) => Carried::default(),
         };
-        if let Some((watched, rules)) = watched.zip(rules_of(&route)) {
-            watched.leave(rules, carried, &mut trace);
+        for (route, watched) in passed {
+            if let Some(rules) = rules_of(&route) {
+                watched.leave(rules, carried, &mut trace);
+            }
         }
     }
     trace.tell::<()>(&edges.teller, visitor, None);
 }
 
-/// Lets a connection in, and opens one to whoever takes it.
+/// Lets a connection in, and opens one to whoever takes it; `passed` are the routes on the way that
+/// have rules.
 async fn enter(
     edges: &Inner,
-    route: &Route,
+    mut route: Arc<Route>,
     visitor: &Visitor,
     trace: &mut Trace,
-) -> Option<(Io, Option<Watched>)> {
-    if route.modules.as_ref().is_some_and(|modules| !modules.admits(visitor)) {
-        trace.note(|it| it.module = Some("ip_restriction"));
-        return None;
+    passed: &mut Vec<(Arc<Route>, Watched)>,
+) -> Option<Io> {
+    loop {
+        if route.modules.as_ref().is_some_and(|modules| !modules.admits(visitor)) {
+            trace.note(|it| it.module = Some("ip_restriction"));
+            return None;
+        }
+        let Some(rules) = rules_of(&route) else {
+            return route.dial(edges, visitor, trace).await;
+        };
+        let mut watched = watch(&route, visitor);
+        let find = |url: &str| match passed.len() {
+            MOST_HOPS.. => Err(fault::TOO_MANY_HOPS),
+            _ => internal::stream(edges, url).ok_or(fault::NO_ENDPOINT),
+        };
+        let next = watched.enter(edges, rules, trace, find).await.ok()?;
+        passed.push((route.clone(), watched));
+        match next {
+            Some(inside) => route = inside,
+            None => return route.dial(edges, visitor, trace).await,
+        }
     }
-    let Some(rules) = rules_of(route) else {
-        return Some((route.dial(edges, visitor, trace).await?, None));
-    };
+}
+
+fn watch(route: &Route, visitor: &Visitor) -> Watched {
     let id = if route.edge_id.is_empty() { &route.id } else { &route.edge_id };
     let (host, port) = (visitor.local.ip().to_string(), visitor.local.port());
     let endpoint = rules::endpoint(id, visitor.proto, &host, port);
-    let mut watched = Watched::new(rules::connection(visitor, Utc::now()), endpoint);
-    let reachable = |url: &str| internal(edges, url).is_some();
-    let forwarded = watched.enter(edges, rules, trace, reachable).await.ok()?;
-    let site = forwarded.and_then(|url| internal(edges, &url));
-    let io = match site.as_ref().and_then(|site| site.route("")) {
-        Some(route) => route.dial(edges, visitor, trace).await?,
-        None => route.dial(edges, visitor, trace).await?,
-    };
-    Some((io, Some(watched)))
+    Watched::new(rules::connection(visitor, Utc::now()), endpoint)
 }
 
 fn rules_of(route: &Route) -> Option<&Rules> {

@@ -3,20 +3,16 @@
 use std::sync::{Arc, OnceLock};
 
 use chrono::{DateTime, Utc};
-use http::{HeaderMap, Uri};
+use http::HeaderMap;
 
 use super::event::Trace;
 use super::fault::{self, Fault};
 use super::head::{self, Origin};
+use super::internal::{self, MOST_HOPS};
 use super::site::{Route, Site};
 use super::target::Visitor;
 use super::{Inner, rules, upgrade};
 use crate::policy::{Connection, Endpoint};
-
-/// How often a request may go from one internal endpoint to the next.
-const MOST_HOPS: u8 = 5;
-/// How the names of internal endpoints end: only policies lead there.
-const INTERNAL: &str = ".internal";
 
 /// What a request meets on its way.
 pub(super) struct Way<'r> {
@@ -28,7 +24,7 @@ pub(super) struct Way<'r> {
     /// The connection as rules see it.
     pub connection: &'r Described,
     /// How many internal endpoints the request has come through.
-    pub hops: u8,
+    pub hops: usize,
 }
 
 /// A connection as rules see it; made when the first rule wants to see it.
@@ -67,22 +63,6 @@ impl Way<'_> {
         if self.hops >= MOST_HOPS {
             return Err(fault::TOO_MANY_HOPS);
         }
-        internal(self.edges, url).ok_or(fault::NO_ENDPOINT)
+        internal::site(self.edges, url).ok_or(fault::NO_ENDPOINT)
     }
-}
-
-/// The site of an internal endpoint.
-pub(super) fn internal(edges: &Inner, url: &str) -> Option<Arc<Site>> {
-    let uri: Uri = url.parse().ok()?;
-    let host = uri.host()?.to_ascii_lowercase();
-    let usual = if uri.scheme_str() == Some("http") { 80 } else { 443 };
-    if !is_internal(&host) {
-        return None;
-    }
-    Some(edges.hosts.find(&host, uri.port_u16().unwrap_or(usual))?.site.get())
-}
-
-/// Whether only policies lead to a host.
-pub(super) fn is_internal(host: &str) -> bool {
-    host.ends_with(INTERNAL)
 }

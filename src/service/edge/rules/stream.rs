@@ -8,6 +8,7 @@ use super::Rules;
 use crate::policy::{Carried, Connection, Endpoint, Exchange, Phase, Step, Verdict};
 use crate::service::edge::Inner;
 use crate::service::edge::event::Trace;
+use crate::service::edge::fault::Fault;
 
 /// A connection, and what rules know of it.
 pub(in crate::service::edge) struct Watched {
@@ -23,26 +24,29 @@ impl Watched {
     }
 
     /// Runs the rules for connections; gives where to forward it, or an error to close it.
-    pub(in crate::service::edge) async fn enter(
+    ///
+    /// `find` finds what is at the URL of an internal endpoint, or says why nothing can be.
+    pub(in crate::service::edge) async fn enter<T>(
         &mut self,
         edges: &Inner,
         rules: &Rules,
         trace: &mut Trace,
-        mut reachable: impl FnMut(&str) -> bool,
-    ) -> Result<Option<String>, ()> {
+        mut find: impl FnMut(&str) -> Result<T, Fault>,
+    ) -> Result<Option<T>, ()> {
         let mut run = rules.policy.run(Phase::Connect);
         let entered = loop {
             match run.step(&mut self.exchange, rules) {
                 Step::Done(Verdict::Continue) => break Ok(None),
                 Step::Done(Verdict::Respond(_) | Verdict::Close) => break Err(()),
-                Step::Done(Verdict::Forward { url }) => {
-                    if reachable(&url) {
-                        break Ok(Some(url));
+                Step::Done(Verdict::Forward { url }) => match find(&url) {
+                    Ok(found) => break Ok(Some(found)),
+                    Err(fault) => {
+                        let code = fault.number.unwrap_or_default();
+                        if !run.forward_failed(&mut self.exchange, code, fault.text()) {
+                            break Err(());
+                        }
                     }
-                    if !run.forward_failed(&mut self.exchange, 3200, "offline") {
-                        break Err(());
-                    }
-                }
+                },
                 // A connection of bytes has no body that could be looked at.
                 Step::NeedBody { .. } => break Err(()),
                 Step::Fetch(fetch) => run.answer(edges.fetcher.fetch(&fetch).await),

@@ -3,6 +3,7 @@
 mod configured;
 mod http;
 mod http2;
+mod inside;
 mod modules;
 mod order;
 mod policies;

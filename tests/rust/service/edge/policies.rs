@@ -293,6 +293,77 @@ async fn a_policy_leads_to_internal_endpoints_and_nothing_else_does() {
     assert_eq!((status(&direct), code(&direct)), ("404", "3200"));
 }
 
+/// What a visitor says, decoded, that would end a line.
+const FORGED: &str = "a%0d%0ax-forged:%20yes%0d%0a%0d%0aHTTP/1.1%20200%20OK";
+
+#[tokio::test]
+async fn no_value_of_a_visitor_ends_a_line() {
+    let value = "${getQueryParam('name')[0]}";
+    let headers = json!({"headers": {"x-name": value}});
+    let target = format!("http://a.test/{value}");
+    let at = |path: &str, action: &str, config: Value| {
+        rule(Some(&format!("req.url.path == '{path}'")), action, config)
+    };
+    let inbound = json!([
+        at("/add", "add-headers", headers.clone()),
+        at("/host", "add-headers", json!({"headers": {"host": value}})),
+        at("/answer", "custom-response", json!({"body": value, "headers": {"x-name": value}})),
+        at("/type", "custom-response", json!({"headers": {"content-type": value}})),
+        at("/redirect", "redirect", json!({"to": target})),
+        at("/redirect/headers", "redirect", json!({"to": "/", "headers": {"x-name": value}})),
+        at("/rewrite", "url-rewrite", json!({"to": target})),
+        at(
+            "/nginx",
+            "url-rewrite",
+            json!({"from": "/nginx", "to": "/$arg_name", "format": "nginx"})
+        ),
+        at("/forward", "forward-internal", json!({"url": format!("http://{value}.internal")})),
+        at("/log", "log", json!({"metadata": {"name": value}})),
+        at("/vars", "set-vars", json!({"vars": [{"name": value}]})),
+        at("/vars", "add-headers", json!({"headers": {"x-name": "${vars.name}"}})),
+    ]);
+    let outbound = json!([
+        rule(Some("hasQueryParam('late')"), "add-headers", headers.clone()),
+        rule(Some("hasQueryParam('other')"), "custom-response", headers),
+    ]);
+    let site = policed(inbound, outbound).await;
+    let mut events = site.service.service.events();
+    let paths = [
+        "/add",
+        "/host",
+        "/answer",
+        "/type",
+        "/redirect",
+        "/redirect/headers",
+        "/rewrite",
+        "/nginx",
+        "/forward",
+        "/log",
+        "/vars",
+        "/fine?late&",
+        "/fine?other&",
+    ];
+
+    for path in paths {
+        let start = if path.contains('?') { "" } else { "?" };
+        let mut visitor = site.visitor().await;
+        visitor.say(&get(&format!("{path}{start}name={FORGED}"))).await;
+        let (head, body) = visitor.answer().await;
+        // The next answer belongs to the next request.
+        visitor.say("GET /next HTTP/1.0\r\nHost: a.test\r\nUser-Agent: test\r\n\r\n").await;
+        let next = visitor.rest().await;
+
+        assert_eq!(header(&head, "x-forged"), None, "{path}: {head}");
+        assert_eq!(head.matches("HTTP/1.1 ").count(), 1, "{path}: {head}");
+        let seen = body.starts_with("GET ");
+        assert!(!seen || header(&body, "x-forged").is_none(), "{path}: {body}");
+        assert_eq!(next.matches("\r\n\r\nGET /next HTTP/1.1\r\n").count(), 1, "{path}: {next}");
+        let Some(Heard::Event(event)) = soon(events.next()).await else { panic!("no event") };
+        assert!(!serde_json::to_string(&*event).unwrap().contains('\n'), "{path}: {event:?}");
+        soon(events.next()).await;
+    }
+}
+
 #[tokio::test]
 async fn decisions_and_logs_are_told() {
     let inbound = json!([

@@ -1,0 +1,157 @@
+//! Internal endpoints that carry bytes: policies lead TCP edges there.
+
+use ginnel::service::edge::{AllowDeny, Endpoint, EndpointOptions, Proto, Wanted};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+
+use super::configured::{Site, code, status};
+use super::support::{Direct, Peer, mirror, upstream};
+
+/// Nobody listens on this port.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// An upstream that says its name and what it has heard.
+async fn named(name: &'static str) -> std::net::SocketAddr {
+    upstream(move |mut peer| async move {
+        let heard = peer.rest().await;
+        peer.say(&format!("{name} heard {heard}")).await;
+    })
+    .await
+}
+
+fn forward(url: &str, on_error: &str) -> Value {
+    let config = json!({"url": url, "on_error": on_error});
+    json!([{"actions": [{"type": "forward-internal", "config": config}]}])
+}
+
+/// A TCP edge, and what its visitors hear.
+struct Edge {
+    site: Site,
+    port: u16,
+    path: String,
+}
+
+impl Edge {
+    async fn start() -> Self {
+        let site = Site::start().await;
+        let port = free_port();
+        let hostports = json!([format!("a.test:{port}")]);
+        let backend = site.at(named("public").await).await;
+        let edge = json!({"hostports": hostports, "backend": backend});
+        let id = site.service.create("/edges/tcp", edge).await;
+        Self { site, port, path: format!("/edges/tcp/{id}/policy") }
+    }
+
+    /// What a visitor hears when the rules are these.
+    async fn hear(&self, rules: Value) -> String {
+        let put = self.site.service.put(&self.path, json!({"inbound": rules})).await;
+        assert_eq!(put.status, 200, "{}", put.json);
+        let mut visitor = Peer::at(&format!("127.0.0.1:{}", self.port)).await;
+        visitor.say("hello").await;
+        // It may have been closed already.
+        let _ = visitor.0.shutdown().await;
+        visitor.rest().await
+    }
+
+    async fn bind(&self, proto: Proto, name: &str, options: EndpointOptions) -> Endpoint {
+        let (host, addr) = match proto {
+            Proto::Tcp => (None, Some(name.to_owned())),
+            _ => (Some(name.to_owned()), None),
+        };
+        let wanted = Wanted { host, addr, options, ..Wanted::any(proto) };
+        let target = Direct::to(named("internal").await);
+        self.site.service.service.edges().bind(wanted, target).await.unwrap()
+    }
+}
+
+fn policy(rules: Value) -> EndpointOptions {
+    let policy = json!({"on_tcp_connect": rules}).to_string();
+    EndpointOptions { traffic_policy: Some(policy), ..EndpointOptions::default() }
+}
+
+#[tokio::test]
+async fn a_policy_leads_a_connection_to_an_internal_endpoint() {
+    let edge = Edge::start().await;
+    let plain = EndpointOptions::default;
+    let tcp = edge.bind(Proto::Tcp, "db.internal:5432", plain()).await;
+    let tls = edge.bind(Proto::Tls, "web.internal", plain()).await;
+
+    assert_eq!((tcp.url(), tls.url()), ("tcp://db.internal:5432", "tls://web.internal"));
+    assert_eq!((tcp.address(), tls.address()), (None, None), "nobody else reaches them");
+    for url in ["tcp://db.internal:5432", "tcp://DB.internal:5432", "tls://web.internal"] {
+        assert_eq!(edge.hear(forward(url, "halt")).await, "internal heard hello", "{url}");
+    }
+    let edges = edge.site.service.service.edges();
+    let again = Wanted { addr: Some("db.internal:5432".into()), ..Wanted::any(Proto::Tcp) };
+    let taken = edges.bind(again.clone(), Direct::to(named("second").await)).await;
+    assert_eq!(taken.err().unwrap().code(), 334);
+    drop(tcp);
+    let _second = edges.bind(again, Direct::to(named("second").await)).await.unwrap();
+    let heard = edge.hear(forward("tcp://db.internal:5432", "halt")).await;
+    assert_eq!(heard, "second heard hello");
+}
+
+#[tokio::test]
+async fn nobody_inside_ends_the_connection_unless_it_may_go_on() {
+    let edge = Edge::start().await;
+    let db = edge.bind(Proto::Tcp, "db.internal:5432", EndpointOptions::default()).await;
+    let _http = edge.bind(Proto::Http, "site.internal", EndpointOptions::default()).await;
+
+    for url in ["tcp://gone.internal:1", "tcp://db.internal:1", "tls://site.internal:80"] {
+        assert_eq!(edge.hear(forward(url, "halt")).await, "", "{url}");
+        assert_eq!(edge.hear(forward(url, "continue")).await, "public heard hello", "{url}");
+    }
+    db.retarget(None);
+    let offline = edge.hear(forward("tcp://db.internal:5432", "continue")).await;
+    assert_eq!(offline, "public heard hello");
+}
+
+#[tokio::test]
+async fn rules_inside_hold_as_well() {
+    let edge = Edge::start().await;
+    let nobody = AllowDeny { allow: vec!["192.0.2.0/24".into()], deny: vec![] };
+    let restricted = EndpointOptions { ip_restriction: Some(nobody), ..EndpointOptions::default() };
+    let denied = policy(json!([{"actions": [{"type": "deny"}]}]));
+    let _denied = edge.bind(Proto::Tcp, "denied.internal:1", denied).await;
+    let _restricted = edge.bind(Proto::Tcp, "restricted.internal:1", restricted).await;
+    let around = policy(forward("tcp://circle.internal:1", "halt"));
+    let _circle = edge.bind(Proto::Tcp, "circle.internal:1", around).await;
+    let last = edge.bind(Proto::Tcp, "last.internal:1", EndpointOptions::default()).await;
+    let on = policy(forward(last.url(), "halt"));
+    let _first = edge.bind(Proto::Tcp, "first.internal:1", on).await;
+
+    for name in ["denied", "restricted", "circle"] {
+        let url = format!("tcp://{name}.internal:1");
+        assert_eq!(edge.hear(forward(&url, "halt")).await, "", "{name}");
+    }
+    let heard = edge.hear(forward("tcp://first.internal:1", "halt")).await;
+    assert_eq!(heard, "internal heard hello");
+}
+
+#[tokio::test]
+async fn requests_do_not_reach_what_carries_bytes() {
+    let edge = Edge::start().await;
+    let _db = edge.bind(Proto::Tcp, "db.internal:80", EndpointOptions::default()).await;
+    let site = &edge.site;
+    let https = site.edge("a.test").await;
+    let target = Direct::to(mirror().await);
+    let wanted = Wanted { host: Some("site.internal".into()), ..Wanted::any(Proto::Http) };
+    let offline = site.service.service.edges().bind(wanted, target).await.unwrap();
+    for (path, url) in [("/db", "http://db.internal"), ("/site", "http://site.internal")] {
+        for on_error in ["halt", "continue"] {
+            let backend = site.fixed("public").await;
+            let inbound = forward(url, on_error);
+            let modules = json!({"backend": backend, "policy": {"inbound": inbound}});
+            site.route(&https, &format!("{path}/{on_error}"), modules).await;
+        }
+    }
+    offline.retarget(None);
+
+    for path in ["/db", "/site"] {
+        let halted = site.get("a.test", &format!("{path}/halt")).await;
+        assert_eq!((status(&halted), code(&halted)), ("404", "3200"), "{path}");
+        assert_eq!(site.get("a.test", &format!("{path}/continue")).await.1, "public", "{path}");
+    }
+}
