@@ -39,6 +39,8 @@ pub mod prefix {
         IP_POLICY = "ipp",
         /// Rule of an IP policy.
         IP_POLICY_RULE = "ipr",
+        /// Certificate authority.
+        CERTIFICATE_AUTHORITY = "ca",
         /// Tunnel group backend.
         TUNNEL_GROUP = "bkdtg",
         /// Failover backend.

@@ -11,6 +11,7 @@ const LISTS: &[(&str, &str)] = &[
     (prefix::API_KEY, "/api_keys"),
     (prefix::IP_POLICY, "/ip_policies"),
     (prefix::IP_POLICY_RULE, "/ip_policy_rules"),
+    (prefix::CERTIFICATE_AUTHORITY, "/certificate_authorities"),
     (prefix::TUNNEL_GROUP, "/backends/tunnel_group"),
     (prefix::FAILOVER, "/backends/failover"),
     (prefix::HTTP_RESPONSE, "/backends/http_response"),

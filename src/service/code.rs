@@ -36,6 +36,7 @@ codes! {
     UNKNOWN_FIELD = 214, 400, "A field that the operation does not know.";
     INVALID_VALUE = 215, 400, "A wrong type, or a wrong value without a code of its own.";
     NO_CONTENT_TYPE = 216, 400, "A body without a content type.";
+    AUTHORITY_IN_USE = 215, 409, "Something refers to the certificate authority.";
     UNSUPPORTED_VERSION = 217, 400, "A version other than 2.";
     RATE_LIMITED = 226, 429, "Too many requests.";
     WRONG_PREFIX = 227, 400, "An identifier of another kind; one kind is possible.";
@@ -91,6 +92,7 @@ codes! {
     LABEL_EQUALS_SIGN = 6531, 400, "An equals sign in a label.";
     RESTRICTION_POLICY_UNKNOWN = 7007, 400, "An IP restriction names an unknown IP policy.";
     RESTRICTION_EMPTY = 7025, 400, "An IP restriction without IP policies.";
+    AUTHORITY_UNKNOWN = 7072, 400, "A mutual TLS module names an unknown certificate authority.";
     EDGE_DESCRIPTION = 7073, 400, "The description of an edge or route is too long.";
     EDGE_METADATA = 7074, 400, "The metadata of an edge or route is too long.";
     HOSTPORT_INVALID = 7104, 400, "Not `host:port`.";

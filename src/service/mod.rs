@@ -11,6 +11,7 @@ mod accounts;
 mod address;
 mod body;
 mod callers;
+mod certificate;
 mod check;
 pub mod code;
 mod context;

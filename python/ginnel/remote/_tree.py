@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .api_keys import ApiKeys, AsyncApiKeys
     from .backends import AsyncBackends, Backends
     from .bot_users import AsyncBotUsers, BotUsers
+    from .certificate_authorities import AsyncCertificateAuthorities, CertificateAuthorities
     from .credentials import AsyncCredentials, Credentials
     from .edges import AsyncEdges, Edges
     from .ip_policies import AsyncIpPolicies, IpPolicies
@@ -42,6 +43,13 @@ class RemoteResources(Resource):
         from .ip_policy_rules import IpPolicyRules
 
         return IpPolicyRules(self._core)
+
+    @cached_property
+    def certificate_authorities(self) -> CertificateAuthorities:
+        """`certificate_authorities`"""
+        from .certificate_authorities import CertificateAuthorities
+
+        return CertificateAuthorities(self._core)
 
     @cached_property
     def backends(self) -> Backends:
@@ -109,6 +117,13 @@ class AsyncRemoteResources(Resource):
         from .ip_policy_rules import AsyncIpPolicyRules
 
         return AsyncIpPolicyRules(self._core)
+
+    @cached_property
+    def certificate_authorities(self) -> AsyncCertificateAuthorities:
+        """`certificate_authorities`"""
+        from .certificate_authorities import AsyncCertificateAuthorities
+
+        return AsyncCertificateAuthorities(self._core)
 
     @cached_property
     def backends(self) -> AsyncBackends:

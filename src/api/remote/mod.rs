@@ -3,6 +3,7 @@
 pub mod api_keys;
 pub mod backends;
 pub mod bot_users;
+pub mod certificate_authorities;
 pub mod credentials;
 pub mod edges;
 pub mod ip_policies;
@@ -28,6 +29,7 @@ const RESOURCES: &[Resource] = &[
     api_keys::RESOURCE,
     ip_policies::RESOURCE,
     ip_policy_rules::RESOURCE,
+    certificate_authorities::RESOURCE,
     backends::tunnel_group::RESOURCE,
     backends::failover::RESOURCE,
     backends::http_response::RESOURCE,
@@ -44,7 +46,9 @@ const RESOURCES: &[Resource] = &[
 
 /// Every resource of the API.
 pub fn resources() -> impl Iterator<Item = &'static Resource> {
-    RESOURCES.iter().chain(edges::route_modules::MODULES).chain(edges::tcp_modules::MODULES)
+    let edges =
+        [edges::https_modules::MODULES, edges::route_modules::MODULES, edges::tcp_modules::MODULES];
+    RESOURCES.iter().chain(edges.into_iter().flatten())
 }
 
 /// Every operation of the API, resource by resource.

@@ -4,11 +4,11 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use rustls::ServerConfig;
 use tokio::net::TcpListener;
 
 use super::backend::Backend;
 use super::door::Door;
+use super::guard::{Guard, Terms, only_signed_by};
 use super::hosts::Hosts;
 use super::internal::{self, is_internal};
 use super::listen::reachable;
@@ -17,7 +17,7 @@ use super::site::Site;
 use super::slot::Slot;
 use super::target::Target;
 use super::wanted::{EndpointOptions, Proto, Wanted};
-use super::{EdgeError, Edges, Inner, ca, endpoint_site};
+use super::{EdgeError, Edges, Inner, endpoint_site};
 use crate::policy::Scope;
 
 /// What the names of endpoints are made of: no letter looks like another.
@@ -189,25 +189,35 @@ async fn compiled(
 }
 
 impl Inner {
-    /// How TLS is spoken with visitors who must show a certificate; none where all may come.
+    /// How TLS is spoken with the visitors of an endpoint; none where it is as usual.
     fn guard_for(
         &self,
         wanted: &Wanted,
         host: Option<&str>,
-    ) -> Result<Option<Arc<ServerConfig>>, BindError> {
-        let Some(authorities) = &wanted.options.mutual_tls_cas else { return Ok(None) };
+    ) -> Result<Option<Arc<Guard>>, BindError> {
+        let unusable = |problem| BindError::Listen(EdgeError::Certificate(problem));
         let invalid = |problem| BindError::Invalid { field: "mutual_tls_cas", problem };
-        let visitors = ca::only_signed_by(authorities).map_err(invalid)?;
+        let ends_bytes =
+            wanted.options.tls_termination.as_ref().filter(|_| wanted.proto == Proto::Tls);
+        let mut terms = Terms::default();
+        if let Some(authorities) = &wanted.options.mutual_tls_cas {
+            terms.visitors = only_signed_by(authorities).map_err(invalid)?;
+        } else if ends_bytes.is_none() {
+            return Ok(None);
+        }
+        if let Some(termination) = ends_bytes {
+            let guard = Guard::of_bytes(&self.authority, termination, terms);
+            return guard.map(Some).map_err(unusable);
+        }
         // Whoever has a name is reached on the shared port, everybody else on a port of their own.
         let has_tls = match host {
             Some(host) => self.https.get().is_some() && !is_internal(host),
             None => self.settings.tls_endpoints,
         };
-        match (wanted.proto, &wanted.options.tls_termination) {
-            (Proto::Tls, Some(termination)) => Ok(Some(self.unwrapping(termination, visitors)?)),
-            (Proto::Https, _) if has_tls => Ok(Some(self.guard(visitors)?)),
-            _ => Err(invalid("needs TLS that ends at the service".to_owned())),
+        if wanted.proto != Proto::Https || !has_tls {
+            return Err(invalid("needs TLS that ends at the service".to_owned()));
         }
+        Guard::of_http(&self.authority, terms).map(Some).map_err(unusable)
     }
 
     /// The host name of an endpoint; none where it gets a port instead.
@@ -307,15 +317,9 @@ impl Inner {
         let listener = self.listen_for(wanted).await?;
         let scheme = if wanted.proto == Proto::Tls { "tls" } else { "tcp" };
         let site = served.site.clone();
-        let door = match &wanted.options.tls_termination {
-            Some(termination) if wanted.proto == Proto::Tls => {
-                let config = match site.get().guard.clone() {
-                    Some(guard) => guard,
-                    None => self.unwrapping(termination, ca::anybody())?,
-                };
-                self.unwrapping_door(listener, site, config)?
-            }
-            _ => self.bytes_door(listener, site, scheme)?,
+        let door = match site.get().guard.clone() {
+            Some(guard) => self.unwrapping_door(listener, site, guard.config.clone())?,
+            None => self.bytes_door(listener, site, scheme)?,
         };
         let address = door.address();
         let url = match &host {

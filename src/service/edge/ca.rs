@@ -16,15 +16,14 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, date_time_ymd,
 };
+use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{
-    ClientHello, NoClientAuth, ParsedCertificate, ResolvesServerCert, WebPkiClientVerifier,
-};
+use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use rustls::{RootCertStore, ServerConfig};
+
+use super::guard::Terms;
 
 /// The names of this machine, for visitors who ask for none.
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
@@ -166,19 +165,20 @@ impl Authority {
         self: &Arc<Self>,
         protocols: &[&str],
     ) -> Result<Arc<ServerConfig>, CertificateError> {
-        self.guarded_config(protocols, anybody())
+        self.config(protocols, Terms::default())
     }
 
-    /// The same for a listener that looks at the certificates of visitors.
-    pub(super) fn guarded_config(
+    /// The same for a listener that does not take TLS from just anybody.
+    pub(super) fn config(
         self: &Arc<Self>,
         protocols: &[&str],
-        visitors: Arc<dyn ClientCertVerifier>,
+        terms: Terms,
     ) -> Result<Arc<ServerConfig>, CertificateError> {
         let builder = ServerConfig::builder_with_provider(self.provider.clone())
-            .with_safe_default_protocol_versions()?;
+            .with_protocol_versions(terms.versions)?;
         let resolver = Arc::new(Resolver(self.clone()));
-        let mut config = builder.with_client_cert_verifier(visitors).with_cert_resolver(resolver);
+        let builder = builder.with_client_cert_verifier(terms.visitors);
+        let mut config = builder.with_cert_resolver(resolver);
         config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
         Ok(Arc::new(config))
     }
@@ -228,48 +228,6 @@ impl Issued {
     fn is_old(&self) -> bool {
         self.made.elapsed() > RENEWED
     }
-}
-
-/// How a listener speaks TLS with one certificate; both texts are PEM, the leaf first.
-pub(super) fn config_of(
-    chain: &str,
-    key: &str,
-    visitors: Arc<dyn ClientCertVerifier>,
-) -> Result<Arc<ServerConfig>, CertificateError> {
-    let unusable = |problem: &dyn fmt::Display| {
-        CertificateError::Tls(rustls::Error::General(problem.to_string()))
-    };
-    let chain = CertificateDer::pem_slice_iter(chain.as_bytes()).collect::<Result<Vec<_>, _>>();
-    let chain = chain.map_err(|problem| unusable(&problem))?;
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
-    let key = key.map_err(|problem| unusable(&problem))?;
-    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()?;
-    Ok(Arc::new(builder.with_client_cert_verifier(visitors).with_single_cert(chain, key)?))
-}
-
-/// Asks no visitor for a certificate.
-pub(super) fn anybody() -> Arc<dyn ClientCertVerifier> {
-    Arc::new(NoClientAuth)
-}
-
-/// Lets in only visitors who show a certificate that one of these, in PEM, has signed.
-///
-/// # Errors
-/// With what is wrong with them.
-pub(super) fn only_signed_by(authorities: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, String> {
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(authorities) {
-        let certificate = certificate.map_err(|problem| problem.to_string())?;
-        roots.add(certificate).map_err(|problem| problem.to_string())?;
-    }
-    if roots.is_empty() {
-        return Err("holds no certificate".to_owned());
-    }
-    let provider = Arc::new(ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-    let verifier = verifier.map_err(|problem| problem.to_string())?;
-    Ok(verifier)
 }
 
 /// Finds the certificate for the name that a visitor asks for.

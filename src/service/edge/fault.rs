@@ -33,7 +33,7 @@ macro_rules! faults {
 faults! {
     NO_ENDPOINT = 404, Some(3200), "Nothing is online at this address.";
     NO_WEBSOCKET = 400, Some(3206), "Only WebSockets are served here.";
-    MISDIRECTED = 421, None, "The connection was opened for another host.";
+    MISDIRECTED = 421, None, "The connection was not opened for this host as it is now.";
     UNAUTHORIZED = 401, None, "A name and a password are required.";
     BLOCKED = 403, Some(3205), "The address of the visitor is not allowed.";
     AGENT_BLOCKED = 403, Some(3211), "The user agent is not allowed.";

@@ -38,7 +38,8 @@ pub(super) fn name_of(wanted: &Wanted) -> Option<(String, u16)> {
 pub(super) fn site(edges: &Inner, url: &str) -> Option<Arc<Site>> {
     let (name, port) = place(url, &[("http", Some(80)), ("https", Some(443))])?;
     let site = edges.hosts.find(&name, port)?.site.get();
-    Some(site).filter(|site| !site.is_offline())
+    // Nobody can show a certificate on a way that has no TLS.
+    Some(site).filter(|site| !site.asks() && !site.is_offline())
 }
 
 /// What is served at the URL of an internal endpoint that carries bytes; none while nobody is there.
@@ -46,7 +47,7 @@ pub(super) fn stream(edges: &Inner, url: &str) -> Option<Arc<Route>> {
     let (name, port) = place(url, &[("tls", Some(443)), ("tcp", None)])?;
     let claim = edges.streams.find(&name, port).filter(|claim| claim.port == port)?;
     let site = claim.site.get();
-    site.route("").filter(|_| !site.is_offline()).cloned()
+    site.route("").filter(|_| !site.asks() && !site.is_offline()).cloned()
 }
 
 /// The name and port in the URL of an internal endpoint, with the usual ports of its schemes.

@@ -4,18 +4,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use rustls::ServerConfig;
-use rustls::server::danger::ClientCertVerifier;
 use tokio::net::TcpListener;
 
 use super::door::Door;
+use super::guard::ALPN;
 use super::reception::Entrance;
 use super::site::Site;
 use super::slot::Slot;
-use super::wanted::TlsTermination;
-use super::{EdgeError, Inner, ca, serve, tcp};
-
-/// The protocols of a port with TLS, best first.
-const ALPN: [&str; 2] = ["h2", "http/1.1"];
+use super::{EdgeError, Inner, serve, tcp};
 
 impl Inner {
     /// Listens on a port of the service's host.
@@ -58,7 +54,7 @@ impl Inner {
             Entrance::Shared(_) => None,
         };
         let config = match guard {
-            Some(guard) => guard,
+            Some(guard) => guard.config.clone(),
             None => self.authority.server_config(&ALPN)?,
         };
         let edges = Arc::downgrade(self);
@@ -88,26 +84,6 @@ impl Inner {
             }
         });
         door.map_err(|source| self.unlistened(0, source))
-    }
-
-    /// How HTTP over TLS is spoken with visitors who must show a certificate.
-    pub(super) fn guard(
-        &self,
-        visitors: Arc<dyn ClientCertVerifier>,
-    ) -> Result<Arc<ServerConfig>, EdgeError> {
-        Ok(self.authority.guarded_config(&ALPN, visitors)?)
-    }
-
-    /// How TLS ends here for what is carried as bytes then.
-    pub(super) fn unwrapping(
-        &self,
-        termination: &TlsTermination,
-        visitors: Arc<dyn ClientCertVerifier>,
-    ) -> Result<Arc<ServerConfig>, EdgeError> {
-        Ok(match &termination.certificate {
-            Some((chain, key)) => ca::config_of(chain, &key.0, visitors)?,
-            None => self.authority.guarded_config(&[], visitors)?,
-        })
     }
 
     /// Carries what is said over TLS that ends here.

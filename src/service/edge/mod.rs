@@ -23,6 +23,7 @@ mod fault;
 mod fixed_target;
 mod forward;
 mod framing;
+pub(super) mod guard;
 mod head;
 mod hosts;
 mod internal;

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use http::header::LOCATION;
 use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use rustls::ServerConfig;
 
 use super::Inner;
 use super::bell::Listener;
 use super::body::{Body, Outgoing};
 use super::event::Trace;
 use super::fault::{self, Fault};
+use super::guard::Guard;
 use super::head::{self, Origin};
 use super::internal::is_internal;
 use super::pulse::Pulse;
@@ -32,8 +32,8 @@ const ADMITTED: usize = 64;
 pub(super) enum Entrance {
     /// One site has the listener to itself.
     Own(Arc<Slot<Site>>),
-    /// The host decides; a site that asks for certificates is for those who came by its TLS.
-    Shared(Option<Arc<ServerConfig>>),
+    /// The host decides; a site with a guard is for those who came by it.
+    Shared(Option<Arc<Guard>>),
 }
 
 /// One visitor who speaks HTTP.
@@ -155,7 +155,7 @@ impl Reception {
     fn site(
         &self,
         request: &Request<Incoming>,
-        passed: Option<&Arc<ServerConfig>>,
+        passed: Option<&Arc<Guard>>,
     ) -> Result<Found, Fault> {
         let (host, port) = head::host(request.headers()).ok_or(fault::NO_ENDPOINT)?;
         let is_secure = self.visitor.tls.is_some();
@@ -180,8 +180,11 @@ impl Reception {
             return Ok(Found::Elsewhere(format!("{url}{}", request.uri())));
         }
         let site = claim.site.get();
-        // The handshake may have named nobody, or another port's site.
-        let passes = |guard| passed.is_some_and(|passed| Arc::ptr_eq(passed, guard));
+        // The handshake may have named nobody, another port's site, or what the site was before.
+        let passes = |guard: &Arc<Guard>| match passed {
+            Some(passed) => Arc::ptr_eq(passed, guard),
+            None => !is_secure && !guard.asks,
+        };
         if !site.guard.as_ref().is_none_or(passes) {
             return Err(fault::MISDIRECTED);
         }

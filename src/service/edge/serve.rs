@@ -91,7 +91,8 @@ async fn welcome(
     let name = hello.client_hello().server_name().map(str::to_ascii_lowercase);
     let claim = name.and_then(|name| edges.hosts.find(&name, 443));
     let guard = claim.and_then(|claim| claim.site.get().guard.clone());
-    let stream = hello.into_stream(guard.clone().unwrap_or(config)).await.ok()?;
+    let config = guard.as_ref().map_or(config, |guard| guard.config.clone());
+    let stream = hello.into_stream(config).await.ok()?;
     Some((stream, Entrance::Shared(guard)))
 }
 

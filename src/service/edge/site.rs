@@ -6,7 +6,6 @@ use std::sync::Arc;
 use http::header::HOST;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::upgrade::OnUpgrade;
-use rustls::ServerConfig;
 
 use super::Inner;
 use super::backend::{Backend, Candidate, Candidates, Kind};
@@ -14,6 +13,7 @@ use super::body::{Body, Outgoing};
 use super::event::Trace;
 use super::fault::{self, Fault};
 use super::forward::{Exchange, Outcome, forward};
+use super::guard::Guard;
 use super::modules::Modules;
 use super::slot::Slot;
 use super::target::{BoxFuture, Undialable, Visitor};
@@ -23,8 +23,8 @@ use super::{converter, head};
 /// What is served at a public address.
 #[derive(Default)]
 pub(super) struct Site {
-    /// How TLS is spoken with visitors, who must show a certificate; none where all may come.
-    pub guard: Option<Arc<ServerConfig>>,
+    /// How TLS is spoken with visitors; none where it is as usual.
+    pub guard: Option<Arc<Guard>>,
     exact: HashMap<String, Arc<Route>>,
     /// The longest first.
     prefixes: Vec<(String, Arc<Route>)>,
@@ -91,6 +91,16 @@ impl Site {
     pub(super) fn is_offline(&self) -> bool {
         let mut routes = self.prefixes.iter().map(|(_, route)| route);
         routes.any(|route| matches!(route.backend.get().kind, Kind::Offline))
+    }
+
+    /// The same site with a guard, or with none.
+    pub(super) fn guarded(self, guard: Option<Arc<Guard>>) -> Self {
+        Self { guard, ..self }
+    }
+
+    /// True when visitors must show a certificate.
+    pub(super) fn asks(&self) -> bool {
+        self.guard.as_ref().is_some_and(|guard| guard.asks)
     }
 
     /// The route of a path: exactly its own, else the longest that it begins with.

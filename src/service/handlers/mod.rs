@@ -3,6 +3,7 @@
 mod api_keys;
 mod backends;
 mod bot_users;
+mod certificate_authorities;
 mod credentials;
 mod edges;
 mod ip_policies;
@@ -46,6 +47,7 @@ pub(super) fn all() -> Vec<Handler> {
         api_keys::handlers(),
         ip_policies::handlers(),
         ip_policy_rules::handlers(),
+        certificate_authorities::handlers(),
         backends::handlers(),
         edges::handlers(),
         credentials::handlers(),

@@ -9,6 +9,7 @@ from ..._asyncio import call, perform
 from ..._pager import AsyncPager, Pager
 from ..._record import Record
 from ..._resource import Resource
+from .modules import MutualTls, MutualTlsChange, TlsTermination, TlsTerminationChange
 from .routes import HttpsEdgeRoute
 
 TYPE_CHECKING = False
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from .https_modules import (
+        AsyncEdgesHttpsMutualTls,
+        AsyncEdgesHttpsTlsTermination,
+        EdgesHttpsMutualTls,
+        EdgesHttpsTlsTermination,
+    )
     from .routes import AsyncEdgesHttpsRoutes, EdgesHttpsRoutes
 
 
@@ -35,10 +42,10 @@ class HttpsEdge(Record):
     """Free text that the service stores and returns unread; at most 4096 bytes."""
     hostports: list[str] | None = None
     """The hosts and ports that the edge serves, `host:port`; a host may start with `*.`."""
-    mutual_tls: dict[str, object] | None = None
-    """Client certificates; not offered by the embedded service."""
-    tls_termination: dict[str, object] | None = None
-    """Where TLS ends; not offered by the embedded service."""
+    mutual_tls: MutualTls | None = None
+    """Who vouches for visitors; none lets everybody in."""
+    tls_termination: TlsTermination | None = None
+    """Which versions of TLS are spoken."""
     routes: list[HttpsEdgeRoute] | None = None
     """The routes of the edge."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
@@ -55,12 +62,28 @@ class EdgesHttps(Resource):
 
         return EdgesHttpsRoutes(self._core)
 
+    @cached_property
+    def mutual_tls(self) -> EdgesHttpsMutualTls:
+        """`edges.https.mutual_tls`"""
+        from .https_modules import EdgesHttpsMutualTls
+
+        return EdgesHttpsMutualTls(self._core)
+
+    @cached_property
+    def tls_termination(self) -> EdgesHttpsTlsTermination:
+        """`edges.https.tls_termination`"""
+        from .https_modules import EdgesHttpsTlsTermination
+
+        return EdgesHttpsTlsTermination(self._core)
+
     def create(
         self,
         *,
         description: str | None = None,
         metadata: str | None = None,
         hostports: Sequence[str] | None = None,
+        mutual_tls: MutualTlsChange | Mapping[str, object] | None = None,
+        tls_termination: TlsTerminationChange | Mapping[str, object] | None = None,
     ) -> HttpsEdge:
         """Create an HTTPS edge; add routes to it afterwards.
 
@@ -69,10 +92,16 @@ class EdgesHttps(Resource):
             metadata: Free text that the service stores and returns unread; at most 4096 bytes.
             hostports: The hosts and ports that the edge serves, `host:port`; a host may start
                 with `*.`.
+            mutual_tls: Who vouches for visitors; none lets everybody in.
+            tls_termination: Which versions of TLS are spoken.
 
         `POST /edges/https`
         """
-        return self._core.call("edges.https.create", HttpsEdge, (description, metadata, hostports))
+        return self._core.call(
+            "edges.https.create",
+            HttpsEdge,
+            (description, metadata, hostports, mutual_tls, tls_termination),
+        )
 
     def list(self, *, before_id: str | None = None, limit: int | None = None) -> Pager[HttpsEdge]:
         """List the HTTPS edges, newest first.
@@ -102,6 +131,8 @@ class EdgesHttps(Resource):
         description: str | None = None,
         metadata: str | None = None,
         hostports: Sequence[str] | None = None,
+        mutual_tls: MutualTlsChange | Mapping[str, object] | None = None,
+        tls_termination: TlsTerminationChange | Mapping[str, object] | None = None,
     ) -> HttpsEdge:
         """Change an HTTPS edge; what is left out keeps its value.
 
@@ -111,11 +142,15 @@ class EdgesHttps(Resource):
             metadata: Free text that the service stores and returns unread; at most 4096 bytes.
             hostports: The hosts and ports that the edge serves, `host:port`; a host may start
                 with `*.`.
+            mutual_tls: Who vouches for visitors; none lets everybody in.
+            tls_termination: Which versions of TLS are spoken.
 
         `PATCH /edges/https/{id}`
         """
         return self._core.call(
-            "edges.https.update", HttpsEdge, (id, description, metadata, hostports)
+            "edges.https.update",
+            HttpsEdge,
+            (id, description, metadata, hostports, mutual_tls, tls_termination),
         )
 
     def delete(self, id: str) -> None:
@@ -139,12 +174,28 @@ class AsyncEdgesHttps(Resource):
 
         return AsyncEdgesHttpsRoutes(self._core)
 
+    @cached_property
+    def mutual_tls(self) -> AsyncEdgesHttpsMutualTls:
+        """`edges.https.mutual_tls`"""
+        from .https_modules import AsyncEdgesHttpsMutualTls
+
+        return AsyncEdgesHttpsMutualTls(self._core)
+
+    @cached_property
+    def tls_termination(self) -> AsyncEdgesHttpsTlsTermination:
+        """`edges.https.tls_termination`"""
+        from .https_modules import AsyncEdgesHttpsTlsTermination
+
+        return AsyncEdgesHttpsTlsTermination(self._core)
+
     async def create(
         self,
         *,
         description: str | None = None,
         metadata: str | None = None,
         hostports: Sequence[str] | None = None,
+        mutual_tls: MutualTlsChange | Mapping[str, object] | None = None,
+        tls_termination: TlsTerminationChange | Mapping[str, object] | None = None,
     ) -> HttpsEdge:
         """Create an HTTPS edge; add routes to it afterwards.
 
@@ -153,11 +204,16 @@ class AsyncEdgesHttps(Resource):
             metadata: Free text that the service stores and returns unread; at most 4096 bytes.
             hostports: The hosts and ports that the edge serves, `host:port`; a host may start
                 with `*.`.
+            mutual_tls: Who vouches for visitors; none lets everybody in.
+            tls_termination: Which versions of TLS are spoken.
 
         `POST /edges/https`
         """
         return await call(
-            self._core, "edges.https.create", HttpsEdge, (description, metadata, hostports)
+            self._core,
+            "edges.https.create",
+            HttpsEdge,
+            (description, metadata, hostports, mutual_tls, tls_termination),
         )
 
     def list(
@@ -190,6 +246,8 @@ class AsyncEdgesHttps(Resource):
         description: str | None = None,
         metadata: str | None = None,
         hostports: Sequence[str] | None = None,
+        mutual_tls: MutualTlsChange | Mapping[str, object] | None = None,
+        tls_termination: TlsTerminationChange | Mapping[str, object] | None = None,
     ) -> HttpsEdge:
         """Change an HTTPS edge; what is left out keeps its value.
 
@@ -199,11 +257,16 @@ class AsyncEdgesHttps(Resource):
             metadata: Free text that the service stores and returns unread; at most 4096 bytes.
             hostports: The hosts and ports that the edge serves, `host:port`; a host may start
                 with `*.`.
+            mutual_tls: Who vouches for visitors; none lets everybody in.
+            tls_termination: Which versions of TLS are spoken.
 
         `PATCH /edges/https/{id}`
         """
         return await call(
-            self._core, "edges.https.update", HttpsEdge, (id, description, metadata, hostports)
+            self._core,
+            "edges.https.update",
+            HttpsEdge,
+            (id, description, metadata, hostports, mutual_tls, tls_termination),
         )
 
     async def delete(self, id: str) -> None:

@@ -13,6 +13,56 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class MutualTlsChange(Record):
+    """The certificate authorities that shall vouch for visitors, as given inside an edge."""
+
+    enabled: bool | None = None
+    """False to switch the module off without forgetting it; true when unspecified."""
+    certificate_authority_ids: list[str] | None = None
+    """The identifiers of the certificate authorities."""
+    extra: Mapping[str, object] = field(default_factory=dict, hash=False)
+    """The fields of the answer that this version does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TlsTerminationChange(Record):
+    """How TLS shall be spoken, as given inside an edge."""
+
+    enabled: bool | None = None
+    """False to switch the module off without forgetting it; true when unspecified."""
+    min_version: str | None = None
+    """The oldest version of TLS that is spoken: `1.2`, the default, or `1.3`."""
+    extra: Mapping[str, object] = field(default_factory=dict, hash=False)
+    """The fields of the answer that this version does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class MutualTls(Record):
+    """Lets only visitors in who show a certificate."""
+
+    enabled: bool | None = None
+    """False to switch the module off without forgetting it; true when unspecified."""
+    certificate_authorities: list[Ref] | None = None
+    """The certificate authorities that vouch for visitors."""
+    extra: Mapping[str, object] = field(default_factory=dict, hash=False)
+    """The fields of the answer that this version does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TlsTermination(Record):
+    """How TLS is spoken."""
+
+    enabled: bool | None = None
+    """False to switch the module off without forgetting it; true when unspecified."""
+    terminate_at: str | None = None
+    """Where TLS ends: always `edge`."""
+    min_version: str | None = None
+    """The oldest version of TLS that is spoken, `1.2` or `1.3`."""
+    extra: Mapping[str, object] = field(default_factory=dict, hash=False)
+    """The fields of the answer that this version does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class BackendModule(Record):
     """The backend that traffic goes to."""
 

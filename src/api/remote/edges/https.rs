@@ -1,8 +1,9 @@
 //! HTTPS edges: hosts whose traffic routes decide on.
 
-use serde_json::{Map, Value};
-
 use crate::api::macros::{resource, wire};
+use crate::api::remote::edges::modules::{
+    MutualTls, MutualTlsChange, TlsTermination, TlsTerminationChange,
+};
 use crate::api::remote::edges::routes::HttpsEdgeRoute;
 use crate::api::{Description, Metadata, Timestamp};
 
@@ -21,10 +22,10 @@ wire! {
         pub metadata: Option<Metadata>,
         /// The hosts and ports that the edge serves, `host:port`; a host may start with `*.`.
         pub hostports: Option<Vec<String>>,
-        /// Client certificates; not offered by the embedded service.
-        pub mutual_tls: Option<Map<String, Value>>,
-        /// Where TLS ends; not offered by the embedded service.
-        pub tls_termination: Option<Map<String, Value>>,
+        /// Who vouches for visitors; none lets everybody in.
+        pub mutual_tls: Option<MutualTls>,
+        /// Which versions of TLS are spoken.
+        pub tls_termination: Option<TlsTermination>,
         /// The routes of the edge.
         pub routes: Option<Vec<HttpsEdgeRoute>>,
     }
@@ -38,6 +39,8 @@ resource! {
             description: Description,
             metadata: Metadata,
             hostports: Vec<String>,
+            mutual_tls: MutualTlsChange,
+            tls_termination: TlsTerminationChange,
         ]) -> HttpsEdge;
         /// List the HTTPS edges, newest first.
         GET "/edges/https" List([before_id: String, limit: i64]) -> [https_edges: HttpsEdge];
@@ -48,6 +51,8 @@ resource! {
             description: Description,
             metadata: Metadata,
             hostports: Vec<String>,
+            mutual_tls: MutualTlsChange,
+            tls_termination: TlsTerminationChange,
         ]) -> HttpsEdge;
         /// Delete an HTTPS edge and its routes.
         DELETE "/edges/https/{id}" Delete(id: String);

@@ -1,6 +1,7 @@
 //! Edges: where public traffic arrives, and the modules that act on it.
 
 pub mod https;
+pub mod https_modules;
 pub mod modules;
 pub mod route_modules;
 pub mod routes;

@@ -41,6 +41,40 @@ wire! {
         pub ip_policy_ids: Option<Vec<String>>,
     }
 
+    /// Lets only visitors in who show a certificate.
+    pub struct MutualTls {
+        /// False to switch the module off without forgetting it; true when unspecified.
+        pub enabled: Option<bool>,
+        /// The certificate authorities that vouch for visitors.
+        pub certificate_authorities: Option<Vec<Ref>>,
+    }
+
+    /// The certificate authorities that shall vouch for visitors, as given inside an edge.
+    pub struct MutualTlsChange {
+        /// False to switch the module off without forgetting it; true when unspecified.
+        pub enabled: Option<bool>,
+        /// The identifiers of the certificate authorities.
+        pub certificate_authority_ids: Option<Vec<String>>,
+    }
+
+    /// How TLS is spoken.
+    pub struct TlsTermination {
+        /// False to switch the module off without forgetting it; true when unspecified.
+        pub enabled: Option<bool>,
+        /// Where TLS ends: always `edge`.
+        pub terminate_at: Option<String>,
+        /// The oldest version of TLS that is spoken, `1.2` or `1.3`.
+        pub min_version: Option<String>,
+    }
+
+    /// How TLS shall be spoken, as given inside an edge.
+    pub struct TlsTerminationChange {
+        /// False to switch the module off without forgetting it; true when unspecified.
+        pub enabled: Option<bool>,
+        /// The oldest version of TLS that is spoken: `1.2`, the default, or `1.3`.
+        pub min_version: Option<String>,
+    }
+
     /// Rules that act on traffic.
     pub struct TrafficPolicy {
         /// True when the module is applied to traffic; true when unspecified.

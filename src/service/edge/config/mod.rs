@@ -5,6 +5,7 @@
 //! policies are looked up by identifier when a request comes, so that edges need not know.
 
 mod backends;
+mod guards;
 mod ip_policies;
 mod rules;
 mod sites;

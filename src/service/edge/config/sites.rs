@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::State;
+use super::guards::GuardPlan;
 use crate::api::remote::edges::https::HttpsEdge;
 use crate::api::remote::edges::modules::{BackendModule, CircuitBreaker, IpRestriction};
 use crate::api::remote::edges::routes::HttpsEdgeRoute;
@@ -11,6 +12,7 @@ use crate::policy::Scope;
 use crate::service::check::host_port;
 use crate::service::edge::Inner;
 use crate::service::edge::backend::Backend;
+use crate::service::edge::guard::Guard;
 use crate::service::edge::modules::breaker::Limits;
 use crate::service::edge::modules::{Breaker, Changes, Modules, Restriction};
 use crate::service::edge::site::{Match, Route, Site};
@@ -19,9 +21,12 @@ use crate::service::handlers::routes_of;
 use crate::service::store::{self, View};
 
 /// An edge, and the names that it has.
+#[derive(Default)]
 pub(super) struct HttpsSite {
     site: Arc<Slot<Site>>,
     names: Vec<(String, u16)>,
+    /// The guard of the site, and what it was made of; as long as that stays, so do the visitors.
+    guard: (GuardPlan, Option<Arc<Guard>>),
 }
 
 impl State {
@@ -48,9 +53,13 @@ impl State {
             };
             routes.push((wanted, Arc::new(self.route(route))));
         }
-        let make = || HttpsSite { site: Arc::default(), names: Vec::new() };
-        let known = self.sites.entry(id.to_owned()).or_insert_with(make);
-        known.site.set(Site::new(routes));
+        let known = self.sites.entry(id.to_owned()).or_default();
+        let site = match known.guard(edges, view, &edge)? {
+            Ok(guard) => Site::new(routes).guarded(guard),
+            // Stored certificates were checked; were they refused all the same, nobody is let in.
+            Err(_) => Site::default(),
+        };
+        known.site.set(site);
         known.take_names(edges, names(&edge));
         Ok(())
     }
@@ -117,6 +126,23 @@ impl State {
 }
 
 impl HttpsSite {
+    /// The guard that an edge wants; the inner error is about its certificates.
+    fn guard(
+        &mut self,
+        edges: &Inner,
+        view: &View<'_>,
+        edge: &HttpsEdge,
+    ) -> Result<Result<Option<Arc<Guard>>, String>, store::Error> {
+        let plan = GuardPlan::of(edge);
+        if plan != self.guard.0 {
+            match plan.guard(edges, view)? {
+                Ok(guard) => self.guard = (plan, guard),
+                Err(problem) => return Ok(Err(problem)),
+            }
+        }
+        Ok(Ok(self.guard.1.clone()))
+    }
+
     /// Takes these names in place of those it had.
     fn take_names(&mut self, edges: &Inner, wanted: Vec<(String, u16)>) {
         for (name, port) in self.names.iter().filter(|name| !wanted.contains(name)) {

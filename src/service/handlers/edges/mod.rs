@@ -2,6 +2,7 @@
 
 mod hostports;
 mod https;
+mod https_modules;
 mod modules;
 mod route_modules;
 mod routes;
@@ -10,11 +11,12 @@ mod tcp_modules;
 
 pub(in crate::service) use routes::routes_of;
 
-use super::{Context, Handler, Reply, backends, on};
+use super::{Context, Handler, Reply, backends, certificate_authorities, on};
 
 pub(super) fn handlers() -> Vec<Handler> {
     let kinds = [
         https::handlers(),
+        https_modules::handlers(),
         routes::handlers(),
         route_modules::handlers(),
         tcp::handlers(),

@@ -1,12 +1,12 @@
 //! What the modules of edges and routes may hold.
 
-use super::backends;
+use super::{backends, certificate_authorities};
 use crate::api::id::{self, prefix};
 use crate::api::remote::Ref;
 use crate::api::remote::edges::modules::{
     BackendModule, BackendModuleChange, CircuitBreaker, Compression, IpRestriction,
-    IpRestrictionChange, RequestHeaders, ResponseHeaders, WebhookVerification,
-    WebsocketTcpConverter,
+    IpRestrictionChange, MutualTls, MutualTlsChange, RequestHeaders, ResponseHeaders,
+    TlsTermination, TlsTerminationChange, WebhookVerification, WebsocketTcpConverter,
 };
 use crate::service::address::Base;
 use crate::service::check::{header, header_name};
@@ -16,6 +16,8 @@ use crate::service::{Refusal, code};
 
 /// How many IP policies a restriction may name.
 const MOST_POLICIES: usize = 100;
+/// How many certificate authorities may vouch for the visitors of an edge.
+const MOST_AUTHORITIES: usize = 100;
 /// The longest time of a circuit breaker, in seconds.
 const LONGEST: i64 = 24 * 60 * 60;
 
@@ -46,6 +48,33 @@ pub(super) fn ip_restriction(given: IpRestrictionChange) -> Result<IpRestriction
     }
     let policies = ids.into_iter().map(|id| Ref { id, ..Ref::default() }).collect();
     Ok(IpRestriction { enabled: given.enabled.or(Some(true)), ip_policies: Some(policies) })
+}
+
+pub(super) fn mutual_tls(given: MutualTlsChange) -> Result<MutualTls, Refusal> {
+    let ids = given.certificate_authority_ids.unwrap_or_default();
+    if !(1..=MOST_AUTHORITIES).contains(&ids.len()) {
+        let message = format!(
+            "certificate_authority_ids: has {} entries, 1 to {MOST_AUTHORITIES} are possible",
+            ids.len()
+        );
+        return Err(Refusal::new(code::INVALID_VALUE, message));
+    }
+    certificate_authorities::check_prefixes(&ids)?;
+    let authorities = ids.into_iter().map(|id| Ref { id, ..Ref::default() }).collect();
+    let enabled = given.enabled.or(Some(true));
+    Ok(MutualTls { enabled, certificate_authorities: Some(authorities) })
+}
+
+pub(super) fn tls_termination(given: TlsTerminationChange) -> Result<TlsTermination, Refusal> {
+    if let Some(version) = given.min_version.as_deref().filter(|it| !matches!(*it, "1.2" | "1.3")) {
+        let message = format!("min_version: {version:?} is neither 1.2 nor 1.3");
+        return Err(Refusal::new(code::INVALID_VALUE, message));
+    }
+    Ok(TlsTermination {
+        enabled: given.enabled.or(Some(true)),
+        terminate_at: Some("edge".to_owned()),
+        min_version: given.min_version,
+    })
 }
 
 pub(super) fn circuit_breaker(given: CircuitBreaker) -> Result<CircuitBreaker, Refusal> {

@@ -1,5 +1,6 @@
 //! Public traffic, over real sockets to real upstreams.
 
+mod client_certificates;
 mod configured;
 mod http;
 mod http2;
