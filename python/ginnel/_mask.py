@@ -1,7 +1,7 @@
 """What is secret in captured traffic, and what stands for it when it is shown.
 
-Names decide, of headers, parameters and members, and the forms that tokens are known by. Too much
-is masked rather than too little: whoever needs the bytes has `raw`.
+Names decide, of headers, parameters, members and elements, and the forms that tokens are known by.
+Too much is masked rather than too little: whoever needs the bytes has `raw`.
 """
 
 from __future__ import annotations
@@ -9,28 +9,24 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote_plus
 
+from ._native import is_secret, is_secret_parameter
+
 MASK = "•••"
 """Stands for a secret."""
 
-_WORDS = (
-    r"authori[sz]ation|cookie|credential|passw(?:or)?d|passphrase|secret|session|signature|token"
-    r"|csrf|xsrf|(?:api|access|private|auth)[-_]?key|(?<![a-z])(?:auth|jwt|otp|pin|pwd|sig)(?![a-z])"
-)
-_NAME = re.compile(rf"{_WORDS}|^key$", re.IGNORECASE)
 _SCHEME = r"(?:(?:basic|bearer|digest|token)\s{1,4})?"
 _QUOTED = r""""(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?"""
+# name: value, name=value and "name": "value"
+_NAMED = re.compile(r"""(?<![\w.-])([\w.-]{1,256})["']?\s{0,8}[:=]\s{0,8}""")
+_VALUE = re.compile(rf"""{_QUOTED}|{_SCHEME}[^\s,;&<>{{}}"']+""", re.IGNORECASE)
+# <name attributes>value</name>
+_ELEMENT = re.compile(
+    r"""<([A-Za-z_][\w:.-]*)((?:"[^"<]*"|'[^'<]*'|[^<>"'])*)(?<!/)>"""
+    r"""(\s*(?:<!\[CDATA\[.*?(?:\]\]>|\Z)|[^<]+))""",
+    re.DOTALL,
+)
+_ENTRY = re.compile(r"""\bname\s*=\s*["']([^"']*)""", re.IGNORECASE)
 _IN_TEXT = (
-    # name: value, name=value and "name": "value"
-    (
-        re.compile(
-            rf"""((?:{_WORDS})[\w.-]{{0,64}}["']?\s{{0,8}}[:=]\s{{0,8}})"""
-            rf"""(?:{_QUOTED}|{_SCHEME}[^\s,;&<>{{}}"']+)""",
-            re.IGNORECASE,
-        ),
-        rf"\1{MASK}",
-    ),
-    # <name>value</name>
-    (re.compile(rf"(<[^<>]{{0,64}}(?:{_WORDS})[^<>]{{0,64}}>)[^<]+", re.IGNORECASE), rf"\1{MASK}"),
     (re.compile(r"\b(basic|bearer)\s{1,4}[\w.~+/=-]{8,}", re.IGNORECASE), rf"\1 {MASK}"),
     # https://user:password@host
     (re.compile(r"(://)[^\s/@:]{1,256}:[^\s/@]{1,256}@"), rf"\1{MASK}@"),
@@ -41,16 +37,32 @@ _IN_TEXT = (
 )
 
 
-def is_secret(name: str) -> bool:
-    """Whether what has this name is kept to itself."""
-    return _NAME.search(name) is not None
-
-
 def text(shown: str) -> str:
     """A text without what looks like a secret."""
+    shown = _ELEMENT.sub(_element, _named(shown))
     for pattern, instead in _IN_TEXT:
         shown = pattern.sub(instead, shown)
     return shown
+
+
+def _named(shown: str) -> str:
+    """The text with the values masked that follow the name of a secret."""
+    parts, done = [], 0
+    for name in _NAMED.finditer(shown):
+        if name.start() < done or not is_secret(name[1]):
+            continue
+        if value := _VALUE.match(shown, name.end()):
+            parts += [shown[done : name.end()], MASK]
+            done = value.end()
+    return "".join([*parts, shown[done:]])
+
+
+def _element(found: re.Match[str]) -> str:
+    name, attributes, value = found.groups()
+    names = [name.rpartition(":")[2], *_ENTRY.findall(attributes)]
+    if not value.strip() or not any(map(is_secret, names)):
+        return found[0]
+    return f"<{name}{attributes}>{MASK}"
 
 
 def header(name: str, value: str) -> str:
@@ -77,8 +89,9 @@ def _cookie(cookie: str) -> str:
 
 def uri(target: str) -> str:
     """A path or an address; of secret parameters the names are left."""
+    target, hash_, fragment = target.partition("#")
     path, question, query = target.partition("?")
-    return text(path) + question + parameters(query)
+    return text(path) + question + parameters(query) + hash_ + parameters(fragment)
 
 
 def parameters(query: str) -> str:
@@ -90,7 +103,7 @@ def _parameter(one: str) -> str:
     name, equals, value = one.partition("=")
     if not equals:
         return text(one)
-    return f"{name}={MASK if is_secret(unquote_plus(name)) else text(value)}"
+    return f"{name}={MASK if is_secret_parameter(unquote_plus(name)) else text(value)}"
 
 
 def json(value: object) -> object:

@@ -14,6 +14,7 @@ pub mod openapi;
 pub(crate) mod operation;
 mod origin;
 pub mod remote;
+pub mod secrets;
 
 pub use error::ErrorBody;
 pub use kind::{

@@ -9,6 +9,7 @@
 //! - `bridge.rs` brings finished calls into an asyncio loop;
 //! - `policy.rs` checks and tries traffic policies;
 //! - `traffic.rs` tells what is decided on public traffic;
+//! - `secrets.rs` tells which names are secret;
 //! - `watch.rs` tells Python's logger and hooks what happens to calls;
 //! - `error.rs` makes Python's exceptions.
 //!
@@ -28,6 +29,7 @@ mod error;
 mod policy;
 mod rehearsal;
 mod results;
+mod secrets;
 mod service;
 mod table;
 mod traffic;
@@ -50,6 +52,8 @@ mod _native {
     use super::rehearsal::{Rehearsal, Snapshot};
     #[pymodule_export]
     use super::results::{decode, parse};
+    #[pymodule_export]
+    use super::secrets::{is_secret, is_secret_parameter};
     #[pymodule_export]
     use super::service::{Service, main};
     #[pymodule_export]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import pickle
+from base64 import b64decode
 from collections.abc import Callable
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -19,6 +21,8 @@ from ginnel.local.tunnels import AgentTunnel
 FIGURES = dict.fromkeys(
     ("count", "gauge", "rate1", "rate5", "rate15", "p50", "p90", "p95", "p99"), 0
 )
+CASES = json.loads((Path(__file__).parents[1] / "data" / "secrets.json").read_text())
+"""What is secret, and what is not; the same for the page."""
 SECRETS = ("top-secret", "half a cookie", "0f1e2d", "swordfish")
 
 
@@ -187,6 +191,17 @@ def test_bodies_of_many_kinds(body: bytes, headers: str, seen: str) -> None:
 
     assert seen in Tags(shown._repr_html_()).text
     assert "swordfish" not in "".join(shapes(shown))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["what"])
+def test_secrets_are_masked_and_nothing_else_is(case: dict[str, Any]) -> None:
+    body = b64decode(case["base64"]) if "base64" in case else case.get("body", "").encode()
+    shown = captured(body, case.get("headers", {}), uri=case.get("target", "/")).request
+
+    told = [visible for visible in shapes(shown) if visible]
+    assert not [text for text in case["hides"] if text in "".join(told)]
+    whole = Tags(shown._repr_html_()).text
+    assert not [text for text in case["keeps"] if text not in whole]
 
 
 def test_a_compressed_body_is_unpacked_as_far_as_it_is_shown() -> None:

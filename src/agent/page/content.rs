@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use super::secrets;
+use super::{markup, secrets};
 use crate::agent::capture::Message;
 
 /// How long a decoded body may be; the rest is left out.
@@ -29,12 +29,16 @@ pub(super) fn media_type(message: &Message) -> String {
     given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
+/// The encoding of the body; none where there is nothing to take off.
+pub(super) fn encoding(message: &Message) -> Option<String> {
+    let encoding = header(message, "content-encoding")?.trim().to_ascii_lowercase();
+    let is_plain = message.body.is_empty() || matches!(encoding.as_str(), "" | "identity");
+    (!is_plain).then_some(encoding)
+}
+
 /// The body without its encoding; none where it has none, or one that is not known.
 pub(super) fn decoded(message: &Message) -> Option<Decoded> {
-    if message.body.is_empty() {
-        return None;
-    }
-    let encoding = header(message, "content-encoding")?.trim().to_ascii_lowercase();
+    let encoding = encoding(message)?;
     let body = &*message.body.bytes();
     let (encoding, bytes) = match encoding.as_str() {
         "gzip" | "x-gzip" => ("gzip", read(flate2::read::MultiGzDecoder::new(body))),
@@ -65,6 +69,9 @@ pub(super) fn masked(media_type: &str, body: &[u8]) -> Option<Vec<u8>> {
         // JSON is often sent under other names.
         _ if media_type.ends_with("json") || text.trim_start().starts_with(['{', '[']) => {
             secrets::json(&text)
+        }
+        _ if media_type.ends_with("xml") || text.trim_start().starts_with("<?xml") => {
+            markup::masked(&text)
         }
         _ => return None,
     };

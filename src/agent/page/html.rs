@@ -187,6 +187,9 @@ fn part<'a>(page: &'a mut Html, title: &str, part: &Part) -> &'a mut Html {
     let shown = body.get(..BODY).unwrap_or(body);
     page.raw("\n");
     match content::text(body) {
+        _ if part.unread.is_some() && part.masked => {
+            page.text(&format!("{} bytes that cannot be read here", part.length))
+        }
         Some(_) => page.text(content::text(shown).unwrap_or_default()),
         None => page.text(&format!("{} bytes that are not text", body.len())),
     };

@@ -15,6 +15,7 @@ mod filter;
 mod har;
 mod html;
 mod live;
+mod markup;
 mod secrets;
 mod status;
 mod view;

@@ -91,6 +91,9 @@ pub(super) struct Part {
     pub decoded: Option<Base64>,
     /// That encoding.
     pub encoding: Option<&'static str>,
+    /// An encoding that could not be taken off. Nobody knows what secrets such a body holds, so it
+    /// is left out unless they are shown.
+    pub unread: Option<String>,
     /// How long the whole body was.
     pub length: u64,
     /// How much of it was kept.
@@ -142,8 +145,12 @@ impl Part {
         let encoding = decoded.as_ref().map(|decoded| decoded.encoding);
         let (mut body, mut decoded) =
             (message.body.bytes().into_owned(), decoded.map(|decoded| decoded.bytes));
+        let unread = content::encoding(message).filter(|_| decoded.is_none());
         let mut masked = false;
-        if !reveal {
+        if !reveal && unread.is_some() {
+            masked = true;
+            body = Vec::new();
+        } else if !reveal {
             let readable = decoded.as_ref().unwrap_or(&body);
             if let Some(safe) = content::masked(&media_type, readable) {
                 masked = true;
@@ -159,6 +166,7 @@ impl Part {
             body: Base64(body.into()),
             decoded: decoded.map(|decoded| Base64(decoded.into())),
             encoding,
+            unread,
             length: message.body_length,
             kept: message.body.len(),
             masked,
@@ -184,4 +192,74 @@ fn fields(message: &Message, reveal: bool) -> Vec<Field> {
         Field { secret: secrets::is_secret(&name), name, value }
     };
     message.headers().into_iter().map(masked).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fmt::Write;
+
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use serde::Deserialize;
+
+    use super::*;
+
+    /// A request, and what of it may be seen; the same for what Python shows.
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Case {
+        what: String,
+        target: Option<String>,
+        #[serde(default)]
+        headers: BTreeMap<String, String>,
+        body: Option<String>,
+        base64: Option<String>,
+        hides: Vec<String>,
+        keeps: Vec<String>,
+    }
+
+    impl Case {
+        fn message(&self) -> Message {
+            let target = self.target.as_deref().unwrap_or("/");
+            let mut head = format!("POST {target} HTTP/1.1\r\n");
+            for (name, value) in &self.headers {
+                write!(head, "{name}: {value}\r\n").unwrap();
+            }
+            let mut message = Message::new(format!("{head}\r\n").as_bytes(), false);
+            let text = self.body.clone().unwrap_or_default().into_bytes();
+            let body = self.base64.as_ref().map_or(text, |body| STANDARD.decode(body).unwrap());
+            message.body_length = body.len() as u64;
+            message.body = body.into();
+            message
+        }
+
+        /// Everything that is shown of it.
+        fn shown(&self, reveal: bool) -> String {
+            let part = Part::of(&self.message(), reveal);
+            let headers = part.headers.iter();
+            let headers = headers.map(|field| format!("{}: {}\n", field.name, field.value));
+            let bodies = [Some(&part.body), part.decoded.as_ref()].into_iter().flatten();
+            let bodies = bodies.map(|body| String::from_utf8_lossy(&body.0));
+            format!("{}\n{}{}", part.line, headers.collect::<String>(), bodies.collect::<String>())
+        }
+    }
+
+    #[test]
+    fn secrets_are_masked_and_nothing_else_is() {
+        let cases = include_str!("../../../tests/data/secrets.json");
+        let cases: Vec<Case> = serde_json::from_str(cases).unwrap();
+        assert!(cases.len() > 40);
+        for case in cases {
+            let (masked, revealed) = (case.shown(false), case.shown(true));
+            for text in &case.keeps {
+                assert!(masked.contains(text), "{}: {text} in {masked}", case.what);
+            }
+            for text in case.hides.iter().filter(|text| revealed.contains(*text)) {
+                assert!(!masked.contains(text), "{}: {text} in {masked}", case.what);
+            }
+            assert_eq!(masked == revealed, case.hides.is_empty(), "{}", case.what);
+        }
+    }
 }

@@ -20,14 +20,21 @@ export function cut(part) {
 /** What the body looks like. */
 export function show(part) {
   const body = readable(part);
+  if (part.unread && part.masked) return make("p", { class: "hint" }, unread(part));
   if (!body.length) return make("p", { class: "hint" }, part.length ? "Nothing of it was kept." : "It is empty.");
   const notes = [];
+  if (part.unread) notes.push(`${part.unread} cannot be taken off`);
   if (part.encoding) notes.push(`${part.encoding} taken off, ${bytes(body.length)} without it`);
   if (cut(part)) notes.push(`✂ the first ${bytes(part.kept)} of ${bytes(part.length)}`);
   if (part.masked) notes.push("secrets are masked");
   return make("div", {},
     notes.length ? make("p", { class: "hint" }, `${notes.join("; ")}.`) : null,
     content(part, body));
+}
+
+/** What stands for a body whose encoding cannot be taken off. */
+export function unread(part) {
+  return `${bytes(part.length)}, ${part.unread}: this cannot be read here and may hold secrets.`;
 }
 
 function content(part, body) {

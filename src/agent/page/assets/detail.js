@@ -1,6 +1,6 @@
 // Everything about one request.
 
-import { cut, hex, pairs, readable, show } from "./body.js";
+import { cut, hex, pairs, readable, show, unread } from "./body.js";
 import { button, bytes, decode, make, text, time } from "./dom.js";
 import { difference } from "./difference.js";
 import { marks } from "./list.js";
@@ -104,6 +104,7 @@ function headers(part) {
 
 function raw(part) {
   const head = [part.line, ...part.headers.map((field) => `${field.name}: ${field.value}`)].join("\n");
+  if (part.unread && part.masked) return make("pre", { tabindex: "0" }, `${head}\n\n(${unread(part)})`);
   const body = text(part.body ? decode(part.body) : readable(part), cut(part));
   return make("pre", { tabindex: "0" }, `${head}\n\n${body ?? `(${part.kept} bytes that are not text; see Hex)`}`);
 }

@@ -1,0 +1,139 @@
+//! Which names say that their value is a secret: the one list, for the agent's page and for what
+//! Python shows.
+//!
+//! Too much is masked rather than too little: whoever needs the bytes can have them. The parameter
+//! `state` of OAuth is left to be seen: it binds an answer to its question, and opens nothing.
+
+/// Names that hold secrets when they contain one of these.
+const PARTS: [&str; 40] = [
+    "accesskey",
+    "accountkey",
+    "apikey",
+    "appkey",
+    "applicationkey",
+    "assertion",
+    "authkey",
+    "authoris",
+    "authoriz",
+    "clientkey",
+    "codeverifier",
+    "consumerkey",
+    "cookie",
+    "credential",
+    "csrf",
+    "devicecode",
+    "encryptionkey",
+    "functionskey",
+    "hmac",
+    "jwt",
+    "licensekey",
+    "masterkey",
+    "passcode",
+    "passphrase",
+    "passwd",
+    "password",
+    "privatekey",
+    "samlresponse",
+    "secret",
+    "serverkey",
+    "servicekey",
+    "sessid",
+    "session",
+    "sharedkey",
+    "signature",
+    "signingkey",
+    "sshkey",
+    "subscriptionkey",
+    "token",
+    "xsrf",
+];
+/// Names that hold secrets when one of their words is one of these.
+const WORDS: [&str; 8] = ["auth", "cvc", "cvv", "otp", "pin", "pwd", "sig", "totp"];
+/// Names that hold secrets when they are one of these.
+const WHOLE: [&str; 3] = ["key", "pass", "sid"];
+/// Parameters that hold secrets, while members of this name seldom do: with the `code` of OAuth
+/// comes a token.
+const PARAMETERS: [&str; 1] = ["code"];
+
+/// Whether a header, a member or an element of this name holds a secret.
+pub fn is_secret(name: &str) -> bool {
+    let plain = plain(name);
+    WHOLE.contains(&plain.as_str())
+        || PARTS.iter().any(|part| plain.contains(part))
+        || words(name).iter().any(|word| WORDS.contains(&word.as_str()))
+}
+
+/// Whether a parameter of a query or a form holds a secret.
+pub fn is_secret_parameter(name: &str) -> bool {
+    is_secret(name) || PARAMETERS.contains(&plain(name).as_str())
+}
+
+/// The letters and digits of a name, in small letters.
+fn plain(name: &str) -> String {
+    let letters = name.chars().filter(|letter| letter.is_ascii_alphanumeric());
+    letters.map(|letter| letter.to_ascii_lowercase()).collect()
+}
+
+/// The words of a name in small letters, however it parts them: `user-pin`, `user_pin`, `userPin`.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut small = false;
+    for letter in name.chars() {
+        if !letter.is_ascii_alphabetic() || small && letter.is_ascii_uppercase() {
+            words.push(String::new());
+        }
+        small = letter.is_ascii_lowercase();
+        if letter.is_ascii_alphabetic()
+            && let Some(word) = words.last_mut()
+        {
+            word.push(letter.to_ascii_lowercase());
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_secrets_are_known_in_any_spelling() {
+        for name in [
+            "Authorization",
+            "Cookie",
+            "Set-Cookie",
+            "X-Hub-Signature-256",
+            "X-Api-Key",
+            "X-Auth-Key",
+            "Ocp-Apim-Subscription-Key",
+            "DD-APPLICATION-KEY",
+            "access_token",
+            "clientSecret",
+            "code_verifier",
+            "PHPSESSID",
+            "userPin",
+            "key",
+            "sig",
+            "X-Sig-2",
+        ] {
+            assert!(is_secret(name), "{name}");
+        }
+        for name in [
+            "Host",
+            "Accept",
+            "keyboard",
+            "author",
+            "design",
+            "shipping",
+            "Content-Type",
+            "Sec-WebSocket-Key",
+            "Idempotency-Key",
+            "code",
+            "state",
+        ] {
+            assert!(!is_secret(name), "{name}");
+        }
+        assert!(is_secret_parameter("code") && is_secret_parameter("pin"));
+        assert!(!is_secret_parameter("country_code") && !is_secret_parameter("state"));
+    }
+}
