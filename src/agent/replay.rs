@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::oneshot;
+
 use super::Shared;
 use super::relay::once;
 use super::tunnels::Service;
@@ -41,29 +43,31 @@ impl Shared {
             return Err(ReplayError::Truncated);
         }
         let name = tunnel_name.unwrap_or(&record.tunnel_name);
-        self.send(name, request.raw(), Some(record.id.clone())).await
+        self.send(name, request.raw(), Some(record.id.clone())).await.map(drop)
     }
 
-    /// Sends a request to the local service of a tunnel; returns as [`Shared::replay`] does.
+    /// Sends a request to the local service of a tunnel; returns as [`Shared::replay`] does, with the
+    /// identifier of the new record where the tunnel is inspected.
     pub(super) async fn send(
         self: &Arc<Self>,
         tunnel_name: &str,
         request: Vec<u8>,
         replay_of: Option<String>,
-    ) -> Result<(), ReplayError> {
+    ) -> Result<Option<String>, ReplayError> {
         let tunnel = self.tunnels.find(tunnel_name);
         let tunnel = tunnel.filter(|tunnel| matches!(tunnel.service, Service::Http(_)));
         let tunnel = tunnel.ok_or_else(|| ReplayError::NoTunnel(tunnel_name.to_owned()))?;
+        let (recorded, mut record) = oneshot::channel();
         let sending = tokio::spawn(async move {
             let Service::Http(front) = &tunnel.service else { return };
             let opened = Instant::now();
             tunnel.metrics.connection_opened(opened);
             // What takes longer than this waits for something that nobody will send.
-            let _ = tokio::time::timeout(LONGEST, once(front, request, replay_of)).await;
+            let _ = tokio::time::timeout(LONGEST, once(front, request, replay_of, recorded)).await;
             let closed = Instant::now();
             tunnel.metrics.connection_closed(closed.duration_since(opened), closed);
         });
         let _ = tokio::time::timeout(PATIENCE, sending).await;
-        Ok(())
+        Ok(record.try_recv().ok())
     }
 }

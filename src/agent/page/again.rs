@@ -50,14 +50,9 @@ pub(super) async fn replay(
     let original = record.exchange().request.clone();
     let tunnel = changes.tunnel.clone().unwrap_or_else(|| record.tunnel_name.clone());
     let raw = changes.apply(&original)?;
-    let before = shared.captures.list(1, None).first().map(|newest| newest.id.clone());
     let sent = shared.send(&tunnel, raw, Some(record.id.clone())).await;
-    sent.map_err(|error| Refusal::gone(error.to_string()))?;
-    let all = shared.captures.list(usize::MAX, Some(&tunnel));
-    let new = all.iter().rev().find(|other| {
-        other.replay_of.as_ref() == Some(&record.id) && Some(&other.id) > before.as_ref()
-    });
-    Ok(json!({"id": new.map(|new| new.id.clone())}))
+    let new = sent.map_err(|error| Refusal::gone(error.to_string()))?;
+    Ok(json!({"id": new}))
 }
 
 impl Changes {

@@ -158,7 +158,21 @@ async fn data(
             let given = read(body, LONGEST).await?;
             Ok(json(&again::replay(shared, id, &given).await?))
         }
-        _ => Err(Refusal::not_found(head.uri.path())),
+        (_, parts) => Err(match methods(parts) {
+            Some(allow) => Refusal::wrong_method(head.uri.path(), allow),
+            None => Refusal::not_found(head.uri.path()),
+        }),
+    }
+}
+
+/// The methods of a path below the data, in parts; none where nothing is there.
+fn methods(parts: &[&str]) -> Option<&'static str> {
+    match parts {
+        ["requests" | "events" | "status" | "export.har"]
+        | ["requests", _]
+        | ["requests", _, "copy"] => Some("GET, HEAD"),
+        ["requests", _, "replay"] => Some("POST"),
+        _ => None,
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
+use tokio::sync::oneshot;
 
 use super::exchange::{BUFFER, Exchange, Failure, Local, Outcome};
 use super::head::{self, Refused, RequestHead};
@@ -53,14 +54,21 @@ impl Front {
 pub async fn serve(front: &Front, visitor: (Reader, Writer), source: Source) {
     let (read, write) = visitor;
     let buffer = BytesMut::with_capacity(BUFFER);
-    let mut visit = Visit { front, read, write, buffer, local: None, source };
+    let mut visit = Visit { front, read, write, buffer, local: None, source, opened: None };
     while visit.serve_one().await {}
     // Whether the visitor still listens does not matter any more.
     let _ = visit.write.shutdown().await;
 }
 
 /// Serves one whole request that nobody waits for: the answer goes to the record alone.
-pub async fn once(front: &Front, request: Vec<u8>, replay_of: Option<String>) {
+///
+/// `opened` hears the identifier of the record, where the tunnel is inspected.
+pub async fn once(
+    front: &Front,
+    request: Vec<u8>,
+    replay_of: Option<String>,
+    opened: oneshot::Sender<String>,
+) {
     let mut visit = Visit {
         front,
         read: Box::pin(Silent),
@@ -68,6 +76,7 @@ pub async fn once(front: &Front, request: Vec<u8>, replay_of: Option<String>) {
         buffer: BytesMut::from(request.as_slice()),
         local: None,
         source: Source { remote_addr: "127.0.0.1".to_owned(), replay_of, via: None },
+        opened: Some(opened),
     };
     visit.serve_one().await;
 }
@@ -94,6 +103,8 @@ struct Visit<'a> {
     /// The connection to the local service, between requests.
     local: Option<Local>,
     source: Source,
+    /// Hears the identifier of the next record.
+    opened: Option<oneshot::Sender<String>>,
 }
 
 impl Visit<'_> {
@@ -112,6 +123,10 @@ impl Visit<'_> {
         let bytes = self.buffer.split_to(head.length).freeze();
         let bytes = self.rewritten(&head, bytes);
         let recording = self.record(&head, &bytes);
+        if let (Some(recording), Some(opened)) = (&recording, self.opened.take()) {
+            // Whoever sent the request may not wait for it any more.
+            let _ = opened.send(recording.record().id.clone());
+        }
         let again = self.forward(&head, &bytes, recording.as_ref()).await;
         let ended = Instant::now();
         self.front.metrics.request_finished(ended.duration_since(started), ended);
