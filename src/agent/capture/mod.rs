@@ -6,8 +6,10 @@
 
 mod body;
 mod record;
+mod recording;
 mod store;
 
 pub use body::Body;
 pub use record::{Exchange, Message, Record, Source, Via};
-pub use store::{Captures, Change, Limit, Opening, Recording, Usage};
+pub use recording::Recording;
+pub use store::{Captures, Change, Limit, Opening, Usage};

@@ -1,14 +1,13 @@
 //! The records, bounded by bytes.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use tokio::sync::broadcast;
 
-use super::Body;
 use super::record::{Exchange, Message, Record, Source};
+use super::recording::Recording;
 
 /// How much of each body is kept at most.
 const BODY: usize = 1 << 20;
@@ -83,8 +82,6 @@ pub struct Opening<'a> {
 pub struct Captures {
     limit: Limit,
     inner: Mutex<Inner>,
-    /// How many changes there were.
-    revision: AtomicU64,
     changes: broadcast::Sender<Change>,
 }
 
@@ -95,6 +92,8 @@ struct Inner {
     bytes: usize,
     last: u32,
     evicted: u64,
+    /// How many changes there were.
+    revision: u64,
     /// The revision of the last removal of all records.
     cleared: u64,
 }
@@ -103,7 +102,7 @@ impl Captures {
     /// No records yet.
     pub fn new(limit: Limit) -> Arc<Self> {
         let (changes, _) = broadcast::channel(CHANGES);
-        Arc::new(Self { limit, inner: Mutex::default(), revision: AtomicU64::default(), changes })
+        Arc::new(Self { limit, inner: Mutex::default(), changes })
     }
 
     /// Whether anything is captured.
@@ -125,7 +124,7 @@ impl Captures {
         self.evict(&mut inner);
         drop(inner);
         self.tell(&record);
-        Recording { captures: self.clone(), record, started: Instant::now() }
+        Recording::new(self.clone(), record)
     }
 
     /// The newest records of a tunnel, or of all, newest first.
@@ -151,7 +150,7 @@ impl Captures {
             record.exchange().let_go();
         }
         inner.bytes = 0;
-        inner.cleared = self.next_revision();
+        inner.cleared = inner.next_revision();
         drop(inner);
         // Nobody may be listening.
         let _ = self.changes.send(Change::Cleared);
@@ -170,8 +169,7 @@ impl Captures {
 
     /// How many changes there were.
     pub fn revision(&self) -> u64 {
-        let _inner = self.lock();
-        self.revision.load(Ordering::Acquire)
+        self.lock().revision
     }
 
     /// The revision of the last removal of all records; 0 when there was none.
@@ -201,8 +199,12 @@ impl Captures {
         BODY.min(self.bytes() / 4)
     }
 
-    /// Changes a record and counts what it grew by.
-    fn change(&self, record: &Arc<Record>, change: impl FnOnce(&mut Exchange, usize) -> usize) {
+    /// Changes a record and counts what it grew by; the change gets how much of a body is kept.
+    pub(super) fn change(
+        &self,
+        record: &Arc<Record>,
+        change: impl FnOnce(&mut Exchange, usize) -> usize,
+    ) {
         // The order of the locks is that of `clear`: the store, then the record.
         let mut inner = self.lock();
         let mut exchange = record.exchange();
@@ -225,14 +227,11 @@ impl Captures {
         }
     }
 
-    fn next_revision(&self) -> u64 {
-        self.revision.fetch_add(1, Ordering::AcqRel) + 1
-    }
-
-    fn tell(&self, record: &Arc<Record>) {
+    /// Counts a change of a record, and says so.
+    pub(super) fn tell(&self, record: &Arc<Record>) {
         // Under the lock, so that who has seen a revision has seen all before it.
-        let inner = self.lock();
-        record.revision.store(self.next_revision(), Ordering::Release);
+        let mut inner = self.lock();
+        record.revision.store(inner.next_revision(), Ordering::Release);
         drop(inner);
         if self.changes.receiver_count() > 0 {
             let _ = self.changes.send(Change::Updated(record.clone()));
@@ -244,92 +243,10 @@ impl Captures {
     }
 }
 
-/// Writes one record; dropping it ends the exchange.
-#[derive(Debug)]
-pub struct Recording {
-    captures: Arc<Captures>,
-    record: Arc<Record>,
-    started: Instant,
-}
-
-impl Recording {
-    /// The record that is written.
-    pub fn record(&self) -> &Arc<Record> {
-        &self.record
-    }
-
-    /// More of the request's body.
-    pub fn request_body(&self, bytes: &[u8]) {
-        self.captures.change(&self.record, |exchange, most| exchange.request.push(bytes, most));
-    }
-
-    /// The rest of the request's body will not come.
-    pub fn request_cut_off(&self) {
-        self.record.exchange().request.cut_off = true;
-    }
-
-    /// The head of the final answer.
-    pub fn response_head(&self, head: &[u8], chunked: bool) {
-        self.captures.change(&self.record, |exchange, _| {
-            let message = Message::new(head, chunked);
-            let cost = message.cost();
-            exchange.response = Some(message);
-            cost
-        });
-        self.captures.tell(&self.record);
-    }
-
-    /// The answer of the agent, which has none of the local service to pass on.
-    pub fn answered_by_agent(&self, answer: &[u8]) {
-        let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
-        let (head, body) = answer.split_at(end.map_or(answer.len(), |at| at + 4));
-        self.record.exchange().unanswered = true;
-        self.response_head(head, false);
-        self.response_body(body);
-    }
-
-    /// More of the answer's body.
-    pub fn response_body(&self, bytes: &[u8]) {
-        self.captures.change(&self.record, |exchange, most| match &mut exchange.response {
-            Some(response) => response.push(bytes, most),
-            None => 0,
-        });
-    }
-}
-
-impl Drop for Recording {
-    fn drop(&mut self) {
-        let mut exchange = self.record.exchange();
-        exchange.took = Some(self.started.elapsed());
-        exchange.request.body.settle();
-        if let Some(response) = &mut exchange.response {
-            response.body.settle();
-        }
-        drop(exchange);
-        self.captures.tell(&self.record);
-    }
-}
-
-impl Exchange {
-    /// Keeps nothing of the bodies, although the exchange may last, or somebody may look at it: they
-    /// do not count any more.
-    fn let_go(&mut self) {
-        self.gone = true;
-        self.request.body = Body::default();
-        if let Some(response) = &mut self.response {
-            response.body = Body::default();
-        }
-    }
-}
-
-impl Message {
-    /// Keeps more of the body, `most` bytes in all; says how many were added.
-    fn push(&mut self, bytes: &[u8], most: usize) -> usize {
-        self.body_length += bytes.len() as u64;
-        let room = most.saturating_sub(self.body.len());
-        let kept = bytes.get(..room).unwrap_or(bytes);
-        self.body.push(kept);
-        kept.len()
+impl Inner {
+    fn next_revision(&mut self) -> u64 {
+        self.revision += 1;
+        self.revision
     }
 }
 
