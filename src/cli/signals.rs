@@ -8,6 +8,9 @@ pub(super) struct Signals {
     terminate: tokio::signal::unix::Signal,
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
+    /// The terminal is gone; none where whoever started the process said that it shall not matter.
+    #[cfg(unix)]
+    hangup: Option<tokio::signal::unix::Signal>,
 }
 
 #[cfg(unix)]
@@ -18,8 +21,12 @@ impl Signals {
         let listen = |kind| {
             signal(kind).map_err(|error| Failure::new(Exit::Failed, format!("no signals: {error}")))
         };
-        let terminate = listen(SignalKind::terminate())?;
-        Ok(Self { terminate, interrupt: listen(SignalKind::interrupt())? })
+        let hangup = (!is_ignored(libc::SIGHUP)).then(|| listen(SignalKind::hangup()));
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hangup: hangup.transpose()?,
+        })
     }
 
     /// Waits for the next one.
@@ -27,7 +34,113 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+            () = heard(self.hangup.as_mut()) => {}
         }
+    }
+}
+
+/// Waits for a signal; for ever where it is not listened to.
+#[cfg(unix)]
+async fn heard(signal: Option<&mut tokio::signal::unix::Signal>) {
+    match signal {
+        Some(signal) => {
+            signal.recv().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether the process was started with this signal ignored, as `nohup` does.
+#[cfg(unix)]
+fn is_ignored(signal: libc::c_int) -> bool {
+    // SAFETY: the structure is plain data; without a new action the call only fills it.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// What the shell wants of a process on its terminal.
+pub(super) enum Job {
+    /// To stop, so that the shell can go on.
+    Stop,
+    /// To go on.
+    Continue,
+}
+
+/// The signals by which a shell stops and continues its jobs.
+pub(super) struct Jobs {
+    #[cfg(unix)]
+    stop: Option<tokio::signal::unix::Signal>,
+    #[cfg(unix)]
+    proceed: Option<tokio::signal::unix::Signal>,
+}
+
+#[cfg(unix)]
+impl Jobs {
+    /// Listens from now on; who cannot listen is stopped without knowing.
+    pub fn new() -> Self {
+        use tokio::signal::unix::{SignalKind, signal};
+        let listen = |number| signal(SignalKind::from_raw(number)).ok();
+        let stop = if is_ignored(libc::SIGTSTP) { None } else { listen(libc::SIGTSTP) };
+        Self { stop, proceed: listen(libc::SIGCONT) }
+    }
+
+    /// Waits for the next one.
+    pub async fn next(&mut self) -> Job {
+        tokio::select! {
+            () = heard(self.stop.as_mut()) => Job::Stop,
+            () = heard(self.proceed.as_mut()) => Job::Continue,
+        }
+    }
+
+    /// Stops the process until the shell lets it go on; not where no shell could.
+    pub fn stop() {
+        // SAFETY: both structures are plain data, and the second is filled before it is used. The
+        // signal comes to this thread, before `raise` returns: it stops the process, unless nobody
+        // could let it go on, which only the kernel knows.
+        unsafe {
+            let mut usual: libc::sigaction = std::mem::zeroed();
+            let mut own: libc::sigaction = std::mem::zeroed();
+            usual.sa_sigaction = libc::SIG_DFL;
+            if libc::sigaction(libc::SIGTSTP, &raw const usual, &raw mut own) == 0 {
+                libc::raise(libc::SIGTSTP);
+                libc::sigaction(libc::SIGTSTP, &raw const own, std::ptr::null_mut());
+            }
+        }
+    }
+
+    /// Whether the terminal is ours to write on; another job may have it.
+    pub fn has_terminal() -> bool {
+        // SAFETY: both calls only ask.
+        unsafe {
+            match libc::tcgetpgrp(libc::STDOUT_FILENO) {
+                -1 => true,
+                group => group == libc::getpgrp(),
+            }
+        }
+    }
+}
+
+#[cfg(not(unix))]
+impl Jobs {
+    /// There are no jobs here.
+    pub fn new() -> Self {
+        Self {}
+    }
+
+    /// Waits for ever.
+    pub async fn next(&mut self) -> Job {
+        std::future::pending().await
+    }
+
+    /// Does nothing.
+    pub fn stop() {}
+
+    /// Nobody else has it.
+    pub fn has_terminal() -> bool {
+        true
     }
 }
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import re
 import select
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -26,10 +29,11 @@ ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 class Terminal:
     """A terminal, and what is on its screen."""
 
-    def __init__(self, process: subprocess.Popen[bytes], end: int) -> None:
+    def __init__(self, process: Any, end: int) -> None:
         self.process = process
         self.end = end
         self.written = ""
+        self.heard = 0
 
     @property
     def screen(self) -> list[str]:
@@ -47,6 +51,27 @@ class Terminal:
             assert self.read(), self.written
         return found
 
+    def said(self, text: str) -> None:
+        """Waits until this was written, after what was waited for before."""
+        deadline = time.monotonic() + 20
+        while (at := self.written.find(text, self.heard)) < 0:
+            assert time.monotonic() < deadline, self.written
+            assert self.read(), self.written
+        self.heard = at + len(text)
+
+    def type(self, text: str) -> None:
+        self.heard = len(self.written)
+        os.write(self.end, text.encode())
+
+    def quiet(self, seconds: float) -> bool:
+        """Whether no frame is drawn for a while."""
+        deadline = time.monotonic() + seconds
+        drawn = self.written.count("\x1b[H")
+        while (left := deadline - time.monotonic()) > 0:
+            if select.select([self.end], [], [], left)[0]:
+                self.read()
+        return self.written.count("\x1b[H") == drawn
+
     def read(self) -> bool:
         if not select.select([self.end], [], [], 20)[0]:
             return False
@@ -58,13 +83,18 @@ class Terminal:
 
 
 @contextmanager
-def terminal(*arguments: str) -> Iterator[Terminal]:
+def terminal(*arguments: str, before: Callable[[], None] | None = None) -> Iterator[Terminal]:
     end, other = pty.openpty()
     termios.tcsetwinsize(other, (24, 70))
     command = [sys.executable, "-m", "ginnel", *arguments, "--web-addr", "127.0.0.1:0"]
     environment = {**os.environ, "GINNEL_AUTHTOKEN": "x"}
     process = subprocess.Popen(
-        command, stdin=other, stdout=other, stderr=subprocess.PIPE, env=environment
+        command,
+        stdin=other,
+        stdout=other,
+        stderr=subprocess.PIPE,
+        env=environment,
+        preexec_fn=before,
     )
     os.close(other)
     try:
@@ -93,6 +123,85 @@ def test_the_view_lives_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> Non
         assert shown.process.wait(10) == 0
         assert shown.written.count(ENTER) == shown.written.count(LEAVE) == 1
         assert shown.written.endswith(LEAVE)
+
+
+def test_a_terminal_that_hangs_up_ends_it_like_a_signal_to_end(tmp_path: Path) -> None:
+    with terminal("dev", "http", f"file://{tmp_path}") as shown:
+        shown.until(r"Session +online\n")
+        shown.process.send_signal(signal.SIGHUP)
+        while shown.read():
+            pass
+        assert shown.process.wait(10) == 0
+        assert shown.written.endswith(LEAVE)
+
+
+def test_who_is_started_to_outlive_its_terminal_does_not_end_with_it(tmp_path: Path) -> None:
+    def ignore() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    with terminal("dev", "http", f"file://{tmp_path}", before=ignore) as shown:
+        url = shown.until(r"Forwarding +(http://\S+) -> file://")[1]
+        shown.process.send_signal(signal.SIGHUP)
+        visit(f"{url}/after")
+        shown.until("/after")
+        assert shown.process.poll() is None
+
+
+def visit(url: str) -> None:
+    """Asks for what is not there."""
+    try:
+        urlopen(url, timeout=10).close()
+    except HTTPError as error:
+        error.close()
+
+
+@contextmanager
+def shell() -> Iterator[Terminal]:
+    """A shell with job control, on a terminal of its own."""
+    bash = shutil.which("bash")
+    if not bash:
+        pytest.skip("needs bash")
+    identifier, end = pty.fork()
+    if not identifier:
+        os.environ |= {"PS1": "ready> ", "GINNEL_AUTHTOKEN": "x", "HISTFILE": ""}
+        os.execv(bash, ["bash", "--norc", "--noediting", "-i"])
+    termios.tcsetwinsize(end, (24, 200))
+    shown = Terminal(None, end)
+    try:
+        shown.said("ready> ")
+        yield shown
+    finally:
+        # The jobs of a shell end with its terminal.
+        os.kill(identifier, signal.SIGHUP)
+        os.close(end)
+        os.waitpid(identifier, 0)
+
+
+def test_a_view_that_is_stopped_leaves_the_terminal_and_comes_back(tmp_path: Path) -> None:
+    with shell() as shown:
+        command = [sys.executable, "-m", "ginnel", "dev", "http", f"file://{tmp_path}"]
+        shown.type(f"{shlex.join([*command, '--web-addr', '127.0.0.1:0'])}\n")
+        url = shown.until(r"Forwarding +(http://\S+) -> file://")[1]
+        shown.type("\x1a")
+        shown.said("Stopped")
+        shown.said("ready> ")
+        assert shown.written.count(ENTER) == shown.written.count(LEAVE) == 1
+        stopped = shown.written.index("Stopped")
+        assert LEAVE in shown.written[:stopped]
+
+        shown.type("bg\n")
+        visit(f"{url}/behind")
+        # What goes on behind the shell is not drawn over it.
+        assert shown.quiet(1.5)
+        assert ENTER not in shown.written[stopped:]
+
+        shown.type("fg\n")
+        shown.until("/behind")
+        assert shown.written.count(ENTER) == 2
+        shown.type("\x03")
+        shown.said(LEAVE)
+        shown.said("ready> ")
+        assert shown.written.count(LEAVE) == 2
 
 
 def test_what_keeps_an_agent_from_connecting_is_shown() -> None:

@@ -12,6 +12,7 @@ use super::tell::plain;
 use crate::agent::capture::{Message, Record};
 use crate::agent::{Agent, State, masked_target};
 use crate::api::local::tunnels::AgentTunnel;
+use crate::cli::signals::{Job, Jobs};
 use crate::service::Service;
 
 /// How often the view is drawn at most.
@@ -36,6 +37,7 @@ pub(super) struct Console {
     service: Vec<(&'static str, String)>,
     shown: String,
     entered: bool,
+    jobs: Jobs,
 }
 
 impl Console {
@@ -44,14 +46,15 @@ impl Console {
             let key = service.api_key().map(|key| key.0.clone()).unwrap_or_default();
             vec![("Management API", service.url().to_owned()), ("Admin key", key)]
         });
-        Self { service: facts.unwrap_or_default(), shown: String::new(), entered: false }
+        let service = facts.unwrap_or_default();
+        Self { service, shown: String::new(), entered: false, jobs: Jobs::new() }
     }
 
     /// Shows the agent while it connects; does not end.
     pub async fn wait(&mut self, agent: &Agent) {
         loop {
             self.draw(agent);
-            tokio::time::sleep(FRAME).await;
+            self.during(agent, tokio::time::sleep(FRAME)).await;
         }
     }
 
@@ -64,17 +67,52 @@ impl Console {
             if matches!(*state.borrow_and_update(), State::Offline) {
                 return;
             }
-            tokio::time::sleep(FRAME).await;
+            self.during(agent, tokio::time::sleep(FRAME)).await;
             // Without requests the figures still fall, once a second.
+            let news = async {
+                tokio::select! {
+                    _ = changes.recv() => true,
+                    changed = state.changed() => changed.is_ok(),
+                    () = tokio::time::sleep(Duration::from_secs(1)) => true,
+                }
+            };
+            if !self.during(agent, news).await {
+                return;
+            }
+            changes = changes.resubscribe();
+        }
+    }
+
+    /// Waits for something. A shell may have the terminal in the meantime, and then gives it back in
+    /// a state of its own.
+    async fn during<T>(&mut self, agent: &Agent, awaited: impl Future<Output = T>) -> T {
+        let mut awaited = std::pin::pin!(awaited);
+        loop {
             tokio::select! {
-                _ = changes.recv() => changes = changes.resubscribe(),
-                changed = state.changed() => if changed.is_err() { return },
-                () = tokio::time::sleep(Duration::from_secs(1)) => {}
+                done = &mut awaited => return done,
+                job = self.jobs.next() => {
+                    if matches!(job, Job::Stop) {
+                        self.leave();
+                        Jobs::stop();
+                    }
+                    self.shown.clear();
+                    self.draw(agent);
+                }
             }
         }
     }
 
+    fn leave(&mut self) {
+        if std::mem::take(&mut self.entered) {
+            let mut output = std::io::stdout().lock();
+            let _ = write!(output, "{LEAVE}").and_then(|()| output.flush());
+        }
+    }
+
     fn draw(&mut self, agent: &Agent) {
+        if !Jobs::has_terminal() {
+            return;
+        }
         let size = terminal_size().map(|(Width(columns), Height(lines))| (columns, lines));
         let (columns, lines) =
             size.map_or(USUAL, |(columns, lines)| (columns.into(), lines.into()));
@@ -130,10 +168,7 @@ impl Console {
 
 impl Drop for Console {
     fn drop(&mut self) {
-        if self.entered {
-            let mut output = std::io::stdout().lock();
-            let _ = write!(output, "{LEAVE}").and_then(|()| output.flush());
-        }
+        self.leave();
     }
 }
 
