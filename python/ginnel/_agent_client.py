@@ -44,7 +44,7 @@ class AgentTunnels(Tunnels):
         Args:
             addr: Where to forward to: a port, `host:port` or a URL.
             proto: `http`, `tcp` or `tls`.
-            name: The name; unique among the running tunnels.
+            name: The name; unique among the running tunnels, at most 255 bytes.
             definition: What else `start` takes.
         """
         from contextlib import contextmanager, suppress
@@ -73,7 +73,7 @@ class AsyncAgentTunnels(AsyncTunnels):
         Args:
             addr: Where to forward to: a port, `host:port` or a URL.
             proto: `http`, `tcp` or `tls`.
-            name: The name; unique among the running tunnels.
+            name: The name; unique among the running tunnels, at most 255 bytes.
             definition: What else `start` takes.
         """
         from contextlib import asynccontextmanager, suppress

@@ -243,12 +243,60 @@ async def test_bad_definitions_are_refused_with_their_fields(here: Any) -> None:
         ({"addr": 80, "proto": "tcp", "subdomain": "x"}, "subdomain"),
         ({"addr": 80, "proto": "http", "basic_auth": ["short:pw"]}, "basic_auth"),
         ({"addr": 80}, "proto"),
+        ({"addr": "file:///no/such/folder", "proto": "http"}, "addr: "),
+        ({"addr": f"file://{__file__}", "proto": "http"}, "addr: "),
+        ({"addr": 80, "proto": "http", "subdomain": "../x"}, "subdomain: "),
+        ({"addr": 80, "proto": "tls", "subdomain": "a.b"}, "subdomain: "),
     ]
     for definition, told in definitions:
         with pytest.raises(ginnel.BadRequestError) as caught:
             await here.tunnels.start(**definition, name="x")
         assert caught.value.error_code == "102"
         assert told in str(caught.value.details["err"])
+
+
+async def test_a_tunnel_is_stopped_by_whatever_name_it_was_started(here: Any, local: int) -> None:
+    names = [
+        *("a/b", "a?b=c", "a#b", "a%2Fb", "a+b", "a b", "a&b=c", "a\\b", "...", "/", "%", ";"),
+        *(
+            "größer",
+            "名前",
+            "\U0001f680",
+            "a\tb\n",
+            "\x00",
+            "(http)",
+            "../up",
+            "..%2f",
+            "",
+            "é" * 127,
+        ),
+    ]
+    for name in names:
+        await here.tunnels.start(addr=local, name=name, labels=["a=b"])
+    listed = [tunnel async for tunnel in here.tunnels.list()]
+    assert sorted(tunnel.name for tunnel in listed) == sorted(names)
+
+    for name in names:
+        assert (await here.tunnels.get(name)).name == name
+        await here.tunnels.stop(name)
+
+    assert not [tunnel async for tunnel in here.tunnels.list()]
+
+
+async def test_a_name_is_no_longer_than_the_limit(here: Any, local: int) -> None:
+    with pytest.raises(ginnel.BadRequestError) as caught:
+        await here.tunnels.start(addr=local, proto="http", name="é" * 128)
+
+    assert caught.value.details["err"] == "name: is 256 bytes long, the limit is 255"
+
+
+async def test_a_subdomain_needs_a_base_domain(
+    here: Any, local: int, service: ginnel.Service
+) -> None:
+    with pytest.raises(ginnel.ServerError) as caught:
+        await here.tunnels.start(addr=local, proto="http", name="web", subdomain="web")
+
+    assert "subdomain: the service has no base domain" in str(caught.value.details["err"])
 
 
 async def test_root_and_status(here: Any) -> None:

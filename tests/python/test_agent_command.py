@@ -98,6 +98,31 @@ def test_a_configuration_is_checked(tmp_path: Path) -> None:
     assert "line 2" in told
 
 
+def test_what_cannot_be_started_is_refused_before_anything_is(tmp_path: Path) -> None:
+    config = tmp_path / "agent.yml"
+    nowhere = f"file://{tmp_path}/nowhere"
+    for field, more, told in [
+        ("addr", {"addr": nowhere}, "is not a folder on this machine"),
+        ("subdomain", {"subdomain": "../x"}, "is no label of a host name"),
+        ("name", {"name": "x" * 256}, "is 256 bytes long, the limit is 255"),
+    ]:
+        given: dict[str, str] = {"addr": "80", "name": "web"} | more
+        options = [f"--{name}={value}" for name, value in given.items() if name != "addr"]
+        # Nobody is there: to refuse it takes neither a service nor an agent.
+        server = {"GINNEL_SERVER_ADDR": "127.0.0.1:1", "GINNEL_AUTHTOKEN": "x"}
+        for command in (["dev", "http"], ["http"]):
+            code, complaint = run(*command, given["addr"], *options, **server)
+            assert (code, f"{field}: " in complaint, told in complaint) == (2, True, True), (
+                complaint
+            )
+        name = given.pop("name")
+        tunnels = {name: {"proto": "http", **given}}
+        config.write_text(f"version: 2\ntunnels: {json.dumps(tunnels)}\n")
+        code, complaint = run("config", "check", "--config", str(config))
+        assert (code, f"{field}: " in complaint) == (2, True), complaint
+        assert told in complaint
+
+
 def test_a_refused_token_has_its_own_exit_code(service: ginnel.Service, tmp_path: Path) -> None:
     certificate = tmp_path / "ca.pem"
     certificate.write_text(service.ca_pem)

@@ -212,14 +212,14 @@ class Tunnels(Resource):
         Args:
             addr: Where to forward to: a port, `host:port` or a URL.
             proto: `http`, `tcp` or `tls`; left out for a labeled tunnel.
-            name: The name; unique among the running tunnels.
+            name: The name; unique among the running tunnels, at most 255 bytes.
             labels: Labels, `name=value`, of a labeled tunnel.
             metadata: Free text that the management API shows; at most 4096 bytes.
             inspect: False to capture no requests.
             schemes: Public schemes of an HTTP tunnel, `http` and `https`.
             domain: The public host.
             hostname: The older name of `domain`.
-            subdomain: The first label of the public host.
+            subdomain: The first label of the public host, below the service's base domain.
             remote_addr: The public address of a TCP tunnel, `host:port`.
             host_header: `rewrite`, `preserve` or the value of the `Host` header.
             basic_auth: Who may visit, `user:password`.
@@ -364,14 +364,14 @@ class AsyncTunnels(Resource):
         Args:
             addr: Where to forward to: a port, `host:port` or a URL.
             proto: `http`, `tcp` or `tls`; left out for a labeled tunnel.
-            name: The name; unique among the running tunnels.
+            name: The name; unique among the running tunnels, at most 255 bytes.
             labels: Labels, `name=value`, of a labeled tunnel.
             metadata: Free text that the management API shows; at most 4096 bytes.
             inspect: False to capture no requests.
             schemes: Public schemes of an HTTP tunnel, `http` and `https`.
             domain: The public host.
             hostname: The older name of `domain`.
-            subdomain: The first label of the public host.
+            subdomain: The first label of the public host, below the service's base domain.
             remote_addr: The public address of a TCP tunnel, `host:port`.
             host_header: `rewrite`, `preserve` or the value of the `Host` header.
             basic_auth: Who may visit, `user:password`.

@@ -18,6 +18,8 @@ use crate::tunnel::message::{
     WebhookVerification,
 };
 
+/// The longest name of a tunnel, in bytes.
+const NAME: usize = 255;
 /// The longest metadata of a tunnel, in bytes.
 const METADATA: usize = 4096;
 /// Where visitors can be asked for certificates.
@@ -41,6 +43,14 @@ fn is_header(text: &str) -> bool {
     is_name && HeaderValue::from_bytes(value.trim().as_bytes()).is_ok()
 }
 
+/// Whether a text can be one label of a host name.
+fn is_label(text: &str) -> bool {
+    (1..=63).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
 impl<'a> Fields<'a> {
     /// Nothing is read yet.
     pub fn of(given: &'a Map<String, Value>) -> Self {
@@ -57,10 +67,7 @@ impl<'a> Fields<'a> {
 
     /// Reads all of them; none when some are missing or wrong.
     pub fn definition(&mut self) -> Option<Definition> {
-        let name = self.text("name").unwrap_or_default();
-        if matches!(name.as_str(), "." | "..") {
-            self.problem("name", "cannot stand in the address of the tunnel");
-        }
+        let name = self.name();
         let proto = self.text("proto");
         let labels = self.labels();
         let public = match (proto.as_deref(), labels) {
@@ -108,6 +115,28 @@ impl<'a> Fields<'a> {
         })
     }
 
+    fn name(&mut self) -> String {
+        let name = self.text("name").unwrap_or_default();
+        if matches!(name.as_str(), "." | "..") {
+            self.problem("name", "cannot stand in the address of the tunnel");
+        }
+        if name.len() > NAME {
+            let problem = format!("is {} bytes long, the limit is {NAME}", name.len());
+            self.problem("name", &problem);
+        }
+        name
+    }
+
+    /// The first label of a host.
+    fn subdomain(&mut self) -> String {
+        let label = self.text("subdomain").unwrap_or_default();
+        if !label.is_empty() && !is_label(&label) {
+            let rule = "1 to 63 letters, digits and hyphens, with no hyphen at either end";
+            self.problem("subdomain", &format!("{label:?} is no label of a host name: {rule}"));
+        }
+        label
+    }
+
     fn host_header(&mut self) -> HostHeader {
         let text = self.text("host_header").unwrap_or_default();
         // A line end would begin another header.
@@ -120,7 +149,7 @@ impl<'a> Fields<'a> {
     fn http(&mut self) -> Option<Public> {
         let schemes = self.schemes()?;
         let mut options = HttpOpts {
-            subdomain: self.text("subdomain").unwrap_or_default(),
+            subdomain: self.subdomain(),
             proxy_proto: self.proxy_proto(),
             compression: self.flag("compression").unwrap_or_default().then_some(Empty {}),
             websocket_tcp_converter: self
@@ -162,7 +191,7 @@ impl<'a> Fields<'a> {
 
     fn tls(&mut self) -> Option<Public> {
         let mut options = TlsOpts {
-            subdomain: self.text("subdomain").unwrap_or_default(),
+            subdomain: self.subdomain(),
             proxy_proto: self.proxy_proto(),
             ip_restriction: self.ip_restriction(),
             traffic_policy: self.policy(),
@@ -242,6 +271,10 @@ impl<'a> Fields<'a> {
             }
         };
         match address(&text, proto.unwrap_or("http")) {
+            Ok(Address::Files(folder)) if !folder.is_dir() => {
+                self.problem("addr", &format!("{text:?} is not a folder on this machine"));
+                None
+            }
             Ok(address) => Some(address),
             Err(problem) => {
                 self.problem("addr", &format!("{text:?} {problem}"));

@@ -118,8 +118,20 @@ mod tests {
 
     #[test]
     fn what_cannot_stand_in_addresses_and_headers_is_refused() {
-        for (field, value) in [("name", ".."), ("host_header", "a\r\nB: c"), ("host_header", "a b")]
-        {
+        let long = "x".repeat(256);
+        for (field, value) in [
+            ("name", ".."),
+            ("name", &long),
+            ("host_header", "a\r\nB: c"),
+            ("host_header", "a b"),
+            ("subdomain", "../x"),
+            ("subdomain", "a.b"),
+            ("subdomain", "-a"),
+            ("subdomain", "a-"),
+            ("subdomain", "a_b"),
+            ("subdomain", &long[..64]),
+            ("addr", "file:///no/such/folder"),
+        ] {
             let mut given = json!({"proto": "http", "addr": "80"});
             given[field] = value.into();
 

@@ -127,7 +127,7 @@ resource! {
             [
             /// `http`, `tcp` or `tls`; left out for a labeled tunnel.
             proto: String,
-            /// The name; unique among the running tunnels.
+            /// The name; unique among the running tunnels, at most 255 bytes.
             name: String,
             /// Labels, `name=value`, of a labeled tunnel.
             labels: Value,
@@ -141,7 +141,7 @@ resource! {
             domain: String,
             /// The older name of `domain`.
             hostname: String,
-            /// The first label of the public host.
+            /// The first label of the public host, below the service's base domain.
             subdomain: String,
             /// The public address of a TCP tunnel, `host:port`.
             remote_addr: String,

@@ -45,7 +45,11 @@ pub(in crate::cli) fn http() -> Command {
             "The Host that the local service sees: preserve, rewrite or a value",
         ))
         .arg(text("domain", "HOST", "The public host name"))
-        .arg(text("subdomain", "NAME", "The first label of the public host name"))
+        .arg(text(
+            "subdomain",
+            "NAME",
+            "The first label of the public host, below the service's base domain",
+        ))
         .arg(switch("no-inspect", "Capture no requests"))
 }
 

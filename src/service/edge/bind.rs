@@ -228,8 +228,19 @@ impl Inner {
         if let Some(host) = wanted.host.as_deref().filter(|host| !host.is_empty()) {
             return checked_host(host).map(Some);
         }
-        let Some(base) = &self.settings.base_domain else { return Ok(None) };
-        let label = match wanted.subdomain.as_deref().filter(|label| !label.is_empty()) {
+        let subdomain = wanted.subdomain.as_deref().filter(|label| !label.is_empty());
+        let invalid =
+            |problem: &str| BindError::Invalid { field: "subdomain", problem: problem.to_owned() };
+        let Some(base) = &self.settings.base_domain else {
+            return match subdomain {
+                Some(_) => Err(invalid("the service has no base domain to put it below")),
+                None => Ok(None),
+            };
+        };
+        let label = match subdomain {
+            Some(label) if !is_label(label) => {
+                return Err(invalid(&format!("{label:?} is no label of a host name")));
+            }
             Some(label) => label.to_owned(),
             None => random_name()?,
         };
@@ -352,15 +363,15 @@ impl Inner {
 fn checked_host(host: &str) -> Result<String, BindError> {
     let name = host.trim_end_matches('.').to_ascii_lowercase();
     let labels = name.strip_prefix("*.").unwrap_or(&name);
-    let is_label = |label: &str| {
-        let mut bytes = label.bytes();
-        (1..=63).contains(&label.len())
-            && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
-    };
     if name.len() <= 253 && labels.split('.').all(is_label) {
         return Ok(name);
     }
     Err(BindError::Invalid { field: "host", problem: format!("{host:?} is no host name") })
+}
+
+fn is_label(text: &str) -> bool {
+    (1..=63).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
 fn random_name() -> Result<String, BindError> {

@@ -444,6 +444,24 @@ async fn names_share_a_port_below_a_base_domain() {
 }
 
 #[tokio::test]
+async fn a_subdomain_is_one_label_below_a_base_domain() {
+    let settings = Settings { base_domain: Some("tunnels.test".into()), ..Settings::default() };
+    let named = |label: &str| Wanted { subdomain: Some(label.into()), ..Wanted::any(Proto::Http) };
+    let refused = async |edges: &ginnel::service::edge::Edges, label: &str| {
+        let bound = edges.bind(named(label), Direct::to(mirror().await)).await;
+        bound.err().unwrap().to_string()
+    };
+
+    let with = edges_with(settings).await;
+    for label in ["../x", "a.b", "a b", &"x".repeat(64)] {
+        let told = refused(&with, label).await;
+        assert!(told.starts_with("subdomain: ") && told.contains("label"), "{told}");
+    }
+    let told = refused(&edges().await, "web").await;
+    assert!(told.starts_with("subdomain: the service has no base domain"), "{told}");
+}
+
+#[tokio::test]
 async fn an_endpoint_gets_its_port_back() {
     let edges = edges().await;
     let target = Direct::to(mirror().await);
