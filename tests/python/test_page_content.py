@@ -14,9 +14,11 @@ from typing import Any
 from urllib.request import urlopen
 from xml.etree import ElementTree
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from browsing import House, choose, copied, rows, tab
+from ginnel.local.requests import CapturedRequest
 
 
 def test_a_request_is_shown_in_every_form(house: House, page: Page) -> None:
@@ -56,6 +58,17 @@ def test_a_request_is_shown_in_every_form(house: House, page: Page) -> None:
     choose(page, "/zip")
     expect(page.locator("#Request-panel")).to_contain_text('"small": true')
     expect(page.locator("#Request-panel")).to_contain_text("gzip taken off")
+    packed = {"Content-Type": "application/json", "Content-Encoding": "zstd"}
+    house.send("/zstd", "POST", zstd(b'{"token": "abcdef"}'), packed)
+    choose(page, "/zstd")
+    panel = page.locator("#Request-panel")
+    expect(panel).to_have_text("28 B, zstd: this cannot be read here and may hold secrets.")
+    for name in ("Raw", "Hex", "Body"):
+        expect(tab(page, "Request", name)).not_to_contain_text("abcdef")
+        expect(panel).not_to_contain_text("61 62 63 64")
+    page.get_by_role("button", name="Show secrets").click()
+    expect(panel).to_contain_text("zstd cannot be taken off")
+    expect(panel).to_contain_text("abcdef")
     house.send("/image", "POST", png(), {"Content-Type": "image/png"})
     choose(page, "/image")
     expect(page.locator("#Request-panel figcaption")).to_contain_text("8 \u00d7 8 pixels")
@@ -108,6 +121,12 @@ def test_mistakes_in_bodies_are_found_where_they_are(page: Page) -> None:
 def gzipped(body: bytes) -> bytes:
     packer = zlib.compressobj(wbits=31)
     return packer.compress(body) + packer.flush()
+
+
+def zstd(body: bytes) -> bytes:
+    """One frame with one block, which holds the bytes as they are."""
+    block = struct.pack("<I", len(body) << 3 | 1)[:3]
+    return b"\x28\xb5\x2f\xfd\x20" + bytes([len(body)]) + block + body
 
 
 def png() -> bytes:
@@ -168,6 +187,46 @@ def test_copies_do_what_the_request_did_and_nothing_else(
     raw = copied(page, "raw").encode()
     assert raw.startswith(b"POST " + path.encode())
     assert raw.endswith(body)
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "headers"),
+    [
+        ("GET", b"", {}),
+        ("GET", b"asked", {"Content-Type": "text/plain"}),
+        ("HEAD", b"", {"Accept": "*/*"}),
+        ("HEAD", b"asked", {"Content-Type": "text/plain"}),
+        ("POST", b"", {"User-Agent": "hook/1"}),
+        ("POST", b"no type", {}),
+        ("PUT", b"\xff\x00'", {}),
+        ("DELETE", b"a=b", {"Content-Type": "application/x-www-form-urlencoded"}),
+        ("POST", b"@file", {"X-Empty": "", "X-Odd": "'\"$HOME"}),
+    ],
+)
+def test_a_copy_for_a_shell_sends_the_same_request(
+    house: House, method: str, body: bytes, headers: dict[str, str]
+) -> None:
+    house.send("/it's?a=b", method, body, headers)
+    original = house.client.requests.get(house.newest())
+    path = f"{house.base}/inspect/data/requests/{original.id}/copy?as=curl"
+    with urlopen(path) as answer:
+        script = answer.read()
+
+    subprocess.run(["sh", "-c", script], check=True, timeout=20, capture_output=True)
+
+    again = house.client.requests.get(house.newest())
+    assert again.id != original.id
+
+    def told(captured: CapturedRequest) -> Any:
+        request = captured.request
+        passing = ("Connection", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto")
+        kept = {name: all for name, all in request.headers.items() if name not in passing}
+        if method in ("GET", "HEAD") and not body:
+            # It says that there is no body either way.
+            kept.pop("Content-Length", None)
+        return (request.method, request.uri, kept, request.body)
+
+    assert told(again) == told(original)
 
 
 def test_exports_are_archives(house: House, page: Page) -> None:

@@ -73,12 +73,23 @@ fn note(detail: &Detail) -> &'static str {
 /// For a POSIX shell.
 fn curl(detail: &Detail) -> String {
     let mut lines = vec![format!("curl --globoff --path-as-is {}", shell(&address(detail)))];
+    let method = detail.summary.method.as_str();
     let body = &detail.request.body.0;
-    match detail.summary.method.as_str() {
-        "HEAD" => lines.push("--head".to_owned()),
-        "GET" if body.is_empty() => {}
+    // Some say how long their body is although it is empty.
+    let is_sized = detail.request.headers.iter().any(|field| is(field, "content-length"));
+    let is_empty = detail.request.length == 0 && is_sized && !matches!(method, "GET" | "HEAD");
+    let has_body = !body.is_empty() || is_empty;
+    match method {
+        "HEAD" if !has_body => lines.push("--head".to_owned()),
+        // With a body, curl takes no `--head`, and waits for that of the answer until the end.
+        "HEAD" => lines.push("--request HEAD --ignore-content-length".to_owned()),
+        "GET" if !has_body => {}
         method => lines.push(format!("--request {}", shell(method))),
     }
+    if method == "HEAD" && has_body {
+        lines.push("--header 'Connection: close'".to_owned());
+    }
+    lines.extend(withheld(detail, has_body).map(|name| format!("--header '{name}:'")));
     for field in sendable(detail) {
         // Without a value, curl takes `name:` for the wish to leave the header out.
         let header = match field.value.as_str() {
@@ -88,7 +99,7 @@ fn curl(detail: &Detail) -> String {
         lines.push(format!("--header {}", shell(&header)));
     }
     let mut before = String::new();
-    if !body.is_empty() {
+    if has_body {
         match std::str::from_utf8(body) {
             // Only this option takes a leading @ for what it is.
             Ok(text) if !text.contains('\0') && text.len() <= ARGUMENT => {
@@ -102,6 +113,13 @@ fn curl(detail: &Detail) -> String {
         }
     }
     format!("{}{before}{}\n", note(detail), lines.join(" \\\n  "))
+}
+
+/// Headers that curl would add on its own, and the request does not have.
+fn withheld(detail: &Detail, has_body: bool) -> impl Iterator<Item = &'static str> {
+    let own = [("Accept", true), ("User-Agent", true), ("Content-Type", has_body)];
+    let missing = |name: &str| !detail.request.headers.iter().any(|field| is(field, name));
+    own.into_iter().filter(move |(name, is_added)| *is_added && missing(name)).map(|(name, _)| name)
 }
 
 /// A word for a POSIX shell; nothing is special between single quotes but their end.
