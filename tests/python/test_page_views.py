@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from collections.abc import Callable
@@ -105,6 +106,52 @@ def test_a_narrow_screen_loses_nothing(house: House, browser: Browser, width: in
     page.goto(f"{house.base}/status")
     expect(page.locator(".card")).to_be_visible()
     assert page.evaluate(wide)
+    context.close()
+
+
+def test_back_on_a_narrow_screen_goes_to_the_list(house: House, browser: Browser) -> None:
+    for number in range(60):
+        house.send(f"/hook/{number}?x=1")
+    context = browser.new_context(viewport={"width": 400, "height": 640})
+    page = context.new_page()
+    expect.set_options(timeout=PATIENCE)
+    page.goto(f"{house.base}/status")
+    page.goto(f"{house.base}/inspect/http?filter=method:GET")
+    expect(page.locator("#count")).to_have_text("60 shown of 60")
+    choose(page, "/hook/57")
+    deep = page.url
+    assert re.search(r"/inspect/http/[0-9a-f]+\?filter=", deep)
+
+    page.go_back()
+    expect(page.locator("#list")).to_be_visible()
+    expect(page.locator("#list")).to_be_focused()
+    assert page.url.endswith("/inspect/http?filter=method%3AGET") or page.url.endswith(
+        "/inspect/http?filter=method:GET"
+    )
+    expect(page.locator("#count")).to_have_text("60 shown of 60")
+    chosen = page.locator("#rows .chosen")
+    expect(chosen).to_contain_text("/hook/57")
+    page.keyboard.press("ArrowDown")
+    expect(chosen).to_contain_text("/hook/56")
+    page.keyboard.press("Enter")
+    expect(page.locator("#detail h2")).to_contain_text("/hook/56")
+    expect(page.locator("#detail")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("#list")).to_be_focused()
+    page.go_forward()
+    expect(page.locator("#detail h2")).to_contain_text("/hook/56")
+    expect(page.locator("#detail")).to_be_focused()
+    page.get_by_role("button", name="← List").click()
+    expect(page.locator("#list")).to_be_visible()
+    page.go_back()
+    expect(page).to_have_url(f"{house.base}/status")
+
+    page.goto(deep)
+    expect(page.locator("#detail h2")).to_contain_text("/hook/57")
+    page.get_by_role("button", name="← List").click()
+    expect(page.locator("#list")).to_be_focused()
+    expect(page).to_have_url(re.compile(r"/inspect/http\?filter="))
+    expect(chosen).to_be_in_viewport()
     context.close()
 
 

@@ -10,6 +10,8 @@ import { ask, askText, query } from "./server.js";
 const PREVIEW = 60;
 const ANNOUNCE = 5000;
 const COPIED = 2000;
+/** Where there is room for either the list or the request; as in style.css. */
+const NARROW = matchMedia("(max-width: 60rem)");
 const SUGGESTED = ["status:5xx", "status:4xx", "is:replay", ">500ms"];
 const KEYS = [
   ["j, ↓", "the next request"], ["k, ↑", "the one before"], ["Enter", "go to its details"],
@@ -43,7 +45,7 @@ function setUp() {
   });
   wanted.addEventListener("search", () => setFilter(wanted.value.trim()));
   addEventListener("keydown", onKey);
-  addEventListener("popstate", fromAddress);
+  addEventListener("popstate", fromHistory);
   list.drawn = tell;
   fromAddress();
   setInterval(pulse, ANNOUNCE);
@@ -52,10 +54,8 @@ function setUp() {
 // ── What is shown ────────────────────────────────────────────────────────────────────────────
 
 function fromAddress() {
-  const filter = new URLSearchParams(location.search).get("filter") ?? "";
-  const id = /^\/inspect\/http\/([0-9a-f]+)$/.exec(location.pathname)?.[1] ?? null;
-  wanted.value = filter;
-  applyFilter(filter);
+  applyFilter(wantedFilter());
+  const id = wantedRequest();
   if (id) {
     choose(id, { keep: true });
     showDetail(true);
@@ -68,10 +68,35 @@ function fromAddress() {
   }
 }
 
-function address(push) {
-  const path = `/inspect/http${page.chosen ? `/${page.chosen}` : ""}${query({ filter: page.filter })}`;
+/** Back, or forward: on a narrow screen the list stays as it was while a request is before it. */
+function fromHistory() {
+  if (!NARROW.matches || wantedFilter() !== page.filter) {
+    fromAddress();
+    return;
+  }
+  const id = wantedRequest();
+  if (id) {
+    choose(id, { keep: true });
+    showDetail(true);
+    place.focus();
+  } else toList();
+}
+
+function wantedFilter() {
+  return new URLSearchParams(location.search).get("filter") ?? "";
+}
+
+function wantedRequest() {
+  return /^\/inspect\/http\/([0-9a-f]+)$/.exec(location.pathname)?.[1] ?? null;
+}
+
+/** The address of what is seen; `state` when it becomes a step that one can go back from. */
+function address(push, state = null) {
+  const id = NARROW.matches && !detailed() ? null : page.chosen;
+  const path = `/inspect/http${id ? `/${id}` : ""}${query({ filter: page.filter })}`;
   if (path === location.pathname + location.search) return;
-  history[push ? "pushState" : "replaceState"](null, "", path);
+  if (push) history.pushState(state, "", path);
+  else history.replaceState(history.state, "", path);
 }
 
 async function setFilter(filter) {
@@ -236,7 +261,9 @@ function choose(id, { keep = false } = {}) {
 }
 
 function open() {
+  const fromList = !detailed();
   showDetail(true);
+  address(NARROW.matches && fromList, { fromList });
   clearTimeout(preview);
   load();
 }
@@ -246,16 +273,41 @@ function showDetail(yes) {
   document.documentElement.classList.toggle("detailed", yes);
 }
 
+function detailed() {
+  return document.documentElement.classList.contains("detailed");
+}
+
 function back() {
+  if (!NARROW.matches || !detailed()) {
+    showDetail(false);
+    list.grid.focus();
+  } else if (history.state?.fromList) history.back();
+  else {
+    toList();
+    address(false);
+  }
+}
+
+/** From the request to the list, with the row that was chosen, for the keyboard to go on from there. */
+function toList() {
   showDetail(false);
+  list.measure();
+  list.mark(page.chosen);
   list.grid.focus();
 }
 
 let loads = 0;
 
-async function load() {
-  const id = page.chosen;
-  const turn = ++loads;
+let latest;
+
+/** Gets the request that is chosen; who waits for it while it is asked for again waits for that. */
+function load() {
+  loads += 1;
+  latest = loadNow(loads, page.chosen);
+  return latest;
+}
+
+async function loadNow(turn, id) {
   const path = `/inspect/data/requests/${id}`;
   const reveal = page.reveal ? "1" : "";
   try {
@@ -263,11 +315,13 @@ async function load() {
     const original = detail.replay_of
       ? await ask(`/inspect/data/requests/${detail.replay_of}${query({ reveal })}`).catch(() => null)
       : null;
-    if (turn !== loads || id !== page.chosen) return;
+    if (turn !== loads) return latest;
+    if (id !== page.chosen) return;
     page.detail = detail;
     redraw(detail, original);
   } catch (error) {
-    if (turn !== loads || id !== page.chosen) return;
+    if (turn !== loads) return latest;
+    if (id !== page.chosen) return;
     page.detail = null;
     place.replaceChildren(make("p", { class: "hint" },
       error.status === 404 ? "This request is not kept any more." : error.message));

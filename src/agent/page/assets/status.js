@@ -78,13 +78,23 @@ function list(element, pairs) {
   });
 }
 
+/** Adds what is new and removes what is not told any more, so that a selection in the rest stays. */
 function failures(found) {
-  if (!found.length) {
-    if (!parts.failures.querySelector(".hint")) parts.failures.replaceChildren(make("li", { class: "hint" }, "Nothing."));
-    return;
+  const known = new Map([...parts.failures.children].map((item) => [item.textContent, item]));
+  const items = found.map(({ at, reason }) => {
+    const [when, what] = [at.replace("T", " "), ` ${reason}`];
+    const item = known.get(when + what) ?? make("li", {}, make("time", { datetime: at }, when), what);
+    known.delete(when + what);
+    return item;
+  });
+  if (!items.length) {
+    items.push(known.get("Nothing.") ?? make("li", { class: "hint" }, "Nothing."));
+    known.delete("Nothing.");
   }
-  parts.failures.replaceChildren(...found.map(({ at, reason }) =>
-    make("li", {}, make("time", { datetime: at }, at.replace("T", " ")), ` ${reason}`)));
+  known.forEach((item) => item.remove());
+  items.forEach((item, at) => {
+    if (parts.failures.children[at] !== item) parts.failures.insertBefore(item, parts.failures.children[at] ?? null);
+  });
 }
 
 function duration(seconds) {
