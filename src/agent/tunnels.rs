@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use rustls::ServerConfig;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use super::capture::Source;
+use super::capture::{Source, Via};
 use super::definition::Definition;
 use super::metrics::TunnelMetrics;
 use super::relay::{Front, Reader, Upstream, Writer, copy, serve};
@@ -110,25 +111,28 @@ impl Running {
     }
 
     async fn carry(&self, visitor: (Reader, Writer), source: Source) {
-        let Some((mut read, mut write)) = self.unwrapped(visitor).await else { return };
-        match &self.service {
-            Service::Http(front) => serve(front, (read, write), source).await,
-            Service::Bytes(upstream) => {
-                // A service that is away ends the stream without a byte; the visitor learns of it.
-                let Ok(connected) = upstream.connect().await else { return };
-                let (mut from, mut to) = (connected.read, connected.write);
-                let _ = copy((&mut read, &mut write), (&mut from, &mut to)).await;
-            }
+        // Where the service looks at requests, it has ended their TLS.
+        let ends_tls = self.definition.ends_tls.as_ref();
+        let plain = match ends_tls.filter(|_| source.via != Some(Via::HttpsEdge)) {
+            Some(config) => unwrapped(config, visitor).await,
+            None => Some(visitor),
+        };
+        if let Some(plain) = plain {
+            self.carry_plain(plain, source).await;
         }
     }
 
-    /// What the visitor says, without the TLS that ends here; none where there is no agreement.
-    async fn unwrapped(&self, (read, write): (Reader, Writer)) -> Option<(Reader, Writer)> {
-        let Some(config) = &self.definition.ends_tls else { return Some((read, write)) };
-        let shaking = TlsAcceptor::from(config.clone()).accept(tokio::io::join(read, write));
-        let stream = tokio::time::timeout(PATIENCE, shaking).await.ok()?.ok()?;
-        let (read, write) = tokio::io::split(stream);
-        Some((Box::pin(read), Box::pin(write)))
+    async fn carry_plain(&self, (mut read, mut write): (Reader, Writer), source: Source) {
+        let upstream = match &self.service {
+            // An edge for bytes promises nothing about them.
+            Service::Http(front) if source.via == Some(Via::Edge) => &front.upstream,
+            Service::Http(front) => return serve(front, (read, write), source).await,
+            Service::Bytes(upstream) => upstream,
+        };
+        // A service that is away ends the stream without a byte; the visitor learns of it.
+        let Ok(connected) = upstream.connect().await else { return };
+        let (mut from, mut to) = (connected.read, connected.write);
+        let _ = copy((&mut read, &mut write), (&mut from, &mut to)).await;
     }
 
     /// The tunnel as the agent API shows it.
@@ -153,6 +157,17 @@ impl Running {
     pub fn inspects(&self) -> bool {
         matches!(&self.service, Service::Http(front) if front.captures.is_some())
     }
+}
+
+/// What a visitor says, without the TLS that ends here; none where there is no agreement.
+async fn unwrapped(
+    config: &Arc<ServerConfig>,
+    (read, write): (Reader, Writer),
+) -> Option<(Reader, Writer)> {
+    let shaking = TlsAcceptor::from(config.clone()).accept(tokio::io::join(read, write));
+    let stream = tokio::time::timeout(PATIENCE, shaking).await.ok()?.ok()?;
+    let (read, write) = tokio::io::split(stream);
+    Some((Box::pin(read), Box::pin(write)))
 }
 
 impl Tunnels {

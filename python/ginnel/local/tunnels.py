@@ -233,8 +233,8 @@ class Tunnels(Resource):
             websocket_tcp_converter: True to turn WebSockets into plain connections.
             mutual_tls_cas: A file of certificates; visitors must show one that these have
                 signed.
-            crt: A certificate file; TLS then ends at the service, or at the agent by
-                `terminate_at`.
+            crt: A certificate file; the service ends TLS, or by labels or `terminate_at` the
+                agent.
             key: The file of the certificate's key.
             terminate_at: Where TLS ends: `edge`, `agent` or `upstream`.
             proxy_proto: The version of the PROXY protocol for the local service, 1 or 2.
@@ -385,8 +385,8 @@ class AsyncTunnels(Resource):
             websocket_tcp_converter: True to turn WebSockets into plain connections.
             mutual_tls_cas: A file of certificates; visitors must show one that these have
                 signed.
-            crt: A certificate file; TLS then ends at the service, or at the agent by
-                `terminate_at`.
+            crt: A certificate file; the service ends TLS, or by labels or `terminate_at` the
+                agent.
             key: The file of the certificate's key.
             terminate_at: Where TLS ends: `edge`, `agent` or `upstream`.
             proxy_proto: The version of the PROXY protocol for the local service, 1 or 2.

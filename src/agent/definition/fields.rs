@@ -75,7 +75,7 @@ impl<'a> Fields<'a> {
                 self.problem("labels", "a tunnel has either proto or labels");
                 None
             }
-            (None, Some(labels)) => Some(Public::Labeled(labels)),
+            (None, Some(labels)) => self.labeled(labels),
             (Some("http"), None) => self.http(),
             (Some("tcp"), None) => self.tcp(),
             (Some("tls"), None) => self.tls(),
@@ -197,11 +197,7 @@ impl<'a> Fields<'a> {
             traffic_policy: self.policy(),
             ..TlsOpts::default()
         };
-        let (certificate, key) = (self.pem("crt"), self.pem("key"));
-        if certificate.is_some() != key.is_some() {
-            self.problem("crt", "a certificate and its key belong together");
-        }
-        let pair = certificate.zip(key);
+        let pair = self.pair();
         match self.text("terminate_at").as_deref() {
             None if pair.is_none() => self.refuse("mutual_tls_cas", ONLY_WHERE_TLS_ENDS),
             Some("upstream") => self.refuse("mutual_tls_cas", ONLY_WHERE_TLS_ENDS),
@@ -220,6 +216,26 @@ impl<'a> Fields<'a> {
         options.hostname = self.domain();
         options.domain.clone_from(&options.hostname);
         Some(Public::Tls(Box::new(options)))
+    }
+
+    /// A tunnel that edges find; TLS that they do not end, the agent can.
+    fn labeled(&mut self, labels: BTreeMap<String, String>) -> Option<Public> {
+        if let Some((certificate, key)) = self.pair() {
+            match tls::server(&certificate, &key, None) {
+                Ok(config) => self.ends_tls = Some(config),
+                Err((field, problem)) => self.problem(field, &problem),
+            }
+        }
+        Some(Public::Labeled(labels))
+    }
+
+    /// A certificate and its key.
+    fn pair(&mut self) -> Option<(Vec<u8>, Vec<u8>)> {
+        let (certificate, key) = (self.pem("crt"), self.pem("key"));
+        if certificate.is_some() != key.is_some() {
+            self.problem("crt", "a certificate and its key belong together");
+        }
+        certificate.zip(key)
     }
 
     /// Reads how TLS ends at the agent; true where visitors have to show a certificate.

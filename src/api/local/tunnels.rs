@@ -167,7 +167,7 @@ resource! {
             websocket_tcp_converter: bool,
             /// A file of certificates; visitors must show one that these have signed.
             mutual_tls_cas: String,
-            /// A certificate file; TLS then ends at the service, or at the agent by `terminate_at`.
+            /// A certificate file; the service ends TLS, or by labels or `terminate_at` the agent.
             crt: String,
             /// The file of the certificate's key.
             key: String,

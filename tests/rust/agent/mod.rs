@@ -4,6 +4,7 @@ mod alone;
 mod black_hole;
 mod crowded;
 mod killed;
+mod labeled;
 mod leaks;
 mod local_faults;
 mod memory;

@@ -17,14 +17,14 @@ use super::support::{PATIENCE, Whole, message};
 use crate::service::support::Folder;
 
 /// A certificate that vouches for itself, and its key, in files.
-struct Identity {
-    certificate: String,
+pub struct Identity {
+    pub certificate: String,
     key: String,
-    files: [String; 2],
+    pub files: [String; 2],
 }
 
 impl Identity {
-    fn new(folder: &Folder, name: &str, usage: ExtendedKeyUsagePurpose) -> Self {
+    pub fn new(folder: &Folder, name: &str, usage: ExtendedKeyUsagePurpose) -> Self {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.extended_key_usages = vec![usage];
         let signing_key = KeyPair::generate().unwrap();
@@ -45,7 +45,7 @@ async fn ask(url: &str, trusted: &Identity, shown: Option<&Identity>) -> io::Res
 }
 
 /// Asks over TLS for `shop.test`, which the handshake may name; the answer.
-async fn visit(
+pub async fn visit(
     place: &str,
     trusted: &str,
     shown: Option<&Identity>,

@@ -1,0 +1,134 @@
+//! Tunnels with labels: what comes through HTTPS edges is requests, what comes through TCP edges is
+//! bytes, whose TLS may end at the agent.
+
+use std::net::TcpListener as Free;
+
+use rcgen::ExtendedKeyUsagePurpose;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+use super::support::{PATIENCE, Whole};
+use super::tls::{Identity, visit};
+use crate::service::support::Folder;
+
+/// A local service that sends back what it gets.
+async fn echo() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut read, mut write) = stream.split();
+                let _ = tokio::io::copy(&mut read, &mut write).await;
+            });
+        }
+    });
+    port
+}
+
+async fn create(whole: &Whole, path: &str, body: Value) -> Value {
+    let key = whole.service.api_key().unwrap().0.clone();
+    let url = format!("{}{path}", whole.service.url());
+    let request = whole.http.request(Method::POST, url).bearer_auth(key);
+    let request = request.header("content-type", "application/json").body(body.to_string());
+    let answer = request.send().await.unwrap();
+    let (status, text) = (answer.status().as_u16(), answer.text().await.unwrap());
+    assert_eq!(status, 201, "{text}");
+    serde_json::from_str(&text).unwrap()
+}
+
+/// A backend of all tunnels with `app=it`.
+async fn group(whole: &Whole) -> Value {
+    let made = create(whole, "/backends/tunnel_group", json!({"labels": {"app": "it"}})).await;
+    json!({"backend_id": made["id"]})
+}
+
+/// A TCP edge in front of the tunnels; its address.
+async fn tcp_edge(whole: &Whole) -> String {
+    let free = Free::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let edge = json!({"hostports": [free], "backend": group(whole).await});
+    create(whole, "/edges/tcp", edge).await;
+    free
+}
+
+/// Starts a tunnel with labels.
+async fn start(whole: &Whole, more: Value) {
+    let mut definition = json!({"name": "it", "labels": ["app=it"]});
+    definition.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let (status, tunnel) = whole.start_tunnel(definition).await;
+    assert_eq!(status, 201, "{tunnel}");
+}
+
+#[tokio::test]
+async fn a_tcp_edge_carries_any_bytes() {
+    let whole = Whole::start().await;
+    start(&whole, json!({"addr": echo().await})).await;
+    let mut visitor = TcpStream::connect(tcp_edge(&whole).await).await.unwrap();
+
+    visitor.write_all(b"SSH-2.0-x\r\n\0\x01\xff").await.unwrap();
+
+    let mut heard = [0; 14];
+    timeout(PATIENCE, visitor.read_exact(&mut heard)).await.unwrap().unwrap();
+    assert_eq!(&heard, b"SSH-2.0-x\r\n\0\x01\xff");
+    assert_eq!(whole.get("/api/requests/http").await["requests"], json!([]));
+}
+
+#[tokio::test]
+async fn tls_of_a_tcp_edge_ends_at_the_agent_that_has_a_certificate() {
+    let (folder, whole) = (Folder::new(), Whole::start().await);
+    let own = Identity::new(&folder, "shop.test", ExtendedKeyUsagePurpose::ServerAuth);
+    let [crt, key] = &own.files;
+    start(&whole, json!({"crt": crt, "key": key})).await;
+    let address = tcp_edge(&whole).await;
+
+    let visit = visit(&address, &own.certificate, None, true);
+    let answer = timeout(PATIENCE, visit).await.unwrap().unwrap();
+
+    assert!(answer.contains("GET /secret HTTP/1.1\r\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn requests_of_an_https_edge_have_no_tls_to_end() {
+    let (folder, whole) = (Folder::new(), Whole::start().await);
+    let own = Identity::new(&folder, "shop.test", ExtendedKeyUsagePurpose::ServerAuth);
+    let [crt, key] = &own.files;
+    start(&whole, json!({"crt": crt, "key": key})).await;
+    let edge = create(&whole, "/edges/https", json!({"hostports": ["shop.test:443"]})).await;
+    let route = json!({"match_type": "path_prefix", "match": "/", "backend": group(&whole).await});
+    let routes = format!("/edges/https/{}/routes", edge["id"].as_str().unwrap());
+    create(&whole, &routes, route).await;
+    let edges = whole.service.edges();
+    let place = edges.https_address().unwrap().to_string();
+
+    let visit = visit(&place, edges.authority().pem(), None, true);
+    let answer = timeout(PATIENCE, visit).await.unwrap().unwrap();
+
+    assert!(answer.contains("GET /secret HTTP/1.1\r\n"), "{answer}");
+    let captured = whole.get("/api/requests/http").await;
+    assert_eq!(captured["requests"][0]["request"]["uri"], "/secret");
+}
+
+#[tokio::test]
+async fn a_certificate_needs_its_key_and_tls_to_end() {
+    let (folder, whole) = (Folder::new(), Whole::start().await);
+    let own = Identity::new(&folder, "shop.test", ExtendedKeyUsagePurpose::ServerAuth);
+    let [crt, key] = &own.files;
+
+    for (more, told) in [
+        (json!({"crt": crt}), "crt: a certificate and its key belong together"),
+        (json!({"key": key}), "crt: a certificate and its key belong together"),
+        (json!({"crt": key, "key": key}), "crt: "),
+        (json!({"crt": crt, "key": key, "terminate_at": "edge"}), "terminate_at: does not belong"),
+        (json!({"mutual_tls_cas": crt}), "mutual_tls_cas: does not belong"),
+    ] {
+        let mut definition = json!({"name": "it", "labels": ["app=it"]});
+        definition.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let (status, answer) = whole.start_tunnel(definition).await;
+
+        assert_eq!(status, 400, "{answer}");
+        assert!(answer["details"]["err"].as_str().unwrap().contains(told), "{answer}");
+    }
+}
