@@ -7,7 +7,7 @@ mod harm;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use chrono::Utc;
 use ginnel::policy::ip_rules::IpRules;
@@ -16,9 +16,10 @@ use ginnel::policy::{
 };
 use serde_json::{Value, json};
 
-/// Counts what is allocated.
+/// Counts what is allocated, once it is told to: that makes each allocation dearer.
 struct Counting;
 
+static IS_COUNTING: AtomicBool = AtomicBool::new(false);
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 static LIVE: AtomicU64 = AtomicU64::new(0);
 static PEAK: AtomicU64 = AtomicU64::new(0);
@@ -26,18 +27,26 @@ static PEAK: AtomicU64 = AtomicU64::new(0);
 // SAFETY: everything is left to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Relaxed);
-        let live = LIVE.fetch_add(layout.size() as u64, Relaxed) + layout.size() as u64;
-        PEAK.fetch_max(live, Relaxed);
+        if IS_COUNTING.load(Relaxed) {
+            count(layout.size());
+        }
         // SAFETY: the caller keeps to the contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size() as u64, Relaxed);
+        if IS_COUNTING.load(Relaxed) {
+            LIVE.fetch_sub(layout.size() as u64, Relaxed);
+        }
         // SAFETY: the caller keeps to the contract.
         unsafe { System.dealloc(pointer, layout) }
     }
+}
+
+fn count(size: usize) {
+    ALLOCATIONS.fetch_add(1, Relaxed);
+    let live = LIVE.fetch_add(size as u64, Relaxed) + size as u64;
+    PEAK.fetch_max(live, Relaxed);
 }
 
 #[global_allocator]
@@ -59,9 +68,11 @@ impl World for Still {
 
 fn main() {
     if std::env::args().nth(1).as_deref() == Some("harm") {
+        IS_COUNTING.store(true, Relaxed);
         return harm::run();
     }
     compile();
+    IS_COUNTING.store(true, Relaxed);
     let add =
         json!({"actions": [{"type": "add-headers", "config": {"headers": {"x-rule": "five"}}}]});
     let typical: Vec<Value> = misses(1).into_iter().chain([add]).collect();

@@ -165,7 +165,10 @@ pub(super) fn on_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<
 fn build(source: &str, phase: Phase, names: &[&str]) -> Result<Expression, Fault> {
     let environment = ENVIRONMENT.as_ref().map_err(|error| Fault::expression(error.to_string()))?;
     check::check_text(source)?;
-    let mut tree = environment.parser().parse(source).map_err(|errors| syntax(&errors))?;
+    let mut tree = match tree::spelled(source.trim_ascii()) {
+        Some(variable) => variable,
+        None => environment.parser().parse(source).map_err(|errors| syntax(&errors))?,
+    };
     let patterns = lower::lower(&mut tree)?;
     check::check(&tree, phase, names)?;
     let quick = quick::compile(&tree).map(Box::new);
@@ -256,6 +259,22 @@ mod tests {
     #[test]
     fn a_pattern_is_checked_when_the_expression_is() {
         assert_eq!(fault("req.host.matches('(')", Phase::Request).code, code::REGEX);
+    }
+
+    #[test]
+    fn the_name_of_a_variable_is_read_as_the_parser_reads_it() {
+        let parsed = |source: &str| {
+            let environment = ENVIRONMENT.as_ref().unwrap();
+            environment.parser().parse(source).ok().and_then(|tree| tree::qualified_name(&tree))
+        };
+        for source in ["req.host", "req.url.path", "vars._x1", "x", "size", "int.max"] {
+            let spelled = tree::spelled(source).and_then(|tree| tree::qualified_name(&tree));
+            assert_eq!(spelled.as_deref(), Some(source));
+            assert_eq!(parsed(source).as_deref(), Some(source));
+        }
+        for source in ["true", "a.in", "null.x", "1a", "a..b", ".a", "a.", "a b", "é", "", "a()"] {
+            assert!(tree::spelled(source).is_none(), "{source}");
+        }
     }
 
     #[test]
