@@ -26,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The first pause before connecting again, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
+/// A longer identifier is none.
+const LONGEST_ID: usize = 64;
+
 /// How many failures are remembered.
 const FAILURES: usize = 50;
 
@@ -339,9 +342,15 @@ async fn carry(tunnels: &Tunnels, mut stream: Stream) {
         Err(_) => header.client_addr,
     };
     let via = Via::of_edge_type(&header.edge_type);
-    let source = Source { remote_addr, replay_of: None, via };
+    let (edge_id, route_id) = (sensible(header.edge_id), sensible(header.route_id));
+    let source = Source { remote_addr, replay_of: None, via, edge_id, route_id };
     let (read, write) = stream.into_split();
     tunnel.serve((Box::pin(read), Box::pin(write)), source).await;
+}
+
+/// An identifier that is short enough to be kept with each request, else none.
+fn sensible(id: String) -> String {
+    if id.len() <= LONGEST_ID { id } else { String::new() }
 }
 
 /// Binds a tunnel; what the service gave is noted in it.

@@ -348,10 +348,12 @@ def test_the_way_through_an_edge_is_told(house: House, page: Page) -> None:
     with house.service.client() as remote:
         group = remote.backends.tunnel_group.create(labels={"app": "shop"})
         edge = remote.edges.https.create(hostports=["shop.example.test:443"])
-        remote.edges.https.routes.create(
+        route = remote.edges.https.routes.create(
             edge.id, match_type="path_prefix", match="/", backend={"backend_id": group.id}
         )
         address = house.service.edge_url("shop.example.test")
         house.service.opener().open(f"{address}/through-an-edge").close()
     choose(page, "/through-an-edge")
-    expect(page.locator("#detail .facts")).to_contain_text("a route of an HTTPS edge")
+    facts = page.locator("#detail .facts")
+    for told in ("a route of an HTTPS edge", edge.id, route.id):
+        expect(facts).to_contain_text(told)

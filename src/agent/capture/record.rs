@@ -32,6 +32,10 @@ pub struct Record {
     pub replay_of: Option<String>,
     /// What the visitor came through; none for replays.
     pub via: Option<Via>,
+    /// The identifier of the edge; empty where none led here, or the service did not say.
+    pub edge_id: String,
+    /// The identifier of the edge's route; empty likewise.
+    pub route_id: String,
     /// When it changed last, in the count of all changes.
     pub(super) revision: AtomicU64,
     exchange: Mutex<Exchange>,
@@ -58,6 +62,10 @@ pub struct Source {
     pub replay_of: Option<String>,
     /// What the visitor came through; none for replays.
     pub via: Option<Via>,
+    /// The identifier of the edge; empty where none led here, or the service did not say.
+    pub edge_id: String,
+    /// The identifier of the edge's route; empty likewise.
+    pub route_id: String,
 }
 
 impl Via {
@@ -109,13 +117,25 @@ impl Record {
         source: Source,
         request: Message,
     ) -> Self {
-        let Source { remote_addr, replay_of, via } = source;
+        let Source { remote_addr, replay_of, via, edge_id, route_id } = source;
         let start = Local::now();
         // Seconds since 1970 need 32 bits until 2106.
         let id = format!("{:08x}{sequence:08x}", start.timestamp() & 0xffff_ffff);
         let exchange = Mutex::new(Exchange { request, ..Exchange::default() });
         let revision = AtomicU64::default();
-        Self { sequence, id, tunnel_name, remote_addr, start, replay_of, via, revision, exchange }
+        Self {
+            sequence,
+            id,
+            tunnel_name,
+            remote_addr,
+            start,
+            replay_of,
+            via,
+            edge_id,
+            route_id,
+            revision,
+            exchange,
+        }
     }
 
     /// When it changed last, in the count of all changes.

@@ -74,6 +74,10 @@ pub(super) struct Detail {
     pub url: Option<String>,
     /// Whether secrets are shown.
     pub revealed: bool,
+    /// The edge that led here; empty where none did.
+    pub edge_id: String,
+    /// The route of that edge.
+    pub route_id: String,
     pub request: Part,
     pub response: Option<Part>,
 }
@@ -124,6 +128,8 @@ impl Detail {
             replays: replays.map(|replay| replay.id.clone()).collect(),
             url: url(shared, record, &summary.target),
             revealed: reveal,
+            edge_id: record.edge_id.clone(),
+            route_id: record.route_id.clone(),
             request: Part::of(&exchange.request, reveal),
             response: exchange.response.as_ref().map(|response| Part::of(response, reveal)),
             summary,

@@ -75,7 +75,7 @@ pub async fn once(
         write: Box::pin(tokio::io::sink()),
         buffer: BytesMut::from(request.as_slice()),
         local: None,
-        source: Source { remote_addr: "127.0.0.1".to_owned(), replay_of, via: None },
+        source: Source { remote_addr: "127.0.0.1".to_owned(), replay_of, ..Source::default() },
         opened: Some(opened),
     };
     visit.serve_one().await;

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::Io;
-use super::target::{BoxFuture, Reuse, Target, Undialable, Visitor};
+use super::target::{BoxFuture, Reuse, Target, Through, Undialable, Visitor};
 
 /// A target at one fixed address.
 pub(super) struct FixedTarget {
@@ -41,7 +41,7 @@ impl Target for FixedTarget {
         Reuse::Everybody
     }
 
-    fn dial<'a>(&'a self, _: &'a Visitor) -> BoxFuture<'a, Result<Io, Undialable>> {
+    fn dial<'a>(&'a self, _: &'a Visitor, _: &'a Through) -> BoxFuture<'a, Result<Io, Undialable>> {
         Box::pin(async {
             let dialed = async {
                 let stream = TcpStream::connect(&self.address).await?;

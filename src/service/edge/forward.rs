@@ -1,6 +1,5 @@
 //! Forwarding one request to one target.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +13,9 @@ use tokio::time::timeout;
 use super::body::{Body, Outgoing, Word};
 use super::fault::{self, Fault};
 use super::head;
-use super::link::{Failed, Link, Relay};
+use super::link::{Failed, Link, Named, Relay};
 use super::pool::Pool;
-use super::target::{Reuse, Target, Undialable, Visitor};
+use super::target::{Reuse, Target, Through, Undialable, Visitor};
 use super::upgrade;
 
 /// How long opening a connection may take.
@@ -32,9 +31,10 @@ pub(super) struct Upstream {
 }
 
 impl Upstream {
-    /// The address that a connection for this visitor names.
-    fn named(&self, visitor: &Visitor) -> Option<IpAddr> {
-        (self.target.reuse() == Reuse::SameAddress).then(|| visitor.peer.ip())
+    /// What a connection for this visitor names.
+    fn named(&self, visitor: &Visitor, through: &Through) -> Option<Named> {
+        let named = || Named { address: visitor.peer.ip(), through: through.clone() };
+        (self.target.reuse() == Reuse::SameAddress).then(named)
     }
 }
 
@@ -61,6 +61,7 @@ pub(super) enum Outcome {
 pub(super) async fn forward(
     upstream: &Upstream,
     visitor: &Visitor,
+    through: &Through,
     mut exchange: Exchange,
     runtime: &upgrade::Tasks,
 ) -> Outcome {
@@ -68,7 +69,8 @@ pub(super) async fn forward(
         exchange.request = hold(exchange.request);
     }
     if upstream.target.reuse() != Reuse::Nobody {
-        while let Some(link) = upstream.pool.take(upstream.named(visitor)) {
+        let named = upstream.named(visitor, through);
+        while let Some(link) = upstream.pool.take(named.as_ref()) {
             let again = again(&link, &exchange.request);
             match send(link, upstream, exchange, runtime).await {
                 Sent::Unsent(back) => exchange = back,
@@ -82,9 +84,9 @@ pub(super) async fn forward(
             }
         }
     }
-    let dialed = match dial(upstream, visitor).await {
+    let dialed = match dial(upstream, visitor, through).await {
         // What waits for other visitors takes up room.
-        Err(Undialable::Busy) if upstream.pool.clear() => dial(upstream, visitor).await,
+        Err(Undialable::Busy) if upstream.pool.clear() => dial(upstream, visitor, through).await,
         dialed => dialed,
     };
     let link = match dialed {
@@ -153,12 +155,16 @@ fn relay(body: Incoming, link: Link, upstream: &Upstream) -> Body {
     Body::relay(Relay::new(body, link, pool))
 }
 
-async fn dial(upstream: &Upstream, visitor: &Visitor) -> Result<Link, Undialable> {
+async fn dial(
+    upstream: &Upstream,
+    visitor: &Visitor,
+    through: &Through,
+) -> Result<Link, Undialable> {
     let unreachable =
         |problem: &dyn std::fmt::Display| Undialable::Unreachable(problem.to_string());
-    let dialed = within(upstream.target.dial(visitor)).await;
+    let dialed = within(upstream.target.dial(visitor, through)).await;
     let io = dialed.map_err(|late| unreachable(&late))??;
-    Link::new(io, upstream.named(visitor)).await.map_err(|problem| unreachable(&problem))
+    Link::new(io, upstream.named(visitor, through)).await.map_err(|problem| unreachable(&problem))
 }
 
 /// Gives up what takes longer than opening a connection may.

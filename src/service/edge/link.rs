@@ -22,6 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::Io;
 use super::body::Outgoing;
 use super::pool::Pool;
+use super::target::Through;
 
 /// How much of an answer is buffered at most, in bytes; its head must fit.
 const BUFFER: usize = 128 << 10;
@@ -34,8 +35,17 @@ pub(super) struct Link {
     /// True when the connection must not be polled again.
     ended: bool,
     idle_since: Option<Instant>,
-    /// The address that the connection has named as its visitor's; none when it named nobody.
-    visitor: Option<IpAddr>,
+    /// What the connection has named at its beginning; none when it named nobody.
+    named: Option<Named>,
+}
+
+/// Whose requests a connection carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Named {
+    /// The address of the visitor.
+    pub address: IpAddr,
+    /// What led the visitor here.
+    pub through: Through,
 }
 
 /// Why an exchange failed.
@@ -50,18 +60,18 @@ pub(super) enum Failed {
 
 impl Link {
     /// Speaks HTTP over a connection.
-    pub(super) async fn new(io: Io, visitor: Option<IpAddr>) -> Result<Self, hyper::Error> {
+    pub(super) async fn new(io: Io, named: Option<Named>) -> Result<Self, hyper::Error> {
         let mut builder = http1::Builder::new();
         builder.preserve_header_case(true).max_buf_size(BUFFER);
         let (sender, connection) =
             builder.handshake(TokioIo::new(Heard { io, anything: false })).await?;
         let connection = Some(Box::new(connection));
-        Ok(Self { sender, connection, ended: false, idle_since: None, visitor })
+        Ok(Self { sender, connection, ended: false, idle_since: None, named })
     }
 
-    /// Whose requests it may carry.
-    pub(super) fn visitor(&self) -> Option<IpAddr> {
-        self.visitor
+    /// Whose requests it may carry; none when everybody's.
+    pub(super) fn named(&self) -> Option<&Named> {
+        self.named.as_ref()
     }
 
     /// How long the connection has been idle; none when it has not carried a request yet.

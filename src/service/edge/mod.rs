@@ -56,7 +56,7 @@ use tokio::sync::{Semaphore, watch};
 pub use bind::{BindError, Endpoint};
 pub use event::{Event, Events, Heard};
 pub use io::{AsyncReadWrite, Io};
-pub use target::{BoxFuture, Groups, Reuse, Target, Tls, Undialable, Visitor};
+pub use target::{BoxFuture, Groups, Reuse, Target, Through, Tls, Undialable, Visitor};
 pub use wanted::{
     AllowDeny, Credentials, EndpointOptions, HeaderChanges, Proto, TlsTermination, Wanted, Webhook,
 };

@@ -1,11 +1,10 @@
 //! Connections to upstreams that wait for the next request.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::link::Link;
+use super::link::{Link, Named};
 
 /// How many connections to one target wait at most.
 const MOST: usize = 128;
@@ -17,12 +16,12 @@ const IDLE: Duration = Duration::from_secs(20);
 pub(super) struct Pool(Mutex<Vec<Link>>);
 
 impl Pool {
-    /// A connection that can carry a request of this visitor: the one that was used last.
-    pub(super) fn take(&self, visitor: Option<IpAddr>) -> Option<Link> {
+    /// A connection that can carry a request of whom it named: the one that was used last.
+    pub(super) fn take(&self, named: Option<&Named>) -> Option<Link> {
         loop {
             let mut link = {
                 let mut links = self.links();
-                let at = links.iter().rposition(|link| link.visitor() == visitor)?;
+                let at = links.iter().rposition(|link| link.named() == named)?;
                 links.remove(at)
             };
             if link.is_usable() {

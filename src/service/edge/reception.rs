@@ -116,6 +116,7 @@ impl Reception {
             runtime: &self.runtime,
             trace,
             connection: &self.described,
+            through: route.through(),
             hops: 0,
         };
         self.admit(&mut way, route, &request).await?;

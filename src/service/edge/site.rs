@@ -16,7 +16,7 @@ use super::forward::{Exchange, Outcome, forward};
 use super::guard::Guard;
 use super::modules::Modules;
 use super::slot::Slot;
-use super::target::{BoxFuture, Undialable, Visitor};
+use super::target::{BoxFuture, Through, Undialable, Visitor};
 use super::way::Way;
 use super::{converter, head};
 
@@ -113,6 +113,11 @@ impl Site {
 }
 
 impl Route {
+    /// What those are told who are led on from here.
+    pub(super) fn through(&self) -> Through {
+        Through { edge_id: self.edge_id.clone(), route_id: self.id.clone() }
+    }
+
     /// Takes a request through the modules to the backend, and its answer back.
     pub(super) async fn serve(
         &self,
@@ -179,7 +184,10 @@ impl Route {
                 },
             };
             let spare = if candidates.has_more() { exchange.spare() } else { None };
-            match (forward(&upstream, way.visitor, exchange, way.runtime).await, spare) {
+            match (
+                forward(&upstream, way.visitor, &way.through, exchange, way.runtime).await,
+                spare,
+            ) {
                 (Outcome::Undialed(back, reason), _) => {
                     exchange = *back;
                     last = Some(reason);
@@ -211,7 +219,7 @@ impl Route {
     ) -> Result<Response<Body>, Fault> {
         let response = converter::agree(headers)?;
         let visitor = upgrade.ok_or(fault::NO_WEBSOCKET)?;
-        let target = self.dial(way.edges, way.visitor, way.trace).await;
+        let target = self.dial(way.edges, way.visitor, &way.through, way.trace).await;
         way.runtime.convert(visitor, target.ok_or(fault::UNREACHABLE)?);
         Ok(response)
     }
@@ -221,6 +229,7 @@ impl Route {
         &self,
         edges: &Inner,
         visitor: &Visitor,
+        through: &Through,
         trace: &mut Trace,
     ) -> Option<super::Io> {
         let mut candidates = Candidates::of(edges, self.backend.clone());
@@ -228,7 +237,8 @@ impl Route {
             trace.note(|it| it.backend_id = candidates.from.clone());
             // An answer in HTTP is nothing for a visitor who speaks something else.
             let Candidate::Upstream(upstream) = candidate else { return None };
-            if let Ok(Ok(io)) = super::forward::within(upstream.target.dial(visitor)).await {
+            let dialing = upstream.target.dial(visitor, through);
+            if let Ok(Ok(io)) = super::forward::within(dialing).await {
                 return Some(io);
             }
         }

@@ -25,8 +25,12 @@ pub trait Target: Send + Sync + 'static {
         false
     }
 
-    /// Opens a connection for this visitor.
-    fn dial<'a>(&'a self, visitor: &'a Visitor) -> BoxFuture<'a, Result<Io, Undialable>>;
+    /// Opens a connection for this visitor, who came this way.
+    fn dial<'a>(
+        &'a self,
+        visitor: &'a Visitor,
+        through: &'a Through,
+    ) -> BoxFuture<'a, Result<Io, Undialable>>;
 }
 
 /// Who may use a connection after its first exchange.
@@ -34,10 +38,19 @@ pub trait Target: Send + Sync + 'static {
 pub enum Reuse {
     /// Nobody: the connection names the port of its visitor as well, as with the PROXY protocol.
     Nobody,
-    /// Visitors from the same address: the connection names it.
+    /// Visitors from the same address who came the same way: the connection names both.
     SameAddress,
     /// Everybody.
     Everybody,
+}
+
+/// What led a visitor to a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Through {
+    /// The identifier of the edge; empty for the endpoint of an agent.
+    pub edge_id: Arc<str>,
+    /// The identifier of the route; empty where there is none to choose.
+    pub route_id: Arc<str>,
 }
 
 /// Finds the online tunnels that serve all these labels.

@@ -88,13 +88,14 @@ async fn enter(
     trace: &mut Trace,
     passed: &mut Vec<(Arc<Route>, Watched)>,
 ) -> Option<Io> {
+    let through = route.through();
     loop {
         if route.modules.as_ref().is_some_and(|modules| !modules.admits(visitor)) {
             trace.note(|it| it.module = Some("ip_restriction"));
             return None;
         }
         let Some(rules) = rules_of(&route) else {
-            return route.dial(edges, visitor, trace).await;
+            return route.dial(edges, visitor, &through, trace).await;
         };
         let mut watched = watch(&route, visitor);
         let find = |url: &str| match passed.len() {
@@ -105,7 +106,7 @@ async fn enter(
         passed.push((route.clone(), watched));
         match next {
             Some(inside) => route = inside,
-            None => return route.dial(edges, visitor, trace).await,
+            None => return route.dial(edges, visitor, &through, trace).await,
         }
     }
 }

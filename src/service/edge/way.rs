@@ -10,7 +10,7 @@ use super::fault::{self, Fault};
 use super::head::{self, Origin};
 use super::internal::{self, MOST_HOPS};
 use super::site::{Route, Site};
-use super::target::Visitor;
+use super::target::{Through, Visitor};
 use super::{Inner, rules, upgrade};
 use crate::policy::{Connection, Endpoint};
 
@@ -23,6 +23,8 @@ pub(super) struct Way<'r> {
     pub trace: &'r mut Trace,
     /// The connection as rules see it.
     pub connection: &'r Described,
+    /// The route that the request came in by.
+    pub through: Through,
     /// How many internal endpoints the request has come through.
     pub hops: usize,
 }

@@ -445,6 +445,7 @@ impl Target for NotYet {
     fn dial<'a>(
         &'a self,
         _: &'a crate::service::edge::Visitor,
+        _: &'a crate::service::edge::Through,
     ) -> crate::service::edge::BoxFuture<
         'a,
         Result<crate::service::edge::Io, crate::service::edge::Undialable>,

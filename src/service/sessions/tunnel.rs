@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::proxy_protocol::Version;
 use super::registry::Online;
 use crate::api::Timestamp;
-use crate::service::edge::{BoxFuture, Io, Reuse, Target, Undialable, Visitor};
+use crate::service::edge::{BoxFuture, Io, Reuse, Target, Through, Undialable, Visitor};
 use crate::tunnel::message::ProxyHeader;
 use crate::tunnel::proxy;
 
@@ -64,7 +64,7 @@ impl Tunnel {
         }
     }
 
-    fn header(&self, visitor: &Visitor) -> ProxyHeader {
+    fn header(&self, visitor: &Visitor, through: &Through) -> ProxyHeader {
         let edge_type = match (&self.kind, visitor.proto) {
             (Kind::Endpoint { .. }, _) => "0",
             (Kind::Labeled(_), "tcp") => "1",
@@ -77,11 +77,13 @@ impl Tunnel {
             proto: visitor.proto.to_owned(),
             edge_type: edge_type.to_owned(),
             passthrough_tls: visitor.passthrough,
+            edge_id: through.edge_id.to_string(),
+            route_id: through.route_id.to_string(),
         }
     }
 
-    async fn open(&self, visitor: &Visitor) -> Result<Io, Undialable> {
-        let header = self.header(visitor);
+    async fn open(&self, visitor: &Visitor, through: &Through) -> Result<Io, Undialable> {
+        let header = self.header(visitor, through);
         let patience = Instant::now() + QUEUE;
         let mut stream = loop {
             let opened = proxy::open_proxy(&self.session.session, STREAMS, &header).await;
@@ -112,7 +114,11 @@ impl Target for Tunnel {
         true
     }
 
-    fn dial<'a>(&'a self, visitor: &'a Visitor) -> BoxFuture<'a, Result<Io, Undialable>> {
-        Box::pin(self.open(visitor))
+    fn dial<'a>(
+        &'a self,
+        visitor: &'a Visitor,
+        through: &'a Through,
+    ) -> BoxFuture<'a, Result<Io, Undialable>> {
+        Box::pin(self.open(visitor, through))
     }
 }

@@ -85,4 +85,11 @@ pub struct ProxyHeader {
     /// True when the bytes are TLS that the service did not open.
     #[serde(rename = "PassthroughTLS")]
     pub passthrough_tls: bool,
+    /// The identifier of the edge that led here; empty for an endpoint. Ours alone: other agents
+    /// read over it.
+    #[serde(rename = "EdgeID", default, skip_serializing_if = "String::is_empty")]
+    pub edge_id: String,
+    /// The identifier of that edge's route; empty where there is none.
+    #[serde(rename = "RouteID", default, skip_serializing_if = "String::is_empty")]
+    pub route_id: String,
 }

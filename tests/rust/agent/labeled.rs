@@ -112,6 +112,44 @@ async fn requests_of_an_https_edge_have_no_tls_to_end() {
 }
 
 #[tokio::test]
+async fn records_tell_the_route_although_connections_to_the_agent_are_kept() {
+    let whole = Whole::start().await;
+    start(&whole, json!({})).await;
+    let hostports = json!({"hostports": ["shop.test:443"]});
+    let edge = create(&whole, "/edges/https", hostports).await["id"].clone();
+    let routes = format!("/edges/https/{}/routes", edge.as_str().unwrap());
+    let mut expected = Vec::new();
+    for path in ["/a", "/b"] {
+        let route =
+            json!({"match_type": "path_prefix", "match": path, "backend": group(&whole).await});
+        expected.push(create(&whole, &routes, route).await["id"].clone());
+    }
+    let edges = whole.service.edges();
+    let certificate = reqwest::Certificate::from_pem(edges.authority().pem().as_bytes()).unwrap();
+    let visitor = reqwest::Client::builder()
+        .no_proxy()
+        .tls_certs_only([certificate])
+        .resolve("shop.test", edges.https_address().unwrap())
+        .build()
+        .unwrap();
+
+    for path in ["/a", "/b", "/a"] {
+        let url = format!("https://shop.test{path}");
+        assert_eq!(visitor.get(url).send().await.unwrap().status(), 200);
+    }
+
+    let captured = whole.get("/api/requests/http").await;
+    let mut told = Vec::new();
+    for request in captured["requests"].as_array().unwrap().iter().rev() {
+        let path = format!("/inspect/data/requests/{}", request["id"].as_str().unwrap());
+        let detail = whole.get(&path).await;
+        assert_eq!((&detail["edge_id"], &detail["via"]), (&edge, &json!("https_edge")));
+        told.push(detail["route_id"].clone());
+    }
+    assert_eq!(told, [&expected[0], &expected[1], &expected[0]].map(Clone::clone));
+}
+
+#[tokio::test]
 async fn a_certificate_needs_its_key_and_tls_to_end() {
     let (folder, whole) = (Folder::new(), Whole::start().await);
     let own = Identity::new(&folder, "shop.test", ExtendedKeyUsagePurpose::ServerAuth);

@@ -131,6 +131,8 @@ async fn a_proxied_connection_carries_its_header_and_then_bytes() {
         proto: "https".into(),
         edge_type: "0".into(),
         passthrough_tls: true,
+        edge_id: "edghts_1".into(),
+        route_id: "edghtsrt_2".into(),
     };
 
     let mut visitor = proxy::open_proxy(&pair.service, 1, &header).await.unwrap().unwrap();

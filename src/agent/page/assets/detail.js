@@ -67,6 +67,8 @@ function facts(detail, actions) {
     ["From", detail.source],
     ["Tunnel", detail.tunnel],
     VIA[detail.via] ? ["Came through", VIA[detail.via]] : null,
+    detail.edge_id ? ["Edge", detail.edge_id] : null,
+    detail.route_id ? ["Route", detail.route_id] : null,
     ["Sizes", `${bytes(detail.received)} in, ${bytes(detail.sent)} out`],
     ["Identifier", detail.id],
     detail.replay_of ? ["Replay of", link(detail.replay_of)] : null,

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ginnel::service::edge::{
-    BoxFuture, Edges, Endpoint, Io, Proto, Reuse, Settings, Target, Undialable, Visitor, Wanted,
-    ca::Authority,
+    BoxFuture, Edges, Endpoint, Io, Proto, Reuse, Settings, Target, Through, Undialable, Visitor,
+    Wanted, ca::Authority,
 };
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -44,7 +44,7 @@ impl Target for Direct {
         true
     }
 
-    fn dial<'a>(&'a self, _: &'a Visitor) -> BoxFuture<'a, Result<Io, Undialable>> {
+    fn dial<'a>(&'a self, _: &'a Visitor, _: &'a Through) -> BoxFuture<'a, Result<Io, Undialable>> {
         self.dialed.fetch_add(1, Ordering::Relaxed);
         Box::pin(async {
             let stream = TcpStream::connect(self.address).await;
