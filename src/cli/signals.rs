@@ -1,6 +1,10 @@
-//! The signals that ask the process to end.
+//! The signals that ask the process to end, or to leave its terminal to the shell.
 
-use super::failure::{Exit, Failure};
+#[cfg(unix)]
+use super::failure::Exit;
+use super::failure::Failure;
+#[cfg(not(unix))]
+use super::output::complain;
 
 /// The signals that ask the process to end.
 pub(super) struct Signals {
