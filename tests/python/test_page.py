@@ -229,6 +229,13 @@ def test_ten_thousand_rows_need_few_elements(house: House, page: Page) -> None:
     page.locator("#list").focus()
     page.keyboard.press("End")
     expect(page.locator("#rows .row").last).to_have_attribute("aria-rowindex", "10001")
+    shown = page.locator("#rows .row").evaluate_all("(rows) => rows.map((row) => row.dataset.id)")
+    assert shown == sorted(shown, reverse=True)
+    page.keyboard.press("Home")
+    wait_until(page, "document.querySelector('#rows .row').ariaRowIndex === '2'")
+    first = page.locator("#rows .row").first
+    assert first.get_attribute("data-id") == house.newest()
+    page.keyboard.press("End")
     frames = page.evaluate(
         """async () => {
             const list = document.getElementById("list");
@@ -287,6 +294,8 @@ def test_a_page_that_is_not_seen_keeps_no_connection(house: House, page: Page) -
     assert not asked
     page.evaluate(seen, True)
     expect(rows(page)).to_have_count(2)
+    # It asks for what it has not seen, not for everything.
+    assert "since=" in asked[0]
 
 
 def test_without_events_the_page_asks_again_and_again(house: House, browser: Browser) -> None:
@@ -297,6 +306,9 @@ def test_without_events_the_page_asks_again_and_again(house: House, browser: Bro
     expect(page.locator("#state")).to_contain_text("asking each second", timeout=PATIENCE)
     house.send("/polled")
     expect(rows(page)).to_have_count(1)
+    with page.expect_request(lambda request: "/data/requests?" in request.url) as asked:
+        pass
+    assert "since=" in asked.value.url
     context.close()
 
 

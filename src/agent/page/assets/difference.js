@@ -1,16 +1,22 @@
 // What is different between two requests, or two answers.
 
 import { make, text } from "./dom.js";
-import { cut, readable } from "./body.js";
+import { cut, readable, unread } from "./body.js";
 
 const MOST = 3000;
 
 /** The lines of a message. */
 function lines(part) {
   if (!part) return ["(there is none)"];
-  const body = text(readable(part), cut(part));
+  const hidden = isHidden(part) ? `(${unread(part)})` : null;
+  const body = hidden ?? text(readable(part), cut(part));
   const head = [part.line, ...part.headers.map((field) => `${field.name}: ${field.value}`)];
   return [...head, "", ...(body === null ? [`(${part.length} bytes)`] : body.split("\n"))];
+}
+
+/** Whether nothing is known of the body but how long it is. */
+function isHidden(part) {
+  return Boolean(part?.unread && part.masked);
 }
 
 /** Both messages in one: lines that went, came, and stayed. */
@@ -18,7 +24,8 @@ export function difference(before, after) {
   const changes = compare(lines(before), lines(after));
   if (!changes) return make("p", { class: "hint" }, "They are too long to be compared.");
   if (changes.every(([sign]) => sign === " ")) {
-    return make("p", { class: "hint" }, "They are the same.");
+    const known = isHidden(after) ? "They are the same, as far as they can be read." : "They are the same.";
+    return make("p", { class: "hint" }, known);
   }
   const kinds = { "+": ["added", "new: "], "-": ["removed", "before: "], " ": ["same", ""] };
   return make("pre", { class: "difference", tabindex: "0" }, changes.map(([sign, line]) => {

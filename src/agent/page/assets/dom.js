@@ -15,6 +15,8 @@ export function draw(tag, attributes = {}, ...children) {
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") element.addEventListener(name, value);
+    // Those are words, also where they are false.
+    else if (name.startsWith("aria-") && value != null) element.setAttribute(name, String(value));
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value != null) element.setAttribute(name, String(value));
   }
