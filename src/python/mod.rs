@@ -8,6 +8,7 @@
 //! - `arguments.rs` makes JSON of Python values, `results/` makes Python objects of JSON;
 //! - `bridge.rs` brings finished calls into an asyncio loop;
 //! - `policy.rs` checks and tries traffic policies;
+//! - `capture.rs` unpacks captured bodies;
 //! - `traffic.rs` tells what is decided on public traffic;
 //! - `secrets.rs` tells which names are secret;
 //! - `watch.rs` tells Python's logger and hooks what happens to calls;
@@ -24,6 +25,7 @@
 mod agent;
 mod arguments;
 mod bridge;
+mod capture;
 mod core;
 mod error;
 mod policy;
@@ -44,6 +46,8 @@ mod _native {
     use super::agent::Agent;
     #[pymodule_export]
     use super::bridge::Bridge;
+    #[pymodule_export]
+    use super::capture::unpack;
     #[pymodule_export]
     use super::core::{Core, loopback_only};
     #[pymodule_export]

@@ -1,18 +1,16 @@
 //! Bodies as people read them.
 
-use std::io::Read;
-
 use super::{markup, secrets};
-use crate::agent::capture::Message;
+use crate::agent::capture::{Message, decode};
 
 /// How long a decoded body may be; the rest is left out.
-const LONGEST: u64 = 8 << 20;
+const LONGEST: usize = 8 << 20;
 
 /// A body without its `Content-Encoding`.
 #[derive(Debug)]
 pub(super) struct Decoded {
     /// The encoding that it had.
-    pub encoding: &'static str,
+    pub encoding: String,
     /// What it was before; as far as it could be read.
     pub bytes: Vec<u8>,
 }
@@ -39,22 +37,9 @@ pub(super) fn encoding(message: &Message) -> Option<String> {
 /// The body without its encoding; none where it has none, or one that is not known.
 pub(super) fn decoded(message: &Message) -> Option<Decoded> {
     let encoding = encoding(message)?;
-    let body = &*message.body.bytes();
-    let (encoding, bytes) = match encoding.as_str() {
-        "gzip" | "x-gzip" => ("gzip", read(flate2::read::MultiGzDecoder::new(body))),
-        "deflate" => ("deflate", read(flate2::read::ZlibDecoder::new(body))),
-        "br" => ("br", read(brotli::Decompressor::new(body, 4096))),
-        _ => return None,
-    };
+    let bytes = decode(&encoding, &message.body.bytes(), LONGEST)?.bytes;
     // A body that was cut off still shows its beginning.
     (!bytes.is_empty()).then_some(Decoded { encoding, bytes })
-}
-
-fn read(decoder: impl Read) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    // What came before a mistake was read.
-    let _ = decoder.take(LONGEST).read_to_end(&mut bytes);
-    bytes
 }
 
 /// A body with its secrets masked, where it is text that is known to hold some.
@@ -114,7 +99,10 @@ mod tests {
         let gzip = gzip.finish().unwrap();
         for (encoding, body) in [("gzip", gzip.clone()), ("br", brotli)] {
             let decoded = decoded(&message(encoding, body)).unwrap();
-            assert_eq!((decoded.encoding, decoded.bytes.as_slice()), (encoding, &b"hello"[..]));
+            assert_eq!(
+                (decoded.encoding.as_str(), decoded.bytes.as_slice()),
+                (encoding, &b"hello"[..])
+            );
         }
         assert!(decoded(&message("zstd", gzip)).is_none());
         assert!(decoded(&message("gzip", b"no gzip".to_vec())).is_none());

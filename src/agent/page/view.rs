@@ -94,7 +94,7 @@ pub(super) struct Part {
     /// The body without its `Content-Encoding`.
     pub decoded: Option<Base64>,
     /// That encoding.
-    pub encoding: Option<&'static str>,
+    pub encoding: Option<String>,
     /// An encoding that could not be taken off. Nobody knows what secrets such a body holds, so it
     /// is left out unless they are shown.
     pub unread: Option<String>,
@@ -148,7 +148,7 @@ impl Part {
     pub fn of(message: &Message, reveal: bool) -> Self {
         let media_type = content::media_type(message);
         let decoded = content::decoded(message);
-        let encoding = decoded.as_ref().map(|decoded| decoded.encoding);
+        let encoding = decoded.as_ref().map(|decoded| decoded.encoding.clone());
         let (mut body, mut decoded) =
             (message.body.bytes().into_owned(), decoded.map(|decoded| decoded.bytes));
         let unread = content::encoding(message).filter(|_| decoded.is_none());
