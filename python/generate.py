@@ -35,6 +35,7 @@ MIXINS = {
     "ResponseMessage": "Message",
     "CapturedRequest": "Captured",
     "AgentTunnel": "Shown",
+    "Metrics": "Shown",
 }
 """What some types build on; each in the module of its name."""
 BY_HAND = {"root", "status"}

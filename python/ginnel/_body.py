@@ -3,34 +3,88 @@
 from __future__ import annotations
 
 import json
-import zlib
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from . import _mask
+from . import _mask, _native
+from ._parts import Part, Parts, apart
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ._message import Message
 
 LONGEST = 2000
-"""How many characters of a body are shown."""
+"""How many characters of a text are shown."""
 LOOKED_AT = 4 * LONGEST
 """How many characters of a text without structure are searched for secrets."""
 READ = 65_536
 """How many bytes of a body are looked at."""
+READ_FOR_PARTS = 8 << 20
+"""How many bytes of a packed body are looked at for its parts."""
 
 _TEXTUAL = ("json", "xml", "text", "javascript", "yaml", "x-www-form-urlencoded", "graphql")
+_ENDS = {
+    "whole": "{} taken off",
+    "longer": "{} taken off",
+    "cut": "{} taken off, its end is missing",
+    "damaged": "{} taken off, it is damaged",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A body, or one of its parts, made readable."""
+
+    text: str
+    """What can be read of it."""
+    title: str = ""
+    """Which part it is; empty for a body without parts."""
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    """The headers of the part, without secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A body made readable."""
+
+    sections: list[Section] = field(default_factory=list)
+    """The body, or each of its parts; none where it is empty."""
+    note: str = ""
+    """What was taken off it, and what is missing."""
+
+
+def look(message: Message) -> Body:
+    """A body unpacked, taken apart, indented, without secrets, and short."""
+    body = message.body
+    if not body:
+        return Body()
+    content_type = message.header("content-type") or ""
+    kind = content_type.partition(";")[0].strip().lower()
+    is_multipart = kind.startswith("multipart/")
+    opened, note = _unpacked(message, body, READ_FOR_PARTS if is_multipart else READ)
+    told = ", ".join(filter(None, (size(message) + (f" of {visible(kind)}" if kind else ""), note)))
+    if opened is None:
+        return Body([Section(f"({told})")])
+    if is_multipart and (parts := apart(opened, content_type)):
+        cut = "" if parts.whole else "the end of its last part is missing"
+        return Body(_sections(parts), ", ".join(filter(None, (note, cut))))
+    text = _text(opened[:READ], kind)
+    if text is None:
+        return Body([Section(f"({told})")])
+    masked = _masked(text, kind, whole=len(opened) < READ)
+    return Body([Section(_beginning(visible(masked), size(message)))], note)
 
 
 def readable(message: Message) -> str:
     """The body as text; what is no text is told by its length and type. Empty without a body."""
-    if not message.body:
-        return ""
-    kind = (message.header("content-type") or "").partition(";")[0].strip().lower()
-    body = _unpacked(message)
-    text = None if body is None else _text(body, kind)
-    if text is None:
-        return f"({size(message)}{' of ' + visible(kind) if kind else ''})"
-    return _cut(visible(_masked(text, kind, whole=len(message.body) <= READ)), size(message))
+    shown = []
+    for section in look(message).sections:
+        head = [section.title, *(f"{name}: {value}" for name, value in section.headers)]
+        shown.append(
+            "\n".join([*filter(None, head), *([""] if section.title else []), section.text])
+        )
+    return "\n\n".join(shown)
 
 
 def size(message: Message) -> str:
@@ -47,19 +101,63 @@ def visible(text: str) -> str:
     return "".join(seen)
 
 
-def _unpacked(message: Message) -> bytes | None:
-    """The first bytes of the body, decompressed; None where we cannot."""
-    match (message.header("content-encoding") or "identity").strip().lower():
-        case "identity":
-            return message.body[:READ]
-        case "gzip" | "x-gzip" | "deflate":
-            try:
-                # Either header; a body that was cut gives what it gives.
-                return zlib.decompressobj(47).decompress(message.body, READ)
-            except zlib.error:
-                return None
-        case _:
-            return None
+def cut(text: str, longest: int = LONGEST) -> str:
+    """A text, or the beginning of a long one and how long it is."""
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
+
+
+def address(target: str) -> str:
+    """A path or an address without secrets, and short."""
+    return _searched(target, _mask.uri)
+
+
+def field_value(name: str, value: str) -> str:
+    """The value of a header without secrets, and short."""
+    return _searched(value, lambda beginning: _mask.header(name, beginning))
+
+
+def _searched(text: str, mask: Callable[[str], str]) -> str:
+    # More than is shown, so that what is cut here cannot be half a secret there.
+    masked = mask(text[:LOOKED_AT])
+    if len(text) <= LOOKED_AT:
+        return cut(masked)
+    return f"{masked[:LONGEST]}… ({len(text):,} characters)"
+
+
+def _sections(parts: Parts) -> list[Section]:
+    sections = [_section(number, part) for number, part in enumerate(parts.shown, 1)]
+    return sections + ([Section("", f"{parts.left_out} more parts")] if parts.left_out else [])
+
+
+def _section(number: int, part: Part) -> Section:
+    told = f"{len(part.body):,} bytes"
+    headers = [(visible(n), visible(field_value(n, value))) for n, value in part.headers]
+    text = None if not part.body else _text(part.body[:READ], part.kind)
+    if text is None:
+        text = f"({told} of {visible(part.kind) or 'a file'})" if part.body else ""
+    elif _native.is_secret_parameter(part.name):
+        text = _mask.MASK
+    else:
+        text = _beginning(visible(_masked(text, part.kind, whole=len(part.body) <= READ)), told)
+    return Section(text, f"part {number}, {told}", headers)
+
+
+def _unpacked(message: Message, body: bytes, most: int) -> tuple[bytes | None, str]:
+    """The first bytes of a body, decompressed, and what there is to say about that.
+
+    None where they cannot be had.
+    """
+    encoding = (message.header("content-encoding") or "").strip().lower()
+    if encoding in ("", "identity"):
+        return body[:most], ""
+    unpacked = _native.unpack(encoding, body, most)
+    shown = visible(encoding[:80])
+    if unpacked is None:
+        return None, shown
+    opened, end = unpacked
+    if opened or end == "whole":
+        return opened, _ENDS[end].format(shown)
+    return None, f"damaged {shown}" if end == "damaged" else f"{shown}, its end is missing"
 
 
 def _text(body: bytes, kind: str) -> str | None:
@@ -83,5 +181,5 @@ def _masked(text: str, kind: str, *, whole: bool) -> str:
     return mask(text) if len(text) <= LOOKED_AT else mask(text[:LOOKED_AT])[:LONGEST] + "…"
 
 
-def _cut(text: str, size: str) -> str:
+def _beginning(text: str, size: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({size} in all)"

@@ -1,44 +1,52 @@
-"""Captured requests and tunnels as cards in a notebook.
+"""Captured requests, tunnels and their figures as cards in a notebook.
 
-What was captured is only ever escaped text, whatever a visitor sent. Colours are those of the page,
-and of a status ones that can be read on light and on dark. Nothing is fetched.
+What was captured is only ever escaped text, whatever a visitor sent.
 """
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING
 
-from ._body import readable, size, visible
-from ._lines import forwards_to, masked_headers, milliseconds, outcome, start_line
-from ._mask import uri
+from ._body import address, look, size
+from ._html import (
+    OPEN,
+    badge,
+    block,
+    code,
+    folded,
+    frame,
+    grid,
+    line,
+    link,
+    pairs,
+    quiet,
+    sides,
+    status,
+    strong,
+    text,
+)
+from ._lines import figures, forwards_to, masked_headers, milliseconds, moment, start_line
 from .local.requests import CapturedRequest, RequestMessage, ResponseMessage
-from .local.tunnels import AgentTunnel
+from .local.tunnels import AgentTunnel, ConnectionMetrics, HttpMetrics, Metrics
 
 if TYPE_CHECKING:
     from ._record import Record
 
-_QUIET = "opacity:.65"
-_FRAME = "border:1px solid rgba(128,128,128,.4);border-radius:.4em;padding:.5em .8em;margin:.3em 0"
-_SIDES = "display:flex;flex-wrap:wrap;gap:.3em 1.5em"
-_SIDE = "flex:1 1 20em;min-width:0"
-_PRE = (
-    "margin:.3em 0;padding:.4em .6em;background:rgba(128,128,128,.12);color:inherit;"
-    "white-space:pre-wrap;overflow-wrap:anywhere;max-height:24em;overflow:auto"
-)
-_CELL = "text-align:left;vertical-align:top;padding:.1em .6em;overflow-wrap:anywhere"
-_COLOURS = {2: "#1f9d55", 3: "#3b82c4", 4: "#c77700", 5: "#d64545"}
+_FIGURES = ("count", "open", "rate1", "rate5", "rate15", "p50", "p90", "p95", "p99")
 
 
 def card(shown: Record) -> str:
-    """One captured request, one of its messages, or one tunnel."""
+    """One captured request, one of its messages, one tunnel, or its figures."""
     match shown:
         case CapturedRequest():
             return _exchange(shown)
         case RequestMessage() | ResponseMessage():
-            return f'<div style="{_FRAME}">{_message(shown)}</div>'
+            kind = "Request" if isinstance(shown, RequestMessage) else "Response"
+            return frame(_message(shown, strong(kind), code(start_line(shown))))
         case AgentTunnel():
             return _tunnel(shown)
+        case Metrics():
+            return _metrics(shown)
         case _:
             raise TypeError(type(shown).__name__)
 
@@ -47,90 +55,85 @@ def row(shown: Record) -> dict[str, str]:
     """The columns of a table, in HTML."""
     match shown:
         case CapturedRequest():
-            cells = {
-                "start": shown.start.isoformat(" ", "milliseconds"),
-                "tunnel": shown.tunnel_name,
-                "method": shown.request.method,
-                "uri": uri(shown.request.uri),
-                "status": shown.response.status if shown.response else "",
-                "took": milliseconds(shown.duration) if shown.response else "",
-                "id": shown.id,
+            answer = shown.response
+            return {
+                "start": text(moment(shown.start)),
+                "tunnel": text(shown.tunnel_name),
+                "method": text(shown.request.method),
+                "uri": text(address(shown.request.uri)),
+                "status": status(answer.status_code, answer.status) if answer else "",
+                "took": text(milliseconds(shown.duration)) if answer else "",
+                "id": text(shown.id),
             }
         case AgentTunnel():
-            cells = {
-                "name": shown.name,
-                "public_url": shown.public_url or "",
-                "addr": forwards_to(shown),
-                "requests": str(shown.metrics.http.count) if shown.metrics else "",
+            return {
+                "name": text(shown.name),
+                "public_url": link(shown.public_url or ""),
+                "addr": text(forwards_to(shown)),
+                "requests": text(str(shown.metrics.http.count)) if shown.metrics else "",
             }
         case RequestMessage() | ResponseMessage():
-            cells = {"message": start_line(shown), "body": size(shown)}
+            return {"message": text(start_line(shown)), "body": text(size(shown))}
+        case Metrics():
+            return {"figures": text(figures(shown))}
         case _:
             raise TypeError(type(shown).__name__)
-    return {name: _text(cell) for name, cell in cells.items()}
 
 
 def _exchange(captured: CapturedRequest) -> str:
     request, response = captured.request, captured.response
-    status = f'<strong style="{_colour(response)}">{_text(outcome(captured))}</strong>'
-    when = captured.start.isoformat(" ", "milliseconds")
-    where = f"tunnel {captured.tunnel_name}, from {captured.remote_addr}, {when}, {captured.id}"
-    sides = [_message(request)] + ([_message(response)] if response else [])
-    return (
-        f'<div style="{_FRAME}">'
-        f"<div><strong>{_text(request.method)}</strong> <code>{_text(uri(request.uri))}</code>"
-        f" {status}</div>"
-        f'<div style="{_QUIET}">{_text(where)}</div>'
-        f'<div style="{_SIDES}">'
-        + "".join(f'<div style="{_SIDE}">{side}</div>' for side in sides)
-        + "</div></div>"
+    if response is None:
+        outcome = [badge("no answer yet", OPEN)]
+    else:
+        took = f"in {milliseconds(captured.duration)}"
+        outcome = [status(response.status_code, response.status), quiet(took)]
+    where = [f"tunnel {captured.tunnel_name}", f"from {captured.remote_addr}"]
+    where += [moment(captured.start), captured.id]
+    both = [_message(request, strong("Request"), quiet(request.proto))]
+    if response is not None:
+        both.append(_message(response, strong("Response"), quiet(response.proto)))
+    return frame(
+        line(strong(request.method), code(address(request.uri)), *outcome),
+        line(" · ".join(map(quiet, where))),
+        sides(*both),
     )
 
 
-def _message(message: RequestMessage | ResponseMessage) -> str:
-    kind = "Request" if isinstance(message, RequestMessage) else "Response"
+def _message(message: RequestMessage | ResponseMessage, *title: str) -> str:
     headers = masked_headers(message)
-    rows = "".join(
-        f'<tr><th scope="row" style="{_CELL};{_QUIET}">{escape(name)}</th>'
-        f'<td style="{_CELL}">{escape(value)}</td></tr>'
-        for name, value in headers
-    )
-    body = readable(message)
-    shown = f'<pre style="{_PRE}">{escape(body)}</pre>' if body else ""
-    return (
-        f"<div>{kind} <code>{_text(start_line(message))}</code>"
-        f' <span style="{_QUIET}">{size(message)}</span></div>'
-        f"<details><summary>{len(headers)} headers</summary>"
-        f"<table><tbody>{rows}</tbody></table></details>{shown}"
-    )
+    body = look(message)
+    told = ", ".join(filter(None, (size(message), body.note)))
+    shown = line(*title, quiet(told))
+    if headers:
+        count = f"{len(headers)} header{'s' if len(headers) > 1 else ''}"
+        shown += folded(count, pairs((name, text(value)) for name, value in headers))
+    for section in body.sections:
+        shown += line(quiet(section.title))
+        shown += pairs((name, text(value)) for name, value in section.headers)
+        shown += block(section.text)
+    return shown
 
 
 def _tunnel(tunnel: AgentTunnel) -> str:
-    figures = []
-    if tunnel.metrics is not None:
-        conns, http = tunnel.metrics.conns, tunnel.metrics.http
-        figures.append(f"{conns.count} connections, {conns.gauge} open")
-        if http.count:
-            half, most = milliseconds(http.p50), milliseconds(http.p99)
-            figures.append(f"{http.count} requests, half within {half}, 99 % within {most}")
-    return (
-        f'<div style="{_FRAME}"><div><strong>{_text(tunnel.name)}</strong>'
-        f" {_link(tunnel.public_url or '')} &rarr; <code>{_text(forwards_to(tunnel))}</code></div>"
-        f'<div style="{_QUIET}">{_text("; ".join(figures))}</div></div>'
+    told = "" if tunnel.metrics is None else figures(tunnel.metrics)
+    return frame(
+        line(
+            strong(tunnel.name), link(tunnel.public_url or ""), "&rarr;", code(forwards_to(tunnel))
+        ),
+        line(quiet(told)),
     )
 
 
-def _link(url: str) -> str:
-    """An address to click on, where it is one that a browser may safely go to."""
-    if not url.startswith(("http://", "https://")):
-        return f"<code>{_text(url)}</code>"
-    return f'<a href="{escape(url)}" rel="noopener noreferrer">{_text(url)}</a>'
-
-
-def _colour(response: ResponseMessage | None) -> str:
-    colour = _COLOURS.get(response.status_code // 100) if response else None
-    return f"color:{colour}" if colour else _QUIET
-
-
-def _text(text: str) -> str:
-    return escape(visible(text))
+def _metrics(metrics: Metrics) -> str:
+    rows = []
+    both: dict[str, ConnectionMetrics | HttpMetrics]
+    both = {"connections": metrics.conns, "requests": metrics.http}
+    for name, figure in both.items():
+        row = {"traffic": text(name), "count": f"{figure.count:,}"}
+        row["open"] = f"{metrics.conns.gauge:,}" if figure is metrics.conns else ""
+        for rate in ("rate1", "rate5", "rate15"):
+            row[rate] = f"{getattr(figure, rate):.2f}/s"
+        for quantile in ("p50", "p90", "p95", "p99"):
+            row[quantile] = text(milliseconds(getattr(figure, quantile)))
+        rows.append(row)
+    return frame(grid(("traffic", *_FIGURES), rows, "Metrics"))

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from ._body import readable, size, visible
-from ._mask import header, uri
+from ._body import address, cut, field_value, readable, size, visible
 from .local.requests import CapturedRequest, RequestMessage, ResponseMessage
-from .local.tunnels import AgentTunnel
+from .local.tunnels import AgentTunnel, Metrics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from ._record import Record
 
 PREVIEW = 60
 """How many characters of a body a line has room for."""
+LINE = 1000
+"""How long a line may be."""
+HEADERS = 100
+"""How many headers are shown."""
 
 
 def line(shown: Record) -> str:
@@ -20,15 +25,17 @@ def line(shown: Record) -> str:
     name = type(shown).__name__
     match shown:
         case CapturedRequest():
-            asked = f"{shown.request.method} {uri(shown.request.uri)}"
+            asked = f"{shown.request.method} {address(shown.request.uri)}"
             said = f"{name} {shown.id}: {asked} -> {outcome(shown)}, tunnel {shown.tunnel_name}"
         case RequestMessage() | ResponseMessage():
             said = f"{name} {start_line(shown)}{_preview(shown)}"
         case AgentTunnel():
             said = f"{name} {shown.name}: {shown.public_url} -> {forwards_to(shown)}"
+        case Metrics():
+            said = f"{name} {figures(shown)}"
         case _:
             raise TypeError(name)
-    return f"<{visible(said)}>"
+    return f"<{visible(cut(said, LINE))}>"
 
 
 def lines(shown: Record) -> str:
@@ -47,7 +54,7 @@ def lines(shown: Record) -> str:
 def start_line(message: RequestMessage | ResponseMessage) -> str:
     """The first line of a message."""
     if isinstance(message, RequestMessage):
-        return f"{message.method} {uri(message.uri)} {message.proto}"
+        return f"{message.method} {address(message.uri)} {message.proto}"
     return f"{message.proto} {message.status}"
 
 
@@ -68,18 +75,37 @@ def forwards_to(tunnel: AgentTunnel) -> str:
     return tunnel.config.addr if tunnel.config else "?"
 
 
+def figures(metrics: Metrics) -> str:
+    """What has come through a tunnel, and how long it took."""
+    conns, http = metrics.conns, metrics.http
+    told = f"{conns.count} connections, {conns.gauge} open"
+    if http.count:
+        half, most = milliseconds(http.p50), milliseconds(http.p99)
+        told += f"; {http.count} requests, half within {half}, 99 % within {most}"
+    return told
+
+
+def moment(time: datetime) -> str:
+    """A time, as people read it."""
+    told = time.isoformat(" ", "milliseconds" if time.microsecond else "seconds")
+    zone = "+00:00"
+    return f"{told.removesuffix(zone)} UTC" if told.endswith(zone) else told
+
+
 def masked_headers(message: RequestMessage | ResponseMessage) -> list[tuple[str, str]]:
     """The headers in order, without secrets."""
     return [
-        (visible(name), visible(header(name, value)))
+        (visible(cut(name)), visible(field_value(name, value)))
         for name, values in message.headers.items()
         for value in values
     ]
 
 
 def _message(message: RequestMessage | ResponseMessage) -> str:
-    head = [visible(start_line(message))]
-    head += [f"{name}: {value}" for name, value in masked_headers(message)]
+    head = [visible(cut(start_line(message)))]
+    headers = masked_headers(message)
+    head += [f"{name}: {value}" for name, value in headers[:HEADERS]]
+    head += [f"({len(headers) - HEADERS} more headers)"] if len(headers) > HEADERS else []
     body = readable(message)
     return "\n".join([*head, "", body] if body else head)
 

@@ -2,7 +2,7 @@ from asyncio import Future
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar, final, overload
+from typing import Any, Literal, TypeVar, final, overload
 
 from ._record import Record
 from .events import Event
@@ -26,6 +26,7 @@ __all__ = [
     "operations",
     "parse",
     "shapes",
+    "unpack",
 ]
 
 __version__: str
@@ -173,5 +174,8 @@ def is_secret_parameter(name: str) -> bool: ...
 def loopback_only(forbid: bool) -> bool: ...
 def parse(json: bytes) -> Mapping[str, object]: ...
 def operations(api: str) -> str: ...
+def unpack(
+    encoding: str, body: bytes, most: int
+) -> tuple[bytes, Literal["whole", "longer", "cut", "damaged"]] | None: ...
 def shapes(api: str) -> str: ...
 def main(arguments: list[str]) -> int: ...

@@ -71,6 +71,7 @@ __all__ = [
     "Decision",
     "PolicyError",
     "Problem",
+    "Problems",
     "Report",
     "Request",
     "Response",
@@ -187,7 +188,7 @@ class Response:
     """How the body is compressed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Report:
     """What became of a request, or of a connection."""
 
@@ -217,10 +218,37 @@ class Report:
         """The rules whose actions ran."""
         return tuple(rule for rule in self.rules if rule.matched)
 
+    def __repr__(self) -> str:
+        from ._decided import report_line
+
+        return report_line(self)
+
+    def _repr_html_(self) -> str:
+        from ._decided import report_card
+
+        return report_card(self)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What IPython prints: all of it where it stands alone, a line where it is one of many."""
+        from ._decided import report_line, report_lines
+
+        printer.text(report_line(self) if printer.indentation else report_lines(self))
+
+
+class Problems(list[Problem]):
+    """What is wrong with a document: a list in every way, and a table in a notebook."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        from ._decided import problems_card
+
+        return problems_card(self)
+
 
 def check(
     document: Document, *, protocol: _Protocol = "http", edge: bool | None = None
-) -> list[Problem]:
+) -> Problems:
     """Say what is wrong with a document; an empty list says that nothing is.
 
     Args:
@@ -230,7 +258,7 @@ def check(
             `outbound` tell: these are for edges.
     """
     found = _native.check_policy(_text(document), protocol, edge)
-    return [Problem(place=place, code=code, message=text) for place, code, text in found]
+    return Problems(Problem(place=place, code=code, message=text) for place, code, text in found)
 
 
 class Trial:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["TrafficEvent", "TrafficEvents"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TrafficEvent:
     """What happened to one request, or to one connection of bytes."""
 
@@ -55,6 +55,16 @@ class TrafficEvent:
     """The action of the rule."""
     logs: tuple[Mapping[str, object], ...] = ()
     """What actions logged."""
+
+    def __repr__(self) -> str:
+        from ._decided import event_line
+
+        return event_line(self)
+
+    def _repr_html_(self) -> str:
+        from ._decided import event_card
+
+        return event_card(self)
 
 
 _NAMES = frozenset(field.name for field in fields(TrafficEvent))

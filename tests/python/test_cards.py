@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import pickle
-from base64 import b64decode
+import random
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -41,8 +43,6 @@ def captured(
     **fields: object,
 ) -> CapturedRequest:
     """A captured request as the agent would tell it."""
-    from base64 import b64encode
-
     headers = {"Content-Type": "application/json"} if headers is None else headers
     head = f"POST {uri} HTTP/1.1\r\n" + "".join(f"{n}: {v}\r\n" for n, v in headers.items())
     request = {
@@ -63,6 +63,23 @@ def captured(
             "request": request | fields,
         }
     )
+
+
+def answered(
+    asked: CapturedRequest, status: str, body: bytes = b"", headers: dict[str, str] | None = None
+) -> CapturedRequest:
+    """A captured request with an answer."""
+    headers = headers or {"Content-Type": "text/plain"}
+    head = f"HTTP/1.1 {status}\r\n" + "".join(f"{n}: {v}\r\n" for n, v in headers.items())
+    response = {
+        "status": status,
+        "status_code": int(status[:3]),
+        "proto": "HTTP/1.1",
+        "headers": {name: [value] for name, value in headers.items()},
+        "raw": b64encode(head.encode() + b"\r\n" + body).decode(),
+    }
+    told = {**asked.to_dict(), "duration": 3_240_000, "response": response}
+    return CapturedRequest.from_dict(told)
 
 
 def shapes(shown: Any) -> list[str]:
@@ -152,7 +169,7 @@ def test_what_was_captured_is_text_and_never_markup() -> None:
             *("div", "strong", "code", "span", "details", "summary", "pre"),
             *("table", "thead", "tbody", "tr", "th", "td"),
         }
-        assert page.attributes <= {"style", "scope"}
+        assert page.attributes <= {"style", "scope", "tabindex", "role", "aria-label"}
     assert evil in Tags(hostile._repr_html_()).text
 
 
@@ -207,13 +224,129 @@ def test_secrets_are_masked_and_nothing_else_is(case: dict[str, Any]) -> None:
 def test_a_compressed_body_is_unpacked_as_far_as_it_is_shown() -> None:
     packed = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
     bomb = captured(gzip.compress(b" " * 50_000_000), packed).request
-    broken = captured(b"no gzip", packed).request
 
     shown = captured(gzip.compress(b'{"token": "swordfish", "a": 1}'), packed).request
 
     assert '{\n  "token": "•••",\n  "a": 1\n}' in Tags(shown._repr_html_()).text
+    assert "gzip taken off" in Tags(shown._repr_html_()).text
     assert len(bomb._repr_html_()) < 10_000
-    assert "(7 bytes of application/json)" in Tags(broken._repr_html_()).text
+
+
+TEXT = b'{"order": "A-7", "paid": true, "note": "' + bytes(range(97, 123)) * 9 + b'"}'
+# Python's library has no brotli: this is TEXT by `brotli.compress(TEXT)`.
+BROTLI = b64decode(
+    "GxMBEIzUYs0Z7oxQ6UabS5X7DJlMii6bl04fOOSA/diWlElIXidg"
+    "pMRIBAyl/ogFAsE4KLyMb4UUPxRSaWOdDzHlUlsfc+3jvO7n/QQB"
+)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body"),
+    [
+        ("gzip", gzip.compress(TEXT)),
+        ("x-gzip", gzip.compress(TEXT[:20]) + gzip.compress(TEXT[20:])),
+        ("deflate", zlib.compress(TEXT)),
+        ("deflate", zlib.compress(TEXT)[2:-4]),
+        ("br", BROTLI),
+        ("identity, BR", BROTLI),
+        ("deflate, gzip", gzip.compress(zlib.compress(TEXT))),
+    ],
+)
+def test_bodies_are_unpacked(encoding: str, body: bytes) -> None:
+    kind = {"Content-Type": "application/json", "Content-Encoding": encoding}
+
+    shown = captured(body, kind).request
+
+    text = Tags(shown._repr_html_()).text
+    assert '{\n  "order": "A-7",\n  "paid": true' in text
+    assert f"{len(body)} bytes, {encoding.lower()} taken off" in text
+    assert "missing" not in text
+    cut = Tags(captured(body[: len(body) // 2], kind).request._repr_html_()).text
+    assert "its end is missing" in cut
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "told"),
+    [
+        ("gzip", gzip.compress(b""), "bytes, gzip taken off"),
+        ("gzip", b"this is no gzip", "(15 bytes of application/json, damaged gzip)"),
+        ("br", b"\xff\xffno brotli", "(11 bytes of application/json, damaged br)"),
+        ("deflate", b"\xff\xff", "(2 bytes of application/json, damaged deflate)"),
+        ("zstd", b"(\xb5/\xfd \x05", "(6 bytes of application/json, zstd)"),
+        ("gzip, zstd", b"(\xb5/\xfd \x05", "(6 bytes of application/json, gzip, zstd)"),
+        ("<b>\x1b" * 40, b"1234", "(4 bytes of application/json, <b>\\x1b<b>"),
+    ],
+)
+def test_what_cannot_be_unpacked_is_told(encoding: str, body: bytes, told: str) -> None:
+    kind = {"Content-Type": "application/json", "Content-Encoding": encoding}
+
+    assert told in Tags(captured(body, kind).request._repr_html_()).text
+
+
+def test_damage_in_the_middle_is_told_with_what_came_before() -> None:
+    body = bytearray(gzip.compress(random.Random(7).randbytes(20_000).hex().encode()))
+    body[len(body) // 2] ^= 0xFF
+    kind = {"Content-Type": "text/plain", "Content-Encoding": "gzip"}
+
+    shown = Tags(captured(bytes(body), kind).request._repr_html_()).text
+
+    assert "gzip taken off, it is damaged" in shown
+    assert random.Random(7).randbytes(40).hex() in shown
+
+
+FORM = (
+    b"preamble\r\n--b\r\n"
+    b'Content-Disposition: form-data; name="note"\r\n\r\nhello\r\n--bb is no end\r\n--b\r\n'
+    b'Content-Disposition: form-data; name="password"\r\n\r\nswordfish\r\n--b \r\n'
+    b"Content-Disposition: form-data; name*=UTF-8''access%5Ftoken\r\n\r\nswordfish\r\n--b\r\n"
+    b'Content-Disposition: form-data; name="order"; filename="order.json"\r\n'
+    b"Content-Type: application/json\r\nX-Api-Key: swordfish\r\n\r\n"
+    b'{"token": "swordfish", "id": 7}\r\n--b\r\n'
+    b'Content-Disposition: form-data; name="photo"; filename="a.png"\r\n'
+    b"Content-Type: image/png\r\n\r\n\x89PNG\r\n\x1a\n\r\n--b\r\n"
+    b"\r\nno headers\r\n--b--\r\nepilogue"
+)
+
+
+@pytest.mark.parametrize("boundary", ["b", '"b"'])
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+def test_multipart_bodies_are_taken_apart(boundary: str, encoding: str) -> None:
+    body = gzip.compress(FORM) if encoding == "gzip" else FORM
+    kind = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+
+    shown = captured(body, kind | {"Content-Encoding": encoding}).request
+
+    for text in (Tags(shown._repr_html_()).text, shapes(shown)[2]):
+        for told in (
+            *("part 1, 21 bytes", "hello\r\n--bb is no end".replace("\r", "\\r"), 'name="note"'),
+            *("part 2, 9 bytes", 'name="password"', "part 3, 9 bytes"),
+            *('filename="order.json"', '{\n  "token": "•••",\n  "id": 7\n}', "X-Api-Key"),
+            *("part 5, 8 bytes", "(8 bytes of image/png)", "part 6, 10 bytes", "no headers"),
+        ):
+            assert told in text
+        assert "preamble" not in text
+        assert "epilogue" not in text
+    assert "swordfish" not in "".join(shapes(shown))
+    assert "missing" not in "".join(shapes(shown))
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (FORM[:60], "the end of its last part is missing"),
+        (FORM[:-14], "the end of its last part is missing"),
+        (b"--b--", "5 bytes"),
+        (b"no boundary", "(11 bytes of multipart/form-data)"),
+        (b"--b\r\nno colon\r\n--b--", "part 1, 0 bytes"),
+        (b"--b\r\n--b\r\n--b--", "part 2, 0 bytes"),
+        (b"--b\r\n\r\nx\r\n" * 50 + b"--b--", "30 more parts"),
+    ],
+)
+def test_odd_multipart_bodies_are_told(body: bytes, told: str) -> None:
+    shown = captured(body, {"Content-Type": "multipart/form-data; boundary=b"}).request
+
+    assert told in Tags(shown._repr_html_()).text
+    assert shapes(shown)
 
 
 def test_a_request_without_answer_says_so() -> None:

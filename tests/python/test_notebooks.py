@@ -49,7 +49,7 @@ def test_the_remote_tour_runs() -> None:
     ran = Ran("remote_tour")
 
     html = "\n".join(ran.shown("text/html"))
-    assert "<caption>ApiKey</caption>" in html
+    assert re.search(r"<strong[^>]*>ApiKey</strong>", html)
     assert "•••" in html
     assert "3 items" in html
     assert "NotFoundError" in html

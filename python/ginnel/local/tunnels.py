@@ -78,7 +78,7 @@ class HttpMetrics(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Metrics(Record):
+class Metrics(Shown):
     """What a tunnel has carried."""
 
     conns: ConnectionMetrics
