@@ -323,7 +323,8 @@ impl Shared {
             _ => Ok(self.tls.clone()),
         };
         let tls = tls.map_err(|error| wrong(format!("upstream_tls_verify_cas: {error}")))?;
-        let upstream = Upstream::new(definition.address.clone(), tls, self.closed.clone());
+        let upstream = Upstream::new(definition.address.clone(), tls, self.closed.clone())
+            .speaking(definition.app_protocol);
         let metrics = Arc::new(TunnelMetrics::new(Instant::now()));
         let is_http = matches!(definition.public, Public::Http { .. } | Public::Labeled(_));
         let inspects = definition.inspect && self.captures.is_on();

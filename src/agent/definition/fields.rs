@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::address::address;
 use super::{Definition, Public};
-use crate::agent::relay::{Address, HostHeader};
+use crate::agent::relay::{Address, AppProtocol, HostHeader};
 use crate::agent::tls;
 use crate::tunnel::message::{
     Base64, BasicAuth, BasicAuthCredential, CircuitBreaker, Empty, Headers, HttpOpts,
@@ -101,11 +101,16 @@ impl<'a> Fields<'a> {
             true => self.host_header(),
             false => HostHeader::Preserve,
         };
+        let app_protocol = match is_http {
+            true => self.app_protocol(address.as_ref()),
+            false => AppProtocol::Http1,
+        };
         let verify = self.verify(is_http);
         Some(Definition {
             name,
             ends_tls: self.ends_tls.take(),
             address: address?,
+            app_protocol,
             metadata,
             inspect,
             public: public?,
@@ -146,6 +151,18 @@ impl<'a> Fields<'a> {
         HostHeader::of_setting(&text)
     }
 
+    fn app_protocol(&mut self, address: Option<&Address>) -> AppProtocol {
+        match self.text("app_protocol").as_deref() {
+            None | Some("http1") => {}
+            Some("http2") if matches!(address, Some(Address::Files(_))) => {
+                self.problem("app_protocol", "is http1 for a folder");
+            }
+            Some("http2") => return AppProtocol::Http2,
+            Some(_) => self.problem("app_protocol", "is http1 or http2"),
+        }
+        AppProtocol::Http1
+    }
+
     fn http(&mut self) -> Option<Public> {
         let schemes = self.schemes()?;
         let mut options = HttpOpts {
@@ -173,9 +190,6 @@ impl<'a> Fields<'a> {
             self.problem("mutual_tls_cas", "is only offered for https alone");
         }
         self.refuse("oauth", "OAuth is not offered");
-        if self.text("app_protocol").is_some_and(|protocol| protocol != "http1") {
-            self.problem("app_protocol", "only http1 is offered");
-        }
         Some(Public::Http { schemes, options: Box::new(options) })
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 use serde_json::{Map, Value};
 
-use super::relay::{Address, HostHeader};
+use super::relay::{Address, AppProtocol, HostHeader};
 use crate::tunnel::message::{BindOpts, HttpOpts, TcpOpts, TlsOpts};
 use fields::Fields;
 
@@ -24,6 +24,8 @@ pub struct Definition {
     pub name: String,
     /// Where it forwards to.
     pub address: Address,
+    /// What is spoken there.
+    pub app_protocol: AppProtocol,
     /// Free text that the management API shows.
     pub metadata: String,
     /// Whether requests are captured.
@@ -185,6 +187,27 @@ mod tests {
         assert!(told(json!({"proxy_proto": 1})).contains("proxy_proto: "));
         let elsewhere = json!({"addr": 80, "proto": "tls", "mutual_tls_cas": nobodys});
         assert!(read(elsewhere).unwrap_err().join("\n").contains("mutual_tls_cas: "));
+    }
+
+    #[test]
+    fn what_a_local_service_speaks_is_one_of_two() {
+        let given = |more: Value| {
+            let mut given = json!({"addr": 80, "proto": "http"});
+            given.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            read(given)
+        };
+        let told = |more: Value| given(more).unwrap_err().join("\n");
+
+        let plain = given(json!({})).unwrap().app_protocol;
+        let newer = given(json!({"app_protocol": "http2"})).unwrap().app_protocol;
+        assert_eq!((plain, newer), (AppProtocol::Http1, AppProtocol::Http2));
+        let labeled = json!({"addr": 80, "labels": ["a=b"], "app_protocol": "http2"});
+        assert_eq!(read(labeled).unwrap().app_protocol, AppProtocol::Http2);
+        assert_eq!(told(json!({"app_protocol": "http3"})), "app_protocol: is http1 or http2");
+        let files = json!({"addr": "file:///srv", "app_protocol": "http2"});
+        assert!(told(files).starts_with("app_protocol: "), "a folder");
+        let tcp = json!({"addr": "a:1", "proto": "tcp", "app_protocol": "http2"});
+        assert!(told(tcp).starts_with("app_protocol: does not belong"), "tcp");
     }
 
     #[test]

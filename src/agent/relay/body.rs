@@ -49,7 +49,17 @@ impl Body {
     }
 
     /// How many of these bytes belong to the body; `data` is given those that are not framing.
-    pub fn take(&mut self, bytes: &[u8], mut data: impl FnMut(&[u8])) -> Result<usize, Broken> {
+    pub fn take(&mut self, bytes: &[u8], data: impl FnMut(&[u8])) -> Result<usize, Broken> {
+        self.take_all(bytes, data, |_| {})
+    }
+
+    /// As [`Body::take`]; `trailer` is given the lines of the trailer with the empty one.
+    pub fn take_all(
+        &mut self,
+        bytes: &[u8],
+        mut data: impl FnMut(&[u8]),
+        trailer: impl FnMut(u8),
+    ) -> Result<usize, Broken> {
         match self {
             Self::Length(left) => {
                 let taken = bytes.get(..usize::try_from(*left).unwrap_or(usize::MAX));
@@ -64,7 +74,7 @@ impl Body {
                 data(bytes);
                 Ok(bytes.len())
             }
-            Self::Chunks(chunks) => chunks.take(bytes, data),
+            Self::Chunks(chunks) => chunks.take(bytes, data, trailer),
         }
     }
 }
@@ -72,7 +82,12 @@ impl Body {
 impl Chunks {
     const START: Self = Self::Size { size: 0, digits: 0, extension: 0 };
 
-    fn take(&mut self, bytes: &[u8], mut data: impl FnMut(&[u8])) -> Result<usize, Broken> {
+    fn take(
+        &mut self,
+        bytes: &[u8],
+        mut data: impl FnMut(&[u8]),
+        mut trailer: impl FnMut(u8),
+    ) -> Result<usize, Broken> {
         let mut at = 0;
         while let Some(rest) = bytes.get(at..)
             && let Some(byte) = rest.first()
@@ -88,6 +103,9 @@ impl Chunks {
                     *self = Self::DataEnd { returned: false };
                 }
                 continue;
+            }
+            if matches!(self, Self::Trailer { .. } | Self::TrailerEnd { .. }) {
+                trailer(*byte);
             }
             *self = self.step(*byte)?;
             at += 1;
@@ -167,6 +185,17 @@ mod tests {
                 (&b"hello0123456789"[..], bytes.len() - 5, true)
             );
         }
+    }
+
+    #[test]
+    fn the_lines_of_the_trailer_are_told() {
+        let bytes = b"1\r\na\r\n0\r\nX-T: 1\r\nY: 2\r\n\r\nGET /";
+        let mut trailer = Vec::new();
+
+        let mut body = Body::CHUNKED;
+        body.take_all(bytes, |_| {}, |byte| trailer.push(byte)).unwrap();
+
+        assert_eq!(trailer, b"X-T: 1\r\nY: 2\r\n\r\n");
     }
 
     #[test]

@@ -9,8 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::body::Body;
 use super::head::{self, RequestHead, ResponseHead};
 use super::prompt::Awaited;
-use super::upstream::Connected;
-use super::{Front, Reader, Writer, rewrite};
+use super::{Connected, Front, Reader, Writer, rewrite};
 use crate::agent::capture::Recording;
 
 /// How many provisional answers may come before the final one.

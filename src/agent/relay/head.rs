@@ -5,7 +5,7 @@ use super::body::Body;
 /// How long a head may be.
 pub(super) const LONGEST: usize = 64 * 1024;
 /// How many headers a head may have.
-const HEADERS: usize = 100;
+pub(super) const HEADERS: usize = 100;
 
 /// Why a head is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

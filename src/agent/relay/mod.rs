@@ -2,25 +2,29 @@
 //!
 //! HTTP passes as it is: the relay reads heads and follows the framing of bodies, so that it can
 //! count, capture and answer for a local service that is away, but it writes on the bytes that it
-//! read. Everything else is copied blindly.
+//! read. Where the local service speaks HTTP/2, `http2` translates behind all that. Everything else is
+//! copied blindly.
 
 mod body;
 mod copy;
+mod dial;
 mod exchange;
 mod files;
 mod head;
 mod http;
+mod http2;
 mod page;
 mod prompt;
 mod rewrite;
 mod upstream;
 
 pub use copy::copy;
+pub use dial::{Closed, Connected};
 pub use http::{Front, once, serve};
 pub(super) use page::escape;
 pub use prompt::Awaited;
 pub use rewrite::HostHeader;
-pub use upstream::{Address, Closed, Connected, Upstream};
+pub use upstream::{Address, AppProtocol, Upstream};
 
 use std::pin::Pin;
 
@@ -30,3 +34,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub type Reader = Pin<Box<dyn AsyncRead + Send>>;
 /// The sending half of a connection.
 pub type Writer = Pin<Box<dyn AsyncWrite + Send>>;
+
+/// How much a pipe to a local service within the agent holds.
+const PIPE: usize = 64 * 1024;

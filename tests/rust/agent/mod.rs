@@ -3,6 +3,7 @@
 mod alone;
 mod black_hole;
 mod crowded;
+mod http2;
 mod killed;
 mod labeled;
 mod leaks;

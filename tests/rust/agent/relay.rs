@@ -11,24 +11,36 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
 
 /// What a visitor of a tunnel has in hand.
-struct Visit {
-    visitor: DuplexStream,
-    captures: Arc<Captures>,
-    metrics: Arc<TunnelMetrics>,
+pub struct Visit {
+    pub visitor: DuplexStream,
+    pub captures: Arc<Captures>,
+    pub metrics: Arc<TunnelMetrics>,
 }
 
 /// Visits a tunnel to this address.
 fn visit_at(address: Address, host_header: HostHeader, closed: Closed) -> Visit {
-    let captures = Captures::new(Limit::default());
-    let metrics = Arc::new(TunnelMetrics::new(Instant::now()));
-    let front = Front {
+    visit_front(&front(
+        Upstream::new(address, Trust::Anything.config().unwrap(), closed),
+        host_header,
+    ))
+}
+
+/// A tunnel to this local service.
+pub fn front(upstream: Upstream, host_header: HostHeader) -> Arc<Front> {
+    Arc::new(Front {
         tunnel_name: "web".to_owned(),
-        upstream: Upstream::new(address, Trust::Anything.config().unwrap(), closed),
+        upstream,
         host_header,
         scheme: "https",
-        captures: Some(captures.clone()),
-        metrics: metrics.clone(),
-    };
+        captures: Some(Captures::new(Limit::default())),
+        metrics: Arc::new(TunnelMetrics::new(Instant::now())),
+    })
+}
+
+/// Visits a tunnel.
+pub fn visit_front(front: &Arc<Front>) -> Visit {
+    let front = front.clone();
+    let (captures, metrics) = (front.captures.clone().unwrap(), front.metrics.clone());
     let (visitor, theirs) = tokio::io::duplex(64 * 1024);
     tokio::spawn(async move {
         let (read, write) = tokio::io::split(theirs);
@@ -48,29 +60,29 @@ async fn visit() -> (Visit, TcpListener) {
 }
 
 impl Visit {
-    async fn send(&mut self, text: &str) {
+    pub async fn send(&mut self, text: &str) {
         self.visitor.write_all(text.as_bytes()).await.unwrap();
     }
 
-    async fn expect(&mut self, text: &str) {
+    pub async fn expect(&mut self, text: &str) {
         let mut bytes = vec![0; text.len()];
         self.visitor.read_exact(&mut bytes).await.unwrap();
         assert_eq!(String::from_utf8_lossy(&bytes), text);
     }
 
     /// Everything until the relay closes.
-    async fn rest(&mut self) -> String {
+    pub async fn rest(&mut self) -> String {
         let mut bytes = Vec::new();
         self.visitor.read_to_end(&mut bytes).await.unwrap();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    fn record(&self) -> Arc<Record> {
+    pub fn record(&self) -> Arc<Record> {
         self.captures.list(1, None).remove(0)
     }
 
     /// The newest record, once its exchange has ended.
-    async fn ended(&self) -> Arc<Record> {
+    pub async fn ended(&self) -> Arc<Record> {
         loop {
             let record = self.record();
             if record.exchange().took.is_some() {

@@ -1,0 +1,135 @@
+//! Connections to local services.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use rustls::{AlertDescription, ClientConfig};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::prompt::{Awaited, Prompt};
+use super::{Reader, Writer};
+
+/// How long a local service may take to accept a connection.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A connection to a local service.
+pub struct Connected {
+    /// What it sends.
+    pub read: Reader,
+    /// Where it receives.
+    pub write: Writer,
+    /// Told when an answer is waited for.
+    pub awaited: Awaited,
+}
+
+/// Addresses that no tunnel may lead to: the agent's own API and the like.
+#[derive(Debug, Clone, Default)]
+pub struct Closed(Arc<RwLock<HashSet<SocketAddr>>>);
+
+impl Closed {
+    /// Lets no tunnel lead to this address.
+    pub fn add(&self, address: SocketAddr) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(address);
+    }
+
+    fn holds(&self, address: SocketAddr) -> bool {
+        let closed = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let here = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified();
+        let same = |known: &SocketAddr| {
+            known.port() == address.port()
+                && (known.ip() == address.ip() || here(known.ip()) && here(address.ip()))
+        };
+        closed.iter().any(same)
+    }
+}
+
+/// How a host and a port are connected to.
+#[derive(Debug, Clone)]
+pub(super) struct Dialer {
+    pub host: String,
+    pub port: u16,
+    /// None where it is reached in the clear.
+    pub tls: Option<Arc<ClientConfig>>,
+    pub closed: Closed,
+}
+
+impl Dialer {
+    /// Opens a connection; what is wanted of ALPN is agreed on.
+    pub async fn dial(&self) -> io::Result<Connected> {
+        let awaited = Awaited::default();
+        let stream = self.dial_tcp().await?;
+        let Some(config) = &self.tls else {
+            let (read, write) = stream.into_split();
+            let read = Prompt::new(read, awaited.clone());
+            return Ok(Connected { read: Box::pin(read), write: Box::pin(write), awaited });
+        };
+        let name = ServerName::try_from(self.host.clone()).map_err(io::Error::other)?;
+        let connecting = TlsConnector::from(config.clone()).connect(name, stream);
+        let stream = tokio::time::timeout(PATIENCE, connecting).await?.map_err(explained)?;
+        if !agrees(config, &stream) {
+            return Err(disagreement());
+        }
+        let (read, write) = tokio::io::split(stream);
+        Ok(Connected { read: Box::pin(read), write: Box::pin(write), awaited })
+    }
+
+    async fn dial_tcp(&self) -> io::Result<TcpStream> {
+        let problem = format!("{} has no address", self.host);
+        let mut failed = io::Error::new(io::ErrorKind::NotFound, problem);
+        for address in addresses(&self.host, self.port).await? {
+            if self.closed.holds(address) {
+                let problem = format!("{address} is the agent's or the service's own API");
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
+            }
+            match tokio::time::timeout(PATIENCE, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => {
+                    // Requests are written whole; waiting for more to send only delays them.
+                    let _ = stream.set_nodelay(true);
+                    return Ok(stream);
+                }
+                Ok(Err(error)) => failed = error,
+                Err(elapsed) => failed = elapsed.into(),
+            }
+        }
+        Err(failed)
+    }
+}
+
+/// Whether one of the protocols that we ask for was agreed on; most often we ask for none.
+fn agrees(config: &ClientConfig, stream: &TlsStream<TcpStream>) -> bool {
+    let wanted = &config.alpn_protocols;
+    let agreed = stream.get_ref().1.alpn_protocol();
+    wanted.is_empty() || agreed.is_some_and(|agreed| wanted.iter().any(|one| one == agreed))
+}
+
+fn explained(error: io::Error) -> io::Error {
+    let alert = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match alert {
+        Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)) => {
+            disagreement()
+        }
+        _ => error,
+    }
+}
+
+fn disagreement() -> io::Error {
+    io::Error::other("its TLS does not agree on HTTP/2 (h2 by ALPN)")
+}
+
+/// The addresses of a host; `localhost` needs no resolver.
+async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(ip, port)]);
+    }
+    if host.eq_ignore_ascii_case("localhost") {
+        let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+        return Ok(loopback.map(|ip| SocketAddr::new(ip, port)).to_vec());
+    }
+    Ok(tokio::net::lookup_host((host, port)).await?.collect())
+}

@@ -1,0 +1,115 @@
+//! An answer, on its way out of a stream.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+
+use bytes::Bytes;
+use h2::RecvStream;
+use h2::client::ResponseFuture;
+use http::Response;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+use super::heads::{self, Framing};
+
+/// When so much is gathered, it is written.
+const PIECE: usize = 32 * 1024;
+
+/// What comes next of an answer.
+pub(super) enum Head {
+    /// A provisional one; others follow.
+    Provisional(Response<()>),
+    /// The final one.
+    Final(Response<RecvStream>),
+}
+
+/// Why an answer is not whole.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The head never came.
+    Unanswered(h2::Error),
+    /// The rest never came, or the visitor is gone.
+    Broken,
+}
+
+/// Waits for the final head and passes on the provisional ones.
+pub(super) async fn head(
+    mut response: ResponseFuture,
+    write: &mut (impl AsyncWrite + Unpin),
+) -> Result<Response<RecvStream>, Failure> {
+    loop {
+        match next(&mut response).await.map_err(Failure::Unanswered)? {
+            Head::Final(answer) => return Ok(answer),
+            // HTTP/2 has no such answer.
+            Head::Provisional(answer) if answer.status() == 101 => {}
+            Head::Provisional(answer) => {
+                let head = heads::response(answer.status(), answer.headers(), Framing::None);
+                write.write_all(&head).await.map_err(|_| Failure::Broken)?;
+            }
+        }
+    }
+}
+
+/// Writes an answer as HTTP/1.1.
+pub(super) async fn pass_on(
+    answer: Response<RecvStream>,
+    to_head: bool,
+    write: &mut (impl AsyncWrite + Unpin),
+) -> Result<(), Failure> {
+    let (parts, mut body) = answer.into_parts();
+    let framing = Framing::of(parts.status, &parts.headers, to_head, body.is_end_stream());
+    let mut out = heads::response(parts.status, &parts.headers, framing);
+    while framing.has_body() {
+        let data = match at_once(&mut body).await {
+            Some(data) => data,
+            None => {
+                flush(&mut out, write).await?;
+                body.data().await
+            }
+        };
+        let Some(data) = data else { break };
+        let Ok(data) = data else {
+            // What came is passed on, so that it breaks off where it did.
+            flush(&mut out, write).await?;
+            return Err(Failure::Broken);
+        };
+        framing.put(&data, &mut out);
+        if out.len() >= PIECE {
+            flush(&mut out, write).await?;
+        }
+        // It fails for a stream that has ended, which needs no window.
+        let _ = body.flow_control().release_capacity(data.len());
+    }
+    if framing == Framing::Chunked {
+        let trailers = body.trailers().await.map_err(|_| Failure::Broken)?;
+        heads::last_chunk(&trailers.unwrap_or_default(), &mut out);
+    }
+    flush(&mut out, write).await
+}
+
+/// The data that has come already; none while nothing has.
+async fn at_once(body: &mut RecvStream) -> Option<Option<Result<Bytes, h2::Error>>> {
+    poll_fn(|cx| {
+        Poll::Ready(match body.poll_data(cx) {
+            Poll::Ready(data) => Some(data),
+            Poll::Pending => None,
+        })
+    })
+    .await
+}
+
+async fn next(response: &mut ResponseFuture) -> Result<Head, h2::Error> {
+    poll_fn(|cx| match response.poll_informational(cx) {
+        Poll::Ready(Some(answer)) => Poll::Ready(answer.map(Head::Provisional)),
+        Poll::Ready(None) => Pin::new(&mut *response).poll(cx).map_ok(Head::Final),
+        // Asking for the final one now would lose a provisional one that comes in between.
+        Poll::Pending => Poll::Pending,
+    })
+    .await
+}
+
+async fn flush(out: &mut Vec<u8>, write: &mut (impl AsyncWrite + Unpin)) -> Result<(), Failure> {
+    let written = write.write_all(out).await;
+    out.clear();
+    written.map_err(|_| Failure::Broken)
+}

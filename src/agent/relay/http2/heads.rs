@@ -1,0 +1,248 @@
+//! What heads of HTTP/1.1 become in HTTP/2, and the other way round; free of I/O.
+
+use h2::ext::Protocol;
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TE, TRAILER, UPGRADE};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
+
+use crate::agent::relay::head::HEADERS;
+
+const SOCKET_KEY: HeaderName = HeaderName::from_static("sec-websocket-key");
+/// What concerns one connection of HTTP/1.1 only, beside what `Connection` names.
+const HOPS: [&str; 7] = [
+    "connection",
+    "http2-settings",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// A request as HTTP/2 has it.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// The head.
+    pub request: Request<()>,
+    /// The visitor's key, when the request asks for a WebSocket.
+    pub socket: Option<HeaderValue>,
+}
+
+/// A request that HTTP/2 cannot say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("HTTP/2 has no such request")]
+pub(super) struct Unsayable;
+
+/// Translates the head of a request, which was found to be well-formed.
+///
+/// `authority` is for a request that names no host.
+pub(super) fn request(head: &[u8], scheme: &str, authority: &str) -> Result<Asked, Unsayable> {
+    let mut room = [httparse::EMPTY_HEADER; HEADERS];
+    let mut parsed = httparse::Request::new(&mut room);
+    parsed.parse(head).map_err(|_| Unsayable)?;
+    let mut headers = HeaderMap::with_capacity(parsed.headers.len());
+    for header in parsed.headers.iter() {
+        let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| Unsayable)?;
+        let value = HeaderValue::from_bytes(header.value).map_err(|_| Unsayable)?;
+        headers.append(name, value);
+    }
+    let mut method: Method =
+        parsed.method.and_then(|method| method.parse().ok()).ok_or(Unsayable)?;
+    if method == Method::CONNECT {
+        return Err(Unsayable);
+    }
+    let target = parsed.path.unwrap_or_default();
+    let uri = address(target, headers.remove(HOST).as_ref(), scheme, authority)?;
+    let socket = socket(&method, &headers);
+    let trailers = has_token(&headers, TE, "trailers");
+    drop_hops(&mut headers);
+    if trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    let mut request = Request::new(());
+    if socket.is_some() {
+        method = Method::CONNECT;
+        headers.remove(SOCKET_KEY);
+        request.extensions_mut().insert(Protocol::from_static("websocket"));
+    }
+    *request.method_mut() = method;
+    *request.uri_mut() = uri;
+    *request.headers_mut() = headers;
+    Ok(Asked { request, socket })
+}
+
+fn address(
+    target: &str,
+    host: Option<&HeaderValue>,
+    scheme: &str,
+    authority: &str,
+) -> Result<Uri, Unsayable> {
+    let target: Uri = target.parse().map_err(|_| Unsayable)?;
+    let named = host.map(HeaderValue::as_bytes).filter(|host| !host.is_empty());
+    let authority = match (named, target.authority()) {
+        (Some(host), _) => Authority::try_from(host).map_err(|_| Unsayable)?,
+        (None, Some(named)) => named.clone(),
+        (None, None) => Authority::try_from(authority).map_err(|_| Unsayable)?,
+    };
+    let mut parts = http::uri::Parts::default();
+    parts.scheme = Some(Scheme::try_from(scheme).map_err(|_| Unsayable)?);
+    parts.authority = Some(authority);
+    parts.path_and_query =
+        Some(target.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")));
+    Uri::from_parts(parts).map_err(|_| Unsayable)
+}
+
+/// The key of a visitor who asks for a WebSocket.
+fn socket(method: &Method, headers: &HeaderMap) -> Option<HeaderValue> {
+    let asked = *method == Method::GET
+        && has_token(headers, CONNECTION, "upgrade")
+        && has_token(headers, UPGRADE, "websocket");
+    headers.get(SOCKET_KEY).filter(|_| asked).cloned()
+}
+
+fn has_token(headers: &HeaderMap, name: HeaderName, token: &str) -> bool {
+    let values = headers.get_all(name);
+    let mut tokens = values.iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    tokens.any(|one| one.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
+}
+
+/// Removes what concerns one connection only; what frames a message stays.
+fn drop_hops(headers: &mut HeaderMap) {
+    let mut named = Vec::new();
+    for value in headers.get_all(CONNECTION) {
+        let tokens = value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+        named.extend(tokens.filter_map(|token| HeaderName::from_bytes(token).ok()));
+    }
+    for name in named.iter().filter(|name| **name != CONTENT_LENGTH) {
+        headers.remove(name);
+    }
+    for name in HOPS {
+        headers.remove(name);
+    }
+}
+
+/// How the body of an answer is framed in HTTP/1.1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// There can be no body, whatever the headers say of one.
+    None,
+    /// There is none.
+    Empty,
+    /// By the length that the headers give.
+    Length,
+    /// In chunks, with trailers.
+    Chunked,
+}
+
+impl Framing {
+    /// For an answer with this head; `ended` when nothing follows it.
+    pub fn of(status: StatusCode, headers: &HeaderMap, to_head: bool, ended: bool) -> Self {
+        let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        let lengths = headers.get_all(CONTENT_LENGTH).iter().count();
+        match () {
+            () if to_head || bodiless => Self::None,
+            () if ended => Self::Empty,
+            () if lengths == 1 && !announces_trailers(headers) => Self::Length,
+            () => Self::Chunked,
+        }
+    }
+
+    /// Whether there may be data.
+    pub fn has_body(self) -> bool {
+        matches!(self, Self::Length | Self::Chunked)
+    }
+
+    /// Adds data to what is written.
+    pub fn put(self, data: &[u8], out: &mut Vec<u8>) {
+        let chunked = self == Self::Chunked;
+        // A chunk of no length would be the last.
+        if chunked && !data.is_empty() {
+            out.extend_from_slice(format!("{:x}\r\n", data.len()).as_bytes());
+        }
+        out.extend_from_slice(data);
+        if chunked && !data.is_empty() {
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+/// Whether trailers are to be expected: a length leaves no room for them.
+fn announces_trailers(headers: &HeaderMap) -> bool {
+    let grpc = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    grpc.is_some_and(|kind| kind.starts_with(b"application/grpc")) || headers.contains_key(TRAILER)
+}
+
+/// The head of an answer in HTTP/1.1.
+pub(super) fn response(status: StatusCode, headers: &HeaderMap, framing: Framing) -> Vec<u8> {
+    let reason = status.canonical_reason().unwrap_or_default();
+    let mut head = format!("HTTP/1.1 {} {reason}\r\n", status.as_u16()).into_bytes();
+    let no_length = matches!(framing, Framing::Empty | Framing::Chunked)
+        || matches!(status.as_u16(), 100..200 | 204);
+    for (name, value) in headers {
+        let is_hop = HOPS.contains(&name.as_str());
+        if !is_hop && !(no_length && name == CONTENT_LENGTH) {
+            line(name, value, &mut head);
+        }
+    }
+    match framing {
+        Framing::Empty => head.extend_from_slice(b"content-length: 0\r\n"),
+        Framing::Chunked => head.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        Framing::None | Framing::Length => {}
+    }
+    head.extend_from_slice(b"\r\n");
+    head
+}
+
+/// The head of an answer that makes a WebSocket of the connection.
+pub(super) fn switching(headers: &HeaderMap, accept: &str) -> Vec<u8> {
+    let mut head = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n\
+        connection: upgrade\r\nsec-websocket-accept: "
+        .to_vec();
+    head.extend_from_slice(accept.as_bytes());
+    head.extend_from_slice(b"\r\n");
+    let framing = [CONTENT_LENGTH.as_str(), "sec-websocket-accept"];
+    for (name, value) in headers {
+        if !HOPS.contains(&name.as_str()) && !framing.contains(&name.as_str()) {
+            line(name, value, &mut head);
+        }
+    }
+    head.extend_from_slice(b"\r\n");
+    head
+}
+
+/// The end of a body in chunks.
+pub(super) fn last_chunk(trailers: &HeaderMap, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"0\r\n");
+    for (name, value) in trailers.iter().filter(|(name, _)| may_trail(name)) {
+        line(name, value, out);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The trailers of a request; none where there are none.
+pub(super) fn trailers(lines: &[u8]) -> Option<HeaderMap> {
+    let mut room = [httparse::EMPTY_HEADER; HEADERS];
+    let Ok(httparse::Status::Complete((_, parsed))) = httparse::parse_headers(lines, &mut room)
+    else {
+        return None;
+    };
+    let pairs = parsed.iter().filter_map(|header| {
+        let name = HeaderName::from_bytes(header.name.as_bytes()).ok()?;
+        Some((name, HeaderValue::from_bytes(header.value).ok()?))
+    });
+    let trailers: HeaderMap = pairs.filter(|(name, _)| may_trail(name)).collect();
+    if trailers.is_empty() { None } else { Some(trailers) }
+}
+
+/// Whether a header may come after the body: it must not say where that ends, or who it is for.
+fn may_trail(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    !HOPS.contains(&name) && !matches!(name, "content-length" | "host" | "trailer")
+}
+
+fn line(name: &HeaderName, value: &HeaderValue, out: &mut Vec<u8>) {
+    out.extend_from_slice(name.as_str().as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}

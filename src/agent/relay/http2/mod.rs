@@ -1,0 +1,77 @@
+//! Local services that speak HTTP/2.
+//!
+//! The relay speaks HTTP/1.1 to every local service, so that captures and replays are the bytes that
+//! passed it. Towards a service that speaks HTTP/2, it has the end of a pipe in hand, and behind that
+//! stands a translator (`translator`) for each visitor: it makes a stream of every request
+//! (`upload`) and HTTP/1.1 of what comes back (`download`); `heads` knows what their heads become.
+//! All translators share one connection (`lane`). WebSockets pass by extended CONNECT (`socket`).
+
+mod download;
+mod heads;
+mod lane;
+mod socket;
+mod translator;
+mod upload;
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, DuplexStream, ReadBuf, ReadHalf};
+
+use super::prompt::Awaited;
+use super::{Connected, PIPE};
+pub use lane::Lane;
+use translator::Translator;
+
+/// Opens a pipe to a translator; the shared connection is there then.
+///
+/// # Errors
+/// When the local service cannot be reached, or does not speak HTTP/2.
+pub(super) async fn connect(lane: &Arc<Lane>) -> io::Result<Connected> {
+    let found = lane.find().await?;
+    let (ours, theirs) = tokio::io::duplex(PIPE);
+    let problem = Problem::default();
+    tokio::spawn(Translator::new(lane.clone(), found, theirs, problem.clone()).run());
+    let (read, write) = tokio::io::split(ours);
+    let read = Told { read, problem };
+    Ok(Connected { read: Box::pin(read), write: Box::pin(write), awaited: Awaited::default() })
+}
+
+/// Why a translator ended without an answer, once it did.
+#[derive(Debug, Clone, Default)]
+struct Problem(Arc<Mutex<Option<String>>>);
+
+impl Problem {
+    fn tell(&self, reason: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+    }
+
+    fn take(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// The reading half of a pipe, which ends with the translator's problem where there is one.
+struct Told {
+    read: ReadHalf<DuplexStream>,
+    problem: Problem,
+}
+
+impl AsyncRead for Told {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.read).poll_read(cx, buffer))?;
+        if buffer.filled().len() == before
+            && let Some(reason) = self.problem.take()
+        {
+            return Poll::Ready(Err(io::Error::other(reason)));
+        }
+        Poll::Ready(Ok(()))
+    }
+}

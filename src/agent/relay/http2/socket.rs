@@ -1,0 +1,67 @@
+//! WebSockets, over a stream that extended CONNECT has opened (RFC 8441).
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use bytes::{Bytes, BytesMut};
+use h2::{RecvStream, SendStream};
+use http::{HeaderMap, HeaderValue};
+use sha1::{Digest, Sha1};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::{heads, upload};
+
+/// What a server adds to a visitor's key (RFC 6455, section 1.3).
+const MAGIC: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+/// How much is read at once.
+const PIECE: usize = 16 * 1024;
+
+/// Tells the visitor that the WebSocket is open, and copies both ways until both have ended.
+pub(super) async fn carry(
+    key: &HeaderValue,
+    headers: &HeaderMap,
+    local: (SendStream<Bytes>, RecvStream),
+    visitor: (&mut (impl AsyncRead + Unpin), &mut (impl AsyncWrite + Unpin)),
+    buffer: &mut BytesMut,
+) {
+    let (read, write) = visitor;
+    let accept = Sha1::new().chain_update(key.as_bytes()).chain_update(MAGIC).finalize();
+    let head = heads::switching(headers, &BASE64_STANDARD.encode(accept));
+    if write.write_all(&head).await.is_err() {
+        return;
+    }
+    // Either side may end it whenever it likes.
+    let _ = tokio::try_join!(outward(local.0, read, buffer), inward(local.1, write));
+}
+
+/// One side has failed; the other is dropped then.
+struct Broken;
+
+async fn outward(
+    mut stream: SendStream<Bytes>,
+    read: &mut (impl AsyncRead + Unpin),
+    buffer: &mut BytesMut,
+) -> Result<(), Broken> {
+    loop {
+        if buffer.is_empty() {
+            buffer.reserve(PIECE);
+            if read.read_buf(buffer).await.map_err(|_| Broken)? == 0 {
+                return stream.send_data(Bytes::new(), true).map_err(|_| Broken);
+            }
+        }
+        let piece = buffer.split().freeze();
+        upload::push(&mut stream, piece, false).await.map_err(|_| Broken)?;
+    }
+}
+
+async fn inward(
+    mut stream: RecvStream,
+    write: &mut (impl AsyncWrite + Unpin),
+) -> Result<(), Broken> {
+    while let Some(data) = stream.data().await {
+        let data = data.map_err(|_| Broken)?;
+        write.write_all(&data).await.map_err(|_| Broken)?;
+        // It fails for a stream that has ended, which needs no window.
+        let _ = stream.flow_control().release_capacity(data.len());
+    }
+    write.shutdown().await.map_err(|_| Broken)
+}

@@ -1,0 +1,174 @@
+//! One visitor's pipe: requests of HTTP/1.1 come in, and each goes out on a stream of its own.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use h2::{Reason, SendStream};
+use tokio::io::{AsyncReadExt, DuplexStream, ReadHalf, WriteHalf};
+
+use super::download::{self, Failure};
+use super::heads::{self, Asked};
+use super::lane::{Found, Lane, Shared, explained};
+use super::upload::Upload;
+use super::{Problem, socket};
+use crate::agent::relay::body::Body;
+use crate::agent::relay::head::{self, RequestHead};
+
+/// How often a request is sent that the local service has not looked at.
+const TRIES: usize = 3;
+
+/// What becomes of the requests of one pipe.
+pub(super) struct Translator {
+    lane: Arc<Lane>,
+    shared: Shared,
+    /// Whether nobody has used the connection before.
+    fresh: bool,
+    read: ReadHalf<DuplexStream>,
+    write: WriteHalf<DuplexStream>,
+    buffer: BytesMut,
+    problem: Problem,
+}
+
+/// How an attempt ended.
+enum Attempt {
+    /// With an answer; true when another request may follow.
+    Answered(bool),
+    /// The visitor is gone, or got a part of the answer.
+    Over,
+    /// Without an answer, for this reason; true when the request may be sent again.
+    Unanswered(String, bool),
+}
+
+impl Translator {
+    pub fn new(lane: Arc<Lane>, found: Found, pipe: DuplexStream, problem: Problem) -> Self {
+        let (read, write) = tokio::io::split(pipe);
+        let Found { shared, fresh } = found;
+        Self { lane, shared, fresh, read, write, buffer: BytesMut::new(), problem }
+    }
+
+    /// Answers one request after the other.
+    pub async fn run(mut self) {
+        while let Some(head) = self.next_head().await {
+            let bytes = self.buffer.split_to(head.length);
+            let asked = match heads::request(&bytes, self.lane.scheme(), self.lane.authority()) {
+                Ok(asked) => asked,
+                Err(problem) => return self.problem.tell(problem.to_string()),
+            };
+            if !self.answer(asked, &head).await {
+                return;
+            }
+            self.fresh = false;
+        }
+    }
+
+    /// The next head; none when the visitor is done, or the connection is.
+    async fn next_head(&mut self) -> Option<RequestHead> {
+        loop {
+            // The relay has read the same head before.
+            if let Some(head) = head::request(&self.buffer).ok()? {
+                return Some(head);
+            }
+            tokio::select! {
+                biased;
+                read = self.read.read_buf(&mut self.buffer) => match read {
+                    Ok(1..) => {}
+                    _ => return None,
+                },
+                // The relay opens another pipe then, or finds that it cannot.
+                () = self.shared.ended(), if self.buffer.is_empty() => return None,
+            }
+        }
+    }
+
+    /// Whether another request may follow.
+    async fn answer(&mut self, asked: Asked, head: &RequestHead) -> bool {
+        let body = if asked.socket.is_some() { Body::NONE } else { head.body.clone() };
+        let mut upload = Upload::new(body);
+        for tries in 1.. {
+            match self.attempt(&asked, head, &mut upload).await {
+                Attempt::Answered(again) => return again,
+                Attempt::Over => return false,
+                Attempt::Unanswered(_, true) if tries < TRIES => match self.lane.find().await {
+                    Ok(Found { shared, fresh }) => (self.shared, self.fresh) = (shared, fresh),
+                    Err(error) => {
+                        self.problem.tell(error.to_string());
+                        return false;
+                    }
+                },
+                Attempt::Unanswered(reason, _) => {
+                    self.problem.tell(reason);
+                    return false;
+                }
+            }
+        }
+        false
+    }
+
+    async fn attempt(&mut self, asked: &Asked, head: &RequestHead, upload: &mut Upload) -> Attempt {
+        if asked.socket.is_some() && !self.shared.takes_sockets() {
+            let problem = "it speaks HTTP/2 without extended CONNECT (RFC 8441), which WebSockets \
+                need there";
+            return Attempt::Unanswered(problem.to_owned(), false);
+        }
+        let ends = upload.is_empty() && asked.socket.is_none();
+        let (response, mut stream) = match self.shared.send(asked.request.clone(), ends).await {
+            Ok(sent) => sent,
+            Err(error) => return self.unanswered(&error, true, upload),
+        };
+        let answering = async {
+            let answer = download::head(response, &mut self.write).await?;
+            if asked.socket.is_some() && answer.status().is_success() {
+                return Ok(Some(answer));
+            }
+            download::pass_on(answer, head.is_head, &mut self.write).await.map(|()| None)
+        };
+        let answered = tokio::select! {
+            biased;
+            () = upload.run(&mut stream, &mut self.read, &mut self.buffer) => {
+                stream.send_reset(Reason::CANCEL);
+                return Attempt::Over;
+            }
+            answered = answering => answered,
+        };
+        match (answered, &asked.socket) {
+            (Ok(Some(answer)), Some(key)) => {
+                self.carry(key, answer, stream).await;
+                Attempt::Over
+            }
+            (Ok(_), _) => Attempt::Answered(upload.has_ended()),
+            (Err(Failure::Unanswered(error)), _) => {
+                self.unanswered(&error, head.is_idempotent && !self.fresh, upload)
+            }
+            (Err(Failure::Broken), _) => Attempt::Over,
+        }
+    }
+
+    async fn carry(
+        &mut self,
+        key: &http::HeaderValue,
+        answer: http::Response<h2::RecvStream>,
+        stream: SendStream<bytes::Bytes>,
+    ) {
+        let (parts, body) = answer.into_parts();
+        let visitor = (&mut self.read, &mut self.write);
+        socket::carry(key, &parts.headers, (stream, body), visitor, &mut self.buffer).await;
+    }
+
+    /// What follows from an error; `harmless` when the request could be sent to a new connection.
+    fn unanswered(&self, error: &h2::Error, harmless: bool, upload: &Upload) -> Attempt {
+        let again = is_refusal(error) || harmless && is_loss(error);
+        Attempt::Unanswered(explained(error), again && upload.is_kept())
+    }
+}
+
+/// Whether the local service has not looked at the request (RFC 9113, section 8.7).
+fn is_refusal(error: &h2::Error) -> bool {
+    let by_stream = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
+    let by_goodbye = error.is_go_away() && error.reason() == Some(Reason::NO_ERROR);
+    error.is_remote() && (by_stream || by_goodbye)
+}
+
+/// Whether the connection was lost, with all that was under way on it.
+fn is_loss(error: &h2::Error) -> bool {
+    error.is_io() || error.is_go_away()
+}
