@@ -243,7 +243,7 @@ class Tunnels(Resource):
             traffic_policy: The newer name of `policy`.
             upstream_tls_verify: True to verify the certificate of the local service.
             upstream_tls_verify_cas: A file of certificates to verify the local service with.
-            app_protocol: What the local service speaks; `http1`, since `http2` is not offered.
+            app_protocol: What the local service speaks: `http1` or `http2`, which gRPC needs.
             bind_tls: Version 1 of `schemes`: true, false or `both`.
             auth: Version 1 of `basic_auth`: `user:password`.
 
@@ -395,7 +395,7 @@ class AsyncTunnels(Resource):
             traffic_policy: The newer name of `policy`.
             upstream_tls_verify: True to verify the certificate of the local service.
             upstream_tls_verify_cas: A file of certificates to verify the local service with.
-            app_protocol: What the local service speaks; `http1`, since `http2` is not offered.
+            app_protocol: What the local service speaks: `http1` or `http2`, which gRPC needs.
             bind_tls: Version 1 of `schemes`: true, false or `both`.
             auth: Version 1 of `basic_auth`: `user:password`.
 

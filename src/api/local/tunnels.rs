@@ -185,7 +185,7 @@ resource! {
             upstream_tls_verify: bool,
             /// A file of certificates to verify the local service with.
             upstream_tls_verify_cas: String,
-            /// What the local service speaks; `http1`, since `http2` is not offered.
+            /// What the local service speaks: `http1` or `http2`, which gRPC needs.
             app_protocol: String,
             /// Version 1 of `schemes`: true, false or `both`.
             bind_tls: Value,

@@ -44,6 +44,7 @@ pub(in crate::cli) fn http() -> Command {
             "HOST",
             "The Host that the local service sees: preserve, rewrite or a value",
         ))
+        .arg(text("app-protocol", "PROTOCOL", "What the local service speaks: http1 or http2"))
         .arg(text("domain", "HOST", "The public host name"))
         .arg(text(
             "subdomain",
@@ -261,6 +262,7 @@ fn definition(proto: &str, matches: &ArgMatches) -> Result<Definition, Failure> 
         ("addr", "addr"),
         ("name", "name"),
         ("host-header", "host_header"),
+        ("app-protocol", "app_protocol"),
         ("domain", "domain"),
         ("subdomain", "subdomain"),
         ("remote-addr", "remote_addr"),
