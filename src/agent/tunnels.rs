@@ -130,7 +130,7 @@ impl Running {
             Service::Bytes(upstream) => upstream,
         };
         // A service that is away ends the stream without a byte; the visitor learns of it.
-        let Ok(connected) = upstream.connect().await else { return };
+        let Ok(connected) = upstream.connect_for_bytes().await else { return };
         let (mut from, mut to) = (connected.read, connected.write);
         let _ = copy((&mut read, &mut write), (&mut from, &mut to)).await;
     }

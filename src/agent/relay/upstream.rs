@@ -113,7 +113,18 @@ impl Upstream {
         &self.address
     }
 
-    /// Opens a connection, which takes HTTP/1.1 from HTTP tunnels whatever the service speaks.
+    /// Opens a connection for bytes of whatever protocol.
+    ///
+    /// # Errors
+    /// When the service cannot be reached, or may not be.
+    pub async fn connect_for_bytes(&self) -> io::Result<Connected> {
+        match &self.way {
+            Way::Shared(lane) => lane.dialer().dial().await,
+            Way::Each(_) | Way::Files(_) => self.connect().await,
+        }
+    }
+
+    /// Opens a connection that takes HTTP/1.1, whatever the service speaks.
     ///
     /// # Errors
     /// When the service cannot be reached, or may not be.

@@ -64,8 +64,18 @@ async fn start(whole: &Whole, more: Value) {
 
 #[tokio::test]
 async fn a_tcp_edge_carries_any_bytes() {
+    bytes_pass(json!({})).await;
+}
+
+#[tokio::test]
+async fn a_tcp_edge_carries_any_bytes_where_requests_go_by_http2() {
+    bytes_pass(json!({"app_protocol": "http2"})).await;
+}
+
+async fn bytes_pass(mut more: Value) {
     let whole = Whole::start().await;
-    start(&whole, json!({"addr": echo().await})).await;
+    more["addr"] = echo().await.into();
+    start(&whole, more).await;
     let mut visitor = TcpStream::connect(tcp_edge(&whole).await).await.unwrap();
 
     visitor.write_all(b"SSH-2.0-x\r\n\0\x01\xff").await.unwrap();

@@ -179,8 +179,8 @@ pub(super) fn response(status: StatusCode, headers: &HeaderMap, framing: Framing
     let no_length = matches!(framing, Framing::Empty | Framing::Chunked)
         || matches!(status.as_u16(), 100..200 | 204);
     for (name, value) in headers {
-        let is_hop = HOPS.contains(&name.as_str());
-        if !is_hop && !(no_length && name == CONTENT_LENGTH) {
+        let leave_out = HOPS.contains(&name.as_str()) || no_length && name == CONTENT_LENGTH;
+        if !leave_out {
             line(name, value, &mut head);
         }
     }

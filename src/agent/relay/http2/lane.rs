@@ -73,6 +73,11 @@ impl Lane {
         Self { dialer, authority, state: Mutex::default() }
     }
 
+    /// What connects to the local service.
+    pub fn dialer(&self) -> &Dialer {
+        &self.dialer
+    }
+
     /// What requests are for that name no host.
     pub(super) fn authority(&self) -> &str {
         &self.authority
