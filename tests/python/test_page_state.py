@@ -86,6 +86,14 @@ def test_a_paused_page_keeps_each_request_once_and_tells_how_things_are(
     expect(rows(page)).to_contain_text(["/more", "/slow", "/before"])
 
 
+def test_a_paused_page_tells_how_the_session_is(house: House, page: Page) -> None:
+    page.get_by_role("button", name="Pause").click()
+
+    house.service.stop()
+
+    expect(page.locator("#state")).to_have_text("◌ reconnecting")
+
+
 def test_what_is_not_kept_while_the_page_is_paused_is_not_shown(house: House, page: Page) -> None:
     house.send("/before")
     expect(rows(page)).to_have_count(1)

@@ -346,7 +346,7 @@ function redraw(detail, original) {
     har: `/inspect/data/export.har${query({ id: detail.id, reveal: page.reveal ? "1" : "" })}`,
   }, original);
   place.scrollTop = shut;
-  if (focused) byId(focused)?.focus();
+  if (focused) byId(focused)?.focus({ preventScroll: true });
 }
 
 let refreshing;
