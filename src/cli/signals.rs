@@ -12,7 +12,7 @@ pub(super) struct Signals {
     terminate: tokio::signal::unix::Signal,
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
-    /// The terminal is gone; none where whoever started the process said that it shall not matter.
+    /// The terminal is gone; none where that does not matter.
     #[cfg(unix)]
     hangup: Option<tokio::signal::unix::Signal>,
 }
@@ -21,16 +21,17 @@ pub(super) struct Signals {
 impl Signals {
     /// Listens from now on.
     pub fn new() -> Result<Self, Failure> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let listen = |kind| {
-            signal(kind).map_err(|error| Failure::new(Exit::Failed, format!("no signals: {error}")))
-        };
-        let hangup = (!is_ignored(libc::SIGHUP)).then(|| listen(SignalKind::hangup()));
-        Ok(Self {
-            terminate: listen(SignalKind::terminate())?,
-            interrupt: listen(SignalKind::interrupt())?,
-            hangup: hangup.transpose()?,
-        })
+        use tokio::signal::unix::SignalKind;
+        let terminate = listen(SignalKind::terminate())?;
+        Ok(Self { terminate, interrupt: listen(SignalKind::interrupt())?, hangup: None })
+    }
+
+    /// Listens from now on, also for the end of the terminal, unless whoever started the process
+    /// said that this shall not matter.
+    pub fn with_hangup() -> Result<Self, Failure> {
+        let hangup = tokio::signal::unix::SignalKind::hangup();
+        let hangup = (!is_ignored(libc::SIGHUP)).then(|| listen(hangup));
+        Ok(Self { hangup: hangup.transpose()?, ..Self::new()? })
     }
 
     /// Waits for the next one.
@@ -41,6 +42,12 @@ impl Signals {
             () = heard(self.hangup.as_mut()) => {}
         }
     }
+}
+
+#[cfg(unix)]
+fn listen(kind: tokio::signal::unix::SignalKind) -> Result<tokio::signal::unix::Signal, Failure> {
+    let listening = tokio::signal::unix::signal(kind);
+    listening.map_err(|error| Failure::new(Exit::Failed, format!("no signals: {error}")))
 }
 
 /// Waits for a signal; for ever where it is not listened to.
@@ -153,6 +160,11 @@ impl Signals {
     /// Listens from now on.
     pub fn new() -> Result<Self, Failure> {
         Ok(Self {})
+    }
+
+    /// The same: there is no such signal.
+    pub fn with_hangup() -> Result<Self, Failure> {
+        Self::new()
     }
 
     /// Waits for the next one.

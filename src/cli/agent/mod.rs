@@ -309,7 +309,7 @@ fn run(plan: Plan<'_>) -> Result<(), Failure> {
 }
 
 async fn serve(plan: Plan<'_>) -> Result<(), Failure> {
-    let mut signals = Signals::new()?;
+    let mut signals = Signals::with_hangup()?;
     let mut options = plan.options;
     let service = match plan.service {
         Some(wanted) => Some(Service::start(wanted).await?),
