@@ -31,6 +31,7 @@ mod io;
 mod line;
 mod link;
 mod listen;
+mod many;
 mod modules;
 mod pool;
 mod pulse;

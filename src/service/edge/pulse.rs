@@ -3,14 +3,15 @@
 //! Time limits are looked at in ticks, a few seconds apart, so that a request costs no timer.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use super::framing::Expects;
+use super::many::{Many, Part};
 
 /// How many ticks a head may take, and the wait for the first byte.
 const HEAD: u8 = 4;
 /// For how many ticks nothing of a body may arrive, or be taken.
-const STALL: u8 = 12;
+pub(super) const STALL: u8 = 12;
 /// How many ticks a connection may be idle between requests.
 const IDLE: u8 = 36;
 /// How many frames that ask for nothing a visitor earns with a tick,
@@ -43,55 +44,25 @@ pub(super) struct Pulse {
     many: Option<Many>,
 }
 
-/// What is known of many answers on one connection.
-#[derive(Debug, Default)]
-struct Many {
-    /// How many frames that ask for nothing the visitor has earned.
-    earned: AtomicU64,
-    /// How many answers have given something and were not asked for more.
-    waiting: AtomicU32,
-    /// True when an answer was asked for more since the last tick.
-    taken: AtomicBool,
-}
-
 /// A request that is being answered, for as long as this lives.
 #[derive(Debug)]
 pub(super) struct Answering {
     pulse: Arc<Pulse>,
-    /// True when it is among those that wait.
-    waiting: bool,
+    /// The request among many; none where it is the only one.
+    part: Option<Arc<Part>>,
 }
 
 impl Answering {
     /// Something asked for more of the answer, and was given so many bytes.
     pub(super) fn gives(&mut self, length: Option<usize>) {
         let Some(many) = &self.pulse.many else { return };
-        many.taken.store(true, Relaxed);
         if let Some(length) = length {
             let pieces = 1 + (length / EARNING_PIECE) as u64;
             many.earned.fetch_add(pieces * EARNED_BY_PIECE, Relaxed);
         }
-        let waiting = length.is_some();
-        if waiting != self.waiting {
-            self.waiting = waiting;
-            many.count(waiting);
+        if let Some(part) = &self.part {
+            many.offers(part, length.is_some());
         }
-    }
-}
-
-impl Many {
-    fn count(&self, waiting: bool) {
-        if waiting {
-            self.waiting.fetch_add(1, Relaxed);
-        } else {
-            self.waiting.fetch_sub(1, Relaxed);
-        }
-    }
-
-    /// Whether the visitor takes nothing of what there is; to be asked at every tick.
-    fn is_blocked(&self) -> bool {
-        let taken = self.taken.swap(false, Relaxed);
-        !taken && self.waiting.load(Relaxed) > 0
     }
 }
 
@@ -107,7 +78,13 @@ impl Pulse {
         self.seen.store(true, Relaxed);
         self.arrived.store(true, Relaxed);
         self.earn(EARNED_BY_REQUEST);
-        Answering { pulse: self.clone(), waiting: false }
+        let part = self.many.as_ref().and_then(|_| Many::present());
+        Answering { pulse: self.clone(), part }
+    }
+
+    /// What is known of many answers, where there may be many.
+    pub(super) fn many(&self) -> Option<&Many> {
+        self.many.as_ref()
     }
 
     /// How many frames that ask for nothing the visitor has earned.
@@ -119,10 +96,6 @@ impl Pulse {
         if let Some(many) = &self.many {
             many.earned.fetch_add(frames, Relaxed);
         }
-    }
-
-    fn is_blocked(&self) -> bool {
-        self.blocked.load(Relaxed) || self.many.as_ref().is_some_and(Many::is_blocked)
     }
 
     pub(super) fn arrived(&self, expects: Expects) {
@@ -143,9 +116,6 @@ impl Pulse {
 impl Drop for Answering {
     fn drop(&mut self) {
         self.pulse.answering.fetch_sub(1, Relaxed);
-        if let Some(many) = self.pulse.many.as_ref().filter(|_| self.waiting) {
-            many.count(false);
-        }
     }
 }
 
@@ -163,7 +133,10 @@ impl Clock {
         let answering = pulse.answering.load(Relaxed) > 0;
         let limit = self.limit(pulse, arrived, answering);
         pulse.earn(EARNED_BY_TICK);
-        self.writing = if pulse.is_blocked() { self.writing + 1 } else { 0 };
+        if let Some(many) = &pulse.many {
+            many.tick();
+        }
+        self.writing = if pulse.blocked.load(Relaxed) { self.writing + 1 } else { 0 };
         self.reading = match limit {
             Some(_) => self.reading + 1,
             None => 0,
@@ -233,22 +206,6 @@ mod tests {
         assert_eq!(ticks_until_over(&pulse), None, "nobody asks for more");
         pulse.starved();
         assert_eq!(ticks_until_over(&pulse), Some(13));
-    }
-
-    #[test]
-    fn who_takes_no_answer_of_many_is_given_up() {
-        let pulse = Arc::new(Pulse::of_many());
-        let mut first = pulse.answering();
-        let mut second = pulse.answering();
-        first.gives(Some(1));
-        assert_eq!(ticks_until_over(&pulse), Some(14), "one tick later than it was asked");
-
-        second.gives(None);
-        first.gives(None);
-        assert_eq!(ticks_until_over(&pulse), None, "it is not the visitor's turn");
-        first.gives(Some(1));
-        drop(first);
-        assert_eq!(ticks_until_over(&pulse), None);
     }
 
     #[test]

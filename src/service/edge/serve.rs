@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use rustls::server::Acceptor;
 use tokio::net::TcpStream;
@@ -21,6 +21,7 @@ use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 use super::Inner;
 use super::bell::{Call, Listener};
 use super::line::Line;
+use super::many::Runner;
 use super::pulse::{Clock, Pulse};
 use super::ration::Ration;
 use super::reception::{Entrance, Reception};
@@ -157,7 +158,7 @@ async fn http2(
     let reception = Reception::new(edges, entrance, visitor, pulse.clone(), bell.clone());
     let reception = Arc::new(reception);
     let service = service_fn(move |request| reception.clone().answer(request));
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+    let mut builder = http2::Builder::new(Runner(pulse.clone()));
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS)

@@ -289,6 +289,55 @@ async fn a_connection_that_is_used_is_not_idle() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_not_taken_is_given_up_beside_one_that_is() {
+    let (gone, mut going) = tokio::sync::mpsc::unbounded_channel();
+    let endless = upstream(move |mut peer| {
+        let gone = gone.clone();
+        async move {
+            peer.head().await;
+            peer.say("HTTP/1.1 200 OK\r\n\r\n").await;
+            // Not as fast as it goes: the test shares the machine.
+            while peer.0.write_all(&[0; 8192]).await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            gone.send(()).unwrap();
+        }
+    })
+    .await;
+    let (_edges, endpoint, mut ear, mut mouth) = hurried(endless).await;
+    let port = endpoint.address().unwrap().port();
+    let more = |stream: u32, bytes: u32| frame(Kind::Window, 0, stream, &bytes.to_be_bytes());
+    mouth.write_all(&more(0, 1 << 30)).await.unwrap();
+    mouth.write_all(&[get_here(1, port), get_here(3, port)].concat()).await.unwrap();
+
+    // The window of the first stays shut; the second is taken as fast as it comes.
+    let (mut reset, mut taken) = (false, 0);
+    while !reset || going.is_empty() {
+        let came = ear.next().await.expect("the connection goes on");
+        match (came.kind, came.stream) {
+            (Kind::Data, 3) if !came.payload.is_empty() => {
+                let length = u32::try_from(came.payload.len()).unwrap();
+                mouth.write_all(&more(3, length)).await.unwrap();
+            }
+            (Kind::Reset, stream) => {
+                assert_eq!(stream, 1);
+                reset = true;
+            }
+            _ => {}
+        }
+    }
+    while taken < 1 << 16 {
+        let came = ear.next().await.expect("the connection goes on");
+        if came.kind == Kind::Data && came.stream == 3 {
+            taken += came.payload.len();
+            let length = u32::try_from(came.payload.len()).unwrap();
+            mouth.write_all(&more(3, length)).await.unwrap();
+        }
+    }
+    assert_eq!(soon(going.recv()).await, Some(()));
+}
+
+#[tokio::test]
 async fn who_takes_no_answer_is_let_go() {
     let (gone, mut going) = tokio::sync::mpsc::unbounded_channel();
     let endless = upstream(move |mut peer| {

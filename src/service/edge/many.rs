@@ -1,0 +1,150 @@
+//! The answers of a connection that carries many at once, each with a time of its own: an answer of
+//! which the visitor takes nothing for too long is given up, whatever moves beside it.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use hyper::rt::Executor;
+use tokio::sync::Notify;
+
+use super::pulse::{Pulse, STALL};
+
+/// How many requests are looked through at least before those that have ended are forgotten.
+const REMEMBERED: usize = 64;
+
+tokio::task_local! {
+    /// The request that the present task answers.
+    static PART: Arc<Part>;
+}
+
+/// What is known of many answers on one connection.
+#[derive(Debug, Default)]
+pub(super) struct Many {
+    /// How many frames that ask for nothing the visitor has earned.
+    pub earned: AtomicU64,
+    /// How many ticks have passed.
+    ticks: AtomicU32,
+    parts: Mutex<Vec<Weak<Part>>>,
+}
+
+/// One of many requests.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    /// The tick, counted from 1, since when the visitor could take more and did not; 0 when it is
+    /// not its turn.
+    offered: AtomicU32,
+    /// Told when the visitor has used up its time.
+    over: Notify,
+}
+
+impl Many {
+    /// The request that the present task answers.
+    pub(super) fn present() -> Option<Arc<Part>> {
+        PART.try_with(Arc::clone).ok()
+    }
+
+    /// Notes that a part was given something that waits for the visitor, or that it has nothing.
+    pub(super) fn offers(&self, part: &Part, something: bool) {
+        let now = self.ticks.load(Relaxed) + 1;
+        part.offered.store(if something { now } else { 0 }, Relaxed);
+    }
+
+    /// Gives up the answers whose time is over; to be asked at every tick.
+    pub(super) fn tick(&self) {
+        let now = self.ticks.fetch_add(1, Relaxed) + 1;
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.retain(|part| {
+            let Some(part) = part.upgrade() else { return false };
+            let offered = part.offered.load(Relaxed);
+            if offered > 0 && now.saturating_sub(offered) > u32::from(STALL) {
+                part.over.notify_one();
+            }
+            true
+        });
+    }
+
+    fn begin(&self) -> Arc<Part> {
+        let part = Arc::new(Part::default());
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        if parts.len() >= REMEMBERED && parts.len() == parts.capacity() {
+            parts.retain(|part| part.strong_count() > 0);
+        }
+        parts.push(Arc::downgrade(&part));
+        part
+    }
+}
+
+impl Part {
+    /// Waits until the visitor has used up its time.
+    async fn is_over(&self) {
+        self.over.notified().await;
+    }
+}
+
+/// Runs the requests of a connection, and ends those that are given up.
+#[derive(Clone)]
+pub(super) struct Runner(pub Arc<Pulse>);
+
+impl<F> Executor<F> for Runner
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, request: F) {
+        let Some(many) = self.0.many() else {
+            tokio::spawn(request);
+            return;
+        };
+        let part = many.begin();
+        let request = PART.scope(part.clone(), request);
+        tokio::spawn(async move {
+            // Whoever lets go of a stream in the middle resets it.
+            tokio::select! {
+                () = request => {}
+                () = part.is_over() => {}
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_over(part: &Part) -> bool {
+        let mut over = std::pin::pin!(part.is_over());
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        over.as_mut().poll(&mut cx).is_ready()
+    }
+
+    #[test]
+    fn each_answer_has_its_own_time() {
+        let many = Many::default();
+        let [moving, stalled, thinking] = [(); 3].map(|()| many.begin());
+        many.offers(&stalled, true);
+        many.offers(&thinking, true);
+        many.offers(&thinking, false);
+
+        for _ in 0..STALL {
+            many.offers(&moving, true);
+            many.tick();
+        }
+        assert!(!is_over(&stalled));
+        many.tick();
+        many.tick();
+
+        assert!(is_over(&stalled));
+        assert!(!is_over(&moving) && !is_over(&thinking));
+    }
+
+    #[test]
+    fn requests_that_have_ended_are_forgotten() {
+        let many = Many::default();
+        for _ in 0..10_000 {
+            many.begin();
+        }
+
+        let parts = many.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(parts.len() <= 2 * REMEMBERED, "{}", parts.len());
+    }
+}
