@@ -248,6 +248,7 @@ fn options(matches: &ArgMatches) -> Result<Options, Failure> {
         kept_calls: defaults.kept_calls,
         connections: defaults.connections,
         edge_connections: defaults.edge_connections,
+        patience: defaults.patience,
         heartbeat_interval: defaults.heartbeat_interval,
         heartbeat_tolerance: defaults.heartbeat_tolerance,
         reserve: defaults.reserve,

@@ -49,6 +49,8 @@ pub struct Options {
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// How many public connections are served at once; others wait to be accepted.
     pub edge_connections: usize,
+    /// How long visitors and upstreams may take.
+    pub patience: edge::Patience,
     /// The name or address that agents connect to; loopback by default.
     pub agent_host: String,
     /// The port for agents; 0, the default, takes a free one, none listens on none.
@@ -85,6 +87,7 @@ impl Default for Options {
             tls_endpoints: edge.tls_endpoints,
             certificate: None,
             edge_connections: edge.connections,
+            patience: edge.patience,
             agent_host: "127.0.0.1".to_owned(),
             agent_port: Some(0),
             authtoken: None,
@@ -148,7 +151,7 @@ impl Options {
             tls_endpoints: self.tls_endpoints,
             code_prefix: self.code_prefix.clone(),
             connections: self.edge_connections,
-            patience: edge::Patience::default(),
+            patience: self.patience,
         }
     }
 

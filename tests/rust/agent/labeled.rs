@@ -4,7 +4,6 @@
 use std::net::TcpListener as Free;
 
 use rcgen::ExtendedKeyUsagePurpose;
-use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -29,20 +28,9 @@ async fn echo() -> u16 {
     port
 }
 
-async fn create(whole: &Whole, path: &str, body: Value) -> Value {
-    let key = whole.service.api_key().unwrap().0.clone();
-    let url = format!("{}{path}", whole.service.url());
-    let request = whole.http.request(Method::POST, url).bearer_auth(key);
-    let request = request.header("content-type", "application/json").body(body.to_string());
-    let answer = request.send().await.unwrap();
-    let (status, text) = (answer.status().as_u16(), answer.text().await.unwrap());
-    assert_eq!(status, 201, "{text}");
-    serde_json::from_str(&text).unwrap()
-}
-
 /// A backend of all tunnels with `app=it`.
 async fn group(whole: &Whole) -> Value {
-    let made = create(whole, "/backends/tunnel_group", json!({"labels": {"app": "it"}})).await;
+    let made = whole.create("/backends/tunnel_group", json!({"labels": {"app": "it"}})).await;
     json!({"backend_id": made["id"]})
 }
 
@@ -50,7 +38,7 @@ async fn group(whole: &Whole) -> Value {
 async fn tcp_edge(whole: &Whole) -> String {
     let free = Free::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let edge = json!({"hostports": [free], "backend": group(whole).await});
-    create(whole, "/edges/tcp", edge).await;
+    whole.create("/edges/tcp", edge).await;
     free
 }
 
@@ -106,10 +94,10 @@ async fn requests_of_an_https_edge_have_no_tls_to_end() {
     let own = Identity::new(&folder, "shop.test", ExtendedKeyUsagePurpose::ServerAuth);
     let [crt, key] = &own.files;
     start(&whole, json!({"crt": crt, "key": key})).await;
-    let edge = create(&whole, "/edges/https", json!({"hostports": ["shop.test:443"]})).await;
+    let edge = whole.create("/edges/https", json!({"hostports": ["shop.test:443"]})).await;
     let route = json!({"match_type": "path_prefix", "match": "/", "backend": group(&whole).await});
     let routes = format!("/edges/https/{}/routes", edge["id"].as_str().unwrap());
-    create(&whole, &routes, route).await;
+    whole.create(&routes, route).await;
     let edges = whole.service.edges();
     let place = edges.https_address().unwrap().to_string();
 
@@ -126,13 +114,13 @@ async fn records_tell_the_route_although_connections_to_the_agent_are_kept() {
     let whole = Whole::start().await;
     start(&whole, json!({})).await;
     let hostports = json!({"hostports": ["shop.test:443"]});
-    let edge = create(&whole, "/edges/https", hostports).await["id"].clone();
+    let edge = whole.create("/edges/https", hostports).await["id"].clone();
     let routes = format!("/edges/https/{}/routes", edge.as_str().unwrap());
     let mut expected = Vec::new();
     for path in ["/a", "/b"] {
         let route =
             json!({"match_type": "path_prefix", "match": path, "backend": group(&whole).await});
-        expected.push(create(&whole, &routes, route).await["id"].clone());
+        expected.push(whole.create(&routes, route).await["id"].clone());
     }
     let edges = whole.service.edges();
     let certificate = reqwest::Certificate::from_pem(edges.authority().pem().as_bytes()).unwrap();

@@ -11,6 +11,7 @@ mod local_faults;
 mod memory;
 mod page;
 mod relay;
+mod silent;
 mod support;
 mod swapped;
 mod tls;

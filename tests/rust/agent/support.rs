@@ -58,6 +58,18 @@ impl Whole {
         self.call(Method::POST, "/api/tunnels", Some(definition)).await
     }
 
+    /// Creates something at the management API.
+    pub async fn create(&self, path: &str, body: Value) -> Value {
+        let key = self.service.api_key().unwrap().0.clone();
+        let url = format!("{}{path}", self.service.url());
+        let request = self.http.post(url).bearer_auth(key);
+        let request = request.header("content-type", "application/json").body(body.to_string());
+        let answer = request.send().await.unwrap();
+        let (status, text) = (answer.status().as_u16(), answer.text().await.unwrap());
+        assert_eq!(status, 201, "{text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
     pub async fn web(&self) -> String {
         let (status, tunnel) = self.start_tunnel(json!({"name": "web", "proto": "http"})).await;
         assert_eq!(status, 201, "{tunnel}");
