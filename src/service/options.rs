@@ -62,7 +62,8 @@ pub struct Options {
     pub heartbeat_interval: Duration,
     /// How late a heartbeat may come back before the agent is taken for gone.
     pub heartbeat_tolerance: Duration,
-    /// How long the addresses of an agent that is gone are kept for it.
+    /// How long the addresses of an agent that is gone are kept for it; after a restart of the service
+    /// it is 30 days, for at most 1,000 of an account.
     pub reserve: Duration,
 }
 

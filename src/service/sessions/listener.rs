@@ -24,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MOST: usize = 4096;
 /// How often addresses that nobody came back for are given up.
 const SWEEP: Duration = Duration::from_secs(1);
+/// The length of a time that says no more than the hour.
+const HOUR: usize = "2026-01-02T03".len();
 /// How long to wait when the process has no file descriptor left for another connection.
 const BREATH: Duration = Duration::from_millis(20);
 
@@ -49,6 +51,7 @@ impl Listener {
         let listener = TcpListener::bind((host.as_str(), port)).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let config = authority.server_config(&[])?;
+        Reservation::all_wait(&house.store, house.ids.now()).await?;
         let accepting = accept(listener, config, house.clone());
         let accepting = tokio::spawn(async move {
             // A service that does not come to be takes nobody.
@@ -110,7 +113,16 @@ async fn welcome(
 }
 
 async fn sweep(house: Arc<House>) {
+    let mut looked = None;
     loop {
+        // Hours are short beside the days for which addresses wait.
+        let now = house.ids.now();
+        let hour = now.0.get(..HOUR).map(str::to_owned);
+        if looked != hour {
+            // What stays on disk is looked at again in an hour.
+            let _ = Reservation::give_up(&house.store, now).await;
+            looked = hour;
+        }
         tokio::time::sleep(SWEEP).await;
         let over = house.registry.sweep(house.settings.reserve);
         if !over.is_empty() {

@@ -1,11 +1,26 @@
 //! Addresses that agents had, kept over a restart of the service.
+//!
+//! While the service runs, an address waits as long as its options say. One that nobody came back for
+//! after a restart waits for days, as long as its account has not too many of them.
 
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
+
+use chrono::DateTime;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use crate::api::Timestamp;
 use crate::service::edge::{Endpoint, Wanted};
-use crate::service::store::{Document, Error, Store};
+use crate::service::store::{Document, Error, Store, Transaction};
+
+/// How long an address waits for an agent that was gone when the service started.
+const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// How many such addresses an account has; those that wait longest are given up first.
+const MOST: usize = 1000;
+/// How many are read at a time.
+const PAGE: usize = 500;
 
 /// The address of a bind, for the agent that had it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -20,6 +35,9 @@ pub(super) struct Reservation {
     pub host: Option<String>,
     /// Where it listened, where it has a port of its own.
     pub addr: Option<String>,
+    /// Since when nobody has been seen to serve it; none while somebody does.
+    #[serde(default)]
+    pub idle: Option<Timestamp>,
 }
 
 impl Document for Reservation {
@@ -39,6 +57,7 @@ impl Reservation {
             owner_id: owner_id.to_owned(),
             host: endpoint.host().map(str::to_owned),
             addr: endpoint.address().map(|address| address.to_string()),
+            idle: None,
         }
     }
 
@@ -68,9 +87,32 @@ impl Reservation {
         store.write(move |change| change.put(&self)).await
     }
 
+    /// Notes that a service begins, to which no agent has come back yet.
+    pub async fn all_wait(store: &Store, now: Timestamp) -> Result<(), Error> {
+        let wait = move |change: &Transaction<'_>| {
+            let all = all(change)?.into_iter();
+            for kept in all.filter(|kept| kept.idle.is_none()) {
+                change.put(&Self { idle: Some(now.clone()), ..kept })?;
+            }
+            Ok(())
+        };
+        store.write(wait).await
+    }
+
+    /// Gives up the addresses that have waited too long, or that are too many.
+    pub async fn give_up(store: &Store, now: Timestamp) -> Result<(), Error> {
+        let give_up = move |change: &Transaction<'_>| {
+            for id in over(all(change)?, &now) {
+                change.remove::<Self>(&id)?;
+            }
+            Ok(())
+        };
+        store.write(give_up).await
+    }
+
     /// Gives the address up.
     pub async fn drop(store: &Store, ids: Vec<String>) -> Result<(), Error> {
-        let drop = move |change: &crate::service::store::Transaction<'_>| {
+        let drop = move |change: &Transaction<'_>| {
             for id in &ids {
                 change.remove::<Self>(id)?;
             }
@@ -80,6 +122,78 @@ impl Reservation {
     }
 }
 
+fn all(change: &Transaction<'_>) -> Result<Vec<Reservation>, Error> {
+    let mut all: Vec<Reservation> = Vec::new();
+    loop {
+        let before = all.last().map(|kept| kept.id.clone());
+        let page = change.page::<Reservation>(before.as_deref(), PAGE)?;
+        let is_last = page.len() < PAGE;
+        all.extend(page);
+        if is_last {
+            return Ok(all);
+        }
+    }
+}
+
+/// Those that have waited too long, or that are too many for their account.
+fn over(all: Vec<Reservation>, now: &Timestamp) -> Vec<String> {
+    let oldest = DateTime::parse_from_rfc3339(&now.0)
+        .ok()
+        .and_then(|now| SystemTime::from(now).checked_sub(KEPT))
+        .map(Timestamp::at);
+    let waits = |kept: Reservation| kept.idle.clone().map(|since| (since.0, kept));
+    let mut waiting: Vec<_> = all.into_iter().filter_map(waits).collect();
+    // Times of one form are in order as texts; the newest go first.
+    waiting.sort_by(|(one, _), (other, _)| other.cmp(one));
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    let is_over = |(since, kept): (String, Reservation)| {
+        let count = counts.entry(kept.owner_id).or_default();
+        *count += 1;
+        let late = oldest.as_ref().is_some_and(|oldest| since < oldest.0);
+        (late || *count > MOST).then_some(kept.id)
+    };
+    waiting.into_iter().filter_map(is_over).collect()
+}
+
 fn digest(token: &str) -> Vec<u8> {
     Sha256::digest(token).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(owner: &str, number: usize, idle: Option<&str>) -> Reservation {
+        Reservation {
+            id: format!("{owner}{number}"),
+            owner_id: owner.to_owned(),
+            idle: idle.map(|idle| Timestamp(idle.to_owned())),
+            ..Reservation::default()
+        }
+    }
+
+    #[test]
+    fn who_waits_too_long_is_given_up() {
+        let all = vec![
+            kept("a", 1, Some("2026-03-01T00:00:00Z")),
+            kept("a", 2, Some("2026-03-02T00:00:00Z")),
+            kept("a", 3, None),
+        ];
+
+        assert_eq!(over(all, &Timestamp("2026-03-31T12:00:00Z".to_owned())), ["a1"]);
+    }
+
+    #[test]
+    fn of_too_many_those_go_that_wait_longest() {
+        let day = |number| format!("2026-03-0{}T00:00:00Z", 1 + number % 2);
+        let many = (0..MOST + 2).map(|number| kept("a", number, Some(&day(number))));
+        let used = (0..10).map(|number| kept("b", number, None));
+        let gone = over(many.chain(used).collect(), &Timestamp("2026-03-03T00:00:00Z".to_owned()));
+
+        assert_eq!(gone.len(), 2);
+        assert!(
+            gone.iter()
+                .all(|id| id.trim_start_matches('a').parse::<usize>().is_ok_and(|it| it % 2 == 0))
+        );
+    }
 }
