@@ -1,10 +1,12 @@
 //! Tunnel definitions, from the configuration file and from the local API (agent sheet, section 3).
 //!
-//! `fields` reads one field after the other and notes what is wrong; `address` reads where a tunnel
-//! forwards to.
+//! `kinds` reads what each kind of tunnel has, with the values of single fields from `values` and
+//! where it forwards to from `address`; `fields` notes what was asked for and what is wrong.
 
 mod address;
 mod fields;
+mod kinds;
+mod values;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
