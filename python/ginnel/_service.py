@@ -69,8 +69,9 @@ class Service:
             heartbeat: Seconds between two heartbeats of an agent, and how late one may be.
             reserve: Seconds for which the addresses of an agent that is gone are kept for it. After
                 a restart of the service they are kept for 30 days, at most 1,000 of an account.
-            seed: For tests: identifiers, tokens and times of resources are the same in each run
-                that makes the same calls in the same order. Tokens can be guessed then.
+            seed: For tests: identifiers, tokens, names of tunnels and times of resources are the
+                same in each run that makes the same calls in the same order. Tokens can be guessed
+                then. Ports are whatever is free.
             begin: Where the clock stands with a `seed` until `advance`; 2026-01-01 in UTC unless
                 given.
 

@@ -153,6 +153,7 @@ impl Options {
             code_prefix: self.code_prefix.clone(),
             connections: self.edge_connections,
             patience: self.patience,
+            origin: self.origin.part(3),
         }
     }
 

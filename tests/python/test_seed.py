@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -51,6 +53,33 @@ def test_the_same_seed_tells_the_same_story() -> None:
     ids = [[made["id"] for made in told] for told in stories]
     assert not set(ids[0]) & set(ids[2])
     assert len(set(ids[0])) == len(ids[0])
+
+
+NAMES = """
+import sys, ginnel
+with ginnel.Service(seed=int(sys.argv[1]), base_domain="example.test") as service:
+    print(service.api_key, service.authtoken)
+    with ginnel.Agent(service) as agent, agent.client() as here, service.client() as remote:
+        for name in ("one", "two"):
+            made = here.tunnels.start(name=name, proto="http", addr=8080)
+            print(made.public_url.split(":")[1])
+        print(sorted(tunnel.id for tunnel in remote.tunnels.list()))
+        print(remote.ip_policies.create(description="office").id)
+"""
+
+
+def test_processes_with_the_same_seed_tell_the_same_names() -> None:
+    def told(seed: int) -> list[str]:
+        command = [sys.executable, "-c", NAMES, str(seed)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        return done.stdout.splitlines()
+
+    first, other = told(7), told(8)
+
+    assert told(7) == first
+    assert first[1].endswith(".example.test")
+    assert first[1] != first[2]
+    assert not set(first) & set(other)
 
 
 def test_the_clock_stands_until_it_is_set_forward() -> None:

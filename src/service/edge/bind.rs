@@ -18,6 +18,7 @@ use super::slot::Slot;
 use super::target::Target;
 use super::wanted::{EndpointOptions, Proto, Wanted};
 use super::{EdgeError, Edges, Inner, endpoint_site};
+use crate::api::Origin;
 use crate::policy::Scope;
 
 /// What the names of endpoints are made of: no letter looks like another.
@@ -242,7 +243,7 @@ impl Inner {
                 return Err(invalid(&format!("{label:?} is no label of a host name")));
             }
             Some(label) => label.to_owned(),
-            None => random_name()?,
+            None => random_name(&self.settings.origin)?,
         };
         checked_host(&format!("{label}.{base}")).map(Some)
     }
@@ -374,9 +375,10 @@ fn is_label(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
-fn random_name() -> Result<String, BindError> {
+fn random_name(origin: &Origin) -> Result<String, BindError> {
     let mut bytes = [0; NAME];
-    getrandom::fill(&mut bytes)
+    origin
+        .fill(&mut bytes)
         .map_err(|problem| BindError::Invalid { field: "host", problem: problem.to_string() })?;
     Ok(bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect())
 }

@@ -74,6 +74,7 @@ use rules::Fetcher;
 use slot::Slot;
 
 use super::store::{self, Store};
+use crate::api::Origin;
 
 /// How often connections that nobody uses are looked at.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -98,6 +99,8 @@ pub struct Settings {
     pub connections: usize,
     /// How long others may take.
     pub patience: Patience,
+    /// Where the names of endpoints come from that ask for none.
+    pub origin: Origin,
 }
 
 /// How long others may take.
@@ -127,6 +130,7 @@ impl Default for Settings {
             code_prefix: "ERR_NGROK_".to_owned(),
             connections: 16_384,
             patience: Patience::default(),
+            origin: Origin::default(),
         }
     }
 }
