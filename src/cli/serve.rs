@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::json;
 
 use super::failure::{Exit, Failure};
-use super::output::{complain, say};
+use super::output::say;
 use super::runtime;
 use super::signals::Signals;
 use crate::api::{Secret, id};
@@ -147,7 +147,7 @@ fn show_again(authority: Arc<Authority>, chain: PathBuf, key: PathBuf) -> Result
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
             if let Err(error) = authority.give(&chain, &key) {
-                complain(&error.to_string());
+                super::output::complain(&error.to_string());
             }
         }
     });

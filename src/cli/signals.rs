@@ -73,6 +73,7 @@ fn is_ignored(signal: libc::c_int) -> bool {
 }
 
 /// What the shell wants of a process on its terminal.
+#[cfg_attr(not(unix), expect(dead_code, reason = "only Unix has jobs"))]
 pub(super) enum Job {
     /// To stop, so that the shell can go on.
     Stop,

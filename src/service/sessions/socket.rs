@@ -32,9 +32,9 @@ impl Socket {
     }
 
     fn acknowledge(&self) {
-        #[cfg(any(target_os = "linux", target_os = "android"))]
         if self.prompt.load(Ordering::Relaxed) {
             // Without it things are slow, but right.
+            #[cfg(any(target_os = "linux", target_os = "android"))]
             let _ = socket2::SockRef::from(&self.stream).set_tcp_quickack(true);
         }
     }
