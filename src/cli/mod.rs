@@ -49,15 +49,20 @@ Examples:
   ginnel serve --path ginnel.db --port 4000
   ginnel api api-keys list --output json
 
-Exit codes: 0 well, 1 failed, 2 wrong usage or configuration, 3 address in use, 4 database of no use,
-5 key refused, 6 not found, 7 request refused, 8 server failed, 9 no answer.";
+Exit codes: 0 well, 1 failed, 2 wrong usage or configuration, 3 address in use,
+4 database of no use, 5 key refused, 6 not found, 7 request refused, 8 server failed,
+9 no answer.";
 
 /// Runs the command; `arguments` start with the name of the program. Gives the exit code.
 ///
 /// What it has to say goes to standard output, and why it failed to standard error, in one line.
 /// Blocks until the work is done; a service that it serves ends with SIGTERM or SIGINT.
 pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
-    let exit = match run(arguments) {
+    let done = run(arguments).and_then(|()| match output::unsaid() {
+        Some(why) => Err(Failure::new(Exit::Failed, format!("standard output: {why}"))),
+        None => Ok(()),
+    });
+    let exit = match done {
         Ok(()) => Exit::Clean,
         Err(failure) => {
             output::complain(&failure.message);

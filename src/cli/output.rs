@@ -1,11 +1,24 @@
 //! Standard output and standard error, which may be gone.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::sync::OnceLock;
+
+/// Why something could not be said.
+static UNSAID: OnceLock<String> = OnceLock::new();
 
 /// Says something on standard output; a reader who has left does not matter.
 pub(super) fn say(line: &str) {
     let mut output = std::io::stdout().lock();
-    let _ = writeln!(output, "{line}").and_then(|()| output.flush());
+    if let Err(error) = writeln!(output, "{line}").and_then(|()| output.flush())
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        let _ = UNSAID.set(error.to_string());
+    }
+}
+
+/// Why something could not be said, such as that a disk is full; none when all was.
+pub(super) fn unsaid() -> Option<&'static str> {
+    UNSAID.get().map(String::as_str)
 }
 
 /// Says in one line on standard error what went wrong.

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -160,6 +161,44 @@ def test_lists_are_printed_for_people_and_for_programs(api: Run) -> None:
     assert api("bot-users", "list").stdout == "nothing\n"
 
 
+def test_tables_show_what_is_inside(api: Run, ginnel_agent: ginnel.Agent) -> None:
+    assert ginnel_agent.url
+    edge = made(api, "edges", "https", "create", "--hostports", "a.example.test:443")
+    backend = made(api, "backends", "http-response", "create", "--body", "hello")
+    to = json.dumps({"backend_id": backend["id"]})
+    match = ("--match-type", "path_prefix", "--match", "/", "--backend", to)
+    route = made(api, "edges", "https", "routes", "create", edge["id"], *match)
+
+    shown = api("edges", "https", "routes", "get", edge["id"], route["id"]).stdout
+
+    lines = dict(line.split(None, 1) for line in shown.splitlines() if " " in line.strip())
+    assert lines["backend.enabled"].strip() == "true"
+    assert lines["backend.backend.id"].strip() == backend["id"]
+
+
+def test_captured_requests_are_a_table_for_people(
+    ginnel_tunnel: Callable[..., str], ginnel_agent: ginnel.Agent, ginnel_agent_client: Any
+) -> None:
+    assert ginnel_agent.url
+
+    def app(environ: dict[str, Any], start: Any) -> list[bytes]:
+        start("202 Accepted", [])
+        return [b"thanks"]
+
+    url = ginnel_tunnel(app)
+    urlopen(f"{url}/hook?a=1").close()
+    seen = ginnel_agent_client.requests.wait_for(timeout=10)
+
+    listed = run("local", "requests", "list", GINNEL_AGENT_URL=ginnel_agent.url).stdout
+    shown = run("local", "requests", "get", seen.id, GINNEL_AGENT_URL=ginnel_agent.url).stdout
+
+    head, row = listed.splitlines()
+    assert {"REQUEST.METHOD", "REQUEST.URI", "RESPONSE.STATUS_CODE"} <= set(head.split())
+    assert {"GET", "/hook?a=1", "202"} <= set(row.split())
+    assert f"request.raw           {len(seen.request.raw)} bytes" in shown
+    assert "response.status       202 Accepted" in shown
+
+
 def test_what_would_command_a_terminal_is_written_out(api: Run) -> None:
     key = made(api, "api-keys", "create", "--description", "red \x1b[31m\n\talert")
 
@@ -280,6 +319,56 @@ def test_the_agent_is_called_without_a_key() -> None:
         assert all("authorization" not in request.headers for request in server.requests)
 
 
+def test_secrets_inside_are_taken_from_files_alone(api: Run, tmp_path: Path) -> None:
+    start = ("local", "tunnels", "start", "--addr", "8080", "--proto", "http", "--name", "web")
+    known = {"GINNEL_AGENT_URL": "http://127.0.0.1:1"}
+    file = tmp_path / "auth.json"
+    file.write_text('["me:swordfish"]')
+
+    typed = run(*start, "--basic-auth", '["me:swordfish"]', **known)
+    read = run(*start, "--basic-auth", f"@{file}", "--curl", **known)
+    piped = run(*start, "--basic-auth", "@-", "--curl", typed='["me:swordfish"]', **known)
+
+    assert typed.returncode == 2
+    assert "--basic-auth holds secrets" in typed.stderr
+    assert "swordfish" not in typed.stderr + read.stdout + piped.stdout
+    assert (read.returncode, piped.returncode) == (0, 0)
+    assert "basic_auth" in read.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+def test_what_cannot_be_written_is_a_failure(api: Run) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*COMMAND, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("ginnel: standard output: No space left on device")
+
+
+def test_a_reader_who_leaves_is_no_failure(service: ginnel.Service) -> None:
+    known = environment(GINNEL_BASE_URL=service.url, GINNEL_API_KEY=service.api_key)
+    with service.client() as remote:
+        for number in range(300):
+            remote.ip_policies.create(description=f"{number:0200}")
+
+    process = subprocess.Popen(
+        [*COMMAND, "api", "ip-policies", "list", "-o", "jsonl"],
+        env=known,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout
+    assert process.stderr
+    assert process.stdout.readline().startswith(b'{"id":')
+    process.stdout.close()
+
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(timeout=20) == 0
+
+
 def test_ctrl_c_ends_a_call_without_a_word() -> None:
     asked, release = threading.Event(), threading.Event()
 
@@ -358,3 +447,13 @@ def test_help_shows_how_an_operation_is_called() -> None:
     assert "POST /backends/failover" in told
     assert "ginnel api backends failover create --description TEXT" in told
     assert "--backends <BACKENDS>" in told
+
+
+def test_help_puts_what_every_call_has_at_its_end() -> None:
+    told = run("local", "tunnels", "start", "--help").stdout
+
+    own, common = told.split("Options of every call:")
+    assert "--basic-auth <@FILE>" in own
+    assert "-o, --output <FORMAT>" in common
+    assert "ginnel local tunnels start --addr 8080 --proto http --name TEXT" in common
+    assert ".;" not in told

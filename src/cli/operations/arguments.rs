@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::ArgMatches;
 use serde_json::{Map, Value};
 
-use super::tree::is_plain;
+use super::tree::{holds_secret, is_plain};
 use super::{FILE, dashed};
 use crate::api::{Field, Info, Kind, Output, Place};
 use crate::cli::failure::Failure;
@@ -87,6 +87,11 @@ fn typed(info: &Info, parameter: &Field, matches: &ArgMatches) -> Result<Option<
             None => None,
         },
         _ => match one() {
+            Some(given) if holds_secret(&parameter.kind) && !given.starts_with('@') => {
+                return Err(Failure::usage(format!(
+                    "{option} holds secrets, and command lines are for all to see: write @FILE"
+                )));
+            }
             Some(given) => Some(structured(given, &option)?),
             None => None,
         },

@@ -53,6 +53,7 @@ pub(super) fn api() -> Command {
         .long("api-key-file")
         .value_name("FILE")
         .value_parser(value_parser!(PathBuf))
+        .help_heading(HEADING)
         .help("A file that holds the key");
     Command::new("api")
         .about("Call the management API")
@@ -122,17 +123,19 @@ fn options(api: Api, matches: &ArgMatches) -> Options {
     }
 }
 
+/// Where the help lists the options of every operation, after those of the operation itself.
+const HEADING: &str = "Options of every call";
+
 /// The options of every operation.
 fn common(variable: &'static str) -> Vec<Arg> {
-    let option = |id: &'static str, value| {
-        Arg::new(id).long(id.trim_start_matches(':')).value_name(value).global(true)
+    let known = |id: &'static str| {
+        Arg::new(id).long(id.trim_start_matches(':')).global(true).help_heading(HEADING)
     };
-    let flag = |id: &'static str| {
-        let arg = Arg::new(id).long(id.trim_start_matches(':'));
-        arg.action(ArgAction::SetTrue).global(true)
-    };
+    let option = |id: &'static str, value| known(id).value_name(value);
+    let flag = |id: &'static str| known(id).action(ArgAction::SetTrue);
     vec![
         option(OUTPUT, "FORMAT")
+            .short('o')
             .value_parser(["table", "json", "jsonl", "csv"])
             .default_value("table")
             .help("How to print what comes back"),

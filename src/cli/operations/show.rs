@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use serde_json::Value;
 
-use crate::api::Shape;
+use crate::api::{Kind, Shape};
 use crate::cli::output::say;
 
 /// How answers are printed.
@@ -37,10 +37,9 @@ pub(super) fn one(shape: &Shape, object: &Value, format: Format) -> String {
         Format::Jsonl => object.to_string(),
         Format::Csv => csv(shape, std::slice::from_ref(object)),
         Format::Table => {
-            let fields = object.as_object().into_iter().flatten();
-            let known = fields.filter(|(_, value)| !value.is_null());
-            let rows = known.map(|(name, value)| vec![name.clone(), cell(value)]);
-            aligned(&rows.collect::<Vec<_>>(), false)
+            let mut rows = Vec::new();
+            unfold(shape, object, "", &mut rows);
+            aligned(&rows, false)
         }
     }
 }
@@ -89,19 +88,74 @@ fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())
 }
 
+/// The fields of an object that have a value, with those of what is inside under dotted names. What
+/// this version does not know comes last.
+fn unfold(shape: &Shape, object: &Value, above: &str, rows: &mut Vec<Vec<String>>) {
+    for field in shape.fields {
+        let (name, value) = (format!("{above}{}", field.name), &object[field.name]);
+        match (&field.kind, value) {
+            (_, Value::Null) => {}
+            (Kind::Record(inner), Value::Object(_)) => {
+                unfold(inner, value, &format!("{name}."), rows);
+            }
+            (Kind::Bytes, Value::String(text)) => rows.push(vec![name, bytes(text)]),
+            _ => rows.push(vec![name, cell(value)]),
+        }
+    }
+    let known = |name: &str| shape.fields.iter().any(|field| field.name == name);
+    for (name, value) in object.as_object().into_iter().flatten() {
+        if !known(name) && !value.is_null() {
+            rows.push(vec![format!("{above}{name}"), cell(value)]);
+        }
+    }
+}
+
+/// Bytes in base64 by their number: nobody reads them in a table.
+fn bytes(text: &str) -> String {
+    let padding = text.bytes().rev().take_while(|byte| *byte == b'=').count();
+    format!("{} bytes", (text.len() / 4 * 3).saturating_sub(padding))
+}
+
 /// A row for each item; columns that are empty everywhere are left out, and so is the address.
-fn table(shape: &Shape, items: &[Value]) -> String {
-    let filled = |name: &&str| items.iter().any(|item| !item[name].is_null());
-    let names = shape.fields.iter().map(|field| field.name).filter(|name| *name != "uri");
-    let columns: Vec<_> = names.filter(filled).collect();
+fn table(shape: &'static Shape, items: &[Value]) -> String {
+    let filled = |path: &Vec<&str>| items.iter().any(|item| !at(item, path).is_null());
+    let columns: Vec<_> = columns(shape).into_iter().filter(filled).collect();
     if columns.is_empty() {
         return "nothing".to_owned();
     }
-    let head = columns.iter().map(|name| name.to_uppercase()).collect();
+    let head = columns.iter().map(|path| path.join(".").to_uppercase()).collect();
     let rows = items
         .iter()
-        .map(|item| columns.iter().map(|name| shortened(cell(&item[*name]))).collect::<Vec<_>>());
+        .map(|item| columns.iter().map(|path| shortened(cell(at(item, path)))).collect::<Vec<_>>());
     aligned(&std::iter::once(head).chain(rows).collect::<Vec<_>>(), true)
+}
+
+/// What a list shows: the fields, and the plain ones of what is inside.
+fn columns(shape: &'static Shape) -> Vec<Vec<&'static str>> {
+    let mut columns = Vec::new();
+    for field in shape.fields.iter().filter(|field| field.name != "uri") {
+        match &field.kind {
+            Kind::Record(inner) => {
+                let plain = inner.fields.iter().filter(|inner| is_short(&inner.kind));
+                columns.extend(plain.map(|inner| vec![field.name, inner.name]));
+            }
+            _ => columns.push(vec![field.name]),
+        }
+    }
+    columns
+}
+
+/// What a column has room for.
+fn is_short(kind: &Kind) -> bool {
+    !matches!(
+        kind,
+        Kind::Record(_) | Kind::List(_) | Kind::Map(_) | Kind::Bytes | Kind::Json | Kind::Object
+    )
+}
+
+/// What is inside an object, by the names on the way.
+fn at<'v>(object: &'v Value, path: &[&str]) -> &'v Value {
+    path.iter().fold(object, |value, name| &value[*name])
 }
 
 /// Columns as wide as their widest cell.

@@ -95,7 +95,7 @@ fn operation(program: &str, info: &'static Info) -> Command {
 fn flag(info: &Info, parameter: &'static Field) -> Arg {
     let long = dashed(parameter.name);
     let arg = Arg::new(parameter.name).value_name(parameter.name.to_uppercase());
-    let mut help = summary(info.explain(parameter));
+    let mut help = summary(info.explain(parameter)).trim_end_matches('.').to_owned();
     if parameter.required {
         help.push_str(" (required)");
     }
@@ -105,6 +105,10 @@ fn flag(info: &Info, parameter: &'static Field) -> Arg {
             return file
                 .value_parser(value_parser!(PathBuf))
                 .help(format!("A file with it: {help}"));
+        }
+        _ if holds_secret(&parameter.kind) => {
+            help.push_str("; as JSON in a file, or @- for standard input");
+            arg.value_name("@FILE")
         }
         Kind::Bool => arg.value_parser(["true", "false"]).value_name("BOOL"),
         Kind::Integer => arg.value_parser(value_parser!(i64)).allow_negative_numbers(true),
@@ -126,6 +130,16 @@ fn flag(info: &Info, parameter: &'static Field) -> Arg {
     arg.long(long).help(help)
 }
 
+/// True for what has secrets inside, and so has no place on a command line.
+pub(super) fn holds_secret(kind: &Kind) -> bool {
+    match kind {
+        Kind::Secret => true,
+        Kind::List(item) | Kind::Map(item) => holds_secret(item),
+        Kind::Record(shape) => shape.fields.iter().any(|field| holds_secret(&field.kind)),
+        _ => false,
+    }
+}
+
 /// True for what is written without JSON.
 pub(super) fn is_plain(kind: &Kind) -> bool {
     matches!(
@@ -140,18 +154,28 @@ fn example(program: &str, info: &Info) -> String {
     for name in info.path_parameters() {
         line.push_str(&format!(" {}", name.to_uppercase()));
     }
-    let shown =
-        |parameter: &&Field| info.place(parameter.name) == Place::Body && is_plain(&parameter.kind);
-    let required = info.parameters.iter().filter(|parameter| parameter.required);
-    let mut flags: Vec<_> = required.filter(shown).collect();
+    let body = |parameter: &&Field| info.place(parameter.name) == Place::Body;
+    let shown = |parameter: &&Field| {
+        let is_short = is_plain(&parameter.kind) || parameter.kind == Kind::TextOrNumber;
+        body(parameter) && is_short
+    };
+    // Without these a tunnel is a labeled one.
+    let helpful = |name| info.name == "start" && ["proto", "name"].contains(&name);
+    let wanted = info.parameters.iter().filter(|one| one.required || helpful(one.name));
+    let mut flags: Vec<_> = wanted.filter(shown).collect();
     if flags.is_empty() {
         flags.extend(info.parameters.iter().find(shown));
     }
     for parameter in flags {
-        let value = match parameter.kind {
-            Kind::Bool => "true",
-            Kind::Integer => "1",
-            Kind::Number => "0.5",
+        let value = match (parameter.name, &parameter.kind) {
+            ("addr", _) => "8080",
+            ("proto", _) => "http",
+            ("cidr", _) => "192.0.2.0/24",
+            ("action", _) => "allow",
+            ("hostports", _) => "shop.example.com:443",
+            (_, Kind::Bool) => "true",
+            (_, Kind::Integer) => "1",
+            (_, Kind::Number) => "0.5",
             _ => "TEXT",
         };
         line.push_str(&format!(" --{} {value}", dashed(parameter.name)));
