@@ -6,7 +6,7 @@ from functools import cached_property
 from time import monotonic, sleep
 
 from ._asyncio import call
-from ._client import _Client
+from ._client import _Awaited, _Blocking, _Client
 from ._native import Core
 from ._progress import counting
 from .exceptions import AgentNotRunningError, APIError, APITimeoutError, NotFoundError
@@ -19,7 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
-    from types import TracebackType
     from typing import Any, Self, TypeAlias
 
     from .events import Event
@@ -309,7 +308,7 @@ class _AgentOptions(_Client):
         self._core = Core(self._options)
 
 
-class AgentClient(_AgentOptions):
+class AgentClient(_AgentOptions, _Blocking):
     """A client of the agent API whose calls wait for their results.
 
     Threads may share it. Calls raise the exceptions of `ginnel.exceptions`.
@@ -371,30 +370,8 @@ class AgentClient(_AgentOptions):
                 return client.with_options(timeout=10, max_retries=2)
         raise AgentNotRunningError("no agent listens at the ports 4040 to 4049 of this machine")
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        json: object = None,
-        query: Mapping[str, object] | None = None,
-    ) -> object:
-        """Send any request, with the retries and errors of every call; returns plain JSON."""
-        return self._core.request(method, path, json, query)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class AsyncAgentClient(_AgentOptions):
+class AsyncAgentClient(_AgentOptions, _Awaited):
     """A client of the agent API whose calls are awaited.
 
     Its names are those of AgentClient. It is bound to no event loop. Cancelling a call drops its
@@ -458,31 +435,3 @@ class AsyncAgentClient(_AgentOptions):
             else:
                 return client.with_options(timeout=10, max_retries=2)
         raise AgentNotRunningError("no agent listens at the ports 4040 to 4049 of this machine")
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        json: object = None,
-        query: Mapping[str, object] | None = None,
-    ) -> object:
-        """Send any request, with the retries and errors of every call; returns plain JSON."""
-        from ._asyncio import request
-
-        return await request(self._core, method, path, json, query)
-
-    async def aclose(self) -> None:
-        """Close the connections, as `close`."""
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -70,6 +70,64 @@ class _Client:
         return f"<{type(self).__name__} of {self.base_url}{key}{state}>"
 
 
+class _Blocking(_Client):
+    """What clients share whose calls wait for their results."""
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: object = None,
+        query: Mapping[str, object] | None = None,
+    ) -> object:
+        """Send any request, with the key, retries and errors of every call; returns plain JSON."""
+        return self._core.request(method, path, json, query)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _Awaited(_Client):
+    """What clients share whose calls are awaited."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: object = None,
+        query: Mapping[str, object] | None = None,
+    ) -> object:
+        """Send any request, with the key, retries and errors of every call; returns plain JSON."""
+        from ._asyncio import request
+
+        return await request(self._core, method, path, json, query)
+
+    async def aclose(self) -> None:
+        """Close the connections, as `close`."""
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
 class _RemoteOptions(_Client):
     def __init__(
         self,
@@ -134,67 +192,17 @@ class _RemoteOptions(_Client):
         self._core = Core(self._options)
 
 
-class RemoteClient(_RemoteOptions, RemoteResources):
+class RemoteClient(_RemoteOptions, _Blocking, RemoteResources):
     """A client of the management API whose calls wait for their results.
 
     Its attributes mirror the paths of the API: `remote.backends.failover.create(...)`. Threads may
     share it. Calls raise the exceptions of `ginnel.exceptions`.
     """
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        json: object = None,
-        query: Mapping[str, object] | None = None,
-    ) -> object:
-        """Send any request, with the key, retries and errors of every call; returns plain JSON."""
-        return self._core.request(method, path, json, query)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class AsyncRemoteClient(_RemoteOptions, AsyncRemoteResources):
+class AsyncRemoteClient(_RemoteOptions, _Awaited, AsyncRemoteResources):
     """A client of the management API whose calls are awaited.
 
     Its names are those of RemoteClient. It is bound to no event loop. Cancelling a call drops its
     request.
     """
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        json: object = None,
-        query: Mapping[str, object] | None = None,
-    ) -> object:
-        """Send any request, with the key, retries and errors of every call; returns plain JSON."""
-        from ._asyncio import request
-
-        return await request(self._core, method, path, json, query)
-
-    async def aclose(self) -> None:
-        """Close the connections, as `close`."""
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
