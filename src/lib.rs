@@ -15,7 +15,7 @@
 //! # One visitor, followed through the folders
 //!
 //! A visitor of a tunnel comes in through a listener of `service/edge`, which finds the route and asks
-//! its modules. The target is a tunnel (`service/sessions/tunnel.rs`), so a stream is opened in the
+//! its modules; where there is nothing to ask, `service/edge/express` takes the request as it is. The target is a tunnel (`service/sessions/tunnel.rs`), so a stream is opened in the
 //! agent's session ([`tunnel`]). At the [`agent`], `agent/link.rs` finds the tunnel that the stream is
 //! for, and `agent/relay` carries the bytes to the local service and back, while `agent/capture` keeps
 //! them and `agent/web` shows them.
@@ -23,8 +23,8 @@
 //! # Who may use whom
 //!
 //! `python` and `cli` use `client`, `service` and `agent`; those use `api`; `service` and `agent` share
-//! `tunnel`; `service` uses `policy`, which `python` and `cli` try as well. `api`, `policy` and `tunnel`
-//! use none of the others. `tests/rust/layers.rs` holds the code to that.
+//! `tunnel` and `http1`; `service` uses `policy`, which `python` and `cli` try as well. `api`, `http1`,
+//! `policy` and `tunnel` use none of the others. `tests/rust/layers.rs` holds the code to that.
 
 #[cfg(feature = "service")]
 pub mod agent;
@@ -32,6 +32,8 @@ pub mod api;
 #[cfg(feature = "service")]
 pub mod cli;
 pub mod client;
+#[cfg(feature = "service")]
+mod http1;
 #[cfg(feature = "service")]
 pub mod policy;
 #[cfg(feature = "python")]

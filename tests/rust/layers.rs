@@ -6,11 +6,12 @@ use std::path::Path;
 /// Each folder, and what it may use.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("api", &[]),
+    ("http1", &[]),
     ("policy", &[]),
     ("tunnel", &[]),
     ("client", &["api"]),
-    ("service", &["api", "policy", "tunnel"]),
-    ("agent", &["api", "tunnel"]),
+    ("service", &["api", "http1", "policy", "tunnel"]),
+    ("agent", &["api", "http1", "tunnel"]),
     ("cli", &["agent", "api", "client", "policy", "service"]),
     ("python", &["agent", "api", "client", "policy", "service", "cli"]),
 ];

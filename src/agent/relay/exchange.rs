@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::body::Body;
 use super::head::{self, RequestHead, ResponseHead};
 use super::prompt::Awaited;
 use super::{Connected, Front, Reader, Writer, rewrite};
 use crate::agent::capture::Recording;
+use crate::http1::Body;
 
 /// How many provisional answers may come before the final one.
 const PROVISIONAL: usize = 64;

@@ -1,6 +1,6 @@
 //! Heads of requests and answers; free of I/O.
 
-use super::body::Body;
+use crate::http1::Body;
 
 /// How long a head may be.
 pub(super) const LONGEST: usize = 64 * 1024;

@@ -16,6 +16,7 @@ use super::head::{self, Refused, RequestHead};
 use super::{HostHeader, Reader, Upstream, Writer, page, rewrite};
 use crate::agent::capture::{Captures, Opening, Recording, Source};
 use crate::agent::metrics::TunnelMetrics;
+use crate::http1::Body;
 
 /// How long the body of a request is waited for that no local service takes.
 const KEEPING: Duration = Duration::from_secs(1);
@@ -172,7 +173,7 @@ impl Visit<'_> {
             tunnel_name: &self.front.tunnel_name,
             source: self.source.clone(),
             head: bytes,
-            chunked: head.body == super::body::Body::CHUNKED,
+            chunked: head.body == Body::CHUNKED,
         }))
     }
 

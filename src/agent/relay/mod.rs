@@ -5,7 +5,6 @@
 //! read. Where the local service speaks HTTP/2, `http2` translates behind all that. Everything else is
 //! copied blindly.
 
-mod body;
 mod copy;
 mod dial;
 mod exchange;

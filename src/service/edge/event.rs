@@ -112,6 +112,11 @@ impl Teller {
         events
     }
 
+    /// Whether anybody listens.
+    pub(super) fn is_heard(&self) -> bool {
+        self.heard.load(Relaxed)
+    }
+
     /// Follows a request, if anybody wants to know.
     pub(super) fn trace(&self) -> Trace {
         let followed = self.heard.load(Relaxed).then(Box::default);

@@ -77,14 +77,17 @@ impl Fault {
         self.text
     }
 
+    /// The body of the answer; `prefix` stands before the number.
+    pub(super) fn into_text(self, prefix: &str) -> String {
+        match self.number {
+            Some(number) => format!("{}\n\n{prefix}{number}\n", self.text),
+            None => format!("{}\n", self.text),
+        }
+    }
+
     /// The answer; `prefix` stands before the number.
     pub(super) fn into_response(self, prefix: &str) -> Response<Body> {
-        let code = self.number.map(|number| format!("{prefix}{number}"));
-        let text = match &code {
-            Some(code) => format!("{}\n\n{code}\n", self.text),
-            None => format!("{}\n", self.text),
-        };
-        let mut response = Response::new(Body::full(text.into()));
+        let mut response = Response::new(Body::full(self.into_text(prefix).into()));
         *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or_default();
         let headers = response.headers_mut();
         let plain = HeaderValue::from_static("text/plain; charset=utf-8");

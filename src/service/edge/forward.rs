@@ -14,7 +14,7 @@ use super::body::{Body, Outgoing, Word};
 use super::fault::{self, Fault};
 use super::head;
 use super::link::{Failed, Link, Named, Relay};
-use super::pool::Pool;
+use super::pool::{Idle, Pool};
 use super::target::{Reuse, Target, Through, Undialable, Visitor};
 use super::upgrade;
 
@@ -32,7 +32,7 @@ pub(super) struct Upstream {
 
 impl Upstream {
     /// What a connection for this visitor names.
-    fn named(&self, visitor: &Visitor, through: &Through) -> Option<Named> {
+    pub(super) fn named(&self, visitor: &Visitor, through: &Through) -> Option<Named> {
         let named = || Named { address: visitor.peer.ip(), through: through.clone() };
         (self.target.reuse() == Reuse::SameAddress).then(named)
     }
@@ -70,7 +70,7 @@ pub(super) async fn forward(
     }
     if upstream.target.reuse() != Reuse::Nobody {
         let named = upstream.named(visitor, through);
-        while let Some(link) = upstream.pool.take(named.as_ref()) {
+        while let Some(link) = upstream.pool.links.take(named.as_ref()) {
             let again = again(&link, &exchange.request);
             match send(link, upstream, exchange, runtime).await {
                 Sent::Unsent(back) => exchange = back,

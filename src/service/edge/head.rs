@@ -16,7 +16,7 @@ const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto")
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 /// The longest path with its query, in bytes.
-const LONGEST_PATH: usize = 8 << 10;
+pub(super) const LONGEST_PATH: usize = 8 << 10;
 
 /// How often a request may have been forwarded: more is a loop.
 const MOST_HOPS: usize = 20;
@@ -81,7 +81,7 @@ fn differs(host: &HeaderValue, authority: &Authority) -> bool {
 }
 
 /// Whether this can be a host with or without a port; the empty one is allowed.
-fn is_authority(host: &[u8]) -> bool {
+pub(super) fn is_authority(host: &[u8]) -> bool {
     host.iter().all(|byte| {
         byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']')
     })
@@ -149,12 +149,16 @@ pub(super) fn expects_continue(headers: &HeaderMap) -> bool {
 
 /// The host of a request in lower case, without its port.
 pub(super) fn host(headers: &HeaderMap) -> Option<(String, Option<u16>)> {
-    let host = headers.get(HOST)?.to_str().ok()?;
+    headers.get(HOST)?.to_str().ok().map(split)
+}
+
+/// A host in lower case, without its port.
+pub(super) fn split(host: &str) -> (String, Option<u16>) {
     let (name, port) = match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => (name, port.parse().ok()),
         _ => (host, None),
     };
-    Some((name.trim_end_matches('.').to_ascii_lowercase(), port))
+    (name.trim_end_matches('.').to_ascii_lowercase(), port)
 }
 
 /// The protocol that a request asks for. HTTP/2 is not reached this way.

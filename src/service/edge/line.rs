@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
 
+use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::framing::{Expects, Framing};
@@ -21,6 +22,8 @@ const LINGER: usize = 256 << 10;
 /// no chunk may hold, answers 400 and closes.
 pub(super) struct Line {
     socket: Socket,
+    /// What was read before and put back.
+    ahead: BytesMut,
     framing: Framing,
     pulse: Arc<Pulse>,
     refused: bool,
@@ -31,7 +34,25 @@ pub(super) struct Line {
 impl Line {
     pub(super) fn new(socket: Socket, pulse: Arc<Pulse>) -> Self {
         let framing = Framing::default();
-        Self { socket, framing, pulse, refused: false, lingered: 0, closed: false }
+        Self {
+            socket,
+            ahead: BytesMut::new(),
+            framing,
+            pulse,
+            refused: false,
+            lingered: 0,
+            closed: false,
+        }
+    }
+
+    /// True when something ambiguous has come, so that nothing more is read.
+    pub(super) fn has_refused(&self) -> bool {
+        self.refused
+    }
+
+    /// Takes back what was read, to be read again.
+    pub(super) fn put_back(&mut self, bytes: BytesMut) {
+        self.ahead = bytes;
     }
 
     fn watch(&mut self, buffer: &mut ReadBuf<'_>, before: usize) {
@@ -73,6 +94,12 @@ impl AsyncRead for Line {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if !this.ahead.is_empty() {
+            let taken = this.ahead.len().min(buffer.remaining());
+            buffer.put_slice(this.ahead.get(..taken).unwrap_or_default());
+            this.ahead.advance(taken);
+            return Poll::Ready(Ok(()));
+        }
         if this.refused {
             return Poll::Ready(Ok(()));
         }

@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::Io;
 use super::body::Outgoing;
-use super::pool::Pool;
+use super::pool::{Idle, Pool};
 use super::target::Through;
 
 /// How much of an answer is buffered at most, in bytes; its head must fit.
@@ -67,22 +67,6 @@ impl Link {
             builder.handshake(TokioIo::new(Heard { io, anything: false })).await?;
         let connection = Some(Box::new(connection));
         Ok(Self { sender, connection, ended: false, idle_since: None, named })
-    }
-
-    /// Whose requests it may carry; none when everybody's.
-    pub(super) fn named(&self) -> Option<&Named> {
-        self.named.as_ref()
-    }
-
-    /// How long the connection has been idle; none when it has not carried a request yet.
-    pub(super) fn idle(&self) -> Option<Duration> {
-        self.idle_since.map(|since| since.elapsed())
-    }
-
-    /// True when another request may follow; looks whether the upstream has closed meanwhile.
-    pub(super) fn is_usable(&mut self) -> bool {
-        self.drive(&mut Context::from_waker(Waker::noop()));
-        !self.ended && self.sender.is_ready()
     }
 
     /// Sends a request and waits for the head of the answer.
@@ -138,6 +122,21 @@ impl Link {
 
     fn drive(&mut self, cx: &mut Context<'_>) {
         drive(&mut self.connection, &mut self.ended, cx);
+    }
+}
+
+impl Idle for Link {
+    fn named(&self) -> Option<&Named> {
+        self.named.as_ref()
+    }
+
+    fn idle(&self) -> Option<Duration> {
+        self.idle_since.map(|since| since.elapsed())
+    }
+
+    fn is_usable(&mut self) -> bool {
+        self.drive(&mut Context::from_waker(Waker::noop()));
+        !self.ended && self.sender.is_ready()
     }
 }
 
@@ -203,7 +202,7 @@ impl Relay {
             && link.is_usable()
         {
             link.rest();
-            pool.put(link);
+            pool.links.put(link);
         }
     }
 }

@@ -4,7 +4,8 @@
 //! A connection comes in through a `door` and is spoken to by `serve`, over a `line` that refuses
 //! what could be understood in two ways. `reception` brings each request into one form, finds its
 //! site (`hosts`) and route (`site`), and `forward` sends it to a target over a `link`, which comes
-//! from a `pool` or is dialed. Connections that are bytes go through `tcp`. What the service has to
+//! from a `pool` or is dialed. A request that is only to be carried takes the short way through
+//! `express` instead. Connections that are bytes go through `tcp`. What the service has to
 //! say itself is a `fault`.
 //!
 //! What edges are is compiled in `config` whenever the management API changes it.
@@ -19,6 +20,7 @@ mod converter;
 mod door;
 mod endpoint_site;
 mod event;
+mod express;
 mod fault;
 mod fixed_target;
 mod forward;

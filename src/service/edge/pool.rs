@@ -1,26 +1,70 @@
 //! Connections to upstreams that wait for the next request.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::express::RawLink;
 use super::link::{Link, Named};
 
-/// How many connections to one target wait at most.
+/// How many connections to one target wait at most, for each way.
 const MOST: usize = 128;
 /// How long a connection waits: an agent has only so many, and upstreams close theirs soon.
 const IDLE: Duration = Duration::from_secs(20);
 
+/// A connection that can wait.
+pub(super) trait Idle {
+    /// Whose requests it may carry; none when everybody's.
+    fn named(&self) -> Option<&Named>;
+
+    /// How long it has been idle; none when it has not carried a request yet.
+    fn idle(&self) -> Option<Duration>;
+
+    /// True when another request may follow; looks whether the upstream has closed meanwhile.
+    fn is_usable(&mut self) -> bool;
+}
+
 /// The idle connections of one target.
 #[derive(Default)]
-pub(super) struct Pool(Mutex<Vec<Link>>);
+pub(super) struct Pool {
+    /// Those that HTTP is spoken on.
+    pub links: Shelf<Link>,
+    /// Those of the short way.
+    pub raw: Shelf<RawLink>,
+}
 
 impl Pool {
+    /// Drops all, so that others can be opened; false when there was none.
+    pub(super) fn clear(&self) -> bool {
+        let (links, raw) = (self.links.clear(), self.raw.clear());
+        links || raw
+    }
+
+    fn is_empty(&self) -> bool {
+        self.links.lock().is_empty() && self.raw.lock().is_empty()
+    }
+
+    fn sweep(&self) {
+        self.links.sweep();
+        self.raw.sweep();
+    }
+}
+
+/// Idle connections of one kind.
+pub(super) struct Shelf<T>(Mutex<Vec<T>>);
+
+impl<T> Default for Shelf<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Idle> Shelf<T> {
     /// A connection that can carry a request of whom it named: the one that was used last.
-    pub(super) fn take(&self, named: Option<&Named>) -> Option<Link> {
+    pub(super) fn take(&self, named: Option<&Named>) -> Option<T> {
         loop {
             let mut link = {
-                let mut links = self.links();
+                let mut links = self.lock();
                 let at = links.iter().rposition(|link| link.named() == named)?;
                 links.remove(at)
             };
@@ -31,8 +75,8 @@ impl Pool {
     }
 
     /// Keeps a connection for the next request.
-    pub(super) fn put(&self, link: Link) {
-        let mut links = self.links();
+    pub(super) fn put(&self, link: T) {
+        let mut links = self.lock();
         if links.len() == MOST {
             // The visitor that has been away for longest is the least likely to come again.
             links.remove(0);
@@ -40,18 +84,17 @@ impl Pool {
         links.push(link);
     }
 
-    /// Drops all, so that others can be opened; false when there was none.
-    pub(super) fn clear(&self) -> bool {
-        !std::mem::take(&mut *self.links()).is_empty()
+    fn clear(&self) -> bool {
+        !std::mem::take(&mut *self.lock()).is_empty()
     }
 
     /// Drops what has waited for too long, or was closed by its upstream.
     fn sweep(&self) {
-        self.links()
+        self.lock()
             .retain_mut(|link| link.idle().is_some_and(|idle| idle < IDLE) && link.is_usable());
     }
 
-    fn links(&self) -> std::sync::MutexGuard<'_, Vec<Link>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -74,7 +117,7 @@ impl Pools {
     pub(super) fn sweep(&self) {
         let all: Vec<_> = {
             let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            pools.retain(|_, pool| Arc::strong_count(pool) > 1 || !pool.links().is_empty());
+            pools.retain(|_, pool| Arc::strong_count(pool) > 1 || !pool.is_empty());
             pools.values().cloned().collect()
         };
         all.iter().for_each(|pool| pool.sweep());

@@ -98,6 +98,11 @@ impl Pulse {
         }
     }
 
+    /// Whether a request is being answered.
+    pub(super) fn is_answering(&self) -> bool {
+        self.answering.load(Relaxed) > 0
+    }
+
     pub(super) fn arrived(&self, expects: Expects) {
         self.arrived.store(true, Relaxed);
         self.starved.store(false, Relaxed);

@@ -1,25 +1,29 @@
 //! Requests of one visitor, from their arrival to their answers.
 
+use std::fmt::Display;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use http::header::LOCATION;
 use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::Inner;
+use super::backend::Kind;
 use super::bell::Listener;
 use super::body::{Body, Outgoing};
 use super::event::Trace;
 use super::fault::{self, Fault};
+use super::forward::Upstream;
 use super::guard::Guard;
 use super::head::{self, Origin};
 use super::internal::is_internal;
-use super::pulse::Pulse;
+use super::pulse::{Answering, Pulse};
 use super::rules::Watched;
 use super::site::{Route, Site, Turned};
 use super::slot::Slot;
-use super::target::Visitor;
+use super::target::{Reuse, Through, Visitor};
 use super::upgrade;
 use super::way::{Described, Way};
 use crate::policy::Phase;
@@ -70,6 +74,58 @@ impl Reception {
         Self { edges, entrance, visitor, origin, pulse, runtime, described, admitted }
     }
 
+    pub(super) fn visitor(&self) -> &Visitor {
+        &self.visitor
+    }
+
+    pub(super) fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Marks the beginning of an answer.
+    pub(super) fn answering(&self) -> Answering {
+        self.pulse.answering()
+    }
+
+    /// How long an upstream may think.
+    pub(super) fn think(&self) -> Duration {
+        self.runtime.think
+    }
+
+    /// What stands before the number of a code.
+    pub(super) fn code_prefix(&self) -> &str {
+        &self.edges.settings.code_prefix
+    }
+
+    /// Where a request is only carried to, with nothing done on the way; none in all other cases.
+    pub(super) fn short(&self, host: &str, path: &str) -> Option<(Upstream, Through)> {
+        if self.edges.teller.is_heard() {
+            return None;
+        }
+        let site = match &self.entrance {
+            Entrance::Own(slot) => slot.get(),
+            Entrance::Shared(passed) => {
+                let (host, port) = head::split(host);
+                match self.site(host, port, path, passed.as_ref()) {
+                    Ok(Found::Site(site)) => site,
+                    _ => return None,
+                }
+            }
+        };
+        let route = site.route(path)?;
+        if route.modules.is_some() || route.host_header.is_some() {
+            return None;
+        }
+        match &route.backend.get().kind {
+            Kind::Upstream(upstream)
+                if upstream.target.is_agent() && upstream.target.reuse() != Reuse::Nobody =>
+            {
+                Some((upstream.clone(), route.through()))
+            }
+            _ => None,
+        }
+    }
+
     /// Answers a request.
     pub(super) async fn answer(
         self: Arc<Self>,
@@ -99,10 +155,13 @@ impl Reception {
         head::admit(&mut request)?;
         let site = match &self.entrance {
             Entrance::Own(slot) => slot.get(),
-            Entrance::Shared(passed) => match self.site(&request, passed.as_ref())? {
-                Found::Site(site) => site,
-                Found::Elsewhere(url) => return Ok(redirect(url)),
-            },
+            Entrance::Shared(passed) => {
+                let (host, port) = head::host(request.headers()).ok_or(fault::NO_ENDPOINT)?;
+                match self.site(host, port, request.uri(), passed.as_ref())? {
+                    Found::Site(site) => site,
+                    Found::Elsewhere(url) => return Ok(redirect(url)),
+                }
+            }
         };
         let route = site.route(request.uri().path()).ok_or(fault::NO_ROUTE)?;
         trace.note(|it| {
@@ -155,10 +214,11 @@ impl Reception {
     /// The site of the host that a request names.
     fn site(
         &self,
-        request: &Request<Incoming>,
+        host: String,
+        port: Option<u16>,
+        uri: impl Display,
         passed: Option<&Arc<Guard>>,
     ) -> Result<Found, Fault> {
-        let (host, port) = head::host(request.headers()).ok_or(fault::NO_ENDPOINT)?;
         let is_secure = self.visitor.tls.is_some();
         let usual = if is_secure { 443 } else { 80 };
         // The port that is listened on stands for the usual one.
@@ -178,7 +238,7 @@ impl Reception {
             && self.edges.https.get().is_some()
             && let Some(url) = self.edges.url_of(&host, true)
         {
-            return Ok(Found::Elsewhere(format!("{url}{}", request.uri())));
+            return Ok(Found::Elsewhere(format!("{url}{uri}")));
         }
         let site = claim.site.get();
         // The handshake may have named nobody, another port's site, or what the site was before.

@@ -4,7 +4,7 @@ use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use rustls::server::Acceptor;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_rustls::server::TlsStream;
@@ -20,6 +21,7 @@ use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use super::Inner;
 use super::bell::{Call, Listener};
+use super::express::{Lane, Left};
 use super::line::Line;
 use super::many::Runner;
 use super::pulse::{Clock, Pulse};
@@ -30,6 +32,8 @@ use super::target::{Tls, Visitor};
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long the end of a connection may take.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// The largest head of a request, in bytes.
 const HEAD: usize = 64 << 10;
 /// How much of a connection is buffered at most in either direction, in bytes.
@@ -132,18 +136,41 @@ async fn http1(
     let tick = edges.settings.patience.tick;
     let reception = Reception::new(edges, entrance, visitor, pulse.clone(), bell.clone());
     let reception = Arc::new(reception);
+    let mut line = Line::new(socket, pulse.clone());
+    let mut hour = Hour::new(&pulse, tick, bell);
+    if !short(&reception, &mut line, &mut hour).await {
+        return;
+    }
     let service = service_fn(move |request| reception.clone().answer(request));
     let mut builder = http1::Builder::new();
     // A request may have 100 headers; saying so would make the parser slower.
     builder.preserve_header_case(true).max_header_size(HEAD).max_buf_size(BUFFER);
-    let line = Line::new(socket, pulse.clone());
     let mut connection =
         pin!(builder.serve_connection(TokioIo::new(line), service).with_upgrades());
-    let mut hour = Hour::new(&pulse, tick, bell);
     if hour.watch(connection.as_mut(), Call::Close).await == Struck::Called {
         connection.as_mut().graceful_shutdown();
         hour.watch(connection, Call::Cut).await;
     }
+}
+
+/// Serves requests for as long as they go the short way; true when there are others.
+async fn short(reception: &Reception, line: &mut Line, hour: &mut Hour<'_>) -> bool {
+    let closes = AtomicBool::new(false);
+    let mut left = None;
+    {
+        let lane = Lane::new(reception, line, &closes);
+        let mut serving = pin!(async { left = Some(lane.run().await) });
+        let struck = hour.watch(serving.as_mut(), Call::Close).await;
+        if struck == Struck::Called && hour.pulse.is_answering() {
+            closes.store(true, Relaxed);
+            hour.watch(serving, Call::Cut).await;
+        }
+    }
+    if left.is_none_or(|left| left == Left::Over) {
+        // Whether the visitor still listens does not matter.
+        let _ = timeout(FAREWELL, line.shutdown()).await;
+    }
+    left == Some(Left::Rest)
 }
 
 async fn http2(

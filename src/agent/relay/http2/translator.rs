@@ -11,8 +11,8 @@ use super::heads::{self, Asked};
 use super::lane::{Found, Lane, Shared, explained};
 use super::upload::Upload;
 use super::{Problem, socket};
-use crate::agent::relay::body::Body;
 use crate::agent::relay::head::{self, RequestHead};
+use crate::http1::Body;
 
 /// How often a request is sent that the local service has not looked at.
 const TRIES: usize = 3;

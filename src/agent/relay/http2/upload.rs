@@ -7,7 +7,7 @@ use h2::SendStream;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::heads;
-use crate::agent::relay::body::Body;
+use crate::http1::Body;
 
 /// How much of a body is kept, in case that the stream is refused and another must be tried.
 const KEPT: usize = 64 * 1024;

@@ -2,6 +2,7 @@
 
 mod client_certificates;
 mod configured;
+mod express;
 mod http;
 mod http2;
 mod inside;

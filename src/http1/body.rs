@@ -2,7 +2,7 @@
 
 /// How a body is framed, and how much of it is still to come.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Body {
+pub enum Body {
     /// So many more bytes.
     Length(u64),
     /// In chunks.
@@ -13,7 +13,7 @@ pub(super) enum Body {
 
 /// A place in a body of chunks (RFC 9112, section 7.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Chunks {
+pub enum Chunks {
     /// In the line of a chunk's size: the size so far, the digits so far, past the digits.
     Size { size: u64, digits: u8, extension: u16 },
     /// After the carriage return of a size line.
@@ -32,7 +32,7 @@ pub(super) enum Chunks {
 
 /// The framing of chunks is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Broken;
+pub struct Broken;
 
 /// How long the extensions of one chunk, and the trailer, may be.
 const MOST: u16 = 16 * 1024;
