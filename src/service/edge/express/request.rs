@@ -46,7 +46,7 @@ pub(super) fn look(bytes: &[u8]) -> Found {
 
 fn plain(bytes: &[u8], length: usize, parsed: &httparse::Request<'_, '_>) -> Option<Plain> {
     let (method, target) = (parsed.method?, parsed.path?);
-    if parsed.version? != 1 || !target.starts_with('/') || target.len() > LONGEST_PATH {
+    if parsed.version? != 1 || !is_plain_target(target) {
         return None;
     }
     if method == "CONNECT" {
@@ -77,6 +77,14 @@ fn plain(bytes: &[u8], length: usize, parsed: &httparse::Request<'_, '_>) -> Opt
         path: place(bytes, path.as_bytes())?,
         host: place(bytes, host?)?,
     })
+}
+
+/// Whether the target of a request is a path of nothing but what belongs there (RFC 3986,
+/// section 3.3); others may be fine, which is for the long way to say.
+fn is_plain_target(target: &str) -> bool {
+    let is_plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte);
+    target.starts_with('/') && target.len() <= LONGEST_PATH && target.bytes().all(is_plain)
 }
 
 /// Where a part of some bytes lies.
@@ -184,6 +192,9 @@ mod tests {
             "GET / HTTP/1.1\r\n\r\n",
             "GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n",
             "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET /a\"b HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET /é HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n",
             "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
             "PRI * HTTP/2.0\r\n\r\n",
