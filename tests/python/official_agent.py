@@ -25,8 +25,10 @@ async def perform(session: Any, command: dict[str, Any]) -> Any:
             listener = await endpoint.listen_and_forward(f"http://127.0.0.1:{port}")
         case {"tcp": port}:
             listener = await session.tcp_endpoint().listen_and_forward(f"tcp://127.0.0.1:{port}")
-        case {"labeled": port, "labels": labels}:
+        case {"labeled": port, "labels": labels, **options}:
             tunnel = session.labeled_listener()
+            for name, value in options.items():
+                tunnel = getattr(tunnel, name)(value)
             for key, value in labels.items():
                 tunnel = tunnel.label(key, value)
             listener = await tunnel.listen_and_forward(f"http://127.0.0.1:{port}")

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::time::Sleep;
 
-use super::link::Relay;
 use super::modules::compress::Encoder;
 use super::pulse::Answering;
+use super::{http2, link::Relay};
 
 /// Why a body ends early.
 pub(super) type Broken = Box<dyn std::error::Error + Send + Sync>;
@@ -29,6 +29,8 @@ pub(super) struct Body {
 enum Kind {
     Full(Option<Bytes>),
     Relay(Relay),
+    /// As it comes from an upstream that speaks HTTP/2.
+    Stream(http2::Relay),
     Encoded(Box<Encoded>),
     /// One that was begun, and what there is of it.
     Begun(Option<Bytes>, Box<Kind>),
@@ -55,6 +57,11 @@ impl Body {
 
     pub(super) fn relay(relay: Relay) -> Self {
         Self::of(Kind::Relay(relay))
+    }
+
+    /// The body of an upstream's answer, from a stream of HTTP/2.
+    pub(super) fn stream(relay: http2::Relay) -> Self {
+        Self::of(Kind::Stream(relay))
     }
 
     /// Puts what was taken back in front.
@@ -120,6 +127,7 @@ impl Kind {
         match self {
             Self::Full(bytes) => bytes.is_none(),
             Self::Relay(relay) => relay.is_end_stream(),
+            Self::Stream(relay) => relay.is_end_stream(),
             Self::Encoded(encoded) => encoded.encoder.is_none() && encoded.trailers.is_none(),
             Self::Begun(bytes, rest) => bytes.is_none() && rest.is_end_stream(),
         }
@@ -129,6 +137,7 @@ impl Kind {
         match self {
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
             Self::Relay(relay) => relay.size_hint(),
+            Self::Stream(relay) => relay.size_hint(),
             Self::Encoded(_) => SizeHint::default(),
             Self::Begun(bytes, rest) => after(bytes.as_ref(), rest.size_hint()),
         }
@@ -138,6 +147,7 @@ impl Kind {
         match self {
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Relay(relay) => relay.poll_frame(cx).map_err(Into::into),
+            Self::Stream(relay) => relay.poll_frame(cx).map_err(Into::into),
             Self::Encoded(encoded) => encoded.poll_frame(cx),
             Self::Begun(bytes, rest) => match bytes.take() {
                 Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),

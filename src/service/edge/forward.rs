@@ -13,10 +13,11 @@ use tokio::time::timeout;
 use super::body::{Body, Outgoing, Word};
 use super::fault::{self, Fault};
 use super::head;
-use super::link::{Failed, Link, Named, Relay};
+use super::link::{self, Failed, Named};
 use super::pool::{Idle, Pool};
-use super::target::{Reuse, Target, Through, Undialable, Visitor};
-use super::upgrade;
+use super::target::{Reuse, Speaks, Target, Through, Undialable, Visitor};
+use super::wire::Wire;
+use super::{http2, upgrade};
 
 /// How long opening a connection may take.
 const DIAL: Duration = Duration::from_secs(10);
@@ -65,7 +66,9 @@ pub(super) async fn forward(
     mut exchange: Exchange,
     runtime: &upgrade::Tasks,
 ) -> Outcome {
-    if head::expects_continue(exchange.request.headers()) {
+    // With HTTP/2 the upstream is not heard before it answers.
+    let asks_first = upstream.target.speaks() == Speaks::Http1;
+    if asks_first && head::expects_continue(exchange.request.headers()) {
         exchange.request = hold(exchange.request);
     }
     if upstream.target.reuse() != Reuse::Nobody {
@@ -113,7 +116,7 @@ enum Sent {
 }
 
 async fn send(
-    mut link: Link,
+    mut link: Wire,
     upstream: &Upstream,
     exchange: Exchange,
     runtime: &upgrade::Tasks,
@@ -145,26 +148,30 @@ async fn send(
         });
     }
     // Nobody asked for it.
-    let Some(visitor) = upgrade else { return failed(fault::BROKEN) };
+    let (Some(visitor), Wire::Http1(link)) = (upgrade, link) else { return failed(fault::BROKEN) };
     runtime.join(visitor, link);
     Sent::Done(Outcome::Answered(Response::from_parts(head, Body::empty())))
 }
 
-fn relay(body: Incoming, link: Link, upstream: &Upstream) -> Body {
+fn relay(body: Incoming, link: Wire, upstream: &Upstream) -> Body {
     let pool = (upstream.target.reuse() != Reuse::Nobody).then(|| upstream.pool.clone());
-    Body::relay(Relay::new(body, link, pool))
+    match link {
+        Wire::Http1(link) => Body::relay(link::Relay::new(body, link, pool)),
+        Wire::Http2(link) => Body::stream(http2::Relay::new(body, link, pool)),
+    }
 }
 
 async fn dial(
     upstream: &Upstream,
     visitor: &Visitor,
     through: &Through,
-) -> Result<Link, Undialable> {
+) -> Result<Wire, Undialable> {
     let unreachable =
         |problem: &dyn std::fmt::Display| Undialable::Unreachable(problem.to_string());
     let dialed = within(upstream.target.dial(visitor, through)).await;
     let io = dialed.map_err(|late| unreachable(&late))??;
-    Link::new(io, upstream.named(visitor, through)).await.map_err(|problem| unreachable(&problem))
+    let (speaks, named) = (upstream.target.speaks(), upstream.named(visitor, through));
+    Wire::new(io, speaks, named).await.map_err(|problem| unreachable(&problem))
 }
 
 /// Gives up what takes longer than opening a connection may.
@@ -181,7 +188,7 @@ impl Exchange {
 }
 
 /// A copy of a request that may be sent twice, where the connection may have closed meanwhile.
-fn again(link: &Link, request: &Request<Outgoing>) -> Option<Request<Outgoing>> {
+fn again(link: &Wire, request: &Request<Outgoing>) -> Option<Request<Outgoing>> {
     if link.idle().is_none_or(|idle| idle < FRESH) { None } else { copy(request) }
 }
 

@@ -23,6 +23,7 @@ use super::Io;
 use super::body::Outgoing;
 use super::pool::{Idle, Pool};
 use super::target::Through;
+use super::wire::Wire;
 
 /// How much of an answer is buffered at most, in bytes; its head must fit.
 const BUFFER: usize = 128 << 10;
@@ -202,7 +203,7 @@ impl Relay {
             && link.is_usable()
         {
             link.rest();
-            pool.links.put(link);
+            pool.links.put(Wire::Http1(link));
         }
     }
 }

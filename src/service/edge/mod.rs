@@ -3,10 +3,10 @@
 //!
 //! A connection comes in through a `door` and is spoken to by `serve`, over a `line` that refuses
 //! what could be understood in two ways. `reception` brings each request into one form, finds its
-//! site (`hosts`) and route (`site`), and `forward` sends it to a target over a `link`, which comes
-//! from a `pool` or is dialed. A request that is only to be carried takes the short way through
-//! `express` instead. Connections that are bytes go through `tcp`. What the service has to
-//! say itself is a `fault`.
+//! site (`hosts`) and route (`site`), and `forward` sends it to a target over a `wire`, which comes
+//! from a `pool` or is dialed; HTTP/1.1 (`link`) or HTTP/2 (`http2`) is spoken on it. A request that
+//! is only to be carried takes the short way through `express` instead. Connections that are bytes go
+//! through `tcp`. What the service has to say itself is a `fault`.
 //!
 //! What edges are is compiled in `config` whenever the management API changes it.
 
@@ -28,6 +28,7 @@ mod framing;
 pub(super) mod guard;
 mod head;
 mod hosts;
+mod http2;
 mod internal;
 mod io;
 mod line;
@@ -49,6 +50,7 @@ mod tcp;
 mod upgrade;
 mod wanted;
 mod way;
+mod wire;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -59,7 +61,7 @@ use tokio::sync::{Semaphore, watch};
 pub use bind::{BindError, Endpoint};
 pub use event::{Event, Events, Heard};
 pub use io::{AsyncReadWrite, Io};
-pub use target::{BoxFuture, Groups, Reuse, Target, Through, Tls, Undialable, Visitor};
+pub use target::{BoxFuture, Groups, Reuse, Speaks, Target, Through, Tls, Undialable, Visitor};
 pub use wanted::{
     AllowDeny, Credentials, EndpointOptions, HeaderChanges, Proto, TlsTermination, Wanted, Webhook,
 };

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::express::RawLink;
-use super::link::{Link, Named};
+use super::link::Named;
+use super::wire::Wire;
 
 /// How many connections to one target wait at most, for each way.
 const MOST: usize = 128;
@@ -28,7 +29,7 @@ pub(super) trait Idle {
 #[derive(Default)]
 pub(super) struct Pool {
     /// Those that HTTP is spoken on.
-    pub links: Shelf<Link>,
+    pub links: Shelf<Wire>,
     /// Those of the short way.
     pub raw: Shelf<RawLink>,
 }

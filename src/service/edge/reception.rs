@@ -23,7 +23,7 @@ use super::pulse::{Answering, Pulse};
 use super::rules::Watched;
 use super::site::{Route, Site, Turned};
 use super::slot::Slot;
-use super::target::{Reuse, Through, Visitor};
+use super::target::{Reuse, Speaks, Target, Through, Visitor};
 use super::upgrade;
 use super::way::{Described, Way};
 use crate::policy::Phase;
@@ -117,9 +117,7 @@ impl Reception {
             return None;
         }
         match &route.backend.get().kind {
-            Kind::Upstream(upstream)
-                if upstream.target.is_agent() && upstream.target.reuse() != Reuse::Nobody =>
-            {
+            Kind::Upstream(upstream) if goes_short(upstream.target.as_ref()) => {
                 Some((upstream.clone(), route.through()))
             }
             _ => None,
@@ -264,6 +262,11 @@ enum Found {
 #[derive(Debug, thiserror::Error)]
 #[error("closed by a policy")]
 pub(super) struct Closed;
+
+/// Whether a target takes requests as the bytes that they came in.
+fn goes_short(target: &dyn Target) -> bool {
+    target.is_agent() && target.reuse() != Reuse::Nobody && target.speaks() == Speaks::Http1
+}
 
 /// Sends a visitor elsewhere, with method and body.
 fn redirect(url: String) -> Response<Body> {

@@ -19,6 +19,11 @@ pub trait Target: Send + Sync + 'static {
     /// Whose request may follow on a connection when an HTTP exchange has finished.
     fn reuse(&self) -> Reuse;
 
+    /// What HTTP requests are spoken with on the connections.
+    fn speaks(&self) -> Speaks {
+        Speaks::Http1
+    }
+
     /// Whether an agent takes the connections, who may not reach what it forwards to: it says so in
     /// an answer, or closes without one.
     fn is_agent(&self) -> bool {
@@ -51,6 +56,16 @@ pub struct Through {
     pub edge_id: Arc<str>,
     /// The identifier of the route; empty where there is none to choose.
     pub route_id: Arc<str>,
+}
+
+/// What HTTP requests are spoken with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Speaks {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2, with prior knowledge.
+    Http2,
 }
 
 /// Finds the online tunnels that serve all these labels.

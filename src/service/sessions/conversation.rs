@@ -14,7 +14,7 @@ use super::{Settings, wanted};
 use crate::api::Timestamp;
 use crate::api::id::{Ids, prefix};
 use crate::service::accounts::{self, TokenFault};
-use crate::service::edge::{Edges, Endpoint, Reuse, Target, Wanted};
+use crate::service::edge::{Edges, Endpoint, Reuse, Speaks, Target, Wanted};
 use crate::service::store::{self, Store};
 use crate::tunnel::message::{
     Answer, Auth, AuthAnswer, AuthAnswerExtra, AuthExtra, Bind, BindAnswer, BindAnswerExtra,
@@ -254,7 +254,8 @@ impl Conversation {
     async fn bind(&self, online: &Arc<Online>, bind: &Bind) -> Result<BindAnswer, Refused> {
         let asked = wanted::read(bind).map_err(|problem| Refused(problem, 215))?;
         let now = self.house.ids.now();
-        let plan = Plan { online, bind, proxy_proto: asked.proxy_proto, now };
+        let (proxy_proto, speaks) = (asked.proxy_proto, asked.speaks);
+        let plan = Plan { online, bind, proxy_proto, speaks, now };
         if !bind.id.is_empty()
             && let Some(answer) = self.reclaim(&plan)?
         {
@@ -342,6 +343,8 @@ impl Conversation {
             let problem = "the access list of the authtoken does not allow these labels";
             return Err(Refused(problem.to_owned(), 600));
         }
+        let unknown = |problem: String| Refused(problem, 215);
+        let speaks = wanted::speaks(&bind.forwards_proto).map_err(unknown)?;
         let bind_id = wanted::secret()?;
         let tunnel = Arc::new(Tunnel {
             id: self.house.ids.next(prefix::TUNNEL)?,
@@ -350,6 +353,7 @@ impl Conversation {
             started_at: self.house.ids.now(),
             metadata: bind.metadata,
             forwards_to: bind.forwards_to,
+            speaks,
             kind: Kind::Labeled(bind.labels),
         });
         self.house.registry.bind(Hidden::default(), None, tunnel);
@@ -371,6 +375,7 @@ struct Plan<'a> {
     online: &'a Arc<Online>,
     bind: &'a Bind,
     proxy_proto: u8,
+    speaks: Speaks,
     now: Timestamp,
 }
 
@@ -385,6 +390,7 @@ impl Plan<'_> {
             started_at: self.now.clone(),
             metadata: self.bind.extra.metadata.clone(),
             forwards_to: self.bind.forwards_to.clone(),
+            speaks: self.speaks,
             kind: Kind::Endpoint { endpoint_id, url: url.to_owned(), proto, proxy_proto },
         })
     }

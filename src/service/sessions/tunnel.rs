@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::proxy_protocol::Version;
 use super::registry::Online;
 use crate::api::Timestamp;
-use crate::service::edge::{BoxFuture, Io, Reuse, Target, Through, Undialable, Visitor};
+use crate::service::edge::{BoxFuture, Io, Reuse, Speaks, Target, Through, Undialable, Visitor};
 use crate::tunnel::message::ProxyHeader;
 use crate::tunnel::proxy;
 
@@ -35,6 +35,8 @@ pub(crate) struct Tunnel {
     pub started_at: Timestamp,
     pub metadata: String,
     pub forwards_to: String,
+    /// What its connections take.
+    pub speaks: Speaks,
     pub kind: Kind,
 }
 
@@ -108,6 +110,10 @@ impl Target for Tunnel {
 
     fn reuse(&self) -> Reuse {
         if self.proxy_version().is_some() { Reuse::Nobody } else { Reuse::SameAddress }
+    }
+
+    fn speaks(&self) -> Speaks {
+        self.speaks
     }
 
     fn is_agent(&self) -> bool {

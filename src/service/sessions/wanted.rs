@@ -6,7 +6,8 @@ use url::Url;
 
 use crate::api::Secret;
 use crate::service::edge::{
-    AllowDeny, Credentials, EndpointOptions, HeaderChanges, Proto, TlsTermination, Wanted, Webhook,
+    AllowDeny, Credentials, EndpointOptions, HeaderChanges, Proto, Speaks, TlsTermination, Wanted,
+    Webhook,
 };
 use crate::tunnel::message::{self, Bind, HttpOpts, IpRestriction, TcpOpts, TlsOpts};
 
@@ -16,6 +17,8 @@ pub(super) struct Asked {
     pub wanted: Wanted,
     /// The version of the PROXY protocol; 0 for none.
     pub proxy_proto: u8,
+    /// What HTTP requests are spoken with.
+    pub speaks: Speaks,
 }
 
 /// Understands a bind; the text says what cannot be.
@@ -26,6 +29,15 @@ pub(super) fn read(bind: &Bind) -> Result<Asked, String> {
         "tcp" => tcp(bind),
         "tls" => tls(bind),
         other => Err(format!("the protocol {other:?} is not known")),
+    }
+}
+
+/// What an agent wants HTTP requests to be spoken with; the text says what cannot be.
+pub(super) fn speaks(forwards_proto: &str) -> Result<Speaks, String> {
+    match forwards_proto {
+        "" | "http1" => Ok(Speaks::Http1),
+        "http2" => Ok(Speaks::Http2),
+        other => Err(format!("the app protocol {other:?} is not known, it is http1 or http2")),
     }
 }
 
@@ -56,7 +68,8 @@ fn http(bind: &Bind, proto: Proto) -> Result<Asked, String> {
         host_header: None,
     };
     let wanted = place.wanted(proto, options.subdomain, endpoint);
-    Ok(Asked { wanted, proxy_proto: options.proxy_proto })
+    let speaks = speaks(&bind.forwards_proto)?;
+    Ok(Asked { wanted, proxy_proto: options.proxy_proto, speaks })
 }
 
 fn tcp(bind: &Bind) -> Result<Asked, String> {
@@ -71,7 +84,7 @@ fn tcp(bind: &Bind) -> Result<Asked, String> {
         ..EndpointOptions::default()
     };
     let wanted = place.wanted(Proto::Tcp, String::new(), endpoint);
-    Ok(Asked { wanted, proxy_proto: options.proxy_proto })
+    Ok(Asked { wanted, proxy_proto: options.proxy_proto, speaks: Speaks::Http1 })
 }
 
 fn tls(bind: &Bind) -> Result<Asked, String> {
@@ -91,7 +104,7 @@ fn tls(bind: &Bind) -> Result<Asked, String> {
         ..EndpointOptions::default()
     };
     let wanted = place.wanted(Proto::Tls, options.subdomain, endpoint);
-    Ok(Asked { wanted, proxy_proto: options.proxy_proto })
+    Ok(Asked { wanted, proxy_proto: options.proxy_proto, speaks: Speaks::Http1 })
 }
 
 /// Where an endpoint shall be.

@@ -40,7 +40,10 @@ impl Program {
             Url::parse(&format!("{scheme}://127.0.0.1:{port}")).map_err(other)
         };
         if let Some(port) = command.get("http") {
-            let endpoint = session.http_endpoint();
+            let mut endpoint = session.http_endpoint();
+            if let Some(protocol) = command["app_protocol"].as_str() {
+                endpoint.app_protocol(protocol);
+            }
             let tunnel = endpoint.listen_and_forward(to("http", port)?);
             let tunnel = tunnel.await.map_err(failure)?;
             let url = tunnel.url().to_owned();
@@ -59,6 +62,9 @@ impl Program {
         let mut endpoint = session.labeled_tunnel();
         for (name, value) in command["labels"].as_object().into_iter().flatten() {
             endpoint.label(name, value.as_str().unwrap_or_default());
+        }
+        if let Some(protocol) = command["app_protocol"].as_str() {
+            endpoint.app_protocol(protocol);
         }
         let tunnel = endpoint.listen_and_forward(to("http", port)?).await.map_err(failure)?;
         let id = tunnel.id().to_owned();

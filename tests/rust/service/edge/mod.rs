@@ -14,3 +14,4 @@ mod smuggling;
 mod support;
 mod tcp;
 mod tls;
+mod upstream_http2;
