@@ -174,6 +174,20 @@ impl Typed for Flag {
     }
 }
 
+/// Headers that came after a body: each name with its values in order. Left out where there are none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Trailers(pub BTreeMap<String, Vec<String>>);
+
+impl Typed for Trailers {
+    const KIND: Kind = <BTreeMap<String, Vec<String>>>::KIND;
+    const REQUIRED: bool = false;
+
+    fn is_left_out(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 impl Timestamp {
     /// A moment in UTC, whole seconds (remote API sheet, section 3).
     pub fn at(moment: std::time::SystemTime) -> Self {

@@ -19,7 +19,7 @@ pub mod secrets;
 pub use error::ErrorBody;
 pub use kind::{
     Base64, Description, Field, Flag, Kind, Metadata, Number, Secret, Shape, Text, TextOrNumber,
-    Timestamp, Typed,
+    Timestamp, Trailers, Typed,
 };
 #[cfg(feature = "python")]
 pub(crate) use operation::append_query;

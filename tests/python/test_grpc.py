@@ -64,6 +64,9 @@ def test_calls_pass_an_edge_and_are_replayed(
 
     captured = local.requests.wait_for()
     assert captured.request.uri == "/Shop/Take"
+    assert captured.response is not None
+    assert captured.response.trailers is not None
+    assert captured.response.trailers["Grpc-Status"] == ["0"]
     # What gRPC sends is one byte of flags, the length in four, and the message.
     assert captured.request.raw.endswith(b"\0\0\0\0\x03tea")
     local.requests.replay(captured.id)

@@ -32,6 +32,8 @@ class RequestMessage(Message):
     """Start line, headers and body, as they were sent to the local service."""
     truncated: bool | None = None
     """True when the body was longer than what is kept."""
+    trailers: dict[str, list[str]] | None = None
+    """The headers that came after the body: each name with its values in order."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""
 
@@ -52,6 +54,8 @@ class ResponseMessage(Message):
     """Start line, headers and body, as the local service sent them."""
     truncated: bool | None = None
     """True when the body was longer than what is kept."""
+    trailers: dict[str, list[str]] | None = None
+    """The headers that came after the body: each name with its values in order."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::Body;
 use crate::api::local::requests::{CapturedRequest, RequestMessage, ResponseMessage};
-use crate::api::{Base64, Flag, Timestamp};
+use crate::api::{Base64, Flag, Timestamp, Trailers};
 
 /// How many headers of a message are shown; relays accept fewer.
 const HEADERS: usize = 1024;
@@ -108,6 +108,8 @@ pub struct Message {
     pub chunked: bool,
     /// Whether it ended before its end came.
     pub cut_off: bool,
+    /// The lines after the last chunk with the empty one; empty where there are none.
+    pub trailer: Vec<u8>,
 }
 
 impl Record {
@@ -179,7 +181,7 @@ impl Message {
     /// What the message counts against the limit: its bytes, and its headers once more for the form
     /// in which they are shown.
     pub(super) fn cost(&self) -> usize {
-        2 * self.head.len() + self.body.len()
+        2 * (self.head.len() + self.trailer.len()) + self.body.len()
     }
 
     /// The whole message; a body that came in chunks has a `Content-Length` instead.
@@ -205,20 +207,18 @@ impl Message {
 
     /// The headers in their order, with the names as they were written.
     pub fn headers(&self) -> Vec<(String, String)> {
-        let text = |value: Vec<u8>| String::from_utf8_lossy(&value).into_owned();
-        self.exact_headers().into_iter().map(|(name, value)| (name, text(value))).collect()
+        texts(self.exact_headers())
     }
 
     /// The headers with the bytes of their values, which need not be text.
     pub fn exact_headers(&self) -> Vec<(String, Vec<u8>)> {
-        let mut room = [httparse::EMPTY_HEADER; HEADERS];
         let start = self.head.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let rest = self.head.get(start..).unwrap_or_default();
-        let parsed = match httparse::parse_headers(rest, &mut room) {
-            Ok(httparse::Status::Complete((_, parsed))) => parsed,
-            _ => return Vec::new(),
-        };
-        parsed.iter().map(|header| (header.name.to_owned(), header.value.to_vec())).collect()
+        parsed(self.head.get(start..).unwrap_or_default())
+    }
+
+    /// The headers that came after the body.
+    pub fn trailers(&self) -> Vec<(String, String)> {
+        texts(parsed(&self.trailer))
     }
 
     fn unchunked_head(&self) -> Vec<u8> {
@@ -243,10 +243,13 @@ impl Message {
         RequestMessage {
             method,
             proto,
-            headers: self.grouped(|name| !name.eq_ignore_ascii_case("host")),
+            headers: grouped(
+                self.headers().into_iter().filter(|(name, _)| !name.eq_ignore_ascii_case("host")),
+            ),
             uri,
             raw: Base64(self.raw().into()),
             truncated: Flag(self.is_truncated()),
+            trailers: Trailers(grouped(self.trailers())),
         }
     }
 
@@ -256,19 +259,35 @@ impl Message {
             status: self.status(),
             status_code: code.parse().unwrap_or_default(),
             proto,
-            headers: self.grouped(|_| true),
+            headers: grouped(self.headers()),
             raw: Base64(self.raw().into()),
             truncated: Flag(self.is_truncated()),
+            trailers: Trailers(grouped(self.trailers())),
         }
     }
+}
 
-    fn grouped(&self, shown: impl Fn(&str) -> bool) -> BTreeMap<String, Vec<String>> {
-        let mut grouped = BTreeMap::<String, Vec<String>>::new();
-        for (name, value) in self.headers().into_iter().filter(|(name, _)| shown(name)) {
-            grouped.entry(canonical(&name)).or_default().push(value);
-        }
-        grouped
+/// The headers of these lines, in their order.
+fn parsed(lines: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let mut room = [httparse::EMPTY_HEADER; HEADERS];
+    let parsed = match httparse::parse_headers(lines, &mut room) {
+        Ok(httparse::Status::Complete((_, parsed))) => parsed,
+        _ => return Vec::new(),
+    };
+    parsed.iter().map(|header| (header.name.to_owned(), header.value.to_vec())).collect()
+}
+
+fn texts(headers: Vec<(String, Vec<u8>)>) -> Vec<(String, String)> {
+    let text = |value: Vec<u8>| String::from_utf8_lossy(&value).into_owned();
+    headers.into_iter().map(|(name, value)| (name, text(value))).collect()
+}
+
+fn grouped(headers: impl IntoIterator<Item = (String, String)>) -> BTreeMap<String, Vec<String>> {
+    let mut grouped = BTreeMap::<String, Vec<String>>::new();
+    for (name, value) in headers {
+        grouped.entry(canonical(&name)).or_default().push(value);
     }
+    grouped
 }
 
 /// A header's name with each word capitalised: `User-Agent`.

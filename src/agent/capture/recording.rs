@@ -30,6 +30,11 @@ impl Recording {
         self.captures.change(&self.record, |exchange, most| exchange.request.push(bytes, most));
     }
 
+    /// The lines that came after the request's body.
+    pub fn request_trailer(&self, lines: &[u8]) {
+        self.captures.change(&self.record, |exchange, _| exchange.request.end_with(lines));
+    }
+
     /// The rest of the request's body will not come.
     pub fn request_cut_off(&self) {
         self.record.exchange().request.cut_off = true;
@@ -59,6 +64,14 @@ impl Recording {
     pub fn response_body(&self, bytes: &[u8]) {
         self.captures.change(&self.record, |exchange, most| match &mut exchange.response {
             Some(response) => response.push(bytes, most),
+            None => 0,
+        });
+    }
+
+    /// The lines that came after the answer's body.
+    pub fn response_trailer(&self, lines: &[u8]) {
+        self.captures.change(&self.record, |exchange, _| match &mut exchange.response {
+            Some(response) => response.end_with(lines),
             None => 0,
         });
     }
@@ -97,5 +110,12 @@ impl Message {
         let kept = bytes.get(..room).unwrap_or(bytes);
         self.body.push(kept);
         kept.len()
+    }
+
+    /// Keeps what came after the body; says what that costs.
+    fn end_with(&mut self, lines: &[u8]) -> usize {
+        let before = self.cost();
+        self.trailer = lines.to_vec();
+        self.cost() - before
     }
 }

@@ -193,6 +193,12 @@ fn part<'a>(page: &'a mut Html, title: &str, part: &Part) -> &'a mut Html {
         Some(_) => page.text(content::text(shown).unwrap_or_default()),
         None => page.text(&format!("{} bytes that are not text", body.len())),
     };
+    if !part.trailers.is_empty() {
+        page.raw("\n\n");
+    }
+    for field in &part.trailers {
+        page.text(&format!("{}: {}\n", field.name, field.value));
+    }
     page.raw("</pre>\n");
     if (shown.len() as u64) < part.length {
         page.raw(&format!("<p>{} of {} bytes are shown.</p>\n", shown.len(), part.length));

@@ -88,6 +88,8 @@ pub(super) struct Part {
     /// The first line.
     pub line: String,
     pub headers: Vec<Field>,
+    /// What came after the body.
+    pub trailers: Vec<Field>,
     pub media_type: String,
     /// What was kept of the body.
     pub body: Base64,
@@ -167,7 +169,8 @@ impl Part {
         }
         Self {
             line: first_line(message, reveal),
-            headers: fields(message, reveal),
+            headers: fields(message.headers(), reveal),
+            trailers: fields(message.trailers(), reveal),
             media_type,
             body: Base64(body.into()),
             decoded: decoded.map(|decoded| Base64(decoded.into())),
@@ -192,12 +195,12 @@ fn first_line(message: &Message, reveal: bool) -> String {
     format!("{first} {second} {third}").trim_end().to_owned()
 }
 
-fn fields(message: &Message, reveal: bool) -> Vec<Field> {
+fn fields(headers: Vec<(String, String)>, reveal: bool) -> Vec<Field> {
     let masked = |(name, value): (String, String)| {
         let value = if reveal { value } else { secrets::header(&name, &value).into_owned() };
         Field { secret: secrets::is_secret(&name), name, value }
     };
-    message.headers().into_iter().map(masked).collect()
+    headers.into_iter().map(masked).collect()
 }
 
 #[cfg(test)]

@@ -86,6 +86,7 @@ impl Exchange<'_> {
             buffer: self.buffer,
             write,
             body: self.head.body.clone(),
+            trailer: Vec::new(),
             recording: self.recording,
             sent: &sent,
         };
@@ -95,6 +96,7 @@ impl Exchange<'_> {
             recording: self.recording,
             read,
             buffer,
+            trailer: Vec::new(),
             write: self.write,
         };
         let answered = tokio::select! {
@@ -119,6 +121,7 @@ struct Sending<'a> {
     buffer: &'a mut BytesMut,
     write: &'a mut Writer,
     body: Body,
+    trailer: Vec<u8>,
     recording: Option<&'a Recording>,
     sent: &'a AtomicBool,
 }
@@ -156,16 +159,23 @@ impl Sending<'_> {
                 }
             }
             let recording = self.recording;
-            let taken = self.body.take(self.buffer, |data| {
+            let record = |data: &[u8]| {
                 if let Some(recording) = recording {
                     recording.request_body(data);
                 }
-            });
+            };
+            let trailer = &mut self.trailer;
+            let taken = self.body.take_all(self.buffer, record, |byte| trailer.push(byte));
             // A body that cannot be followed ends the connection.
             let Ok(taken) = taken else { return Ok(false) };
             self.write.write_all(self.buffer.get(..taken).unwrap_or_default()).await?;
             self.buffer.advance(taken);
             came = taken;
+        }
+        if let Some(recording) = self.recording
+            && says_something(&self.trailer)
+        {
+            recording.request_trailer(&self.trailer);
         }
         self.write.flush().await?;
         slim(self.buffer);
@@ -185,6 +195,7 @@ struct Receiving<'a> {
     recording: Option<&'a Recording>,
     read: &'a mut Reader,
     buffer: &'a mut BytesMut,
+    trailer: Vec<u8>,
     write: &'a mut Writer,
 }
 
@@ -269,12 +280,20 @@ impl Receiving<'_> {
     fn take(&mut self, body: &mut Body, start: usize) -> Option<usize> {
         let recording = self.recording;
         let bytes = self.buffer.get(start..).unwrap_or_default();
-        let taken = body.take(bytes, |data| {
+        let record = |data: &[u8]| {
             if let Some(recording) = recording {
                 recording.response_body(data);
             }
-        });
-        taken.ok()
+        };
+        let trailer = &mut self.trailer;
+        let taken = body.take_all(bytes, record, |byte| trailer.push(byte)).ok()?;
+        if let Some(recording) = recording
+            && body.is_done()
+            && says_something(&self.trailer)
+        {
+            recording.response_trailer(&self.trailer);
+        }
+        Some(taken)
     }
 
     async fn flush(&mut self, count: usize) -> Result<(), Failure> {
@@ -291,6 +310,11 @@ impl Receiving<'_> {
         let head = self.buffer.get(..length)?;
         rewrite::response(head, &local, public, self.front.scheme)
     }
+}
+
+/// Whether the lines of a trailer are more than the empty one.
+fn says_something(trailer: &[u8]) -> bool {
+    trailer.len() > b"\r\n".len()
 }
 
 /// Makes room for more at once when much came before.

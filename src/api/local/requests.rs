@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::api::macros::{resource, wire};
-use crate::api::{Base64, Flag, Timestamp};
+use crate::api::{Base64, Flag, Timestamp, Trailers};
 
 wire! {
     /// A request that an HTTP tunnel received, with its answer.
@@ -40,6 +40,8 @@ wire! {
         pub raw: Base64,
         /// True when the body was longer than what is kept.
         pub truncated: Flag,
+        /// The headers that came after the body: each name with its values in order.
+        pub trailers: Trailers,
     }
 
     /// The answer of a captured exchange.
@@ -56,6 +58,8 @@ wire! {
         pub raw: Base64,
         /// True when the body was longer than what is kept.
         pub truncated: Flag,
+        /// The headers that came after the body: each name with its values in order.
+        pub trailers: Trailers,
     }
 }
 

@@ -150,6 +150,8 @@ async fn a_call_with_trailers_both_ways_passes_and_is_recorded() {
         .await;
     let record = visit.ended().await.show();
     assert!(record.request.raw.0.ends_with(b"\r\n\r\nhello"));
+    assert_eq!(record.request.trailers.0["X-Sum"], ["7"]);
+    assert_eq!(record.response.as_ref().unwrap().trailers.0["Grpc-Status"], ["0"]);
     assert!(record.response.unwrap().raw.0.ends_with(b"\r\n\r\nworld"));
 }
 

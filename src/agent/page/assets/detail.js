@@ -87,9 +87,10 @@ function part(name, part, detail) {
   const target = detail.target;
   const query = target.includes("?") ? target.slice(target.indexOf("?") + 1) : "";
   const entries = [
-    ["Headers", () => headers(part)],
+    ["Headers", () => fields(part.headers)],
     query && name === "Request" ? ["Query", () => pairs(new URLSearchParams(query))] : null,
     ["Body", () => show(part)],
+    part.trailers.length > 0 ? ["Trailers", () => fields(part.trailers)] : null,
     ["Raw", () => raw(part)],
     ["Hex", () => hex(decode(part.body))],
   ].filter(Boolean);
@@ -97,8 +98,8 @@ function part(name, part, detail) {
     make("p", { class: "line" }, part.line), tabs(name, entries));
 }
 
-function headers(part) {
-  return make("table", { class: "pairs" }, make("tbody", {}, part.headers.map((field) =>
+function fields(list) {
+  return make("table", { class: "pairs" }, make("tbody", {}, list.map((field) =>
     make("tr", {},
       make("th", { scope: "row" }, field.name),
       make("td", { class: field.secret ? "secret" : null }, field.value)))));
