@@ -18,6 +18,9 @@ pytest_plugins = ["browsing"]
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Jobs in the background of a shell ignore it, and so would all that the tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    # What nohup starts ignores this one.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 class Face:
