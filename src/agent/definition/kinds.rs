@@ -88,9 +88,12 @@ impl Fields<'_> {
 
     fn http(&mut self) -> Option<Public> {
         let schemes = self.schemes()?;
+        if self.proxy_proto() != 0 {
+            // The relay would read the header as a request.
+            self.problem("proxy_proto", "is only offered for tcp and tls");
+        }
         let mut options = HttpOpts {
             subdomain: self.subdomain(),
-            proxy_proto: self.proxy_proto(),
             compression: self.flag("compression").unwrap_or_default().then_some(Empty {}),
             websocket_tcp_converter: self
                 .flag("websocket_tcp_converter")

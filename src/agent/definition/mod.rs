@@ -192,6 +192,17 @@ mod tests {
     }
 
     #[test]
+    fn the_proxy_protocol_is_for_bytes() {
+        for (proto, offered) in [("tcp", true), ("tls", true), ("http", false)] {
+            let read = read(json!({"addr": 80, "proto": proto, "proxy_proto": 2}));
+
+            assert_eq!(read.is_ok(), offered, "{proto}");
+        }
+        let told = read(json!({"addr": 80, "proto": "http", "proxy_proto": 1})).unwrap_err();
+        assert_eq!(told, ["proxy_proto: is only offered for tcp and tls"]);
+    }
+
+    #[test]
     fn what_a_local_service_speaks_is_one_of_two() {
         let given = |more: Value| {
             let mut given = json!({"addr": 80, "proto": "http"});
