@@ -2,6 +2,7 @@
 """Edges of an embedded service beside nginx, on loopback, in one interleaved run; see README.md."""
 
 import argparse
+import json
 import os
 import pathlib
 import random
@@ -10,6 +11,7 @@ import shutil
 import socket
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
@@ -129,18 +131,8 @@ def crowd(remote: ginnel.RemoteClient, backend: str) -> None:
             )
 
 
-def compare(rounds: int, secs: float, only: list[str]) -> None:
-    work = pathlib.Path(tempfile.mkdtemp(prefix="edges-"))
-    upstream, plain, tls = free_port(), free_port(), free_port()
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-        + ["-nodes", "-subj", f"/CN={HOST}", "-keyout", work / "key.pem", "-out", work / "cert.pem"],
-        check=True,
-        stderr=subprocess.DEVNULL,
-    )
-    behind = nginx(work, "upstream", UPSTREAM.format(port=upstream, body="x" * 64))
-    servers = PROXY.format(upstream=upstream, plain=plain, tls=tls, work=work)
-    proxy = nginx(work, "proxy", servers)
+def serve(upstream: int) -> None:
+    """Runs two services until standard input ends; prints where they are."""
     with ginnel.Service() as service, ginnel.Service() as crowded:
         modules = {"policy": POLICY, "user_agent_filter": {"deny": ["bad(bot|crawler)"]}}
         for one in (service, crowded):
@@ -154,23 +146,64 @@ def compare(rounds: int, secs: float, only: list[str]) -> None:
             restriction = {"ip_policy_ids": [policy.id]}
             edge(remote, f"p.{HOST}", backend, ip_restriction=restriction, **modules)
         crowd(crowded.client(), backend)
+        urls = {"http": service.http_url, "https": service.https_url, "many": crowded.http_url}
+        print(json.dumps(urls), flush=True)
+        sys.stdin.read()
+
+
+class Build:
+    """The services of one build of ginnel, in a process of their own."""
+
+    def __init__(self, python: str, upstream: int) -> None:
+        command = [python, __file__, "--serve", str(upstream)]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+        self.urls = json.loads(self.process.stdout.readline())
+
+    def targets(self, prefix: str) -> dict[str, tuple[str, str, list[int]]]:
         # wrk asks for the host of its URL, so the resolver must know it; the header is enough here,
         # because a client that names an address sends no name in TLS.
-        targets = {
-            "nginx": (f"http://127.0.0.1:{plain}/", HOST, family(proxy.pid)),
-            "plain": (service.http_url + "/", HOST, [os.getpid()]),
-            "policed": (service.http_url + "/", f"p.{HOST}", [os.getpid()]),
-            "many": (crowded.http_url + "/", HOST, [os.getpid()]),
-            "nginx-tls": (f"https://127.0.0.1:{tls}/", HOST, family(proxy.pid)),
-            "tls": (service.https_url + "/", HOST, [os.getpid()]),
-            "policed-tls": (service.https_url + "/", f"p.{HOST}", [os.getpid()]),
+        pids = [self.process.pid]
+        return {
+            f"{prefix}plain": (self.urls["http"] + "/", HOST, pids),
+            f"{prefix}policed": (self.urls["http"] + "/", f"p.{HOST}", pids),
+            f"{prefix}many": (self.urls["many"] + "/", HOST, pids),
+            f"{prefix}tls": (self.urls["https"] + "/", HOST, pids),
+            f"{prefix}policed-tls": (self.urls["https"] + "/", f"p.{HOST}", pids),
         }
-        chosen = [name for name in targets if not only or name in only]
-        results: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
-        for _ in range(rounds):
-            for name in random.sample(chosen, len(chosen)):
-                url, host, pids = targets[name]
-                results[name].append(wrk(url, host, secs, pids))
+
+    def stop(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def compare(rounds: int, secs: float, only: list[str], before: str | None) -> None:
+    work = pathlib.Path(tempfile.mkdtemp(prefix="edges-"))
+    upstream, plain, tls = free_port(), free_port(), free_port()
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+        + ["-nodes", "-subj", f"/CN={HOST}", "-keyout", work / "key.pem", "-out", work / "cert.pem"],
+        check=True,
+        stderr=subprocess.DEVNULL,
+    )
+    behind = nginx(work, "upstream", UPSTREAM.format(port=upstream, body="x" * 64))
+    servers = PROXY.format(upstream=upstream, plain=plain, tls=tls, work=work)
+    proxy = nginx(work, "proxy", servers)
+    builds = {"": Build(sys.executable, upstream)}
+    if before:
+        builds["before-"] = Build(before, upstream)
+    targets = {"nginx": (f"http://127.0.0.1:{plain}/", HOST, family(proxy.pid))}
+    targets["nginx-tls"] = (f"https://127.0.0.1:{tls}/", HOST, family(proxy.pid))
+    for prefix, build in builds.items():
+        targets |= build.targets(prefix)
+    chosen = [name for name in targets if not only or name.removeprefix("before-") in only]
+    results: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
+    for _ in range(rounds):
+        for name in random.sample(chosen, len(chosen)):
+            url, host, pids = targets[name]
+            results[name].append(wrk(url, host, secs, pids))
+    for build in builds.values():
+        build.stop()
     proxy.terminate()
     behind.terminate()
     report(results)
@@ -180,15 +213,21 @@ def report(results: dict[str, list[dict[str, float]]]) -> None:
     def median(name: str, field: str) -> float:
         return statistics.median(one[field] for one in results[name])
 
-    print("| target | requests/s | of nginx | p99 us | of nginx | CPU us |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    def of_before(name: str) -> str:
+        """The median ratio of the same rounds to the other build."""
+        pairs = zip(results[name], results.get(f"before-{name}", []))
+        ratios = [one["rate"] / other["rate"] for one, other in pairs]
+        return f"{statistics.median(ratios):.3f}" if ratios else ""
+
+    print("| target | requests/s | of nginx | of before | p99 us | of nginx | CPU us |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
     for name in results:
         peer = "nginx-tls" if name.endswith("tls") else "nginx"
         peer = peer if peer in results else name
         rate, late = median(name, "rate"), median(name, "p99")
         print(
-            f"| {name} | {rate:,.0f} | {rate / median(peer, 'rate'):.2f} | {late:,.0f} "
-            f"| {late / median(peer, 'p99'):.2f} | {median(name, 'cpu'):.1f} |"
+            f"| {name} | {rate:,.0f} | {rate / median(peer, 'rate'):.2f} | {of_before(name)} "
+            f"| {late:,.0f} | {late / median(peer, 'p99'):.2f} | {median(name, 'cpu'):.1f} |"
         )
 
 
@@ -218,9 +257,16 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--secs", type=int, default=3)
     arguments.add_argument("--only", nargs="*", default=[], help="the targets to visit")
+    arguments.add_argument("--before", metavar="PYTHON", help="one with the build to compare with")
     arguments.add_argument("--live", action="store_true")
+    arguments.add_argument("--serve", type=int, help=argparse.SUPPRESS)
     chosen = arguments.parse_args()
-    live() if chosen.live else compare(chosen.rounds, chosen.secs, chosen.only)
+    if chosen.live:
+        live()
+    elif chosen.serve:
+        serve(chosen.serve)
+    else:
+        compare(chosen.rounds, chosen.secs, chosen.only, chosen.before)
 
 
 if __name__ == "__main__":
