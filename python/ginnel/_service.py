@@ -8,6 +8,7 @@ from .exceptions import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
     from os import PathLike
     from pathlib import Path
@@ -41,6 +42,7 @@ class Service:
         base_domain: str | None = None,
         tls_endpoints: bool = False,
         certificate: tuple[str | PathLike[str], str | PathLike[str]] | None = None,
+        trusted_proxies: Sequence[str] = (),
         heartbeat: tuple[float, float] = (10.0, 15.0),
         reserve: float = 30.0,
         seed: int | None = None,
@@ -66,6 +68,8 @@ class Service:
             base_domain: The domain below which tunnels get names; without one, each gets a port.
             tls_endpoints: Whether the ports of tunnels that ask for HTTPS speak TLS.
             certificate: A certificate and its key, PEM files, for the names that it covers.
+            trusted_proxies: The proxies in front of the service, CIDRs or addresses: whoever comes
+                from one of them is the visitor that its `X-Forwarded-For` names. None by default.
             heartbeat: Seconds between two heartbeats of an agent, and how late one may be.
             reserve: Seconds for which the addresses of an agent that is gone are kept for it. After
                 a restart of the service they are kept for 30 days, at most 1,000 of an account.
@@ -98,6 +102,7 @@ class Service:
                 "base_domain": base_domain,
                 "tls_endpoints": tls_endpoints,
                 "certificate": certificate,
+                "trusted_proxies": list(trusted_proxies),
                 "heartbeat": heartbeat,
                 "reserve": reserve,
                 "kept_calls": 10_000,

@@ -12,6 +12,7 @@ use super::output::say;
 use super::runtime;
 use super::signals::Signals;
 use crate::api::{Secret, id};
+use crate::policy::Cidr;
 use crate::service::edge::ca::Authority;
 use crate::service::edge::{Events, Heard};
 use crate::service::{Options, Service, read_admin_key, read_authtoken};
@@ -73,6 +74,16 @@ pub(super) fn command() -> Command {
                 .requires("certificate-key"),
         )
         .arg(file("certificate-key", "The key of the certificate, PEM").requires("certificate"))
+        .arg(
+            text(
+                "trusted-proxies",
+                "CIDR",
+                "Proxies in front, whose X-Forwarded-For names visitors",
+            )
+            .action(ArgAction::Append)
+            .value_delimiter(',')
+            .value_parser(value_parser!(Cidr)),
+        )
         .arg(
             Arg::new("tls-endpoints")
                 .long("tls-endpoints")
@@ -244,6 +255,9 @@ fn options(matches: &ArgMatches) -> Result<Options, Failure> {
         base_domain: text("base-domain"),
         tls_endpoints: matches.get_flag("tls-endpoints"),
         certificate: path("certificate").zip(path("certificate-key")),
+        trusted_proxies: matches
+            .get_many::<Cidr>("trusted-proxies")
+            .map_or(defaults.trusted_proxies, |ranges| ranges.copied().collect()),
         origin: defaults.origin,
         kept_calls: defaults.kept_calls,
         connections: defaults.connections,

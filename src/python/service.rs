@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::error;
 use super::traffic::Events;
 use crate::api::{Origin, Secret};
-use crate::service::{self, Options};
+use crate::service::{self, Options, TrustedProxies};
 
 /// A service with the threads that serve it.
 #[pyclass(frozen, module = "ginnel._native")]
@@ -58,6 +58,7 @@ struct Given {
     base_domain: Option<String>,
     tls_endpoints: bool,
     certificate: Option<(PathBuf, PathBuf)>,
+    trusted_proxies: Vec<String>,
     heartbeat: (f64, f64),
     reserve: f64,
     kept_calls: usize,
@@ -81,6 +82,7 @@ impl Given {
             Some((requests, window)) => Some((requests, seconds("rate_limit", window)?)),
             None => None,
         };
+        let trusted_proxies = TrustedProxies::parse(&self.trusted_proxies);
         Ok(Options {
             path: self.path,
             agent_host: self.host.clone(),
@@ -97,6 +99,7 @@ impl Given {
             base_domain: self.base_domain,
             tls_endpoints: self.tls_endpoints,
             certificate: self.certificate,
+            trusted_proxies: trusted_proxies.map_err(|problem| problem.to_string())?,
             heartbeat_interval: seconds("heartbeat", self.heartbeat.0)?,
             heartbeat_tolerance: seconds("heartbeat", self.heartbeat.1)?,
             reserve: seconds("reserve", self.reserve)?,

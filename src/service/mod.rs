@@ -30,6 +30,7 @@ mod routes;
 mod server;
 mod sessions;
 pub mod store;
+mod trusted_proxies;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -43,6 +44,7 @@ pub use error::Error;
 pub use options::{Options, read_admin_key, read_authtoken};
 pub use refusal::Refusal;
 pub use rehearsal::{Called, Fault};
+pub use trusted_proxies::{TrustedProxies, TrustedProxyError};
 
 use crate::api::id::Ids;
 use crate::api::{Origin, Secret};

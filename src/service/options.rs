@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 
 use super::rate_limit::RateLimit;
-use super::{Error, edge, sessions};
+use super::{Error, TrustedProxies, edge, sessions};
 use crate::api::{Origin, Secret, id};
 
 /// How a service is to run.
@@ -47,6 +47,9 @@ pub struct Options {
     pub tls_endpoints: bool,
     /// A certificate and its key, PEM files, to show for the names that it covers.
     pub certificate: Option<(PathBuf, PathBuf)>,
+    /// The proxies in front of the service, whose `X-Forwarded-For` names the visitor; none by
+    /// default.
+    pub trusted_proxies: TrustedProxies,
     /// How many public connections are served at once; others wait to be accepted.
     pub edge_connections: usize,
     /// How long visitors and upstreams may take.
@@ -87,6 +90,7 @@ impl Default for Options {
             base_domain: edge.base_domain,
             tls_endpoints: edge.tls_endpoints,
             certificate: None,
+            trusted_proxies: edge.trusted_proxies,
             edge_connections: edge.connections,
             patience: edge.patience,
             agent_host: "127.0.0.1".to_owned(),
@@ -151,6 +155,7 @@ impl Options {
             base_domain: self.base_domain.clone(),
             tls_endpoints: self.tls_endpoints,
             code_prefix: self.code_prefix.clone(),
+            trusted_proxies: self.trusted_proxies.clone(),
             connections: self.edge_connections,
             patience: self.patience,
             origin: self.origin.part(3),

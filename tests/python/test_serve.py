@@ -60,6 +60,13 @@ def test_a_bad_option(arguments: list[str], code: int) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_trusted_proxy_that_is_no_address() -> None:
+    done = run("serve", "--trusted-proxies", "10.0.0.0/8,10/8")
+
+    assert done.returncode == 2
+    assert "'10/8' for '--trusted-proxies <CIDR>': not a CIDR or an address" in done.stderr
+
+
 @pytest.mark.parametrize("content", [b"no database at all, but long enough to be one" * 20])
 def test_a_file_that_is_no_database_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "ginnel.db"

@@ -142,6 +142,7 @@ def test_an_address_of_no_use(tmp_path: Path) -> None:
         ({"public_url": "here"}, "is not an http"),
         ({"rate_limit": (0, 60.0)}, "at least one request"),
         ({"rate_limit": (1, -1.0)}, "rate_limit"),
+        ({"trusted_proxies": ["10.0.0.0/8", "10/8"]}, 'trusted_proxies: "10/8" is neither'),
         ({"admin_key_file": "/gone/key"}, "cannot read /gone/key"),
         ({"admin_key_file": "/gone/key", "api_key": "mine"}, "exclude each other"),
     ],

@@ -77,6 +77,7 @@ use reception::Entrance;
 use rules::Fetcher;
 use slot::Slot;
 
+use super::TrustedProxies;
 use super::store::{self, Store};
 use crate::api::Origin;
 
@@ -99,6 +100,8 @@ pub struct Settings {
     pub tls_endpoints: bool,
     /// What stands before the number of an error code.
     pub code_prefix: String,
+    /// The proxies in front of the service.
+    pub trusted_proxies: TrustedProxies,
     /// How many connections are served at once; others wait to be accepted.
     pub connections: usize,
     /// How long others may take.
@@ -132,6 +135,7 @@ impl Default for Settings {
             base_domain: None,
             tls_endpoints: false,
             code_prefix: "ERR_NGROK_".to_owned(),
+            trusted_proxies: TrustedProxies::default(),
             connections: 16_384,
             patience: Patience::default(),
             origin: Origin::default(),
