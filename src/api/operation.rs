@@ -159,6 +159,11 @@ impl Info {
         }
     }
 
+    /// Whether a parameter travels in the body.
+    pub fn takes_body(&self) -> bool {
+        self.parameters.iter().any(|parameter| self.place(parameter.name) == Place::Body)
+    }
+
     /// The names in the path template, from left to right.
     pub fn path_parameters(&self) -> impl Iterator<Item = &'static str> {
         self.path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))

@@ -21,6 +21,15 @@ pub(super) async fn json(headers: &HeaderMap, body: &mut Body) -> Result<Vec<u8>
     collect(headers, body).await
 }
 
+/// The body of a POST, PUT or PATCH that has nothing to say in one: none, or an empty object.
+pub(super) async fn optional(headers: &HeaderMap, body: &mut Body) -> Result<Vec<u8>, Refusal> {
+    if headers.contains_key(header::CONTENT_TYPE) {
+        return json(headers, body).await;
+    }
+    let collected = collect(headers, body).await?;
+    if collected.is_empty() { Ok(collected) } else { check_type(headers).map(|()| collected) }
+}
+
 /// Makes sure that a GET or DELETE has no body but perhaps `{}`.
 pub(super) async fn none(headers: &HeaderMap, body: &mut Body) -> Result<(), Refusal> {
     match collect(headers, body).await {

@@ -175,8 +175,10 @@ async fn arguments(
         limit.take(Instant::now())?;
     }
     let queried = decode::query(info, head.uri.query())?;
-    let body = if info.method.has_body() {
+    let body = if info.takes_body() {
         Some(body::json(&head.headers, body).await?)
+    } else if info.method.has_body() {
+        Some(body::optional(&head.headers, body).await?)
     } else {
         body::none(&head.headers, body).await?;
         None

@@ -34,7 +34,11 @@ pub(super) fn arguments(
     mut arguments: Map<String, Value>,
     body: Option<&[u8]>,
 ) -> Result<Map<String, Value>, Refusal> {
-    let body = if info.method.has_body() { object(body.unwrap_or_default())? } else { Map::new() };
+    let body = match body.unwrap_or_default() {
+        _ if !info.method.has_body() => Map::new(),
+        b"" if !info.takes_body() => Map::new(),
+        body => object(body)?,
+    };
     for (name, value) in path_arguments(info, path) {
         let Some(value) = value else { return Err(Refusal::not_found()) };
         arguments.insert(name.to_owned(), value.into());
