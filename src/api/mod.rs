@@ -7,6 +7,7 @@
 
 mod error;
 pub mod id;
+pub(crate) mod json;
 pub(crate) mod kind;
 pub mod local;
 pub(crate) mod macros;

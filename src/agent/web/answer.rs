@@ -9,6 +9,7 @@ use crate::agent::definition::Definition;
 use crate::agent::link::{BindError, State};
 use crate::agent::replay::ReplayError;
 use crate::agent::{Shared, StartError};
+use crate::api;
 use crate::api::local::root::Root;
 use crate::api::local::status::{Leg, Session, Status};
 use crate::api::local::tunnels::AgentTunnel;
@@ -126,9 +127,5 @@ pub(super) async fn replay(shared: &Arc<Shared>, body: &[u8]) -> Result<(), Refu
 }
 
 fn object(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
-    match serde_json::from_slice(body) {
-        Ok(Value::Object(members)) => Ok(members),
-        Ok(_) => Err(Refusal::invalid_body("is not an object")),
-        Err(error) => Err(Refusal::invalid_body(error.to_string())),
-    }
+    api::json::object(body).map_err(|error| Refusal::invalid_body(error.to_string()))
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::Refusal;
 use super::code;
-use crate::api::{Info, Verb};
+use crate::api::{self, Info, Verb};
 
 pub(super) use query::query;
 
@@ -73,7 +73,7 @@ fn path_arguments<'a>(
 }
 
 fn object(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
-    serde_json::from_slice(body).map_err(|error| {
+    api::json::object(body).map_err(|error| {
         let message = format!("the body is not a JSON object: {error}");
         Refusal::new(code::NOT_AN_OBJECT, message)
     })
