@@ -8,12 +8,14 @@ use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
 
 use super::fault::{self, ERROR_CODE, Fault};
+use super::forwarded::{FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, is_forwarded};
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+/// The header that tells whom a request has come through (RFC 8586), for circles to be seen.
+const LOOP: HeaderName = HeaderName::from_static("cdn-loop");
+/// What this service calls itself there.
+pub(super) const LOOP_NAME: HeaderValue = HeaderValue::from_static("ginnel");
 
 /// The longest path with its query, in bytes.
 pub(super) const LONGEST_PATH: usize = 8 << 10;
@@ -104,9 +106,10 @@ pub(super) fn outbound<B>(request: &mut Request<B>, origin: &Origin) -> Result<b
         headers.insert(UPGRADE, protocol);
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     }
-    if hops(headers) > MOST_HOPS {
+    if hops(headers) >= MOST_HOPS {
         return Err(fault::LOOP);
     }
+    append(headers, LOOP, &LOOP_NAME);
     append(headers, FORWARDED_FOR, &origin.peer);
     append(headers, FORWARDED_PROTO, &origin.proto);
     if !headers.contains_key(FORWARDED_HOST)
@@ -117,10 +120,11 @@ pub(super) fn outbound<B>(request: &mut Request<B>, origin: &Origin) -> Result<b
     Ok(upgrades)
 }
 
-/// How often a request was forwarded before.
+/// How often a request has come through a service like this before.
 fn hops(headers: &HeaderMap) -> usize {
-    let lists = headers.get_all(FORWARDED_FOR).iter();
-    lists.map(|list| 1 + list.as_bytes().iter().filter(|byte| **byte == b',').count()).sum()
+    let lists = headers.get_all(LOOP).iter().map(HeaderValue::as_bytes);
+    let names = lists.flat_map(|list| list.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    names.filter(|name| *name == LOOP_NAME.as_bytes()).count()
 }
 
 /// Readies the head of an answer for the visitor; an upgrade keeps what belongs to it.
@@ -179,7 +183,8 @@ fn drop_hops(headers: &mut HeaderMap) {
     }
 }
 
-/// Removes `Connection` and the headers that it names; what frames or routes a message stays.
+/// Removes `Connection` and the headers that it names; what frames or routes a message stays, and so
+/// does what proxies say of it.
 fn drop_named(headers: &mut HeaderMap) {
     let Entry::Occupied(entry) = headers.entry(CONNECTION) else { return };
     let (_, values) = entry.remove_entry_mult();
@@ -188,11 +193,16 @@ fn drop_named(headers: &mut HeaderMap) {
             let tokens = value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
             tokens.filter_map(|token| HeaderName::from_bytes(token).ok()).collect::<Vec<_>>()
         })
-        .filter(|name| *name != CONTENT_LENGTH && *name != HOST)
+        .filter(|name| !stays(name))
         .collect();
     for name in named {
         headers.remove(name);
     }
+}
+
+/// Whether a visitor may not have a header removed.
+fn stays(name: &HeaderName) -> bool {
+    [CONTENT_LENGTH, HOST, LOOP].contains(name) || is_forwarded(name.as_str().as_bytes())
 }
 
 fn has_token(value: &HeaderValue, token: &str) -> bool {
@@ -256,6 +266,7 @@ mod tests {
         assert_eq!(
             names,
             [
+                "cdn-loop",
                 "content-length",
                 "host",
                 "te",
@@ -296,6 +307,33 @@ mod tests {
         assert_eq!(headers["x-forwarded-for"], "198.51.100.1, 198.51.100.2, 192.0.2.7");
         assert_eq!(headers["x-forwarded-proto"], "https");
         assert_eq!(headers["x-forwarded-host"], "b.test");
+    }
+
+    #[test]
+    fn no_connection_header_removes_what_proxies_say() {
+        let mut request = request(&[
+            ("host", "a.test"),
+            ("connection", "x-forwarded-for, cdn-loop, x_forwarded_for"),
+            ("x-forwarded-for", "198.51.100.1"),
+            ("cdn-loop", "other.test, ginnel"),
+        ]);
+
+        outbound(&mut request, &origin()).unwrap();
+
+        let headers = request.headers();
+        assert_eq!(headers["x-forwarded-for"], "198.51.100.1, 192.0.2.7");
+        assert_eq!(headers["cdn-loop"], "other.test, ginnel, ginnel");
+    }
+
+    #[test]
+    fn a_circle_is_seen() {
+        let through = |times: usize| {
+            let list = vec!["ginnel"; times].join(",");
+            outbound(&mut request(&[("host", "a"), ("cdn-loop", &list)]), &origin())
+        };
+
+        assert_eq!(through(MOST_HOPS - 1), Ok(false));
+        assert_eq!(through(MOST_HOPS), Err(fault::LOOP));
     }
 
     #[test]

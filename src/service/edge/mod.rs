@@ -24,6 +24,7 @@ mod express;
 mod fault;
 mod fixed_target;
 mod forward;
+mod forwarded;
 mod framing;
 pub(super) mod guard;
 mod head;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::header::LOCATION;
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::Inner;
@@ -16,6 +16,7 @@ use super::body::{Body, Outgoing};
 use super::event::Trace;
 use super::fault::{self, Fault};
 use super::forward::Upstream;
+use super::forwarded;
 use super::guard::Guard;
 use super::head::{self, Origin};
 use super::internal::is_internal;
@@ -44,13 +45,20 @@ pub(super) enum Entrance {
 pub(super) struct Reception {
     edges: Arc<Inner>,
     entrance: Entrance,
-    visitor: Visitor,
+    client: Client,
+    /// True for a proxy that says for whom it comes.
+    is_proxy: bool,
     origin: Origin,
     pulse: Arc<Pulse>,
     runtime: upgrade::Tasks,
-    described: Described,
     /// The routes whose rules for connections have let this one in.
     admitted: Mutex<Vec<Arc<Route>>>,
+}
+
+/// Who sends a request: whoever is connected, or somebody for whom a trusted proxy is.
+struct Client {
+    visitor: Visitor,
+    described: Described,
 }
 
 impl Reception {
@@ -69,13 +77,19 @@ impl Reception {
         };
         let runtime =
             upgrade::Tasks { bell, pulse: pulse.clone(), think: edges.settings.patience.think };
-        let described = Described::new();
+        let is_proxy = edges.settings.trusted_proxies.contains(visitor.peer.ip());
+        let client = Client { visitor, described: Described::new() };
         let admitted = Mutex::default();
-        Self { edges, entrance, visitor, origin, pulse, runtime, described, admitted }
+        Self { edges, entrance, client, is_proxy, origin, pulse, runtime, admitted }
     }
 
     pub(super) fn visitor(&self) -> &Visitor {
-        &self.visitor
+        &self.client.visitor
+    }
+
+    /// Whether the other side is a proxy that says for whom it comes.
+    pub(super) fn trusts_peer(&self) -> bool {
+        self.is_proxy
     }
 
     pub(super) fn origin(&self) -> &Origin {
@@ -132,25 +146,45 @@ impl Reception {
         let answering = self.pulse.answering();
         let mut trace = self.edges.teller.trace();
         trace.request(&request);
-        let response = match self.forward(request, &mut trace).await {
+        let somebody = self.behind_proxy(request.headers());
+        let client = somebody.as_ref().unwrap_or(&self.client);
+        let response = match self.forward(client, request, &mut trace).await {
             Ok(response) => response,
             Err(Turned::Away(fault)) => fault.into_response(&self.edges.settings.code_prefix),
             Err(Turned::Closed) => {
-                trace.tell::<()>(&self.edges.teller, &self.visitor, None);
+                trace.tell::<()>(&self.edges.teller, &client.visitor, None);
                 self.pulse.closed.store(true, Relaxed);
                 return Err(Closed);
             }
         };
-        trace.tell(&self.edges.teller, &self.visitor, Some(&response));
+        trace.tell(&self.edges.teller, &client.visitor, Some(&response));
         Ok(response.map(|body| body.holding(answering)))
+    }
+
+    /// For whom a trusted proxy has sent a request; none where nobody else has.
+    fn behind_proxy(&self, headers: &HeaderMap) -> Option<Client> {
+        if !self.is_proxy {
+            return None;
+        }
+        let own = &self.client.visitor;
+        let peer = forwarded::client(headers, own.peer, &self.edges.settings.trusted_proxies);
+        let somebody = || Client {
+            visitor: Visitor { peer, ..own.clone() },
+            described: self.client.described.again(),
+        };
+        (peer != own.peer).then(somebody)
     }
 
     async fn forward(
         &self,
+        client: &Client,
         mut request: Request<Incoming>,
         trace: &mut Trace,
     ) -> Result<Response<Body>, Turned> {
         head::admit(&mut request)?;
+        if !self.is_proxy {
+            forwarded::remove(request.headers_mut());
+        }
         let site = match &self.entrance {
             Entrance::Own(slot) => slot.get(),
             Entrance::Shared(passed) => {
@@ -168,11 +202,11 @@ impl Reception {
         });
         let mut way = Way {
             edges: &self.edges,
-            visitor: &self.visitor,
+            visitor: &client.visitor,
             origin: &self.origin,
             runtime: &self.runtime,
             trace,
-            connection: &self.described,
+            connection: &client.described,
             through: route.through(),
             hops: 0,
         };
@@ -180,7 +214,8 @@ impl Reception {
         route.serve(&mut way, request.map(Outgoing::of)).await
     }
 
-    /// Runs the rules for connections, once for each connection and route.
+    /// Runs the rules for connections, once for each connection and route; a connection of a proxy is
+    /// one for each request.
     async fn admit(
         &self,
         way: &mut Way<'_>,
@@ -189,13 +224,16 @@ impl Reception {
     ) -> Result<(), Turned> {
         let rules = route.modules.as_ref().and_then(|modules| modules.policy.as_ref());
         let Some(rules) = rules.filter(|rules| rules.has(Phase::Connect)) else { return Ok(()) };
-        if self.admitted().iter().any(|known| Arc::ptr_eq(known, route)) {
+        if !self.is_proxy && self.admitted().iter().any(|known| Arc::ptr_eq(known, route)) {
             return Ok(());
         }
         let mut watched = Watched::new(way.connection(), way.endpoint(route, request.headers()));
         let entered =
             watched.enter(&self.edges, rules, way.trace, |_| Err::<(), _>(fault::NO_ENDPOINT));
         entered.await.map_err(|()| Turned::Closed)?;
+        if self.is_proxy {
+            return Ok(());
+        }
         let mut admitted = self.admitted();
         // A configuration that keeps changing leaves routes behind.
         if admitted.len() >= ADMITTED {
@@ -217,14 +255,15 @@ impl Reception {
         uri: impl Display,
         passed: Option<&Arc<Guard>>,
     ) -> Result<Found, Fault> {
-        let is_secure = self.visitor.tls.is_some();
+        let visitor = self.visitor();
+        let is_secure = visitor.tls.is_some();
         let usual = if is_secure { 443 } else { 80 };
         // The port that is listened on stands for the usual one.
-        let port = port.filter(|port| *port != self.visitor.local.port()).unwrap_or(usual);
+        let port = port.filter(|port| *port != visitor.local.port()).unwrap_or(usual);
         if is_internal(&host) {
             return Err(fault::NO_ENDPOINT);
         }
-        if let Some(tls) = &self.visitor.tls
+        if let Some(tls) = &visitor.tls
             && !tls.sni.is_empty()
             && tls.sni != host
         {

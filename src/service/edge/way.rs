@@ -36,6 +36,11 @@ pub(super) struct Described {
 }
 
 impl Described {
+    /// Describes somebody else on the same connection.
+    pub(super) fn again(&self) -> Self {
+        Self { since: self.since, known: OnceLock::new() }
+    }
+
     /// Describes a connection that has come now.
     pub(super) fn new() -> Self {
         Self { since: Utc::now(), known: OnceLock::new() }

@@ -136,6 +136,9 @@ impl<'l> Lane<'l> {
 
     /// Where a request goes, where that is all there is to do.
     fn way(&self, request: &Plain) -> Option<(Upstream, Through)> {
+        if request.is_forwarded && self.reception.trusts_peer() {
+            return None;
+        }
         let text = |place: &Range<usize>| str::from_utf8(self.buffer.get(place.clone())?).ok();
         self.reception.short(text(&request.host)?, text(&request.path)?)
     }

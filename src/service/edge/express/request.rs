@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use crate::service::edge::head::{self, LONGEST_PATH, Origin};
+use crate::service::edge::forwarded::is_forwarded;
+use crate::service::edge::head::{self, LONGEST_PATH, LOOP_NAME, Origin};
 
 /// How many headers are looked at; who sends more goes the long way.
 const HEADERS: usize = 64;
@@ -17,6 +18,8 @@ pub(super) struct Plain {
     pub is_safe: bool,
     /// Whether the connection is to close afterwards.
     pub closes: bool,
+    /// Whether it says what only proxies may say.
+    pub is_forwarded: bool,
     /// The path without its query.
     pub path: Range<usize>,
     pub host: Range<usize>,
@@ -52,7 +55,7 @@ fn plain(bytes: &[u8], length: usize, parsed: &httparse::Request<'_, '_>) -> Opt
     if method == "CONNECT" {
         return None;
     }
-    let (mut host, mut closes) = (None, false);
+    let (mut host, mut closes, mut forwarded) = (None, false, false);
     for header in &*parsed.headers {
         if header.name.eq_ignore_ascii_case("host") {
             if host.replace(header.value).is_some() || !head::is_authority(header.value) {
@@ -66,6 +69,8 @@ fn plain(bytes: &[u8], length: usize, parsed: &httparse::Request<'_, '_>) -> Opt
             }
         } else if is_special(header) {
             return None;
+        } else {
+            forwarded |= is_forwarded(header.name.as_bytes());
         }
     }
     let path = target.split('?').next().unwrap_or(target);
@@ -74,6 +79,7 @@ fn plain(bytes: &[u8], length: usize, parsed: &httparse::Request<'_, '_>) -> Opt
         is_head: method == "HEAD",
         is_safe: matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE"),
         closes,
+        is_forwarded: forwarded,
         path: place(bytes, path.as_bytes())?,
         host: place(bytes, host?)?,
     })
@@ -94,24 +100,24 @@ fn place(bytes: &[u8], part: &[u8]) -> Option<Range<usize>> {
     bytes.get(place.clone()).map(|_| place)
 }
 
-/// Whether a header says how the request is to be handled, or by whom it was handled before.
+/// Whether a header says how the request is to be handled, or which services it came through.
 fn is_special(header: &httparse::Header<'_>) -> bool {
     let is = |name: &str| header.name.eq_ignore_ascii_case(name);
     match header.name.len() {
         2 => is("te"),
         6 => is("expect"),
         7 => is("upgrade") || is("trailer"),
+        8 => is("cdn-loop"),
         10 => is("keep-alive"),
         14 => is("content-length"),
-        15 => is("x-forwarded-for"),
-        16 => is("proxy-connection") || is("x-forwarded-host"),
-        17 => is("transfer-encoding") || is("x-forwarded-proto"),
+        16 => is("proxy-connection"),
+        17 => is("transfer-encoding"),
         19 => is("proxy-authorization"),
         _ => false,
     }
 }
 
-/// Writes a head as it goes on: its own lines, then who asks.
+/// Writes a head as it goes on: its own lines, but for what only proxies may say, then who asks.
 pub(super) fn rewrite(bytes: &[u8], request: &Plain, origin: &Origin, out: &mut Vec<u8>) {
     let lines = bytes.get(..request.length.saturating_sub(2)).unwrap_or_default();
     let mut rest = lines;
@@ -120,7 +126,8 @@ pub(super) fn rewrite(bytes: &[u8], request: &Plain, origin: &Origin, out: &mut 
         // It says "close" or "keep-alive", which concerns this connection alone.
         let is_connection =
             line.get(..11).is_some_and(|name| name.eq_ignore_ascii_case(b"connection:"));
-        if !is_connection {
+        let is_claim = request.is_forwarded && is_forwarded(name_of(line));
+        if !is_connection && !is_claim {
             out.extend_from_slice(line);
         }
         rest = after;
@@ -130,6 +137,7 @@ pub(super) fn rewrite(bytes: &[u8], request: &Plain, origin: &Origin, out: &mut 
         ("x-forwarded-for", origin.peer.as_bytes()),
         ("x-forwarded-proto", origin.proto.as_bytes()),
         ("x-forwarded-host", host),
+        ("cdn-loop", LOOP_NAME.as_bytes()),
     ] {
         out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(b": ");
@@ -137,6 +145,10 @@ pub(super) fn rewrite(bytes: &[u8], request: &Plain, origin: &Origin, out: &mut 
         out.extend_from_slice(b"\r\n");
     }
     out.extend_from_slice(b"\r\n");
+}
+
+fn name_of(line: &[u8]) -> &[u8] {
+    line.split(|byte| *byte == b':').next().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -165,7 +177,28 @@ mod tests {
             String::from_utf8(out).unwrap(),
             "GET /a?b=c HTTP/1.1\r\nHOST: A.test:80\r\nX-Odd:  two  \r\n\
              x-forwarded-for: 192.0.2.1\r\nx-forwarded-proto: http\r\n\
-             x-forwarded-host: A.test:80\r\n\r\n"
+             x-forwarded-host: A.test:80\r\ncdn-loop: ginnel\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn what_a_visitor_says_for_proxies_is_left_out() {
+        let bytes = b"GET / HTTP/1.1\r\nX-Forwarded-For: 1\r\nHost: a\r\nx_real_ip: 2\r\n\
+                      FORWARDED: for=3\r\nX-Forwarded-For: 4\r\nX-Mine: 5\r\n\r\n";
+        let Found::Plain(request) = look(bytes) else { panic!("it is plain") };
+        let origin = Origin {
+            peer: HeaderValue::from_static("192.0.2.1"),
+            proto: HeaderValue::from_static("https"),
+        };
+
+        let mut out = Vec::new();
+        rewrite(bytes, &request, &origin, &mut out);
+
+        assert!(request.is_forwarded);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "GET / HTTP/1.1\r\nHost: a\r\nX-Mine: 5\r\nx-forwarded-for: 192.0.2.1\r\n\
+             x-forwarded-proto: https\r\nx-forwarded-host: a\r\ncdn-loop: ginnel\r\n\r\n"
         );
     }
 
@@ -179,7 +212,7 @@ mod tests {
             "Upgrade: websocket",
             "TE: trailers",
             "Expect: 100-continue",
-            "X-Forwarded-For: 192.0.2.1",
+            "CDN-Loop: ginnel",
             "Host: b",
             " folded",
             "Name : x",

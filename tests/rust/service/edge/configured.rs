@@ -232,7 +232,7 @@ async fn a_static_backend_may_be_reached_over_tls() {
     let (_, seen) = site.get("a.test", "/x").await;
 
     assert!(seen.starts_with("GET /x HTTP/1.1\r\n"), "{seen}");
-    assert_eq!(header(&seen, "x-forwarded-proto"), Some("http, https"), "{seen}");
+    assert_eq!(header(&seen, "x-forwarded-proto"), Some("https"), "{seen}");
 }
 
 #[tokio::test]

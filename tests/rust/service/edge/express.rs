@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use super::support::{Direct, Peer, bound, edges, header, mirror, soon, upstream};
 
 /// A header that makes a request go the long way.
-const LONG: &str = "X-Forwarded-For: 198.51.100.7\r\n";
+const LONG: &str = "CDN-Loop: other.test\r\n";
 
 /// An endpoint whose upstream says the same to each request, and closes if `closes`.
 async fn saying(said: &'static str, closes: bool) -> (ginnel::service::edge::Edges, Endpoint) {
