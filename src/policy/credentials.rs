@@ -7,6 +7,8 @@ use http::header::AUTHORIZATION;
 use ring::digest::{SHA256, digest};
 use subtle::{Choice, ConstantTimeEq};
 
+use super::headers::single;
+
 /// Names and passwords, `name:password`.
 #[derive(Debug)]
 pub struct Passwords(pub Vec<String>);
@@ -18,9 +20,9 @@ impl Passwords {
     }
 }
 
-/// The name and the password that a request carries.
+/// The name and the password that a request carries; none where there are several.
 pub(super) fn presented(headers: &HeaderMap) -> Option<Vec<u8>> {
-    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let value = single(headers, AUTHORIZATION)?.to_str().ok()?;
     let (scheme, encoded) = value.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
@@ -58,5 +60,12 @@ mod tests {
         assert!(!allows(&format!("Bearer {}", STANDARD.encode("bob:builder"))));
         assert!(!allows("Basic !"));
         assert!(!passwords.allow(&HeaderMap::new()));
+        let good = format!("Basic {}", STANDARD.encode("bob:builder"));
+        let several = [good.as_str(), "Bearer x"].map(|it| (AUTHORIZATION, it.parse().unwrap()));
+        let mut headers = HeaderMap::new();
+        for (name, value) in several {
+            headers.append(name, value);
+        }
+        assert!(!passwords.allow(&headers), "with two headers");
     }
 }

@@ -5,7 +5,8 @@
 
 use std::ops::RangeInclusive;
 
-use http::{HeaderName, HeaderValue};
+use http::header::AsHeaderName;
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::config::Config;
 use super::problem::{Place, code};
@@ -108,6 +109,15 @@ pub(super) fn values(
         Ok((HeaderName::try_from(name).map_err(|_| unfit(name))?, value))
     };
     headers.iter().map(value).collect()
+}
+
+/// A header that a request has exactly once.
+///
+/// Servers disagree about which of several lines counts, so who is let in for one of them might come
+/// to act by another.
+pub(super) fn single(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&HeaderValue> {
+    let mut lines = headers.get_all(name).iter();
+    lines.next().filter(|_| lines.next().is_none())
 }
 
 /// Whether a text can be part of a header value: no control characters, above all no line breaks.

@@ -34,11 +34,16 @@ impl Filter {
         }
     }
 
-    /// Whether a request with this first `User-Agent` header may pass.
+    /// Whether a request with these `User-Agent` headers may pass: with each of them.
     ///
     /// A request without one, or with an empty one, may pass only if the allow list says so.
-    pub fn allows(&self, user_agent: Option<&[u8]>) -> bool {
-        let user_agent = user_agent.unwrap_or_default();
+    pub fn allows<'h>(&self, user_agents: impl IntoIterator<Item = &'h [u8]>) -> bool {
+        let mut user_agents = user_agents.into_iter();
+        self.allows_one(user_agents.next().unwrap_or_default())
+            && user_agents.all(|user_agent| self.allows_one(user_agent))
+    }
+
+    fn allows_one(&self, user_agent: &[u8]) -> bool {
         if self.allow.is_match(user_agent) {
             return true;
         }
@@ -93,7 +98,7 @@ mod tests {
     }
 
     fn allows(allow: &[&str], deny: &[&str], user_agent: &str) -> bool {
-        filter(allow, deny).unwrap().allows(Some(user_agent.as_bytes()))
+        filter(allow, deny).unwrap().allows([user_agent.as_bytes()])
     }
 
     #[test]
@@ -115,8 +120,19 @@ mod tests {
     #[test]
     fn an_empty_agent_needs_to_be_allowed() {
         assert!(!allows(&[], &[], ""));
-        assert!(!filter(&[], &[]).unwrap().allows(None));
-        assert!(filter(&["^$"], &[".*"]).unwrap().allows(None));
+        assert!(!filter(&[], &[]).unwrap().allows([]));
+        assert!(filter(&["^$"], &[".*"]).unwrap().allows([]));
+    }
+
+    #[test]
+    fn each_of_several_agents_is_looked_at() {
+        let filter = filter(&["^Good"], &["Bot"]).unwrap();
+        let allows = |agents: &[&str]| filter.allows(agents.iter().map(|it| it.as_bytes()));
+
+        assert!(allows(&["Good", "other"]));
+        assert!(!allows(&["Good", "Bot"]));
+        assert!(!allows(&["Bot", "Good"]));
+        assert!(!allows(&["Good", ""]));
     }
 
     #[test]
@@ -128,8 +144,8 @@ mod tests {
     fn bytes_that_are_no_text_can_be_matched() {
         let filter = filter(&[], &[r"^\xff\d$"]).unwrap();
 
-        assert!(!filter.allows(Some(b"\xff1")));
-        assert!(filter.allows(Some("\u{ff}٣".as_bytes())));
+        assert!(!filter.allows([&b"\xff1"[..]]));
+        assert!(filter.allows(["\u{ff}٣".as_bytes()]));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use subtle::ConstantTimeEq;
 
 use super::actions::verify_webhook::Provider;
 use super::expression::hex;
+use super::headers::single;
 
 /// How old a signature may be, and how far in the future, in seconds.
 const TOLERANCE: i64 = 5 * 60;
@@ -37,7 +38,7 @@ impl Provider {
 
     /// None where something is missing.
     fn check(self, secret: &str, signed: &Signed<'_>, now: DateTime<Utc>) -> Option<bool> {
-        let header = |name: &str| signed.headers.get(name)?.to_str().ok();
+        let header = |name: &str| single(signed.headers, name)?.to_str().ok();
         let recent = |seconds: &str| is_recent(seconds, now);
         let (key, body) = (secret.as_bytes(), signed.body.as_ref());
         Some(match self {

@@ -163,14 +163,14 @@ impl Text {
 }
 
 impl KnownHeader {
-    /// The first value of the header; empty when there is none.
+    /// The value of the header, or all of its lines as one list; empty when there is none.
     fn read(self, headers: &HeaderMap) -> Cow<'_, str> {
         let name = match self {
             Self::UserAgent => &USER_AGENT,
             Self::Location => &LOCATION,
             Self::ContentType => &CONTENT_TYPE,
         };
-        first(headers, name).unwrap_or_default()
+        joined(headers, name).unwrap_or_default()
     }
 }
 
@@ -215,8 +215,12 @@ pub(in super::super) fn readable(value: &HeaderValue) -> Cow<'_, str> {
     String::from_utf8_lossy(value.as_bytes())
 }
 
-fn first<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<Cow<'h, str>> {
-    headers.get(name).map(readable)
+/// The value of a header. Servers disagree about which of several lines counts, so a rule gets to see
+/// all of them (RFC 9110, section 5.3).
+fn joined<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<Cow<'h, str>> {
+    let mut lines = headers.get_all(name).iter().map(readable);
+    let first = lines.next()?;
+    Some(lines.fold(first, |all, line| format!("{all}, {line}").into()))
 }
 
 fn address(address: IpAddr) -> String {

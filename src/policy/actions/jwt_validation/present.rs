@@ -1,10 +1,14 @@
 //! The tokens that a request carries.
 
+use std::fmt;
+
 use http::Method as HttpMethod;
 use http::header::CONTENT_TYPE;
 use percent_encoding::percent_decode_str;
-use serde_json::{Map, Value as Json};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value as Json;
 
+use super::super::super::headers::single;
 use super::super::super::jwt::Token as Jwt;
 use super::super::super::run::{Failure, Turn};
 use super::refusal::{self, Refusal};
@@ -49,10 +53,19 @@ pub(super) fn find(wanted: &Token, turn: &Turn<'_>) -> Result<Present, Failure> 
 }
 
 fn header(wanted: &Token, turn: &Turn<'_>) -> Result<String, Refusal> {
-    let headers = turn.exchange.request().map(|request| &request.head.headers);
-    let value = headers.and_then(|headers| headers.get(wanted.name.as_str()));
-    let value = value.ok_or(refusal::HEADER)?;
+    let request = turn.exchange.request().ok_or(refusal::HEADER)?;
+    let mut values = request.head.headers.get_all(wanted.name.as_str()).iter();
+    let value = only(values.next(), values.next(), refusal::HEADER)?;
     value.to_str().map(str::to_owned).map_err(|_| refusal::MALFORMED)
+}
+
+/// One value, where there is not a second one: the server behind may read either.
+fn only<T>(first: Option<T>, second: Option<T>, missing: Refusal) -> Result<T, Refusal> {
+    match (first, second) {
+        (Some(first), None) => Ok(first),
+        (Some(_), Some(_)) => Err(refusal::SEVERAL),
+        (None, _) => Err(missing),
+    }
 }
 
 /// Whether the body is JSON or else a form, if it can carry a token.
@@ -61,7 +74,7 @@ fn check_head(turn: &Turn<'_>) -> Result<bool, Refusal> {
     if ![HttpMethod::POST, HttpMethod::PUT, HttpMethod::PATCH].contains(&request.head.method) {
         return Err(refusal::METHOD);
     }
-    let kind = request.head.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = single(&request.head.headers, CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.ok_or(refusal::TYPE)?.split(';').next().unwrap_or_default();
     match kind.trim().to_ascii_lowercase().as_str() {
         "application/x-www-form-urlencoded" => Ok(false),
@@ -71,10 +84,39 @@ fn check_head(turn: &Turn<'_>) -> Result<bool, Refusal> {
 }
 
 fn json_field(body: &[u8], name: &str) -> Result<String, Refusal> {
-    let fields: Map<String, Json> = serde_json::from_slice(body).map_err(|_| refusal::JSON)?;
-    let mut values = fields.iter().filter(|(field, _)| field.eq_ignore_ascii_case(name));
-    let value = values.next().and_then(|(_, value)| value.as_str());
-    value.map(str::to_owned).ok_or(refusal::MISSING)
+    let Fields(fields) = serde_json::from_slice(body).map_err(|_| refusal::JSON)?;
+    let mut values = fields.into_iter().filter(|(field, _)| field.eq_ignore_ascii_case(name));
+    match only(values.next(), values.next(), refusal::MISSING)? {
+        (_, Json::String(text)) => Ok(text),
+        _ => Err(refusal::MISSING),
+    }
+}
+
+/// The fields of a JSON object as they are written, those that are there twice as well.
+struct Fields(Vec<(String, Json)>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(FieldsVisitor)
+    }
+}
+
+struct FieldsVisitor;
+
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Fields;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(field) = map.next_entry()? {
+            fields.push(field);
+        }
+        Ok(Fields(fields))
+    }
 }
 
 fn form_field(body: &[u8], name: &str) -> Result<String, Refusal> {
@@ -82,11 +124,13 @@ fn form_field(body: &[u8], name: &str) -> Result<String, Refusal> {
     let plain = |text: &str| {
         percent_decode_str(&text.replace('+', " ")).decode_utf8().map(|text| text.into_owned())
     };
+    let mut values = Vec::new();
     for pair in text.split('&') {
         let (field, value) = pair.split_once('=').unwrap_or((pair, ""));
         if plain(field).map_err(|_| refusal::FORM)?.eq_ignore_ascii_case(name) {
-            return plain(value).map_err(|_| refusal::FORM);
+            values.push(value);
         }
     }
-    Err(refusal::MISSING)
+    let value = only(values.first(), values.get(1), refusal::MISSING)?;
+    plain(value).map_err(|_| refusal::FORM)
 }

@@ -23,6 +23,7 @@ macro_rules! refusals {
 }
 
 refusals! {
+    SEVERAL = BAD_REQUEST, 3416, "The request carries more than one token where one belongs.";
     SIGNATURE = UNAUTHORIZED, 3401, "The token is not genuine, or not current.";
     CLAIM = FORBIDDEN, 3403, "The token is not from here, or not for here.";
     MISSING = UNAUTHORIZED, 3406, "A token is required.";

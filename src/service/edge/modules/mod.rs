@@ -194,8 +194,8 @@ impl Modules {
     }
 
     fn admits_agent(&self, headers: &HeaderMap) -> bool {
-        let agent = headers.get(header::USER_AGENT).map(HeaderValue::as_bytes);
-        self.agents.as_ref().is_none_or(|filter| filter.allows(agent))
+        let agents = headers.get_all(header::USER_AGENT).iter().map(HeaderValue::as_bytes);
+        self.agents.as_ref().is_none_or(|filter| filter.allows(agents))
     }
 
     fn coding<B>(&self, request: &Request<B>) -> Option<Coding> {

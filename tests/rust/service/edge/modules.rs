@@ -78,6 +78,10 @@ async fn user_agents_are_filtered() {
         ("User-Agent: GoodBot\r\n", "202 "),
         ("User-Agent: badbot\r\n", "403 3211"),
         ("User-Agent: curl\r\n", "202 "),
+        ("User-Agent: curl\r\nUser-Agent: badbot\r\n", "403 3211"),
+        ("User-Agent: badbot\r\nuser-agent: curl\r\n", "403 3211"),
+        ("User-Agent: goodbot\r\nUser-Agent: badbot\r\n", "403 3211"),
+        ("User-Agent: goodbot\r\nUser-Agent: curl\r\n", "202 "),
         ("", "403 3211"),
     ] {
         let answer = site.say(&format!("GET / HTTP/1.1\r\nHost: a.test\r\n{agent}\r\n")).await;
