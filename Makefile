@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test browser bench dev docs wheels generate lint format
+.PHONY: help demo test packages bench dev docs wheels generate lint format
 
 help: ## Say what each target does.
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -11,13 +11,13 @@ demo: dev ## Set up, and walk both APIs against a service and an agent of our ow
 	$(BIN)/python examples/remote_tour.py
 	$(BIN)/python examples/agent_tour.py
 
-test: dev browser lint docs ## Set up, and run every test, type check and lint.
+test: dev packages lint docs ## Set up, and run every test, type check and lint.
 	cargo test
 	$(BIN)/python -m pytest
 	tests/wheels.sh dev
 
-browser: ## Install Chromium from Debian's packages if there is none, for the tests of the page.
-	tests/install-browser
+packages: ## Install Chromium and nginx from Debian if there are none, for the tests.
+	tests/install-packages
 
 bench: ## Build for release, and run the recorded benchmarks; takes a quarter of an hour.
 	bench/recorded.sh

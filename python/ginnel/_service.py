@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from pathlib import Path
     from types import TracebackType
-    from typing import Self
+    from typing import Literal, Self
     from urllib.request import OpenerDirector
 
     from ._calls import ServiceCall
@@ -43,6 +43,7 @@ class Service:
         tls_endpoints: bool = False,
         certificate: tuple[str | PathLike[str], str | PathLike[str]] | None = None,
         trusted_proxies: Sequence[str] = (),
+        ambiguous_paths: Literal["reject", "normalize"] = "reject",
         heartbeat: tuple[float, float] = (10.0, 15.0),
         reserve: float = 30.0,
         seed: int | None = None,
@@ -70,6 +71,9 @@ class Service:
             certificate: A certificate and its key, PEM files, for the names that it covers.
             trusted_proxies: The proxies in front of the service, CIDRs or addresses: whoever comes
                 from one of them is the visitor that its `X-Forwarded-For` names. None by default.
+            ambiguous_paths: What becomes of a request whose path holds an encoded slash, a backslash
+                or a dot segment, where a route or a rule looks at paths: `"reject"` answers 400,
+                `"normalize"` forwards the path that is meant most likely.
             heartbeat: Seconds between two heartbeats of an agent, and how late one may be.
             reserve: Seconds for which the addresses of an agent that is gone are kept for it. After
                 a restart of the service they are kept for 30 days, at most 1,000 of an account.
@@ -103,6 +107,7 @@ class Service:
                 "tls_endpoints": tls_endpoints,
                 "certificate": certificate,
                 "trusted_proxies": list(trusted_proxies),
+                "ambiguous_paths": ambiguous_paths,
                 "heartbeat": heartbeat,
                 "reserve": reserve,
                 "kept_calls": 10_000,

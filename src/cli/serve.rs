@@ -85,6 +85,11 @@ pub(super) fn command() -> Command {
             .value_parser(value_parser!(Cidr)),
         )
         .arg(
+            text("ambiguous-paths", "WHAT", "What becomes of ambiguous paths where paths matter")
+                .value_parser(["reject", "normalize"])
+                .default_value("reject"),
+        )
+        .arg(
             Arg::new("tls-endpoints")
                 .long("tls-endpoints")
                 .action(ArgAction::SetTrue)
@@ -258,6 +263,9 @@ fn options(matches: &ArgMatches) -> Result<Options, Failure> {
         trusted_proxies: matches
             .get_many::<Cidr>("trusted-proxies")
             .map_or(defaults.trusted_proxies, |ranges| ranges.copied().collect()),
+        ambiguous_paths: text("ambiguous-paths")
+            .and_then(|word| word.parse().ok())
+            .unwrap_or(defaults.ambiguous_paths),
         origin: defaults.origin,
         kept_calls: defaults.kept_calls,
         connections: defaults.connections,

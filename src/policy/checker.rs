@@ -21,6 +21,8 @@ pub(super) struct Checker {
     pub phase: Phase,
     /// What was found so far.
     pub problems: Vec<Problem>,
+    /// Whether anything looked at the paths of requests so far.
+    pub reads_paths: bool,
     /// How many regular expressions there are so far.
     patterns: usize,
 }
@@ -28,7 +30,7 @@ pub(super) struct Checker {
 impl Checker {
     /// A checker that has found nothing yet.
     pub(super) fn new(phase: Phase) -> Self {
-        Self { phase, problems: Vec::new(), patterns: 0 }
+        Self { phase, problems: Vec::new(), reads_paths: false, patterns: 0 }
     }
 
     /// Records a problem.
@@ -53,6 +55,7 @@ impl Checker {
         }
         let compiled = Expression::compile_with(source, self.phase, names);
         let expression = self.accept(place, compiled)?;
+        self.reads_paths |= expression.reads_path();
         self.count_patterns(place, expression.patterns()).then_some(expression)
     }
 
@@ -63,6 +66,7 @@ impl Checker {
         }
         let compiled = Template::compile_here(source, self.phase);
         let template = self.accept(place, compiled).unwrap_or_default();
+        self.reads_paths |= template.reads_path();
         if self.count_patterns(place, template.patterns()) { template } else { Template::default() }
     }
 

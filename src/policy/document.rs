@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::checker::Checker;
 use super::expression::on_deep_stack;
+use super::path::{self, Ambiguity};
 use super::problem::{Place, Problem, code};
 use super::rule::Rule;
 use super::{Phase, Scope};
@@ -26,6 +27,8 @@ const RULES: usize = 100;
 pub struct Policy {
     /// Whether it is applied at all; true unless the document says otherwise.
     pub enabled: bool,
+    /// Whether anything in it looks at the paths of requests, so that they must not be ambiguous.
+    pub reads_paths: bool,
     /// The rules for connections.
     pub connect: Vec<Rule>,
     /// The rules for requests.
@@ -78,6 +81,11 @@ impl Policy {
             .map(String::as_str)
     }
 
+    /// Why a request with this path is not for the rules, where they look at paths.
+    pub fn ambiguity(&self, path: &str) -> Option<Ambiguity> {
+        if self.enabled && self.reads_paths { path::ambiguity(path) } else { None }
+    }
+
     fn rules_mut(&mut self, phase: Phase) -> &mut Vec<Rule> {
         match phase {
             Phase::Connect => &mut self.connect,
@@ -109,6 +117,7 @@ pub fn read(text: &str) -> Result<Value, Problem> {
 fn compile(fields: &Map<String, Value>, scope: Scope) -> Result<Policy, Vec<Problem>> {
     let mut policy = Policy {
         enabled: true,
+        reads_paths: false,
         connect: Vec::new(),
         request: Vec::new(),
         response: Vec::new(),
@@ -134,6 +143,7 @@ fn compile(fields: &Map<String, Value>, scope: Scope) -> Result<Policy, Vec<Prob
             }
         }
     }
+    policy.reads_paths = checker.reads_paths;
     if checker.problems.is_empty() { Ok(policy) } else { Err(checker.problems) }
 }
 

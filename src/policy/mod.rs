@@ -40,6 +40,7 @@ mod facts;
 mod headers;
 pub mod ip_rules;
 pub mod jwt;
+pub mod path;
 mod phase;
 pub mod problem;
 mod record;

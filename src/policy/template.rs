@@ -119,6 +119,15 @@ impl Template {
         self.parts.iter().map(count).sum()
     }
 
+    /// Whether the text depends on the path of the request.
+    pub(super) fn reads_path(&self) -> bool {
+        let reads = |part: &Part| match part {
+            Part::Text(_) => false,
+            Part::Expression(expression) => expression.reads_path(),
+        };
+        self.parts.iter().any(reads)
+    }
+
     /// Whether the template is the empty text.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()

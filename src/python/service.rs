@@ -10,6 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::error;
 use super::traffic::Events;
 use crate::api::{Origin, Secret};
+use crate::policy::path::AmbiguousPaths;
 use crate::service::{self, Options, TrustedProxies};
 
 /// A service with the threads that serve it.
@@ -59,6 +60,7 @@ struct Given {
     tls_endpoints: bool,
     certificate: Option<(PathBuf, PathBuf)>,
     trusted_proxies: Vec<String>,
+    ambiguous_paths: String,
     heartbeat: (f64, f64),
     reserve: f64,
     kept_calls: usize,
@@ -83,6 +85,7 @@ impl Given {
             None => None,
         };
         let trusted_proxies = TrustedProxies::parse(&self.trusted_proxies);
+        let ambiguous_paths = self.ambiguous_paths.parse::<AmbiguousPaths>();
         Ok(Options {
             path: self.path,
             agent_host: self.host.clone(),
@@ -100,6 +103,7 @@ impl Given {
             tls_endpoints: self.tls_endpoints,
             certificate: self.certificate,
             trusted_proxies: trusted_proxies.map_err(|problem| problem.to_string())?,
+            ambiguous_paths: ambiguous_paths.map_err(|problem| problem.to_string())?,
             heartbeat_interval: seconds("heartbeat", self.heartbeat.0)?,
             heartbeat_tolerance: seconds("heartbeat", self.heartbeat.1)?,
             reserve: seconds("reserve", self.reserve)?,

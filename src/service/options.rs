@@ -9,6 +9,7 @@ use tokio::net::TcpListener;
 use super::rate_limit::RateLimit;
 use super::{Error, TrustedProxies, edge, sessions};
 use crate::api::{Origin, Secret, id};
+use crate::policy::path::AmbiguousPaths;
 
 /// How a service is to run.
 #[derive(Debug, Clone)]
@@ -50,6 +51,8 @@ pub struct Options {
     /// The proxies in front of the service, whose `X-Forwarded-For` names the visitor; none by
     /// default.
     pub trusted_proxies: TrustedProxies,
+    /// What becomes of requests with ambiguous paths where routes or rules look at paths.
+    pub ambiguous_paths: AmbiguousPaths,
     /// How many public connections are served at once; others wait to be accepted.
     pub edge_connections: usize,
     /// How long visitors and upstreams may take.
@@ -91,6 +94,7 @@ impl Default for Options {
             tls_endpoints: edge.tls_endpoints,
             certificate: None,
             trusted_proxies: edge.trusted_proxies,
+            ambiguous_paths: edge.ambiguous_paths,
             edge_connections: edge.connections,
             patience: edge.patience,
             agent_host: "127.0.0.1".to_owned(),
@@ -156,6 +160,7 @@ impl Options {
             tls_endpoints: self.tls_endpoints,
             code_prefix: self.code_prefix.clone(),
             trusted_proxies: self.trusted_proxies.clone(),
+            ambiguous_paths: self.ambiguous_paths,
             connections: self.edge_connections,
             patience: self.patience,
             origin: self.origin.part(3),

@@ -120,7 +120,7 @@ class House:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     found = next(filter(None, (name and shutil.which(name) for name in BROWSERS)), None)
-    assert found, "no Chromium was found; tests/install-browser installs it"
+    assert found, "no Chromium was found; tests/install-packages installs it"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
         yield browser

@@ -68,6 +68,7 @@ impl Change {
             Format::Nginx if has_variable(config) => config.template("from").map(Pattern::Computed),
             _ => config.pattern("from"),
         };
+        config.checker().reads_paths |= from.is_some();
         Self { from, to: config.required_template("to"), format }
     }
 
@@ -76,14 +77,25 @@ impl Change {
         let Some(request) = turn.exchange.request() else {
             return Err(Failure::fatal(failure::VALUE, "there is no request"));
         };
-        let old = facts::whole(request);
+        let mut old = facts::whole(request);
         let facts = turn.facts();
         let to = self.replacement(request, &facts)?;
-        let replaced = match &self.from {
-            None => Some(Replaced { text: to.replace("$$", "$"), matches: vec![old.clone()] }),
-            Some(from) => replace(&*self.pattern(from, request, &facts)?, &old, &to, LENGTH),
+        let Replaced { text, matches } = match &self.from {
+            None => Replaced { text: to.replace("$$", "$"), matches: vec![old.clone()] },
+            Some(from) => {
+                let pattern = self.pattern(from, request, &facts)?;
+                let made = |url: &str| replace(&pattern, url, &to, LENGTH).ok_or_else(too_long);
+                let replaced = made(&old)?;
+                let normalized = facts::normalized(request);
+                if replaced.matches.is_empty() && normalized != old {
+                    // No other spelling of a path shall lead around a change.
+                    old = normalized;
+                    made(&old)?
+                } else {
+                    replaced
+                }
+            }
         };
-        let Replaced { text, matches } = replaced.ok_or_else(too_long)?;
         let url = utf8_percent_encode(&text, UNFIT).to_string();
         if url.len() > LENGTH {
             return Err(too_long());

@@ -38,13 +38,15 @@ const TYPES: &[&str] = &[
 ];
 
 /// Refuses a tree that is too deep, loops too much or names what is not there in `phase`, except
-/// for these names.
+/// for these names; tells whether it reads the path of a request.
 pub(super) fn check<'tree>(
     tree: &'tree IdedExpr,
     phase: Phase,
     names: &[&'tree str],
-) -> Result<(), Fault> {
-    Walk { phase, bound: names.to_vec(), loops: 0 }.visit(tree, 0)
+) -> Result<bool, Fault> {
+    let mut walk = Walk { phase, bound: names.to_vec(), loops: 0, reads_path: false };
+    walk.visit(tree, 0)?;
+    Ok(walk.reads_path)
 }
 
 /// Refuses a text with so many brackets or signs in one another that only parsing it takes long.
@@ -73,6 +75,7 @@ struct Walk<'tree> {
     /// The names that are no variables, and the variables of the loops around the node.
     bound: Vec<&'tree str>,
     loops: usize,
+    reads_path: bool,
 }
 
 impl<'tree> Walk<'tree> {
@@ -113,11 +116,12 @@ impl<'tree> Walk<'tree> {
         })
     }
 
-    fn name(&self, name: &str) -> Result<(), Fault> {
+    fn name(&mut self, name: &str) -> Result<(), Fault> {
         let root = name.split('.').next().unwrap_or(name);
         if root.starts_with('@') || self.bound.contains(&root) || TYPES.contains(&name) {
             return Ok(());
         }
+        self.reads_path |= variables::reads_path(name);
         variables::check(name, self.phase).map_err(Fault::expression)
     }
 

@@ -46,6 +46,7 @@ pub struct Expression {
     patterns: Vec<Pattern>,
     /// The same, where it can be decided without the engine.
     quick: Option<Box<Quick>>,
+    reads_path: bool,
 }
 
 /// Why a text is no expression.
@@ -94,6 +95,11 @@ impl Expression {
     /// How many patterns were compiled with the expression.
     pub(super) fn patterns(&self) -> usize {
         self.patterns.len()
+    }
+
+    /// Whether the value depends on the path of the request.
+    pub fn reads_path(&self) -> bool {
+        self.reads_path
     }
 
     /// The text that was compiled.
@@ -170,10 +176,10 @@ fn build(source: &str, phase: Phase, names: &[&str]) -> Result<Expression, Fault
         None => environment.parser().parse(source).map_err(|errors| syntax(&errors))?,
     };
     let patterns = lower::lower(&mut tree)?;
-    check::check(&tree, phase, names)?;
+    let reads_path = check::check(&tree, phase, names)?;
     let quick = quick::compile(&tree).map(Box::new);
     tree::wrap(&mut tree, "@plain");
-    Ok(Expression { source: source.to_owned(), tree, patterns, quick })
+    Ok(Expression { source: source.to_owned(), tree, patterns, quick, reads_path })
 }
 
 /// The first complaint of the parser; the others mostly follow from it.

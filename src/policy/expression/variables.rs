@@ -111,6 +111,11 @@ pub(super) fn check(name: &str, phase: Phase) -> Result<(), String> {
     Err(format!("{} is not available in {}", variable.name, phase.name()))
 }
 
+/// Whether a variable tells of the path of a request.
+pub(super) fn reads_path(name: &str) -> bool {
+    ["req.url", "req.url.path", "req.url.raw_path", "req.url.raw", "req.url.uri"].contains(&name)
+}
+
 impl Variable {
     fn covers(&self, name: &str) -> bool {
         match name.strip_prefix(self.name) {

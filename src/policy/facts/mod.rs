@@ -24,7 +24,9 @@ use super::world::World;
 
 pub(super) use self::cookies::pairs as cookies;
 pub(super) use self::plain::{Number, Text, readable};
-pub(super) use self::url::{Pairs, authority, host_and_port, path_and_query, query_pairs, whole};
+pub(super) use self::url::{
+    Pairs, authority, host_and_port, normalized, path_and_query, query_pairs, whole,
+};
 
 /// A value that borrows from what it is about.
 type Known<'b> = Option<CowVal<'b, 'b>>;
@@ -43,7 +45,10 @@ pub(super) struct Memo {
     client_ip: OnceLock<String>,
     server_ip: OnceLock<String>,
     url: OnceLock<String>,
+    raw_url: OnceLock<String>,
+    /// None where the path is normalized as it is.
     path: OnceLock<Option<String>>,
+    path_and_query: OnceLock<Option<String>>,
     query: OnceLock<CelMap<'static>>,
     cookies: OnceLock<CelMap<'static>>,
     response_cookies: OnceLock<CelMap<'static>>,
@@ -52,7 +57,9 @@ pub(super) struct Memo {
 impl Memo {
     pub(super) fn forget_request(&mut self) {
         self.url.take();
+        self.raw_url.take();
         self.path.take();
+        self.path_and_query.take();
         self.query.take();
         self.cookies.take();
     }

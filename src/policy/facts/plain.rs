@@ -7,7 +7,10 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Version};
 
 use super::super::exchange::{Content, Exchange, Request, Tls};
-use super::url::{authority, host_and_port, path_and_query, unescaped, whole};
+use super::url::{
+    authority, host_and_port, normalized, normalized_path, normalized_path_and_query,
+    path_and_query, whole,
+};
 
 /// A variable that is a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +19,7 @@ pub(in super::super) enum Text {
     Host,
     Version,
     Url,
+    RawUrl,
     Path,
     RawPath,
     Scheme,
@@ -70,7 +74,8 @@ impl Text {
             "req.method" => Self::Method,
             "req.host" | "req.url.authority" => Self::Host,
             "req.version" => Self::Version,
-            "req.url" | "req.url.raw" => Self::Url,
+            "req.url" => Self::Url,
+            "req.url.raw" => Self::RawUrl,
             "req.url.path" => Self::Path,
             "req.url.raw_path" => Self::RawPath,
             "req.url.scheme" => Self::Scheme,
@@ -144,15 +149,20 @@ impl Text {
             Self::Method => request.head.method.as_str(),
             Self::Host => authority(request),
             Self::Version => version(request.head.version),
-            Self::Url => memo.url.get_or_init(|| whole(request)),
+            Self::Url => memo.url.get_or_init(|| normalized(request)),
+            Self::RawUrl => memo.raw_url.get_or_init(|| whole(request)),
             Self::Path => {
-                memo.path.get_or_init(|| unescaped(uri.path())).as_deref().unwrap_or(uri.path())
+                let path = memo.path.get_or_init(|| normalized_path(request));
+                path.as_deref().unwrap_or(uri.path())
             }
             Self::RawPath => uri.path(),
             Self::Scheme => request.scheme,
             Self::UrlHost => host_and_port(authority(request), request.scheme).0,
             Self::Query => uri.query().unwrap_or_default(),
-            Self::PathAndQuery => path_and_query(request),
+            Self::PathAndQuery => {
+                let made = memo.path_and_query.get_or_init(|| normalized_path_and_query(request));
+                made.as_deref().unwrap_or(path_and_query(request))
+            }
             Self::UserPassword => {
                 let authority = uri.authority().map_or("", |it| it.as_str());
                 authority.rsplit_once('@').map_or("", |(user, _)| user)

@@ -11,6 +11,7 @@ use serde_json::{Value as Json, json};
 
 use super::super::exchange::Request;
 use super::super::expression::value;
+use super::super::path;
 
 /// How many parameters of a query are read; the rest is ignored.
 const PARAMETERS: usize = 1000;
@@ -26,9 +27,31 @@ pub(in super::super) fn path_and_query(request: &Request) -> &str {
     request.head.uri.path_and_query().map_or("/", |it| it.as_str())
 }
 
-/// The whole URL of a request.
+/// The whole URL of a request, as it was sent.
 pub(in super::super) fn whole(request: &Request) -> String {
     format!("{}://{}{}", request.scheme, authority(request), path_and_query(request))
+}
+
+/// The whole URL of a request, with its path normalized.
+pub(in super::super) fn normalized(request: &Request) -> String {
+    let path = path::normalized(request.head.uri.path());
+    let query = request.head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    format!("{}://{}{path}{query}", request.scheme, authority(request))
+}
+
+/// The path of a request with its query, if normalizing the path changes something.
+pub(super) fn normalized_path_and_query(request: &Request) -> Option<String> {
+    let path = normalized_path(request)?;
+    let query = request.head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    Some(path + &query)
+}
+
+/// The path of a request, if normalizing it changes something.
+pub(super) fn normalized_path(request: &Request) -> Option<String> {
+    match path::normalized(request.head.uri.path()) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(path) => Some(path),
+    }
 }
 
 /// The host and the port of an authority; without a port, the usual one.
@@ -38,11 +61,6 @@ pub(in super::super) fn host_and_port<'a>(authority: &'a str, scheme: &str) -> (
         Some((host, port)) if !port.contains(']') => (host, port.parse().unwrap_or(usual)),
         _ => (authority, usual),
     }
-}
-
-/// The path with what was escaped in it, if anything was.
-pub(super) fn unescaped(path: &str) -> Option<String> {
-    path.contains('%').then(|| percent_decode_str(path).decode_utf8_lossy().into_owned())
 }
 
 /// The parameters of a query: a map of lists.

@@ -17,6 +17,7 @@ pub use self::traffic::{Invalid, Peer, Ranges, Reply, Traffic, Wish};
 
 use super::exchange::{Carried, Content, Exchange, Response};
 use super::ip_rules::IpRules;
+use super::path::Ambiguity;
 use super::record::Record;
 use super::verdict::{Answer, Fetch, FetchFailed, Fetched, Step, Verdict};
 use super::{Phase, Policy, Problem, Protocol, State, World, read};
@@ -104,6 +105,14 @@ impl Trial {
         let mut walk = Walk { policy: &self.policy, world: &world, traffic, sent: None };
         let verdict = match traffic.request(world.now())? {
             None => walk.connection(&mut exchange)?,
+            Some(request)
+                if let Some(ambiguity) = self.policy.ambiguity(request.head.uri.path()) =>
+            {
+                exchange.set_request(request);
+                let answer = refusal(ambiguity);
+                exchange.respond(answer.clone());
+                Verdict::Respond(answer)
+            }
             Some(request) => {
                 let connected = walk.phase(Phase::Connect, &mut exchange)?;
                 exchange.set_request(request);
@@ -116,6 +125,11 @@ impl Trial {
         let sent = walk.sent;
         Ok(Report::of(verdict, sent, exchange, traffic))
     }
+}
+
+/// What the service answers itself where a path is ambiguous.
+fn refusal(ambiguity: Ambiguity) -> Answer {
+    Answer { code: None, ..Answer::refusal(StatusCode::BAD_REQUEST, 0, ambiguity.sentence()) }
 }
 
 /// The way of one message.

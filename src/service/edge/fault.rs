@@ -5,6 +5,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 use super::body::Body;
+use crate::policy::path::Ambiguity;
 
 /// The header that names the code; it always comes from the service itself.
 pub(super) const ERROR_CODE: HeaderName = HeaderName::from_static("ngrok-error-code");
@@ -54,6 +55,11 @@ pub(super) const BAD_REQUEST: Fault = Fault::new(400, None, "The request is malf
 pub(super) const NO_CONNECT: Fault = Fault::new(405, None, "CONNECT is not served.").closing();
 /// The line with the path is too long.
 pub(super) const TOO_LONG: Fault = Fault::new(414, None, "The address is too long.").closing();
+
+/// The path means one thing to one server and something else to another.
+pub(super) fn ambiguous(ambiguity: Ambiguity) -> Fault {
+    Fault::new(400, None, ambiguity.sentence())
+}
 
 /// Names a code in the headers of an answer; `prefix` stands before the number.
 pub(super) fn name(headers: &mut HeaderMap, number: Option<u16>, prefix: &str) {

@@ -73,6 +73,16 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
+/// Gives an address another path.
+pub(super) fn set_path(uri: &mut Uri, path: &str) -> Result<(), Fault> {
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let mut parts = std::mem::take(uri).into_parts();
+    let made = PathAndQuery::try_from(format!("{path}{query}"));
+    parts.path_and_query = Some(made.map_err(|_| fault::BAD_REQUEST)?);
+    *uri = Uri::from_parts(parts).map_err(|_| fault::BAD_REQUEST)?;
+    Ok(())
+}
+
 fn needs_host<B>(request: &Request<B>) -> bool {
     request.version() == Version::HTTP_11
         || (request.version() == Version::HTTP_2 && request.uri().authority().is_none())

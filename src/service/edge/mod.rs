@@ -81,6 +81,7 @@ use slot::Slot;
 use super::TrustedProxies;
 use super::store::{self, Store};
 use crate::api::Origin;
+use crate::policy::path::AmbiguousPaths;
 
 /// How often connections that nobody uses are looked at.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -103,6 +104,8 @@ pub struct Settings {
     pub code_prefix: String,
     /// The proxies in front of the service.
     pub trusted_proxies: TrustedProxies,
+    /// What becomes of requests with ambiguous paths where routes or rules look at paths.
+    pub ambiguous_paths: AmbiguousPaths,
     /// How many connections are served at once; others wait to be accepted.
     pub connections: usize,
     /// How long others may take.
@@ -137,6 +140,7 @@ impl Default for Settings {
             tls_endpoints: false,
             code_prefix: "ERR_NGROK_".to_owned(),
             trusted_proxies: TrustedProxies::default(),
+            ambiguous_paths: AmbiguousPaths::default(),
             connections: 16_384,
             patience: Patience::default(),
             origin: Origin::default(),

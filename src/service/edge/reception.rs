@@ -126,7 +126,7 @@ impl Reception {
                 }
             }
         };
-        let route = site.route(path)?;
+        let route = site.find_plain(path)?;
         if route.modules.is_some() || route.host_header.is_some() {
             return None;
         }
@@ -195,7 +195,11 @@ impl Reception {
                 }
             }
         };
-        let route = site.route(request.uri().path()).ok_or(fault::NO_ROUTE)?;
+        let found = site.find(request.uri().path(), self.edges.settings.ambiguous_paths)?;
+        if let Some(path) = &found.path {
+            head::set_path(request.uri_mut(), path)?;
+        }
+        let route = found.route;
         trace.note(|it| {
             it.edge_id = Some(route.edge_id.clone());
             it.route_id = Some(route.id.clone());

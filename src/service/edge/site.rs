@@ -19,6 +19,7 @@ use super::slot::Slot;
 use super::target::{BoxFuture, Through, Undialable, Visitor};
 use super::way::Way;
 use super::{converter, head};
+use crate::policy::path::{self, AmbiguousPaths};
 
 /// What is served at a public address.
 #[derive(Default)]
@@ -28,6 +29,8 @@ pub(super) struct Site {
     exact: HashMap<String, Arc<Route>>,
     /// The longest first.
     prefixes: Vec<(String, Arc<Route>)>,
+    /// True when something depends on the path of a request, so that it must mean one thing only.
+    reads_paths: bool,
 }
 
 /// Which paths a route serves.
@@ -37,6 +40,13 @@ pub(super) enum Match {
     Exact(String),
     /// All that begin like this.
     Prefix(String),
+}
+
+/// Where a site sends a request.
+pub(super) struct Found<'s> {
+    pub route: &'s Arc<Route>,
+    /// The path that the request goes on with, where that is another one.
+    pub path: Option<String>,
 }
 
 /// Why a request gets no answer of its backend.
@@ -76,11 +86,14 @@ impl Site {
     pub(super) fn new(routes: impl IntoIterator<Item = (Match, Arc<Route>)>) -> Self {
         let mut site = Self::default();
         for (wanted, route) in routes {
+            site.reads_paths |= !wanted.is_everything() || route.reads_paths();
             match wanted {
                 Match::Exact(path) => {
-                    site.exact.insert(path, route);
+                    site.exact.insert(path::normalized(&path).into_owned(), route);
                 }
-                Match::Prefix(prefix) => site.prefixes.push((prefix, route)),
+                Match::Prefix(prefix) => {
+                    site.prefixes.push((path::normalized(&prefix).into_owned(), route));
+                }
             }
         }
         site.prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
@@ -103,7 +116,33 @@ impl Site {
         self.guard.as_ref().is_some_and(|guard| guard.asks)
     }
 
-    /// The route of a path: exactly its own, else the longest that it begins with.
+    /// The route of a request, unless its path is ambiguous and something depends on it.
+    pub(super) fn find(&self, path: &str, ambiguous: AmbiguousPaths) -> Result<Found<'_>, Fault> {
+        let found = |path: &str, other| {
+            let route = self.route(path).ok_or(fault::NO_ROUTE)?;
+            Ok(Found { route, path: other })
+        };
+        if !self.reads_paths {
+            return found(path, None);
+        }
+        let Some(ambiguity) = path::ambiguity(path) else {
+            return found(&path::normalized(path), None);
+        };
+        match ambiguous {
+            AmbiguousPaths::Reject => Err(fault::ambiguous(ambiguity)),
+            AmbiguousPaths::Normalize => {
+                let resolved = path::resolved(path).map_err(fault::ambiguous)?;
+                found(&resolved, Some(resolved.clone()))
+            }
+        }
+    }
+
+    /// The same for a path that can be judged at a glance; none for others.
+    pub(super) fn find_plain(&self, path: &str) -> Option<&Arc<Route>> {
+        if self.reads_paths && !path::is_plain(path) { None } else { self.route(path) }
+    }
+
+    /// The route of a normalized path: exactly its own, else the longest that it begins with.
     pub(super) fn route(&self, path: &str) -> Option<&Arc<Route>> {
         if let Some(route) = self.exact.get(path) {
             return Some(route);
@@ -112,7 +151,18 @@ impl Site {
     }
 }
 
+impl Match {
+    /// Whether it is for all paths.
+    fn is_everything(&self) -> bool {
+        matches!(self, Self::Prefix(prefix) if matches!(prefix.as_str(), "" | "/"))
+    }
+}
+
 impl Route {
+    fn reads_paths(&self) -> bool {
+        self.modules.as_ref().is_some_and(Modules::read_paths)
+    }
+
     /// What those are told who are led on from here.
     pub(super) fn through(&self) -> Through {
         Through { edge_id: self.edge_id.clone(), route_id: self.id.clone() }

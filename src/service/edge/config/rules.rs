@@ -79,6 +79,7 @@ fn nobody() -> Arc<Policy> {
     let document = json!({"on_tcp_connect": deny, "on_http_request": deny});
     let empty = || Policy {
         enabled: true,
+        reads_paths: false,
         connect: Vec::new(),
         request: Vec::new(),
         response: Vec::new(),

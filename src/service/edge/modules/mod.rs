@@ -61,6 +61,11 @@ impl Modules {
             && !self.converter
     }
 
+    /// Whether a module looks at the paths of requests.
+    pub(super) fn read_paths(&self) -> bool {
+        self.policy.as_ref().is_some_and(Rules::read_paths)
+    }
+
     /// Whether a visitor may come from its address.
     pub(super) fn admits(&self, visitor: &Visitor) -> bool {
         self.restriction.as_ref().is_none_or(|it| it.allows(visitor.peer.ip()))

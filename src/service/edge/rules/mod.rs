@@ -57,6 +57,13 @@ impl Rules {
     }
 }
 
+impl Rules {
+    /// Whether they look at the paths of requests.
+    pub(super) fn read_paths(&self) -> bool {
+        self.policy.enabled && self.policy.reads_paths
+    }
+}
+
 impl World for Rules {
     fn ip_policy(&self, id: &str) -> Arc<IpRules> {
         self.ip_policies.get(id).map(|rules| rules.get()).unwrap_or_default()

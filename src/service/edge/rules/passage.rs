@@ -14,6 +14,7 @@ use crate::policy::{
 };
 use crate::service::edge::body::{Body, Outgoing};
 use crate::service::edge::fault::{self, Fault};
+use crate::service::edge::head;
 use crate::service::edge::site::{Site, Turned};
 use crate::service::edge::way::Way;
 
@@ -154,10 +155,15 @@ impl Passage {
 
     async fn send_within(&mut self, way: &mut Way<'_>, site: &Site) -> Verdict {
         let path = self.exchange.request().map_or("/", |it| it.head.uri.path());
-        let Some(route) = site.route(path).cloned() else {
-            return Verdict::Turned(fault::NO_ROUTE.into());
+        let (route, path) = match site.find(path, way.edges.settings.ambiguous_paths) {
+            Ok(found) => (found.route.clone(), found.path),
+            Err(fault) => return Verdict::Turned(fault.into()),
         };
-        let sent = match self.take(true) {
+        let taken = self.take(true).and_then(|mut request| {
+            path.map_or(Ok(()), |path| head::set_path(request.uri_mut(), &path))?;
+            Ok(request)
+        });
+        let sent = match taken {
             Ok(request) => route.serve_within(way, request).await,
             Err(fault) => Err(fault.into()),
         };

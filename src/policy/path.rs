@@ -1,0 +1,287 @@
+//! Paths in the one form that routes and rules look at, and what could be read in two ways.
+//!
+//! Whoever keeps visitors from `/admin` means `//admin` and `/%61dmin` as well, because servers do.
+//! So octets that need no escape lose it (RFC 3986, section 6.2.2), those that need one get it, and
+//! slashes are not repeated. What servers disagree about is not for rules to guess: an [`Ambiguity`].
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::str::FromStr;
+
+/// What is done with an ambiguous path where routes or rules look at paths.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AmbiguousPaths {
+    /// The request gets 400.
+    #[default]
+    Reject,
+    /// The request goes on with the path that is meant most likely, as [`resolved`] gives it.
+    Normalize,
+}
+
+/// A word is neither `reject` nor `normalize`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("ambiguous_paths: {0:?} is neither \"reject\" nor \"normalize\"")]
+pub struct AmbiguousPathsError(String);
+
+impl FromStr for AmbiguousPaths {
+    type Err = AmbiguousPathsError;
+
+    fn from_str(text: &str) -> Result<Self, AmbiguousPathsError> {
+        match text {
+            "reject" => Ok(Self::Reject),
+            "normalize" => Ok(Self::Normalize),
+            other => Err(AmbiguousPathsError(other.to_owned())),
+        }
+    }
+}
+
+/// Why a path means one thing to one server and something else to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ambiguity {
+    /// `%2F`.
+    Slash,
+    /// `\`, or `%5C`.
+    Backslash,
+    /// `.` or `..`, also with escapes, and with parameters behind it.
+    DotSegment,
+    /// `%00`.
+    Nul,
+    /// A percent sign without two hexadecimal digits.
+    Escape,
+}
+
+impl Ambiguity {
+    /// What is said to a visitor.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Self::Slash => "The path is ambiguous: it holds an encoded slash.",
+            Self::Backslash => "The path is ambiguous: it holds a backslash.",
+            Self::DotSegment => "The path is ambiguous: it holds a dot segment.",
+            Self::Nul => "The path is ambiguous: it holds an encoded NUL.",
+            Self::Escape => "The path is ambiguous: it holds an incomplete percent escape.",
+        }
+    }
+}
+
+/// The form of a path that routes and rules look at.
+///
+/// Paths that mean the same to every server have the same form. What is ambiguous stays so.
+pub fn normalized(path: &str) -> Cow<'_, str> {
+    if is_normal(path.as_bytes()) { Cow::Borrowed(path) } else { Cow::Owned(rewritten(path)) }
+}
+
+/// Whether a path is normalized and holds no dot segment, which can be seen at a glance.
+pub fn is_plain(path: &str) -> bool {
+    is_normal(path.as_bytes()) && !path.contains("/.")
+}
+
+/// What is ambiguous in a path.
+pub fn ambiguity(path: &str) -> Option<Ambiguity> {
+    if is_plain(path) {
+        return None;
+    }
+    if has_broken_escape(path) {
+        return Some(Ambiguity::Escape);
+    }
+    let normalized = normalized(path);
+    let escapes =
+        [("%00", Ambiguity::Nul), ("%2F", Ambiguity::Slash), ("%5C", Ambiguity::Backslash)];
+    let escaped = escapes.into_iter().find(|(escape, _)| normalized.contains(escape));
+    let dotted = || normalized.split('/').any(is_dotted).then_some(Ambiguity::DotSegment);
+    escaped.map(|(_, ambiguity)| ambiguity).or_else(dotted)
+}
+
+/// The path that an ambiguous one means most likely: backslashes and encoded slashes are slashes, and
+/// dot segments lead up.
+///
+/// # Errors
+/// When no such path can be told.
+pub fn resolved(path: &str) -> Result<String, Ambiguity> {
+    if let Some(ambiguity @ (Ambiguity::Escape | Ambiguity::Nul)) = ambiguity(path) {
+        return Err(ambiguity);
+    }
+    let slashes = normalized(path).replace("%2F", "/").replace("%5C", "/");
+    let mut segments: Vec<&str> = Vec::new();
+    let (mut rest, mut is_folder) = (slashes.split('/').peekable(), false);
+    while let Some(segment) = rest.next() {
+        is_folder = rest.peek().is_none() && matches!(segment, "" | "." | "..");
+        match segment {
+            "" | "." => {}
+            ".." => drop(segments.pop()),
+            // With parameters, it is one to some servers only.
+            dotted if is_dotted(dotted) => return Err(Ambiguity::DotSegment),
+            segment => segments.push(segment),
+        }
+    }
+    let end = if is_folder && !segments.is_empty() { "/" } else { "" };
+    Ok(format!("/{}{end}", segments.join("/")))
+}
+
+/// Whether a segment is a dot segment to some server, whatever its parameters.
+fn is_dotted(segment: &str) -> bool {
+    matches!(segment.split(';').next(), Some("." | ".."))
+}
+
+fn is_normal(path: &[u8]) -> bool {
+    let mut before = 0;
+    path.iter().all(|byte| {
+        let repeated = *byte == b'/' && before == b'/';
+        before = *byte;
+        is_path(*byte) && !repeated
+    })
+}
+
+fn rewritten(path: &str) -> String {
+    let bytes = path.as_bytes();
+    let mut made = String::with_capacity(path.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at).copied() {
+        match byte {
+            b'%' => match escaped(bytes, at) {
+                Some(octet) => {
+                    put_escaped(&mut made, octet);
+                    at += 2;
+                }
+                None => made.push('%'),
+            },
+            b'/' if made.ends_with('/') => {}
+            byte if is_path(byte) => made.push(char::from(byte)),
+            byte => put_escaped(&mut made, byte),
+        }
+        at += 1;
+    }
+    made
+}
+
+fn put_escaped(made: &mut String, octet: u8) {
+    if is_unreserved(octet) {
+        made.push(char::from(octet));
+    } else {
+        // A text takes all that is written to it.
+        let _ = write!(made, "%{octet:02X}");
+    }
+}
+
+fn has_broken_escape(path: &str) -> bool {
+    let bytes = path.as_bytes();
+    let mut signs = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'%');
+    signs.any(|(at, _)| escaped(bytes, at).is_none())
+}
+
+/// The octet that is escaped here.
+fn escaped(bytes: &[u8], at: usize) -> Option<u8> {
+    let digit = |at: usize| char::from(*bytes.get(at)?).to_digit(16);
+    u8::try_from(digit(at + 1)? * 16 + digit(at + 2)?).ok()
+}
+
+/// RFC 3986, section 2.3.
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
+}
+
+/// What a path may hold without an escape (RFC 3986, section 3.3).
+fn is_path(byte: u8) -> bool {
+    is_unreserved(byte) || b"/!$&'()*+,;=:@".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_mean_the_same_look_the_same() {
+        for (path, form) in [
+            ("/", "/"),
+            ("", ""),
+            ("*", "*"),
+            ("/a/b", "/a/b"),
+            ("//a///b//", "/a/b/"),
+            ("/%61dmin", "/admin"),
+            ("/%7euser", "/~user"),
+            ("/a%2db%5Fc%2ed", "/a-b_c.d"),
+            ("/a%2fb", "/a%2Fb"),
+            ("/a%20b%c3%a9", "/a%20b%C3%A9"),
+            ("/aé\"b", "/a%C3%A9%22b"),
+            ("/a\\b", "/a%5Cb"),
+            ("/a;x=1/b", "/a;x=1/b"),
+            ("/a%3bx", "/a%3Bx"),
+            ("/a:b@c+d", "/a:b@c+d"),
+            ("/%2561", "/%2561"),
+            ("/%zz/%/%4", "/%zz/%/%4"),
+            ("/a/../b/./%2e", "/a/../b/./."),
+        ] {
+            assert_eq!(normalized(path), form, "{path}");
+            assert_eq!(normalized(form), form, "{path}, twice");
+        }
+    }
+
+    #[test]
+    fn what_servers_disagree_about_is_ambiguous() {
+        use Ambiguity::{Backslash, DotSegment, Escape, Nul, Slash};
+        for (path, expected) in [
+            ("/", None),
+            ("//a", None),
+            ("/%61dmin", None),
+            ("/.well-known/x", None),
+            ("/a..b/...", None),
+            ("/a;x", None),
+            ("/;..", None),
+            ("/%252f%252e", None),
+            ("*", None),
+            ("/%2fadmin", Some(Slash)),
+            ("/x%2Fadmin", Some(Slash)),
+            ("/x\\admin", Some(Backslash)),
+            ("/x%5cadmin", Some(Backslash)),
+            ("/./a", Some(DotSegment)),
+            ("/x/../a", Some(DotSegment)),
+            ("/x/..", Some(DotSegment)),
+            ("/x/%2e%2E/a", Some(DotSegment)),
+            ("/x/.%2e/a", Some(DotSegment)),
+            ("/x/..;/a", Some(DotSegment)),
+            ("/.;a=b/a", Some(DotSegment)),
+            ("/a%00", Some(Nul)),
+            ("/%zz", Some(Escape)),
+            ("/%", Some(Escape)),
+            ("/%4", Some(Escape)),
+            ("/%u002fa", Some(Escape)),
+            ("/%%2f", Some(Escape)),
+        ] {
+            assert_eq!(ambiguity(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn an_ambiguous_path_can_be_resolved() {
+        for (path, expected) in [
+            ("/./a", "/a"),
+            ("/x/../a", "/a"),
+            ("/../../a", "/a"),
+            ("/x/..", "/"),
+            ("/x/y/..", "/x/"),
+            ("/x/y/.", "/x/y/"),
+            ("/x//y/", "/x/y/"),
+            ("/%2fadmin", "/admin"),
+            ("/x%2f..%2fadmin", "/admin"),
+            ("/x\\..\\admin", "/admin"),
+            ("/x%5c..%5cadmin%20b", "/admin%20b"),
+            ("/%2e%2e%2fadmin", "/admin"),
+            ("/..", "/"),
+        ] {
+            assert_eq!(resolved(path).as_deref(), Ok(expected), "{path}");
+            assert_eq!(ambiguity(expected), None, "{path}");
+        }
+        assert_eq!(resolved("/x/..;/a"), Err(Ambiguity::DotSegment));
+        assert_eq!(resolved("/x%2f..;y%2fa"), Err(Ambiguity::DotSegment));
+        assert_eq!(resolved("/%2f%00"), Err(Ambiguity::Nul));
+        assert_eq!(resolved("/%2f%0"), Err(Ambiguity::Escape));
+    }
+
+    #[test]
+    fn the_option_is_one_of_two_words() {
+        assert_eq!("normalize".parse(), Ok(AmbiguousPaths::Normalize));
+        assert_eq!("reject".parse(), Ok(AmbiguousPaths::default()));
+        let error = "Reject".parse::<AmbiguousPaths>().map_err(|it| it.to_string());
+        let words = "ambiguous_paths: \"Reject\" is neither \"reject\" nor \"normalize\"";
+        assert_eq!(error, Err(words.to_owned()));
+    }
+}

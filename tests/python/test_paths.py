@@ -1,0 +1,379 @@
+"""No spelling of a path leads around a rule; what no rule looks at arrives as it was sent."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+import ginnel
+from ginnel import policy
+from nginx import nginx
+from recorder import Recorder, get, say
+from test_forwarded import LONG, address_of, edge, static
+
+SPELLINGS = [
+    "/admin",
+    "/admin/",
+    "/admin/x",
+    "/admin?x=1",
+    "/admin?",
+    "/admin?a=//b/../c%2fd",
+    "/admin;x",
+    "/admin;x=1/y",
+    "//admin",
+    "///admin",
+    "//admin//",
+    "//x//..//admin",
+    "/./admin",
+    "/././admin",
+    "/.//admin",
+    "//./admin",
+    "/x/../admin",
+    "/x/./../admin",
+    "/x//../admin",
+    "/../admin",
+    "/../../admin",
+    "/x/y/../../admin",
+    "/admin/.",
+    "/admin/..",
+    "/admin/../admin",
+    "/admin/../x",
+    "/admin/x/..",
+    "/%2e/admin",
+    "/%2E/admin",
+    "/%2e%2e/admin",
+    "/x/%2e%2e/admin",
+    "/x/%2E%2e/admin",
+    "/.%2e/admin",
+    "/x/%2e./admin",
+    "/x/..%2fadmin",
+    "/x%2f..%2fadmin",
+    "/x%2f../admin",
+    "/x/%2e%2e%2fadmin",
+    "/%2fadmin",
+    "/%2Fadmin",
+    "/%2f%2fadmin",
+    "/%2f/admin",
+    "/.%2fadmin",
+    "/\\admin",
+    "/x\\..\\admin",
+    "/..\\admin",
+    "/%5cadmin",
+    "/%5Cadmin",
+    "/x%5c..%5cadmin",
+    "/%61dmin",
+    "/%61%64%6d%69%6e",
+    "/%61%64%6D%69%6E/",
+    "/adm%69n",
+    "/admi%6e?x",
+    "//%61dmin",
+    "/x/../%61dmin",
+    "/admin%2f",
+    "/admin%2fx",
+    "/admin%20",
+    "/admin%00",
+    "/admin%3bx",
+    "/admin%3fx",
+    "/admin%23x",
+    "/admin%2e",
+    "/;/admin",
+    "/;x/admin",
+    "/x;y/../admin",
+    "/..;/admin",
+    "/x/..;/admin",
+    "/x/..;a=b/admin",
+    "/.;/admin",
+    "/%2561dmin",
+    "/%252fadmin",
+    "/%252e%252e/admin",
+    "/%zz/admin",
+    "/%/admin",
+    "/%6",
+    "/%u002fadmin",
+    "/ADMIN",
+    "/%41dmin",
+    "/%c0%afadmin",
+    "/x/%c0%ae%c0%ae/admin",
+    "/%e2%88%95admin",
+    "/%ef%bc%8fadmin",
+    "/x%c3%a9/../admin",
+    "/administrator",
+    "/admin:80",
+    "/admin@x",
+    "/~/../admin",
+    "/...//admin",
+    "/.admin",
+    "/admin.",
+    "/admin/%2e%2e/x",
+    "/public",
+    "/",
+]
+"""Spellings, most of which mean the same page to some server."""
+
+MODES: list[Literal["reject", "normalize"]] = ["reject", "normalize"]
+
+
+def deny(*expressions: str) -> dict[str, Any]:
+    return {"expressions": list(expressions), "actions": [{"type": "deny"}]}
+
+
+def act(kind: str, **config: Any) -> dict[str, Any]:
+    return {"actions": [{"type": kind, "config": config}]}
+
+
+RULES: dict[str, dict[str, Any]] = {
+    "path": deny("req.url.path.startsWith('/admin')"),
+    "matches": deny("req.url.path.matches('^/admin')"),
+    "lower": deny("req.url.path.lowerAscii().startsWith('/admin')"),
+    "uri": deny("req.url.uri.startsWith('/admin')"),
+    "url": deny("req.url.contains('/admin')"),
+    "redirect": act("redirect", **{"from": "/admin", "to": "/login"}),
+    "rewrite": act("url-rewrite", **{"from": "/admin.*", "to": "/public"}),
+    "custom": {
+        "expressions": ["req.url.path.startsWith('/admin')"],
+        "actions": [{"type": "custom-response", "config": {"status_code": 200, "content": "no"}}],
+    },
+}
+"""What may protect a page."""
+
+
+@pytest.fixture(scope="module")
+def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """An nginx with a page to protect; its port."""
+    locations = 'location / { return 200 "other"; } location /admin { return 200 "admin"; }'
+    with nginx(tmp_path_factory.mktemp("nginx"), locations) as port:
+        yield port
+
+
+@pytest.fixture(scope="module", params=MODES)
+def protected(
+    upstream: int, request: pytest.FixtureRequest
+) -> Iterator[dict[str, tuple[str, str]]]:
+    """Where the page is protected, and how: address and host by name."""
+    with contextlib.ExitStack() as stack:
+        service = stack.enter_context(ginnel.Service(ambiguous_paths=request.param))
+        agent = stack.enter_context(ginnel.Agent(service))
+        local = stack.enter_context(agent.client())
+        remote = stack.enter_context(service.client())
+        backend = static(service, upstream)
+        shared, places = address_of(service.http_url), {}
+        for name, rule in RULES.items():
+            rules: Any = {"inbound": [rule]}
+            host = edge(service, f"{name}.test", backend, policy=rules)
+            places[f"edge {name}"] = (shared, host)
+            tunnel = local.tunnels.start(
+                addr=upstream, proto="http", name=name, traffic_policy={"on_http_request": [rule]}
+            )
+            address = address_of(tunnel.public_url)
+            places[f"tunnel {name}"] = (address, address)
+        # A route of its own, where nobody may come.
+        nobody = remote.ip_policies.create()
+        host = edge(service, "route.test", backend)
+        [made] = [
+            it for it in remote.edges.https.list() if it.hostports == [f"{host}:443", f"{host}:80"]
+        ]
+        for match_type, match in [("path_prefix", "/admin"), ("exact_path", "/%61dmin/x")]:
+            remote.edges.https.routes.create(
+                made.id,
+                match_type=match_type,
+                match=match,
+                backend={"backend_id": backend},
+                ip_restriction={"ip_policy_ids": [nobody.id]},
+            )
+        places["route"] = (shared, host)
+        # An internal endpoint that protects itself.
+        local.tunnels.start(
+            addr=upstream,
+            proto="http",
+            name="in",
+            domain="in.internal",
+            schemes=["http"],
+            traffic_policy={"on_http_request": [RULES["path"]]},
+        )
+        inside: Any = {"inbound": [act("forward-internal", url="http://in.internal")]}
+        places["internal"] = (shared, edge(service, "inside.test", backend, policy=inside))
+        yield places
+
+
+PLACES = [f"{kind} {name}" for kind in ("edge", "tunnel") for name in RULES] + ["route", "internal"]
+
+
+def test_the_table_has_many_spellings_of_the_page(upstream: int) -> None:
+    served = [it for it in SPELLINGS if get(f"127.0.0.1:{upstream}", "a.test", it)[2] == b"admin"]
+
+    assert len(set(SPELLINGS)) == len(SPELLINGS) >= 60
+    assert len(served) > 40
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_no_spelling_of_the_page_leads_around_its_protection(
+    protected: dict[str, tuple[str, str]], place: str
+) -> None:
+    address, host = protected[place]
+
+    answers = {it: get(address, host, it) for it in SPELLINGS}
+    absolute = {it: get(address, host, f"http://{host}{it}") for it in SPELLINGS}
+
+    assert answers["/public"][2] == answers["/"][2] == b"other"
+    for answered in (answers, absolute):
+        assert [it for it, answer in answered.items() if answer[2] == b"admin"] == []
+        assert {answer[0] for answer in answered.values()} <= {200, 302, 400, 403, 404}
+
+
+@pytest.mark.parametrize("place", ["edge path", "tunnel path", "route", "internal"])
+def test_ambiguous_paths_are_refused_or_resolved(
+    protected: dict[str, tuple[str, str]], place: str, request: pytest.FixtureRequest
+) -> None:
+    address, host = protected[place]
+    rejects = "reject" in request.node.callspec.id.split("-")
+    expected = {
+        "/x/../public": "a dot segment",
+        "/x/%2e%2E/public": "a dot segment",
+        "/x%2fy": "an encoded slash",
+        "/x\\y": "a backslash",
+        "/x%5Cy": "a backslash",
+    }
+    always = {
+        "/..;/public": "a dot segment",
+        "/%zz": "an incomplete percent escape",
+        "/a%00": "an encoded NUL",
+    }
+
+    for target, reason in expected.items():
+        status, _, body = get(address, host, target)
+        refused = f"The path is ambiguous: it holds {reason}.\n".encode()
+        assert (status, body) == ((400, refused) if rejects else (200, b"other")), target
+    for target, reason in always.items():
+        status, _, body = get(address, host, target)
+        refused = f"The path is ambiguous: it holds {reason}.\n".encode()
+        assert (status, body) == (400, refused), target
+
+
+def test_a_path_that_nobody_looks_at_arrives_as_it_was_sent(service: ginnel.Service) -> None:
+    other: Any = {"inbound": [deny("req.method == 'PUT'", "req.url.query == '/admin'")]}
+    with Recorder() as recorder, ginnel.Agent(service) as agent, agent.client() as local:
+        tunnel = local.tunnels.start(addr=recorder.port, proto="http", name="t")
+        backend, shared = static(service, recorder.port), address_of(service.http_url)
+        address = address_of(tunnel.public_url)
+        places = [(address, address), (shared, edge(service, "a.test", backend))]
+        places.append((shared, edge(service, "b.test", backend, policy=other)))
+        for place, host in places:
+            for more in ([], [LONG]):
+                recorder.heads.clear()
+                statuses = {get(place, host, it, *more)[0] for it in SPELLINGS}
+                assert statuses == {200}
+                assert recorder.targets == SPELLINGS
+
+        [captured] = local.requests.list(limit=1).to_list()
+        assert captured.request.uri in SPELLINGS
+        uris = {one.request.uri for one in local.requests.list(limit=2 * len(SPELLINGS))}
+        assert uris == set(SPELLINGS)
+
+
+def test_what_is_not_ambiguous_arrives_as_it_was_sent_through_rules_too(
+    service: ginnel.Service,
+) -> None:
+    rules: Any = {"inbound": [deny("req.url.path == '/no'")]}
+    sent = ["//x", "/%7Ex/%41?q=%2f/../", "/a;b=c//", "/x%20%c3%a9", "/%2561", "/.well-known/x"]
+    with Recorder() as recorder:
+        host = edge(service, "a.test", static(service, recorder.port), policy=rules)
+
+        for target in sent:
+            assert get(address_of(service.http_url), host, target)[0] == 200
+
+        assert recorder.targets == sent
+
+
+def test_normalized_paths_are_forwarded(upstream: int) -> None:
+    rules: Any = {"inbound": [deny("req.url.path == '/no'")]}
+    with ginnel.Service(ambiguous_paths="normalize") as service, Recorder() as recorder:
+        host = edge(service, "a.test", static(service, recorder.port), policy=rules)
+        address = address_of(service.http_url)
+
+        assert get(address, host, "/x/../y%2f%7e/./z%20?a/../b")[0] == 200
+        assert get(address, host, "//y")[0] == 200
+        assert get(address, host, "/x/../no")[0] == 403
+
+        assert recorder.targets == ["/y/~/z%20?a/../b", "//y"]
+
+
+def test_a_target_that_is_no_path_is_no_ambiguous_one(service: ginnel.Service) -> None:
+    with Recorder() as recorder, ginnel.Agent(service) as agent, agent.client() as local:
+        rules = {"on_http_request": [deny("req.url.path == '/no'")]}
+        tunnel = local.tunnels.start(
+            addr=recorder.port, proto="http", name="t", traffic_policy=rules
+        )
+        address = address_of(tunnel.public_url)
+
+        asked = say(address, f"OPTIONS * HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
+
+        assert asked[0] == 200
+        assert recorder.targets == ["*"]
+
+
+def test_paths_over_http2_meet_the_same_rules(upstream: int, tmp_path: Path) -> None:
+    rules: Any = {"inbound": [RULES["path"]]}
+    with ginnel.Service() as service:
+        host = edge(service, "a.test", static(service, upstream), policy=rules)
+        (tmp_path / "ca.pem").write_text(service.ca_pem)
+        connect = f"::{address_of(service.https_url)}"
+        curl = ["curl", "--silent", "--http2", "--path-as-is", "--connect-to", connect]
+        curl += [
+            "--cacert",
+            str(tmp_path / "ca.pem"),
+            "--write-out",
+            " %{http_version} %{http_code}",
+        ]
+
+        def visit(target: str) -> str:
+            command = [*curl, f"https://{host}{target}"]
+            return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+        assert visit("/public") == "other 2 200"
+        for target in ["/admin", "//admin", "/%61dmin"]:
+            assert visit(target).endswith(" 2 403")
+        for target in ["/./admin", "/x/../admin", "/%2fadmin", "/x/%2e%2e/admin"]:
+            assert visit(target).endswith(" 2 400")
+
+
+def test_rules_see_one_form_of_a_path_and_the_bytes() -> None:
+    names = ["path", "raw_path", "uri", "raw"]
+    shown = act("log", metadata={name: f"${{req.url.{name}}}" for name in names})
+
+    report = policy.test(
+        {"on_http_request": [shown]}, request="http://a.test//%61/%c3%a9%7e/%20;x?y=//%61"
+    )
+
+    assert list(report.logs) == [
+        {
+            "path": "/a/%C3%A9~/%20;x",
+            "raw_path": "//%61/%c3%a9%7e/%20;x",
+            "uri": "/a/%C3%A9~/%20;x?y=//%61",
+            "raw": "http://a.test//%61/%c3%a9%7e/%20;x?y=//%61",
+        }
+    ]
+
+
+def test_a_trial_refuses_what_the_service_refuses() -> None:
+    refused = policy.test({"on_http_request": [RULES["path"]]}, request="http://a.test/x/../admin")
+    others = policy.test(
+        {"on_http_request": [deny("req.method == 'PUT'")]}, request="http://a/x/../y"
+    )
+
+    assert refused.outcome == "respond"
+    assert refused.response is not None
+    assert refused.response.status == 400
+    assert "a dot segment" in refused.response.body
+    assert refused.request is None
+    assert others.outcome == "continue"
+
+
+def test_the_option_is_one_of_two_words() -> None:
+    wrong: Any = "ignore"
+    with pytest.raises(ginnel.ConfigError, match='ambiguous_paths: "ignore" is neither'):
+        ginnel.Service(ambiguous_paths=wrong)
