@@ -50,17 +50,32 @@ pub enum Ambiguity {
     Escape,
 }
 
-impl Ambiguity {
-    /// What is said to a visitor.
-    pub fn sentence(self) -> &'static str {
-        match self {
-            Self::Slash => "The path is ambiguous: it holds an encoded slash.",
-            Self::Backslash => "The path is ambiguous: it holds a backslash.",
-            Self::DotSegment => "The path is ambiguous: it holds a dot segment.",
-            Self::Nul => "The path is ambiguous: it holds an encoded NUL.",
-            Self::Escape => "The path is ambiguous: it holds an incomplete percent escape.",
+macro_rules! contents {
+    ($( $name:ident = $content:literal; )+) => {
+        impl Ambiguity {
+            /// What the path holds.
+            pub fn content(self) -> &'static str {
+                match self {
+                    $( Self::$name => $content, )+
+                }
+            }
+
+            /// What is said to a visitor.
+            pub fn sentence(self) -> &'static str {
+                match self {
+                    $( Self::$name => concat!("The path is ambiguous: it holds ", $content, "."), )+
+                }
+            }
         }
-    }
+    };
+}
+
+contents! {
+    Slash = "an encoded slash";
+    Backslash = "a backslash";
+    DotSegment = "a dot segment";
+    Nul = "an encoded NUL";
+    Escape = "an incomplete percent escape";
 }
 
 /// The form of a path that routes and rules look at.
@@ -274,6 +289,33 @@ mod tests {
         assert_eq!(resolved("/x%2f..;y%2fa"), Err(Ambiguity::DotSegment));
         assert_eq!(resolved("/%2f%00"), Err(Ambiguity::Nul));
         assert_eq!(resolved("/%2f%0"), Err(Ambiguity::Escape));
+    }
+
+    /// Calls `check` with each path of up to so many of the pieces.
+    fn each(path: &str, pieces: usize, check: &impl Fn(&str)) {
+        check(path);
+        for piece in ["/", ".", "%2e", "%2F", "\\", "%5c", ";", "a", "%", "%25", "%61"] {
+            if pieces > 0 {
+                each(&format!("{path}{piece}"), pieces - 1, check);
+            }
+        }
+    }
+
+    #[test]
+    fn no_path_comes_out_ambiguous() {
+        each("/", 4, &|path| match ambiguity(path) {
+            None => {
+                let form = normalized(path);
+                assert_eq!(normalized(&form), form, "{path}");
+                assert_eq!(ambiguity(&form), None, "{path}");
+                assert!(form.split('/').all(|it| !matches!(it, "." | "..")), "{path}");
+            }
+            Some(_) => {
+                let Ok(resolved) = resolved(path) else { return };
+                assert_eq!(normalized(&resolved), resolved, "{path}");
+                assert_eq!(ambiguity(&resolved), None, "{path}: {resolved}");
+            }
+        });
     }
 
     #[test]

@@ -336,4 +336,42 @@ mod tests {
         assert_eq!(found("/API"), "/");
         assert!(Site::default().route("/").is_none());
     }
+
+    /// A site with a route for everything and perhaps another one.
+    fn site(other: Option<Match>) -> Site {
+        let route = || {
+            let (id, edge_id) = (Arc::from(""), Arc::from(""));
+            let backend = Arc::new(Slot::new(Backend::nothing()));
+            Arc::new(Route { id, edge_id, modules: None, host_header: None, backend })
+        };
+        let all = [Some(Match::Prefix("/".into())), other];
+        Site::new(all.into_iter().flatten().map(|wanted| (wanted, route())))
+    }
+
+    #[test]
+    fn ambiguous_paths_matter_where_a_route_depends_on_them() {
+        let (plain, other) = (site(None), site(Some(Match::Prefix("/a".into()))));
+        let reject = AmbiguousPaths::Reject;
+
+        assert!(plain.find("/x/../a", reject).is_ok_and(|found| found.path.is_none()));
+        assert!(plain.find_plain("/x/../%zz").is_some());
+        assert_eq!(other.find("/x/../a", reject).err().map(|fault| fault.status), Some(400));
+        assert!(other.find("//x", reject).is_ok_and(|found| found.path.is_none()));
+        assert!(other.find_plain("/x").is_some());
+        for path in ["//x", "/%61", "/./x", "/x\\y"] {
+            assert!(other.find_plain(path).is_none(), "{path}");
+        }
+        let resolved = other.find("/x/../a%2fb", AmbiguousPaths::Normalize).ok();
+        assert_eq!(resolved.and_then(|found| found.path).as_deref(), Some("/a/b"));
+    }
+
+    #[test]
+    fn a_match_is_brought_into_the_form_of_paths() {
+        let site = site(Some(Match::Exact("//%61/%c3%a4".into())));
+        let found =
+            |path: &str| site.find(path, AmbiguousPaths::Reject).ok().unwrap().route.clone();
+
+        assert!(Arc::ptr_eq(&found("/a/ä"), &found("/%61/%C3%a4")));
+        assert!(!Arc::ptr_eq(&found("/a/ä"), &found("/")));
+    }
 }

@@ -6,6 +6,7 @@ use crate::api::id::prefix;
 use crate::api::remote::edges::https::HttpsEdge;
 use crate::api::remote::edges::routes::{Create, Delete, Get, HttpsEdgeRoute, Update};
 use crate::policy::Scope;
+use crate::policy::path::{self, Ambiguity};
 use crate::service::address::Base;
 use crate::service::context::{Resource, found, remove};
 use crate::service::store::{self, Document, Transaction, View};
@@ -189,11 +190,17 @@ fn claim_match(change: &Transaction<'_>, route: &HttpsEdgeRoute) -> Result<(), R
     let kind = route.match_type.as_deref().unwrap_or_default();
     let path = route.r#match.as_deref().unwrap_or_default();
     change.release(&space, &route.id)?;
-    if !change.claim(&space, &format!("{kind} {path}"), &route.id)? {
+    if !change.claim(&space, &format!("{kind} {}", path::normalized(path)), &route.id)? {
         let message = format!("match: another route of the edge has {kind} {path:?}");
         return Err(Refusal::new(code::MATCH_DUPLICATE, message));
     }
     Ok(())
+}
+
+/// What is ambiguous in a path, so that no request gets to it.
+fn ambiguity(kind: &str, path: &str) -> Option<Ambiguity> {
+    // The last segment of a prefix may go on: `/.` leads to `/.well-known`.
+    if kind == "path_prefix" { path::ambiguity(&format!("{path}x")) } else { path::ambiguity(path) }
 }
 
 fn check_match(kind: &str, path: &str) -> Result<(), Refusal> {
@@ -207,6 +214,9 @@ fn check_match(kind: &str, path: &str) -> Result<(), Refusal> {
     } else if path.len() > LONGEST_MATCH {
         let message = format!("match: is {} bytes long, the limit is {LONGEST_MATCH}", path.len());
         (code::MATCH_TOO_LONG, message)
+    } else if let Some(ambiguity) = ambiguity(kind, path) {
+        let content = ambiguity.content();
+        (code::INVALID_VALUE, format!("match: {path:?} is ambiguous: it holds {content}"))
     } else {
         return Ok(());
     };
