@@ -6,7 +6,7 @@ import contextlib
 import socket
 import threading
 from dataclasses import dataclass, field
-from typing import Self
+from typing import BinaryIO, Self
 
 
 @dataclass
@@ -46,12 +46,12 @@ class Recorder:
     @property
     def targets(self) -> list[str]:
         """What the first lines of the requests ask for."""
-        return [head.split(b" ", 2)[1].decode("latin-1") for head in self.heads]
+        return [head.split(b" ", 2)[1].decode() for head in self.heads]
 
 
-def read_head(lines: object) -> bytes | None:
+def read_head(lines: BinaryIO) -> bytes | None:
     head = b""
-    while line := lines.readline():  # type: ignore[attr-defined]
+    while line := lines.readline():
         head += line
         if line == b"\r\n":
             return head

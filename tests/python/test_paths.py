@@ -115,6 +115,9 @@ SPELLINGS = [
 ]
 """Spellings, most of which mean the same page to some server."""
 
+UNUSUAL = ["/é", '/a"b', "/{x}", "/a|b", "/a^b", "/[x]", "/a%", "/?/../%zz"]
+"""Paths with what needs an escape."""
+
 MODES: list[Literal["reject", "normalize"]] = ["reject", "normalize"]
 
 
@@ -265,14 +268,13 @@ def test_a_path_that_nobody_looks_at_arrives_as_it_was_sent(service: ginnel.Serv
         for place, host in places:
             for more in ([], [LONG]):
                 recorder.heads.clear()
-                statuses = {get(place, host, it, *more)[0] for it in SPELLINGS}
+                statuses = {get(place, host, it, *more)[0] for it in [*SPELLINGS, *UNUSUAL]}
                 assert statuses == {200}
-                assert recorder.targets == SPELLINGS
+                assert recorder.targets == [*SPELLINGS, *UNUSUAL]
 
-        [captured] = local.requests.list(limit=1).to_list()
-        assert captured.request.uri in SPELLINGS
-        uris = {one.request.uri for one in local.requests.list(limit=2 * len(SPELLINGS))}
-        assert uris == set(SPELLINGS)
+        everything = 2 * len([*SPELLINGS, *UNUSUAL])
+        uris = {one.request.uri for one in local.requests.list(limit=everything)}
+        assert uris == {*SPELLINGS, *UNUSUAL}
 
 
 def test_what_is_not_ambiguous_arrives_as_it_was_sent_through_rules_too(
