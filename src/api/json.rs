@@ -103,7 +103,8 @@ mod tests {
 
     #[test]
     fn an_object_is_read_as_it_is() {
-        let text = r#"{"b": [1, -2, 1.5, null, true, "é\n"], "a": {"b": {}}, "c": 18446744073709551615}"#;
+        let text =
+            r#"{"b": [1, -2, 1.5, null, true, "é\n"], "a": {"b": {}}, "c": 18446744073709551615}"#;
 
         assert_eq!(Value::Object(object(text.as_bytes()).unwrap()), text.parse::<Value>().unwrap());
     }
