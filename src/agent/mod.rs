@@ -70,7 +70,7 @@ pub struct Options {
     pub heartbeat_tolerance: Duration,
     /// Whether the management API may stop and restart the agent.
     pub remote_management: bool,
-    /// Addresses that no tunnel may lead to, beside the agent's own API.
+    /// Addresses that no tunnel may lead to, beside the APIs of this process.
     pub closed: Vec<SocketAddr>,
 }
 
@@ -146,8 +146,7 @@ impl Agent {
     /// When an option is wrong, or the local API cannot listen.
     pub async fn start(options: Options) -> Result<Self, Error> {
         let tls = options.trust.config()?;
-        let closed = Closed::default();
-        options.closed.iter().for_each(|address| closed.add(*address));
+        let closed = Closed::new(&options.closed);
         let listener = web::listen(&options.web_addr).await?;
         let local_only = match &listener {
             Some(listener) => listener.local_addr().is_ok_and(|address| address.ip().is_loopback()),

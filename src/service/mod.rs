@@ -58,6 +58,8 @@ use server::Server;
 use sessions::{House, Listener, Registry};
 use store::{Snapshot, Store};
 
+use crate::tunnel::private::PrivateListener;
+
 /// A service at work; many may run in one process.
 ///
 /// Dropping it takes no more requests; [`Service::stop`] also waits until the database is closed.
@@ -68,6 +70,8 @@ pub struct Service {
     url: String,
     api_key: Option<Secret>,
     authtoken: Option<Secret>,
+    /// Dropped last, when nothing can lead to the management API any more.
+    _private: PrivateListener,
 }
 
 impl Service {
@@ -79,6 +83,7 @@ impl Service {
         let rate_limit = options.check()?;
         let listener = options.bind().await?;
         let url = options::address_of(&listener, &options)?;
+        let private = options::private(&listener, &options)?;
         let (edge_settings, agent_settings) = (options.edge_settings(), options.agent_settings());
         let base = Base::new(options.public_url.as_deref().unwrap_or(&url));
         let store = Arc::new(open(options.path.clone(), options.origin.part(0)).await?);
@@ -132,7 +137,7 @@ impl Service {
         };
         let shared = Arc::new(shared);
         let server = Server::start(listener, routes::router(&shared), options.connections);
-        Ok(Self { shared, server, agents, url, api_key, authtoken })
+        Ok(Self { shared, server, agents, url, api_key, authtoken, _private: private })
     }
 
     /// The address of the listener, without a slash at its end.

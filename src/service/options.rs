@@ -10,6 +10,7 @@ use super::rate_limit::RateLimit;
 use super::{Error, TrustedProxies, edge, sessions};
 use crate::api::{Origin, Secret, id};
 use crate::policy::path::AmbiguousPaths;
+use crate::tunnel::private::PrivateListener;
 
 /// How a service is to run.
 #[derive(Debug, Clone)]
@@ -191,6 +192,12 @@ impl Options {
             _ => Error::Bind { address, source },
         }
     }
+}
+
+/// Lets nothing public lead to a listener.
+pub(super) fn private(listener: &TcpListener, options: &Options) -> Result<PrivateListener, Error> {
+    let address = listener.local_addr().map_err(|source| options.unbound(source))?;
+    Ok(PrivateListener::new(address))
 }
 
 /// The address at which a listener is reached from this machine.

@@ -6,7 +6,8 @@
 //! and takes what they queued from `outgoing`, in as few writes as `batching` allows.
 //!
 //! The first four bytes of a stream say what it is ([`kind`]): a call with its answer ([`rpc`],
-//! made of [`message`]s), a proxied connection ([`proxy`]), or the [`heartbeat`].
+//! made of [`message`]s), a proxied connection ([`proxy`]), or the [`heartbeat`]. Where tunnels may not
+//! lead is known by [`private`].
 
 mod batching;
 mod cell;
@@ -20,6 +21,7 @@ pub mod message;
 pub mod object;
 mod outgoing;
 pub mod proxy;
+pub mod private;
 pub mod rpc;
 mod session;
 pub mod state;

@@ -1,9 +1,8 @@
 //! Connections to local services.
 
-use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
@@ -14,6 +13,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::prompt::{Awaited, Prompt};
 use super::{Reader, Writer};
+use crate::tunnel::private;
 
 /// How long a local service may take to accept a connection.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -28,24 +28,23 @@ pub struct Connected {
     pub awaited: Awaited,
 }
 
-/// Addresses that no tunnel may lead to: the agent's own API and the like.
+/// Addresses that no tunnel may lead to, beside the private listeners of this process.
 #[derive(Debug, Clone, Default)]
-pub struct Closed(Arc<RwLock<HashSet<SocketAddr>>>);
+pub struct Closed(Arc<[SocketAddr]>);
 
 impl Closed {
-    /// Lets no tunnel lead to this address.
-    pub fn add(&self, address: SocketAddr) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(address);
+    /// Lets no tunnel lead to these addresses.
+    pub fn new(addresses: &[SocketAddr]) -> Self {
+        Self(addresses.into())
     }
 
-    fn holds(&self, address: SocketAddr) -> bool {
-        let closed = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let here = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified();
-        let same = |known: &SocketAddr| {
-            known.port() == address.port()
-                && (known.ip() == address.ip() || here(known.ip()) && here(address.ip()))
-        };
-        closed.iter().any(same)
+    /// Refuses an address that no tunnel may lead to; it must be one that is connected to, not one
+    /// that has to be resolved.
+    fn check(&self, address: SocketAddr) -> io::Result<()> {
+        if self.0.iter().any(|closed| private::leads_to(address, *closed)) {
+            return Err(private::refusal(address));
+        }
+        private::check(address)
     }
 }
 
@@ -83,10 +82,7 @@ impl Dialer {
         let problem = format!("{} has no address", self.host);
         let mut failed = io::Error::new(io::ErrorKind::NotFound, problem);
         for address in addresses(&self.host, self.port).await? {
-            if self.closed.holds(address) {
-                let problem = format!("{address} is the agent's or the service's own API");
-                return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
-            }
+            self.closed.check(address)?;
             match tokio::time::timeout(PATIENCE, TcpStream::connect(address)).await {
                 Ok(Ok(stream)) => {
                     // Requests are written whole; waiting for more to send only delays them.

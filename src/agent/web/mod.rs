@@ -25,6 +25,7 @@ pub(super) use routes::{Answer, read, whole};
 
 use super::hosts::AllowedHosts;
 use super::{Error, Shared, WebAddress};
+use crate::tunnel::private::PrivateListener;
 
 /// Where the local API usually listens, and how many ports after that are tried.
 const USUAL: (&str, u16, u16) = ("127.0.0.1", 4040, 9);
@@ -37,6 +38,7 @@ const BREATH: Duration = Duration::from_millis(20);
 pub(super) struct Web {
     address: SocketAddr,
     accepting: JoinHandle<()>,
+    _private: PrivateListener,
 }
 
 /// What all requests share.
@@ -81,9 +83,9 @@ impl Web {
             .local_addr()
             .map_err(|source| Error::Listen { address: "the local API".to_owned(), source })?;
         // A tunnel to our own API would hand it to the public.
-        shared.closed.add(address);
+        let private = PrivateListener::new(address);
         let house = Arc::new(House { shared, hosts, address });
-        Ok(Self { address, accepting: tokio::spawn(accept(listener, house)) })
+        Ok(Self { address, accepting: tokio::spawn(accept(listener, house)), _private: private })
     }
 
     /// Where it listens.

@@ -7,11 +7,11 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::Io;
 use super::target::{BoxFuture, Reuse, Target, Through, Undialable, Visitor};
+use crate::tunnel::private;
 
 /// A target at one fixed address.
 pub(super) struct FixedTarget {
@@ -21,7 +21,7 @@ pub(super) struct FixedTarget {
 }
 
 impl FixedTarget {
-    /// A target at `host:port`.
+    /// A target at `host:port`. The APIs of this process are no targets.
     ///
     /// TLS hides the traffic; whose certificate it is is not asked, because nothing in the
     /// configuration could say whom to trust.
@@ -44,7 +44,7 @@ impl Target for FixedTarget {
     fn dial<'a>(&'a self, _: &'a Visitor, _: &'a Through) -> BoxFuture<'a, Result<Io, Undialable>> {
         Box::pin(async {
             let dialed = async {
-                let stream = TcpStream::connect(&self.address).await?;
+                let stream = private::connect(&self.address).await?;
                 stream.set_nodelay(true)?;
                 let Some(tls) = &self.tls else { return Ok(Box::new(stream) as Io) };
                 let host = self.address.rsplit_once(':').map_or("", |(host, _)| host);

@@ -344,8 +344,7 @@ async fn a_rewritten_host_and_its_redirects() {
 async fn a_tunnel_to_the_agents_own_api_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let own = listener.local_addr().unwrap();
-    let closed = Closed::default();
-    closed.add(own);
+    let closed = Closed::new(&[own]);
     let address = Address::Tcp { host: "localhost".to_owned(), port: own.port() };
     let mut visit = visit_at(address, HostHeader::Preserve, closed);
 
