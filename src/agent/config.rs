@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::capture::Limit;
 use super::definition::Definition;
 use super::{Error, Options, Trust, WebAddress};
-use crate::api::Secret;
+use crate::api::{Secret, yaml};
 
 /// The version of the file.
 const VERSION: u64 = 2;
@@ -68,8 +68,7 @@ impl Config {
         let text = std::fs::read_to_string(path)
             .map_err(|source| Error::File { path: path.to_owned(), source })?;
         let wrong = |problem: String| Error::Option { option: path.display().to_string(), problem };
-        let config: Self =
-            serde_saphyr::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let config: Self = yaml::read(&text).map_err(&wrong)?;
         match config.version {
             Some(VERSION) => Ok(config),
             Some(other) => Err(wrong(format!("version: is {other}, not {VERSION}"))),

@@ -17,6 +17,8 @@ mod origin;
 pub mod remote;
 pub mod secrets;
 
+#[cfg(feature = "service")]
+pub mod yaml;
 pub use error::ErrorBody;
 pub use kind::{
     Base64, Description, Field, Flag, Kind, Metadata, Number, Secret, Shape, Text, TextOrNumber,

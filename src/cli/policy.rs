@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::failure::{Exit, Failure};
 use super::output::say;
+use crate::api::yaml;
 use crate::policy::trial::{self, Report, Traffic, Trial};
 use crate::policy::{ActionTrace, Problem, Protocol, RuleTrace};
 
@@ -163,8 +164,9 @@ fn refused(matches: &ArgMatches, file: &str, found: &[Problem]) -> Failure {
 fn traffic(matches: &ArgMatches) -> Result<Traffic, Failure> {
     let mut given = match matches.get_one::<String>("traffic") {
         None => json!({}),
-        Some(file) => serde_saphyr::from_str(&read(file)?)
-            .map_err(|error| Failure::usage(format!("{file}: {error}")))?,
+        Some(file) => {
+            yaml::read(&read(file)?).map_err(|error| Failure::usage(format!("{file}: {error}")))?
+        }
     };
     let request = [("method", "method"), ("url", "url"), ("data", "body")];
     for (option, field) in request {

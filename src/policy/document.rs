@@ -104,14 +104,20 @@ pub fn read(text: &str) -> Result<Value, Problem> {
     }
     if text.trim_start().starts_with('{') {
         // YAML is no help for what looks like JSON: it only has stranger messages.
-        return serde_json::from_str(text).or_else(|error| {
-            serde_saphyr::from_str(text).map_err(|_| problem(format!("invalid JSON: {error}")))
-        });
+        return serde_json::from_str(text)
+            .or_else(|error| yaml(text).map_err(|_| problem(format!("invalid JSON: {error}"))));
     }
-    serde_saphyr::from_str(text).map_err(|error| {
-        let first = error.to_string().lines().next().unwrap_or_default().to_owned();
+    yaml(text).map_err(|error| {
+        // Not the lines around it: they may hold secrets.
+        let error = error.without_snippet().to_string();
+        let first = error.lines().next().unwrap_or_default();
         problem(format!("invalid YAML: {}", first.trim_start_matches("error: ")))
     })
+}
+
+#[expect(clippy::disallowed_methods, reason = "its only callers leave out the lines")]
+fn yaml(text: &str) -> Result<Value, serde_saphyr::Error> {
+    serde_saphyr::from_str(text)
 }
 
 fn compile(fields: &Map<String, Value>, scope: Scope) -> Result<Policy, Vec<Problem>> {

@@ -12,6 +12,7 @@ use crate::agent::capture::Limit;
 use crate::agent::link::State;
 use crate::agent::{Running, Shared, Trust, WebAddress};
 use crate::api::local::tunnels::AgentTunnel;
+use crate::api::yaml;
 
 /// How the agent is.
 #[derive(Debug, Serialize)]
@@ -147,8 +148,7 @@ fn mask(value: &mut Value) {
 
 /// A policy that is given as text: by its structure it is known what is secret in it.
 fn unfold(policy: &mut Value) {
-    let read =
-        policy.as_str().and_then(|text| serde_saphyr::from_str::<Map<String, Value>>(text).ok());
+    let read = policy.as_str().and_then(|text| yaml::read::<Map<String, Value>>(text).ok());
     if let Some(read) = read {
         *policy = Value::Object(read);
     }

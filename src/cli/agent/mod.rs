@@ -18,6 +18,7 @@ use tell::Tell;
 use crate::agent::config::{Config, usual_path};
 use crate::agent::definition::Definition;
 use crate::agent::{self, Agent, Options, State, Trust, WebAddress};
+use crate::api::yaml;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::output::{complain, say};
 use crate::cli::runtime;
@@ -286,7 +287,7 @@ fn read_file(path: &PathBuf) -> Result<String, Failure> {
 }
 
 fn read_object(path: &PathBuf) -> Result<Map<String, Value>, Failure> {
-    let read = serde_saphyr::from_str(&read_file(path)?);
+    let read = yaml::read(&read_file(path)?);
     read.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }
 

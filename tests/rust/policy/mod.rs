@@ -54,7 +54,7 @@ fn cases() -> Vec<(PathBuf, Case)> {
     paths.sort();
     let read = |path: PathBuf| {
         let text = fs::read_to_string(&path).unwrap();
-        let case = serde_saphyr::from_str(&text).unwrap_or_else(|it| panic!("{path:?}: {it}"));
+        let case = ginnel::api::yaml::read(&text).unwrap_or_else(|it| panic!("{path:?}: {it}"));
         (path, case)
     };
     paths.into_iter().map(read).collect()

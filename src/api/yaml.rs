@@ -1,0 +1,57 @@
+//! YAML that may hold secrets: what is wrong with it is told without what stands there.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde::de::DeserializeOwned;
+
+/// Reads YAML, or says where it is wrong and why, but shows nothing of it except names of fields.
+///
+/// # Errors
+/// When the text is no YAML, or not what is wanted.
+pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    #[expect(clippy::disallowed_methods, reason = "the problem is told without its line")]
+    let read = serde_saphyr::from_str(text);
+    read.map_err(|error: serde_saphyr::Error| {
+        let told = error.without_snippet().to_string();
+        without_values(told.lines().next().unwrap_or_default().trim_start_matches("error: "))
+    })
+}
+
+/// A message without the values that it quotes, as serde does in `invalid type: string "…"`.
+fn without_values(message: &str) -> String {
+    static QUOTED: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r#"(string|character) (?:"(?:[^"\\]|\\.)*"|`[^`]*`)"#).ok());
+    match QUOTED.as_ref() {
+        Some(quoted) => quoted.replace_all(message, "$1").into_owned(),
+        None => "is wrong".to_owned(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_has_its_place_and_no_value() {
+        for text in [
+            "authtoken: [swordfish",
+            "authtoken: \"sword\\qfish\"",
+            "a: swordfish\n  b: [",
+            "a: *swordfish",
+            "a: b\nswordfish",
+            "- swordfish",
+            "swordfish",
+        ] {
+            let told = read::<std::collections::BTreeMap<String, u8>>(text).unwrap_err();
+            assert!(told.contains("line ") && !told.contains("fish"), "{text}: {told}");
+        }
+    }
+
+    #[test]
+    fn quoted_values_are_left_out() {
+        let told = without_values(r#"invalid type: string "sword \"fish\"", expected a number"#);
+        assert_eq!(told, "invalid type: string, expected a number");
+    }
+}
