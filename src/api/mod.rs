@@ -11,14 +11,15 @@ pub(crate) mod json;
 pub(crate) mod kind;
 pub mod local;
 pub(crate) mod macros;
+pub mod mask;
 pub mod openapi;
 pub(crate) mod operation;
 mod origin;
 pub mod remote;
 pub mod secrets;
-
 #[cfg(feature = "service")]
 pub mod yaml;
+
 pub use error::ErrorBody;
 pub use kind::{
     Base64, Description, Field, Flag, Kind, Metadata, Number, Secret, Shape, Text, TextOrNumber,

@@ -1,5 +1,4 @@
-//! Which names say that their value is a secret: the one list, for the agent's page and for what
-//! Python shows.
+//! Which names say that their value is a secret: the one list, by which [`mask`](super::mask) masks.
 //!
 //! Too much is masked rather than too little: whoever needs the bytes can have them. The parameter
 //! `state` of OAuth is left to be seen: it binds an answer to its question, and opens nothing.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::failure::{Exit, Failure};
 use super::output::say;
-use crate::api::yaml;
+use crate::api::{mask, yaml};
 use crate::policy::trial::{self, Report, Traffic, Trial};
 use crate::policy::{ActionTrace, Problem, Protocol, RuleTrace};
 
@@ -199,9 +199,9 @@ fn traffic(matches: &ArgMatches) -> Result<Traffic, Failure> {
 
 fn add_headers(matches: &ArgMatches, option: &str, message: &mut Value) -> Result<(), Failure> {
     for header in matches.get_many::<String>(option).into_iter().flatten() {
-        let (name, value) = header
-            .split_once(':')
-            .ok_or_else(|| Failure::usage(format!("{header:?} is no header: NAME: VALUE")))?;
+        let (name, value) = header.split_once(':').ok_or_else(|| {
+            Failure::usage(format!("{:?} is no header: NAME: VALUE", mask::text(header)))
+        })?;
         let values = &mut message["headers"][name.trim()];
         match values {
             Value::Array(values) => values.push(json!(value.trim())),

@@ -221,7 +221,7 @@ fn announce(
 async fn tell(mut events: Events) {
     while let Some(heard) = events.next().await {
         let line = match heard {
-            Heard::Event(event) => serde_json::to_string(event.as_ref()).unwrap_or_default(),
+            Heard::Event(event) => serde_json::to_string(&event.masked()).unwrap_or_default(),
             Heard::Missed(missed) => json!({"missed": missed}).to_string(),
         };
         say(&line);

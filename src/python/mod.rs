@@ -57,7 +57,9 @@ mod _native {
     #[pymodule_export]
     use super::results::{decode, parse};
     #[pymodule_export]
-    use super::secrets::{is_secret, is_secret_parameter};
+    use super::secrets::{
+        is_secret, is_secret_parameter, mask_header, mask_parameters, mask_target, mask_text,
+    };
     #[pymodule_export]
     use super::service::{Service, main};
     #[pymodule_export]

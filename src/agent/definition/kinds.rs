@@ -9,6 +9,7 @@ use super::fields::Fields;
 use super::{Definition, Public};
 use crate::agent::relay::{Address, AppProtocol, HostHeader};
 use crate::agent::tls;
+use crate::api::mask;
 use crate::tunnel::message::{
     Base64, Empty, HttpOpts, MutualTls, TcpOpts, TlsOpts, TlsTermination,
 };
@@ -237,5 +238,7 @@ impl Fields<'_> {
                 None
             }
         }
+                let text = mask::target(&text);
     }
 }
+                let text = mask::target(&text);

@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::web::Refusal;
-use super::secrets;
 use crate::agent::Shared;
 use crate::agent::capture::Message;
 use crate::agent::replay::ReplayError;
+use crate::api::mask;
 
 /// Headers that describe the framing of the body or concern one connection: made anew.
 const FRAMING: [&str; 5] =
@@ -110,10 +110,10 @@ impl Changes {
 
 /// A target that was edited; its masked parameters stay as they were.
 fn wanted_target(given: &str, original: &str) -> Result<String, Refusal> {
-    if given == secrets::target(original) {
+    if given == mask::target(original) {
         return Ok(original.to_owned());
     }
-    if given.contains(secrets::MASK) {
+    if given.contains(mask::MASK) {
         let problem = "target: has a masked secret; show secrets before changing it";
         return Err(Refusal::invalid_body(problem));
     }
@@ -146,11 +146,11 @@ fn wanted_headers(
         let unchanged = originals.iter().position(|(known, bytes)| {
             let text = String::from_utf8_lossy(bytes);
             known.eq_ignore_ascii_case(&name)
-                && (text == value || secrets::header(known, &text) == value)
+                && (text == value || mask::header(known, &text) == value)
         });
         match unchanged {
             Some(at) => Ok((name, originals.remove(at).1.clone())),
-            None if value.contains(secrets::MASK) => {
+            None if value.contains(mask::MASK) => {
                 let problem = format!("headers: the value of {name} is masked");
                 Err(Refusal::invalid_body(problem))
             }

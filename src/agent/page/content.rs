@@ -1,10 +1,13 @@
 //! Bodies as people read them.
 
-use super::{markup, secrets};
 use crate::agent::capture::{Message, decode};
+use crate::api::mask;
 
 /// How long a decoded body may be; the rest is left out.
 const LONGEST: usize = 8 << 20;
+
+/// How the types of texts end, beside those that begin with `text/`.
+const TEXTUAL: [&str; 4] = ["xml", "javascript", "yaml", "graphql"];
 
 /// A body without its `Content-Encoding`.
 #[derive(Debug)]
@@ -45,22 +48,28 @@ pub(super) fn decoded(message: &Message) -> Option<Decoded> {
 /// A body with its secrets masked, where it is text that is known to hold some.
 pub(super) fn masked(media_type: &str, body: &[u8]) -> Option<Vec<u8>> {
     if media_type.starts_with("multipart/") {
-        return secrets::parts(body).filter(|masked| masked != body);
+        return mask::parts(body).filter(|masked| masked != body);
     }
     // What is cut off, or not all text, has secrets as well.
     let text = String::from_utf8_lossy(body);
     let masked = match media_type {
-        "application/x-www-form-urlencoded" => secrets::pairs(&text),
+        "application/x-www-form-urlencoded" => mask::pairs(&text),
         // JSON is often sent under other names.
         _ if media_type.ends_with("json") || text.trim_start().starts_with(['{', '[']) => {
-            secrets::json(&text)
+            mask::json(&text)
         }
-        _ if media_type.ends_with("xml") || text.trim_start().starts_with("<?xml") => {
-            markup::masked(&text)
-        }
+        _ if is_text(media_type, body) => mask::text(&text).into_owned(),
         _ => return None,
     };
     (masked != text).then(|| masked.into_bytes())
+}
+
+/// Whether a body is text, by its type, or by itself where it has none.
+fn is_text(media_type: &str, body: &[u8]) -> bool {
+    match media_type {
+        "" => text(body).is_some(),
+        _ => media_type.starts_with("text/") || TEXTUAL.iter().any(|end| media_type.ends_with(end)),
+    }
 }
 
 /// The text of a body; where it was cut off within a letter, without that.
@@ -114,7 +123,10 @@ mod tests {
         assert_eq!(masked(form, b"a=1&password=x").unwrap(), "a=1&password=••••••".as_bytes());
         assert!(masked("application/json", b"{\"token\": \"x\"}").is_some());
         assert!(masked("text/plain", b"{\"token\": \"x\"}").is_some());
-        assert!(masked("text/plain", b"token=x").is_none());
+        assert!(masked("text/plain", b"token=x").is_some());
+        assert!(masked("", b"token=x").is_some());
+        assert!(masked("image/png", b"token=x").is_none());
+        assert!(masked("text/plain", b"a=x").is_none());
         assert!(masked("application/json", b"{\"a\": 1}").is_none());
         assert!(masked("application/json", b"{\"token\": \"\xff\"}").is_some());
         assert!(masked("application/json", b"{\"token\": \"x\", \"a\": \"\xc3").is_some());

@@ -2,8 +2,8 @@
 //!
 //! What was captured is a stranger's, so every form quotes it for the language that it is in.
 
-use super::secrets;
 use super::view::{Detail, Field};
+use crate::api::mask;
 
 /// Headers that whoever sends the copy writes itself.
 const OWN: [&str; 6] =
@@ -65,8 +65,8 @@ fn sendable(detail: &Detail) -> impl Iterator<Item = &Field> {
 
 fn note(detail: &Detail) -> &'static str {
     let masked = detail.request.masked
-        || detail.summary.target.contains(secrets::MASK)
-        || detail.request.headers.iter().any(|field| field.value.contains(secrets::MASK));
+        || detail.summary.target.contains(mask::MASK)
+        || detail.request.headers.iter().any(|field| field.value.contains(mask::MASK));
     if masked { "# Secrets are masked; fill them in.\n" } else { "" }
 }
 

@@ -12,10 +12,11 @@ use hyper::body::{Body, Frame};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
+use super::content;
 use super::view::{Field, Part, url};
-use super::{content, secrets};
 use crate::agent::Shared;
 use crate::agent::capture::{Message, Record};
+use crate::api::mask;
 
 /// An archive as the body of an answer, made while it is read: small bodies may be large ones
 /// without their encoding, and many of them more than there is memory.
@@ -92,7 +93,7 @@ fn entry(shared: &Shared, record: &Record, reveal: bool) -> Value {
 fn request(shared: &Shared, record: &Record, message: &Message, reveal: bool) -> Value {
     let part = Part::of(message, reveal);
     let [method, target, version] = message.start_line();
-    let target = if reveal { target } else { secrets::target(&target).into_owned() };
+    let target = if reveal { target } else { mask::target(&target).into_owned() };
     let host = content::header(message, "host").unwrap_or_else(|| "localhost".to_owned());
     let query = target.split_once('?').map_or("", |(_, query)| query);
     let mut request = json!({
@@ -153,7 +154,7 @@ fn response(message: Option<&Message>, reveal: bool) -> Value {
         "cookies": cookies(message, "set-cookie", reveal),
         "headers": headers(&part.headers),
         "content": body(&part, &content_type(message)),
-        "redirectURL": if reveal { location } else { secrets::target(&location).into_owned() },
+        "redirectURL": if reveal { location } else { mask::target(&location).into_owned() },
         "headersSize": message.head.len(),
         "bodySize": message.body_length,
     })
@@ -194,7 +195,7 @@ fn cookies(message: &Message, header: &str, reveal: bool) -> Value {
     });
     let cookies = pairs.filter(|pair| !pair.is_empty()).map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let value = if reveal { value } else { secrets::MASK };
+        let value = if reveal { value } else { mask::MASK };
         Value::Object(Map::from_iter([
             ("name".to_owned(), name.into()),
             ("value".to_owned(), value.into()),

@@ -4,7 +4,7 @@
 //! `html` renders the first view of each page, so that it is of use without script. The scripts in
 //! `assets` take over from there and ask for data: `live` tells what is new, `view` shows records,
 //! `filter` decides which, `again` sends them once more, and `copies` and `har` give them away.
-//! Captured content is a stranger's: it is only ever text, and [`secrets`] masks what is nobody
+//! Captured content is a stranger's: it is only ever text, and [`mask`](crate::api::mask) masks what is nobody
 //! else's business. The local API beside it stays exact.
 
 mod again;
@@ -15,8 +15,6 @@ mod filter;
 mod har;
 mod html;
 mod live;
-mod markup;
-mod secrets;
 mod status;
 mod view;
 
@@ -32,6 +30,7 @@ use serde::Serialize;
 
 use super::Shared;
 use super::web::{Answer, House, Refusal, guard, read, whole};
+use crate::api::mask;
 use filter::Filter;
 use live::Cursor;
 use view::Detail;
@@ -47,7 +46,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
 
 /// A path and query whose secrets are masked.
 pub fn masked_target(target: &str) -> Cow<'_, str> {
-    secrets::target(target)
+    mask::target(target)
 }
 
 /// The query of a request for data.

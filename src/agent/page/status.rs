@@ -7,12 +7,11 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::live::Room;
-use super::secrets;
 use crate::agent::capture::Limit;
 use crate::agent::link::State;
 use crate::agent::{Running, Shared, Trust, WebAddress};
 use crate::api::local::tunnels::AgentTunnel;
-use crate::api::yaml;
+use crate::api::{mask, secrets, yaml};
 
 /// How the agent is.
 #[derive(Debug, Serialize)]
@@ -99,7 +98,7 @@ fn options(shared: &Shared) -> Map<String, Value> {
             Trust::Pem(_) => "a file",
             Trust::Anything => "any certificate is taken",
         },
-        "authtoken": secrets::MASK,
+        "authtoken": mask::MASK,
         "metadata": options.metadata,
         "web_addr": match &options.web_addr {
             WebAddress::Usual => json!("127.0.0.1:4040"),
@@ -131,7 +130,7 @@ fn mask(value: &mut Value) {
         Value::Object(members) => {
             for (name, member) in members {
                 if secrets::is_secret(name) || name == "basic_auth" {
-                    *member = secrets::MASK.into();
+                    *member = mask::MASK.into();
                 } else {
                     if POLICIES.contains(&name.as_str()) {
                         unfold(member);
@@ -158,9 +157,10 @@ fn unfold(policy: &mut Value) {
 fn line(text: &str) -> String {
     match text.split_once(':') {
         Some((name, value)) if secrets::is_secret(name) && !value.trim().is_empty() => {
-            format!("{name}: {}", secrets::MASK)
+            format!("{name}: {}", mask::MASK)
         }
-        _ => secrets::json(text),
+        _ if text.trim_start().starts_with(['{', '[']) => mask::json(text),
+        _ => mask::text(text).into_owned(),
     }
 }
 

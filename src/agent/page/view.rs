@@ -5,10 +5,10 @@ use std::sync::Arc;
 use chrono::SecondsFormat;
 use serde::Serialize;
 
-use super::{content, filter, secrets};
+use super::{content, filter};
 use crate::agent::Shared;
 use crate::agent::capture::{Message, Record, Via};
-use crate::api::Base64;
+use crate::api::{Base64, mask};
 
 /// One line of the list.
 #[derive(Debug, Serialize)]
@@ -47,7 +47,7 @@ impl Summary {
             id: record.id.clone(),
             start: record.start.to_rfc3339_opts(SecondsFormat::Millis, false),
             method,
-            target: secrets::target(&target).into_owned(),
+            target: mask::target(&target).into_owned(),
             status: filter::code(response),
             took: exchange.took.map(|took| took.as_secs_f64() * 1000.0),
             received: exchange.request.body_length,
@@ -191,14 +191,15 @@ impl Part {
 /// Start line of a request or an answer; only targets have secrets.
 fn first_line(message: &Message, reveal: bool) -> String {
     let [first, second, third] = message.start_line();
-    let second = if reveal { second.into() } else { secrets::target(&second) };
+    let second = if reveal { second.into() } else { mask::target(&second) };
     format!("{first} {second} {third}").trim_end().to_owned()
 }
 
 fn fields(headers: Vec<(String, String)>, reveal: bool) -> Vec<Field> {
     let masked = |(name, value): (String, String)| {
-        let value = if reveal { value } else { secrets::header(&name, &value).into_owned() };
-        Field { secret: secrets::is_secret(&name), name, value }
+        let masked = mask::header(&name, &value).into_owned();
+        let secret = masked != value;
+        Field { secret, name, value: if reveal { value } else { masked } }
     };
     headers.into_iter().map(masked).collect()
 }

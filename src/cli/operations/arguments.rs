@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::tree::{holds_secret, is_plain};
 use super::{FILE, dashed};
-use crate::api::{Field, Info, Kind, Output, Place};
+use crate::api::{Field, Info, Kind, Output, Place, mask};
 use crate::cli::failure::Failure;
 
 /// The arguments: those of the file, then those of the command line, which win.
@@ -100,6 +100,7 @@ fn typed(info: &Info, parameter: &Field, matches: &ArgMatches) -> Result<Option<
 
 fn pair(item: &Kind, text: &str, option: &str) -> Result<(String, Value), Failure> {
     let Some((key, value)) = text.split_once('=') else {
+        let text = mask::text(text);
         return Err(Failure::usage(format!("{option}: write KEY=VALUE, not {text}")));
     };
     Ok((key.to_owned(), plain(item, value, option)?))

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use serde_json::Value;
 
-use crate::api::{Kind, Shape};
+use crate::api::{Kind, Shape, mask};
 use crate::cli::output::say;
 
 /// How answers are printed.
@@ -30,6 +30,34 @@ impl Format {
     }
 }
 
+/// A value as tables show it: what an agent has captured, without the secrets of those who sent it.
+///
+/// The other formats are exact, because programs read them.
+fn masked(shape: &Shape, object: &Value) -> Value {
+    let mut shown = object.clone();
+    if shape.name == "CapturedRequest" {
+        for message in ["request", "response"] {
+            mask_message(&mut shown[message]);
+        }
+    }
+    shown
+}
+
+fn mask_message(message: &mut Value) {
+    let Some(fields) = message.as_object_mut() else { return };
+    if let Some(Value::String(target)) = fields.get_mut("uri") {
+        *target = mask::target(target).into_owned();
+    }
+    for part in ["headers", "trailers"] {
+        let Some(Value::Object(headers)) = fields.get_mut(part) else { continue };
+        for (name, values) in headers {
+            for value in values.as_array_mut().into_iter().flatten() {
+                *value = mask::header(name, value.as_str().unwrap_or_default()).into();
+            }
+        }
+    }
+}
+
 /// One object.
 pub(super) fn one(shape: &Shape, object: &Value, format: Format) -> String {
     match format {
@@ -38,7 +66,7 @@ pub(super) fn one(shape: &Shape, object: &Value, format: Format) -> String {
         Format::Csv => csv(shape, std::slice::from_ref(object)),
         Format::Table => {
             let mut rows = Vec::new();
-            unfold(shape, object, "", &mut rows);
+            unfold(shape, &masked(shape, object), "", &mut rows);
             aligned(&rows, false)
         }
     }
@@ -118,6 +146,7 @@ fn bytes(text: &str) -> String {
 
 /// A row for each item; columns that are empty everywhere are left out, and so is the address.
 fn table(shape: &'static Shape, items: &[Value]) -> String {
+    let items = items.iter().map(|item| masked(shape, item)).collect::<Vec<_>>();
     let filled = |path: &Vec<&str>| items.iter().any(|item| !at(item, path).is_null());
     let columns: Vec<_> = columns(shape).into_iter().filter(filled).collect();
     if columns.is_empty() {

@@ -17,6 +17,7 @@ use tokio::sync::{broadcast, watch};
 
 use super::fault::ERROR_CODE;
 use super::target::Visitor;
+use crate::api::mask;
 
 /// How many events a listener may fall behind.
 const BEHIND: usize = 1024;
@@ -57,6 +58,22 @@ pub struct Event {
     /// From the head of the request to the head of the answer, or from opening to closing, in
     /// milliseconds.
     pub duration_ms: f64,
+}
+
+impl Event {
+    /// The event as it may be printed: without secrets.
+    pub fn masked(&self) -> Self {
+        let mut masked = self.clone();
+        masked.host = self.host.as_deref().map(|host| host_of(host).to_owned());
+        masked.path = self.path.as_deref().map(|path| mask::target(path).into_owned());
+        masked.logs.iter_mut().for_each(mask::value);
+        masked
+    }
+}
+
+/// A host and its port, without who asks for it.
+fn host_of(authority: &str) -> &str {
+    authority.rsplit_once('@').map_or(authority, |(_, host)| host)
 }
 
 /// Where events are heard.

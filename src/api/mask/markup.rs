@@ -1,6 +1,7 @@
 //! Masks secrets in XML, even where it is cut off.
 
-use super::secrets::{MASK, is_secret};
+use super::MASK;
+use crate::api::secrets::is_secret;
 
 /// The text with the attributes masked whose names are secret, and what stands in elements that are.
 /// An element is secret by its own name, or by that which an attribute gives it.

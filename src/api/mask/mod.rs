@@ -1,0 +1,293 @@
+//! Masks what should not be seen over a shoulder, or travel in an export or a log.
+//!
+//! This is the only place that does: the agent's page and its exports, lines of the terminal, tables of
+//! the command line, events, and what Python shows of captured traffic all come here. Names decide
+//! ([`secrets`](super::secrets)), and the forms that credentials are known by. Too much is masked rather
+//! than too little. The bytes themselves stay exact, wherever they can be had.
+
+mod json;
+mod markup;
+mod parts;
+mod text;
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+
+pub use json::{json, value};
+pub use parts::parts;
+pub use text::text;
+
+use super::secrets::{is_secret, is_secret_parameter};
+
+/// What stands instead of a secret; as long for every secret.
+pub const MASK: &str = "••••••";
+
+/// Headers whose values are addresses.
+const ADDRESSES: [&str; 3] = ["location", "referer", "content-location"];
+/// Headers that hold no secret, although their values may look like it: a host and its port read like
+/// a name and its value, and a challenge begins like the credentials that it asks for.
+const PLAIN: [&str; 3] = ["host", "www-authenticate", "proxy-authenticate"];
+/// How a value begins that is made of credentials (the registry of HTTP authentication schemes, and what
+/// others made up).
+const SCHEMES: [&str; 26] = [
+    "apikey",
+    "api-key",
+    "aws",
+    "aws4-hmac-sha256",
+    "basic",
+    "bearer",
+    "digest",
+    "dpop",
+    "gnap",
+    "googlelogin",
+    "hawk",
+    "hmac",
+    "hoba",
+    "jwt",
+    "mac",
+    "negotiate",
+    "ntlm",
+    "oauth",
+    "privatetoken",
+    "scram-sha-1",
+    "scram-sha-256",
+    "sharedkey",
+    "sharedkeylite",
+    "ssws",
+    "token",
+    "vapid",
+];
+/// How many times an address may stand inside a parameter of another.
+const NESTED: u8 = 2;
+
+/// The value of a header: of credentials the scheme stays, of cookies their names, of addresses all but
+/// user names, passwords and parameters.
+pub fn header<'a>(name: &str, value: &'a str) -> Cow<'a, str> {
+    let name = name.to_ascii_lowercase();
+    if name == "cookie" {
+        return value.split(';').map(cookie).collect::<Vec<_>>().join("; ").into();
+    }
+    if name == "set-cookie" {
+        let (first, attributes) = value.split_at(value.find(';').unwrap_or(value.len()));
+        return format!("{}{attributes}", cookie(first)).into();
+    }
+    if PLAIN.contains(&name.as_str()) {
+        return value.into();
+    }
+    if let Some(scheme) = scheme(value) {
+        return format!("{scheme} {MASK}").into();
+    }
+    if is_secret(&name) {
+        return match value.split_once(' ') {
+            Some((scheme, _)) if name.contains("authoriz") => format!("{scheme} {MASK}").into(),
+            _ => MASK.into(),
+        };
+    }
+    match ADDRESSES.contains(&name.as_str()) {
+        true => target(value),
+        false => text(value),
+    }
+}
+
+/// The scheme of a value that is made of credentials.
+fn scheme(value: &str) -> Option<&str> {
+    let (scheme, rest) = value.trim_start().split_once([' ', '\t'])?;
+    let is_known = SCHEMES.iter().any(|known| scheme.eq_ignore_ascii_case(known));
+    (is_known && !rest.trim().is_empty()).then_some(scheme)
+}
+
+fn cookie(pair: &str) -> String {
+    match pair.trim().split_once('=') {
+        Some((name, _)) => format!("{name}={MASK}"),
+        None if pair.trim().is_empty() => String::new(),
+        None => MASK.to_owned(),
+    }
+}
+
+/// A target or an address: who asks, and parameters in its path, its query and its fragment.
+pub fn target(target: &str) -> Cow<'_, str> {
+    nested(target, NESTED)
+}
+
+fn nested(target: &str, depth: u8) -> Cow<'_, str> {
+    let (rest, fragment) = split(target, '#');
+    let (path, query) = split(rest, '?');
+    let mut masked = segments(path);
+    if let Some(query) = query {
+        masked = format!("{masked}?{}", parameters(query, depth)).into();
+    }
+    if let Some(fragment) = fragment {
+        // Applications in a page have paths with queries in there.
+        let (before, query) = split(fragment, '?');
+        masked = match query {
+            Some(query) => {
+                let before = parameters(before, depth);
+                format!("{masked}#{before}?{}", parameters(query, depth)).into()
+            }
+            None => format!("{masked}#{}", parameters(before, depth)).into(),
+        };
+    }
+    masked
+}
+
+fn split(text: &str, at: char) -> (&str, Option<&str>) {
+    text.split_once(at).map_or((text, None), |(before, after)| (before, Some(after)))
+}
+
+/// A path: parameters of its segments, and what is known for a token.
+fn segments(path: &str) -> Cow<'_, str> {
+    let path = text::credentials(path);
+    if !path.contains('=') {
+        return path;
+    }
+    let segments = path.split('/').map(|segment| joined(segment, &[';'], |_, value| value.into()));
+    segments.collect::<Vec<_>>().join("/").into()
+}
+
+/// Parameters as they stand in queries and forms.
+pub fn pairs(pairs: &str) -> String {
+    parameters(pairs, NESTED)
+}
+
+fn parameters(parameters: &str, depth: u8) -> String {
+    joined(parameters, &['&', ';', '?'], |name, value| parameter(name, value, depth))
+}
+
+/// The value of a parameter whose name says nothing; it may be an address with parameters.
+fn parameter<'a>(name: Option<&str>, value: &'a str, depth: u8) -> Cow<'a, str> {
+    if name.is_some() && depth > 0 && value.contains(['%', '+']) {
+        let decoded = decoded(value);
+        if nested(&decoded, depth - 1) != decoded || text(&decoded) != decoded {
+            return MASK.into();
+        }
+    }
+    text(value)
+}
+
+/// Pairs between separators; `other` masks what has not the name of a secret.
+///
+/// What follows a secret without being a pair itself is taken for more of it: not everybody takes all
+/// of these for separators.
+fn joined<'a>(
+    pairs: &'a str,
+    separators: &[char],
+    other: impl Fn(Option<&str>, &'a str) -> Cow<'a, str>,
+) -> String {
+    let mut masked = String::with_capacity(pairs.len());
+    let mut after_secret = false;
+    for piece in pairs.split_inclusive(separators) {
+        let pair = piece.trim_end_matches(separators);
+        let separator = piece.get(pair.len()..).unwrap_or_default();
+        let named = pair.split_once('=').filter(|(_, value)| !value.trim_matches('=').is_empty());
+        match named {
+            Some((name, value)) => {
+                after_secret = is_secret_parameter(&decoded(name));
+                masked.extend([name, "="]);
+                match after_secret {
+                    true => masked.push_str(MASK),
+                    false => masked.push_str(&other(Some(name), value)),
+                }
+            }
+            None if after_secret && !pair.is_empty() => masked.push_str(MASK),
+            None => masked.push_str(&other(None, pair)),
+        }
+        masked.push_str(separator);
+        after_secret &= !separator.contains('&') && !separator.is_empty();
+    }
+    masked
+}
+
+fn decoded(text: &str) -> String {
+    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(mask: impl Fn(&str) -> String, cases: &[(&str, &str)]) {
+        for (shown, wanted) in cases {
+            let wanted = wanted.replace('$', MASK);
+            assert_eq!(mask(shown), wanted, "{shown}");
+            assert_eq!(mask(&wanted), wanted, "{shown} twice");
+        }
+    }
+
+    #[test]
+    fn headers_keep_what_says_nothing() {
+        for (name, value, wanted) in [
+            ("Authorization", "Bearer abc", "Bearer $"),
+            ("Authorization", "abc", "$"),
+            ("Authorization", "Custom abc", "Custom $"),
+            ("X-Foo", "Bearer abc", "Bearer $"),
+            ("X-Foo", "bearer\tabc", "bearer $"),
+            ("X-Foo", "ApiKey abc", "ApiKey $"),
+            ("X-Foo", "Token token=\"abc\"", "Token $"),
+            ("X-Foo", "Digest username=\"me\", response=\"abc\"", "Digest $"),
+            ("X-Foo", "bearer", "bearer"),
+            ("X-Foo", "Bears eat", "Bears eat"),
+            ("X-Foo", "a=1, api_key=abc", "a=1, api_key=$"),
+            ("WWW-Authenticate", "Basic realm=\"shop\"", "Basic realm=\"shop\""),
+            ("Cookie", "a=b; c=d;e", "a=$; c=$; $"),
+            ("Set-Cookie", "a=b; Path=/; Secure", "a=$; Path=/; Secure"),
+            ("Accept", "*/*", "*/*"),
+            ("Host", "token:8080", "token:8080"),
+            (
+                "Location",
+                "https://a.test/b?state=1&access_token=x#id_token=y&z=1",
+                "https://a.test/b?state=1&access_token=$#id_token=$&z=1",
+            ),
+            ("Referer", "https://a.test/#token", "https://a.test/#token"),
+            ("Referer", "https://me:pass@a.test/b", "https://$@a.test/b"),
+        ] {
+            assert_eq!(header(name, value), wanted.replace('$', MASK), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_masked_in_place() {
+        check(
+            |shown| target(shown).into_owned(),
+            &[
+                ("/a?x=1&token=abc&y=2", "/a?x=1&token=$&y=2"),
+                ("/a?api%5Fkey=abc&token=", "/a?api%5Fkey=$&token="),
+                ("/a?%74oken=abc", "/a?%74oken=$"),
+                ("/token/abc", "/token/abc"),
+                ("/a?x=1;token=abc;y=2", "/a?x=1;token=$;y=2"),
+                ("/a?token=abc;def&y=2", "/a?token=$;$&y=2"),
+                ("/a?token=abc;def==&y=2", "/a?token=$;$&y=2"),
+                ("/a;token=abc/b;v=1", "/a;token=$/b;v=1"),
+                ("/a;jsessionid=abc?x=1", "/a;jsessionid=$?x=1"),
+                ("/a;%74oken=abc", "/a;%74oken=$"),
+                ("/token=abc/b", "/token=$/b"),
+                ("/a#token=abc&y=2", "/a#token=$&y=2"),
+                ("/a#/b?code=abc&y=2", "/a#/b?code=$&y=2"),
+                ("http://me:pass@a.test/b", "http://$@a.test/b"),
+                ("//me:pass@a.test/b", "//$@a.test/b"),
+                ("/a?next=http://me:pass@a.test/", "/a?next=http://$@a.test/"),
+                ("/a?next=http%3A%2F%2Fa.test%2F%3Ftoken%3Dabc&y=2", "/a?next=$&y=2"),
+                (
+                    "/a?next=http%3A%2F%2Fa.test%2F%3Fy%3D2",
+                    "/a?next=http%3A%2F%2Fa.test%2F%3Fy%3D2",
+                ),
+                ("/a?mail=me@a.test&y", "/a?mail=me@a.test&y"),
+                ("*", "*"),
+                ("", ""),
+            ],
+        );
+    }
+
+    #[test]
+    fn values_are_masked_by_the_names_of_their_members() {
+        let mut shown = serde_json::json!({
+            "token": "abc", "empty_token": "", "a": [{"secret": 1}, "x?token=abc"], "b": null,
+        });
+        value(&mut shown);
+        let wanted = serde_json::json!({
+            "token": MASK, "empty_token": "", "a": [{"secret": MASK}, format!("x?token={MASK}")],
+            "b": null,
+        });
+        assert_eq!(shown, wanted);
+    }
+}
