@@ -68,7 +68,7 @@ class _Pages(Generic[T]):
 
 def _note(seen: set[str], next_page_uri: str) -> None:
     if next_page_uri in seen:
-        raise PaginationError(f"next_page_uri {next_page_uri} was seen before")
+        raise PaginationError("next_page_uri leads to a page that was seen before")
     seen.add(next_page_uri)
 
 

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
 
+use super::redaction::Credentials;
 use super::{Error, retry};
 use crate::api::ErrorBody;
 
@@ -25,6 +26,8 @@ pub struct Answer {
     pub method: &'static str,
     /// The address of the request.
     pub url: String,
+    /// What no error shows.
+    pub(super) credentials: Credentials,
 }
 
 /// An answer that reports an error.
@@ -38,12 +41,14 @@ pub struct StatusError {
 
 impl Answer {
     /// The answer, or the error that it reports. Redirects are errors: they are not followed.
+    /// The error shows nothing that the client sent in confidence.
     pub fn accept(self) -> Result<Self, Error> {
         if self.status.is_success() {
             return Ok(self);
         }
-        let body = serde_json::from_slice(&self.body).unwrap_or_default();
-        Err(Error::Status(Box::new(StatusError { answer: self, body })))
+        let answer = self.redacted();
+        let body = serde_json::from_slice(&answer.body).unwrap_or_default();
+        Err(Error::Status(Box::new(StatusError { answer, body })))
     }
 
     /// The body as what an operation returns.
@@ -54,7 +59,17 @@ impl Answer {
 
     /// The error for a body that is not what the operation returns.
     pub fn undecodable(self, problem: String) -> Error {
-        Error::Decode { problem, method: self.method, url: self.url, body: self.body }
+        let problem = self.credentials.mask_text(&problem);
+        let Self { method, url, body, .. } = self.redacted();
+        Error::Decode { problem, method, url, body }
+    }
+
+    /// The answer without the credentials of its request.
+    fn redacted(mut self) -> Self {
+        self.body = self.credentials.mask(&self.body);
+        self.url = self.credentials.mask_text(&self.url);
+        self.credentials.mask_headers(&mut self.headers);
+        self
     }
 }
 

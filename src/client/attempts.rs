@@ -26,6 +26,7 @@ pub(super) async fn run(
     let request = request(settings, &call)?;
     let failed = |cause, attempts| {
         let (method, url) = (call.method.as_str(), settings.origin.url_of(&call.target));
+        let url = settings.credentials.mask_text(&url);
         Error::Transport { cause, method, url, attempts }
     };
     let mut attempts = 0;
@@ -80,6 +81,7 @@ fn answer(
         attempts,
         method: call.method.as_str(),
         url: settings.origin.url_of(&call.target),
+        credentials: settings.credentials.clone(),
     })
 }
 

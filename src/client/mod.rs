@@ -3,7 +3,7 @@
 //! One call runs through these files: `options.rs` has made [`Settings`] of what the user gave,
 //! `api::encode` makes a [`Call`] of an operation, `attempts.rs` sends it until an
 //! answer is worth returning, `pool.rs` lends it a connection (`link.rs`), and `answer.rs` says what
-//! the answer means.
+//! the answer means. What errors show of it goes through `redaction.rs`.
 //!
 //! # Transport, and why not reqwest alone
 //!
@@ -30,6 +30,7 @@ mod network;
 mod options;
 mod pool;
 mod proxied;
+mod redaction;
 mod retry;
 mod tls;
 
@@ -195,7 +196,7 @@ impl Client {
     /// When the address is elsewhere or not an address; the message shows it.
     pub fn page_target(&self, next_page_uri: &str) -> Result<String, Error> {
         self.settings.origin.target_of(next_page_uri).ok_or_else(|| Error::ForeignPage {
-            uri: next_page_uri.to_owned(),
+            uri: self.settings.redacted(next_page_uri),
             origin: self.settings.origin.to_string(),
         })
     }

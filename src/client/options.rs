@@ -9,6 +9,7 @@ use reqwest::Url;
 
 use super::ConfigError;
 use super::proxied::Proxy;
+use super::redaction::Credentials;
 use super::tls::Roots;
 use crate::api::Secret;
 
@@ -69,6 +70,8 @@ pub struct Settings {
     pub max_retries: u32,
     /// The headers of a request without a body.
     pub(super) headers: HeaderMap,
+    /// What of the headers no error shows.
+    pub(super) credentials: Credentials,
     /// The proxy on the way, if any.
     pub(super) proxy: Option<Proxy>,
     /// Whom to trust.
@@ -100,12 +103,14 @@ impl Settings {
             let problem = "is unencrypted and not on this machine; use https, or allow_http=True";
             return Err(ConfigError::new("base_url", problem));
         }
+        let headers = headers(&options, &origin, api_key.as_ref())?;
         Ok(Self {
             api: options.api,
             timeout: limit(options.timeout, TIMEOUT),
             deadline: limit(options.deadline, DEADLINE),
             max_retries: options.max_retries.unwrap_or(MAX_RETRIES),
-            headers: headers(&options, &origin, api_key.as_ref())?,
+            credentials: Credentials::of(&headers),
+            headers,
             proxy: Proxy::choose(&options, &origin)?,
             roots: Roots::choose(options.ca_bundle.or_else(|| path("GINNEL_CA_BUNDLE")))?,
             hint: api_key.map(|key| hint(&key)).unwrap_or_default(),
@@ -118,10 +123,17 @@ impl Settings {
         &self.hint
     }
 
+    /// A text that may be shown: without the key and other credentials of the headers.
+    pub fn redacted(&self, text: &str) -> String {
+        self.credentials.mask_text(text)
+    }
+
     /// Adds headers, in place of those of their names.
     pub(super) fn add_headers(&mut self, more: &[(String, String)]) -> Result<(), ConfigError> {
         let more = more.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-        add(&mut self.headers, more)
+        add(&mut self.headers, more)?;
+        self.credentials = Credentials::of(&self.headers);
+        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ use hyper_util::client::proxy::matcher::Matcher;
 
 use super::options::{Options, Origin};
 use super::{Cause, ConfigError, Settings};
+use crate::api::mask;
 
 /// The proxy that requests go through.
 #[derive(Clone)]
@@ -93,5 +94,7 @@ fn failed(error: reqwest::Error) -> Cause {
 /// An error with its causes: the first line alone says only that something failed.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(|error| error.to_string()).collect::<Vec<_>>().join(": ")
+    let text = causes.map(|error| error.to_string()).collect::<Vec<_>>().join(": ");
+    // A proxy may have a password.
+    mask::text(&text).into_owned()
 }

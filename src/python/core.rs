@@ -184,7 +184,12 @@ impl Core {
         expected: Expected,
         future: Py<PyAny>,
     ) -> PyResult<u64> {
-        let watch = Watch::over(bridge.py(), self.hooks.as_ref(), &call, &expected)?;
+        let watch = Watch::over(
+            bridge.py(),
+            self.hooks.as_ref(),
+            (self.client.settings(), &call),
+            &expected,
+        )?;
         bridge.get().send(bridge.py(), &self.client, call, Waiting { future, expected, watch })
     }
 
@@ -196,7 +201,8 @@ impl Core {
         expected: &Expected,
     ) -> PyResult<Bound<'py, PyAny>> {
         let mut signal = None;
-        let watch = Watch::over(py, self.hooks.as_ref(), &call, expected)?;
+        let watch =
+            Watch::over(py, self.hooks.as_ref(), (self.client.settings(), &call), expected)?;
         let observer = watch.as_ref().map(|watch| {
             move |event: Event| {
                 if watch.interest().covers(&event) {

@@ -12,7 +12,7 @@ use pyo3::types::PyDict;
 
 use super::core::Expected;
 use crate::api::Call;
-use crate::client::{Event, What};
+use crate::client::{Event, Settings, What};
 
 /// The level `DEBUG` of Python's `logging`.
 const DEBUG: u8 = 10;
@@ -43,7 +43,7 @@ impl Watch {
     pub(super) fn over(
         py: Python<'_>,
         hooks: Option<&Py<PyAny>>,
-        call: &Call,
+        (settings, call): (&Settings, &Call),
         expected: &Expected,
     ) -> PyResult<Option<Self>> {
         let logger = logger(py)?;
@@ -58,7 +58,7 @@ impl Watch {
             Expected::Output(info, _) => Cow::Borrowed(info.path),
             Expected::Free => {
                 let path = call.target.split('?').next().unwrap_or_default();
-                Cow::Owned(path.to_owned())
+                Cow::Owned(settings.redacted(path))
             }
         };
         let hooks = hooks.map(|hooks| hooks.clone_ref(py));
