@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
+use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 
 use super::Error;
+use crate::tunnel::certificate::{self, Unusable};
 
 /// Whose certificates are trusted.
 #[derive(Debug, Clone, Default)]
@@ -59,9 +60,7 @@ impl Trust {
         let mut roots = RootCertStore::empty();
         match self {
             Self::Pem(pem) => {
-                for certificate in CertificateDer::pem_slice_iter(pem) {
-                    let certificate =
-                        certificate.map_err(|error| Error::Certificates(error.to_string()))?;
+                for certificate in certificate::certificates(pem).map_err(Error::Certificates)? {
                     roots
                         .add(certificate)
                         .map_err(|error| Error::Certificates(error.to_string()))?;
@@ -89,9 +88,11 @@ pub fn server(
     authorities: Option<&[u8]>,
 ) -> Result<Arc<ServerConfig>, (&'static str, String)> {
     let provider = Arc::new(ring::default_provider());
-    let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>();
-    let chain = chain.map_err(|error| ("crt", error.to_string()))?;
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| ("key", error.to_string()))?;
+    let certified =
+        certificate::certified(certificate, key).map_err(|unusable| match unusable {
+            Unusable::Certificate(problem) => ("crt", problem),
+            Unusable::Key(problem) => ("key", problem),
+        })?;
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| ("crt", error.to_string()))?;
@@ -105,8 +106,7 @@ pub fn server(
             builder.with_client_cert_verifier(verifier.map_err(|error| wrong(error.to_string()))?)
         }
     };
-    let config = builder.with_single_cert(chain, key);
-    Ok(Arc::new(config.map_err(|error| ("crt", error.to_string()))?))
+    Ok(Arc::new(builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))))
 }
 
 /// Accepts the certificate of any local service: most sign their own.

@@ -89,6 +89,9 @@ impl Service {
         let store = Arc::new(open(options.path.clone(), options.origin.part(0)).await?);
         let prepared = async {
             let authority = authority(options.path, options.certificate).await?;
+            if let Some(host) = options::host_of(options.public_url.as_deref()) {
+                authority.add_host(&host);
+            }
             let edges = Edges::start(edge_settings, authority).await?;
             let opened = async {
                 edges.follow(&store)?;

@@ -212,6 +212,12 @@ pub(super) fn address_of(listener: &TcpListener, options: &Options) -> Result<St
     Ok(format!("http://{address}"))
 }
 
+/// The host of a public address, without brackets.
+pub(super) fn host_of(url: Option<&str>) -> Option<String> {
+    let url: http::Uri = url?.parse().ok()?;
+    url.host().map(|host| host.trim_matches(['[', ']']).to_owned())
+}
+
 fn check_key(key: Secret) -> Result<Secret, Error> {
     if id::split_token(&key.0).is_some() { Ok(key) } else { Err(Error::MalformedAdminKey) }
 }

@@ -7,10 +7,11 @@
 //!
 //! The first four bytes of a stream say what it is ([`kind`]): a call with its answer ([`rpc`],
 //! made of [`message`]s), a proxied connection ([`proxy`]), or the [`heartbeat`]. Where tunnels may not
-//! lead is known by [`private`].
+//! lead is known by [`private`], and what ends their TLS is read by [`certificate`].
 
 mod batching;
 mod cell;
+pub mod certificate;
 mod code;
 mod driver;
 mod error;
@@ -20,8 +21,8 @@ pub mod kind;
 pub mod message;
 pub mod object;
 mod outgoing;
-pub mod proxy;
 pub mod private;
+pub mod proxy;
 pub mod rpc;
 mod session;
 pub mod state;

@@ -144,6 +144,7 @@ impl Fields<'_> {
             Some("upstream") => self.refuse("mutual_tls_cas", ONLY_WHERE_TLS_ENDS),
             None | Some("edge") => {
                 options.mutual_tls_at_edge = self.mutual_tls();
+                self.check_pair(pair.as_ref());
                 let (cert, key) = pair.unwrap_or_default();
                 options.tls_termination = Some(TlsTermination {
                     cert: Base64(cert),
@@ -177,6 +178,14 @@ impl Fields<'_> {
             self.problem("crt", "a certificate and its key belong together");
         }
         certificate.zip(key)
+    }
+
+    /// Refuses what the service could not use, before it is asked.
+    fn check_pair(&mut self, pair: Option<&(Vec<u8>, Vec<u8>)>) {
+        let Some((certificate, key)) = pair else { return };
+        if let Err((field, problem)) = tls::server(certificate, key, None) {
+            self.problem(field, &problem);
+        }
     }
 
     /// Reads how TLS ends at the agent; true where visitors have to show a certificate.
@@ -229,16 +238,16 @@ impl Fields<'_> {
         };
         match address(&text, proto.unwrap_or("http")) {
             Ok(Address::Files(folder)) if !folder.is_dir() => {
+                let text = mask::target(&text);
                 self.problem("addr", &format!("{text:?} is not a folder on this machine"));
                 None
             }
             Ok(address) => Some(address),
             Err(problem) => {
+                let text = mask::target(&text);
                 self.problem("addr", &format!("{text:?} {problem}"));
                 None
             }
         }
-                let text = mask::target(&text);
     }
 }
-                let text = mask::target(&text);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 
 use super::backend::Backend;
+use super::ca::CertificateError;
 use super::door::Door;
 use super::guard::{Guard, Terms, only_signed_by};
 use super::hosts::Hosts;
@@ -196,7 +197,10 @@ impl Inner {
         wanted: &Wanted,
         host: Option<&str>,
     ) -> Result<Option<Arc<Guard>>, BindError> {
-        let unusable = |problem| BindError::Listen(EdgeError::Certificate(problem));
+        let unusable = |problem| match problem {
+            CertificateError::Unusable { field, problem } => BindError::Invalid { field, problem },
+            problem => BindError::Listen(EdgeError::Certificate(problem)),
+        };
         let invalid = |problem| BindError::Invalid { field: "mutual_tls_cas", problem };
         let ends_bytes =
             wanted.options.tls_termination.as_ref().filter(|_| wanted.proto == Proto::Tls);

@@ -1,14 +1,17 @@
 //! The local certificate authority: one per database, so that a machine without DNS and without an
 //! account has TLS all the same.
 //!
-//! It vouches for `localhost`, `127.0.0.1` and `::1`, and for every name that a visitor asks for; a
-//! certificate that was given is shown in its place for the names that it covers.
+//! It vouches for every name that a visitor asks for. Who asks for none, because addresses are no names
+//! in TLS, gets the certificate of this machine: for `localhost`, `127.0.0.1` and `::1`, for the
+//! addresses that are listened on, and for the host of the public URL. A certificate that was given is
+//! shown in its place for the names that it covers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use chrono::{Datelike, Days, NaiveDate, Utc};
@@ -24,9 +27,13 @@ use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 use super::guard::Terms;
+use super::interfaces;
+use crate::tunnel::certificate::{self, Unusable};
 
 /// The names of this machine, for visitors who ask for none.
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+/// How long the addresses of this machine are taken for known: they may change at any time.
+const KNOWN: Duration = Duration::from_secs(10);
 /// How many names have a certificate ready; a visitor may ask for any.
 const READY: usize = 4096;
 /// How long a certificate is valid: what browsers accept from any authority.
@@ -54,6 +61,14 @@ pub enum CertificateError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A given certificate or its key cannot be used.
+    #[error("{field}: {problem}")]
+    Unusable {
+        /// The option of tunnels that holds it.
+        field: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// Making a certificate failed.
     #[error("cannot make a certificate: {0}")]
     Making(#[from] rcgen::Error),
@@ -70,7 +85,7 @@ pub struct Authority {
     /// One key serves all certificates: making one takes longer than signing.
     key: KeyPair,
     provider: Arc<CryptoProvider>,
-    local: RwLock<Issued>,
+    local: Mutex<Local>,
     issued: Mutex<HashMap<String, Issued>>,
     given: RwLock<Option<Given>>,
 }
@@ -80,6 +95,35 @@ pub struct Authority {
 struct Issued {
     certified: Arc<CertifiedKey>,
     made: Instant,
+}
+
+/// The certificate of this machine.
+#[derive(Default)]
+struct Local {
+    /// What it is asked to be for, beside the usual names.
+    hosts: BTreeSet<String>,
+    /// True when any address of this machine leads here.
+    everywhere: bool,
+    /// The certificate, and what it is for.
+    issued: Option<(BTreeSet<String>, Issued)>,
+    /// When the addresses of this machine were looked at.
+    looked: Option<Instant>,
+}
+
+impl Local {
+    /// What the certificate is to be for.
+    fn names(&self) -> BTreeSet<String> {
+        let mut names = self.hosts.clone();
+        names.extend(LOCAL.map(str::to_owned));
+        if self.everywhere {
+            names.extend(interfaces::addresses().iter().map(IpAddr::to_string));
+        }
+        names
+    }
+
+    fn is_known(&self) -> bool {
+        self.looked.is_some_and(|looked| !self.everywhere || looked.elapsed() < KNOWN)
+    }
 }
 
 /// A certificate that was given.
@@ -109,14 +153,13 @@ impl Authority {
         };
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let issuer = Issuer::new(authority_params(&signing), signing);
-        let local = issue(&issuer, &key, &LOCAL.map(str::to_owned))?;
         Ok(Arc::new(Self {
             pem,
             path: path.map(|(certificate, _)| certificate),
             issuer,
             key,
             provider: Arc::new(ring::default_provider()),
-            local: RwLock::new(local),
+            local: Mutex::default(),
             issued: Mutex::default(),
             given: RwLock::default(),
         }))
@@ -143,18 +186,39 @@ impl Authority {
             path: path.to_owned(),
             problem,
         };
-        let certificates = CertificateDer::pem_slice_iter(&read_file(chain)?)
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|problem| content(chain, problem.to_string()))?;
-        let leaf = certificates.first().cloned();
-        let leaf = leaf.ok_or_else(|| content(chain, "holds no certificate".to_owned()))?;
-        let private = PrivateKeyDer::from_pem_slice(&read_file(key)?)
-            .map_err(|problem| content(key, problem.to_string()))?;
-        let certified = CertifiedKey::from_der(certificates, private, &self.provider)
-            .map_err(|problem| content(key, problem.to_string()))?;
-        let given = Given { certified: Arc::new(certified), leaf };
+        let read = certificate::certified(&read_file(chain)?, &read_file(key)?);
+        let certified = read.map_err(|unusable| match unusable {
+            Unusable::Certificate(problem) => content(chain, problem),
+            Unusable::Key(problem) => content(key, problem),
+        })?;
+        let leaf = certified.end_entity_cert()?.clone().into_owned();
+        let given = Given { certified, leaf };
         *self.given.write().unwrap_or_else(PoisonError::into_inner) = Some(given);
         Ok(())
+    }
+
+    /// Vouches for an address that is listened on; for any address of this machine where that is said
+    /// to be all of them.
+    pub fn add_address(&self, address: IpAddr) {
+        let mut local = self.local();
+        match address.is_unspecified() {
+            true => local.everywhere = true,
+            false => drop(local.hosts.insert(address.to_canonical().to_string())),
+        }
+        local.looked = None;
+    }
+
+    /// Vouches for a host by which this machine is known: a name or an address.
+    pub fn add_host(&self, host: &str) {
+        if let Ok(address) = host.parse() {
+            return self.add_address(address);
+        }
+        let mut local = self.local();
+        // No certificate can be for what is no name.
+        if ServerName::try_from(host).is_ok() {
+            local.hosts.insert(host.to_ascii_lowercase());
+        }
+        local.looked = None;
     }
 
     /// How a listener speaks TLS; `protocols` are offered by ALPN, best first.
@@ -205,13 +269,28 @@ impl Authority {
     }
 
     fn local_certificate(&self) -> Result<Arc<CertifiedKey>, CertificateError> {
-        let local = self.local.read().unwrap_or_else(PoisonError::into_inner).clone();
-        if !local.is_old() {
-            return Ok(local.certified);
+        let mut local = self.local();
+        let is_known = local.is_known();
+        if let Some((_, issued)) =
+            local.issued.as_ref().filter(|(_, issued)| is_known && !issued.is_old())
+        {
+            return Ok(issued.certified.clone());
         }
-        let made = issue(&self.issuer, &self.key, &LOCAL.map(str::to_owned))?;
-        *self.local.write().unwrap_or_else(PoisonError::into_inner) = made.clone();
+        let names = local.names();
+        local.looked = Some(Instant::now());
+        if let Some((known, issued)) = &local.issued
+            && *known == names
+            && !issued.is_old()
+        {
+            return Ok(issued.certified.clone());
+        }
+        let made = issue(&self.issuer, &self.key, &names.iter().cloned().collect::<Vec<_>>())?;
+        local.issued = Some((names, made.clone()));
         Ok(made.certified)
+    }
+
+    fn local(&self) -> MutexGuard<'_, Local> {
+        self.local.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn given_for(&self, name: &str) -> Option<Arc<CertifiedKey>> {

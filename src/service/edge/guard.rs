@@ -1,17 +1,16 @@
 //! How TLS is spoken with the visitors of a site that does not take it from just anybody.
 
-use std::fmt;
 use std::sync::Arc;
 
 use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoClientAuth, WebPkiClientVerifier};
+use rustls::sign::SingleCertAndKey;
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 
 use super::ca::{Authority, CertificateError};
 use super::wanted::TlsTermination;
+use crate::tunnel::certificate::{self, Unusable};
 
 /// The protocols of a port with TLS, best first.
 pub(super) const ALPN: [&str; 2] = ["h2", "http/1.1"];
@@ -70,16 +69,15 @@ impl Guard {
 
 /// How a listener speaks TLS with one certificate; both texts are PEM, the leaf first.
 fn config_of(chain: &str, key: &str, terms: Terms) -> Result<Arc<ServerConfig>, CertificateError> {
-    let unusable = |problem: &dyn fmt::Display| {
-        CertificateError::Tls(rustls::Error::General(problem.to_string()))
-    };
-    let chain = CertificateDer::pem_slice_iter(chain.as_bytes()).collect::<Result<Vec<_>, _>>();
-    let chain = chain.map_err(|problem| unusable(&problem))?;
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
-    let key = key.map_err(|problem| unusable(&problem))?;
+    let certified = certificate::certified(chain.as_bytes(), key.as_bytes());
+    let certified = certified.map_err(|unusable| match unusable {
+        Unusable::Certificate(problem) => CertificateError::Unusable { field: "crt", problem },
+        Unusable::Key(problem) => CertificateError::Unusable { field: "key", problem },
+    })?;
     let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(terms.versions)?;
-    Ok(Arc::new(builder.with_client_cert_verifier(terms.visitors).with_single_cert(chain, key)?))
+    let resolver = Arc::new(SingleCertAndKey::from(certified));
+    Ok(Arc::new(builder.with_client_cert_verifier(terms.visitors).with_cert_resolver(resolver)))
 }
 
 /// Asks no visitor for a certificate.
@@ -95,12 +93,8 @@ pub(in crate::service) fn only_signed_by(
     authorities: &[u8],
 ) -> Result<Arc<dyn ClientCertVerifier>, String> {
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(authorities) {
-        let certificate = certificate.map_err(|problem| problem.to_string())?;
+    for certificate in certificate::certificates(authorities)? {
         roots.add(certificate).map_err(|problem| problem.to_string())?;
-    }
-    if roots.is_empty() {
-        return Err("holds no certificate".to_owned());
     }
     let provider = Arc::new(ring::default_provider());
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();

@@ -30,6 +30,7 @@ pub(super) mod guard;
 mod head;
 mod hosts;
 mod http2;
+mod interfaces;
 mod internal;
 mod io;
 mod line;
@@ -210,6 +211,7 @@ impl Edges {
     /// When an address cannot be listened on, or TLS cannot be set up.
     pub async fn start(settings: Settings, authority: Arc<Authority>) -> Result<Self, EdgeError> {
         let places = Arc::new(Semaphore::new(settings.connections));
+        authority.add_host(&settings.host);
         let edges = Arc::new(Inner {
             settings,
             authority,
@@ -236,6 +238,7 @@ impl Edges {
         }
         if let Some(port) = edges.settings.https_port {
             let door = edges.https_door(edges.listen(port).await?, Entrance::Shared(None))?;
+            edges.authority.add_address(door.address().ip());
             let _ = edges.https.set(door.address());
             edges.doors().push(door);
         }

@@ -1,8 +1,5 @@
 //! Certificate authorities: read when they are uploaded, kept as long as an edge uses them.
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-
 use super::{Context, Handler, Reply, on, resource};
 use crate::api::id::{self, prefix};
 use crate::api::remote::certificate_authorities::{
@@ -13,6 +10,7 @@ use crate::service::context::{found, remove, wrong_prefix};
 use crate::service::edge::guard;
 use crate::service::store::Transaction;
 use crate::service::{Refusal, code};
+use crate::tunnel::certificate;
 
 /// The role of an authority for the edges whose visitors it vouches for.
 pub(super) const AUTHORITY: &str = "certificate_authority";
@@ -96,6 +94,16 @@ pub(super) fn check_exists(change: &Transaction<'_>, id: &str) -> Result<(), Ref
     Err(Refusal::new(code::AUTHORITY_UNKNOWN, message))
 }
 
+/// Why a certificate is not that of an authority.
+fn not_authority(der: &[u8]) -> String {
+    match certificate::version(der) {
+        Some(version @ 1..=2) => {
+            format!("it is X.509 version {version}, which cannot say that it is")
+        }
+        _ => "it has no basic constraint CA".to_owned(),
+    }
+}
+
 /// What the first certificate says; all must be those of authorities.
 fn read(pem: &str) -> Result<Certificate, Refusal> {
     let invalid = |problem: &str| Refusal::new(code::INVALID_VALUE, format!("ca_pem: {problem}"));
@@ -103,20 +111,20 @@ fn read(pem: &str) -> Result<Certificate, Refusal> {
         let problem = format!("is {} bytes long, the limit is {LONGEST}", pem.len());
         return Err(invalid(&problem));
     }
-    guard::only_signed_by(pem.as_bytes()).map_err(|problem| invalid(&problem))?;
     let mut first = None;
-    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-        let certificate = certificate.map_err(|problem| invalid(&problem.to_string()))?;
+    for certificate in certificate::certificates(pem.as_bytes()).map_err(|it| invalid(&it))? {
         let read = Certificate::read(&certificate)
             .ok_or_else(|| invalid("a certificate cannot be read"))?;
         if !read.is_authority {
             let problem = format!(
-                "{:?} is not the certificate of an authority: it has no basic constraint CA",
-                read.common_name
+                "{:?} is not the certificate of an authority: {}",
+                read.common_name,
+                not_authority(&certificate)
             );
             return Err(invalid(&problem));
         }
         first.get_or_insert(read);
     }
+    guard::only_signed_by(pem.as_bytes()).map_err(|problem| invalid(&problem))?;
     first.ok_or_else(|| invalid("holds no certificate in PEM"))
 }

@@ -50,6 +50,8 @@ impl Listener {
         };
         let listener = TcpListener::bind((host.as_str(), port)).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
+        authority.add_host(&host);
+        authority.add_address(address.ip());
         let config = authority.server_config(&[])?;
         Reservation::all_wait(&house.store, house.ids.now()).await?;
         let accepting = accept(listener, config, house.clone());
