@@ -18,7 +18,10 @@ pub(super) struct Proxy(reqwest::Proxy);
 impl Proxy {
     /// The user's proxy; else the environment's or the system's, for other machines only.
     pub(super) fn choose(options: &Options, origin: &Origin) -> Result<Option<Self>, ConfigError> {
-        let wrong = |error| ConfigError::new("proxy", format!("is not usable: {error}"));
+        // Its address may have a password.
+        let wrong = |error: reqwest::Error| {
+            ConfigError::new("proxy", format!("is not usable: {}", error.without_url()))
+        };
         if let Some(address) = &options.proxy {
             return Ok(Some(Self(reqwest::Proxy::all(address).map_err(wrong)?)));
         }
