@@ -84,6 +84,18 @@ async def visit(url: str, body: bytes | None = None) -> int:
     return await asyncio.to_thread(send, url, body)
 
 
+def test_a_key_that_is_there_twice_is_named(agent: ginnel.Agent) -> None:
+    body = b'{"addr": "1", "\\u0061ddr": "2", "proto": "http", "name": "x"}'
+    headers = {"Content-Type": "application/json"}
+
+    with pytest.raises(HTTPError) as refused:
+        urlopen(Request(f"{agent.url}/api/tunnels", data=body, headers=headers), timeout=10)
+
+    with refused.value as answer:
+        assert answer.code == 400
+        assert b'the key \\"addr\\" is there twice' in answer.read()
+
+
 async def test_a_request_is_listed_read_replayed_and_deleted(here: Any, local: int) -> None:
     tunnel = await here.tunnels.start(addr=local, proto="http", name="shop")
 
