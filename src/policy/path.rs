@@ -18,6 +18,11 @@ pub enum AmbiguousPaths {
     Normalize,
 }
 
+/// The path of a request as it was sent, where it goes on with another one: an extension of the
+/// request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawPath(pub String);
+
 /// A word is neither `reject` nor `normalize`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("ambiguous_paths: {0:?} is neither \"reject\" nor \"normalize\"")]

@@ -304,6 +304,21 @@ def test_normalized_paths_are_forwarded(upstream: int) -> None:
         assert recorder.targets == ["/y/~/z%20?a/../b", "//y"]
 
 
+def test_rules_see_the_bytes_of_a_path_that_was_normalized() -> None:
+    shown = act("log", metadata={"path": "${req.url.path}", "raw": "${req.url.raw_path}"})
+    rules: Any = {"inbound": [shown]}
+    with ginnel.Service(ambiguous_paths="normalize") as service, Recorder() as recorder:
+        host = edge(service, "a.test", static(service, recorder.port), policy=rules)
+        events = service.events()
+
+        get(address_of(service.http_url), host, "/x/..%2fy?z")
+
+        event = events.get(timeout=10)
+        assert event is not None
+        assert list(event.logs) == [{"path": "/y", "raw": "/x/..%2fy"}]
+        assert event.path == "/x/..%2fy?z"
+
+
 def test_a_target_that_is_no_path_is_no_ambiguous_one(service: ginnel.Service) -> None:
     with Recorder() as recorder, ginnel.Agent(service) as agent, agent.client() as local:
         rules = {"on_http_request": [deny("req.url.path == '/no'")]}

@@ -11,6 +11,7 @@ use serde_json::{Value as Json, json};
 use super::super::config::Config;
 use super::super::exchange::Request;
 use super::super::facts::{self, Facts};
+use super::super::path::RawPath;
 use super::super::problem::code;
 use super::super::replace::{Replaced, literal, replace};
 use super::super::run::{Failure, Turn, failure};
@@ -191,6 +192,7 @@ impl Target {
         }
         // The parts were those of a URI, and still are.
         request.head.uri = Uri::from_parts(parts).unwrap_or_default();
+        request.head.extensions.remove::<RawPath>();
     }
 }
 

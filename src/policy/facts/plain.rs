@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Version};
 use super::super::exchange::{Content, Exchange, Request, Tls};
 use super::url::{
     authority, host_and_port, normalized, normalized_path, normalized_path_and_query,
-    path_and_query, whole,
+    path_and_query, raw, raw_path,
 };
 
 /// A variable that is a text.
@@ -150,12 +150,12 @@ impl Text {
             Self::Host => authority(request),
             Self::Version => version(request.head.version),
             Self::Url => memo.url.get_or_init(|| normalized(request)),
-            Self::RawUrl => memo.raw_url.get_or_init(|| whole(request)),
+            Self::RawUrl => memo.raw_url.get_or_init(|| raw(request)),
             Self::Path => {
                 let path = memo.path.get_or_init(|| normalized_path(request));
                 path.as_deref().unwrap_or(uri.path())
             }
-            Self::RawPath => uri.path(),
+            Self::RawPath => raw_path(request),
             Self::Scheme => request.scheme,
             Self::UrlHost => host_and_port(authority(request), request.scheme).0,
             Self::Query => uri.query().unwrap_or_default(),

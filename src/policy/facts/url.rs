@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 
 use super::super::exchange::Request;
 use super::super::expression::value;
-use super::super::path;
+use super::super::path::{self, RawPath};
 
 /// How many parameters of a query are read; the rest is ignored.
 const PARAMETERS: usize = 1000;
@@ -30,6 +30,18 @@ pub(in super::super) fn path_and_query(request: &Request) -> &str {
 /// The whole URL of a request, as it was sent.
 pub(in super::super) fn whole(request: &Request) -> String {
     format!("{}://{}{}", request.scheme, authority(request), path_and_query(request))
+}
+
+/// The path of a request as the visitor sent it.
+pub(super) fn raw_path(request: &Request) -> &str {
+    let sent = request.head.extensions.get::<RawPath>();
+    sent.map_or(request.head.uri.path(), |RawPath(path)| path)
+}
+
+/// The whole URL of a request as the visitor sent it.
+pub(super) fn raw(request: &Request) -> String {
+    let query = request.head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    format!("{}://{}{}{query}", request.scheme, authority(request), raw_path(request))
 }
 
 /// The whole URL of a request, with its path normalized.

@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
 
 use super::fault::{self, ERROR_CODE, Fault};
 use super::forwarded::{FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, is_forwarded};
+use crate::policy::path::RawPath;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -73,8 +74,11 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// Gives an address another path.
-pub(super) fn set_path(uri: &mut Uri, path: &str) -> Result<(), Fault> {
+/// Gives a request another path; what it was is kept for rules.
+pub(super) fn set_path<B>(request: &mut Request<B>, path: &str) -> Result<(), Fault> {
+    let raw = RawPath(request.uri().path().to_owned());
+    request.extensions_mut().insert(raw);
+    let uri = request.uri_mut();
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let mut parts = std::mem::take(uri).into_parts();
     let made = PathAndQuery::try_from(format!("{path}{query}"));

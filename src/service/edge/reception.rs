@@ -197,7 +197,7 @@ impl Reception {
         };
         let found = site.find(request.uri().path(), self.edges.settings.ambiguous_paths)?;
         if let Some(path) = &found.path {
-            head::set_path(request.uri_mut(), path)?;
+            head::set_path(&mut request, path)?;
         }
         let route = found.route;
         trace.note(|it| {

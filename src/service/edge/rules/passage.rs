@@ -160,7 +160,7 @@ impl Passage {
             Err(fault) => return Verdict::Turned(fault.into()),
         };
         let taken = self.take(true).and_then(|mut request| {
-            path.map_or(Ok(()), |path| head::set_path(request.uri_mut(), &path))?;
+            path.map_or(Ok(()), |path| head::set_path(&mut request, &path))?;
             Ok(request)
         });
         let sent = match taken {
