@@ -22,8 +22,8 @@
 //!
 //! # Who may use whom
 //!
-//! `python` and `cli` use `client`, `service` and `agent`; those use `api`; `service` and `agent` share
-//! `tunnel` and `http1`; `service` uses `policy`, which `python` and `cli` try as well. `api`, `http1`,
+//! `python` and `cli` use `client`, `service` and `agent`; those use `api` and `http1`; `service` and
+//! `agent` share `tunnel`; `service` uses `policy`, which `python` and `cli` try as well. `api`, `http1`,
 //! `policy` and `tunnel` use none of the others. `tests/rust/layers.rs` holds the code to that.
 
 #[cfg(feature = "service")]
@@ -32,7 +32,6 @@ pub mod api;
 #[cfg(feature = "service")]
 pub mod cli;
 pub mod client;
-#[cfg(feature = "service")]
 mod http1;
 #[cfg(feature = "service")]
 pub mod policy;

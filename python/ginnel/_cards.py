@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._body import address, look, size
+from ._body import address, look, size, visible
 from ._html import (
+    BAD,
     OPEN,
     badge,
     block,
@@ -83,7 +84,7 @@ def row(shown: Record) -> dict[str, str]:
 def _exchange(captured: CapturedRequest) -> str:
     request, response = captured.request, captured.response
     if response is None:
-        outcome = [badge("no answer yet", OPEN)]
+        outcome = [badge("no answer", BAD) if captured.error else badge("no answer yet", OPEN)]
     else:
         took = f"in {milliseconds(captured.duration)}"
         outcome = [status(response.status_code, response.status), quiet(took)]
@@ -95,6 +96,7 @@ def _exchange(captured: CapturedRequest) -> str:
     return frame(
         line(strong(request.method), code(address(request.uri)), *outcome),
         line(" · ".join(map(quiet, where))),
+        line(badge("failed", BAD), quiet(visible(captured.error))) if captured.error else "",
         sides(*both),
     )
 

@@ -59,10 +59,11 @@ def start_line(message: RequestMessage | ResponseMessage) -> str:
 
 
 def outcome(captured: CapturedRequest) -> str:
-    """What became of a request, and how long that took."""
+    """What became of a request, how long that took, and why it failed where it did."""
+    failed = f": {captured.error}" if captured.error else ""
     if captured.response is None:
-        return "no answer yet"
-    return f"{captured.response.status} in {milliseconds(captured.duration)}"
+        return f"no answer{failed or ' yet'}"
+    return f"{captured.response.status} in {milliseconds(captured.duration)}{failed}"
 
 
 def milliseconds(nanoseconds: float) -> str:

@@ -179,6 +179,20 @@ impl Typed for Flag {
 #[serde(transparent)]
 pub struct Trailers(pub BTreeMap<String, Vec<String>>);
 
+/// Text that is left out where there is none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Note(pub String);
+
+impl Typed for Note {
+    const KIND: Kind = String::KIND;
+    const REQUIRED: bool = false;
+
+    fn is_left_out(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 impl Typed for Trailers {
     const KIND: Kind = <BTreeMap<String, Vec<String>>>::KIND;
     const REQUIRED: bool = false;

@@ -22,8 +22,8 @@ pub mod yaml;
 
 pub use error::ErrorBody;
 pub use kind::{
-    Base64, Description, Field, Flag, Kind, Metadata, Number, Secret, Shape, Text, TextOrNumber,
-    Timestamp, Trailers, Typed,
+    Base64, Description, Field, Flag, Kind, Metadata, Note, Number, Secret, Shape, Text,
+    TextOrNumber, Timestamp, Trailers, Typed,
 };
 #[cfg(feature = "python")]
 pub(crate) use operation::append_query;

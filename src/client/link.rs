@@ -7,12 +7,13 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
@@ -23,6 +24,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::{Api, Cause, Settings};
+use crate::http1::{PendingResponse, StrictResponses};
 
 /// The largest body that a client takes.
 const MAX_BODY: usize = 64 << 20;
@@ -47,13 +49,15 @@ pub(super) fn is_loopback_only() -> bool {
 }
 
 /// The half of a connection that moves its bytes.
-type Driven = Pin<Box<Connection<TokioIo<Stream>, Full<Bytes>>>>;
+type Driven = Pin<Box<Connection<TokioIo<StrictResponses<Stream>>, Full<Bytes>>>>;
 
 /// One connection.
 pub(super) struct Link {
     sender: SendRequest<Full<Bytes>>,
     /// `None` once it has ended: dropping it is what tells `sender` and a waiting exchange.
     connection: Option<Driven>,
+    /// Told what is asked.
+    pending: Arc<PendingResponse>,
     idle_since: Instant,
     /// True when it has carried a request before.
     pub(super) used: bool,
@@ -71,10 +75,12 @@ impl Link {
     pub(super) async fn connect(settings: &Settings) -> Result<Self, Cause> {
         let connected = Stream::connect(settings).await;
         let stream = connected.map_err(|error| unconnected(settings, error))?;
+        let pending = Arc::new(PendingResponse::default());
+        let stream = StrictResponses::new(stream, pending.clone());
         let handshake = http1::Builder::new().handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(Cause::Broken)?;
         let connection = Some(Box::pin(connection));
-        Ok(Self { sender, connection, idle_since: Instant::now(), used: false })
+        Ok(Self { sender, connection, pending, idle_since: Instant::now(), used: false })
     }
 
     /// True when the connection may not carry this request: it was closed meanwhile, or it was idle
@@ -109,6 +115,7 @@ impl Link {
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Bytes>, Fault> {
+        self.pending.begin(request.method() == Method::HEAD);
         let reply = self.sender.try_send_request(request);
         let mut exchange = pin!(async {
             let response = reply.await.map_err(|mut error| Fault {

@@ -1,5 +1,26 @@
-//! Messages of HTTP/1.1, as both ends of a tunnel follow them; no I/O.
+//! Messages of HTTP/1.1, as everybody here follows them: one grammar for where a message ends.
+//!
+//! `body` knows where a body ends, `chunks` reads its chunks, and `length` the fields of a head that
+//! say which of them it is. `request` and `response` follow whole connections with these, and
+//! `strict` puts that between a socket and a parser that is more lenient. No I/O but in `strict`.
 
 mod body;
+mod chunks;
+mod length;
+#[cfg(feature = "service")]
+mod request;
+mod response;
+mod strict;
 
 pub use body::Body;
+pub use chunks::FramingError;
+pub use length::BodyLength;
+#[cfg(feature = "service")]
+pub use request::Expects;
+pub use response::PendingResponse;
+pub use strict::StrictResponses;
+#[cfg(feature = "service")]
+pub use strict::StrictStream;
+
+/// The longest line of a head, in bytes; the parsers behind give up before.
+const MAX_LINE_BYTES: usize = 256 << 10;

@@ -11,6 +11,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
+use crate::http1::StrictStream;
+
 /// How long a connection may take to send the head of a request, or wait before its first byte.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 /// How long to wait when the process has no file descriptor left for another connection.
@@ -89,7 +91,7 @@ async fn serve(stream: TcpStream, router: Router, mut stopped: watch::Receiver<b
     // A client may close its sending side and still read the answer.
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE).half_close(true);
     let service = TowerToHyperService::new(router);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let connection = builder.serve_connection(TokioIo::new(StrictStream::new(stream)), service);
     tokio::pin!(connection);
     let stopping = tokio::select! {
         // What went wrong with a connection concerns its client, who knows.

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
+
+import pytest
 
 import ginnel
 
@@ -136,6 +142,88 @@ def test_a_refused_token_has_its_own_exit_code(service: ginnel.Service, tmp_path
 
     assert code == 5
     assert "ERR_NGROK_107" in told
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_each_request_has_one_line(tmp_path: Path, as_json: bool) -> None:
+    (tmp_path / "hello.txt").write_text("hello")
+    count, at_once = 400, 8
+    silent = socket.create_server(("127.0.0.1", 0))
+    process = subprocess.Popen(
+        [*GINNEL, "dev", "http", f"file://{tmp_path}", "--web-addr", "127.0.0.1:0"]
+        + (["--json"] if as_json else []),
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"PATH": ""},
+    )
+    assert process.stdout is not None
+    lines: list[str] = []
+
+    def read() -> None:
+        assert process.stdout is not None
+        lines.extend(process.stdout)
+
+    def wait_for(part: str) -> str:
+        deadline = time.monotonic() + 30
+        while True:
+            for line in list(lines):
+                if part in line:
+                    return line
+            assert time.monotonic() < deadline, (part, lines[-5:])
+            time.sleep(0.01)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        if as_json:
+            url = json.loads(wait_for('"tunnel"'))["public_url"]
+            api = json.loads(wait_for('"agent_api"'))["url"]
+        else:
+            url = wait_for(" -> file://").split(" ")[-3]
+            api = wait_for("agent API at ").split(" ")[-1].strip().removesuffix("/api")
+        host, _, port = url.removeprefix("http://").rpartition(":")
+
+        def ask(number: int) -> None:
+            with socket.create_connection((host, int(port)), timeout=20) as visitor:
+                for each in range(count // at_once):
+                    path = f"/hello.txt?{number}-{each}"
+                    visitor.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
+                    answer = b""
+                    while not answer.endswith(b"hello"):
+                        answer += visitor.recv(65536)
+
+        with ThreadPoolExecutor(at_once) as visitors:
+            list(visitors.map(ask, range(at_once)))
+        wait_for(f"?{at_once - 1}-{count // at_once - 1}")
+        client = ginnel.AgentClient(base_url=api)
+        silent.settimeout(20)
+        [newest] = client.requests.list(limit=1).to_list()[:1]
+        client.requests.replay(newest.id)
+        client.tunnels.start(name="silent", proto="http", addr=silent.getsockname()[1])
+        waiting = client.tunnels.get("silent").public_url or ""
+        host, _, port = waiting.removeprefix("http://").rpartition(":")
+        client.close()
+        with socket.create_connection((host, int(port)), timeout=20) as visitor:
+            visitor.sendall(f"GET /waiting HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
+            waiting_one, _ = silent.accept()
+            process.send_signal(signal.SIGINT)
+            process.wait(30)
+            waiting_one.close()
+    finally:
+        process.kill()
+        process.wait()
+        reader.join()
+        process.stdout.close()
+        silent.close()
+    told = [line for line in lines if "GET" in line]
+    if as_json:
+        events = [json.loads(line) for line in lines]
+        told_events = [event for event in events if event["event"] == "request"]
+        assert len({event["id"] for event in told_events}) == len(told_events) == len(told)
+        assert [event.get("error") is not None for event in told_events].count(True) == 1
+        told = [event["uri"] for event in told_events]
+    assert len([line for line in told if "hello.txt" in line]) == count + 1
+    assert len([line for line in told if "/waiting" in line]) == 1
 
 
 def test_missing_settings_are_named() -> None:

@@ -9,7 +9,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("http1", &[]),
     ("policy", &[]),
     ("tunnel", &[]),
-    ("client", &["api"]),
+    ("client", &["api", "http1"]),
     ("service", &["api", "http1", "policy", "tunnel"]),
     ("agent", &["api", "http1", "tunnel"]),
     ("cli", &["agent", "api", "client", "policy", "service"]),

@@ -31,7 +31,7 @@ class RequestMessage(Message):
     raw: bytes
     """Start line, headers and body, as they were sent to the local service."""
     truncated: bool | None = None
-    """True when the body was longer than what is kept."""
+    """True when the body is not complete: it was longer than what is kept, or was cut off."""
     trailers: dict[str, list[str]] | None = None
     """The headers that came after the body: each name with its values in order."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
@@ -53,7 +53,7 @@ class ResponseMessage(Message):
     raw: bytes
     """Start line, headers and body, as the local service sent them."""
     truncated: bool | None = None
-    """True when the body was longer than what is kept."""
+    """True when the body is not complete: it was longer than what is kept, or was cut off."""
     trailers: dict[str, list[str]] | None = None
     """The headers that came after the body: each name with its values in order."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
@@ -80,6 +80,10 @@ class CapturedRequest(Captured):
     """What was sent to the local service."""
     response: ResponseMessage | None = None
     """What the local service answered; none while it has not."""
+    error: str | None = None
+    """Why the exchange ended before the request and its answer were complete, or why the agent
+     answered in place of the local service; none if all went well.
+    """
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::Body;
 use crate::api::local::requests::{CapturedRequest, RequestMessage, ResponseMessage};
-use crate::api::{Base64, Flag, Timestamp, Trailers};
+use crate::api::{Base64, Flag, Note, Timestamp, Trailers};
 
 /// How many headers of a message are shown; relays accept fewer.
 const HEADERS: usize = 1024;
@@ -91,6 +91,10 @@ pub struct Exchange {
     pub took: Option<Duration>,
     /// Whether the agent answered, because the local service did not.
     pub unanswered: bool,
+    /// Whether the answer reached its end, or became another protocol.
+    pub(super) complete: bool,
+    /// Why the exchange failed; none while it has not.
+    pub error: Option<String>,
     /// Set when the record was let go while the exchange still lasted.
     pub(super) gone: bool,
 }
@@ -163,6 +167,7 @@ impl Record {
             duration: i64::try_from(nanoseconds).unwrap_or(i64::MAX),
             request: exchange.request.show_request(),
             response: exchange.response.as_ref().map(Message::show_response),
+            error: Note(exchange.error.clone().unwrap_or_default()),
         }
     }
 }

@@ -1,13 +1,17 @@
 //! One record while it is written.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Body;
 use super::record::{Exchange, Message, Record};
 use super::store::Captures;
 
-/// Writes one record; dropping it ends the exchange.
+/// Why an exchange failed of which nobody said more: it was dropped with its tunnel.
+const ABANDONED: &str = "the tunnel was stopped before the answer was complete";
+
+/// Writes one record; dropping it ends the exchange, which has failed unless it was said to be
+/// complete.
 #[derive(Debug)]
 pub struct Recording {
     captures: Arc<Captures>,
@@ -35,9 +39,29 @@ impl Recording {
         self.captures.change(&self.record, |exchange, _| exchange.request.end_with(lines));
     }
 
+    /// How much of the request's body has come.
+    pub fn request_length(&self) -> u64 {
+        self.record.exchange().request.body_length
+    }
+
+    /// How much of the answer's body has come.
+    pub fn response_length(&self) -> u64 {
+        self.record.exchange().response.as_ref().map_or(0, |response| response.body_length)
+    }
+
     /// The rest of the request's body will not come.
     pub fn request_cut_off(&self) {
         self.record.exchange().request.cut_off = true;
+    }
+
+    /// The answer has reached its end, or becomes another protocol.
+    pub fn complete(&self) {
+        self.record.exchange().complete = true;
+    }
+
+    /// The exchange has failed; what was said first counts.
+    pub fn fail(&self, error: &str) {
+        self.record.exchange().fail(error);
     }
 
     /// The head of the final answer.
@@ -52,10 +76,14 @@ impl Recording {
     }
 
     /// The answer of the agent, which has none of the local service to pass on.
-    pub fn answered_by_agent(&self, answer: &[u8]) {
+    pub fn answered_by_agent(&self, answer: &[u8], error: &str) {
         let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
         let (head, body) = answer.split_at(end.map_or(answer.len(), |at| at + 4));
-        self.record.exchange().unanswered = true;
+        let mut exchange = self.record.exchange();
+        exchange.unanswered = true;
+        exchange.complete = true;
+        exchange.fail(error);
+        drop(exchange);
         self.response_head(head, false);
         self.response_body(body);
     }
@@ -80,17 +108,29 @@ impl Recording {
 impl Drop for Recording {
     fn drop(&mut self) {
         let mut exchange = self.record.exchange();
-        exchange.took = Some(self.started.elapsed());
-        exchange.request.body.settle();
-        if let Some(response) = &mut exchange.response {
-            response.body.settle();
-        }
+        exchange.end(self.started.elapsed());
         drop(exchange);
-        self.captures.tell(&self.record);
+        self.captures.tell_end(&self.record);
     }
 }
 
 impl Exchange {
+    fn fail(&mut self, error: &str) {
+        self.error.get_or_insert_with(|| error.to_owned());
+    }
+
+    fn end(&mut self, took: Duration) {
+        self.took = Some(took);
+        if !self.complete {
+            self.fail(ABANDONED);
+        }
+        self.request.body.settle();
+        if let Some(response) = &mut self.response {
+            response.cut_off |= !self.complete;
+            response.body.settle();
+        }
+    }
+
     /// Keeps nothing of the bodies, although the exchange may last, or somebody may look at it: they
     /// do not count any more.
     pub(super) fn let_go(&mut self) {

@@ -1,7 +1,7 @@
 //! The records, bounded by bytes.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::broadcast;
@@ -45,8 +45,10 @@ impl Default for Limit {
 /// Something happened to the records.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// A record was opened, answered or completed.
+    /// A record was opened or answered.
     Updated(Arc<Record>),
+    /// The exchange of a record has ended; this comes once for each of them.
+    Ended(Arc<Record>),
     /// All records were removed.
     Cleared,
 }
@@ -83,6 +85,8 @@ pub struct Captures {
     limit: Limit,
     inner: Mutex<Inner>,
     changes: broadcast::Sender<Change>,
+    /// How many exchanges have not ended.
+    open: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -102,7 +106,7 @@ impl Captures {
     /// No records yet.
     pub fn new(limit: Limit) -> Arc<Self> {
         let (changes, _) = broadcast::channel(CHANGES);
-        Arc::new(Self { limit, inner: Mutex::default(), changes })
+        Arc::new(Self { limit, inner: Mutex::default(), changes, open: AtomicUsize::new(0) })
     }
 
     /// Whether anything is captured.
@@ -110,9 +114,15 @@ impl Captures {
         self.limit != Limit::Nothing
     }
 
+    /// Whether all exchanges have ended, and who listens was told.
+    pub fn is_idle(&self) -> bool {
+        self.open.load(Ordering::Acquire) == 0
+    }
+
     /// Opens a record.
     pub fn open(self: &Arc<Self>, opening: Opening<'_>) -> Recording {
         let request = Message::new(opening.head, opening.chunked);
+        self.open.fetch_add(1, Ordering::Relaxed);
         let cost = RECORD + request.cost();
         let mut inner = self.lock();
         inner.last = inner.last.wrapping_add(1);
@@ -229,12 +239,22 @@ impl Captures {
 
     /// Counts a change of a record, and says so.
     pub(super) fn tell(&self, record: &Arc<Record>) {
+        self.tell_change(record, Change::Updated);
+    }
+
+    /// Counts the last change of a record, and says so.
+    pub(super) fn tell_end(&self, record: &Arc<Record>) {
+        self.tell_change(record, Change::Ended);
+        self.open.fetch_sub(1, Ordering::Release);
+    }
+
+    fn tell_change(&self, record: &Arc<Record>, change: impl FnOnce(Arc<Record>) -> Change) {
         // Under the lock, so that who has seen a revision has seen all before it.
         let mut inner = self.lock();
         record.revision.store(inner.next_revision(), Ordering::Release);
         drop(inner);
         if self.changes.receiver_count() > 0 {
-            let _ = self.changes.send(Change::Updated(record.clone()));
+            let _ = self.changes.send(change(record.clone()));
         }
     }
 
@@ -360,7 +380,29 @@ mod tests {
         recording.response_head(b"HTTP/1.1 200 OK\r\n\r\n", false);
         drop(recording);
 
-        let heard = std::iter::from_fn(|| changes.try_recv().ok()).count();
-        assert_eq!(heard, 3);
+        let heard: Vec<_> = std::iter::from_fn(|| changes.try_recv().ok()).collect();
+        assert!(
+            matches!(heard[..], [Change::Updated(_), Change::Updated(_), Change::Ended(_)]),
+            "{heard:?}"
+        );
+    }
+
+    #[test]
+    fn an_exchange_that_nobody_completed_has_failed() {
+        let captures = Captures::new(Limit::default());
+
+        for complete in [true, false] {
+            let recording = open(&captures, "a");
+            recording.response_head(b"HTTP/1.1 200 OK\r\n\r\n", false);
+            if complete {
+                recording.complete();
+            }
+            let record = recording.record().clone();
+            drop(recording);
+
+            let exchange = record.exchange();
+            let cut_off = exchange.response.as_ref().unwrap().cut_off;
+            assert_eq!((exchange.error.is_none(), cut_off), (complete, !complete));
+        }
     }
 }

@@ -266,6 +266,7 @@ mod tests {
         });
         recording.request_body(b"{\"A\": \"b\"}");
         recording.response_head(b"HTTP/1.1 502 Bad Gateway\r\n\r\n", false);
+        recording.complete();
         let record = recording.record().clone();
         drop(recording);
         Filter::read(filter).unwrap().holds(&record)

@@ -84,6 +84,10 @@ fn entry(shared: &Shared, record: &Record, reveal: bool) -> Value {
         "_tunnel": record.tunnel_name,
         "_clientAddress": record.remote_addr,
     });
+    if let Some(error) = &exchange.error {
+        entry["comment"] = error.as_str().into();
+        entry["response"]["comment"] = error.as_str().into();
+    }
     if let Some(original) = &record.replay_of {
         entry["_replayOf"] = original.as_str().into();
     }

@@ -171,9 +171,13 @@ fn chosen<'a>(page: &'a mut Html, detail: &Detail) -> &'a mut Html {
         .text(&format!(", from {} at {}, ", summary.source, summary.start))
         .text(&format!("tunnel {}", summary.tunnel))
         .raw("</p>\n");
+    if let Some(error) = &summary.error {
+        page.raw("<p class=\"problem\">").text(error).raw("</p>\n");
+    }
     part(page, "Request", &detail.request);
     match &detail.response {
         Some(response) => part(page, "Response", response),
+        None if summary.error.is_some() => page.raw("<h3>Response</h3>\n<p>There is none.</p>\n"),
         None => page.raw("<h3>Response</h3>\n<p>There is none yet.</p>\n"),
     }
 }

@@ -36,6 +36,8 @@ pub(super) struct Summary {
     pub truncated: bool,
     /// The agent answered because the local service did not.
     pub unanswered: bool,
+    /// Why the exchange failed; none where it has not.
+    pub error: Option<String>,
 }
 
 impl Summary {
@@ -59,6 +61,7 @@ impl Summary {
             truncated: exchange.request.is_truncated()
                 || response.is_some_and(Message::is_truncated),
             unanswered: exchange.unanswered,
+            error: exchange.error.clone(),
         }
     }
 }

@@ -10,7 +10,7 @@ use super::head::{self, RequestHead, ResponseHead};
 use super::prompt::Awaited;
 use super::{Connected, Front, Reader, Writer, rewrite};
 use crate::agent::capture::Recording;
-use crate::http1::Body;
+use crate::http1::{Body, FramingError};
 
 /// How many provisional answers may come before the final one.
 const PROVISIONAL: usize = 64;
@@ -22,6 +22,9 @@ pub(super) const BUFFER: usize = 8 * 1024;
 const MUCH: usize = BUFFER / 2;
 /// How much is taken at once of a body that comes fast.
 const PIECE: usize = 64 * 1024;
+
+/// The visitor went away, or the service closed the connection in its place.
+const VISITOR_LEFT: &str = "the visitor left before the answer was complete";
 
 /// A connection to the local service.
 pub(super) struct Local {
@@ -57,8 +60,10 @@ pub(super) enum Outcome {
 pub(super) enum Failure {
     /// Before the visitor got anything of the final answer.
     Unanswered(String),
+    /// Before that as well, because the framing of the request's body is broken.
+    Malformed(FramingError),
     /// Afterwards, or because the visitor went away.
-    Broken,
+    Broken(String),
 }
 
 impl Local {
@@ -80,7 +85,7 @@ impl Exchange<'_> {
     pub async fn run(self, bytes: &[u8], local: &mut Local) -> Result<Outcome, Failure> {
         let Local { read, write, buffer, awaited, .. } = local;
         awaited.begin();
-        let sent = AtomicBool::new(false);
+        let (sent, answering) = (AtomicBool::new(false), AtomicBool::new(false));
         let mut sending = Sending {
             read: self.read,
             buffer: self.buffer,
@@ -98,20 +103,56 @@ impl Exchange<'_> {
             buffer,
             trailer: Vec::new(),
             write: self.write,
+            answering: &answering,
         };
-        let answered = tokio::select! {
+        let ended = tokio::select! {
             biased;
-            () = sending.run(bytes) => return Err(Failure::Broken),
-            answered = receiving.run() => answered?,
+            unsent = sending.run(bytes) => Err(unsent),
+            answered = receiving.run() => Ok(answered),
         };
+        let is_whole = sending.body.is_done();
+        if let Some(recording) = self.recording.filter(|_| !is_whole) {
+            recording.request_cut_off();
+        }
+        let answered = ended.unwrap_or_else(|unsent| {
+            let is_answered = answering.load(Ordering::Relaxed);
+            let came = self.recording.map_or(0, Recording::request_length);
+            Err(unsent.failure(&self.head.body, came, is_whole, is_answered))
+        });
+        if let Some(recording) = self.recording.filter(|_| answered.is_ok()) {
+            recording.complete();
+        }
         awaited.end();
-        Ok(match answered {
+        Ok(match answered? {
             Answered::Upgraded => Outcome::Upgraded,
             Answered::Whole { keep_alive } => {
                 let keep = keep_alive && self.head.keep_alive && sent.load(Ordering::Relaxed);
                 Outcome::Complete { keep }
             }
         })
+    }
+}
+
+/// Why the rest of a request does not come.
+enum Unsent {
+    /// The visitor went away.
+    Gone,
+    /// The framing of the body is broken.
+    Malformed(FramingError),
+}
+
+impl Unsent {
+    /// What follows, when so much of the request came.
+    fn failure(self, request: &Body, came: u64, is_whole: bool, is_answered: bool) -> Failure {
+        let place = progress(request, came);
+        match self {
+            Self::Malformed(error) if !is_answered => Failure::Malformed(error),
+            Self::Malformed(_) => {
+                Failure::Broken(format!("the visitor sent a chunk that is malformed after {place}"))
+            }
+            Self::Gone if is_whole => Failure::Broken(VISITOR_LEFT.to_owned()),
+            Self::Gone => Failure::Broken(format!("the visitor left after {place} of the request")),
+        }
     }
 }
 
@@ -127,11 +168,11 @@ struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    /// Ends only when the visitor goes away.
-    async fn run(&mut self, head: &[u8]) {
+    /// Ends only when the visitor goes away, or sends what cannot be followed.
+    async fn run(&mut self, head: &[u8]) -> Unsent {
         match self.send(head).await {
-            Ok(true) => self.sent.store(true, Ordering::Relaxed),
-            Ok(false) => return,
+            Ok(None) => self.sent.store(true, Ordering::Relaxed),
+            Ok(Some(unsent)) => return unsent,
             // The local service reads no more, but it may have answered.
             Err(_) => std::future::pending().await,
         }
@@ -139,14 +180,14 @@ impl Sending<'_> {
         while self.buffer.len() < AHEAD {
             match self.read.read_buf(self.buffer).await {
                 Ok(1..) => {}
-                _ => return,
+                _ => return Unsent::Gone,
             }
         }
         std::future::pending().await
     }
 
-    /// Sends head and body; false when the visitor goes away before the end of the body.
-    async fn send(&mut self, head: &[u8]) -> io::Result<bool> {
+    /// Sends head and body; says why, when there is not all of it.
+    async fn send(&mut self, head: &[u8]) -> io::Result<Option<Unsent>> {
         self.write.write_all(head).await?;
         let mut came = 0;
         while !self.body.is_done() {
@@ -155,7 +196,7 @@ impl Sending<'_> {
                 make_room(self.buffer, came);
                 match self.read.read_buf(self.buffer).await {
                     Ok(1..) => {}
-                    _ => return Ok(false),
+                    _ => return Ok(Some(Unsent::Gone)),
                 }
             }
             let recording = self.recording;
@@ -166,8 +207,10 @@ impl Sending<'_> {
             };
             let trailer = &mut self.trailer;
             let taken = self.body.take_all(self.buffer, record, |byte| trailer.push(byte));
-            // A body that cannot be followed ends the connection.
-            let Ok(taken) = taken else { return Ok(false) };
+            let taken = match taken {
+                Ok(taken) => taken,
+                Err(error) => return Ok(Some(Unsent::Malformed(error))),
+            };
             self.write.write_all(self.buffer.get(..taken).unwrap_or_default()).await?;
             self.buffer.advance(taken);
             came = taken;
@@ -179,7 +222,7 @@ impl Sending<'_> {
         }
         self.write.flush().await?;
         slim(self.buffer);
-        Ok(true)
+        Ok(None)
     }
 }
 
@@ -197,6 +240,8 @@ struct Receiving<'a> {
     buffer: &'a mut BytesMut,
     trailer: Vec<u8>,
     write: &'a mut Writer,
+    /// Set before the visitor gets anything of the final answer.
+    answering: &'a AtomicBool,
 }
 
 impl Receiving<'_> {
@@ -237,6 +282,10 @@ impl Receiving<'_> {
 
     async fn pass_on(&mut self, head: ResponseHead) -> Result<Answered, Failure> {
         let ResponseHead { length, status, mut body, keep_alive } = head;
+        let beginning = self.buffer.get(length..).unwrap_or_default();
+        body.check(beginning).map_err(|error| unanswered(&error.to_string()))?;
+        let announced = body.clone();
+        self.answering.store(true, Ordering::Relaxed);
         if let Some(recording) = self.recording {
             let chunked = body == Body::CHUNKED;
             recording.response_head(self.buffer.get(..length).unwrap_or_default(), chunked);
@@ -257,7 +306,7 @@ impl Receiving<'_> {
             let came = pending + taken.unwrap_or_default();
             self.flush(came).await?;
             if taken.is_none() {
-                return Err(Failure::Broken);
+                return Err(self.cut_off(&announced, "sent a chunk that is malformed"));
             }
             pending = 0;
             if body.is_done() {
@@ -270,7 +319,10 @@ impl Receiving<'_> {
                 Ok(0) if body == Body::UntilClose => {
                     return Ok(Answered::Whole { keep_alive: false });
                 }
-                _ => return Err(Failure::Broken),
+                Ok(0) => return Err(self.cut_off(&announced, "closed the connection")),
+                Err(error) => {
+                    return Err(self.cut_off(&announced, &format!("broke off ({error})")));
+                }
             }
         }
     }
@@ -294,6 +346,12 @@ impl Receiving<'_> {
             recording.response_trailer(&self.trailer);
         }
         Some(taken)
+    }
+
+    /// What the local service did in the middle of the body.
+    fn cut_off(&self, announced: &Body, deed: &str) -> Failure {
+        let came = self.recording.map_or(0, Recording::response_length);
+        Failure::Broken(format!("the local service {deed} after {}", progress(announced, came)))
     }
 
     async fn flush(&mut self, count: usize) -> Result<(), Failure> {
@@ -331,8 +389,17 @@ fn slim(buffer: &mut BytesMut) {
     }
 }
 
+/// How much came of a body.
+fn progress(announced: &Body, came: u64) -> String {
+    match announced {
+        Body::Length(length) => format!("{came} of {length} bytes"),
+        Body::Chunks(_) => format!("{came} bytes of a body in chunks"),
+        Body::UntilClose => format!("{came} bytes"),
+    }
+}
+
 fn gone(_: io::Error) -> Failure {
-    Failure::Broken
+    Failure::Broken(VISITOR_LEFT.to_owned())
 }
 
 fn unanswered(problem: &str) -> Failure {

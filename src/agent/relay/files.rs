@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use bytes::BytesMut;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use tokio::fs::File;
+use tokio::fs::{File, OpenOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::{head, page};
@@ -18,15 +18,14 @@ const LINK: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_')
 pub(super) async fn serve(folder: PathBuf, mut connection: DuplexStream) {
     let mut buffer = BytesMut::new();
     loop {
-        let request = match head::request(&buffer) {
-            Ok(Some(request)) => request,
+        let (request, line) = match head::take_request(&mut buffer) {
+            Ok(Some(taken)) => taken,
             Ok(None) => match connection.read_buf(&mut buffer).await {
                 Ok(0) | Err(_) => return,
                 Ok(_) => continue,
             },
             Err(_) => return,
         };
-        let line = buffer.split_to(request.length);
         let is_get = request.is_head || line.starts_with(b"GET ");
         let mut body = request.body.clone();
         while !body.is_done() {
@@ -69,7 +68,7 @@ async fn answer(
         return connection.write_all(head.as_bytes()).await;
     }
     let index = place.join("index.html");
-    if tokio::fs::metadata(&index).await.is_ok() {
+    if tokio::fs::metadata(&index).await.is_ok_and(|found| !found.is_dir()) {
         return send_file(&index, is_head, connection).await;
     }
     let listing = list(&place, path).await?;
@@ -97,11 +96,36 @@ fn resolve(folder: &Path, path: &str) -> Option<PathBuf> {
     place.starts_with(folder.canonicalize().ok()?).then_some(place)
 }
 
+/// Why nothing is sent of what a path names.
+enum Unopened {
+    /// It is a pipe, a socket or a device.
+    NoFile,
+    /// It is not there, or may not be read.
+    Failed,
+}
+
+/// Opens a file, and says how long it is; never waits for what is no file.
+async fn open(place: &Path) -> Result<(File, u64), Unopened> {
+    // To open a pipe waits for somebody to write to it, and to open a device may do anything.
+    let found = tokio::fs::metadata(place).await.map_err(|_| Unopened::Failed)?;
+    if !found.is_file() {
+        return Err(Unopened::NoFile);
+    }
+    let mut options = OpenOptions::new();
+    // It may have become something else meanwhile.
+    #[cfg(unix)]
+    options.custom_flags(libc::O_NONBLOCK);
+    let file = options.read(true).open(place).await.map_err(|_| Unopened::Failed)?;
+    let opened = file.metadata().await.map_err(|_| Unopened::Failed)?;
+    if opened.is_file() { Ok((file, opened.len())) } else { Err(Unopened::NoFile) }
+}
+
 async fn send_file(place: &Path, is_head: bool, connection: &mut DuplexStream) -> io::Result<()> {
-    let Ok(file) = File::open(place).await else {
-        return refuse(404, "Not Found", connection).await;
+    let (file, length) = match open(place).await {
+        Ok(opened) => opened,
+        Err(Unopened::NoFile) => return refuse(403, "Forbidden", connection).await,
+        Err(Unopened::Failed) => return refuse(404, "Not Found", connection).await,
     };
-    let length = file.metadata().await?.len();
     let head = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nContent-Length: {length}\r\n\r\n",
         media_type(place)

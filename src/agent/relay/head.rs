@@ -1,6 +1,8 @@
 //! Heads of requests and answers; free of I/O.
 
-use crate::http1::Body;
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::http1::{Body, BodyLength, FramingError};
 
 /// How long a head may be.
 pub(super) const LONGEST: usize = 64 * 1024;
@@ -22,11 +24,15 @@ pub(super) enum Refused {
     Framing,
 }
 
+impl From<FramingError> for Refused {
+    fn from(_: FramingError) -> Self {
+        Self::Framing
+    }
+}
+
 /// The head of a request.
 #[derive(Debug)]
 pub(super) struct RequestHead {
-    /// How many bytes it has.
-    pub length: usize,
     pub is_head: bool,
     /// Whether sending it twice does what sending it once does.
     pub is_idempotent: bool,
@@ -47,8 +53,25 @@ pub(super) struct ResponseHead {
     pub keep_alive: bool,
 }
 
-/// Reads the head of a request; none while it is incomplete.
-pub(super) fn request(bytes: &[u8]) -> Result<Option<RequestHead>, Refused> {
+/// Takes the head of a request out of a buffer, and gives its bytes with it; none while it is
+/// incomplete.
+///
+/// One empty line before it is no part of it, and is taken as well (RFC 9112, section 2.2).
+pub(super) fn take_request(buffer: &mut BytesMut) -> Result<Option<(RequestHead, Bytes)>, Refused> {
+    let bytes = match buffer.as_ref() {
+        b"" | b"\r" => return Ok(None),
+        [b'\r', b'\n', bytes @ ..] => bytes,
+        bytes => bytes,
+    };
+    let skipped = buffer.len() - bytes.len();
+    let Some((head, length)) = request(bytes)? else { return Ok(None) };
+    buffer.advance(skipped);
+    Ok(Some((head, buffer.split_to(length).freeze())))
+}
+
+/// Reads the head of a request, and how long it is; none while it is incomplete.
+fn request(bytes: &[u8]) -> Result<Option<(RequestHead, usize)>, Refused> {
+    check_start(bytes)?;
     let mut room = [httparse::EMPTY_HEADER; HEADERS];
     let mut parsed = httparse::Request::new(&mut room);
     let length = match parsed.parse(bytes).map_err(refused)? {
@@ -59,23 +82,22 @@ pub(super) fn request(bytes: &[u8]) -> Result<Option<RequestHead>, Refused> {
     let method = parsed.method.unwrap_or_default();
     let fields = Fields::read(parsed.headers)?;
     let newer = parsed.version == Some(1);
-    if fields.chunked && !newer {
-        return Err(Refused::Framing);
-    }
-    Ok(Some(RequestHead {
-        length,
+    let body = fields.length.body(newer)?.unwrap_or(Body::NONE);
+    let head = RequestHead {
         is_head: method == "HEAD",
         is_idempotent: matches!(method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "TRACE"),
-        body: fields.body().unwrap_or(Body::NONE),
+        body,
         keep_alive: !fields.close && (newer || fields.keep_alive),
         upgrade: fields.upgrade,
         target: parsed.path.unwrap_or_default().to_owned(),
         host: fields.host,
-    }))
+    };
+    Ok(Some((head, length)))
 }
 
 /// Reads the head of an answer to a request; none while it is incomplete.
 pub(super) fn response(bytes: &[u8], to_head: bool) -> Result<Option<ResponseHead>, Refused> {
+    check_start(bytes)?;
     let mut room = [httparse::EMPTY_HEADER; HEADERS];
     let mut parsed = httparse::Response::new(&mut room);
     let length = match parsed.parse(bytes).map_err(refused)? {
@@ -84,8 +106,9 @@ pub(super) fn response(bytes: &[u8], to_head: bool) -> Result<Option<ResponseHea
     };
     let status = parsed.code.unwrap_or_default();
     let fields = Fields::read(parsed.headers)?;
+    let announced = fields.length.body(parsed.version == Some(1))?;
     let bodiless = to_head || status < 200 || matches!(status, 204 | 304);
-    let body = if bodiless { Body::NONE } else { fields.body().unwrap_or(Body::UntilClose) };
+    let body = if bodiless { Body::NONE } else { announced.unwrap_or(Body::UntilClose) };
     let keep_alive = !fields.close && (parsed.version == Some(1) || fields.keep_alive);
     Ok(Some(ResponseHead {
         length,
@@ -106,6 +129,14 @@ fn incomplete<T>(bytes: &[u8]) -> Result<Option<T>, Refused> {
     if bytes.len() < LONGEST { Ok(None) } else { Err(Refused::TooLong) }
 }
 
+/// The parser would skip empty lines, any number of them, and take them for a part of the head.
+fn check_start(bytes: &[u8]) -> Result<(), Refused> {
+    match bytes.first() {
+        Some(b'\r' | b'\n') => Err(Refused::Malformed),
+        _ => Ok(()),
+    }
+}
+
 /// The parser takes a bare line feed for a line end; others may not, and then see another message.
 fn check_line_ends(head: &[u8]) -> Result<(), Refused> {
     let bare = head.iter().enumerate().any(|(at, byte)| {
@@ -119,8 +150,7 @@ fn check_line_ends(head: &[u8]) -> Result<(), Refused> {
 /// What the headers say about framing and connection.
 #[derive(Default)]
 struct Fields {
-    length: Option<u64>,
-    chunked: bool,
+    length: BodyLength,
     close: bool,
     keep_alive: bool,
     upgrade: bool,
@@ -141,18 +171,7 @@ impl Fields {
                 10 if header.name.eq_ignore_ascii_case("connection") => {
                     fields.read_connection(header.value);
                 }
-                14 if header.name.eq_ignore_ascii_case("content-length") => {
-                    let length = length(header.value)?;
-                    if fields.length.replace(length).is_some() {
-                        return Err(Refused::Framing);
-                    }
-                }
-                17 if header.name.eq_ignore_ascii_case("transfer-encoding") => {
-                    if fields.chunked || !header.value.eq_ignore_ascii_case(b"chunked") {
-                        return Err(Refused::Framing);
-                    }
-                    fields.chunked = true;
-                }
+                14 | 17 => fields.length.read(header.name.as_bytes(), header.value)?,
                 _ => {}
             }
         }
@@ -160,9 +179,6 @@ impl Fields {
             return Err(Refused::Malformed);
         }
         fields.upgrade &= upgrades;
-        if fields.chunked && fields.length.is_some() {
-            return Err(Refused::Framing);
-        }
         Ok(fields)
     }
 
@@ -173,18 +189,6 @@ impl Fields {
             self.upgrade |= option.eq_ignore_ascii_case(b"upgrade");
         }
     }
-
-    fn body(&self) -> Option<Body> {
-        if self.chunked { Some(Body::CHUNKED) } else { self.length.map(Body::Length) }
-    }
-}
-
-/// Digits and nothing else: no sign, no list.
-fn length(value: &[u8]) -> Result<u64, Refused> {
-    let digits = std::str::from_utf8(value)
-        .ok()
-        .filter(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()));
-    digits.and_then(|text| text.parse().ok()).ok_or(Refused::Framing)
 }
 
 #[cfg(test)]
@@ -201,8 +205,8 @@ mod tests {
         let bytes = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc";
 
         assert!(request(&bytes[..40]).unwrap().is_none());
-        let head = request(bytes).unwrap().unwrap();
-        assert_eq!((head.length, head.body, head.keep_alive), (48, Body::Length(3), true));
+        let (head, length) = request(bytes).unwrap().unwrap();
+        assert_eq!((length, head.body, head.keep_alive), (48, Body::Length(3), true));
         assert_eq!((head.target.as_str(), head.host.as_deref()), ("/a", Some(&b"x"[..])));
     }
 
@@ -266,5 +270,24 @@ mod tests {
         let head = response(b"HTTP/1.1 200 OK\r\n\r\n", false).unwrap().unwrap();
 
         assert_eq!((head.body, head.keep_alive), (Body::UntilClose, false));
+    }
+
+    #[test]
+    fn one_empty_line_before_a_request_is_no_part_of_it() {
+        let request = "GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
+        let mut buffer = BytesMut::from(format!("\r\n{request}\r\n{request}abc").as_bytes());
+
+        for _ in 0..2 {
+            let (head, bytes) = take_request(&mut buffer).unwrap().unwrap();
+            assert_eq!((head.target.as_str(), &bytes[..]), ("/a", request.as_bytes()));
+        }
+        assert_eq!(buffer, "abc");
+        for part in ["", "\r", "\r\n", "\r\nGET /"] {
+            assert!(take_request(&mut BytesMut::from(part)).unwrap().is_none(), "{part:?}");
+        }
+        for before in ["\r\n\r\n", "\n", "\r\n\n", "\r"] {
+            let mut buffer = BytesMut::from(format!("{before}{request}").as_bytes());
+            assert_eq!(take_request(&mut buffer).unwrap_err(), Refused::Malformed, "{before:?}");
+        }
     }
 }

@@ -111,17 +111,16 @@ struct Visit<'a> {
 impl Visit<'_> {
     /// Serves one request; says whether another may follow.
     async fn serve_one(&mut self) -> bool {
-        let head = match self.next_head().await {
-            Ok(Some(head)) => head,
+        let (head, bytes) = match self.next_head().await {
+            Ok(Some(taken)) => taken,
             Ok(None) => return false,
             Err(refused) => {
-                self.refuse(refused).await;
+                self.refuse(refused, None).await;
                 return false;
             }
         };
         let started = Instant::now();
         self.front.metrics.request_started(started);
-        let bytes = self.buffer.split_to(head.length).freeze();
         let bytes = self.rewritten(&head, bytes);
         let recording = self.record(&head, &bytes);
         if let (Some(recording), Some(opened)) = (&recording, self.opened.take()) {
@@ -135,12 +134,10 @@ impl Visit<'_> {
     }
 
     /// The next head; none when the visitor is done.
-    async fn next_head(&mut self) -> Result<Option<RequestHead>, Refused> {
+    async fn next_head(&mut self) -> Result<Option<(RequestHead, Bytes)>, Refused> {
         loop {
-            if !self.buffer.is_empty()
-                && let Some(head) = head::request(&self.buffer)?
-            {
-                return Ok(Some(head));
+            if let Some(taken) = head::take_request(&mut self.buffer)? {
+                return Ok(Some(taken));
             }
             let Some(local) = &mut self.local else {
                 match self.read.read_buf(&mut self.buffer).await {
@@ -224,7 +221,16 @@ impl Visit<'_> {
                     self.answer_for_local(&reason, recording).await;
                     return false;
                 }
-                Err(Failure::Broken) => return false,
+                Err(Failure::Malformed(error)) => {
+                    self.refuse(error.into(), recording).await;
+                    return false;
+                }
+                Err(Failure::Broken(error)) => {
+                    if let Some(recording) = recording {
+                        recording.fail(&error);
+                    }
+                    return false;
+                }
             }
         }
     }
@@ -262,15 +268,18 @@ impl Visit<'_> {
         let title = "The local service did not answer";
         let answer = page::problem(502, "ERR_NGROK_8012", title, reason);
         if let Some(recording) = recording {
-            recording.answered_by_agent(&answer);
+            recording.answered_by_agent(&answer, reason);
         }
         // The visitor may be gone as well.
         let _ = self.write.write_all(&answer).await;
     }
 
-    async fn refuse(&mut self, refused: Refused) {
+    async fn refuse(&mut self, refused: Refused, recording: Option<&Recording>) {
         let status = if matches!(refused, Refused::TooLong | Refused::TooMany) { 431 } else { 400 };
         let answer = page::problem(status, "", "The request was refused", &format!("{refused}."));
+        if let Some(recording) = recording {
+            recording.answered_by_agent(&answer, &refused.to_string());
+        }
         let _ = self.write.write_all(&answer).await;
     }
 

@@ -25,6 +25,7 @@ pub(super) use routes::{Answer, read, whole};
 
 use super::hosts::AllowedHosts;
 use super::{Error, Shared, WebAddress};
+use crate::http1::StrictStream;
 use crate::tunnel::private::PrivateListener;
 
 /// Where the local API usually listens, and how many ports after that are tried.
@@ -123,5 +124,5 @@ async fn serve(stream: TcpStream, house: Arc<House>) {
         async move { Ok::<_, std::convert::Infallible>(routes::serve(&house, request).await) }
     });
     // What went wrong with a connection concerns its client, who knows.
-    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+    let _ = builder.serve_connection(TokioIo::new(StrictStream::new(stream)), service).await;
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::api::macros::{resource, wire};
-use crate::api::{Base64, Flag, Timestamp, Trailers};
+use crate::api::{Base64, Flag, Note, Timestamp, Trailers};
 
 wire! {
     /// A request that an HTTP tunnel received, with its answer.
@@ -24,6 +24,9 @@ wire! {
         pub request: RequestMessage,
         /// What the local service answered; none while it has not.
         pub response: Option<ResponseMessage>,
+        /// Why the exchange ended before the request and its answer were complete, or why the agent
+        /// answered in place of the local service; none if all went well.
+        pub error: Note,
     }
 
     /// The request of a captured exchange.
@@ -38,7 +41,7 @@ wire! {
         pub uri: String,
         /// Start line, headers and body, as they were sent to the local service.
         pub raw: Base64,
-        /// True when the body was longer than what is kept.
+        /// True when the body is not complete: it was longer than what is kept, or was cut off.
         pub truncated: Flag,
         /// The headers that came after the body: each name with its values in order.
         pub trailers: Trailers,
@@ -56,7 +59,7 @@ wire! {
         pub headers: BTreeMap<String, Vec<String>>,
         /// Start line, headers and body, as the local service sent them.
         pub raw: Base64,
-        /// True when the body was longer than what is kept.
+        /// True when the body is not complete: it was longer than what is kept, or was cut off.
         pub truncated: Flag,
         /// The headers that came after the body: each name with its values in order.
         pub trailers: Trailers,

@@ -13,7 +13,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Map, Value};
 
 use console::Console;
-use tell::Tell;
+use tell::{RequestLines, Tell};
 
 use crate::agent::config::{Config, usual_path};
 use crate::agent::definition::Definition;
@@ -321,6 +321,7 @@ async fn serve(plan: Plan<'_>) -> Result<(), Failure> {
     }
     let mut agent = Agent::start(options).await?;
     let view = View::of(plan.matches, plan.console, service.as_ref());
+    let requests = view.requests(&agent);
     let ended = tokio::select! {
         ended = carry(&mut agent, plan.tunnels, view) => ended,
         () = signals.next() => Ok(()),
@@ -328,6 +329,9 @@ async fn serve(plan: Plan<'_>) -> Result<(), Failure> {
     tokio::select! {
         () = agent.stop() => {}
         () = signals.next() => {}
+    }
+    if let Some(requests) = requests {
+        requests.finish().await;
     }
     if let Some(service) = service {
         service.stop(Duration::from_secs(1)).await;
@@ -400,6 +404,14 @@ impl View {
             tell.service(service);
         }
         Self::Lines(tell)
+    }
+
+    /// Tells of requests from now on, where that takes a line each.
+    fn requests(&self, agent: &Agent) -> Option<RequestLines> {
+        match self {
+            Self::Lines(tell) => Some(RequestLines::start(*tell, agent.captures().clone())),
+            Self::Console(_) => None,
+        }
     }
 }
 

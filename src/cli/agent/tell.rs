@@ -1,14 +1,17 @@
 //! What happens to an agent, one line for each event.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use chrono::SecondsFormat;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
-use crate::agent::capture::{Change, Message, Record};
+use crate::agent::capture::{Captures, Change, Message, Record};
 use crate::agent::{Agent, State, masked_target};
 use crate::cli::output::say;
 use crate::service::Service;
@@ -18,36 +21,92 @@ use crate::service::Service;
 const GATHER: Duration = Duration::from_millis(10);
 /// How much text is written at once at most.
 const PAGE: usize = 64 * 1024;
+/// How long requests that end with the agent are waited for.
+const LAST: Duration = Duration::from_millis(500);
 /// How often it is looked for what keeps the agent from connecting.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Tells of the requests that have ended since, then lets some more gather; false when there will
-/// be no more.
-async fn requests(changes: &mut Receiver<Change>, tell: Tell) -> bool {
+/// Writes one line for each request when it has ended, in a task of its own: what ends while the
+/// agent stops is told as well.
+pub(super) struct RequestLines {
+    /// Dropped when no more requests are to come.
+    last: oneshot::Sender<()>,
+    writing: JoinHandle<()>,
+}
+
+impl RequestLines {
+    /// Tells of the requests that end from now on.
+    pub fn start(tell: Tell, captures: Arc<Captures>) -> Self {
+        let (last, over) = oneshot::channel();
+        let changes = captures.subscribe();
+        Self { last, writing: tokio::spawn(write(tell, captures, changes, over)) }
+    }
+
+    /// Tells of those that are left, once the agent has stopped.
+    pub async fn finish(self) {
+        drop(self.last);
+        // It does not panic, and nobody aborts it.
+        let _ = self.writing.await;
+    }
+}
+
+async fn write(
+    tell: Tell,
+    captures: Arc<Captures>,
+    mut changes: Receiver<Change>,
+    mut over: oneshot::Receiver<()>,
+) {
+    loop {
+        let next = tokio::select! {
+            next = changes.recv() => next,
+            _ = &mut over => break,
+        };
+        write_page(tell, next, &mut changes);
+        tokio::time::sleep(GATHER).await;
+    }
+    let deadline = Instant::now() + LAST;
+    loop {
+        let is_idle = captures.is_idle();
+        while let Some(next) = at_once(&mut changes) {
+            write_page(tell, next, &mut changes);
+        }
+        if is_idle || Instant::now() > deadline {
+            return;
+        }
+        tokio::time::sleep(GATHER).await;
+    }
+}
+
+/// Writes of a change, and of those that have come since.
+fn write_page(tell: Tell, first: Result<Change, RecvError>, changes: &mut Receiver<Change>) {
     let mut page = String::new();
-    let mut next = changes.recv().await;
-    while page.len() < PAGE {
-        match next {
-            Ok(Change::Updated(record)) => tell.request(&record, &mut page),
-            Ok(Change::Cleared) => {}
+    let mut next = Some(first);
+    while let Some(change) = next {
+        match change {
+            Ok(Change::Ended(record)) => tell.request(&record, &mut page),
+            // What has begun is told of at its end.
+            Ok(Change::Updated(_) | Change::Cleared) => {}
             Err(RecvError::Lagged(missed)) => {
                 let fields = json!({"missed": missed});
                 tell.add(&mut page, "missed", || format!("{missed} events"), || fields);
             }
-            Err(RecvError::Closed) => return false,
+            // The records outlive this task.
+            Err(RecvError::Closed) => {}
         }
-        next = match changes.try_recv() {
-            Ok(change) => Ok(change),
-            Err(TryRecvError::Lagged(missed)) => Err(RecvError::Lagged(missed)),
-            Err(TryRecvError::Closed) => Err(RecvError::Closed),
-            Err(TryRecvError::Empty) => break,
-        };
+        next = if page.len() < PAGE { at_once(changes) } else { None };
     }
     if !page.is_empty() {
         say(page.trim_end());
     }
-    tokio::time::sleep(GATHER).await;
-    true
+}
+
+/// The next change, where there is one.
+fn at_once(changes: &mut Receiver<Change>) -> Option<Result<Change, RecvError>> {
+    match changes.try_recv() {
+        Ok(change) => Some(Ok(change)),
+        Err(TryRecvError::Lagged(missed)) => Some(Err(RecvError::Lagged(missed))),
+        Err(TryRecvError::Closed | TryRecvError::Empty) => None,
+    }
 }
 
 /// Tells what happens, one line each.
@@ -90,27 +149,20 @@ impl Tell {
         }
     }
 
-    /// Tells what happens until the agent ends.
+    /// Tells what becomes of the session until the agent ends.
     pub async fn live(self, agent: &Agent) {
         let mut state = agent.watch();
-        let mut changes = agent.captures().subscribe();
         let mut told = "";
         loop {
-            tokio::select! {
-                changed = state.changed() => {
-                    let now = state.borrow_and_update().clone();
-                    // Every attempt to connect is a change, of the same name.
-                    if now.name() != told {
-                        told = now.name();
-                        self.line("state", told, json!({"state": told}));
-                    }
-                    if changed.is_err() || matches!(now, State::Offline) {
-                        return;
-                    }
-                }
-                more = requests(&mut changes, self) => if !more {
-                    return;
-                },
+            let changed = state.changed().await;
+            let now = state.borrow_and_update().clone();
+            // Every attempt to connect is a change, of the same name.
+            if now.name() != told {
+                told = now.name();
+                self.line("state", told, json!({"state": told}));
+            }
+            if changed.is_err() || matches!(now, State::Offline) {
+                return;
             }
         }
     }
@@ -148,16 +200,20 @@ impl Tell {
         self.line("service", &text, json!({"url": service.url(), "api_key": key}));
     }
 
-    /// Adds a request that is complete.
+    /// Adds a request that has ended.
     fn request(self, record: &Record, page: &mut String) {
         let exchange = record.exchange();
         let Some(took) = exchange.took else { return };
         let [method, uri, _] = exchange.request.start_line();
         let uri = masked_target(&uri).into_owned();
         let status = exchange.response.as_ref().map_or("-".to_owned(), Message::status);
+        let error = exchange.error.clone();
         drop(exchange);
         let ms = took.as_secs_f64() * 1e3;
-        let text = || format!("{method} {uri} {status} {ms:.1} ms");
+        let text = || {
+            let error = error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+            format!("{method} {uri} {status} {ms:.1} ms{error}")
+        };
         let fields = || Ended {
             id: &record.id,
             tunnel: &record.tunnel_name,
@@ -165,6 +221,7 @@ impl Tell {
             uri: &uri,
             status: &status,
             ms,
+            error: error.as_deref(),
         };
         self.add(page, "request", text, fields);
     }
@@ -188,6 +245,9 @@ struct Ended<'a> {
     uri: &'a str,
     status: &'a str,
     ms: f64,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
 }
 
 /// Text of others that does nothing to a terminal.

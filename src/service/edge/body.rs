@@ -10,7 +10,7 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::time::Sleep;
 
 use super::modules::compress::Encoder;
-use super::pulse::Answering;
+use super::pulse::{Answering, Pulse};
 use super::{http2, link::Relay};
 
 /// Why a body ends early.
@@ -203,14 +203,33 @@ pub(super) enum Outgoing {
     /// One that was begun, and what there is of it.
     Begun(Option<Bytes>, Box<Outgoing>),
     /// As it comes from the visitor.
-    Visitor(Incoming),
+    Visitor(VisitorBody),
     /// As it comes from the visitor, once the upstream asks for it.
     Held(Box<Held>),
 }
 
+/// A body as it comes from the visitor, whose connection is told when it cannot be read.
+pub(super) struct VisitorBody {
+    body: Incoming,
+    pulse: Arc<Pulse>,
+}
+
+impl VisitorBody {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Err(_))) = &frame {
+            self.pulse.body_failed();
+        }
+        frame
+    }
+}
+
 /// A body that waits for the upstream's word.
 pub(super) struct Held {
-    body: Incoming,
+    body: VisitorBody,
     word: Arc<Word>,
     patience: Option<Pin<Box<Sleep>>>,
 }
@@ -240,9 +259,12 @@ impl Word {
 }
 
 impl Outgoing {
-    /// The body of a visitor's request.
-    pub(super) fn of(body: Incoming) -> Self {
-        if body.is_end_stream() { Self::Empty } else { Self::Visitor(body) }
+    /// The body of a request that came on this visitor's connection.
+    pub(super) fn of(body: Incoming, pulse: &Arc<Pulse>) -> Self {
+        if body.is_end_stream() {
+            return Self::Empty;
+        }
+        Self::Visitor(VisitorBody { body, pulse: pulse.clone() })
     }
 
     /// These bytes.
@@ -294,10 +316,10 @@ impl HttpBody for Outgoing {
                 Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
                 None => Pin::new(rest.as_mut()).poll_frame(cx),
             },
-            Self::Visitor(body) => Pin::new(body).poll_frame(cx),
+            Self::Visitor(visitor) => visitor.poll_frame(cx),
             Self::Held(held) => {
                 ready!(held.poll_word(cx));
-                Pin::new(&mut held.body).poll_frame(cx)
+                held.body.poll_frame(cx)
             }
         }
     }
@@ -307,8 +329,8 @@ impl HttpBody for Outgoing {
             Self::Empty => true,
             Self::Full(bytes) => bytes.is_none(),
             Self::Begun(bytes, rest) => bytes.is_none() && rest.is_end_stream(),
-            Self::Visitor(body) => body.is_end_stream(),
-            Self::Held(held) => held.body.is_end_stream(),
+            Self::Visitor(visitor) => visitor.body.is_end_stream(),
+            Self::Held(held) => held.body.body.is_end_stream(),
         }
     }
 
@@ -317,8 +339,8 @@ impl HttpBody for Outgoing {
             Self::Empty => SizeHint::with_exact(0),
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
             Self::Begun(bytes, rest) => after(bytes.as_ref(), rest.size_hint()),
-            Self::Visitor(body) => body.size_hint(),
-            Self::Held(held) => held.body.size_hint(),
+            Self::Visitor(visitor) => visitor.body.size_hint(),
+            Self::Held(held) => held.body.body.size_hint(),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! without a waker.
 
 use std::future::{Future, poll_fn};
-use std::io;
+use std::io::{self, ErrorKind::InvalidData};
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
@@ -24,6 +24,7 @@ use super::body::Outgoing;
 use super::pool::{Idle, Pool};
 use super::target::Through;
 use super::wire::Wire;
+use crate::http1::{PendingResponse, StrictResponses};
 
 /// How much of an answer is buffered at most, in bytes; its head must fit.
 const BUFFER: usize = 128 << 10;
@@ -35,6 +36,8 @@ pub(super) struct Link {
     connection: Option<Box<Connection<TokioIo<Heard>, Outgoing>>>,
     /// True when the connection must not be polled again.
     ended: bool,
+    /// Told what is asked.
+    pending: Arc<PendingResponse>,
     idle_since: Option<Instant>,
     /// What the connection has named at its beginning; none when it named nobody.
     named: Option<Named>,
@@ -64,10 +67,12 @@ impl Link {
     pub(super) async fn new(io: Io, named: Option<Named>) -> Result<Self, hyper::Error> {
         let mut builder = http1::Builder::new();
         builder.preserve_header_case(true).max_buf_size(BUFFER);
+        let pending = Arc::new(PendingResponse::default());
+        let io = StrictResponses::new(io, pending.clone());
         let (sender, connection) =
             builder.handshake(TokioIo::new(Heard { io, anything: false })).await?;
         let connection = Some(Box::new(connection));
-        Ok(Self { sender, connection, ended: false, idle_since: None, named })
+        Ok(Self { sender, connection, ended: false, pending, idle_since: None, named })
     }
 
     /// Sends a request and waits for the head of the answer.
@@ -75,6 +80,7 @@ impl Link {
         &mut self,
         request: Request<Outgoing>,
     ) -> Result<Response<Incoming>, Failed> {
+        self.pending.begin(request.method() == Method::HEAD);
         let mut reply = pin!(self.sender.try_send_request(request));
         let (connection, ended) = (&mut self.connection, &mut self.ended);
         let mut silent = false;
@@ -108,7 +114,7 @@ impl Link {
         })
         .await;
         let parts = self.connection?.into_parts();
-        Some((parts.io.into_inner().io, parts.read_buf))
+        Some((parts.io.into_inner().io.into_inner(), parts.read_buf))
     }
 
     /// Marks the beginning of an idle time.
@@ -210,7 +216,7 @@ impl Relay {
 
 /// A connection to an upstream that remembers whether it has ever said anything.
 struct Heard {
-    io: Io,
+    io: StrictResponses<Io>,
     anything: bool,
 }
 
@@ -223,7 +229,8 @@ impl AsyncRead for Heard {
         let this = self.get_mut();
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.io).poll_read(cx, buffer);
-        this.anything |= buffer.filled().len() > before;
+        let is_invalid = matches!(&read, Poll::Ready(Err(error)) if error.kind() == InvalidData);
+        this.anything |= is_invalid || buffer.filled().len() > before;
         read
     }
 }

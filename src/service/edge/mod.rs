@@ -25,7 +25,6 @@ mod fault;
 mod fixed_target;
 mod forward;
 mod forwarded;
-mod framing;
 pub(super) mod guard;
 mod head;
 mod hosts;

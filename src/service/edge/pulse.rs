@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 
-use super::framing::Expects;
 use super::many::{Many, Part};
+use crate::http1::Expects;
 
 /// How many ticks a head may take, and the wait for the first byte.
 const HEAD: u8 = 4;
@@ -38,6 +38,8 @@ pub(super) struct Pulse {
     blocked: AtomicBool,
     /// True when the connection carries something other than HTTP.
     pub(super) upgraded: AtomicBool,
+    /// True when the body of a request could not be read, so that no other request follows.
+    body_failed: AtomicBool,
     /// True when the connection must be closed, whatever else is on it.
     pub(super) closed: AtomicBool,
     /// What only a connection has that carries many requests at once.
@@ -96,6 +98,16 @@ impl Pulse {
         if let Some(many) = &self.many {
             many.earned.fetch_add(frames, Relaxed);
         }
+    }
+
+    /// The body of a request cannot be read; where there are many, the others go on.
+    pub(super) fn body_failed(&self) {
+        self.body_failed.store(self.many.is_none(), Relaxed);
+    }
+
+    /// Whether the body of the last request could not be read.
+    pub(super) fn has_failed_body(&self) -> bool {
+        self.body_failed.load(Relaxed)
     }
 
     /// Whether a request is being answered.

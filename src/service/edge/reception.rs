@@ -149,6 +149,10 @@ impl Reception {
         let somebody = self.behind_proxy(request.headers());
         let client = somebody.as_ref().unwrap_or(&self.client);
         let response = match self.forward(client, request, &mut trace).await {
+            // Whatever was made of a part of the body, the request as a whole cannot be understood.
+            Ok(_) | Err(Turned::Away(_)) if self.pulse.has_failed_body() => {
+                fault::BAD_REQUEST.into_response(&self.edges.settings.code_prefix)
+            }
             Ok(response) => response,
             Err(Turned::Away(fault)) => fault.into_response(&self.edges.settings.code_prefix),
             Err(Turned::Closed) => {
@@ -215,7 +219,7 @@ impl Reception {
             hops: 0,
         };
         self.admit(&mut way, route, &request).await?;
-        route.serve(&mut way, request.map(Outgoing::of)).await
+        route.serve(&mut way, request.map(|body| Outgoing::of(body, &self.pulse))).await
     }
 
     /// Runs the rules for connections, once for each connection and route; a connection of a proxy is

@@ -395,6 +395,10 @@ async fn an_answer_that_breaks_off_ends_the_connection() {
     stream.send_reset(Reason::INTERNAL_ERROR);
 
     assert_eq!(visit.rest().await, "");
+    let shown = visit.ended().await.show();
+    assert!(shown.error.0.contains("internal error"), "{}", shown.error.0);
+    assert!(shown.error.0.ends_with("after 4 bytes of a body in chunks"), "{}", shown.error.0);
+    assert!(shown.response.unwrap().truncated.0);
 }
 
 #[tokio::test]

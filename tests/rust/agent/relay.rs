@@ -253,17 +253,118 @@ async fn endless_headers_are_a_502() {
 
 #[tokio::test]
 async fn a_body_that_breaks_off_ends_the_connection_and_not_the_agent() {
-    for broken in ["Content-Length: 9\r\n\r\nab", "Transfer-Encoding: chunked\r\n\r\n2\r\nabX"] {
+    let chunked = "Transfer-Encoding: chunked\r\n\r\n2\r\nab";
+    for (begun, more, error) in [
+        ("Content-Length: 9\r\n\r\nab", "", "closed the connection after 2 of 9 bytes"),
+        (chunked, "", "closed the connection after 2 bytes of a body in chunks"),
+        (chunked, "X", "sent a chunk that is malformed after 2 bytes of a body in chunks"),
+    ] {
         let (mut visit, listener) = visit().await;
 
         visit.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
         let mut local = accept(&listener).await;
-        say(&mut local, &format!("HTTP/1.1 200 OK\r\n{broken}")).await;
+        let head = format!("HTTP/1.1 200 OK\r\n{begun}");
+        say(&mut local, &head).await;
+        visit.expect(&head).await;
+        say(&mut local, more).await;
         drop(local);
 
-        assert!(visit.rest().await.starts_with("HTTP/1.1 200 OK\r\n"));
+        assert_eq!(visit.rest().await, "");
         let record = visit.ended().await;
         assert_eq!(record.exchange().response.as_ref().unwrap().body, *b"ab");
+        let shown = record.show();
+        assert_eq!(shown.error.0, format!("the local service {error}"));
+        assert_eq!((shown.request.truncated.0, shown.response.unwrap().truncated.0), (false, true));
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_malformed_from_the_start_is_a_502() {
+    let (mut visit, listener) = visit().await;
+
+    visit.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let mut local = accept(&listener).await;
+    say(&mut local, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabX").await;
+
+    assert!(visit.rest().await.starts_with("HTTP/1.1 502 "));
+    let shown = visit.ended().await.show();
+    assert!(shown.error.0.contains("ambiguous"), "{shown:?}");
+    assert_eq!(shown.response.unwrap().status_code, 502);
+}
+
+#[tokio::test]
+async fn a_visitor_who_leaves_is_named_in_the_record() {
+    let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n";
+    for (body, answer, error, truncated) in [
+        ("abc", "", "the visitor left after 3 of 9 bytes of the request", true),
+        ("abcdefghi", "", "the visitor left before the answer was complete", false),
+        (
+            "abcdefghi",
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab",
+            "the visitor left before the answer was complete",
+            false,
+        ),
+    ] {
+        let (mut visit, listener) = visit().await;
+        visit.send(&format!("{head}{body}")).await;
+        let mut local = accept(&listener).await;
+        hear(&mut local, &format!("{head}{body}")).await;
+        say(&mut local, answer).await;
+        visit.expect(answer).await;
+
+        let Visit { visitor, captures, .. } = visit;
+        drop(visitor);
+        assert_eq!(local.read(&mut [0]).await.unwrap(), 0);
+
+        let record = captures.list(1, None).remove(0);
+        while record.exchange().took.is_none() {
+            tokio::task::yield_now().await;
+        }
+        let shown = record.show();
+        assert_eq!((shown.error.0.as_str(), shown.request.truncated.0), (error, truncated));
+        let cut_off = shown.response.map(|response| response.truncated.0);
+        assert_eq!(cut_off, (!answer.is_empty()).then_some(true));
+    }
+}
+
+#[tokio::test]
+async fn what_goes_well_has_no_error() {
+    let (mut visit, listener) = visit().await;
+    let answer = "HTTP/1.0 200 OK\r\n\r\nuntil the close";
+
+    visit.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let mut local = accept(&listener).await;
+    say(&mut local, answer).await;
+    drop(local);
+
+    assert_eq!(visit.rest().await, answer);
+    let shown = visit.ended().await.show();
+    assert_eq!((shown.error.0.as_str(), shown.response.unwrap().truncated.0), ("", false));
+    assert!(!serde_json::to_string(&visit.record().show()).unwrap().contains("error"));
+}
+
+#[tokio::test]
+async fn one_empty_line_before_a_request_is_neither_sent_on_nor_recorded() {
+    let request = "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi";
+    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    for piece in [1, 2, 3, 1000] {
+        let (mut visit, listener) = visit().await;
+        let twice = format!("\r\n{request}\r\n{request}");
+        for piece in twice.as_bytes().chunks(piece) {
+            visit.visitor.write_all(piece).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        let mut local = accept(&listener).await;
+        for _ in 0..2 {
+            hear(&mut local, request).await;
+            say(&mut local, answer).await;
+            visit.expect(answer).await;
+            let shown = visit.record().show();
+            assert_eq!(
+                (shown.request.method.as_str(), shown.request.raw.0.as_ref()),
+                ("POST", request.as_bytes())
+            );
+        }
     }
 }
 

@@ -28,6 +28,7 @@ export function render(place, detail, actions, original) {
       make("p", { class: `outcome s${Math.floor((detail.status ?? 0) / 100)}` }, status,
         ...marks(detail).map(([sign, word]) => make("span", { class: "mark" }, ` ${sign} ${word}`)))),
     tools(detail, actions),
+    detail.error ? make("p", { class: "problem" }, `⚠ ${detail.error}`) : "",
     facts(detail, actions),
     make("div", { class: "parts" },
       part("Request", detail.request, detail),
@@ -82,7 +83,7 @@ function part(name, part, detail) {
   const title = make("h3", { id: `${name}-title` }, name);
   if (!part) {
     return make("section", { class: "part", "aria-labelledby": title.id }, title,
-      make("p", { class: "hint" }, "There is none yet."));
+      make("p", { class: "hint" }, detail.error ? "There is none." : "There is none yet."));
   }
   const target = detail.target;
   const query = target.includes("?") ? target.slice(target.indexOf("?") + 1) : "";

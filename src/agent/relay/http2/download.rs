@@ -28,8 +28,10 @@ pub(super) enum Head {
 pub(super) enum Failure {
     /// The head never came.
     Unanswered(h2::Error),
-    /// The rest never came, or the visitor is gone.
-    Broken,
+    /// The rest never came.
+    CutOff(h2::Error),
+    /// The visitor is gone.
+    Gone,
 }
 
 /// Waits for the final head and passes on the provisional ones.
@@ -44,7 +46,7 @@ pub(super) async fn head(
             Head::Provisional(answer) if answer.status() == 101 => {}
             Head::Provisional(answer) => {
                 let head = heads::response(answer.status(), answer.headers(), Framing::None);
-                write.write_all(&head).await.map_err(|_| Failure::Broken)?;
+                write.write_all(&head).await.map_err(|_| Failure::Gone)?;
             }
         }
     }
@@ -68,10 +70,13 @@ pub(super) async fn pass_on(
             }
         };
         let Some(data) = data else { break };
-        let Ok(data) = data else {
+        let data = match data {
+            Ok(data) => data,
             // What came is passed on, so that it breaks off where it did.
-            flush(&mut out, write).await?;
-            return Err(Failure::Broken);
+            Err(error) => {
+                flush(&mut out, write).await?;
+                return Err(Failure::CutOff(error));
+            }
         };
         framing.put(&data, &mut out);
         if out.len() >= PIECE {
@@ -81,7 +86,7 @@ pub(super) async fn pass_on(
         let _ = body.flow_control().release_capacity(data.len());
     }
     if framing == Framing::Chunked {
-        let trailers = body.trailers().await.map_err(|_| Failure::Broken)?;
+        let trailers = body.trailers().await.map_err(Failure::CutOff)?;
         heads::last_chunk(&trailers.unwrap_or_default(), &mut out);
     }
     flush(&mut out, write).await
@@ -111,5 +116,5 @@ async fn next(response: &mut ResponseFuture) -> Result<Head, h2::Error> {
 async fn flush(out: &mut Vec<u8>, write: &mut (impl AsyncWrite + Unpin)) -> Result<(), Failure> {
     let written = write.write_all(out).await;
     out.clear();
-    written.map_err(|_| Failure::Broken)
+    written.map_err(|_| Failure::Gone)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use h2::{Reason, SendStream};
 use tokio::io::{AsyncReadExt, DuplexStream, ReadHalf, WriteHalf};
 
@@ -48,8 +48,7 @@ impl Translator {
 
     /// Answers one request after the other.
     pub async fn run(mut self) {
-        while let Some(head) = self.next_head().await {
-            let bytes = self.buffer.split_to(head.length);
+        while let Some((head, bytes)) = self.next_head().await {
             let asked = match heads::request(&bytes, self.lane.scheme(), self.lane.authority()) {
                 Ok(asked) => asked,
                 Err(problem) => return self.problem.tell(problem.to_string()),
@@ -62,11 +61,11 @@ impl Translator {
     }
 
     /// The next head; none when the visitor is done, or the connection is.
-    async fn next_head(&mut self) -> Option<RequestHead> {
+    async fn next_head(&mut self) -> Option<(RequestHead, Bytes)> {
         loop {
             // The relay has read the same head before.
-            if let Some(head) = head::request(&self.buffer).ok()? {
-                return Some(head);
+            if let Some(taken) = head::take_request(&mut self.buffer).ok()? {
+                return Some(taken);
             }
             tokio::select! {
                 biased;
@@ -139,7 +138,11 @@ impl Translator {
             (Err(Failure::Unanswered(error)), _) => {
                 self.unanswered(&error, head.is_idempotent && !self.fresh, upload)
             }
-            (Err(Failure::Broken), _) => Attempt::Over,
+            (Err(Failure::CutOff(error)), _) => {
+                self.problem.tell(explained(&error));
+                Attempt::Over
+            }
+            (Err(Failure::Gone), _) => Attempt::Over,
         }
     }
 
@@ -147,7 +150,7 @@ impl Translator {
         &mut self,
         key: &http::HeaderValue,
         answer: http::Response<h2::RecvStream>,
-        stream: SendStream<bytes::Bytes>,
+        stream: SendStream<Bytes>,
     ) {
         let (parts, body) = answer.into_parts();
         let visitor = (&mut self.read, &mut self.write);

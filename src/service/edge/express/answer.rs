@@ -2,7 +2,7 @@
 
 use chrono::Utc;
 
-use crate::http1::Body;
+use crate::http1::{Body, BodyLength, FramingError};
 use crate::service::edge::fault::{self, ERROR_CODE, Fault};
 
 /// How many headers an answer may have.
@@ -25,6 +25,12 @@ pub(super) struct Head {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Broken;
 
+impl From<FramingError> for Broken {
+    fn from(_: FramingError) -> Self {
+        Self
+    }
+}
+
 /// What an answer turns into on its way.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms<'t> {
@@ -44,6 +50,10 @@ pub(super) fn read(
     terms: Terms<'_>,
     out: &mut Vec<u8>,
 ) -> Result<Option<Head>, Broken> {
+    // The parser would skip empty lines, which belong to no answer.
+    if matches!(bytes.first(), Some(b'\r' | b'\n')) {
+        return Err(Broken);
+    }
     let mut room = [httparse::EMPTY_HEADER; HEADERS];
     let mut parsed = httparse::Response::new(&mut room);
     let length = match parsed.parse(bytes) {
@@ -57,14 +67,9 @@ pub(super) fn read(
     if status < 200 {
         return Ok(Some(Head { length, status, body: Body::NONE, keep_alive }));
     }
-    let body = match (said.chunked, said.length) {
-        (true, Some(_)) => return Err(Broken),
-        (true, _) if version == 0 => return Err(Broken),
-        _ if terms.to_head || matches!(status, 204 | 304) => Body::NONE,
-        (true, None) => Body::CHUNKED,
-        (false, Some(length)) => Body::Length(length),
-        (false, None) => Body::UntilClose,
-    };
+    let announced = said.length.body(version == 1)?;
+    let bodiless = terms.to_head || matches!(status, 204 | 304);
+    let body = if bodiless { Body::NONE } else { announced.unwrap_or(Body::UntilClose) };
     begin(status, parsed.reason.unwrap_or_default(), out);
     let has_body = body != Body::NONE;
     for header in parsed.headers.iter().filter(|header| !said.drops(header, status, has_body)) {
@@ -87,8 +92,7 @@ pub(super) fn read(
 /// What the headers say about framing and connection.
 #[derive(Default)]
 struct Said<'h> {
-    length: Option<u64>,
-    chunked: bool,
+    length: BodyLength,
     closes: bool,
     dated: bool,
     /// The headers that `Connection` names.
@@ -104,23 +108,12 @@ impl<'h> Said<'h> {
             match header.name.len() {
                 4 if is("date") => said.dated = true,
                 10 if is("connection") => said.connection(header.value),
-                14 if is("content-length") => said.measured(header.value)?,
                 16 if is(ERROR_CODE.as_str()) => said.unreachable = header.value.ends_with(b"8012"),
-                17 if is("transfer-encoding") => {
-                    if said.chunked || !header.value.eq_ignore_ascii_case(b"chunked") {
-                        return Err(Broken);
-                    }
-                    said.chunked = true;
-                }
+                14 | 17 => said.length.read(header.name.as_bytes(), header.value)?,
                 _ => {}
             }
         }
         Ok(said)
-    }
-
-    fn measured(&mut self, value: &[u8]) -> Result<(), Broken> {
-        let before = self.length.replace(number(value)?);
-        if before.is_none() { Ok(()) } else { Err(Broken) }
     }
 
     fn connection(&mut self, value: &'h [u8]) {
@@ -152,12 +145,6 @@ impl<'h> Said<'h> {
         }
         hop || self.named.iter().any(|name| header.name.as_bytes().eq_ignore_ascii_case(name))
     }
-}
-
-fn number(digits: &[u8]) -> Result<u64, Broken> {
-    let text = std::str::from_utf8(digits).map_err(|_| Broken)?;
-    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    plain.then(|| text.parse().ok()).flatten().ok_or(Broken)
 }
 
 /// Writes an answer of the service itself.

@@ -182,6 +182,9 @@ impl<'l> Lane<'l> {
             Err(Missing::Late) => return self.fail(request, fault::LATE).await,
             Err(Missing::Left) => return Done::Badly,
         };
+        if head.body.check(&self.answer).is_err() {
+            return self.fail(request, fault::BROKEN).await;
+        }
         if self.pass_on(head.body, &mut link).await.is_err() {
             return Done::Badly;
         }

@@ -3,6 +3,7 @@
 mod client_certificates;
 mod configured;
 mod express;
+mod framing;
 mod http;
 mod http2;
 mod inside;

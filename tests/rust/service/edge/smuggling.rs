@@ -84,6 +84,26 @@ async fn a_body_with_bad_framing_reaches_nobody_whole() {
 }
 
 #[tokio::test]
+async fn a_head_that_turns_ambiguous_after_its_beginning_is_refused() {
+    let edges = edges().await;
+    let endpoint = bound(&edges, Direct::to(mirror().await)).await;
+    for first in
+        ["GET / HTTP/1.1\r\nHost: a\r\n", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n"]
+    {
+        let mut visitor = Peer::to(&endpoint).await;
+        visitor.say(&format!("{first}\r\n")).await;
+        assert!(visitor.answer().await.0.starts_with("HTTP/1.1 200 "), "{first}");
+
+        visitor.say("GET / HTTP/1.1\r\nHost: a\r\nX: y").await;
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        visitor.say("z\r\nContent-Length: +5\r\n\r\nhello").await;
+
+        let answer = visitor.rest().await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{first}: {answer}");
+    }
+}
+
+#[tokio::test]
 async fn what_comes_before_an_ambiguous_request_is_answered() {
     let edges = edges().await;
     let endpoint = bound(&edges, Direct::to(mirror().await)).await;

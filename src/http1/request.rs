@@ -1,0 +1,252 @@
+//! Where one request ends and the next begins, followed more strictly than HTTP asks for.
+//!
+//! Whoever forwards requests must see the same borders as those who read them later; a request that
+//! two readers could understand differently is refused before anything of it goes on. Knows nothing
+//! of sockets: it is fed what arrives.
+
+use super::chunks::FramingError;
+use super::length::field;
+use super::{Body, BodyLength, MAX_LINE_BYTES};
+
+/// What a visitor has to send next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expects {
+    /// Nothing, or another request.
+    Nothing,
+    /// The rest of a head.
+    Head,
+    /// The rest of a body.
+    Body,
+}
+
+/// Follows the requests of one connection.
+#[derive(Debug, Default)]
+pub(super) struct RequestFraming {
+    state: State,
+    head: Head,
+    /// The beginning of a line that has not ended.
+    line: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+enum State {
+    /// Between requests, where one empty line may stand (RFC 9112, section 2.2).
+    #[default]
+    Start,
+    /// After the carriage return of that line.
+    EmptyLine,
+    /// After that line, of which there is no second.
+    AfterEmptyLine,
+    /// In the first line of a request.
+    First,
+    Head,
+    Body(Body),
+}
+
+/// What a head says about its body.
+#[derive(Debug, Default)]
+struct Head {
+    is_http_1_1: bool,
+    length: BodyLength,
+}
+
+/// The line is not as it should be.
+struct Bad;
+
+impl From<FramingError> for Bad {
+    fn from(_: FramingError) -> Self {
+        Self
+    }
+}
+
+impl RequestFraming {
+    /// What is missing.
+    pub(super) fn expects(&self) -> Expects {
+        match self.state {
+            State::Start | State::AfterEmptyLine => Expects::Nothing,
+            State::EmptyLine | State::First | State::Head => Expects::Head,
+            State::Body(_) => Expects::Body,
+        }
+    }
+
+    /// Follows what has arrived, and takes empty lines before requests out of it; gives how many
+    /// bytes are left, which stand at the beginning.
+    ///
+    /// # Errors
+    /// When something can be understood in more ways than one; says how many of the bytes that are
+    /// left are fine.
+    pub(super) fn feed(&mut self, bytes: &mut [u8]) -> Result<usize, FramingError> {
+        let (mut at, mut left) = (0, 0);
+        while let Some(rest) = bytes.get(at..)
+            && let Some(first) = rest.first()
+        {
+            if let Some(next) = self.state.around_empty_line(*first) {
+                self.state = next.map_err(|Bad| FramingError { fine: left })?;
+                at += 1;
+                continue;
+            }
+            let (taken, fine) = self.take(rest);
+            if left < at {
+                bytes.copy_within(at..at + taken, left);
+            }
+            at += taken;
+            left += taken;
+            if !fine {
+                return Err(FramingError { fine: left });
+            }
+        }
+        Ok(left)
+    }
+
+    /// How many of the bytes belong together and are fine, and whether what follows may be.
+    fn take(&mut self, bytes: &[u8]) -> (usize, bool) {
+        if let State::Body(body) = &mut self.state {
+            let taken = body.take(bytes, |_| {});
+            if body.is_done() {
+                self.state = State::Start;
+            }
+            return taken.map_or_else(|error| (error.fine, false), |taken| (taken, true));
+        }
+        self.take_line(bytes).map_or((0, false), |taken| (taken, true))
+    }
+
+    /// Takes a line, or what there is of it; gives how many bytes that was.
+    fn take_line(&mut self, rest: &[u8]) -> Result<usize, Bad> {
+        if self.state != State::Head {
+            self.state = State::First;
+        }
+        let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
+            self.line.extend_from_slice(rest);
+            return if self.line.len() > MAX_LINE_BYTES { Err(Bad) } else { Ok(rest.len()) };
+        };
+        if self.line.is_empty() {
+            self.whole_line(&rest[..end])?;
+        } else {
+            let mut line = std::mem::take(&mut self.line);
+            line.extend_from_slice(&rest[..end]);
+            self.whole_line(&line)?;
+        }
+        Ok(end + 1)
+    }
+
+    /// A line without its line feed.
+    fn whole_line(&mut self, line: &[u8]) -> Result<(), Bad> {
+        let Some((b'\r', line)) = line.split_last() else { return Err(Bad) };
+        if line.contains(&b'\r') {
+            return Err(Bad);
+        }
+        self.state = match self.state {
+            State::Head if line.is_empty() => self.body()?,
+            State::Head => {
+                let (name, value) = field(line).ok_or(Bad)?;
+                self.head.length.read(name, value)?;
+                State::Head
+            }
+            _ => {
+                let is_http_1_1 = line.ends_with(b" HTTP/1.1");
+                self.head = Head { is_http_1_1, length: BodyLength::default() };
+                State::Head
+            }
+        };
+        Ok(())
+    }
+
+    fn body(&self) -> Result<State, Bad> {
+        let body = self.head.length.body(self.head.is_http_1_1)?;
+        Ok(body.filter(|body| !body.is_done()).map_or(State::Start, State::Body))
+    }
+}
+
+impl State {
+    /// What follows when this byte belongs to an empty line before a request; none when it belongs
+    /// to something else.
+    fn around_empty_line(&self, byte: u8) -> Option<Result<Self, Bad>> {
+        match (self, byte) {
+            (Self::Start, b'\r') => Some(Ok(Self::EmptyLine)),
+            (Self::EmptyLine, b'\n') => Some(Ok(Self::AfterEmptyLine)),
+            (Self::EmptyLine, _) => Some(Err(Bad)),
+            (Self::Start | Self::AfterEmptyLine, b'\r' | b'\n') => Some(Err(Bad)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// What is left of some bytes that are fed in pieces of one size, and what is expected then;
+    /// no expectation when they are refused.
+    fn fed_in(bytes: &[u8], piece: usize) -> (Vec<u8>, Option<Expects>) {
+        let (mut framing, mut left) = (RequestFraming::default(), Vec::new());
+        for piece in bytes.chunks(piece) {
+            let mut piece = piece.to_vec();
+            let fed = framing.feed(&mut piece);
+            piece.truncate(fed.unwrap_or_else(|error| error.fine));
+            left.extend(piece);
+            if fed.is_err() {
+                return (left, None);
+            }
+        }
+        (left, Some(framing.expects()))
+    }
+
+    /// Feeds the bytes whole and in pieces; all must come to the same.
+    fn fed(bytes: &[u8]) -> Option<Expects> {
+        let (_, whole) = fed_in(bytes, bytes.len());
+        for piece in 1..bytes.len() {
+            assert_eq!(fed_in(bytes, piece).1, whole, "{piece}");
+        }
+        whole
+    }
+
+    #[test]
+    fn a_body_ends_where_its_head_says() {
+        let head = "POST / HTTP/1.1\r\nHost: a\r\n";
+        for (rest, expected) in [
+            ("", Expects::Head),
+            ("\r\n", Expects::Nothing),
+            ("Content-Length: 3\r\n\r\nab", Expects::Body),
+            ("Content-Length: 3\r\n\r\nabc", Expects::Nothing),
+            ("content-length:0\r\n\r\n\r\nG", Expects::Head),
+            ("content-length:0\r\n\r\n\r\n", Expects::Nothing),
+            ("Transfer-Encoding: Chunked\r\n\r\n", Expects::Body),
+            ("Transfer-Encoding: chunked\r\n\r\n2;x=y\r\nab\r\n0\r\n", Expects::Body),
+            ("Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\na: b\r\n\r\n", Expects::Nothing),
+        ] {
+            assert_eq!(fed(format!("{head}{rest}").as_bytes()), Some(expected), "{rest}");
+        }
+    }
+
+    #[test]
+    fn what_came_before_stays_fine() {
+        let fine = "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\n";
+        let bytes = format!("{fine}Content-Length: x\r\n\r\n");
+
+        assert_eq!(fed_in(bytes.as_bytes(), bytes.len()), (fine.into(), None));
+    }
+
+    #[test]
+    fn one_empty_line_before_a_request_is_taken_out() {
+        let (get, post) = (
+            "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n\r\n\n",
+        );
+        let bytes = format!("\r\n{get}\r\n{post}\r\n{get}{get}\r\n");
+
+        for piece in 1..bytes.len() {
+            let (left, expects) = fed_in(bytes.as_bytes(), piece);
+            assert_eq!(String::from_utf8(left).unwrap(), format!("{get}{post}{get}{get}"));
+            assert_eq!(expects, Some(Expects::Nothing));
+        }
+    }
+
+    #[test]
+    fn other_lines_before_a_request_are_refused() {
+        for before in ["\r\n\r\n", "\n", "\r", "\r\n\n", "\r\r\n", " \r\n", "\r\n \r\n"] {
+            let bytes = format!("{before}GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            assert_eq!(fed(bytes.as_bytes()), None, "{before:?}");
+        }
+    }
+}
