@@ -273,6 +273,7 @@ fn options(matches: &ArgMatches) -> Result<Options, Failure> {
         patience: defaults.patience,
         heartbeat_interval: defaults.heartbeat_interval,
         heartbeat_tolerance: defaults.heartbeat_tolerance,
+        login_timeout: defaults.login_timeout,
         reserve: defaults.reserve,
     })
 }

@@ -48,15 +48,16 @@ pub struct Caller {
     pub admin: bool,
 }
 
-/// An agent that showed the token of a credential.
-#[derive(Debug, Clone)]
+/// An agent that showed the token of a credential. What the credential allows is not part of it: that
+/// may change at any time, so it is looked up whenever it counts, with [`access_list`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Agent {
     /// The credential.
     pub credential_id: String,
     /// The user or bot that owns it.
     pub owner_id: String,
-    /// What it may bind; everything when empty.
-    pub acl: Vec<String>,
+    /// The digest of the token's secret part.
+    token_hash: [u8; 32],
 }
 
 /// Why an agent's token is refused.
@@ -82,16 +83,34 @@ pub(super) fn agent(
         return Ok(Err(TokenFault::Malformed));
     };
     let credential_id = format!("{}_{owner}", prefix::CREDENTIAL);
-    let Some(owner_id) = holder(view, &credential_id, &hash(secret))? else {
+    let token_hash = hash(secret);
+    let Some(owner_id) = holder(view, &credential_id, &token_hash)? else {
         return Ok(Err(TokenFault::Unknown));
     };
-    let credential = view.find::<Credential>(&credential_id)?;
-    match (credential, caller(view, owner_id)?) {
-        (Some(credential), Some(Caller { owner_id, .. })) => {
-            let acl = credential.acl.unwrap_or_default();
-            Ok(Ok(Agent { credential_id, owner_id, acl }))
-        }
-        _ => Ok(Err(TokenFault::Unknown)),
+    let agent = Agent { credential_id, owner_id, token_hash };
+    Ok(access_list(view, &agent)?.map(|_| agent).ok_or(TokenFault::Unknown))
+}
+
+/// What an agent may bind, everything when empty; none when its token is good for nothing any more:
+/// the credential is gone or has another token or owner, or its owner is gone or inactive.
+pub(super) fn access_list(
+    view: &View<'_>,
+    agent: &Agent,
+) -> Result<Option<Vec<String>>, store::Error> {
+    let holder = holder(view, &agent.credential_id, &agent.token_hash)?;
+    let Some(owner_id) = holder.filter(|owner_id| *owner_id == agent.owner_id) else {
+        return Ok(None);
+    };
+    let credential = view.find::<Credential>(&agent.credential_id)?;
+    let owner = caller(view, owner_id)?;
+    Ok(credential.zip(owner).map(|(credential, _)| credential.acl.unwrap_or_default()))
+}
+
+/// Whether no token of a credential is good for anything: it is gone, or its owner is gone or inactive.
+pub(super) fn is_revoked(view: &View<'_>, credential_id: &str) -> Result<bool, store::Error> {
+    match view.token(credential_id)? {
+        None => Ok(true),
+        Some(token) => Ok(caller(view, token.owner_id)?.is_none()),
     }
 }
 

@@ -69,6 +69,8 @@ pub struct Options {
     pub heartbeat_interval: Duration,
     /// How late a heartbeat may come back before the agent is taken for gone.
     pub heartbeat_tolerance: Duration,
+    /// How long an agent may take to authenticate once it is connected.
+    pub login_timeout: Duration,
     /// How long the addresses of an agent that is gone are kept for it; after a restart of the service
     /// it is 30 days, for at most 1,000 of an account.
     pub reserve: Duration,
@@ -103,6 +105,7 @@ impl Default for Options {
             authtoken: None,
             heartbeat_interval: Duration::from_secs(10),
             heartbeat_tolerance: Duration::from_secs(15),
+            login_timeout: Duration::from_secs(10),
             reserve: Duration::from_secs(30),
         }
     }
@@ -175,6 +178,7 @@ impl Options {
             port: self.agent_port?,
             heartbeat_interval: self.heartbeat_interval,
             heartbeat_tolerance: self.heartbeat_tolerance,
+            login_timeout: self.login_timeout,
             reserve: self.reserve,
             code_prefix: self.code_prefix.clone(),
         })

@@ -6,13 +6,15 @@ use std::task::Waker;
 
 use bytes::Bytes;
 
-use super::Code;
 use super::error::{Ended, Reset};
 use super::state::State;
+use super::{Code, Group};
 
 /// What the session's task and the stream's owner share.
 pub(super) struct Cell {
     pub(super) id: u32,
+    /// The group that the stream is reset with, if any.
+    pub(super) group: Option<Group>,
     inner: Mutex<Inner>,
 }
 
@@ -27,8 +29,8 @@ pub(super) struct Inner {
 }
 
 impl Cell {
-    pub(super) fn new(id: u32) -> Self {
-        Self { id, inner: Mutex::default() }
+    pub(super) fn new(id: u32, group: Option<Group>) -> Self {
+        Self { id, group, inner: Mutex::default() }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {

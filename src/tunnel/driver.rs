@@ -6,6 +6,7 @@
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -17,15 +18,17 @@ use tokio::time::timeout;
 
 use super::batching::Batching;
 use super::cell::Cell;
-use super::frame::{Data, Decoder, Event, Malformed};
+use super::frame::{Data, Decoder, Event};
 use super::outgoing::End;
-use super::session::{Owner, Shared};
-use super::{Code, Ended, Stream};
+use super::session::{LoginLimits, Owner, Shared};
+use super::{Code, Ended, LoginExcess, Stream};
 
 /// The connection is read into pieces of this size.
 const BUFFER: usize = 64 * 1024;
 /// A new buffer is taken when the old one has less room than this.
 const LEAST_ROOM: usize = 16 * 1024;
+/// The same for a peer that has not authenticated: there may be many of them.
+const LOGIN_BUFFER: usize = 4 * 1024;
 /// Bytes to read before others have a turn: readers should grant new windows in time.
 const TURN: usize = 64 * 1024;
 /// With more than this to write, nothing is read: a peer that reads nothing gets no answers.
@@ -44,6 +47,8 @@ pub(super) struct Driver<Io> {
     owner: Weak<Owner>,
     accepted: mpsc::Sender<Stream>,
     decoder: Decoder,
+    /// What the peer may still ask for before it authenticates; none once it has.
+    login: Option<Login>,
     input: BytesMut,
     /// Where the body of the current DATA frame goes.
     current: Option<Body>,
@@ -72,12 +77,37 @@ struct Body {
     fin: bool,
 }
 
+/// What a peer may still ask for before it authenticates.
+struct Login {
+    limits: LoginLimits,
+    /// Bytes that it may still send.
+    left: usize,
+}
+
+impl Login {
+    /// So many bytes came.
+    fn count(&mut self, length: usize) -> Result<(), LoginExcess> {
+        self.left = self.left.checked_sub(length).ok_or(self.too_many_bytes())?;
+        Ok(())
+    }
+
+    /// A frame with so long a body begins, of which no more than `buffered` bytes were counted.
+    fn announce(&self, length: usize, buffered: usize) -> Result<(), LoginExcess> {
+        if length > self.left + buffered { Err(self.too_many_bytes()) } else { Ok(()) }
+    }
+
+    fn too_many_bytes(&self) -> LoginExcess {
+        LoginExcess::Bytes(self.limits.bytes)
+    }
+}
+
 impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
     pub(super) fn new(
         io: Io,
         shared: Arc<Shared>,
         owner: Weak<Owner>,
         accepted: mpsc::Sender<Stream>,
+        login: Option<LoginLimits>,
     ) -> Self {
         Self {
             io,
@@ -85,6 +115,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
             owner,
             accepted,
             decoder: Decoder::default(),
+            login: login.map(|limits| Login { limits, left: limits.bytes }),
             input: BytesMut::new(),
             current: None,
             batching: Batching::default(),
@@ -102,6 +133,9 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
             match ended {
                 Ended::Protocol(problem) => {
                     shared.go_away(Code::PROTOCOL, &problem.to_string(), ended);
+                }
+                Ended::BeforeLogin(_) => {
+                    shared.go_away(Code::ENHANCE_YOUR_CALM, &ended.to_string(), ended);
                 }
                 _ => shared.end(ended, End::AtOnce),
             }
@@ -141,15 +175,22 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
 
     /// Reads for one turn.
     fn receive(&mut self, cx: &mut Context<'_>) -> Result<Next, Ended> {
+        if self.login.is_some() && self.shared.authenticated.load(Ordering::Acquire) {
+            self.login = None;
+        }
+        let buffer = if self.login.is_some() { LOGIN_BUFFER } else { BUFFER };
         let mut left = TURN;
         while left > 0 {
-            if self.input.capacity() - self.input.len() < LEAST_ROOM {
-                self.input.reserve(BUFFER);
+            if self.input.capacity() - self.input.len() < LEAST_ROOM.min(buffer) {
+                self.input.reserve(buffer);
             }
             match pin!(self.io.read_buf(&mut self.input)).poll(cx) {
                 Poll::Pending => return Ok(Next::Blocked),
                 Poll::Ready(Ok(0)) => return Err(Ended::PeerClosed),
-                Poll::Ready(Ok(length)) => left = left.saturating_sub(length),
+                Poll::Ready(Ok(length)) => {
+                    left = left.saturating_sub(length);
+                    self.login.as_mut().map_or(Ok(()), |login| login.count(length))?;
+                }
                 Poll::Ready(Err(error)) => return Err(broken(error)),
             }
             while let Some(event) = self.decoder.next(&mut self.input)? {
@@ -231,7 +272,9 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
         Ok(())
     }
 
-    fn data(&mut self, data: Data) -> Result<(), Malformed> {
+    fn data(&mut self, data: Data) -> Result<(), Ended> {
+        let announced = self.login.as_ref().map(|it| it.announce(data.length, self.input.len()));
+        announced.unwrap_or(Ok(()))?;
         let cell = if data.syn {
             self.accept(data.stream)?
         } else {
@@ -250,9 +293,12 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
     }
 
     /// Takes a new stream; the inner error is the reason for refusing it.
-    fn accept(&self, id: u32) -> Result<Result<Arc<Cell>, Code>, Malformed> {
-        if let Err(refused) = self.shared.table().admit(id)? {
-            return Ok(Err(refused));
+    fn accept(&self, id: u32) -> Result<Result<Arc<Cell>, Code>, Ended> {
+        let admitted = self.shared.table().admit(id)?;
+        match (admitted, &self.login) {
+            (Ok(()), _) => {}
+            (Err(_), Some(login)) => Err(LoginExcess::Streams(login.limits.streams))?,
+            (Err(refused), None) => return Ok(Err(refused)),
         }
         let place = match self.accepted.try_reserve() {
             Ok(place) => place,
@@ -297,6 +343,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
         }
         if io.shutdown().await.is_ok() && how == End::Flushed {
             // Closing with unread bytes would take back what was just written.
+            input.reserve(LOGIN_BUFFER);
             while matches!(io.read_buf(&mut input).await, Ok(length) if length > 0) {
                 input.clear();
             }

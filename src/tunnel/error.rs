@@ -30,6 +30,9 @@ pub enum Ended {
     /// The peer broke the rules of the protocol.
     #[error("the peer broke the protocol: {0}")]
     Protocol(#[from] Malformed),
+    /// The peer asked for more than it may have before it has authenticated.
+    #[error("before authentication: {0}")]
+    BeforeLogin(#[from] LoginExcess),
     /// A heartbeat did not come back in time.
     #[error("no heartbeat for too long")]
     Silent,
@@ -46,11 +49,23 @@ impl From<Ended> for io::Error {
         let kind = match ended {
             Ended::Closed => io::ErrorKind::NotConnected,
             Ended::Silent => io::ErrorKind::TimedOut,
-            Ended::Protocol(_) => io::ErrorKind::InvalidData,
+            Ended::Protocol(_) | Ended::BeforeLogin(_) => io::ErrorKind::InvalidData,
             _ => io::ErrorKind::ConnectionAborted,
         };
         Self::new(kind, ended)
     }
+}
+
+/// What a peer asked too much of before it had authenticated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoginExcess {
+    /// Streams that are open at once.
+    #[error("more than {0} open streams")]
+    Streams(usize),
+    /// Bytes on the connection, frame heads included.
+    #[error("more than {0} bytes")]
+    Bytes(usize),
 }
 
 /// A stream that was reset, by the code that was given. Found inside an [`io::Error`].

@@ -30,7 +30,7 @@ mod stream;
 mod table;
 
 pub use code::Code;
-pub use error::{Ended, Reset};
+pub use error::{Ended, LoginExcess, Reset};
 pub use kind::read_kind;
-pub use session::{Incoming, Limits, Session, Side};
+pub use session::{Group, Incoming, Limits, LoginLimits, Session, Side};
 pub use stream::{ReadHalf, Stream, WriteHalf};

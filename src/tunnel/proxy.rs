@@ -8,19 +8,20 @@ use tokio::time::timeout;
 
 use super::kind::{FIRST_BYTES, PROXY};
 use super::message::{self, ProxyHeader};
-use super::{Ended, Session, Stream};
+use super::{Ended, Group, Session, Stream};
 
 /// A longer header is refused.
 const LONGEST_HEADER: i64 = 64 * 1024;
 
-/// Opens a stream for a public connection, unless `most` streams of this side are open. What is
-/// written next are the visitor's bytes.
+/// Opens a stream for a public connection, in a group if one is named, unless `most` streams of this
+/// side are open. What is written next are the visitor's bytes.
 ///
 /// # Errors
 /// When the session is over.
 pub async fn open_proxy(
     session: &Session,
     most: usize,
+    group: Option<Group>,
     header: &ProxyHeader,
 ) -> Result<Option<Stream>, Ended> {
     // Plain text members always make JSON.
@@ -30,7 +31,7 @@ pub async fn open_proxy(
     first.put_u32(PROXY);
     first.put_i64_le(header.len() as i64);
     first.put_slice(&header);
-    session.open_below(most, first.freeze()).await
+    session.open_below(most, group, first.freeze()).await
 }
 
 /// Reads what stands before the visitor's bytes, after the stream's kind.

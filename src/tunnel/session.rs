@@ -1,5 +1,6 @@
 //! One connection between agent and service, and the streams in it.
 
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -40,6 +41,26 @@ impl Limits {
     }
 }
 
+/// How much a peer may ask for before it has authenticated; more ends the session.
+#[derive(Debug, Clone, Copy)]
+pub struct LoginLimits {
+    /// Streams of the peer that are open.
+    pub streams: usize,
+    /// Bytes that the peer may send, frame heads included.
+    pub bytes: usize,
+}
+
+impl Default for LoginLimits {
+    /// One call and the heartbeat, which libraries begin first; a message of 64 KiB with its frames.
+    fn default() -> Self {
+        Self { streams: 2, bytes: (64 + 4) * 1024 }
+    }
+}
+
+/// Streams of a session that can be reset together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Group(u32);
+
 /// One connection between agent and service.
 ///
 /// A handle: clones are the same session. When the last handle and the last stream are dropped the
@@ -68,12 +89,40 @@ impl Session {
     where
         Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
+        Self::start_limited(io, side, limits, None)
+    }
+
+    /// Starts a session with a peer that has to authenticate first: until [`Session::authenticated`]
+    /// it may have no more than `login`. Needs a tokio runtime.
+    pub fn start_unauthenticated<Io>(io: Io, side: Side, login: LoginLimits) -> (Self, Incoming)
+    where
+        Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        Self::start_limited(io, side, Limits::of(side), Some(login))
+    }
+
+    fn start_limited<Io>(
+        io: Io,
+        side: Side,
+        limits: Limits,
+        login: Option<LoginLimits>,
+    ) -> (Self, Incoming)
+    where
+        Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
         let (accepted, streams) = mpsc::channel(limits.waiting.max(1));
-        let shared = Arc::new(Shared::new(side, limits.open));
+        let shared = Arc::new(Shared::new(side, limits, login));
         let owner = Arc::new(Owner { shared: Arc::clone(&shared) });
-        let driver = Driver::new(io, shared, Arc::downgrade(&owner), accepted);
+        let driver = Driver::new(io, shared, Arc::downgrade(&owner), accepted, login);
         tokio::spawn(driver.run());
         (Self { owner }, Incoming { streams })
+    }
+
+    /// Grants the peer what an authenticated one may have.
+    pub fn authenticated(&self) {
+        let shared = self.shared();
+        shared.table().set_limit(shared.limits.open);
+        shared.authenticated.store(true, Ordering::Release);
     }
 
     /// Opens a stream. `first` goes out together with the news of it, in one frame if it has at
@@ -83,20 +132,26 @@ impl Session {
     /// When the session is over.
     pub async fn open(&self, first: Bytes) -> Result<Stream, Ended> {
         // There are fewer ids than that.
-        let opened = self.open_below(usize::MAX, first).await?;
+        let opened = self.open_below(usize::MAX, None, first).await?;
         opened.ok_or(Ended::Exhausted)
     }
 
-    /// Opens a stream as [`Session::open`] does, unless this side has `most` streams open, or more.
+    /// Opens a stream as [`Session::open`] does, in a group if one is named, unless this side has
+    /// `most` streams open, or more.
     ///
     /// # Errors
     /// When the session is over.
-    pub async fn open_below(&self, most: usize, first: Bytes) -> Result<Option<Stream>, Ended> {
+    pub async fn open_below(
+        &self,
+        most: usize,
+        group: Option<Group>,
+        first: Bytes,
+    ) -> Result<Option<Stream>, Ended> {
         let (now, later) = first.split_at(first.len().min(LONGEST_BODY));
         let mut stream = loop {
             let mut room = std::pin::pin!(self.shared().outgoing.room());
             room.as_mut().enable();
-            match self.shared().open(now, most)? {
+            match self.shared().open(now, most, group)? {
                 Opened::Stream(cell) => break self.stream(cell),
                 Opened::NoRoom => room.await,
                 Opened::TooMany => return Ok(None),
@@ -106,6 +161,24 @@ impl Session {
             self.still_alive()?;
         }
         Ok(Some(stream))
+    }
+
+    /// A new group, for streams that this side opens.
+    pub fn group(&self) -> Group {
+        Group(self.shared().groups.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Resets all open streams of a group, here and at the peer.
+    pub fn reset_group(&self, group: Group, code: Code) {
+        let cells = self.shared().table().remove_group(group);
+        for cell in cells {
+            // Some agents do not wake a reader for a reset alone (tunnel protocol, section 9).
+            if !cell.lock().state.is_finished() {
+                self.shared().outgoing.fin(cell.id);
+            }
+            self.shared().outgoing.reset(cell.id, code);
+            cell.reset(code);
+        }
     }
 
     /// Streams that this side opened and that are not gone: at the peer they still count.
@@ -196,15 +269,24 @@ enum Opened {
 /// Order of locks: the table, then a stream, then what is outgoing; never the other way round.
 pub(super) struct Shared {
     table: Mutex<Table>,
+    limits: Limits,
+    /// The number of the next group.
+    groups: AtomicU32,
+    /// True as soon as the peer may have all of `limits`.
+    pub(super) authenticated: AtomicBool,
     pub(super) outgoing: Outgoing,
     ended: watch::Sender<Option<Ended>>,
     closed: watch::Sender<bool>,
 }
 
 impl Shared {
-    fn new(side: Side, limit: usize) -> Self {
+    fn new(side: Side, limits: Limits, login: Option<LoginLimits>) -> Self {
+        let open = login.map_or(limits.open, |login| login.streams);
         Self {
-            table: Mutex::new(Table::new(side, limit)),
+            table: Mutex::new(Table::new(side, open)),
+            limits,
+            groups: AtomicU32::new(0),
+            authenticated: AtomicBool::new(login.is_none()),
             outgoing: Outgoing::new(),
             ended: watch::Sender::new(None),
             closed: watch::Sender::new(false),
@@ -217,7 +299,7 @@ impl Shared {
 
     /// Opens a stream where this side has fewer than `most`. Ids go out in rising order, because the
     /// table stays locked meanwhile.
-    fn open(&self, first: &[u8], most: usize) -> Result<Opened, Ended> {
+    fn open(&self, first: &[u8], most: usize, group: Option<Group>) -> Result<Opened, Ended> {
         let mut table = self.table();
         if table.opened() >= most {
             return Ok(Opened::TooMany);
@@ -233,7 +315,7 @@ impl Shared {
         if !self.outgoing.syn(id, first) {
             return Ok(Opened::NoRoom);
         }
-        let cell = table.open();
+        let cell = table.open(group);
         cell.lock().state.sent(first.len());
         Ok(Opened::Stream(cell))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::cell::Cell;
 use super::frame::Malformed;
-use super::{Code, Ended, Side};
+use super::{Code, Ended, Group, Side};
 
 /// The streams of a session that are not gone.
 pub(super) struct Table {
@@ -48,8 +48,8 @@ impl Table {
     }
 
     /// Notes a stream that this side opens under [`Table::next_id`].
-    pub(super) fn open(&mut self) -> Arc<Cell> {
-        let cell = Arc::new(Cell::new(self.next));
+    pub(super) fn open(&mut self, group: Option<Group>) -> Arc<Cell> {
+        let cell = Arc::new(Cell::new(self.next, group));
         self.entries.insert(self.next, Entry::Live(Arc::clone(&cell)));
         self.opened += 1;
         self.next += 2;
@@ -73,10 +73,25 @@ impl Table {
         if self.ended.is_some() {
             return None;
         }
-        let cell = Arc::new(Cell::new(id));
+        let cell = Arc::new(Cell::new(id, None));
         self.entries.insert(id, Entry::Live(Arc::clone(&cell)));
         self.last = self.last.max(id);
         Some(cell)
+    }
+
+    /// Lets the peer have so many streams open.
+    pub(super) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// Removes the streams of a group and gives them back.
+    pub(super) fn remove_group(&mut self, group: Group) -> Vec<Arc<Cell>> {
+        let of_group = |entry: &Entry| match entry {
+            Entry::Live(cell) => (cell.group == Some(group)).then_some(cell.id),
+            Entry::Forgotten => None,
+        };
+        let ids: Vec<u32> = self.entries.values().filter_map(of_group).collect();
+        ids.into_iter().filter_map(|id| self.remove(id)).collect()
     }
 
     /// The stream with this id.

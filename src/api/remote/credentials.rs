@@ -19,7 +19,7 @@ wire! {
         /// The authtoken; present only in the answer to `create`.
         pub token: Option<Secret>,
         /// What the credential may bind: `*`, or `bind:` and a domain, address or label; everything
-        /// when empty.
+        /// when empty; at most 256 entries.
         pub acl: Option<Vec<String>>,
         /// The user or bot that owns the credential.
         pub owner_id: Option<String>,
@@ -41,13 +41,14 @@ resource! {
         GET "/credentials" List([before_id: String, limit: i64]) -> [credentials: Credential];
         /// Fetch one credential.
         GET "/credentials/{id}" Get(id: String) -> Credential;
-        /// Change a credential; what is left out keeps its value.
+        /// Change a credential; what is left out keeps its value. Tunnels that a narrower `acl` does
+        /// not allow are stopped at once.
         PATCH "/credentials/{id}" Update(id: String, [
             description: Description,
             metadata: Metadata,
             acl: Vec<String>,
         ]) -> Credential;
-        /// Delete a credential; sessions that it started go on.
+        /// Delete a credential; the sessions that it started are ended at once.
         DELETE "/credentials/{id}" Delete(id: String);
     }
 }

@@ -8,6 +8,8 @@ use crate::service::{Refusal, accounts, code};
 
 /// The longest entry of an access list, in bytes.
 const LONGEST_ENTRY: usize = 512;
+/// How many entries an access list has at most.
+const MAX_ACL_ENTRIES: usize = 256;
 
 resource! { Credential = CREDENTIAL }
 
@@ -62,6 +64,10 @@ async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
 }
 
 fn check_acl(acl: Vec<String>) -> Result<Vec<String>, Refusal> {
+    if acl.len() > MAX_ACL_ENTRIES {
+        let message = format!("acl: has {} entries, the limit is {MAX_ACL_ENTRIES}", acl.len());
+        return Err(Refusal::new(code::INVALID_VALUE, message));
+    }
     match acl.iter().enumerate().find(|(_, entry)| !is_acl_entry(entry)) {
         None => Ok(acl),
         Some((index, entry)) => {

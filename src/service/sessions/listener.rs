@@ -11,12 +11,13 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use super::conversation::{self, House};
+use super::house::House;
 use super::reservation::Reservation;
 use super::socket::Socket;
+use super::{conversation, revocation};
 use crate::service::Error;
 use crate::service::edge::ca::Authority;
-use crate::tunnel::{Session, Side};
+use crate::tunnel::{LoginLimits, Session, Side};
 
 /// How long TLS may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -54,6 +55,7 @@ impl Listener {
         authority.add_address(address.ip());
         let config = authority.server_config(&[])?;
         Reservation::all_wait(&house.store, house.ids.now()).await?;
+        revocation::follow(&house);
         let accepting = accept(listener, config, house.clone());
         let accepting = tokio::spawn(async move {
             // A service that does not come to be takes nobody.
@@ -110,7 +112,8 @@ async fn welcome(
     let shaking = TlsAcceptor::from(config).accept(socket);
     // Whoever does not speak TLS is no agent.
     let Ok(Ok(stream)) = tokio::time::timeout(PATIENCE, shaking).await else { return };
-    let (session, incoming) = Session::start(stream, Side::Service);
+    let login = LoginLimits::default();
+    let (session, incoming) = Session::start_unauthenticated(stream, Side::Service, login);
     conversation::hold(house, session, incoming, peer, prompt).await;
 }
 

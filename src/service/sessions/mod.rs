@@ -1,22 +1,26 @@
 //! What faces agents: their listener, their sessions, and the tunnels that they offer.
 //!
-//! `listener` takes connections, `conversation` talks to one agent, `wanted` turns what it asks for
-//! into an endpoint, and the [`Registry`] knows who is online with what. A [`Tunnel`] is how the
-//! edges reach a local service through its agent.
+//! `listener` takes connections, `login` finds out whose agent it is, `conversation` talks to one that
+//! is known, `wanted` turns what it asks for into an endpoint, and the [`Registry`] knows who is online
+//! with what. `revocation` ends what a credential does not allow any more. A [`Tunnel`] is how the edges
+//! reach a local service through its agent.
 
 mod access;
 mod conversation;
+mod house;
 mod listener;
+mod login;
 mod proxy_protocol;
 mod registry;
 mod reservation;
+mod revocation;
 mod socket;
 mod tunnel;
 mod wanted;
 
 use std::time::Duration;
 
-pub(super) use conversation::House;
+pub(super) use house::House;
 pub(super) use listener::Listener;
 pub(super) use registry::{Online, Registry};
 pub(super) use tunnel::{Kind, Tunnel};
@@ -32,6 +36,8 @@ pub struct Settings {
     pub heartbeat_interval: Duration,
     /// How late a heartbeat may come back.
     pub heartbeat_tolerance: Duration,
+    /// How long an agent may take to authenticate.
+    pub login_timeout: Duration,
     /// How long the addresses of an agent that is gone are kept for it.
     pub reserve: Duration,
     /// What stands before the number of an error code.

@@ -1,11 +1,12 @@
 //! Who is online, and with what.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::tunnel::Tunnel;
+use super::access::AccessList;
+use super::tunnel::{Kind, Tunnel};
 use crate::api::Timestamp;
 use crate::service::accounts::Agent;
 use crate::service::edge::{Endpoint, Groups, Target};
@@ -51,7 +52,8 @@ pub(crate) struct Online {
 /// An address that an agent has, or had a moment ago.
 struct Bound {
     token: Hidden,
-    owner_id: String,
+    /// Whose address it is.
+    agent: Agent,
     endpoint: Option<Endpoint>,
     tunnel: Option<Arc<Tunnel>>,
     /// Since when nobody serves it.
@@ -60,8 +62,10 @@ struct Bound {
 
 /// What became of the request to have a bind again.
 pub(super) enum Reclaimed {
-    /// It goes on under its old address.
-    Done { url: String },
+    /// It goes on under its old address; `moved` to the agent of another credential.
+    Done { url: String, moved: bool },
+    /// The access list of the credential does not allow its address.
+    Forbidden { url: String },
     /// Nobody knows it, or the token is another.
     Unknown,
 }
@@ -107,17 +111,18 @@ impl Registry {
     /// Notes a new tunnel.
     pub(super) fn bind(&self, token: Hidden, endpoint: Option<Endpoint>, tunnel: Arc<Tunnel>) {
         let mut inner = self.lock();
-        let owner_id = tunnel.session.agent.owner_id.clone();
+        let agent = tunnel.session.agent.clone();
         let bind_id = tunnel.bind_id.clone();
-        let mut bound =
-            Bound { token, owner_id, endpoint, tunnel: Some(tunnel.clone()), idle: None };
+        let mut bound = Bound { token, agent, endpoint, tunnel: Some(tunnel.clone()), idle: None };
         if inner.sessions.contains_key(&tunnel.session.id) {
             inner.tunnels.insert(tunnel.id.clone(), tunnel);
-        } else if bound.endpoint.is_some() {
+        } else {
+            tunnel.stop();
+            if bound.endpoint.is_none() {
+                return;
+            }
             // The agent was lost while it waited for this; it may come back for the address.
             bound.let_go();
-        } else {
-            return;
         }
         inner.binds.insert(bind_id, bound);
     }
@@ -127,7 +132,7 @@ impl Registry {
         &self,
         bind_id: &str,
         token: &Hidden,
-        owner_id: &str,
+        (agent, access): (&Agent, &AccessList),
         make: impl FnOnce(&Endpoint) -> Arc<Tunnel>,
     ) -> Reclaimed {
         let mut guard = self.lock();
@@ -138,8 +143,11 @@ impl Registry {
             token.reveal().as_bytes(),
         );
         let Some(endpoint) = &bound.endpoint else { return Reclaimed::Unknown };
-        if bound.owner_id != owner_id || !bool::from(proven) {
+        if bound.agent.owner_id != agent.owner_id || !bool::from(proven) {
             return Reclaimed::Unknown;
+        }
+        if !access.allows_endpoint(endpoint) {
+            return Reclaimed::Forbidden { url: endpoint.url().to_owned() };
         }
         let tunnel = make(endpoint);
         if !inner.sessions.contains_key(&tunnel.session.id) {
@@ -148,12 +156,13 @@ impl Registry {
         endpoint.retarget(Some(tunnel.clone()));
         let url = endpoint.url().to_owned();
         bound.idle = None;
+        let moved = std::mem::replace(&mut bound.agent, agent.clone()) != *agent;
         let before = bound.tunnel.replace(tunnel.clone());
         if let Some(before) = before {
             inner.tunnels.remove(&before.id);
         }
         inner.tunnels.insert(tunnel.id.clone(), tunnel);
-        Reclaimed::Done { url }
+        Reclaimed::Done { url, moved }
     }
 
     /// Ends a tunnel of a session; false when the session has none of that id.
@@ -169,6 +178,65 @@ impl Registry {
             inner.tunnels.remove(&tunnel.id);
         }
         true
+    }
+
+    /// The agents that have a session or an address.
+    pub(super) fn agents(&self) -> Vec<Agent> {
+        let inner = self.lock();
+        let online = inner.sessions.values().map(|online| &online.agent);
+        let bound = inner.binds.values().map(|bound| &bound.agent);
+        online.chain(bound).cloned().collect::<HashSet<_>>().into_iter().collect()
+    }
+
+    /// Takes everything from an agent: its sessions, which are given back with the tunnels that they
+    /// had, and its addresses. What its tunnels carry is cut off.
+    pub(super) fn expel(&self, agent: &Agent) -> Vec<(Arc<Online>, Vec<Arc<Tunnel>>)> {
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        let own = inner.sessions.values().filter(|online| online.agent == *agent);
+        let sessions: Vec<_> = own.cloned().collect();
+        inner.binds.retain(|_, bound| bound.agent != *agent);
+        let mut expelled = Vec::with_capacity(sessions.len());
+        for online in sessions {
+            inner.sessions.remove(&online.id);
+            let tunnels = inner.tunnels.values().filter(|tunnel| tunnel.session.id == online.id);
+            let tunnels: Vec<_> = tunnels.cloned().collect();
+            for tunnel in &tunnels {
+                inner.tunnels.remove(&tunnel.id);
+                tunnel.stop();
+            }
+            expelled.push((online, tunnels));
+        }
+        expelled
+    }
+
+    /// Takes from an agent what its access list does not allow: addresses, and tunnels, which are
+    /// given back. What the tunnels carry is cut off.
+    pub(super) fn narrow(&self, agent: &Agent, access: &AccessList) -> Vec<Arc<Tunnel>> {
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        let mut stopped = Vec::new();
+        inner.binds.retain(|_, bound| {
+            let stays = bound.agent != *agent || bound.is_allowed(access);
+            if !stays {
+                stopped.extend(bound.tunnel.take());
+            }
+            stays
+        });
+        for tunnel in &stopped {
+            inner.tunnels.remove(&tunnel.id);
+            tunnel.stop();
+        }
+        stopped
+    }
+
+    /// Ends a bind and gives its address up.
+    pub(super) fn drop_bind(&self, bind_id: &str) {
+        let mut inner = self.lock();
+        if let Some(tunnel) = inner.binds.remove(bind_id).and_then(|bound| bound.tunnel) {
+            inner.tunnels.remove(&tunnel.id);
+            tunnel.stop();
+        }
     }
 
     /// Gives up the addresses that nobody came back for within `reserve`; says which.
@@ -228,6 +296,17 @@ impl Registry {
 }
 
 impl Bound {
+    fn is_allowed(&self, access: &AccessList) -> bool {
+        match (&self.endpoint, &self.tunnel) {
+            (Some(endpoint), _) => access.allows_endpoint(endpoint),
+            (None, Some(tunnel)) => match &tunnel.kind {
+                Kind::Labeled(labels) => access.allows_labels(labels),
+                Kind::Endpoint { .. } => true,
+            },
+            (None, None) => true,
+        }
+    }
+
     fn let_go(&mut self) {
         self.tunnel = None;
         self.idle = Some(Instant::now());

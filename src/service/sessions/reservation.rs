@@ -12,13 +12,17 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::api::Timestamp;
+use crate::api::id::{has_prefix, prefix};
+use crate::service::accounts;
 use crate::service::edge::{Endpoint, Wanted};
-use crate::service::store::{Document, Error, Store, Transaction};
+use crate::service::store::{Document, Error, Store, Transaction, View};
 
 /// How long an address waits for an agent that was gone when the service started.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// How many such addresses an account has; those that wait longest are given up first.
 const MOST: usize = 1000;
+/// What a reservation is to the credential whose agent had the address.
+const ROLE: &str = "credential";
 /// How many are read at a time.
 const PAGE: usize = 500;
 
@@ -82,9 +86,39 @@ impl Reservation {
         self.token.ct_eq(&digest(token)).into()
     }
 
-    /// Writes it down.
-    pub async fn keep(self, store: &Store) -> Result<(), Error> {
-        store.write(move |change| change.put(&self)).await
+    /// Writes it down for the agents of a credential.
+    pub async fn keep(self, store: &Store, credential_id: &str) -> Result<(), Error> {
+        let credential_id = credential_id.to_owned();
+        let keep = move |change: &Transaction<'_>| {
+            change.put(&self)?;
+            change.link(&self.id, ROLE, [credential_id.as_str()])
+        };
+        store.write(keep).await
+    }
+
+    /// Notes that the agents of another credential have the address now.
+    pub async fn assign(store: &Store, id: &str, credential_id: &str) -> Result<(), Error> {
+        let (id, credential_id) = (id.to_owned(), credential_id.to_owned());
+        let assign = move |change: &Transaction<'_>| match change.find::<Self>(&id)? {
+            Some(_) => change.link(&id, ROLE, [credential_id.as_str()]),
+            None => Ok(()),
+        };
+        store.write(assign).await
+    }
+
+    /// The reservations that a credential, or those of a bot user, left behind when revoked.
+    pub fn of_revoked(view: &View<'_>, account: &str) -> Result<Vec<String>, Error> {
+        let mut credentials = vec![account.to_owned()];
+        if !has_prefix(account, prefix::CREDENTIAL) {
+            credentials = view.referrers(account, "owner")?;
+        }
+        let mut kept = Vec::new();
+        for credential in credentials {
+            if accounts::is_revoked(view, &credential)? {
+                kept.extend(view.referrers(&credential, ROLE)?);
+            }
+        }
+        Ok(kept)
     }
 
     /// Notes that a service begins, to which no agent has come back yet.

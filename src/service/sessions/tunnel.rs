@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
@@ -12,7 +13,7 @@ use super::registry::Online;
 use crate::api::Timestamp;
 use crate::service::edge::{BoxFuture, Io, Reuse, Speaks, Target, Through, Undialable, Visitor};
 use crate::tunnel::message::ProxyHeader;
-use crate::tunnel::proxy;
+use crate::tunnel::{Code, Group, proxy};
 
 /// How many public connections one session carries: the official agents break at 512 streams, their
 /// own and heartbeats counted (tunnel protocol, section 9).
@@ -38,6 +39,20 @@ pub(crate) struct Tunnel {
     /// What its connections take.
     pub speaks: Speaks,
     pub kind: Kind,
+    pub life: Life,
+}
+
+/// Whether a tunnel may still carry something, and what it carries.
+pub(crate) struct Life {
+    stopped: AtomicBool,
+    streams: Group,
+}
+
+impl Life {
+    /// The life of a new tunnel of a session.
+    pub fn new(session: &Online) -> Self {
+        Self { stopped: AtomicBool::new(false), streams: session.session.group() }
+    }
 }
 
 /// How a tunnel is reached.
@@ -56,6 +71,30 @@ impl Tunnel {
                 !labels.is_empty() && labels.iter().all(|(key, value)| own.get(key) == Some(value))
             }
             Kind::Endpoint { .. } => false,
+        }
+    }
+
+    /// Cuts off what the tunnel carries; it carries nothing any more.
+    pub fn stop(&self) {
+        // Before the streams are looked for: whoever opens one later than that sees it.
+        self.life.stopped.store(true, Ordering::SeqCst);
+        self.session.session.reset_group(self.life.streams, Code::CANCELLED);
+    }
+
+    /// True once the tunnel was stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.life.stopped.load(Ordering::SeqCst)
+    }
+
+    /// What a person knows the tunnel by.
+    pub fn public_name(&self) -> String {
+        match &self.kind {
+            Kind::Endpoint { url, .. } => format!("{url:?}"),
+            Kind::Labeled(labels) => {
+                let labels: Vec<_> =
+                    labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                format!("the labels {}", labels.join(", "))
+            }
         }
     }
 
@@ -88,13 +127,18 @@ impl Tunnel {
         let header = self.header(visitor, through);
         let patience = Instant::now() + QUEUE;
         let mut stream = loop {
-            let opened = proxy::open_proxy(&self.session.session, STREAMS, &header).await;
+            let group = Some(self.life.streams);
+            let opened = proxy::open_proxy(&self.session.session, STREAMS, group, &header).await;
             match opened.map_err(|_| Undialable::Offline)? {
                 Some(stream) => break stream,
                 None if Instant::now() >= patience => return Err(Undialable::Busy),
                 None => tokio::time::sleep(LOOK).await,
             }
         };
+        if self.is_stopped() {
+            stream.reset(Code::CANCELLED);
+            return Err(Undialable::Offline);
+        }
         if let Some(version) = self.proxy_version() {
             let header = version.header(visitor.peer, visitor.local);
             stream.write_all(&header).await.map_err(|_| Undialable::Offline)?;

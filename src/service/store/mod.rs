@@ -96,7 +96,8 @@ impl Store {
     }
 
     /// Calls `watcher` after every commit with the identifiers of the documents that it stored or
-    /// removed, on the thread that writes and before the changes are answered; to be called once.
+    /// removed, on the thread that writes and before the changes are answered. Watchers are called one
+    /// after the other, in the order in which they came; they may read, but not wait for a write.
     pub fn watch(&self, watcher: impl Fn(&[String]) + Send + Sync + 'static) {
         self.writer.watch(Box::new(watcher));
     }

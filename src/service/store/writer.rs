@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
 use rusqlite::Connection;
@@ -30,7 +30,7 @@ type Watcher = Box<dyn Fn(&[String]) + Send + Sync>;
 #[derive(Default)]
 struct Told {
     commits: AtomicU64,
-    watcher: OnceLock<Watcher>,
+    watchers: RwLock<Vec<Watcher>>,
 }
 
 /// A handle to the thread that writes.
@@ -110,8 +110,7 @@ impl Writer {
     }
 
     pub(super) fn watch(&self, watcher: Watcher) {
-        // A second watcher would be a mistake that changes nothing.
-        let _ = self.told.watcher.set(watcher);
+        self.told.watchers.write().unwrap_or_else(PoisonError::into_inner).push(watcher);
     }
 
     fn hand_in(&self, job: Box<dyn Job>) -> Result<(), Error> {
@@ -170,7 +169,10 @@ fn work_off(
 
 impl Told {
     fn tell(&self, changed: &[String]) {
-        if let Some(watcher) = self.watcher.get().filter(|_| !changed.is_empty()) {
+        if changed.is_empty() {
+            return;
+        }
+        for watcher in self.watchers.read().unwrap_or_else(PoisonError::into_inner).iter() {
             // The change is made whatever becomes of those who hear of it.
             let _ = catch_unwind(AssertUnwindSafe(|| watcher(changed)));
         }

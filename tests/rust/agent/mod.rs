@@ -4,6 +4,7 @@ mod alone;
 mod black_hole;
 mod crowded;
 mod http2;
+mod idle;
 mod kept;
 mod killed;
 mod labeled;

@@ -135,8 +135,8 @@ async fn a_proxied_connection_carries_its_header_and_then_bytes() {
         route_id: "edghtsrt_2".into(),
     };
 
-    let mut visitor = proxy::open_proxy(&pair.service, 1, &header).await.unwrap().unwrap();
-    assert!(proxy::open_proxy(&pair.service, 1, &header).await.unwrap().is_none());
+    let mut visitor = proxy::open_proxy(&pair.service, 1, None, &header).await.unwrap().unwrap();
+    assert!(proxy::open_proxy(&pair.service, 1, None, &header).await.unwrap().is_none());
     visitor.send_last(b"GET").await.unwrap();
 
     let mut stream = soon(pair.agent_incoming.next()).await.unwrap();

@@ -3,6 +3,8 @@
 mod calls;
 mod floods;
 mod frames;
+mod groups;
+mod login;
 mod messages;
 mod odd_frames;
 mod sessions;

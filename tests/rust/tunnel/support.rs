@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use ginnel::tunnel::frame::{self, Data, Decoder, Event};
-use ginnel::tunnel::{Code, Incoming, Limits, Session, Side, Stream};
+use ginnel::tunnel::{Code, Incoming, Limits, LoginLimits, Session, Side, Stream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::timeout;
 
@@ -74,6 +74,15 @@ impl Raw {
     pub fn start_with(limits: Limits) -> (Self, Session, Incoming) {
         let (left, right) = duplex(64 * 1024);
         let (session, incoming) = Session::start_with(right, Side::Service, limits);
+        let raw = Self { io: left, decoder: Decoder::default(), input: BytesMut::new() };
+        (raw, session, incoming)
+    }
+
+    /// An agent that has not authenticated.
+    pub fn unauthenticated() -> (Self, Session, Incoming) {
+        let (left, right) = duplex(64 * 1024);
+        let login = LoginLimits::default();
+        let (session, incoming) = Session::start_unauthenticated(right, Side::Service, login);
         let raw = Self { io: left, decoder: Decoder::default(), input: BytesMut::new() };
         (raw, session, incoming)
     }

@@ -1,0 +1,57 @@
+//! What all sessions with agents share, and how they are told no.
+
+use std::sync::Arc;
+
+use super::Settings;
+use super::access::AccessList;
+use super::registry::{Online, Registry};
+use crate::api::id::Ids;
+use crate::service::accounts;
+use crate::service::edge::Edges;
+use crate::service::store::{self, Store};
+use crate::tunnel::message::error_text;
+
+/// What all sessions share.
+pub(crate) struct House {
+    pub settings: Settings,
+    pub store: Arc<Store>,
+    pub edges: Edges,
+    pub registry: Arc<Registry>,
+    pub ids: Ids,
+}
+
+/// Why something is refused: words and the number of a code.
+pub(super) struct Refused(pub String, pub u16);
+
+impl Refused {
+    /// The token of an agent is good for nothing any more.
+    pub fn revoked() -> Self {
+        Self("authentication failed: the credential of this session was revoked".to_owned(), 107)
+    }
+}
+
+impl From<store::Error> for Refused {
+    fn from(error: store::Error) -> Self {
+        Self(format!("the service failed: {error}"), 722)
+    }
+}
+
+impl From<getrandom::Error> for Refused {
+    fn from(error: getrandom::Error) -> Self {
+        Self(format!("the service failed: {error}"), 722)
+    }
+}
+
+impl House {
+    /// What an agent may bind now.
+    pub(super) fn access(&self, online: &Online) -> Result<AccessList, Refused> {
+        let entries = self.store.read(|view| accounts::access_list(view, &online.agent))?;
+        entries.map(AccessList).ok_or_else(Refused::revoked)
+    }
+
+    /// A refusal as agents are told it.
+    pub(super) fn text(&self, Refused(message, number): Refused) -> String {
+        let code = format!("{}{number}", self.settings.code_prefix);
+        error_text(&message, Some(&code))
+    }
+}

@@ -1,0 +1,104 @@
+//! Sessions in which nothing happens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ginnel::service::{Options, Service};
+use ginnel::tunnel::message::{Auth, AuthExtra, Bind};
+use ginnel::tunnel::{Code, Ended, Incoming, Session, Side, heartbeat, rpc};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsConnector;
+
+use super::support::PATIENCE;
+use crate::service::support::client;
+
+const LOGIN: Duration = Duration::from_millis(300);
+
+async fn hurried() -> Service {
+    // Installs what TLS is made with.
+    drop(client());
+    Service::start(Options { login_timeout: LOGIN, ..Options::default() }).await.unwrap()
+}
+
+/// Connects as an agent that has not said anything.
+async fn connect(service: &Service) -> (Session, Incoming) {
+    let mut roots = RootCertStore::empty();
+    let pem = service.edges().authority().pem();
+    roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
+    let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let tcp = TcpStream::connect(service.agent_address().unwrap()).await.unwrap();
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    let tls = TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap();
+    Session::start(tls, Side::Agent)
+}
+
+fn auth(service: &Service) -> Auth {
+    let auth_token = service.authtoken().unwrap().0.as_str().into();
+    Auth {
+        version: vec!["3".to_owned()],
+        extra: AuthExtra { auth_token, ..AuthExtra::default() },
+        ..Auth::default()
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_binds_nothing_stays() {
+    let service = hurried().await;
+    let (session, mut incoming) = connect(&service).await;
+    // As official libraries do: the heartbeat begins first, and nothing follows the login.
+    let _beat = heartbeat::keep(&session, Duration::from_secs(10), Duration::from_secs(15));
+    sleep(LOGIN / 10).await;
+
+    let answer = rpc::call(&session, &auth(&service), PATIENCE).await.unwrap();
+
+    assert_eq!(answer.error, None);
+    let ended = timeout(LOGIN * 4, session.ended()).await;
+    assert!(ended.is_err(), "{ended:?}");
+    // The service beats as well.
+    assert!(incoming.next().await.is_some());
+}
+
+#[tokio::test]
+async fn who_does_not_log_in_is_not_waited_for() {
+    let service = hurried().await;
+    let (session, _incoming) = connect(&service).await;
+    let _beat = heartbeat::keep(&session, Duration::from_secs(10), Duration::from_secs(15));
+
+    let ended = timeout(PATIENCE, session.ended()).await.unwrap();
+
+    assert!(matches!(ended, Ended::PeerClosed | Ended::Broken(_)), "{ended}");
+}
+
+#[tokio::test]
+async fn nothing_but_a_login_is_answered_before_it() {
+    let service = hurried().await;
+    let (session, _incoming) = connect(&service).await;
+
+    let refused = rpc::call(&session, &Bind::default(), PATIENCE).await.unwrap();
+    let answer = rpc::call(&session, &auth(&service), PATIENCE).await.unwrap();
+    let again = rpc::call(&session, &auth(&service), PATIENCE).await.unwrap();
+
+    assert!(refused.error.unwrap().starts_with("say who you are first"));
+    assert_eq!(answer.error, None);
+    assert!(again.error.unwrap().starts_with("the agent said who it is before"));
+}
+
+#[tokio::test]
+async fn who_asks_for_more_than_a_login_is_told_to_leave() {
+    let service = hurried().await;
+    let (session, _incoming) = connect(&service).await;
+
+    let mut streams = Vec::new();
+    for _ in 0..3 {
+        streams.push(session.open(bytes::Bytes::from_static(b"\0\0\0\0")).await);
+    }
+
+    let ended = timeout(PATIENCE, session.ended()).await.unwrap();
+    let Ended::GoneAway { code, text } = ended else { panic!("{ended}") };
+    assert_eq!(code, Code::ENHANCE_YOUR_CALM);
+    assert_eq!(text, "before authentication: more than 2 open streams");
+}
