@@ -222,3 +222,51 @@ def test_the_agent_comes_back_to_its_address_after_a_restart(
     finally:
         official.end()
         service.stop(0)
+
+
+def test_a_revoked_agent_is_ended_and_refused(
+    official: Official, service: ginnel.Service, local: int
+) -> None:
+    remote = service.client()
+    credential = remote.credentials.create()
+    other = Official(service, "python")
+    try:
+        assert official.connect(credential.token) == "connected"
+        url = official.do(http=local)
+        other.connect()
+        stays = other.do(http=local)
+        assert get(f"{url}/") == get(f"{stays}/") == b"GET / "
+
+        remote.credentials.delete(credential.id)
+
+        with pytest.raises(OSError, match="refused"):
+            get(url)
+        refused = official.connect(credential.token)
+        assert refused["error"][2] == "ERR_NGROK_107"
+        [session] = remote.tunnel_sessions.list()
+        assert session.credential is not None
+        assert session.credential.id != credential.id
+        assert get(f"{stays}/again") == b"GET /again "
+        # The program goes on with another token.
+        assert official.connect() == "connected"
+        assert get(official.do(http=local)) == b"GET / "
+    finally:
+        other.end()
+
+
+def test_a_narrower_access_list_stops_the_tunnels_it_names_no_more(
+    official: Official, service: ginnel.Service, local: int
+) -> None:
+    remote = service.client()
+    credential = remote.credentials.create()
+    official.connect(credential.token)
+    one, two = official.do(http=local), official.do(http=local)
+
+    remote.credentials.update(credential.id, acl=[f"bind:{two.split('://')[1]}"])
+
+    with pytest.raises(OSError, match="refused"):
+        get(one)
+    assert get(f"{two}/") == b"GET / "
+    assert official.do(http=local)["error"][2] == "ERR_NGROK_600"
+    assert [it.public_url for it in remote.tunnels.list()] == [two]
+    assert len(remote.tunnel_sessions.list().to_list()) == 1

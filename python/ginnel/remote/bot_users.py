@@ -69,7 +69,8 @@ class BotUsers(Resource):
         return self._core.call("bot_users.get", BotUser, (id,))
 
     def update(self, id: str, *, name: str | None = None, active: bool | None = None) -> BotUser:
-        """Change a bot user; takes an admin.
+        """Change a bot user; takes an admin. Switched off, its keys are refused and the sessions of its
+         credentials are ended at once.
 
         Args:
             id: Unique identifier, `bot_` and 27 characters.
@@ -81,7 +82,8 @@ class BotUsers(Resource):
         return self._core.call("bot_users.update", BotUser, (id, name, active))
 
     def delete(self, id: str) -> None:
-        """Delete a bot user with its keys and credentials; takes an admin.
+        """Delete a bot user with its keys and credentials, whose sessions are ended at once; takes an
+         admin.
 
         Args:
             id: The identifier of the resource.
@@ -131,7 +133,8 @@ class AsyncBotUsers(Resource):
     async def update(
         self, id: str, *, name: str | None = None, active: bool | None = None
     ) -> BotUser:
-        """Change a bot user; takes an admin.
+        """Change a bot user; takes an admin. Switched off, its keys are refused and the sessions of its
+         credentials are ended at once.
 
         Args:
             id: Unique identifier, `bot_` and 27 characters.
@@ -143,7 +146,8 @@ class AsyncBotUsers(Resource):
         return await call(self._core, "bot_users.update", BotUser, (id, name, active))
 
     async def delete(self, id: str) -> None:
-        """Delete a bot user with its keys and credentials; takes an admin.
+        """Delete a bot user with its keys and credentials, whose sessions are ended at once; takes an
+         admin.
 
         Args:
             id: The identifier of the resource.

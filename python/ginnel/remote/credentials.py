@@ -33,7 +33,7 @@ class Credential(Record):
     """The authtoken; present only in the answer to `create`."""
     acl: list[str] | None = None
     """What the credential may bind: `*`, or `bind:` and a domain, address or label; everything
-     when empty.
+     when empty; at most 256 entries.
     """
     owner_id: str | None = None
     """The user or bot that owns the credential."""
@@ -58,7 +58,7 @@ class Credentials(Resource):
             description: What uses the credential, in the words of its owner; at most 255 bytes.
             metadata: Free text that the service stores and returns unread; at most 4096 bytes.
             acl: What the credential may bind: `*`, or `bind:` and a domain, address or label;
-                everything  when empty.
+                everything  when empty; at most 256 entries.
             owner_id: The user or bot that shall own the credential; only an admin may name
                 another than itself.
 
@@ -97,21 +97,22 @@ class Credentials(Resource):
         metadata: str | None = None,
         acl: Sequence[str] | None = None,
     ) -> Credential:
-        """Change a credential; what is left out keeps its value.
+        """Change a credential; what is left out keeps its value. Tunnels that a narrower `acl` does
+         not allow are stopped at once.
 
         Args:
             id: Unique identifier, `cr_` and 27 characters.
             description: What uses the credential, in the words of its owner; at most 255 bytes.
             metadata: Free text that the service stores and returns unread; at most 4096 bytes.
             acl: What the credential may bind: `*`, or `bind:` and a domain, address or label;
-                everything  when empty.
+                everything  when empty; at most 256 entries.
 
         `PATCH /credentials/{id}`
         """
         return self._core.call("credentials.update", Credential, (id, description, metadata, acl))
 
     def delete(self, id: str) -> None:
-        """Delete a credential; sessions that it started go on.
+        """Delete a credential; the sessions that it started are ended at once.
 
         Args:
             id: The identifier of the resource.
@@ -138,7 +139,7 @@ class AsyncCredentials(Resource):
             description: What uses the credential, in the words of its owner; at most 255 bytes.
             metadata: Free text that the service stores and returns unread; at most 4096 bytes.
             acl: What the credential may bind: `*`, or `bind:` and a domain, address or label;
-                everything  when empty.
+                everything  when empty; at most 256 entries.
             owner_id: The user or bot that shall own the credential; only an admin may name
                 another than itself.
 
@@ -179,14 +180,15 @@ class AsyncCredentials(Resource):
         metadata: str | None = None,
         acl: Sequence[str] | None = None,
     ) -> Credential:
-        """Change a credential; what is left out keeps its value.
+        """Change a credential; what is left out keeps its value. Tunnels that a narrower `acl` does
+         not allow are stopped at once.
 
         Args:
             id: Unique identifier, `cr_` and 27 characters.
             description: What uses the credential, in the words of its owner; at most 255 bytes.
             metadata: Free text that the service stores and returns unread; at most 4096 bytes.
             acl: What the credential may bind: `*`, or `bind:` and a domain, address or label;
-                everything  when empty.
+                everything  when empty; at most 256 entries.
 
         `PATCH /credentials/{id}`
         """
@@ -195,7 +197,7 @@ class AsyncCredentials(Resource):
         )
 
     async def delete(self, id: str) -> None:
-        """Delete a credential; sessions that it started go on.
+        """Delete a credential; the sessions that it started are ended at once.
 
         Args:
             id: The identifier of the resource.
