@@ -489,12 +489,10 @@ def test_an_access_list_has_256_entries_at_most(remote: ginnel.RemoteClient) -> 
     made = remote.credentials.create(acl=entries)
     assert remote.credentials.get(made.id).acl == entries
 
-    for call in (
-        lambda acl: remote.credentials.create(acl=acl),
-        lambda acl: remote.credentials.update(made.id, acl=acl),
-    ):
-        with pytest.raises(ginnel.BadRequestError) as refused:
-            call([*entries, "bind:one-more.test"])
+    too_many = [*entries, "bind:one-more.test"]
+    with pytest.raises(ginnel.BadRequestError, match="acl: has 257 entries, the limit is 256"):
+        remote.credentials.create(acl=too_many)
+    with pytest.raises(ginnel.BadRequestError, match="acl: has 257 entries, the limit is 256"):
+        remote.credentials.update(made.id, acl=too_many)
 
-        assert "acl: has 257 entries, the limit is 256" in str(refused.value)
     assert remote.credentials.get(made.id).acl == entries

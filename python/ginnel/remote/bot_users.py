@@ -69,8 +69,7 @@ class BotUsers(Resource):
         return self._core.call("bot_users.get", BotUser, (id,))
 
     def update(self, id: str, *, name: str | None = None, active: bool | None = None) -> BotUser:
-        """Change a bot user; takes an admin. Switched off, its keys are refused and the sessions of its
-         credentials are ended at once.
+        """Change a bot user; takes an admin. One switched off loses its sessions at once.
 
         Args:
             id: Unique identifier, `bot_` and 27 characters.
@@ -82,8 +81,7 @@ class BotUsers(Resource):
         return self._core.call("bot_users.update", BotUser, (id, name, active))
 
     def delete(self, id: str) -> None:
-        """Delete a bot user with its keys and credentials, whose sessions are ended at once; takes an
-         admin.
+        """Delete a bot user with its keys, credentials and their sessions; takes an admin.
 
         Args:
             id: The identifier of the resource.
@@ -133,8 +131,7 @@ class AsyncBotUsers(Resource):
     async def update(
         self, id: str, *, name: str | None = None, active: bool | None = None
     ) -> BotUser:
-        """Change a bot user; takes an admin. Switched off, its keys are refused and the sessions of its
-         credentials are ended at once.
+        """Change a bot user; takes an admin. One switched off loses its sessions at once.
 
         Args:
             id: Unique identifier, `bot_` and 27 characters.
@@ -146,8 +143,7 @@ class AsyncBotUsers(Resource):
         return await call(self._core, "bot_users.update", BotUser, (id, name, active))
 
     async def delete(self, id: str) -> None:
-        """Delete a bot user with its keys and credentials, whose sessions are ended at once; takes an
-         admin.
+        """Delete a bot user with its keys, credentials and their sessions; takes an admin.
 
         Args:
             id: The identifier of the resource.

@@ -97,8 +97,7 @@ class Credentials(Resource):
         metadata: str | None = None,
         acl: Sequence[str] | None = None,
     ) -> Credential:
-        """Change a credential; what is left out keeps its value. Tunnels that a narrower `acl` does
-         not allow are stopped at once.
+        """Change a credential; what is left out keeps its value, forbidden tunnels are stopped.
 
         Args:
             id: Unique identifier, `cr_` and 27 characters.
@@ -180,8 +179,7 @@ class AsyncCredentials(Resource):
         metadata: str | None = None,
         acl: Sequence[str] | None = None,
     ) -> Credential:
-        """Change a credential; what is left out keeps its value. Tunnels that a narrower `acl` does
-         not allow are stopped at once.
+        """Change a credential; what is left out keeps its value, forbidden tunnels are stopped.
 
         Args:
             id: Unique identifier, `cr_` and 27 characters.

@@ -28,11 +28,9 @@ resource! {
         GET "/bot_users" List([before_id: String, limit: i64]) -> [bot_users: BotUser];
         /// Fetch one bot user.
         GET "/bot_users/{id}" Get(id: String) -> BotUser;
-        /// Change a bot user; takes an admin. Switched off, its keys are refused and the sessions of its
-        /// credentials are ended at once.
+        /// Change a bot user; takes an admin. One switched off loses its sessions at once.
         PATCH "/bot_users/{id}" Update(id: String, [name: String, active: bool]) -> BotUser;
-        /// Delete a bot user with its keys and credentials, whose sessions are ended at once; takes an
-        /// admin.
+        /// Delete a bot user with its keys, credentials and their sessions; takes an admin.
         DELETE "/bot_users/{id}" Delete(id: String);
     }
 }

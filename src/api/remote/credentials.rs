@@ -41,8 +41,7 @@ resource! {
         GET "/credentials" List([before_id: String, limit: i64]) -> [credentials: Credential];
         /// Fetch one credential.
         GET "/credentials/{id}" Get(id: String) -> Credential;
-        /// Change a credential; what is left out keeps its value. Tunnels that a narrower `acl` does
-        /// not allow are stopped at once.
+        /// Change a credential; what is left out keeps its value, forbidden tunnels are stopped.
         PATCH "/credentials/{id}" Update(id: String, [
             description: Description,
             metadata: Metadata,
