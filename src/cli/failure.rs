@@ -15,7 +15,7 @@ pub enum Exit {
     Usage = 2,
     /// The address is in use or cannot be listened on.
     Address = 3,
-    /// The database is damaged, locked, read-only, newer, or otherwise of no use.
+    /// The database, or a file beside it, is damaged, in use, read-only, newer, or otherwise unusable.
     Store = 4,
     /// The key was refused, or does not permit this: 401 or 403.
     Denied = 5,
@@ -50,7 +50,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let exit = match &error {
             Error::AddressInUse(_) | Error::Bind { .. } => Exit::Address,
-            Error::Store(_) => Exit::Store,
+            Error::Store(_) | Error::Authority(_) | Error::TokenFile { .. } => Exit::Store,
             Error::Certificate(_) => Exit::Failed,
             Error::MalformedAdminKey
             | Error::UnknownAdminKey

@@ -8,12 +8,20 @@ static UNSAID: OnceLock<String> = OnceLock::new();
 
 /// Says something on standard output; a reader who has left does not matter.
 pub(super) fn say(line: &str) {
+    // Why it could not be said is kept for the end.
+    let _ = try_say(line);
+}
+
+/// Says something on standard output; false when nobody can have read it.
+pub(super) fn try_say(line: &str) -> bool {
     let mut output = std::io::stdout().lock();
-    if let Err(error) = writeln!(output, "{line}").and_then(|()| output.flush())
+    let said = writeln!(output, "{line}").and_then(|()| output.flush());
+    if let Err(error) = &said
         && error.kind() != ErrorKind::BrokenPipe
     {
         let _ = UNSAID.set(error.to_string());
     }
+    said.is_ok()
 }
 
 /// Why something could not be said, such as that a disk is full; none when all was.

@@ -8,13 +8,14 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::json;
 
 use super::failure::{Exit, Failure};
-use super::output::say;
+use super::output::{complain, say, try_say};
 use super::runtime;
 use super::signals::Signals;
 use crate::api::{Secret, id};
 use crate::policy::Cidr;
 use crate::service::edge::ca::Authority;
 use crate::service::edge::{Events, Heard};
+use crate::service::store::HealthEvents;
 use crate::service::{Options, Service, read_admin_key, read_authtoken};
 
 /// The variable that may hold the admin key; command lines are for all to see.
@@ -31,7 +32,8 @@ pub(super) fn command() -> Command {
         .about("Serve the management API, agents and public traffic")
         .after_help(
             "The admin key is made and printed once, when the database is new; a new database\n\
-             takes the one in --admin-key-file or GINNEL_API_KEY instead.\n\n\
+             takes the one in --admin-key-file or GINNEL_API_KEY instead. For one that is lost,\n\
+             see `ginnel admin-key new`.\n\n\
              Example:\n  ginnel serve --path ginnel.db --port 4000 --rate-limit 120/60s",
         )
         .arg(file("path", "The database; without one, everything ends with the process"))
@@ -140,7 +142,10 @@ async fn serve(options: Options, shown: Shown, grace: Duration) -> Result<(), Fa
     let service = Service::start(options).await?;
     let key = service.api_key().filter(|_| !given.0);
     let token = service.authtoken().filter(|_| !given.1);
-    announce(&service, path.as_deref(), (key, token), shown.json);
+    if announce(&service, path.as_deref(), (key, token), shown.json) {
+        service.remove_token_files();
+    }
+    tokio::spawn(complain_of(service.storage_health()));
     if shown.events {
         tokio::spawn(tell(service.events()));
     }
@@ -163,7 +168,7 @@ fn show_again(authority: Arc<Authority>, chain: PathBuf, key: PathBuf) -> Result
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
             if let Err(error) = authority.give(&chain, &key) {
-                super::output::complain(&error.to_string());
+                complain(&error.to_string());
             }
         }
     });
@@ -175,12 +180,20 @@ fn show_again(_: Arc<Authority>, _: PathBuf, _: PathBuf) -> Result<(), Failure> 
     Ok(())
 }
 
+/// Says what is wrong with the storage, and when it is right again.
+async fn complain_of(mut health: HealthEvents) {
+    while let Some(line) = health.next().await {
+        complain(&line);
+    }
+}
+
+/// Says where everything is; false when nobody can have read it.
 fn announce(
     service: &Service,
     path: Option<&std::path::Path>,
     (key, token): (Option<&Secret>, Option<&Secret>),
     as_json: bool,
-) {
+) -> bool {
     if as_json {
         let line = json!({
             "url": service.url(),
@@ -193,7 +206,7 @@ fn announce(
             "https_url": edge_url(service, "https"),
             "ca_path": service.edges().authority().path(),
         });
-        return say(&line.to_string());
+        return try_say(&line.to_string());
     }
     let place = path.map_or("in memory".to_owned(), |path| format!("data in {}", path.display()));
     let public = match service.public_url() {
@@ -208,13 +221,13 @@ fn announce(
     let trusted = service.edges().authority().path();
     let trusted = trusted.map(|path| format!(", certificates to trust in {}", path.display()));
     let trusted = trusted.unwrap_or_default();
-    say(&format!("management API at {}{public}{edges}{agents}, {place}{trusted}", service.url()));
-    if let Some(key) = key {
-        say(&format!("admin key, shown this once: {}", key.0));
-    }
-    if let Some(token) = token {
-        say(&format!("authtoken for agents, shown this once: {}", token.0));
-    }
+    let url = service.url();
+    say(&format!("management API at {url}{public}{edges}{agents}, {place}{trusted}"));
+    let key = key.is_none_or(|key| try_say(&format!("admin key, shown this once: {}", key.0)));
+    let token = token.is_none_or(|token| {
+        try_say(&format!("authtoken for agents, shown this once: {}", token.0))
+    });
+    key && token
 }
 
 /// Prints events until the service ends.

@@ -20,6 +20,9 @@ const FIRST_KEY: &str = "first_key";
 /// The setting that names the credential of the first start.
 const FIRST_CREDENTIAL: &str = "first_credential";
 
+/// How many users are looked through for an admin; a database has one.
+const MAX_USERS: usize = 1000;
+
 /// A person of the account.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct User {
@@ -235,12 +238,47 @@ pub(super) fn bootstrap(
             given => Ok(given),
         };
     }
+    let user = new_admin(change)?;
+    let (key_id, token) = new_key(change, &user, "first key", given)?;
+    change.set(FIRST_KEY, &key_id)?;
+    Ok(Some(token))
+}
+
+/// Makes a key for the first admin of a database, who is made where there is none.
+pub(super) fn new_admin_key(change: &Transaction<'_>) -> Result<Secret, Error> {
+    let user = match first_admin(change)? {
+        Some(user) => user,
+        None => new_admin(change)?,
+    };
+    let (key_id, token) = new_key(change, &user, "made by ginnel admin-key new", None)?;
+    if change.setting(FIRST_KEY)?.is_none() {
+        change.set(FIRST_KEY, &key_id)?;
+    }
+    Ok(token)
+}
+
+fn first_admin(view: &View<'_>) -> Result<Option<User>, store::Error> {
+    let newest = view.page::<User>(None, MAX_USERS)?;
+    Ok(newest.into_iter().rfind(|user| user.admin))
+}
+
+fn new_admin(change: &Transaction<'_>) -> Result<User, Error> {
     let user = User { id: change.new_id(prefix::USER)?, created_at: change.now(), admin: true };
     change.put(&user)?;
+    Ok(user)
+}
+
+/// Makes an API key, of the token that was given if there is one; gives its identifier and token.
+fn new_key(
+    change: &Transaction<'_>,
+    user: &User,
+    description: &str,
+    given: Option<Secret>,
+) -> Result<(String, Secret), Error> {
     let mut key = ApiKey {
         id: change.new_id(prefix::API_KEY)?,
         created_at: Some(change.now()),
-        description: Some("first key".into()),
+        description: Some(description.into()),
         metadata: Some("".into()),
         owner_id: Some(user.id.clone()),
         ..ApiKey::default()
@@ -256,11 +294,10 @@ pub(super) fn bootstrap(
         None => issue(change, &key.id, &user.id)?,
     };
     change.put(&key)?;
-    change.set(FIRST_KEY, &key.id)?;
-    Ok(Some(token))
+    Ok((key.id, token))
 }
 
-fn is_admin_key(view: &View<'_>, token: &Secret) -> Result<bool, Error> {
+pub(super) fn is_admin_key(view: &View<'_>, token: &Secret) -> Result<bool, Error> {
     let (owner, secret) = id::split_token(&token.0).ok_or(Error::MalformedAdminKey)?;
     let key_id = format!("{}_{owner}", prefix::API_KEY);
     let Some(owner_id) = holder(view, &key_id, &hash(secret))? else { return Ok(false) };

@@ -1,5 +1,7 @@
 //! The numbers that refusals carry (remote API sheet, section 2), each with its HTTP status.
 
+use super::store::StorageFault;
+
 /// The number of a refusal and the status that goes with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Code {
@@ -54,6 +56,14 @@ codes! {
     OWNER_UNKNOWN = 634, 400, "The owner does not exist.";
     OWNER_INACTIVE = 636, 400, "The owner is not active.";
     UNEXPECTED = 722, 500, "Something failed that should not.";
+    STORE_LOCKED = 9720, 503, "Another program has locked the database.";
+    STORE_FULL = 9721, 503, "No space is left for the database.";
+    STORE_IO = 9722, 503, "The database file cannot be read or written.";
+    STORE_READ_ONLY = 9723, 503, "The database file is read-only.";
+    STORE_DETACHED = 9724, 503, "The database file was deleted, replaced, moved or cut short.";
+    STORE_DAMAGED = 9725, 503, "The database is damaged.";
+    STORE_TIMEOUT = 9726, 503, "The database took too long.";
+    STORE_CLOSED = 9727, 503, "The database is being closed.";
     STOP_REFUSED = 804, 400, "The agent refuses to stop.";
     RESTART_REFUSED = 805, 400, "The agent refuses to restart.";
     UPDATE_REFUSED = 806, 400, "The agent refuses to update itself.";
@@ -111,6 +121,20 @@ impl Code {
     /// A code of a traffic policy; these are all answered with 400.
     pub const fn of_policy(number: u16) -> Self {
         Self { number, status: 400 }
+    }
+}
+
+/// What is answered when the storage fails, and after how many seconds it may be better.
+pub(super) fn of_storage(fault: StorageFault) -> (Code, Option<u64>) {
+    match fault {
+        StorageFault::Locked => (STORE_LOCKED, Some(5)),
+        StorageFault::Full => (STORE_FULL, Some(30)),
+        StorageFault::Io => (STORE_IO, Some(30)),
+        StorageFault::ReadOnly => (STORE_READ_ONLY, None),
+        StorageFault::Detached => (STORE_DETACHED, None),
+        StorageFault::Damaged => (STORE_DAMAGED, None),
+        StorageFault::Timeout => (STORE_TIMEOUT, Some(5)),
+        StorageFault::Closed => (STORE_CLOSED, Some(1)),
     }
 }
 

@@ -24,7 +24,10 @@ pub enum Error {
     /// The database cannot be used.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// There is no certificate authority, or the certificate that was given cannot be used.
+    /// The files of the local certificate authority cannot be used.
+    #[error(transparent)]
+    Authority(CertificateError),
+    /// The certificate that was given cannot be used.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
     /// The admin key that was given does not have the form of an API key.
@@ -42,6 +45,14 @@ pub enum Error {
     /// A file with a secret cannot be read.
     #[error("cannot read {path}: {source}", path = .path.display())]
     SecretFile {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// A file for a token that was made cannot be written.
+    #[error("cannot write {path}: {source}", path = .path.display())]
+    TokenFile {
         /// The file.
         path: std::path::PathBuf,
         /// What the operating system said.

@@ -17,6 +17,7 @@ pub mod code;
 mod context;
 mod cors;
 mod decode;
+mod durable;
 pub mod edge;
 mod error;
 pub mod handlers;
@@ -30,6 +31,7 @@ mod routes;
 mod server;
 mod sessions;
 pub mod store;
+mod tokens;
 mod trusted_proxies;
 
 use std::net::SocketAddr;
@@ -44,6 +46,7 @@ pub use error::Error;
 pub use options::{Options, read_admin_key, read_authtoken};
 pub use refusal::Refusal;
 pub use rehearsal::{Called, Fault};
+pub use tokens::new_admin_key;
 pub use trusted_proxies::{TrustedProxies, TrustedProxyError};
 
 use crate::api::id::Ids;
@@ -57,6 +60,7 @@ use rehearsal::Rehearsal;
 use server::Server;
 use sessions::{House, Listener, Registry};
 use store::{Snapshot, Store};
+use tokens::{TokenFiles, Tokens};
 
 use crate::tunnel::private::PrivateListener;
 
@@ -68,8 +72,8 @@ pub struct Service {
     server: Server,
     agents: Option<Listener>,
     url: String,
-    api_key: Option<Secret>,
-    authtoken: Option<Secret>,
+    tokens: Tokens,
+    token_files: TokenFiles,
     /// Dropped last, when nothing can lead to the management API any more.
     _private: PrivateListener,
 }
@@ -86,9 +90,13 @@ impl Service {
         let private = options::private(&listener, &options)?;
         let (edge_settings, agent_settings) = (options.edge_settings(), options.agent_settings());
         let base = Base::new(options.public_url.as_deref().unwrap_or(&url));
-        let store = Arc::new(open(options.path.clone(), options.origin.part(0)).await?);
+        let path = options.path.as_deref().map(store::resolve);
+        let given = Tokens { admin_key: options.admin_key, authtoken: options.authtoken };
+        let token_files = TokenFiles::of(path.as_deref(), &given);
+        let opened = open(path.clone(), options.origin.part(0), token_files.clone(), given.clone());
+        let store = Arc::new(opened.await?);
         let prepared = async {
-            let authority = authority(options.path, options.certificate).await?;
+            let authority = authority(path, options.certificate).await?;
             if let Some(host) = options::host_of(options.public_url.as_deref()) {
                 authority.add_host(&host);
             }
@@ -101,15 +109,11 @@ impl Service {
                 let ids = Ids::of(options.origin.part(2));
                 let agents = agents(agent_settings, &store, &edges, &registry, ids, opened).await?;
                 // Last, because new tokens are shown once: by whoever has got a service.
-                let (key, token) = (options.admin_key, options.authtoken);
-                let made = store.write(move |change| {
-                    let api_key = accounts::bootstrap(change, key)?;
-                    Ok::<_, Error>((api_key, accounts::bootstrap_agent(change, token)?))
-                });
-                let made = made.await?;
+                let files = token_files.clone();
+                let tokens = store.write(move |change| files.prepare(change, given)).await?;
                 // Nobody waits for it where no agents are taken.
                 let _ = open.send(());
-                Ok((registry, agents, made))
+                Ok((registry, agents, tokens))
             };
             match opened.await {
                 Ok((registry, agents, tokens)) => Ok((edges, registry, agents, tokens)),
@@ -119,7 +123,7 @@ impl Service {
                 }
             }
         };
-        let (edges, registry, agents, (api_key, authtoken)) = match prepared.await {
+        let (edges, registry, agents, tokens) = match prepared.await {
             Ok(prepared) => prepared,
             Err(error) => {
                 close(store).await;
@@ -140,7 +144,7 @@ impl Service {
         };
         let shared = Arc::new(shared);
         let server = Server::start(listener, routes::router(&shared), options.connections);
-        Ok(Self { shared, server, agents, url, api_key, authtoken, _private: private })
+        Ok(Self { shared, server, agents, url, tokens, token_files, _private: private })
     }
 
     /// The address of the listener, without a slash at its end.
@@ -153,15 +157,26 @@ impl Service {
         self.shared.base.as_str()
     }
 
-    /// The admin key: the one that was given, or the one made at the first start of the database.
+    /// The admin key: the one that was given, or the one made at the first start of the database until
+    /// [`Service::remove_token_files`] was called for it.
     pub fn api_key(&self) -> Option<&Secret> {
-        self.api_key.as_ref()
+        self.tokens.admin_key.as_ref()
     }
 
-    /// The authtoken for agents: the one that was given, or the one made at the first start of the
-    /// database.
+    /// The authtoken for agents, in the same way.
     pub fn authtoken(&self) -> Option<&Secret> {
-        self.authtoken.as_ref()
+        self.tokens.authtoken.as_ref()
+    }
+
+    /// Removes the files that hold the tokens of the first start, `<path>-admin-key` and
+    /// `<path>-authtoken`: to be called once the tokens are shown. Until then every start gives them.
+    pub fn remove_token_files(&self) {
+        self.token_files.remove();
+    }
+
+    /// What becomes wrong with the storage from now on, and what is right again.
+    pub fn storage_health(&self) -> store::HealthEvents {
+        self.shared.store.health_events()
     }
 
     /// Where agents connect to, if anywhere.
@@ -250,7 +265,7 @@ async fn authority(
     certificate: Option<(PathBuf, PathBuf)>,
 ) -> Result<Arc<Authority>, Error> {
     let opened = tokio::task::spawn_blocking(move || {
-        let authority = Authority::open(database.as_deref())?;
+        let authority = Authority::open(database.as_deref()).map_err(Error::Authority)?;
         if let Some((chain, key)) = certificate {
             authority.give(&chain, &key)?;
         }
@@ -265,10 +280,21 @@ impl Drop for Service {
     }
 }
 
-async fn open(path: Option<PathBuf>, origin: Origin) -> Result<Store, Error> {
-    let opened =
-        tokio::task::spawn_blocking(move || Store::open_with(path.as_deref(), origin)).await;
-    Ok(opened.map_err(|_| store::Error::Panicked)??)
+/// Opens the database; a new one has its authority and its tokens, and nobody sees it without them.
+async fn open(
+    path: Option<PathBuf>,
+    origin: Origin,
+    files: TokenFiles,
+    given: Tokens,
+) -> Result<Store, Error> {
+    let opened = tokio::task::spawn_blocking(move || {
+        let path = path.as_deref();
+        Store::open_filled(path, origin, |change| {
+            Authority::open(path).map_err(Error::Authority)?;
+            files.prepare(change, given).map(drop)
+        })
+    });
+    opened.await.map_err(|_| store::Error::Panicked)?
 }
 
 async fn close(store: Arc<Store>) {

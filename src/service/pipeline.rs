@@ -13,7 +13,7 @@ use std::time::Instant;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
-use http::{HeaderMap, Method, request};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, request};
 use serde_json::{Map, Value};
 
 use super::context::{Context, Shared};
@@ -22,6 +22,9 @@ use super::refusal::json;
 use super::{Refusal, body, code, cors, decode};
 use crate::api::Info;
 use crate::api::id::prefix;
+
+/// Says that changes are not stored, for the database file has lost its name.
+const STORE_HEADER: HeaderName = HeaderName::from_static("ginnel-store");
 
 /// All that one path template answers.
 pub(super) struct Endpoint {
@@ -137,6 +140,9 @@ pub(super) async fn respond(
             refusal.into_response(&shared.code_prefix)
         }
     };
+    if shared.store.is_read_only() {
+        response.headers_mut().insert(STORE_HEADER, HeaderValue::from_static("read-only"));
+    }
     cors::allow_reading(headers, response.headers_mut());
     response
 }

@@ -6,7 +6,7 @@ use http::{HeaderValue, StatusCode, header};
 use serde_json::{Map, Value};
 
 use super::code::{self, Code};
-use super::store;
+use super::store::{self, StorageFault};
 use crate::api::ErrorBody;
 
 /// Why a request is refused, for the one who sent it.
@@ -48,6 +48,14 @@ impl Refusal {
     pub fn rate_limited(message: String, seconds: u64) -> Self {
         let mut refusal = Self::new(code::RATE_LIMITED, message);
         refusal.header = Some((header::RETRY_AFTER, seconds.to_string()));
+        refusal
+    }
+
+    /// The storage fails; the request may be sent again where that can help.
+    fn of_storage(fault: StorageFault, error: &store::Error) -> Self {
+        let (code, retry_after) = code::of_storage(fault);
+        let mut refusal = Self::new(code, format!("{}: {error}", fault.description()));
+        refusal.header = retry_after.map(|seconds| (header::RETRY_AFTER, seconds.to_string()));
         refusal
     }
 
@@ -96,7 +104,10 @@ impl Refusal {
 
 impl From<store::Error> for Refusal {
     fn from(error: store::Error) -> Self {
-        Self::new(code::UNEXPECTED, format!("unexpected failure: {error}"))
+        match error.fault() {
+            Some(fault) => Self::of_storage(fault, &error),
+            None => Self::new(code::UNEXPECTED, format!("unexpected failure: {error}")),
+        }
     }
 }
 

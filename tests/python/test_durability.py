@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 import subprocess
 import sys
 import threading
@@ -76,3 +78,109 @@ def test_a_killed_service_keeps_what_it_acknowledged(tmp_path: Path) -> None:
     assert ledger.created - ledger.unsure <= found
     assert not ledger.deleted & found
     print(f"\n{len(ledger.created)} creates and {len(ledger.deleted)} deletes acknowledged")
+
+
+# The first start, which a kill may end at any point.
+
+KILLS = int(os.environ.get("GINNEL_TEST_ROUNDS", "25"))
+
+
+def first_start(path: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "ginnel", "serve", "--path", str(path), "--json"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def kill_in(process: subprocess.Popen[str], path: Path, pause: float) -> str:
+    """Kills a first start so many seconds after it came to its database; gives what it printed."""
+    lock = path.with_name(path.name + "-lock")
+    while not lock.exists():
+        assert process.poll() is None
+    time.sleep(pause)
+    process.kill()
+    return process.communicate()[0]
+
+
+def opening_time(path: Path) -> float:
+    """How long a first start takes from its first file to its last."""
+    process = first_start(path)
+    while not path.with_name(path.name + "-lock").exists():
+        assert process.poll() is None
+    began = time.monotonic()
+    assert process.stdout
+    process.stdout.readline()
+    took = time.monotonic() - began
+    process.kill()
+    process.communicate()
+    return took
+
+
+def test_a_first_start_may_be_killed_at_any_point(tmp_path: Path) -> None:
+    took = opening_time(tmp_path / "measured.db")
+    keyless, unusable, named = [], [], 0
+    for turn in range(KILLS):
+        folder = tmp_path / str(turn)
+        folder.mkdir()
+        path = folder / "ginnel.db"
+
+        printed = kill_in(first_start(path), path, random.uniform(0, took * 1.1))
+
+        named += path.exists()
+        process = first_start(path)
+        assert process.stdout
+        line = process.stdout.readline()
+        if not line:
+            unusable.append(process.communicate()[1])
+            continue
+        told = json.loads(line)
+        shown = [json.loads(text)["api_key"] for text in (printed, line) if text.endswith("\n")]
+        keys = {key for key in shown if key}
+        if not keys:
+            keyless.append(path)
+        for key in keys:
+            with ginnel.RemoteClient(key, base_url=told["url"], max_retries=0) as client:
+                assert client.api_keys.list().first()
+        process.kill()
+        process.communicate()
+        assert not list(folder.glob("*-unfinished*"))
+        assert not list(folder.glob("*.new"))
+
+    print(f"\n{KILLS} kills within {took * 1.1:.3f} s; {named} left a database")
+    assert (unusable, keyless) == ([], [])
+
+
+def test_two_first_starts_at_once(tmp_path: Path) -> None:
+    for turn in range(5):
+        path = tmp_path / f"{turn}.db"
+        processes = [first_start(path) for _ in range(3)]
+        lines = []
+        for process in processes:
+            assert process.stdout
+            lines.append(process.stdout.readline())
+        winners = [line for line in lines if line]
+        for process, line in zip(processes, lines, strict=True):
+            if line:
+                process.kill()
+            errors = process.communicate()[1]
+            if not line:
+                assert process.returncode == 4
+                assert "is in use by another process" in errors
+
+        assert len(winners) == 1
+        assert json.loads(winners[0])["api_key"]
+
+
+def test_a_key_that_nobody_saw_is_shown_again(tmp_path: Path) -> None:
+    path = tmp_path / "ginnel.db"
+    code = "import os, sys, ginnel; ginnel.Service(sys.argv[1]); os._exit(9)"
+    subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    files = [tmp_path / "ginnel.db-admin-key", tmp_path / "ginnel.db-authtoken"]
+    assert [file.stat().st_mode & 0o777 for file in files] == [0o600, 0o600]
+    kept = [file.read_text().strip() for file in files]
+
+    with ginnel.Service(path) as service, service.client() as client:
+        assert [service.api_key, service.authtoken] == kept
+        assert client.api_keys.list().first()
+
+    assert not any(file.exists() for file in files)
+    with ginnel.Service(path) as service:
+        assert service.api_key is None

@@ -186,3 +186,176 @@ def test_new_identifiers_follow_those_of_a_clock_that_was_ahead(tmp_path: Path) 
         listed = [policy.id for policy in remote.ip_policies.list()]
 
     assert listed == [*later[::-1], ahead, now]
+
+
+def by_symlink(path: Path) -> Path:
+    other = path.with_name("link.db")
+    other.symlink_to(path.name)
+    return other
+
+
+def by_hard_link(path: Path) -> Path:
+    other = path.with_name("same.db")
+    other.hardlink_to(path)
+    return other
+
+
+def by_a_longer_way(path: Path) -> Path:
+    folder = path.parent / "folder"
+    folder.symlink_to(path.parent)
+    return folder / "folder" / path.name
+
+
+@pytest.mark.parametrize("name_of", [by_symlink, by_hard_link, by_a_longer_way])
+def test_a_database_in_use_by_another_name(tmp_path: Path, name_of: Callable[[Path], Path]) -> None:
+    path = tmp_path / "ginnel.db"
+    with ginnel.Service(path) as service:
+        key = service.api_key
+    other = name_of(path)
+    log = path.with_name(path.name + "-wal")
+    with ginnel.Service(path, api_key=key) as service, service.client() as client:
+        client.ip_policies.create(description="before the visit")
+        before = log.stat()
+        for second in (other, path):
+            with pytest.raises(ginnel.ServiceStoreError, match="in use by another process"):
+                ginnel.Service(second)
+            done = command("--path", str(second))
+            assert (done.returncode, done.stdout) == (4, "")
+            named = second.resolve() if second.is_symlink() else second
+            assert f"{named}: is in use" in done.stderr
+
+        # The locks of SQLite are where they were: whoever leaves the database now takes itself for
+        # the last one otherwise, and removes the log that the service goes on writing to.
+        code = "import sqlite3, sys; d = sqlite3.connect(sys.argv[1]); "
+        code += "print(d.execute('SELECT count(*) FROM resources').fetchone()); d.close()"
+        subprocess.run([sys.executable, "-c", code, str(path)], check=True)
+        assert log.stat().st_ino == before.st_ino
+        made = client.ip_policies.create(description="after the visit").id
+
+    with ginnel.Service(other, api_key=key) as service, service.client() as client:
+        assert client.ip_policies.get(made)
+
+
+def test_a_link_to_nowhere_is_the_name_of_a_new_database(tmp_path: Path) -> None:
+    link, path = tmp_path / "link.db", tmp_path / "real.db"
+    link.symlink_to(path.name)
+
+    with ginnel.Service(link) as service, service.client() as client:
+        made = client.ip_policies.create().id
+        key = service.api_key
+        assert service.ca_path == tmp_path / "real.db-ca.pem"
+    with ginnel.Service(path, api_key=key) as service, service.client() as client:
+        assert client.ip_policies.get(made)
+
+    assert link.is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("ca.pem", b"", "ginnel.db-ca.pem"),
+        ("ca.key", b"", "ginnel.db-ca.key"),
+        ("ca.pem", None, "ginnel.db-ca.pem: is missing"),
+        ("ca.key", None, "ginnel.db-ca.key: is missing"),
+        ("ca.key", b"another", "does not belong to"),
+    ],
+)
+def test_an_authority_of_no_use(
+    tmp_path: Path, name: str, content: bytes | None, words: str
+) -> None:
+    path = tmp_path / "ginnel.db"
+    filled(path)
+    filled(tmp_path / "other.db")
+    file = tmp_path / f"ginnel.db-{name}"
+    match content:
+        case None:
+            file.unlink()
+        case b"another":
+            file.write_bytes((tmp_path / "other.db-ca.key").read_bytes())
+        case _:
+            file.write_bytes(content)
+    files = sorted(tmp_path.iterdir())
+
+    with pytest.raises(ginnel.ServiceStoreError, match=words):
+        ginnel.Service(path)
+    done = command("--path", str(path))
+
+    assert (done.returncode, done.stdout) == (4, "")
+    assert words in done.stderr
+    assert sorted(tmp_path.iterdir()) == files, "nothing was made in its place"
+
+
+def test_an_authority_that_was_moved_away_is_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "ginnel.db"
+    filled(path)
+    for name in ("ca.pem", "ca.key"):
+        (tmp_path / f"ginnel.db-{name}").unlink()
+
+    with ginnel.Service(path) as service:
+        made = service.ca_pem
+    with ginnel.Service(path) as service:
+        assert service.ca_pem == made
+
+    assert (tmp_path / "ginnel.db-ca.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_authority_whose_making_was_cut_short_is_finished(tmp_path: Path) -> None:
+    path = tmp_path / "ginnel.db"
+    filled(path)
+    certificate = tmp_path / "ginnel.db-ca.pem"
+    made = certificate.read_text()
+    certificate.rename(tmp_path / "ginnel.db-ca.pem.new")
+
+    with ginnel.Service(path) as service:
+        assert service.ca_pem == made
+
+
+def test_a_change_that_a_killed_process_left_half_done_is_undone(tmp_path: Path) -> None:
+    path = tmp_path / "ginnel.db"
+    filled(path)
+    # As older versions began a database: with a journal beside it instead of a log.
+    code = "import os, sqlite3, sys; d = sqlite3.connect(sys.argv[1], isolation_level=None); "
+    code += "d.execute('PRAGMA journal_mode = DELETE'); d.execute('PRAGMA cache_size = 1'); "
+    code += "d.execute('BEGIN'); d.execute(\"UPDATE resources SET body = body || 'x'\"); "
+    code += "os._exit(9)"
+    subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    assert path.with_name("ginnel.db-journal").stat().st_size > 0
+
+    with ginnel.Service(path):
+        pass
+
+    with sqlite3.connect(path) as database:
+        bodies = [body for (body,) in database.execute("SELECT body FROM resources")]
+    database.close()
+    assert len(bodies) > 50
+    assert all(body.endswith("}") for body in bodies)
+
+
+def test_what_a_deleted_database_left_is_no_part_of_a_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "ginnel.db"
+    code = "import os, sys, ginnel; s = ginnel.Service(sys.argv[1]); "
+    code += "s.client().ip_policies.create(); os._exit(9)"
+    subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    assert path.with_name("ginnel.db-wal").stat().st_size > 0
+    path.unlink()
+
+    with ginnel.Service(path) as service, service.client() as client:
+        assert service.api_key
+        assert list(client.ip_policies.list()) == []
+
+
+def test_the_log_beside_another_name_is_not_forgotten(tmp_path: Path) -> None:
+    path = tmp_path / "ginnel.db"
+    code = "import os, sys, ginnel; s = ginnel.Service(sys.argv[1]); "
+    code += "print(s.api_key, s.client().ip_policies.create().id, flush=True); os._exit(9)"
+    line = [sys.executable, "-c", code, str(path)]
+    key, made = subprocess.run(line, capture_output=True, text=True).stdout.split()
+    other = by_hard_link(path)
+
+    with pytest.raises(ginnel.ServiceStoreError, match=r"same.db: .*start it as .*ginnel.db"):
+        ginnel.Service(other)
+
+    with ginnel.Service(path, api_key=key) as service, service.client() as client:
+        assert client.ip_policies.get(made)
+    with ginnel.Service(other, api_key=key) as service, service.client() as client:
+        assert client.ip_policies.get(made)

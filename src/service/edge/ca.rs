@@ -29,6 +29,8 @@ use rustls::sign::CertifiedKey;
 use super::guard::Terms;
 use super::interfaces;
 use crate::tunnel::certificate::{self, Unusable};
+use crate::service::durable;
+use crate::service::store::beside;
 
 /// The names of this machine, for visitors who ask for none.
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
@@ -139,23 +141,19 @@ impl Authority {
     /// # Errors
     /// When its files cannot be read or written, or hold something else.
     pub fn open(database: Option<&Path>) -> Result<Arc<Self>, CertificateError> {
-        let (path, kept) = match database {
-            None => (None, None),
+        let (path, (pem, signing)) = match database {
+            None => (None, make()?),
             Some(database) => {
                 let (certificate, key) = (beside(database, "-ca.pem"), beside(database, "-ca.key"));
-                let kept = read(&certificate, &key)?;
-                (Some((certificate, key)), kept)
+                let kept = read_or_create(&certificate, &key)?;
+                (Some(certificate), kept)
             }
-        };
-        let (pem, signing) = match kept {
-            Some(kept) => kept,
-            None => make(path.as_ref())?,
         };
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let issuer = Issuer::new(authority_params(&signing), signing);
         Ok(Arc::new(Self {
             pem,
-            path: path.map(|(certificate, _)| certificate),
+            path,
             issuer,
             key,
             provider: Arc::new(ring::default_provider()),
@@ -339,14 +337,9 @@ fn authority_params(key: &KeyPair) -> CertificateParams {
     params
 }
 
-fn make(path: Option<&(PathBuf, PathBuf)>) -> Result<(String, KeyPair), CertificateError> {
+fn make() -> Result<(String, KeyPair), CertificateError> {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
     let pem = authority_params(&key).self_signed(&key)?.pem();
-    if let Some((certificate, private)) = path {
-        // The key first: an authority that is published without its key could never issue.
-        write(private, &key.serialize_pem(), 0o600)?;
-        write(certificate, &pem, 0o644)?;
-    }
     Ok((pem, key))
 }
 
@@ -377,42 +370,86 @@ fn issue(
     Ok(Issued { certified, made: Instant::now() })
 }
 
-fn beside(database: &Path, suffix: &str) -> PathBuf {
-    let mut name = database.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
+/// The authority in two files, which are made when there is neither.
+///
+/// One without the other is refused: whoever trusts the old authority would not trust a new one.
+fn read_or_create(
+    certificate: &Path,
+    private: &Path,
+) -> Result<(String, KeyPair), CertificateError> {
+    if is_there(private)? && !is_there(certificate)? {
+        finish(certificate, private)?;
+    }
+    match (is_there(certificate)?, is_there(private)?) {
+        (true, true) => read(certificate, private),
+        (false, false) => {
+            let (pem, key) = make()?;
+            write(certificate, &pem, private, &key.serialize_pem())?;
+            Ok((pem, key))
+        }
+        (true, false) => Err(alone(private, certificate)),
+        (false, true) => Err(alone(certificate, private)),
+    }
 }
 
-/// The authority in two files; none when there is none yet.
-fn read(certificate: &Path, private: &Path) -> Result<Option<(String, KeyPair)>, CertificateError> {
-    if !certificate.exists() {
-        return Ok(None);
-    }
-    let content =
-        |path: &Path, problem: String| CertificateError::Content { path: path.to_owned(), problem };
+fn read(certificate: &Path, private: &Path) -> Result<(String, KeyPair), CertificateError> {
     let text = |path: &Path| {
-        let bytes = read_file(path)?;
-        String::from_utf8(bytes).map_err(|problem| content(path, problem.to_string()))
+        String::from_utf8(read_file(path)?).map_err(|problem| content(path, problem.to_string()))
     };
     let (pem, key) = (text(certificate)?, text(private)?);
-    CertificateDer::from_pem_slice(pem.as_bytes())
+    let der = CertificateDer::from_pem_slice(pem.as_bytes())
         .map_err(|problem| content(certificate, problem.to_string()))?;
-    let key = KeyPair::from_pem(&key).map_err(|problem| content(private, problem.to_string()))?;
-    Ok(Some((pem, key)))
+    let signing =
+        KeyPair::from_pem(&key).map_err(|problem| content(private, problem.to_string()))?;
+    let der_key = PrivateKeyDer::from_pem_slice(key.as_bytes())
+        .map_err(|problem| content(private, problem.to_string()))?;
+    CertifiedKey::from_der(vec![der], der_key, &ring::default_provider()).map_err(|problem| {
+        content(private, format!("does not belong to {}: {problem}", certificate.display()))
+    })?;
+    Ok((pem, signing))
+}
+
+/// Writes both files; a process that is killed in between leaves what [`finish`] completes.
+fn write(certificate: &Path, pem: &str, private: &Path, key: &str) -> Result<(), CertificateError> {
+    let failed = |source| CertificateError::File { path: private.to_owned(), source };
+    let staged_pem = durable::stage(certificate, pem.as_bytes(), durable::PUBLIC_MODE);
+    let staged_pem = staged_pem.map_err(failed)?;
+    let staged_key = durable::stage(private, key.as_bytes(), durable::SECRET_MODE);
+    let staged_key = staged_key.map_err(failed)?;
+    durable::sync_folder(private).map_err(failed)?;
+    // The key first: an authority that is published without its key could never issue.
+    std::fs::rename(staged_key, private).map_err(failed)?;
+    std::fs::rename(staged_pem, certificate).map_err(failed)?;
+    durable::sync_folder(private).map_err(failed)
+}
+
+/// Gives a certificate its name where a process was killed after its key had got one.
+fn finish(certificate: &Path, private: &Path) -> Result<(), CertificateError> {
+    let staged = durable::staged(certificate);
+    if is_there(&staged)? && read(&staged, private).is_ok() {
+        let failed = |source| CertificateError::File { path: certificate.to_owned(), source };
+        std::fs::rename(&staged, certificate).map_err(failed)?;
+        durable::sync_folder(certificate).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn is_there(path: &Path) -> Result<bool, CertificateError> {
+    path.try_exists().map_err(|source| CertificateError::File { path: path.to_owned(), source })
+}
+
+fn alone(missing: &Path, other: &Path) -> CertificateError {
+    let other = other.display();
+    let problem = format!(
+        "is missing, but {other} is there; put it back, or move the other away for a new authority"
+    );
+    content(missing, problem)
+}
+
+fn content(path: &Path, problem: String) -> CertificateError {
+    CertificateError::Content { path: path.to_owned(), problem }
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, CertificateError> {
     std::fs::read(path).map_err(|source| CertificateError::File { path: path.to_owned(), source })
-}
-
-fn write(path: &Path, text: &str, mode: u32) -> Result<(), CertificateError> {
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
-    #[cfg(not(unix))]
-    let _ = mode;
-    let written =
-        options.open(path).and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()));
-    written.map_err(|source| CertificateError::File { path: path.to_owned(), source })
 }

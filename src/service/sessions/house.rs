@@ -32,7 +32,13 @@ impl Refused {
 
 impl From<store::Error> for Refused {
     fn from(error: store::Error) -> Self {
-        Self(format!("the service failed: {error}"), 722)
+        let problem = match error.fault() {
+            Some(fault) => {
+                format!("the service cannot store this now, try again: {}", fault.description())
+            }
+            None => format!("the service failed: {error}"),
+        };
+        Self(problem, 722)
     }
 }
 

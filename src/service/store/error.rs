@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use rusqlite::ErrorCode;
+
 /// Why the store failed, one variant per cause.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -9,6 +11,9 @@ pub enum Error {
     /// The folder of the database does not exist.
     #[error("{}: the folder does not exist", .0.display())]
     MissingDirectory(PathBuf),
+    /// There is no database.
+    #[error("{}: does not exist", .0.display())]
+    Missing(PathBuf),
     /// The path names something other than a file.
     #[error("{}: is not a file", .0.display())]
     NotAFile(PathBuf),
@@ -36,6 +41,18 @@ pub enum Error {
         /// What was found first.
         problem: String,
     },
+    /// The last changes are beside another name of the same file.
+    #[error(
+        "{path}: its last changes are in the log of another name of the file; start it as {other} once",
+        path = .path.display(),
+        other = .other.display()
+    )]
+    OtherName {
+        /// The file.
+        path: PathBuf,
+        /// Its other name.
+        other: PathBuf,
+    },
     /// Another process uses the database.
     #[error("{}: is in use by another process", .0.display())]
     Locked(PathBuf),
@@ -59,9 +76,25 @@ pub enum Error {
     /// A document could not be read or written as JSON.
     #[error("a stored document cannot be read: {0}")]
     Document(#[from] serde_json::Error),
-    /// The change was undone, because the commit that held it failed.
-    #[error("the change could not be written to disk: {0}")]
-    Commit(String),
+    /// What was read cannot be in a database that is whole.
+    #[error("the database is damaged: {0}")]
+    Inconsistent(&'static str),
+    /// The file that is open no longer has the name of the database.
+    #[error("{problem}")]
+    Detached {
+        /// The file; not part of the message, which goes to whoever sent the request.
+        path: PathBuf,
+        /// What has become of it.
+        problem: &'static str,
+    },
+    /// The commit that held the change failed, or went to a file that has lost its name.
+    #[error("the change was not stored: {problem}")]
+    Commit {
+        /// What is wrong with the storage, if that was the reason.
+        fault: Option<StorageFault>,
+        /// Why it failed.
+        problem: String,
+    },
     /// The operating system gave no random bytes.
     #[error("no random bytes: {0}")]
     Random(String),
@@ -71,6 +104,92 @@ pub enum Error {
     /// The store is closed.
     #[error("the database is closed")]
     Closed,
+}
+
+/// What is wrong with the storage, when that is why a read or a change failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StorageFault {
+    /// Another program holds the lock.
+    Locked,
+    /// There is no space left.
+    Full,
+    /// Reading or writing the file failed.
+    Io,
+    /// The file or its folder cannot be written to.
+    ReadOnly,
+    /// The file has lost its name: it was deleted, replaced, moved or cut short.
+    Detached,
+    /// The content makes no sense.
+    Damaged,
+    /// A statement took too long.
+    Timeout,
+    /// The database is closed.
+    Closed,
+}
+
+impl StorageFault {
+    /// What is wrong, in words that end a sentence.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::Locked => "another program has locked the database",
+            Self::Full => "no space is left for the database",
+            Self::Io => "the database file cannot be read or written",
+            Self::ReadOnly => "the database file is read-only",
+            Self::Detached => "the database file has lost its name, so the database is read-only",
+            Self::Damaged => "the database is damaged",
+            Self::Timeout => "the database took too long",
+            Self::Closed => "the database is being closed",
+        }
+    }
+
+    fn of(code: ErrorCode) -> Option<Self> {
+        match code {
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => Some(Self::Locked),
+            ErrorCode::DiskFull => Some(Self::Full),
+            ErrorCode::SystemIoFailure
+            | ErrorCode::CannotOpen
+            | ErrorCode::FileLockingProtocolFailed
+            | ErrorCode::PermissionDenied
+            | ErrorCode::OutOfMemory
+            | ErrorCode::NoLargeFileSupport => Some(Self::Io),
+            ErrorCode::ReadOnly => Some(Self::ReadOnly),
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Some(Self::Damaged),
+            ErrorCode::OperationInterrupted => Some(Self::Timeout),
+            // The others are mistakes of ours.
+            _ => None,
+        }
+    }
+}
+
+impl Error {
+    /// What is wrong with the storage, when that is the reason; none for a mistake of the program.
+    pub fn fault(&self) -> Option<StorageFault> {
+        match self {
+            Self::Database(error) => fault_of(error),
+            Self::Commit { fault, .. } => *fault,
+            Self::Detached { .. } => Some(StorageFault::Detached),
+            Self::Document(_) | Self::Inconsistent(_) | Self::Damaged { .. } => {
+                Some(StorageFault::Damaged)
+            }
+            Self::Locked(_) => Some(StorageFault::Locked),
+            Self::ReadOnly(_) | Self::ReadOnlyDirectory(_) => Some(StorageFault::ReadOnly),
+            Self::File { .. } => Some(StorageFault::Io),
+            Self::Closed => Some(StorageFault::Closed),
+            _ => None,
+        }
+    }
+}
+
+fn fault_of(error: &rusqlite::Error) -> Option<StorageFault> {
+    match error {
+        // What is stored has another type than what we store.
+        rusqlite::Error::FromSqlConversionFailure(..)
+        | rusqlite::Error::InvalidColumnType(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::Utf8Error(..) => Some(StorageFault::Damaged),
+        error => error.sqlite_error_code().and_then(StorageFault::of),
+    }
 }
 
 /// The error of `getrandom` is no [`std::error::Error`] in the features that we use.

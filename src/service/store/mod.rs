@@ -5,8 +5,13 @@
 //! waiting: a job is answered after the commit that holds it, never before. Reads run on connections
 //! of their own and never wait for the writer; a store in memory has one connection for both.
 
+mod create;
+mod database;
 mod error;
+mod health;
+mod lock;
 mod open;
+mod place;
 mod readers;
 mod snapshot;
 mod transaction;
@@ -14,8 +19,11 @@ mod view;
 mod writer;
 
 use std::path::Path;
+use std::sync::Arc;
 
-pub use error::Error;
+pub use error::{Error, StorageFault};
+pub use health::HealthEvents;
+pub(super) use place::{beside, resolve};
 pub use snapshot::Snapshot;
 pub use transaction::Transaction;
 pub use view::{Document, StoredToken, View};
@@ -30,7 +38,7 @@ pub struct Store {
     readers: Readers,
     writer: Writer,
     // Held for the life of the store; declared last, so that it is given up last.
-    _lock: Option<open::Lock>,
+    _locks: Option<open::Locks>,
 }
 
 impl Store {
@@ -49,15 +57,51 @@ impl Store {
     /// # Errors
     /// When the file cannot be used, with the reason; it is left as it was.
     pub fn open_with(path: Option<&Path>, origin: Origin) -> Result<Self, Error> {
-        let Some(path) = path else {
-            let shared = open::memory()?;
-            let writer = Writer::start(writer::Target::Shared(shared.clone()), Ids::of(origin))?;
-            return Ok(Self { readers: Readers::shared(shared), writer, _lock: None });
-        };
-        let (connection, lock) = open::file(path)?;
-        let ids = open::ids(&connection, origin)?;
-        let writer = Writer::start(writer::Target::Own(connection), ids)?;
-        Ok(Self { readers: Readers::of(path), writer, _lock: Some(lock) })
+        Self::open_filled(path, origin, |_| Ok(()))
+    }
+
+    /// As [`Store::open_with`]; a file that is created gets its name when it holds what `fill` stores.
+    ///
+    /// # Errors
+    /// When the file cannot be used, or what `fill` returns; there is no file then if there was none.
+    pub fn open_filled<E: From<Error>>(
+        path: Option<&Path>,
+        origin: Origin,
+        fill: impl FnOnce(&Transaction<'_>) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let Some(path) = path else { return Ok(Self::in_memory(origin)?) };
+        Ok(Self::of(open::file(path, origin, fill)?)?)
+    }
+
+    /// Opens the database in a file that must exist.
+    ///
+    /// # Errors
+    /// When the file cannot be used, with the reason; it is left as it was.
+    pub fn open_existing(path: &Path) -> Result<Self, Error> {
+        Self::of(open::existing(path)?)
+    }
+
+    fn in_memory(origin: Origin) -> Result<Self, Error> {
+        let shared = open::memory()?;
+        let writer = Writer::start(writer::Target::Shared(shared.clone()), Ids::of(origin))?;
+        Ok(Self { readers: Readers::shared(shared), writer, _locks: None })
+    }
+
+    fn of(opened: open::Opened) -> Result<Self, Error> {
+        let place = Arc::new(opened.place);
+        let readers = Readers::of(place.clone())?;
+        let writer = Writer::start(writer::Target::own(opened.database, place), opened.ids)?;
+        Ok(Self { readers, writer, _locks: Some(opened.locks) })
+    }
+
+    /// True while writes are refused because the file has lost its name; reads go on.
+    pub fn is_read_only(&self) -> bool {
+        self.writer.health().is_read_only()
+    }
+
+    /// What becomes wrong with the storage from now on, and what is right again.
+    pub fn health_events(&self) -> HealthEvents {
+        self.writer.health().events()
     }
 
     /// Reads from one consistent state of the database; runs on the calling thread.

@@ -1,16 +1,19 @@
 //! Opening a database: every check comes before the first byte is written.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Read};
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
-use super::Error;
+use super::database::Database;
+use super::lock::{FileLock, NameLock};
+use super::place::{self, FileId, Place};
+use super::{Error, Transaction, create};
 use crate::api::Origin;
 use crate::api::id::Ids;
+use crate::service::durable;
 
 /// Marks a file as ours: "ginl".
 const APPLICATION_ID: i64 = 0x6769_6e6c;
@@ -18,8 +21,12 @@ const APPLICATION_ID: i64 = 0x6769_6e6c;
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 /// Statements that a connection keeps prepared.
 const STATEMENTS: usize = 64;
-/// How long a reader waits for the moment in which the writer restarts the log.
-const READER_PATIENCE: Duration = Duration::from_secs(5);
+/// How many bytes SQLite's header has.
+const HEADER_BYTES: u64 = 100;
+/// How long is waited for another program that has locked the database.
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How large the log stays once all of it has been moved into the file.
+const MAX_IDLE_LOG_BYTES: i64 = 4 << 20;
 
 /// What leads from each format to the next; their number is the newest format.
 const MIGRATIONS: &[&str] = &["
@@ -43,33 +50,81 @@ const MIGRATIONS: &[&str] = &["
     ) STRICT, WITHOUT ROWID;
 "];
 
-/// Keeps other processes away from a database; the operating system frees it with its process.
-pub(super) struct Lock {
-    _file: File,
+/// A database that is open for writing.
+pub(super) struct Opened {
+    pub database: Database,
+    pub place: Place,
+    pub ids: Ids,
+    pub locks: Locks,
+}
+
+/// Keeps other services away from a database; dropped after all connections to it.
+pub(super) struct Locks {
+    // In this order: the name is free when the file is.
+    _file: FileLock,
+    _name: NameLock,
 }
 
 /// A database in memory, ready for use.
-pub(super) fn memory() -> Result<Arc<Mutex<Option<Connection>>>, Error> {
-    let connection = Connection::open_in_memory()?;
-    configure(&connection)?;
-    migrate(&connection, 0)?;
-    Ok(Arc::new(Mutex::new(Some(connection))))
+pub(super) fn memory() -> Result<Arc<Mutex<Option<Database>>>, Error> {
+    let database = Database::new(Connection::open_in_memory()?)?;
+    configure(&database)?;
+    migrate(&database, 0)?;
+    Ok(Arc::new(Mutex::new(Some(database))))
 }
 
-/// The connection for writing to a file, and the lock on it.
-pub(super) fn file(path: &Path) -> Result<(Connection, Lock), Error> {
+/// Opens a file; a new database gets what `fill` stores before it gets its name.
+pub(super) fn file<E: From<Error>>(
+    path: &Path,
+    origin: Origin,
+    fill: impl FnOnce(&Transaction<'_>) -> Result<(), E>,
+) -> Result<Opened, E> {
+    let path = &place::resolve(path);
     check_place(path)?;
-    let lock = lock(path)?;
-    let format = check_content(path)?;
-    create(path)?;
-    let connection = Connection::open(path)?;
-    let opened = prepare(&connection, format);
-    opened.map_err(|error| explain(error, path))?;
-    Ok((connection, lock))
+    let name = NameLock::take(path)?;
+    create::remove_unfinished(path)?;
+    if is_new(path) {
+        let ids = Ids::of(origin);
+        let file = create::create(path, &ids, fill)?;
+        let (database, place) = writer(path, MIGRATIONS.len())?;
+        return Ok(Opened { database, place, ids, locks: Locks { _file: file, _name: name } });
+    }
+    let mut file = FileLock::take(path)?;
+    check_other_names(path)?;
+    let format = check_content(path, &mut file)?;
+    let (database, place) = writer(path, format)?;
+    let ids = ids(&database, origin)?;
+    Ok(Opened { database, place, ids, locks: Locks { _file: file, _name: name } })
+}
+
+/// Opens a file that must be there.
+pub(super) fn existing(path: &Path) -> Result<Opened, Error> {
+    let path = &place::resolve(path);
+    check_place(path)?;
+    if is_new(path) {
+        return Err(Error::Missing(path.to_owned()));
+    }
+    file(path, Origin::default(), |_| Ok(()))
+}
+
+/// True where there is no file, or an empty one.
+fn is_new(path: &Path) -> bool {
+    // What cannot be asked is found out when the file is opened.
+    path.metadata().map_or_else(|error| error.kind() == ErrorKind::NotFound, |file| file.len() == 0)
+}
+
+/// The connection for writing.
+fn writer(path: &Path, format: usize) -> Result<(Database, Place), Error> {
+    let opened = || {
+        let database = Database::new(Connection::open(path)?)?;
+        prepare(&database, format)?;
+        Ok((database, Place::of(path)?))
+    };
+    opened().map_err(|error| explain(error, path))
 }
 
 /// What makes identifiers: larger than those in the database, wherever the clock has gone since.
-pub(super) fn ids(connection: &Connection, origin: Origin) -> Result<Ids, Error> {
+fn ids(connection: &Connection, origin: Origin) -> Result<Ids, Error> {
     let ids = Ids::of(origin);
     // The last of each kind; no other row is looked at.
     let mut query = connection.prepare(
@@ -80,6 +135,9 @@ pub(super) fn ids(connection: &Connection, origin: Origin) -> Result<Ids, Error>
     while let Some((next, id)) =
         query.query_row([&kind], |row| Ok((row.get(0)?, row.get::<_, String>(1)?))).optional()?
     {
+        if next <= kind {
+            return Err(Error::Inconsistent("kinds of resources are out of order"));
+        }
         ids.continue_after(&id);
         kind = next;
     }
@@ -87,21 +145,17 @@ pub(super) fn ids(connection: &Connection, origin: Origin) -> Result<Ids, Error>
 }
 
 /// A connection for reading from a file that [`file`] has opened.
-pub(super) fn reader(path: &Path) -> Result<Connection, Error> {
+pub(super) fn reader(path: &Path) -> Result<Database, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(READER_PATIENCE)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    Ok(connection)
+    Database::new(connection)
 }
 
 /// Refuses what can be seen from outside the file.
 fn check_place(path: &Path) -> Result<(), Error> {
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let folder = match folder.metadata() {
+    let folder = match durable::folder(path).metadata() {
         Ok(folder) if folder.is_dir() => folder,
         Ok(_) => return Err(Error::MissingDirectory(path.to_owned())),
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -122,65 +176,54 @@ fn check_place(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Takes the lock beside the database, `<path>-lock`; the file stays, for removing it would race.
-fn lock(path: &Path) -> Result<Lock, Error> {
-    let mut name = path.as_os_str().to_owned();
-    name.push("-lock");
-    let name = PathBuf::from(name);
-    let opened = OpenOptions::new().create(true).truncate(false).write(true).open(&name);
-    let file = opened.map_err(|source| match source.kind() {
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-            Error::ReadOnlyDirectory(path.to_owned())
-        }
-        _ => Error::File { path: name.clone(), source },
-    })?;
-    match file.try_lock() {
-        Ok(()) => Ok(Lock { _file: file }),
-        Err(TryLockError::WouldBlock) => Err(Error::Locked(path.to_owned())),
-        Err(TryLockError::Error(source)) => Err(Error::File { path: name, source }),
+/// Refuses a file whose log is beside another of its names, in the same folder: without the log it
+/// would lack the last changes, and with it later it would lose the next ones.
+fn check_other_names(path: &Path) -> Result<(), Error> {
+    let failed = |source| Error::File { path: path.to_owned(), source };
+    let file = path.metadata().map_err(failed)?;
+    if !place::has_other_names(&file) {
+        return Ok(());
     }
-}
-
-/// Makes the file if there is none, for its owner alone: the secrets of webhooks are in it.
-fn create(path: &Path) -> Result<(), Error> {
-    let mut options = OpenOptions::new();
-    options.create(true).truncate(false).write(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let opened = options.open(path);
-    opened.map(drop).map_err(|source| Error::File { path: path.to_owned(), source })
+    for entry in durable::folder(path).read_dir().map_err(failed)? {
+        let other = entry.map_err(failed)?.path();
+        let is_same = other.symlink_metadata().is_ok_and(|it| FileId::of(&it) == FileId::of(&file));
+        if is_same && other.file_name() != path.file_name() && create::has_changes_beside(&other) {
+            return Err(Error::OtherName { path: path.to_owned(), other });
+        }
+    }
+    Ok(())
 }
 
 /// Looks into the file through a connection that cannot write; gives its format, 0 for a new one.
-fn check_content(path: &Path) -> Result<usize, Error> {
-    if !starts_as_database(path)? {
-        return Ok(0);
-    }
-    let checked = reader(path).and_then(|connection| {
-        connection.busy_timeout(Duration::ZERO)?;
-        inspect(&connection, path)
-    });
+fn check_content(path: &Path, file: &mut FileLock) -> Result<usize, Error> {
+    check_start(path, file)?;
+    let checked = reader(path).and_then(|database| inspect(&database, path));
+    let checked = match checked {
+        // A change that a killed process left half done must be undone before anything is read.
+        Err(Error::Database(error)) if error.sqlite_error_code() == Some(ErrorCode::ReadOnly) => {
+            let opened = Connection::open(path).map_err(Error::from).and_then(Database::new);
+            opened.and_then(|database| inspect(&database, path))
+        }
+        checked => checked,
+    };
     checked.map_err(|error| explain(error, path))
 }
 
-/// False for a file that is empty or not there yet.
-fn starts_as_database(path: &Path) -> Result<bool, Error> {
-    let failed = |source| Error::File { path: path.to_owned(), source };
-    let mut start = Vec::new();
-    match File::open(path) {
-        Ok(file) => file.take(100).read_to_end(&mut start).map_err(failed)?,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(failed(error)),
-    };
-    match start.len() {
-        0 => Ok(false),
-        _ if !start.starts_with(MAGIC) => Err(Error::NotADatabase(path.to_owned())),
-        100 => Ok(true),
-        _ => Err(Error::Damaged { path: path.to_owned(), problem: "it ends early".to_owned() }),
+/// Refuses a file that does not begin like a database.
+fn check_start(path: &Path, file: &mut FileLock) -> Result<(), Error> {
+    let start = file.read_start(HEADER_BYTES);
+    let start = start.map_err(|source| Error::File { path: path.to_owned(), source })?;
+    if !start.starts_with(MAGIC) {
+        return Err(Error::NotADatabase(path.to_owned()));
     }
+    if start.len() as u64 == HEADER_BYTES {
+        return Ok(());
+    }
+    Err(Error::Damaged { path: path.to_owned(), problem: "it ends early".to_owned() })
 }
 
 fn inspect(connection: &Connection, path: &Path) -> Result<usize, Error> {
+    connection.busy_timeout(Duration::ZERO)?;
     let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let found = number("user_version")?;
     let application = number("application_id")?;
@@ -203,24 +246,31 @@ fn inspect(connection: &Connection, path: &Path) -> Result<usize, Error> {
     }
 }
 
+/// Makes a connection ready for writing; it waits for other programs from then on.
 fn prepare(connection: &Connection, format: usize) -> Result<(), Error> {
     connection.busy_timeout(Duration::ZERO)?;
     configure(connection)?;
-    if format == 0 {
-        connection.pragma_update(None, "application_id", APPLICATION_ID)?;
-    }
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
-    migrate(connection, format)
+    connection.pragma_update(None, "journal_size_limit", MAX_IDLE_LOG_BYTES)?;
+    migrate(connection, format)?;
+    // Reading opens the log, which is compared with the one that has its name from then on.
+    connection.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    Ok(())
 }
 
-fn configure(connection: &Connection) -> Result<(), Error> {
+pub(super) fn configure(connection: &Connection) -> Result<(), Error> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.pragma_update(None, "foreign_keys", true)?;
     Ok(())
 }
 
-fn migrate(connection: &Connection, format: usize) -> Result<(), Error> {
+/// Brings a database of some format, 0 for an empty one, to the newest.
+pub(super) fn migrate(connection: &Connection, format: usize) -> Result<(), Error> {
+    if format == 0 {
+        connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+    }
     for (format, migration) in MIGRATIONS.iter().enumerate().skip(format) {
         let next = format + 1;
         let change = connection.unchecked_transaction()?;

@@ -1,10 +1,10 @@
 //! Connections for reading.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use rusqlite::Connection;
-
+use super::database::Database;
+use super::open::BUSY_TIMEOUT;
+use super::place::Place;
 use super::{Error, View, open};
 
 /// How many connections are kept open while nobody reads.
@@ -13,24 +13,35 @@ const KEPT: usize = 8;
 /// Connections for reading; as many are in use as threads read at once.
 pub(super) enum Readers {
     /// Connections of their own to the file.
-    File { path: PathBuf, idle: Mutex<Idle> },
+    File(Box<Pool>),
     /// The one connection of a database in memory; empty once closed.
-    Shared(Arc<Mutex<Option<Connection>>>),
+    Shared(Arc<Mutex<Option<Database>>>),
+}
+
+/// Connections to one file.
+pub(super) struct Pool {
+    place: Arc<Place>,
+    idle: Mutex<Idle>,
+    /// Is told when a connection is given back.
+    returned: Condvar,
 }
 
 /// Connections that nobody reads on.
 #[derive(Default)]
-pub(super) struct Idle {
-    connections: Vec<Connection>,
+struct Idle {
+    connections: Vec<Database>,
     closed: bool,
 }
 
 impl Readers {
-    pub(super) fn of(path: &Path) -> Self {
-        Self::File { path: path.to_owned(), idle: Mutex::default() }
+    /// Opens the first connection, so that there is one to read with whatever becomes of the file.
+    pub(super) fn of(place: Arc<Place>) -> Result<Self, Error> {
+        let pool = Pool { place, idle: Mutex::default(), returned: Condvar::new() };
+        pool.give_back(pool.open()?);
+        Ok(Self::File(Box::new(pool)))
     }
 
-    pub(super) fn shared(connection: Arc<Mutex<Option<Connection>>>) -> Self {
+    pub(super) fn shared(connection: Arc<Mutex<Option<Database>>>) -> Self {
         Self::Shared(connection)
     }
 
@@ -41,13 +52,13 @@ impl Readers {
         match self {
             Self::Shared(shared) => {
                 let guard = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                let connection = guard.as_ref().ok_or(Error::Closed)?;
-                work(&View::reading(connection)?)
+                let database = guard.as_ref().ok_or(Error::Closed)?;
+                work(&View::reading(database)?)
             }
-            Self::File { path, idle } => {
-                let connection = take(path, idle)?;
-                let result = work(&View::reading(&connection)?);
-                give_back(idle, connection);
+            Self::File(pool) => {
+                let database = pool.take()?;
+                let result = View::reading(&database).map_err(E::from).and_then(|view| work(&view));
+                pool.give_back(database);
                 result
             }
         }
@@ -55,31 +66,60 @@ impl Readers {
 
     /// Closes what is idle; what is in use closes when it is given back.
     pub(super) fn close(&self) {
-        if let Self::File { idle, .. } = self {
-            let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Self::File(pool) = self {
+            let mut idle = pool.idle();
             idle.closed = true;
             idle.connections.clear();
         }
     }
 }
 
-fn take(path: &Path, idle: &Mutex<Idle>) -> Result<Connection, Error> {
-    let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
-    if idle.closed {
-        return Err(Error::Closed);
-    }
-    match idle.connections.pop() {
-        Some(connection) => Ok(connection),
-        None => {
-            drop(idle);
-            open::reader(path)
+impl Pool {
+    fn take(&self) -> Result<Database, Error> {
+        let mut idle = self.idle();
+        if idle.closed {
+            return Err(Error::Closed);
+        }
+        if let Some(database) = idle.connections.pop() {
+            return Ok(database);
+        }
+        drop(idle);
+        match self.open() {
+            // Those that are open still read the file that has lost its name.
+            Err(Error::Detached { path, problem }) => {
+                self.wait().ok_or(Error::Detached { path, problem })
+            }
+            opened => opened,
         }
     }
-}
 
-fn give_back(idle: &Mutex<Idle>, connection: Connection) {
-    let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
-    if !idle.closed && idle.connections.len() < KEPT {
-        idle.connections.push(connection);
+    /// Opens a connection, which is to the same file and log as the others.
+    fn open(&self) -> Result<Database, Error> {
+        self.place.check()?;
+        let database = open::reader(self.place.path())?;
+        // Opens the log as well.
+        database.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
+        self.place.check()?;
+        Ok(database)
+    }
+
+    /// Waits for a connection to be given back; none when all are gone.
+    fn wait(&self) -> Option<Database> {
+        let nobody = |idle: &mut Idle| !idle.closed && idle.connections.is_empty();
+        let waited = self.returned.wait_timeout_while(self.idle(), BUSY_TIMEOUT, nobody);
+        let (mut idle, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        idle.connections.pop()
+    }
+
+    fn give_back(&self, database: Database) {
+        let mut idle = self.idle();
+        if !idle.closed && idle.connections.len() < KEPT {
+            idle.connections.push(database);
+            self.returned.notify_one();
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::ops::Deref;
 
-use rusqlite::Connection;
-
+use super::database::Database;
+use super::writer::Failure;
 use super::{Document, Error, View};
 use crate::api::Timestamp;
 use crate::api::id::Ids;
@@ -12,10 +12,11 @@ use crate::api::id::Ids;
 /// One change in the making: all of it is kept or nothing.
 pub struct Transaction<'connection> {
     view: View<'connection>,
-    connection: &'connection Connection,
     ids: &'connection Ids,
     /// The documents that were stored or removed.
     changed: RefCell<Vec<String>>,
+    /// Why a statement failed, where the storage was the reason.
+    failure: RefCell<Option<Failure>>,
 }
 
 impl<'connection> Deref for Transaction<'connection> {
@@ -27,14 +28,19 @@ impl<'connection> Deref for Transaction<'connection> {
 }
 
 impl<'connection> Transaction<'connection> {
-    pub(super) fn new(connection: &'connection Connection, ids: &'connection Ids) -> Self {
-        let changed = RefCell::default();
-        Self { view: View::writing(connection), connection, ids, changed }
+    pub(super) fn new(database: &'connection Database, ids: &'connection Ids) -> Self {
+        let (changed, failure) = (RefCell::default(), RefCell::default());
+        Self { view: View::writing(database), ids, changed, failure }
     }
 
     /// The identifiers of the documents that were stored or removed.
     pub(super) fn into_changed(self) -> Vec<String> {
         self.changed.into_inner()
+    }
+
+    /// Why a statement failed, where the storage was the reason.
+    pub(super) fn into_failure(self) -> Option<Failure> {
+        self.failure.into_inner()
     }
 
     /// A new identifier; larger than all before it, because writes happen one after the other.
@@ -139,6 +145,14 @@ impl<'connection> Transaction<'connection> {
         sql: &str,
         parameters: impl rusqlite::Params,
     ) -> Result<usize, Error> {
-        Ok(self.connection.prepare_cached(sql)?.execute(parameters)?)
+        let done = self.connection().prepare_cached(sql).and_then(|mut it| it.execute(parameters));
+        done.map_err(Error::from).inspect_err(|error| self.note_failure(error))
+    }
+
+    fn note_failure(&self, error: &Error) {
+        if let Some(fault) = error.fault() {
+            let problem = error.to_string();
+            self.failure.replace(Some(Failure { fault: Some(fault), problem, file: None }));
+        }
     }
 }

@@ -6,6 +6,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Error;
+use super::database::Database;
+
+/// How much a result may hold before it is compared with the size of the database.
+const UNCHECKED_RESULT_BYTES: u64 = 1 << 20;
+/// What a row takes in a file at least, apart from its values.
+const MIN_ROW_BYTES: u64 = 4;
 
 /// A resource as the store keeps it.
 pub trait Document: Serialize + DeserializeOwned {
@@ -18,7 +24,7 @@ pub trait Document: Serialize + DeserializeOwned {
 
 /// One consistent state of the database.
 pub struct View<'connection> {
-    connection: &'connection Connection,
+    database: &'connection Database,
     /// True when the view has opened a transaction, which ends with it.
     reading: bool,
 }
@@ -27,14 +33,15 @@ impl Drop for View<'_> {
     fn drop(&mut self) {
         if self.reading {
             // A transaction that only reads has nothing to lose.
-            let _ = execute(self.connection, "COMMIT");
+            let _ = execute(self.database, "COMMIT");
         }
     }
 }
 
 /// Runs a statement without parameters; it stays prepared.
-pub(super) fn execute(connection: &Connection, sql: &str) -> Result<(), rusqlite::Error> {
-    connection.prepare_cached(sql)?.execute(()).map(drop)
+pub(super) fn execute(database: &Database, sql: &str) -> Result<(), rusqlite::Error> {
+    database.start_timeout();
+    database.prepare_cached(sql)?.execute(()).map(drop)
 }
 
 /// What a token is checked against.
@@ -47,13 +54,19 @@ pub struct StoredToken {
 }
 
 impl<'connection> View<'connection> {
-    pub(super) fn reading(connection: &'connection Connection) -> Result<Self, Error> {
-        execute(connection, "BEGIN")?;
-        Ok(Self { connection, reading: true })
+    pub(super) fn reading(database: &'connection Database) -> Result<Self, Error> {
+        execute(database, "BEGIN")?;
+        Ok(Self { database, reading: true })
     }
 
-    pub(super) fn writing(connection: &'connection Connection) -> Self {
-        Self { connection, reading: false }
+    pub(super) fn writing(database: &'connection Database) -> Self {
+        Self { database, reading: false }
+    }
+
+    /// The connection for one statement, whose time starts now.
+    pub(super) fn connection(&self) -> &'connection Connection {
+        self.database.start_timeout();
+        self.database
     }
 
     /// The document with this identifier, if there is one of this kind.
@@ -74,17 +87,23 @@ impl<'connection> View<'connection> {
     pub fn exists(&self, id: &str) -> Result<bool, Error> {
         let kind = id.rsplit_once('_').map_or(id, |(prefix, _)| prefix);
         let mut query = self
-            .connection
+            .connection()
             .prepare_cached("SELECT 1 FROM resources WHERE kind = ?1 AND id = ?2")?;
         Ok(query.exists((kind, id))?)
     }
 
     /// At most `limit` documents, newest first, starting after the identifier `before`.
     pub fn page<D: Document>(&self, before: Option<&str>, limit: usize) -> Result<Vec<D>, Error> {
-        let mut found = Vec::new();
+        let mut found: Vec<D> = Vec::new();
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut keep = |body: &str| {
-            found.push(serde_json::from_str(body)?);
+            let document: D = serde_json::from_str(body)?;
+            // A damaged table may give the same rows for ever to whoever goes on after the last one.
+            let last = found.last().map(D::id).or(before);
+            if last.is_some_and(|last| document.id() >= last) {
+                return Err(Error::Inconsistent("documents are out of order"));
+            }
+            found.push(document);
             Ok(())
         };
         match before {
@@ -118,7 +137,7 @@ impl<'connection> View<'connection> {
     /// Who holds a claim, if anyone does.
     pub fn claimant(&self, space: &str, key: &str) -> Result<Option<String>, Error> {
         let mut query = self
-            .connection
+            .connection()
             .prepare_cached("SELECT owner FROM claims WHERE space = ?1 AND key = ?2")?;
         Ok(query.query_row((space, key), |row| row.get(0)).optional()?)
     }
@@ -126,14 +145,14 @@ impl<'connection> View<'connection> {
     /// How many claims a space holds.
     pub fn claims(&self, space: &str) -> Result<i64, Error> {
         let mut query =
-            self.connection.prepare_cached("SELECT count(*) FROM claims WHERE space = ?1")?;
+            self.connection().prepare_cached("SELECT count(*) FROM claims WHERE space = ?1")?;
         Ok(query.query_row([space], |row| row.get(0))?)
     }
 
     /// What the token of an API key or credential is checked against.
     pub fn token(&self, id: &str) -> Result<Option<StoredToken>, Error> {
         let mut query =
-            self.connection.prepare_cached("SELECT hash, owner_id FROM tokens WHERE id = ?1")?;
+            self.connection().prepare_cached("SELECT hash, owner_id FROM tokens WHERE id = ?1")?;
         let read =
             |row: &rusqlite::Row<'_>| Ok(StoredToken { hash: row.get(0)?, owner_id: row.get(1)? });
         Ok(query.query_row([id], read).optional()?)
@@ -141,7 +160,8 @@ impl<'connection> View<'connection> {
 
     /// A setting of the database itself.
     pub fn setting(&self, name: &str) -> Result<Option<String>, Error> {
-        let mut query = self.connection.prepare_cached("SELECT value FROM meta WHERE name = ?1")?;
+        let mut query =
+            self.connection().prepare_cached("SELECT value FROM meta WHERE name = ?1")?;
         Ok(query.query_row([name], |row| row.get(0)).optional()?)
     }
 
@@ -152,7 +172,7 @@ impl<'connection> View<'connection> {
         parameters: impl rusqlite::Params,
         keep: &mut dyn FnMut(&str) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let mut query = self.connection.prepare_cached(sql)?;
+        let mut query = self.connection().prepare_cached(sql)?;
         let mut rows = query.query(parameters)?;
         while let Some(row) = rows.next()? {
             keep(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?)?;
@@ -162,15 +182,106 @@ impl<'connection> View<'connection> {
 
     /// All rows of a table.
     pub(super) fn rows(&self, table: &str, columns: usize) -> Result<Vec<Vec<Value>>, Error> {
-        let mut query = self.connection.prepare(&format!("SELECT * FROM {table}"))?;
-        let read = |row: &rusqlite::Row<'_>| (0..columns).map(|at| row.get(at)).collect();
-        let rows = query.query_map((), read)?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        let mut size = ResultSize::of(self);
+        let mut query = self.connection().prepare(&format!("SELECT * FROM {table}"))?;
+        let mut rows = query.query(())?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let row: Vec<Value> = (0..columns).map(|at| row.get(at)).collect::<Result<_, _>>()?;
+            size.add(row.iter().map(bytes_of).sum())?;
+            found.push(row);
+        }
+        Ok(found)
     }
 
     fn texts(&self, sql: &str, parameters: impl rusqlite::Params) -> Result<Vec<String>, Error> {
-        let mut query = self.connection.prepare_cached(sql)?;
-        let rows = query.query_map(parameters, |row| row.get(0))?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        let mut size = ResultSize::of(self);
+        let mut query = self.connection().prepare_cached(sql)?;
+        let mut rows = query.query(parameters)?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let text: String = row.get(0)?;
+            size.add(text.len())?;
+            found.push(text);
+        }
+        Ok(found)
+    }
+
+    /// How many bytes the database has.
+    fn size(&self) -> Result<u64, Error> {
+        let number = |sql: &str| -> Result<i64, rusqlite::Error> {
+            self.connection().prepare_cached(sql)?.query_row((), |row| row.get(0))
+        };
+        let size = number("PRAGMA page_count")?.saturating_mul(number("PRAGMA page_size")?);
+        Ok(u64::try_from(size).unwrap_or(0))
+    }
+}
+
+/// How much a result holds; a whole database never gives more than it has bytes.
+struct ResultSize<'view> {
+    view: &'view View<'view>,
+    bytes: u64,
+    /// How many bytes there may be; looked up again when there are more.
+    limit: u64,
+}
+
+impl<'view> ResultSize<'view> {
+    fn of(view: &'view View<'view>) -> Self {
+        Self { view, bytes: 0, limit: UNCHECKED_RESULT_BYTES }
+    }
+
+    fn add(&mut self, bytes: usize) -> Result<(), Error> {
+        self.bytes += bytes as u64 + MIN_ROW_BYTES;
+        if self.bytes > self.limit {
+            self.limit = self.view.size()?;
+        }
+        if self.bytes > self.limit {
+            return Err(Error::Inconsistent("a table has more rows than the file has room for"));
+        }
+        Ok(())
+    }
+}
+
+fn bytes_of(value: &Value) -> usize {
+    match value {
+        Value::Text(text) => text.len(),
+        Value::Blob(bytes) => bytes.len(),
+        Value::Null | Value::Integer(_) | Value::Real(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::super::StorageFault;
+    use super::*;
+
+    /// A table without an end, as a damaged one may be.
+    const ENDLESS: &str = "WITH RECURSIVE endless (text) AS (
+        SELECT 'once more' UNION ALL SELECT text FROM endless) SELECT text FROM endless";
+
+    #[test]
+    fn a_result_is_no_larger_than_the_database() {
+        let database = Database::new(Connection::open_in_memory().unwrap()).unwrap();
+        let view = View::reading(&database).unwrap();
+
+        let found = view.texts(ENDLESS, ());
+
+        assert!(matches!(found, Err(Error::Inconsistent(_))));
+    }
+
+    #[test]
+    fn a_statement_ends_in_time() {
+        let database = Database::new(Connection::open_in_memory().unwrap()).unwrap();
+        database.expire();
+
+        let counted = database.query_row(&format!("SELECT count(*) FROM ({ENDLESS})"), (), |row| {
+            row.get::<_, i64>(0)
+        });
+
+        assert_eq!(Error::from(counted.unwrap_err()).fault(), Some(StorageFault::Timeout));
+        let view = View::reading(&database).unwrap();
+        assert_eq!(view.texts("SELECT 'in time'", ()).unwrap(), ["in time"]);
     }
 }

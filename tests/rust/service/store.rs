@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use ginnel::service::store::{Document, Error, Store};
+use ginnel::api::Origin;
+use ginnel::service::store::{Document, Error, StorageFault, Store};
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
@@ -229,4 +230,124 @@ fn a_read_only_database_is_refused() {
     mode(&folder.0, 0o755);
 
     assert!(Store::open(Some(&path)).is_ok());
+}
+
+/// A document of 64 KiB.
+fn big(number: u32) -> Note {
+    Note { id: format!("note_{number:05}"), text: "x".repeat(64 << 10) }
+}
+
+fn log_size(path: &Path) -> u64 {
+    fs::metadata(path.with_file_name("db-wal")).unwrap().len()
+}
+
+#[test]
+fn the_log_shrinks_when_a_reader_of_another_program_has_left() {
+    let folder = Folder::new();
+    let path = filled(&folder);
+    let store = Store::open(Some(&path)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let reader = Connection::open(&path).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM resources").unwrap();
+    reader.query_row("SELECT count(*) FROM resources", (), |_| Ok(())).unwrap();
+
+    runtime.block_on(async {
+        for number in 0..400 {
+            put(&store, big(number)).await;
+        }
+    });
+    let held = log_size(&path);
+    reader.execute_batch("COMMIT").unwrap();
+    runtime.block_on(async {
+        for number in 400..800 {
+            put(&store, big(number)).await;
+        }
+    });
+    let left = log_size(&path);
+    drop(reader);
+    store.close();
+
+    assert!(left < 8 << 20, "{left}");
+    assert!(held > 24 << 20, "the reader holds the log: {held}");
+    assert!(!path.with_file_name("db-wal").exists());
+}
+
+#[test]
+fn readers_that_follow_each_other_do_not_hold_the_log() {
+    let folder = Folder::new();
+    let path = filled(&folder);
+    let store = Store::open(Some(&path)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let mut largest = 0;
+
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            // There is always one that reads: each begins before another ends.
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    let read = store.read(|view| {
+                        std::thread::sleep(std::time::Duration::from_millis(5));
+                        view.find::<Note>("note_001")
+                    });
+                    assert!(read.unwrap().is_some());
+                }
+            });
+        }
+        runtime.block_on(async {
+            for number in 0..800 {
+                put(&store, big(number)).await;
+                largest = largest.max(log_size(&path));
+            }
+        });
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+
+    assert!(largest < 24 << 20, "{largest}");
+    assert!(log_size(&path) < 20 << 20);
+}
+
+#[tokio::test]
+async fn what_cannot_be_stored_says_why() {
+    let folder = Folder::new();
+    let path = folder.file("db");
+    let store = Store::open(Some(&path)).unwrap();
+    put(&store, note(1)).await;
+    fs::rename(&path, folder.file("elsewhere")).unwrap();
+
+    let written = store.write(|change| change.put(&note(900))).await;
+
+    let error = written.unwrap_err();
+    assert_eq!(error.fault(), Some(StorageFault::Detached));
+    assert!(error.to_string().ends_with("the file of the database is gone"), "{error}");
+    let mut health = store.health_events();
+    fs::rename(folder.file("elsewhere"), &path).unwrap();
+    put(&store, note(901)).await;
+    assert_eq!(health.next().await.unwrap(), "changes are stored again");
+    fs::remove_file(&path).unwrap();
+    assert!(store.write(|change| change.put(&note(902))).await.is_err());
+    assert!(health.next().await.unwrap().contains(&path.display().to_string()));
+    assert!(store.is_read_only());
+    assert!(store.read(|view| view.find::<Note>("note_001")).unwrap().is_some());
+}
+
+#[test]
+fn a_database_is_whole_before_it_has_its_name() {
+    let folder = Folder::new();
+    let path = folder.file("db");
+
+    let failed = Store::open_filled(Some(&path), Origin::default(), |change| {
+        assert!(!path.exists());
+        change.put(&note(1))?;
+        Err(Error::Closed)
+    });
+    assert!(matches!(failed, Err(Error::Closed)));
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "the file of the lock alone");
+    fs::write(folder.file("db-unfinished"), "of a process that was killed").unwrap();
+    let store = Store::open_filled(Some(&path), Origin::default(), |change| change.put(&note(2)));
+    let store = store.unwrap();
+
+    assert_eq!(store.read(|view| view.find::<Note>("note_001")).unwrap(), None);
+    assert_eq!(store.read(|view| view.find::<Note>("note_002")).unwrap(), Some(note(2)));
+    assert!(!folder.file("db-unfinished").exists());
 }

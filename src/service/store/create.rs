@@ -1,0 +1,118 @@
+//! Making a new database: complete and on disk before it has its name.
+//!
+//! A process may be killed at any point of this. What it leaves then is either no database, with a
+//! file of another name that the next start removes, or a whole one.
+
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::database::Database;
+use super::lock::FileLock;
+use super::open::{configure, migrate};
+use super::place::beside;
+use super::{Error, Transaction};
+use crate::api::id::Ids;
+use crate::service::durable;
+
+/// What follows the name of a database that is being made.
+const UNFINISHED: &str = "-unfinished";
+/// What follows the name of a database in those of the files that SQLite keeps beside it.
+const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
+
+/// Makes a database; what `fill` stores is in it from the start. The caller has locked the name.
+pub(super) fn create<E: From<Error>>(
+    path: &Path,
+    ids: &Ids,
+    fill: impl FnOnce(&Transaction<'_>) -> Result<(), E>,
+) -> Result<FileLock, E> {
+    let unfinished = beside(path, UNFINISHED);
+    let mut options = OpenOptions::new();
+    let options = options.read(true).write(true).create_new(true);
+    let opened = durable::with_mode(options, durable::SECRET_MODE).open(&unfinished);
+    let file = opened.map_err(|source| Error::File { path: unfinished.clone(), source })?;
+    let lock = FileLock::of_new(file, &unfinished)?;
+    let created = write(&unfinished, ids, fill)
+        .and_then(|()| publish(&lock, &unfinished, path).map_err(E::from));
+    if created.is_err() {
+        // The error that led here is the one to report.
+        let _ = remove_unfinished(path);
+    }
+    created.map(|()| lock)
+}
+
+/// Removes what a process left that was killed while it made the database.
+pub(super) fn remove_unfinished(path: &Path) -> Result<(), Error> {
+    let unfinished = beside(path, UNFINISHED);
+    remove_companions(&unfinished)?;
+    remove(&unfinished)
+}
+
+fn write<E: From<Error>>(
+    path: &Path,
+    ids: &Ids,
+    fill: impl FnOnce(&Transaction<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let database = Database::new(Connection::open(path).map_err(Error::from)?)?;
+    prepare(&database)?;
+    let transaction = database.unchecked_transaction().map_err(Error::from)?;
+    fill(&Transaction::new(&database, ids))?;
+    transaction.commit().map_err(Error::from)?;
+    database.close()?;
+    Ok(())
+}
+
+fn prepare(database: &Database) -> Result<(), Error> {
+    configure(database)?;
+    // The file is put on disk as a whole, before it gets its name.
+    database.pragma_update(None, "synchronous", "OFF")?;
+    database.pragma_update(None, "journal_mode", "WAL")?;
+    migrate(database, 0)
+}
+
+/// Gives the database its name.
+fn publish(lock: &FileLock, unfinished: &Path, path: &Path) -> Result<(), Error> {
+    let failed = |source| Error::File { path: path.to_owned(), source };
+    lock.sync().map_err(failed)?;
+    // SQLite would take them for parts of the new database.
+    remove_companions(path)?;
+    give_name(unfinished, path).map_err(failed)?;
+    durable::sync_folder(path).map_err(failed)
+}
+
+fn give_name(unfinished: &Path, path: &Path) -> std::io::Result<()> {
+    match path.metadata() {
+        // An empty file was put there for us.
+        Ok(file) if file.len() == 0 => std::fs::rename(unfinished, path),
+        Ok(_) => Err(ErrorKind::AlreadyExists.into()),
+        // Unlike renaming, this never replaces a file that somebody else makes at this moment.
+        Err(_) => match std::fs::hard_link(unfinished, path) {
+            Ok(()) => std::fs::remove_file(unfinished),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(error),
+            // Not every file system has links.
+            Err(_) => std::fs::rename(unfinished, path),
+        },
+    }
+}
+
+fn remove_companions(path: &Path) -> Result<(), Error> {
+    COMPANIONS.iter().try_for_each(|suffix| remove(&beside(path, suffix)))
+}
+
+/// True when SQLite has left changes beside a name that are not in the file yet.
+pub(super) fn has_changes_beside(path: &Path) -> bool {
+    let is_filled = |suffix| beside(path, suffix).metadata().is_ok_and(|file| file.len() > 0);
+    is_filled("-wal") || is_filled("-journal")
+}
+
+/// Removes a file that need not be there.
+fn remove(path: &Path) -> Result<(), Error> {
+    match std::fs::remove_file(path) {
+        Err(source) if source.kind() != ErrorKind::NotFound => {
+            Err(Error::File { path: path.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,136 @@
+//! The tokens of a new database: shown once, by whoever starts the service, and kept in files beside
+//! the database until then. Without the files, a service that is killed before it has shown them would
+//! leave a database that nobody can use.
+
+use std::path::{Path, PathBuf};
+
+use super::accounts::{self, TokenFault};
+use super::store::{Store, Transaction, View, beside};
+use super::{Error, durable};
+use crate::api::Secret;
+
+/// What follows the name of a database in that of the file with its first admin key.
+const ADMIN_KEY_SUFFIX: &str = "-admin-key";
+/// The same for the first authtoken.
+const AUTHTOKEN_SUFFIX: &str = "-authtoken";
+
+/// The tokens that whoever starts a service has given, or needs to see.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tokens {
+    pub admin_key: Option<Secret>,
+    pub authtoken: Option<Secret>,
+}
+
+/// The files with tokens that have not been shown yet; none for a database in memory.
+#[derive(Debug, Clone, Default)]
+pub(super) struct TokenFiles {
+    admin_key: Option<PathBuf>,
+    authtoken: Option<PathBuf>,
+}
+
+impl TokenFiles {
+    /// The files of a database for the tokens that are not among those given.
+    pub(super) fn of(database: Option<&Path>, given: &Tokens) -> Self {
+        let file = |suffix, given: &Option<Secret>| match given {
+            None => database.map(|database| beside(database, suffix)),
+            Some(_) => None,
+        };
+        Self {
+            admin_key: file(ADMIN_KEY_SUFFIX, &given.admin_key),
+            authtoken: file(AUTHTOKEN_SUFFIX, &given.authtoken),
+        }
+    }
+
+    /// Makes the first tokens of a new database and keeps them; checks those that were given, and gives
+    /// back those that have not been shown yet, of any other.
+    pub(super) fn prepare(&self, change: &Transaction<'_>, given: Tokens) -> Result<Tokens, Error> {
+        let admin_key = match accounts::bootstrap(change, given.admin_key)? {
+            Some(key) => Some(keep(self.admin_key.as_deref(), key)?),
+            None => kept(self.admin_key.as_deref(), |key| accounts::is_admin_key(change, key))?,
+        };
+        let authtoken = match accounts::bootstrap_agent(change, given.authtoken)? {
+            Some(token) => Some(keep(self.authtoken.as_deref(), token)?),
+            None => kept(self.authtoken.as_deref(), |token| is_authtoken(change, token))?,
+        };
+        Ok(Tokens { admin_key, authtoken })
+    }
+
+    /// Removes the files: the tokens have been shown.
+    pub(super) fn remove(&self) {
+        for path in [&self.admin_key, &self.authtoken].into_iter().flatten() {
+            // One that stays is shown again at the next start.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Makes an admin key for the database in a file that no service uses, for one that was lost.
+///
+/// The key is written to `out`, which must not exist, before it is valid.
+///
+/// # Errors
+/// When there is no database, it cannot be used, or `out` cannot be written.
+pub async fn new_admin_key(path: &Path, out: Option<&Path>) -> Result<Secret, Error> {
+    let (path, out) = (path.to_owned(), out.map(ToOwned::to_owned));
+    let opened = tokio::task::spawn_blocking(move || Store::open_existing(&path)).await;
+    let store = opened.map_err(|_| super::store::Error::Panicked)??;
+    let written = out.clone();
+    let made = store.write(move |change| {
+        let key = accounts::new_admin_key(change)?;
+        match &written {
+            Some(path) => write_new(path, key),
+            None => Ok(key),
+        }
+    });
+    let made = made.await;
+    if let (Err(error), Some(out)) = (&made, &out)
+        && !matches!(error, Error::TokenFile { .. })
+    {
+        // What it holds is not valid; the error that led here is the one to report.
+        let _ = std::fs::remove_file(out);
+    }
+    // Closing blocks, but nothing else runs here.
+    store.close();
+    made
+}
+
+fn write_new(path: &Path, token: Secret) -> Result<Secret, Error> {
+    let written = durable::write_new(path, text(&token).as_bytes(), durable::SECRET_MODE);
+    written.map_err(|source| Error::TokenFile { path: path.to_owned(), source })?;
+    Ok(token)
+}
+
+/// Keeps a token that was made, where it has a file.
+fn keep(path: Option<&Path>, token: Secret) -> Result<Secret, Error> {
+    if let Some(path) = path {
+        let written = durable::write(path, text(&token).as_bytes(), durable::SECRET_MODE);
+        written.map_err(|source| Error::TokenFile { path: path.to_owned(), source })?;
+    }
+    Ok(token)
+}
+
+/// A token that has not been shown yet, if there is one and it is still valid.
+fn kept(
+    path: Option<&Path>,
+    is_valid: impl FnOnce(&Secret) -> Result<bool, Error>,
+) -> Result<Option<Secret>, Error> {
+    let Some(text) = path.and_then(|path| std::fs::read_to_string(path).ok()) else {
+        return Ok(None);
+    };
+    let token = Secret(text.trim().to_owned());
+    match is_valid(&token) {
+        Ok(true) => Ok(Some(token)),
+        // Another one than of this database, or no token at all.
+        Ok(false) | Err(Error::MalformedAdminKey) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_authtoken(view: &View<'_>, token: &Secret) -> Result<bool, Error> {
+    let agent: Result<_, TokenFault> = accounts::agent(view, &token.0)?;
+    Ok(agent.is_ok())
+}
+
+fn text(token: &Secret) -> String {
+    format!("{}\n", token.0)
+}
