@@ -1,5 +1,6 @@
 //! The `ginnel` command: one file per subcommand.
 
+mod admin_key;
 mod agent;
 mod completion;
 mod failure;
@@ -29,6 +30,7 @@ struct Subcommand {
 /// Every subcommand, in the order of the help.
 const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { command: serve::command, run: serve::run },
+    Subcommand { command: admin_key::command, run: admin_key::run },
     Subcommand { command: agent::agent, run: agent::run_agent },
     Subcommand { command: agent::http, run: agent::run_http },
     Subcommand { command: agent::tcp, run: agent::run_tcp },

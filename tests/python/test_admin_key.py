@@ -1,0 +1,67 @@
+"""The command `ginnel admin-key`: a way back to a database whose key is lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import ginnel
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ginnel", "admin-key", "new", *arguments]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GINNEL_")}
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, env=clean)
+
+
+def test_a_new_key_is_printed_once_and_works(tmp_path: Path) -> None:
+    path = tmp_path / "ginnel.db"
+    with ginnel.Service(path) as service, service.client() as client:
+        (first,) = client.api_keys.list()
+        client.api_keys.delete(first.id)
+
+    done = run("--path", str(path))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    key = done.stdout.strip()
+    with ginnel.Service(path, api_key=key) as service, service.client() as client:
+        (made,) = client.api_keys.list()
+        assert made.owner_id == first.owner_id
+        bot = client.bot_users.create(name="only admins make bots")
+        assert client.api_keys.create(owner_id=bot.id).owner_id == bot.id
+
+
+def test_a_new_key_goes_to_a_file_for_its_owner_alone(tmp_path: Path) -> None:
+    path, out = tmp_path / "ginnel.db", tmp_path / "key"
+    ginnel.Service(path).stop()
+
+    done = run("--path", str(path), "--out", str(out))
+    again = run("--path", str(path), "--out", str(out))
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert out.stat().st_mode & 0o777 == 0o600
+    assert again.returncode == 4
+    assert str(out) in again.stderr
+    with ginnel.Service(path, admin_key_file=out) as service, service.client() as client:
+        assert len(list(client.api_keys.list())) == 2, "what failed has left no key"
+
+
+def test_a_database_in_use_gets_no_key_behind_the_back_of_its_service(tmp_path: Path) -> None:
+    path = tmp_path / "ginnel.db"
+    with ginnel.Service(path) as service, service.client() as client:
+        done = run("--path", str(path))
+        assert len(list(client.api_keys.list())) == 1
+
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "stop the service first" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_no_database_is_made_for_a_key(tmp_path: Path) -> None:
+    done = run("--path", str(tmp_path / "ginnel.db"))
+
+    assert done.returncode == 4
+    assert "does not exist" in done.stderr
+    assert not (tmp_path / "ginnel.db").exists()
