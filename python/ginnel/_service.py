@@ -53,6 +53,7 @@ class Service:
 
         Args:
             path: The database, a SQLite file; None for one in memory that ends with the service.
+                What becomes wrong with the file later is told to the logger `ginnel`.
             host: The address to listen on; only this machine by default.
             port: The port to listen on; 0 for any that is free.
             api_key: The admin key of a new database, or of an existing one that holds it; made if
@@ -125,12 +126,16 @@ class Service:
 
     @property
     def api_key(self) -> str | None:
-        """The admin key: the one given, or the one made for a new database; else None."""
+        """The admin key: the one given, or the one made for a new database; else None.
+
+        A key that was made is kept beside the database, and given again at the next start, until
+        the service is stopped for the first time.
+        """
         return self._service.api_key
 
     @property
     def authtoken(self) -> str | None:
-        """The authtoken for agents: given, or made for a new database; else None."""
+        """The authtoken for agents: given, or made for a new database, as `api_key`; else None."""
         return self._service.authtoken
 
     @property
