@@ -23,8 +23,9 @@
 //! # Who may use whom
 //!
 //! `python` and `cli` use `client`, `service` and `agent`; those use `api` and `http1`; `service` and
-//! `agent` share `tunnel`; `service` uses `policy`, which `python` and `cli` try as well. `api`, `http1`,
-//! `policy` and `tunnel` use none of the others. `tests/rust/layers.rs` holds the code to that.
+//! `agent` share `tunnel`; `service` uses `policy`, which `python` and `cli` try as well. What keeps
+//! connections for another request, in `client`, `service` and `agent`, asks `reuse`. `api`, `http1`,
+//! `policy`, `reuse` and `tunnel` use none of the others. `tests/rust/layers.rs` holds the code to that.
 
 #[cfg(feature = "service")]
 pub mod agent;
@@ -37,6 +38,7 @@ mod http1;
 pub mod policy;
 #[cfg(feature = "python")]
 mod python;
+mod reuse;
 #[cfg(feature = "service")]
 pub mod service;
 #[cfg(feature = "service")]

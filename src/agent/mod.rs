@@ -36,6 +36,7 @@ pub use tunnels::{Bound, Running, Service};
 
 use crate::api::Secret;
 use crate::api::local::tunnels::AgentTunnel;
+use crate::reuse::ReuseBans;
 use capture::{Captures, Limit};
 use definition::{Definition, Public};
 use hosts::AllowedHosts;
@@ -122,6 +123,7 @@ pub(crate) struct Shared {
     stopping: watch::Sender<bool>,
     memory: SharedMemory,
     closed: Closed,
+    reuse_bans: ReuseBans,
     started: Instant,
     /// Distinguishes this run of the agent from those before.
     run: i64,
@@ -166,6 +168,7 @@ impl Agent {
             stopping: watch::Sender::new(false),
             memory: SharedMemory::default(),
             closed,
+            reuse_bans: ReuseBans::default(),
             started: Instant::now(),
             run: chrono::Local::now().timestamp_micros(),
         });
@@ -323,6 +326,7 @@ impl Shared {
         };
         let tls = tls.map_err(|error| wrong(format!("upstream_tls_verify_cas: {error}")))?;
         let upstream = Upstream::new(definition.address.clone(), tls, self.closed.clone())
+            .under(&self.reuse_bans)
             .speaking(definition.app_protocol);
         let metrics = Arc::new(TunnelMetrics::new(Instant::now()));
         let is_http = matches!(definition.public, Public::Http { .. } | Public::Labeled(_));

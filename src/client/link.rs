@@ -1,7 +1,8 @@
 //! One connection, spoken to with HTTP/1.1.
 //!
 //! The connection is polled by the call that uses it and by nobody else. That saves a task and its
-//! wake-ups; the price is that a close by the server is seen only at the next use (`is_stale`).
+//! wake-ups; the price is that a close by the server, or what it sends unasked, is seen only at the
+//! next use (`look`). The kernel is asked then, as the runtime may have slept since.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -9,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -25,14 +26,13 @@ use tokio_rustls::client::TlsStream;
 
 use super::{Api, Cause, Settings};
 use crate::http1::{PendingResponse, StrictResponses};
+use crate::reuse::{IdleState, Socket, poll_now};
 
 /// The largest body that a client takes.
 const MAX_BODY: usize = 64 << 20;
 /// How long a connection may have been idle and still carry a `POST`, which is not repeated when it
 /// breaks.
 const FRESH: Duration = Duration::from_secs(5);
-/// Idle for longer, a connection may have been closed without the runtime having looked.
-const UNSEEN: Duration = Duration::from_millis(1);
 
 /// True while tests forbid connections to other machines.
 static LOOPBACK_ONLY: AtomicBool = AtomicBool::new(false);
@@ -58,6 +58,8 @@ pub(super) struct Link {
     connection: Option<Driven>,
     /// Told what is asked.
     pending: Arc<PendingResponse>,
+    /// True when it has ended with bytes that nobody asked for.
+    surplus: bool,
     idle_since: Instant,
     /// True when it has carried a request before.
     pub(super) used: bool,
@@ -80,23 +82,33 @@ impl Link {
         let handshake = http1::Builder::new().handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(Cause::Broken)?;
         let connection = Some(Box::pin(connection));
-        Ok(Self { sender, connection, pending, idle_since: Instant::now(), used: false })
+        let idle_since = Instant::now();
+        let surplus = false;
+        Ok(Self { sender, connection, surplus, pending, idle_since, used: false })
     }
 
-    /// True when the connection may not carry this request: it was closed meanwhile, or it was idle
-    /// for so long that a request that cannot be repeated should not depend on it.
-    pub(super) async fn is_stale(&mut self, repeatable: bool) -> bool {
-        let idle = self.idle_since.elapsed();
-        if !repeatable && idle > FRESH {
-            return true;
+    /// True when the connection was idle for so long that a request that cannot be repeated should
+    /// not depend on it.
+    pub(super) fn is_old(&self) -> bool {
+        self.idle_since.elapsed() > FRESH
+    }
+
+    /// What the server has done since the last exchange; to be asked right before the next.
+    pub(super) fn look(&mut self) -> IdleState {
+        let _ = poll_now(|cx| {
+            drive(&mut self.connection, &mut self.surplus, cx);
+            Poll::Ready(())
+        });
+        self.state()
+    }
+
+    /// What is known of the server without looking.
+    pub(super) fn state(&self) -> IdleState {
+        match &self.connection {
+            None if self.surplus => IdleState::Surplus,
+            Some(_) if !self.sender.is_closed() => IdleState::Quiet,
+            _ => IdleState::Closed,
         }
-        if idle > UNSEEN {
-            // Lets a runtime that slept since then take note of what arrived.
-            tokio::task::yield_now().await;
-            tokio::task::yield_now().await;
-        }
-        drive(&mut self.connection, &mut Context::from_waker(Waker::noop()));
-        self.sender.is_closed()
     }
 
     /// Marks the beginning of an idle time.
@@ -126,14 +138,14 @@ impl Link {
             let body = collect(body).await.map_err(|cause| Fault { cause, unsent: false })?;
             Ok(Response::from_parts(head, body))
         });
-        let connection = &mut self.connection;
+        let (connection, surplus) = (&mut self.connection, &mut self.surplus);
         poll_fn(|cx| {
-            drive(connection, cx);
+            drive(connection, surplus, cx);
             if let Poll::Ready(outcome) = exchange.as_mut().poll(cx) {
                 return Poll::Ready(outcome);
             }
             // Taking the head is what lets the connection hand out the body.
-            drive(connection, cx);
+            drive(connection, surplus, cx);
             exchange.as_mut().poll(cx)
         })
         .await
@@ -141,10 +153,11 @@ impl Link {
 }
 
 /// Lets a connection work, and drops it at its end.
-fn drive(connection: &mut Option<Driven>, cx: &mut Context<'_>) {
+fn drive(connection: &mut Option<Driven>, surplus: &mut bool, cx: &mut Context<'_>) {
     // How it ended shows in the exchange.
     if connection.as_mut().is_some_and(|connection| connection.as_mut().poll(cx).is_ready()) {
-        *connection = None;
+        let ended = connection.take().map(Pin::into_inner);
+        *surplus = ended.is_some_and(|ended| !ended.into_parts().read_buf.is_empty());
     }
 }
 
@@ -170,8 +183,8 @@ async fn collect(mut body: Incoming) -> Result<Bytes, Cause> {
 
 /// The bytes under the connection.
 enum Stream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Plain(Socket),
+    Tls(Box<TlsStream<Socket>>),
 }
 
 impl Stream {
@@ -186,12 +199,13 @@ impl Stream {
             Err(_) => TcpStream::connect((host, port)).await?,
         };
         tcp.set_nodelay(true)?;
+        let socket = Socket(tcp);
         if !settings.origin.is_tls() {
-            return Ok(Self::Plain(tcp));
+            return Ok(Self::Plain(socket));
         }
         let name = host.to_owned().try_into().map_err(io::Error::other)?;
         let connector = TlsConnector::from(settings.roots.config()?);
-        Ok(Self::Tls(Box::new(connector.connect(name, tcp).await?)))
+        Ok(Self::Tls(Box::new(connector.connect(name, socket).await?)))
     }
 }
 

@@ -89,10 +89,11 @@ impl Client {
     /// # Errors
     /// When an option is unusable, or names another address.
     pub fn with_options(&self, options: Options) -> Result<Self, ConfigError> {
-        let settings = Settings::new(options)?;
+        let mut settings = Settings::new(options)?;
         if settings.origin != self.settings.origin {
             return Err(ConfigError::new("base_url", "cannot change: make another client"));
         }
+        settings.reuse_ban = self.settings.reuse_ban.clone();
         Ok(Self { settings: Arc::new(settings), shared: Arc::clone(&self.shared) })
     }
 

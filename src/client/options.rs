@@ -12,6 +12,7 @@ use super::proxied::Proxy;
 use super::redaction::Credentials;
 use super::tls::Roots;
 use crate::api::Secret;
+use crate::reuse::ReuseBan;
 
 /// Which of the two APIs a client speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -76,6 +77,8 @@ pub struct Settings {
     pub(super) proxy: Option<Proxy>,
     /// Whom to trust.
     pub(super) roots: Roots,
+    /// Says when connections must not carry another request.
+    pub(super) reuse_ban: ReuseBan,
     /// The last characters of the key, to tell keys apart.
     hint: String,
 }
@@ -113,6 +116,7 @@ impl Settings {
             headers,
             proxy: Proxy::choose(&options, &origin)?,
             roots: Roots::choose(options.ca_bundle.or_else(|| path("GINNEL_CA_BUNDLE")))?,
+            reuse_ban: ReuseBan::default(),
             hint: api_key.map(|key| hint(&key)).unwrap_or_default(),
             origin,
         })

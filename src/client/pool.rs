@@ -8,6 +8,7 @@ use http_body_util::Full;
 
 use super::link::{Fault, Link, is_loopback_only};
 use super::{Cause, Settings, proxied};
+use crate::reuse::ReuseBan;
 
 /// How many idle connections a pool keeps: as many as a program may well have calls in flight. With
 /// fewer, each wave of calls would connect anew.
@@ -36,13 +37,13 @@ impl Pool {
             return proxied::exchange(&self.proxied, proxy, settings, request).await;
         }
         loop {
-            let mut link = match self.take(repeatable).await {
+            let mut link = match self.take(&settings.reuse_ban, repeatable) {
                 Some(link) => link,
                 None => Link::connect(settings).await?,
             };
             match link.exchange(request.clone()).await {
                 Ok(response) => {
-                    self.put(link);
+                    self.put(link, &settings.reuse_ban);
                     return Ok(response);
                 }
                 Err(Fault { cause: Cause::Broken(_), unsent })
@@ -58,17 +59,17 @@ impl Pool {
         drop(idle);
     }
 
-    async fn take(&self, repeatable: bool) -> Option<Link> {
+    fn take(&self, ban: &ReuseBan, repeatable: bool) -> Option<Link> {
         loop {
             let mut link = self.lock().pop()?;
-            if !link.is_stale(repeatable).await {
+            if (repeatable || !link.is_old()) && ban.permits(link.look()) {
                 return Some(link);
             }
         }
     }
 
-    fn put(&self, mut link: Link) {
-        if !link.is_reusable() {
+    fn put(&self, mut link: Link, ban: &ReuseBan) {
+        if !ban.permits(link.state()) || !link.is_reusable() {
             return;
         }
         link.rest();

@@ -45,6 +45,20 @@ async def test_a_bundle_is_trusted_and_the_connection_kept(
         assert server.connections == 1
 
 
+async def test_surplus_under_encryption_is_no_answer(
+    make_client: Any, authority: trustme.CA, bundle: Path
+) -> None:
+    answers = [answer(200, {"id": f"ak_{turn}", "uri": "u"}) for turn in range(4)]
+    answers[0] += answer(200, {"id": "ak_STOLEN", "uri": "u"})
+    with Server(list(answers), tls=context(authority, "127.0.0.1")) as server:
+        client = make_client("k", base_url=server.url, ca_bundle=bundle)
+
+        got = [(await client.api_keys.get(f"ak_{turn}")).id for turn in range(4)]
+
+        assert got == [f"ak_{turn}" for turn in range(4)]
+        assert server.connections == 4
+
+
 async def test_the_bundle_of_the_environment(
     make_client: Any, authority: trustme.CA, bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

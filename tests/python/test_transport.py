@@ -9,6 +9,7 @@ import json
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -59,6 +60,49 @@ async def test_ten_calls_use_one_connection(make_client: Any) -> None:
             await client.api_keys.get("ak_1")
 
         assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    "surplus",
+    [b"x", b"\r\n", answer(200, {"id": "ak_STOLEN", "uri": "u"}), answer(500)],
+    ids=["a byte", "a line end", "an answer", "an error"],
+)
+@pytest.mark.parametrize("later", [False, True], ids=["at once", "later"])
+async def test_nothing_but_an_answer_is_taken_for_one(
+    make_client: Any, surplus: bytes, later: bool
+) -> None:
+    names = [f"ak_{turn}" for turn in range(8)]
+    answers = [answer(200, {"id": name, "uri": "u"}) for name in names]
+    if not later:
+        answers[2] += surplus
+    with Server(list(answers)) as server:
+        client = make_client("k", base_url=server.url)
+        for name in names[:3]:
+            assert (await client.api_keys.get(name)).id == name
+        assert server.connections == 1
+        if later:
+            server.serving[0].sendall(surplus)
+
+        got = [(await client.api_keys.get(name)).id for name in names[3:6]]
+        got += [(await client.api_keys.update(name, metadata="m")).id for name in names[6:]]
+
+        assert got == names[3:]
+        # Who sends more than it was asked for gets each request on a connection of its own.
+        assert server.connections == 1 + len(got)
+
+
+async def test_an_idle_connection_that_was_closed_is_no_reason_for_another_each_time(
+    make_client: Any,
+) -> None:
+    with Server([answer(200, KEY)] * 5) as server:
+        client = make_client("k", base_url=server.url)
+        await client.api_keys.get("ak_1")
+        server.serving[0].shutdown(socket.SHUT_RDWR)
+
+        for _ in range(4):
+            await client.api_keys.get("ak_1")
+
+        assert server.connections == 2
 
 
 async def test_absent_null_and_unknown_fields(make_client: Any) -> None:

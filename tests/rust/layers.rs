@@ -9,9 +9,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("http1", &[]),
     ("policy", &[]),
     ("tunnel", &[]),
-    ("client", &["api", "http1"]),
-    ("service", &["api", "http1", "policy", "tunnel"]),
-    ("agent", &["api", "http1", "tunnel"]),
+    ("client", &["api", "http1", "reuse"]),
+    ("service", &["api", "http1", "policy", "reuse", "tunnel"]),
+    ("agent", &["api", "http1", "reuse", "tunnel"]),
     ("cli", &["agent", "api", "client", "policy", "service"]),
     ("python", &["agent", "api", "client", "policy", "service", "cli"]),
 ];

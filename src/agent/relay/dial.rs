@@ -13,6 +13,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::prompt::{Awaited, Prompt};
 use super::{Reader, Writer};
+use crate::reuse::{ReuseBan, ReuseBans, Socket};
 use crate::tunnel::private;
 
 /// How long a local service may take to accept a connection.
@@ -26,6 +27,8 @@ pub struct Connected {
     pub write: Writer,
     /// Told when an answer is waited for.
     pub awaited: Awaited,
+    /// Says when it must not carry another request.
+    pub(super) ban: ReuseBan,
 }
 
 /// Addresses that no tunnel may lead to, beside the private listeners of this process.
@@ -56,29 +59,31 @@ pub(super) struct Dialer {
     /// None where it is reached in the clear.
     pub tls: Option<Arc<ClientConfig>>,
     pub closed: Closed,
+    pub bans: ReuseBans,
 }
 
 impl Dialer {
     /// Opens a connection; what is wanted of ALPN is agreed on.
     pub async fn dial(&self) -> io::Result<Connected> {
         let awaited = Awaited::default();
-        let stream = self.dial_tcp().await?;
+        let (stream, address) = self.dial_tcp().await?;
+        let ban = self.bans.of(address);
         let Some(config) = &self.tls else {
             let (read, write) = stream.into_split();
             let read = Prompt::new(read, awaited.clone());
-            return Ok(Connected { read: Box::pin(read), write: Box::pin(write), awaited });
+            return Ok(Connected { read: Box::pin(read), write: Box::pin(write), awaited, ban });
         };
         let name = ServerName::try_from(self.host.clone()).map_err(io::Error::other)?;
-        let connecting = TlsConnector::from(config.clone()).connect(name, stream);
+        let connecting = TlsConnector::from(config.clone()).connect(name, Socket(stream));
         let stream = tokio::time::timeout(PATIENCE, connecting).await?.map_err(explained)?;
         if !agrees(config, &stream) {
             return Err(disagreement());
         }
         let (read, write) = tokio::io::split(stream);
-        Ok(Connected { read: Box::pin(read), write: Box::pin(write), awaited })
+        Ok(Connected { read: Box::pin(read), write: Box::pin(write), awaited, ban })
     }
 
-    async fn dial_tcp(&self) -> io::Result<TcpStream> {
+    async fn dial_tcp(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let problem = format!("{} has no address", self.host);
         let mut failed = io::Error::new(io::ErrorKind::NotFound, problem);
         for address in addresses(&self.host, self.port).await? {
@@ -87,7 +92,7 @@ impl Dialer {
                 Ok(Ok(stream)) => {
                     // Requests are written whole; waiting for more to send only delays them.
                     let _ = stream.set_nodelay(true);
-                    return Ok(stream);
+                    return Ok((stream, address));
                 }
                 Ok(Err(error)) => failed = error,
                 Err(elapsed) => failed = elapsed.into(),
@@ -98,7 +103,7 @@ impl Dialer {
 }
 
 /// Whether one of the protocols that we ask for was agreed on; most often we ask for none.
-fn agrees(config: &ClientConfig, stream: &TlsStream<TcpStream>) -> bool {
+fn agrees(config: &ClientConfig, stream: &TlsStream<Socket>) -> bool {
     let wanted = &config.alpn_protocols;
     let agreed = stream.get_ref().1.alpn_protocol();
     wanted.is_empty() || agreed.is_some_and(|agreed| wanted.iter().any(|one| one == agreed))

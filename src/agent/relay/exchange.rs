@@ -11,6 +11,7 @@ use super::prompt::Awaited;
 use super::{Connected, Front, Reader, Writer, rewrite};
 use crate::agent::capture::Recording;
 use crate::http1::{Body, FramingError};
+use crate::reuse::{self, IdleState, ReuseBan};
 
 /// How many provisional answers may come before the final one.
 const PROVISIONAL: usize = 64;
@@ -36,6 +37,7 @@ pub(super) struct Local {
     pub buffer: BytesMut,
     /// Whether it has served a request before.
     pub reused: bool,
+    ban: ReuseBan,
 }
 
 /// One request on its way.
@@ -50,8 +52,9 @@ pub(super) struct Exchange<'a> {
 
 /// How an exchange ended well.
 pub(super) enum Outcome {
-    /// With an answer; true when both connections can be used again.
-    Complete { keep: bool },
+    /// With an answer: whether the visitor may ask again, and whether the local service gets that on
+    /// the same connection.
+    Complete { keep_alive: bool, reuse_local: bool },
     /// With a change of protocol.
     Upgraded,
 }
@@ -68,15 +71,30 @@ pub(super) enum Failure {
 
 impl Local {
     pub fn new(connected: Connected) -> Self {
-        let Connected { read, write, awaited } = connected;
+        let Connected { read, write, awaited, ban } = connected;
         let buffer = BytesMut::with_capacity(BUFFER);
-        Self { read, write, awaited, buffer, reused: false }
+        Self { read, write, awaited, buffer, reused: false, ban }
     }
 
     /// Waits until the local service sends or closes, although nobody asked it.
     pub async fn speak_up(&mut self) {
-        // Both mean the same here.
-        let _ = self.read.read_buf(&mut self.buffer).await;
+        let state = match self.read.read_buf(&mut self.buffer).await {
+            Ok(1..) => IdleState::Surplus,
+            _ => IdleState::Closed,
+        };
+        self.ban.permits(state);
+    }
+
+    /// Whether another request may be sent; to be asked right before that.
+    pub fn is_reusable(&mut self) -> bool {
+        let state = reuse::idle_state(self.read.as_mut());
+        self.ban.permits(state)
+    }
+
+    /// Marks the end of an answer; says whether another request may follow it.
+    fn rest(&mut self) -> bool {
+        self.reused = true;
+        self.ban.permits(IdleState::after(&self.buffer))
     }
 }
 
@@ -126,8 +144,9 @@ impl Exchange<'_> {
         Ok(match answered? {
             Answered::Upgraded => Outcome::Upgraded,
             Answered::Whole { keep_alive } => {
-                let keep = keep_alive && self.head.keep_alive && sent.load(Ordering::Relaxed);
-                Outcome::Complete { keep }
+                let keep_alive = keep_alive && self.head.keep_alive && sent.load(Ordering::Relaxed);
+                // The visitor's connection is as good as before, whatever the local service does.
+                Outcome::Complete { keep_alive, reuse_local: local.rest() && keep_alive }
             }
         })
     }

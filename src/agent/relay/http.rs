@@ -182,7 +182,7 @@ impl Visit<'_> {
         recording: Option<&Recording>,
     ) -> bool {
         loop {
-            let mut local = match self.local.take() {
+            let mut local = match self.idle_local() {
                 Some(local) => local,
                 None => match self.front.upstream.connect().await {
                     Ok(connected) => Local::new(connected),
@@ -205,10 +205,9 @@ impl Visit<'_> {
             .run(bytes, &mut local)
             .await;
             match outcome {
-                Ok(Outcome::Complete { keep }) => {
-                    local.reused = true;
-                    self.local = keep.then_some(local);
-                    return keep;
+                Ok(Outcome::Complete { keep_alive, reuse_local }) => {
+                    self.local = reuse_local.then_some(local);
+                    return keep_alive;
                 }
                 Ok(Outcome::Upgraded) => {
                     self.become_tunnel(local).await;
@@ -233,6 +232,12 @@ impl Visit<'_> {
                 }
             }
         }
+    }
+
+    /// The connection of the last request, where it can carry another.
+    fn idle_local(&mut self) -> Option<Local> {
+        let mut local = self.local.take()?;
+        local.is_reusable().then_some(local)
     }
 
     /// Records the body that nobody takes, so that the request can be replayed when somebody does.

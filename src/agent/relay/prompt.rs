@@ -13,6 +13,8 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::tcp::OwnedReadHalf;
 
+use crate::reuse::ask_kernel;
+
 const IDLE: u8 = 0;
 const WAITING: u8 = 1;
 const BEGUN: u8 = 2;
@@ -60,6 +62,7 @@ impl AsyncRead for Prompt {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.read).poll_read(cx, buffer);
+        let read = ask_kernel(self.read.as_ref(), cx, buffer, read);
         let state = &self.awaited.0;
         match state.load(Ordering::Relaxed) {
             WAITING if read.is_ready() => state.store(BEGUN, Ordering::Relaxed),

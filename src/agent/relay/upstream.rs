@@ -10,6 +10,7 @@ use super::dial::{Closed, Connected, Dialer};
 use super::http2::{self, Lane};
 use super::prompt::Awaited;
 use super::{PIPE, files};
+use crate::reuse::{ReuseBan, ReuseBans};
 
 /// Where a tunnel forwards to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,13 +83,16 @@ impl Address {
 impl Upstream {
     /// A local service that is sent what visitors send; nothing is connected yet.
     pub fn new(address: Address, tls: Arc<ClientConfig>, closed: Closed) -> Self {
+        let dialer = |host: &String, port: u16, tls| Dialer {
+            host: host.clone(),
+            port,
+            tls,
+            closed,
+            bans: ReuseBans::default(),
+        };
         let way = match &address {
-            Address::Tcp { host, port } => {
-                Way::Each(Dialer { host: host.clone(), port: *port, tls: None, closed })
-            }
-            Address::Tls { host, port } => {
-                Way::Each(Dialer { host: host.clone(), port: *port, tls: Some(tls), closed })
-            }
+            Address::Tcp { host, port } => Way::Each(dialer(host, *port, None)),
+            Address::Tls { host, port } => Way::Each(dialer(host, *port, Some(tls))),
             Address::Files(folder) => Way::Files(folder.clone()),
         };
         Self { address, way }
@@ -106,6 +110,14 @@ impl Upstream {
             }
             (way, _) => Self { address: self.address, way },
         }
+    }
+
+    /// The same local service, with bans on reuse that others share.
+    pub(crate) fn under(mut self, bans: &ReuseBans) -> Self {
+        if let Way::Each(dialer) = &mut self.way {
+            dialer.bans = bans.clone();
+        }
+        self
     }
 
     /// Where it is.
@@ -136,8 +148,8 @@ impl Upstream {
                 let (ours, theirs) = tokio::io::duplex(PIPE);
                 tokio::spawn(files::serve(folder.clone(), theirs));
                 let (read, write) = tokio::io::split(ours);
-                let awaited = Awaited::default();
-                Ok(Connected { read: Box::pin(read), write: Box::pin(write), awaited })
+                let (awaited, ban) = (Awaited::default(), ReuseBan::default());
+                Ok(Connected { read: Box::pin(read), write: Box::pin(write), awaited, ban })
             }
         }
     }

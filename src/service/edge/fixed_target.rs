@@ -11,6 +11,7 @@ use tokio_rustls::TlsConnector;
 
 use super::Io;
 use super::target::{BoxFuture, Reuse, Target, Through, Undialable, Visitor};
+use crate::reuse::Socket;
 use crate::tunnel::private;
 
 /// A target at one fixed address.
@@ -46,6 +47,7 @@ impl Target for FixedTarget {
             let dialed = async {
                 let stream = private::connect(&self.address).await?;
                 stream.set_nodelay(true)?;
+                let stream = Socket(stream);
                 let Some(tls) = &self.tls else { return Ok(Box::new(stream) as Io) };
                 let host = self.address.rsplit_once(':').map_or("", |(host, _)| host);
                 let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());

@@ -27,6 +27,7 @@ use super::body::Outgoing;
 use super::link::{Failed, Named};
 use super::pool::{Idle, Pool};
 use super::wire::Wire;
+use crate::reuse::IdleState;
 
 /// How large the head of an answer may be, in bytes.
 const HEAD: u32 = 128 << 10;
@@ -99,8 +100,9 @@ impl Idle for Http2 {
         self.idle_since.map(|since| since.elapsed())
     }
 
-    fn is_usable(&mut self) -> bool {
-        self.sender.is_ready()
+    /// There is no surplus: answers are told apart by their streams.
+    fn state(&mut self) -> IdleState {
+        if self.sender.is_ready() { IdleState::Quiet } else { IdleState::Closed }
     }
 }
 
@@ -194,7 +196,7 @@ impl Relay {
     fn finish(&mut self) {
         if let Some(mut link) = self.link.take()
             && let Some(pool) = self.pool.take()
-            && link.is_usable()
+            && pool.permits(link.state())
         {
             link.rest();
             pool.links.put(Wire::Http2(link));

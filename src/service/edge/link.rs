@@ -25,6 +25,7 @@ use super::pool::{Idle, Pool};
 use super::target::Through;
 use super::wire::Wire;
 use crate::http1::{PendingResponse, StrictResponses};
+use crate::reuse::{IdleState, poll_now};
 
 /// How much of an answer is buffered at most, in bytes; its head must fit.
 const BUFFER: usize = 128 << 10;
@@ -130,6 +131,12 @@ impl Link {
     fn drive(&mut self, cx: &mut Context<'_>) {
         drive(&mut self.connection, &mut self.ended, cx);
     }
+
+    /// Whether it ended with bytes that nobody has asked for.
+    fn end_state(&mut self) -> IdleState {
+        let rest = self.connection.take().map(|connection| connection.into_parts().read_buf);
+        IdleState::at_end(&rest.unwrap_or_default())
+    }
 }
 
 impl Idle for Link {
@@ -141,9 +148,15 @@ impl Idle for Link {
         self.idle_since.map(|since| since.elapsed())
     }
 
-    fn is_usable(&mut self) -> bool {
-        self.drive(&mut Context::from_waker(Waker::noop()));
-        !self.ended && self.sender.is_ready()
+    fn state(&mut self) -> IdleState {
+        let _ = poll_now(|cx| {
+            self.drive(cx);
+            Poll::Ready(())
+        });
+        if self.ended {
+            return self.end_state();
+        }
+        if self.sender.is_ready() { IdleState::Quiet } else { IdleState::Closed }
     }
 }
 
@@ -171,7 +184,7 @@ impl Relay {
     /// The rest of an answer; the connection goes to `pool` afterwards.
     pub(super) fn new(body: Incoming, link: Link, pool: Option<Arc<Pool>>) -> Self {
         let mut relay = Self { body, link: Some(link), pool };
-        relay.finish();
+        relay.finish(false);
         relay
     }
 
@@ -189,7 +202,9 @@ impl Relay {
             }
             frame = Pin::new(&mut self.body).poll_frame(unwoken);
         }
-        self.finish();
+        // A body in chunks does not know that it has ended before it says so.
+        let ended = matches!(frame, Poll::Ready(None));
+        self.finish(ended);
         frame
     }
 
@@ -202,11 +217,11 @@ impl Relay {
     }
 
     /// Gives the connection back at the end of the body.
-    fn finish(&mut self) {
-        if self.body.is_end_stream()
+    fn finish(&mut self, ended: bool) {
+        if (ended || self.body.is_end_stream())
             && let Some(mut link) = self.link.take()
             && let Some(pool) = self.pool.take()
-            && link.is_usable()
+            && pool.permits(link.state())
         {
             link.rest();
             pool.links.put(Wire::Http1(link));

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::express::RawLink;
 use super::link::Named;
 use super::wire::Wire;
+use crate::reuse::{IdleState, ReuseBan};
 
 /// How many connections to one target wait at most, for each way.
 const MOST: usize = 128;
@@ -21,28 +22,41 @@ pub(super) trait Idle {
     /// How long it has been idle; none when it has not carried a request yet.
     fn idle(&self) -> Option<Duration>;
 
-    /// True when another request may follow; looks whether the upstream has closed meanwhile.
-    fn is_usable(&mut self) -> bool;
+    /// What the upstream has done meanwhile.
+    fn state(&mut self) -> IdleState;
 }
 
 /// The idle connections of one target.
-#[derive(Default)]
 pub(super) struct Pool {
     /// Those that HTTP is spoken on.
     pub links: Shelf<Wire>,
     /// Those of the short way.
     pub raw: Shelf<RawLink>,
+    ban: ReuseBan,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        let ban = ReuseBan::default();
+        Self { links: Shelf::new(ban.clone()), raw: Shelf::new(ban.clone()), ban }
+    }
 }
 
 impl Pool {
+    /// Whether a connection that has carried an answer may be kept for another.
+    pub(super) fn permits(&self, state: IdleState) -> bool {
+        self.ban.permits(state)
+    }
+
     /// Drops all, so that others can be opened; false when there was none.
     pub(super) fn clear(&self) -> bool {
         let (links, raw) = (self.links.clear(), self.raw.clear());
         links || raw
     }
 
+    /// Whether there is nothing to remember of the target.
     fn is_empty(&self) -> bool {
-        self.links.lock().is_empty() && self.raw.lock().is_empty()
+        self.links.lock().is_empty() && self.raw.lock().is_empty() && !self.ban.is_active()
     }
 
     fn sweep(&self) {
@@ -52,15 +66,16 @@ impl Pool {
 }
 
 /// Idle connections of one kind.
-pub(super) struct Shelf<T>(Mutex<Vec<T>>);
-
-impl<T> Default for Shelf<T> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
+pub(super) struct Shelf<T> {
+    links: Mutex<Vec<T>>,
+    ban: ReuseBan,
 }
 
 impl<T: Idle> Shelf<T> {
+    fn new(ban: ReuseBan) -> Self {
+        Self { links: Mutex::default(), ban }
+    }
+
     /// A connection that can carry a request of whom it named: the one that was used last.
     pub(super) fn take(&self, named: Option<&Named>) -> Option<T> {
         loop {
@@ -69,7 +84,7 @@ impl<T: Idle> Shelf<T> {
                 let at = links.iter().rposition(|link| link.named() == named)?;
                 links.remove(at)
             };
-            if link.is_usable() {
+            if self.ban.permits(link.state()) {
                 return Some(link);
             }
         }
@@ -89,14 +104,15 @@ impl<T: Idle> Shelf<T> {
         !std::mem::take(&mut *self.lock()).is_empty()
     }
 
-    /// Drops what has waited for too long, or was closed by its upstream.
+    /// Drops what has waited for too long, or must not be used any more.
     fn sweep(&self) {
-        self.lock()
-            .retain_mut(|link| link.idle().is_some_and(|idle| idle < IDLE) && link.is_usable());
+        self.lock().retain_mut(|link| {
+            link.idle().is_some_and(|idle| idle < IDLE) && self.ban.permits(link.state())
+        });
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

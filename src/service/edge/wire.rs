@@ -11,6 +11,7 @@ use super::http2::Http2;
 use super::link::{Failed, Link, Named};
 use super::pool::Idle;
 use super::target::Speaks;
+use crate::reuse::IdleState;
 
 /// One connection to an upstream.
 pub(super) enum Wire {
@@ -60,10 +61,10 @@ impl Idle for Wire {
         }
     }
 
-    fn is_usable(&mut self) -> bool {
+    fn state(&mut self) -> IdleState {
         match self {
-            Self::Http1(link) => link.is_usable(),
-            Self::Http2(link) => link.is_usable(),
+            Self::Http1(link) => link.state(),
+            Self::Http2(link) => link.state(),
         }
     }
 }

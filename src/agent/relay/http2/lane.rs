@@ -147,7 +147,7 @@ impl Shared {
 
 /// Opens a connection; the settings of the local service have come then.
 async fn open(dialer: &Dialer) -> io::Result<Shared> {
-    let Connected { read, write, awaited } = dialer.dial().await?;
+    let Connected { read, write, awaited, .. } = dialer.dial().await?;
     // Many answers are under way at once: there is always one to wait for.
     awaited.begin();
     let stream = join(Opening { read, begun: false }, write);

@@ -22,6 +22,7 @@ use tokio::io::{AsyncRead, DuplexStream, ReadBuf, ReadHalf};
 
 use super::prompt::Awaited;
 use super::{Connected, PIPE};
+use crate::reuse::ReuseBan;
 pub use lane::Lane;
 use translator::Translator;
 
@@ -36,7 +37,9 @@ pub(super) async fn connect(lane: &Arc<Lane>) -> io::Result<Connected> {
     tokio::spawn(Translator::new(lane.clone(), found, theirs, problem.clone()).run());
     let (read, write) = tokio::io::split(ours);
     let read = Told { read, problem };
-    Ok(Connected { read: Box::pin(read), write: Box::pin(write), awaited: Awaited::default() })
+    let (read, write) = (Box::pin(read), Box::pin(write));
+    // HTTP/2 tells answers apart by their streams; nobody else is on the pipe.
+    Ok(Connected { read, write, awaited: Awaited::default(), ban: ReuseBan::default() })
 }
 
 /// Why a translator ended without an answer, once it did.

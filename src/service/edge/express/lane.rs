@@ -15,6 +15,7 @@ use super::patience::Patience;
 use super::raw_link::RawLink;
 use super::request::{self, Found, Plain};
 use crate::http1::Body;
+use crate::reuse::IdleState;
 use crate::service::edge::fault::{self, Fault};
 use crate::service::edge::forward::{Upstream, within};
 use crate::service::edge::line::Line;
@@ -188,7 +189,7 @@ impl<'l> Lane<'l> {
         if self.pass_on(head.body, &mut link).await.is_err() {
             return Done::Badly;
         }
-        if head.keep_alive && self.answer.is_empty() {
+        if upstream.pool.permits(IdleState::after(&self.answer)) && head.keep_alive {
             link.rest();
             upstream.pool.raw.put(link);
         }

@@ -1,11 +1,9 @@
 //! A connection to an agent that carries requests as bytes.
 
 use std::pin::Pin;
-use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncRead, ReadBuf};
-
+use crate::reuse::{IdleState, idle_state};
 use crate::service::edge::Io;
 use crate::service::edge::link::Named;
 use crate::service::edge::pool::Idle;
@@ -43,10 +41,7 @@ impl Idle for RawLink {
         self.idle_since.map(|since| since.elapsed())
     }
 
-    fn is_usable(&mut self) -> bool {
-        let mut byte = [0];
-        let cx = &mut Context::from_waker(Waker::noop());
-        // Neither an end nor a word is expected.
-        Pin::new(&mut self.io).poll_read(cx, &mut ReadBuf::new(&mut byte)).is_pending()
+    fn state(&mut self) -> IdleState {
+        idle_state(Pin::new(&mut self.io))
     }
 }
