@@ -39,13 +39,6 @@ pub(crate) enum IdleState {
     Surplus,
 }
 
-impl IdleState {
-    /// The state of a connection that has ended when so much was read and not used.
-    pub(crate) fn at_end(unread: &[u8]) -> Self {
-        if unread.is_empty() { Self::Closed } else { Self::Surplus }
-    }
-}
-
 /// Forbids to reuse connections to one upstream for a while; clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct ReuseBan(Arc<BanEnd>);
@@ -197,6 +190,11 @@ mod bytes_only {
         /// The state of a connection after an answer when so much more was read.
         pub(crate) fn after(unread: &[u8]) -> Self {
             if unread.is_empty() { Self::Quiet } else { Self::Surplus }
+        }
+
+        /// The state of a connection that has ended when so much was read and not used.
+        pub(crate) fn at_end(unread: &[u8]) -> Self {
+            if unread.is_empty() { Self::Closed } else { Self::Surplus }
         }
     }
 
