@@ -22,12 +22,12 @@ const SPOILED: &[(&str, &str)] = &[
     ("/two-lengths", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"),
     ("/provisional-only", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"),
     ("/switches-unasked", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n"),
+    ("/bad-chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\nx\r\n"),
 ];
 /// Answers that break off: what was right of the body.
 const CUT: &[(&str, &str, &str)] = &[
     ("/half-a-body", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab", "ab"),
     ("/half-a-chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nab", "ab"),
-    ("/bad-chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\nx\r\n", "ab"),
     ("/no-last-chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n", "ab"),
 ];
 const GOOD: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\

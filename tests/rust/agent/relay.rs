@@ -263,6 +263,7 @@ async fn a_body_that_breaks_off_ends_the_connection_and_not_the_agent() {
 
         visit.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
         let mut local = accept(&listener).await;
+        hear(&mut local, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
         let head = format!("HTTP/1.1 200 OK\r\n{begun}");
         say(&mut local, &head).await;
         visit.expect(&head).await;
@@ -334,6 +335,7 @@ async fn what_goes_well_has_no_error() {
 
     visit.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     let mut local = accept(&listener).await;
+    hear(&mut local, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     say(&mut local, answer).await;
     drop(local);
 

@@ -403,7 +403,9 @@ async fn answers_are_read_by_the_grammar() {
             ("static backend", ask(At(site_at.to_string()).connect().await, &plain, false).await),
             ("agent", ask(relay.connect().await, &plain, false).await),
         ] {
-            if passed(&got) != Some(*expected) {
+            // The head of a long one has been sent when the rest turns out to be too long.
+            let cut_off = !expected && answer.len() > 8 << 10 && passed(&got).is_none();
+            if passed(&got) != Some(*expected) && !cut_off {
                 wrong.push(format!("{name}, {answer:.150?}, expected {expected}: {got:.200?}"));
             }
         }
