@@ -72,9 +72,9 @@ class Service:
             certificate: A certificate and its key, PEM files, for the names that it covers.
             trusted_proxies: The proxies in front of the service, CIDRs or addresses: whoever comes
                 from one of them is the visitor that its `X-Forwarded-For` names. None by default.
-            ambiguous_paths: What becomes of a request whose path holds an encoded slash, a backslash
-                or a dot segment, where a route or a rule looks at paths: `"reject"` answers 400,
-                `"normalize"` forwards the path that is meant most likely.
+            ambiguous_paths: What is done with a request whose path holds an encoded slash, a
+                backslash or a dot segment, where a route or a rule looks at paths: `"reject"`
+                answers 400, `"normalize"` forwards the path that is most likely meant.
             heartbeat: Seconds between two heartbeats of an agent, and how late one may be.
             reserve: Seconds for which the addresses of an agent that is gone are kept for it. After
                 a restart of the service they are kept for 30 days, at most 1,000 of an account.
