@@ -139,11 +139,13 @@ async fn serve(options: Options, shown: Shown, grace: Duration) -> Result<(), Fa
     let mut signals = Signals::new()?;
     let (path, certificate) = (options.path.clone(), options.certificate.clone());
     let given = (options.admin_key.is_some(), options.authtoken.is_some());
-    let service = Service::start(options).await?;
+    let mut service = Service::start(options).await?;
     let key = service.api_key().filter(|_| !given.0);
     let token = service.authtoken().filter(|_| !given.1);
     if announce(&service, path.as_deref(), (key, token), shown.json) {
         service.remove_token_files();
+    } else {
+        service.keep_token_files();
     }
     tokio::spawn(complain_of(service.storage_health()));
     if shown.events {

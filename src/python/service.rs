@@ -165,8 +165,6 @@ impl Service {
             return;
         }
         py.detach(|| {
-            // Whoever stops the service had the time to look at its tokens.
-            service.remove_token_files();
             runtime.block_on(service.stop(grace));
             runtime.shutdown_timeout(Duration::from_secs(1));
         });

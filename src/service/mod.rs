@@ -169,9 +169,15 @@ impl Service {
     }
 
     /// Removes the files that hold the tokens of the first start, `<path>-admin-key` and
-    /// `<path>-authtoken`: to be called once the tokens are shown. Until then every start gives them.
+    /// `<path>-authtoken`: to be called once the tokens are shown. [`Service::stop`] does it as well; until then every
+    /// start gives them.
     pub fn remove_token_files(&self) {
         self.token_files.remove();
+    }
+
+    /// Leaves those files, because nobody can have seen the tokens: the next start gives them again.
+    pub fn keep_token_files(&mut self) {
+        self.token_files = TokenFiles::default();
     }
 
     /// What becomes wrong with the storage from now on, and what is right again.
@@ -240,6 +246,7 @@ impl Service {
         }
         tokio::join!(self.server.stop(grace), self.shared.edges.stop(grace));
         self.shared.registry.dismiss().await;
+        self.remove_token_files();
         close(self.shared.store.clone()).await;
     }
 }
