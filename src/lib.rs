@@ -23,9 +23,10 @@
 //! # Who may use whom
 //!
 //! `python` and `cli` use `client`, `service` and `agent`; those use `api` and `http1`; `service` and
-//! `agent` share `tunnel`; `service` uses `policy`, which `python` and `cli` try as well. What keeps
-//! connections for another request, in `client`, `service` and `agent`, asks `reuse`. `api`, `http1`,
-//! `policy`, `reuse` and `tunnel` use none of the others. `tests/rust/layers.rs` holds the code to that.
+//! `agent` share `net` and `tunnel`; `service` uses `policy`, which `python` and `cli` try as well. What
+//! keeps connections for another request, in `client`, `service` and `agent`, asks `reuse`. `api`,
+//! `http1`, `net`, `policy`, `reuse` and `tunnel` use none of the others. `tests/rust/layers.rs` holds
+//! the code to that.
 
 #[cfg(feature = "service")]
 pub mod agent;
@@ -34,6 +35,8 @@ pub mod api;
 pub mod cli;
 pub mod client;
 mod http1;
+#[cfg(feature = "service")]
+mod net;
 #[cfg(feature = "service")]
 pub mod policy;
 #[cfg(feature = "python")]

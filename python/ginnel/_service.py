@@ -44,6 +44,10 @@ class Service:
         certificate: tuple[str | PathLike[str], str | PathLike[str]] | None = None,
         trusted_proxies: Sequence[str] = (),
         ambiguous_paths: Literal["reject", "normalize"] = "reject",
+        max_connections: int | None = None,
+        max_connections_per_address: int | None = None,
+        max_api_connections: int | None = None,
+        max_agent_connections: int | None = None,
         heartbeat: tuple[float, float] = (10.0, 15.0),
         reserve: float = 30.0,
         seed: int | None = None,
@@ -75,6 +79,16 @@ class Service:
             ambiguous_paths: What is done with a request whose path holds an encoded slash, a
                 backslash or a dot segment, where a route or a rule looks at paths: `"reject"`
                 answers 400, `"normalize"` forwards the path that is most likely meant.
+            max_connections: The most connections of visitors at once; more are closed at once. What
+                the process's limit of open files leaves by default, at most 16,384.
+            max_connections_per_address: The most of them from one address, or from one /64 of IPv6;
+                trusted proxies may hold all. A quarter by default, at least 500 and at most 1,024
+                where there is room.
+            max_api_connections: The most connections to the management API at once; an eighth of the
+                process's limit of open files by default, at most 4,096. One address may hold three
+                quarters of them.
+            max_agent_connections: The most connections of agents at once, as above; the last quarter
+                is for addresses that an agent is connected from.
             heartbeat: Seconds between two heartbeats of an agent, and how late one may be.
             reserve: Seconds for which the addresses of an agent that is gone are kept for it. After
                 a restart of the service they are kept for 30 days, at most 1,000 of an account.
@@ -109,6 +123,10 @@ class Service:
                 "certificate": certificate,
                 "trusted_proxies": list(trusted_proxies),
                 "ambiguous_paths": ambiguous_paths,
+                "max_connections": max_connections,
+                "max_connections_per_address": max_connections_per_address,
+                "max_api_connections": max_api_connections,
+                "max_agent_connections": max_agent_connections,
                 "heartbeat": heartbeat,
                 "reserve": reserve,
                 "kept_calls": 10_000,

@@ -58,6 +58,7 @@ impl From<Error> for Failure {
             | Error::MalformedAuthtoken
             | Error::UnknownAuthtoken
             | Error::PublicUrl(_)
+            | Error::ConnectionLimit(_)
             | Error::RateLimit => Exit::Usage,
         };
         Self::new(exit, error.to_string())

@@ -6,9 +6,14 @@ use std::thread::available_parallelism;
 use tokio::runtime::{Builder, Runtime};
 
 use super::failure::{Exit, Failure};
+use super::output::complain;
+use crate::net::descriptors::DescriptorLimit;
 
 /// The variable by which tokio can be told how many threads to use.
 const THREADS: &str = "TOKIO_WORKER_THREADS";
+
+/// With fewer file descriptors than this, it is said.
+const FEW_DESCRIPTORS: usize = 4096;
 
 /// A runtime for a service or an agent.
 ///
@@ -17,12 +22,24 @@ const THREADS: &str = "TOKIO_WORKER_THREADS";
 /// carries the bytes, and whoever is at the other end have use for the other half.
 pub(super) fn start() -> Result<Runtime, Failure> {
     keep_freed_memory();
+    raise_descriptor_limit();
     let mut builder = Builder::new_multi_thread();
     if std::env::var_os(THREADS).is_none() {
         let cores = available_parallelism().map_or(1, NonZero::get);
         builder.worker_threads((cores / 2).max(1));
     }
     builder.enable_all().build().map_err(|error| Failure::new(Exit::Failed, error.to_string()))
+}
+
+/// Lets the process have as many file descriptors as it may, and says when they are few.
+fn raise_descriptor_limit() {
+    let DescriptorLimit(descriptors) = DescriptorLimit::raise();
+    if descriptors < FEW_DESCRIPTORS {
+        complain(&format!(
+            "this process may open only {descriptors} files and connections at once; more visitors \
+             need a higher limit (ulimit -n, LimitNOFILE= of systemd)"
+        ));
+    }
 }
 
 /// Lets the allocator keep a few megabytes that were freed.

@@ -16,12 +16,15 @@ use crate::policy::Cidr;
 use crate::service::edge::ca::Authority;
 use crate::service::edge::{Events, Heard};
 use crate::service::store::HealthEvents;
-use crate::service::{Options, Service, read_admin_key, read_authtoken};
+use crate::service::{Options, Refusals, Service, read_admin_key, read_authtoken};
 
 /// The variable that may hold the admin key; command lines are for all to see.
 const KEY_VARIABLE: &str = "GINNEL_API_KEY";
 /// Where the authtoken for agents may stand.
 const TOKEN_VARIABLE: &str = "GINNEL_AUTHTOKEN";
+
+/// How often it is said that connections were closed because there were too many.
+const REFUSAL_REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 pub(super) fn command() -> Command {
     let file = |name, help| {
@@ -86,6 +89,7 @@ pub(super) fn command() -> Command {
             .value_delimiter(',')
             .value_parser(value_parser!(Cidr)),
         )
+        .args(connection_limits())
         .arg(
             text("ambiguous-paths", "WHAT", "What becomes of ambiguous paths where paths matter")
                 .value_parser(["reject", "normalize"])
@@ -114,6 +118,22 @@ pub(super) fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Print what is decided on public traffic, a JSON object a line"),
         )
+}
+
+fn connection_limits() -> [Arg; 4] {
+    let limit = |name, help| {
+        Arg::new(name)
+            .long(name)
+            .value_name("N")
+            .value_parser(value_parser!(u32).range(1..))
+            .help(help)
+    };
+    [
+        limit("max-connections", "At most so many connections of visitors at once"),
+        limit("max-connections-per-address", "At most so many of them from one address"),
+        limit("max-api-connections", "At most so many connections to the management API at once"),
+        limit("max-agent-connections", "At most so many connections of agents at once"),
+    ]
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
@@ -154,7 +174,10 @@ async fn serve(options: Options, shown: Shown, grace: Duration) -> Result<(), Fa
     if let Some((chain, key)) = certificate {
         show_again(service.edges().authority().clone(), chain, key)?;
     }
-    signals.next().await;
+    tokio::select! {
+        () = report_refusals(&service) => {}
+        () = signals.next() => {}
+    }
     tokio::select! {
         () = service.stop(grace) => Ok(()),
         () = signals.next() => Err(Failure::new(Exit::Failed, "stopped by a second signal")),
@@ -232,6 +255,19 @@ fn announce(
     key && token
 }
 
+/// Says from time to time how many connections were closed because there were too many; never ends.
+async fn report_refusals(service: &Service) {
+    loop {
+        tokio::time::sleep(REFUSAL_REPORT_INTERVAL).await;
+        for Refusals { of, count, last, per_address, total } in service.take_refusals() {
+            complain(&format!(
+                "{count} connections of {of} closed at once, the last from {last}: at most \
+                 {per_address} from one address and {total} in all are held"
+            ));
+        }
+    }
+}
+
 /// Prints events until the service ends.
 async fn tell(mut events: Events) {
     while let Some(heard) = events.next().await {
@@ -254,6 +290,7 @@ fn options(matches: &ArgMatches) -> Result<Options, Failure> {
     let defaults = Options::default();
     let text = |name: &str| matches.get_one::<String>(name).cloned();
     let path = |name: &str| matches.get_one::<PathBuf>(name).cloned();
+    let limit = |name: &str| matches.get_one::<u32>(name).map(|limit| *limit as usize);
     Ok(Options {
         path: matches.get_one("path").cloned(),
         host: text("host").unwrap_or(defaults.host),
@@ -283,8 +320,10 @@ fn options(matches: &ArgMatches) -> Result<Options, Failure> {
             .unwrap_or(defaults.ambiguous_paths),
         origin: defaults.origin,
         kept_calls: defaults.kept_calls,
-        connections: defaults.connections,
-        edge_connections: defaults.edge_connections,
+        connections: limit("max-api-connections"),
+        agent_connections: limit("max-agent-connections"),
+        edge_connections: limit("max-connections"),
+        edge_connections_per_address: limit("max-connections-per-address"),
         patience: defaults.patience,
         heartbeat_interval: defaults.heartbeat_interval,
         heartbeat_tolerance: defaults.heartbeat_tolerance,

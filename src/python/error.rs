@@ -35,6 +35,7 @@ pub(super) fn not_started(py: Python<'_>, error: &service::Error) -> PyErr {
         | Error::UnknownAuthtoken
         | Error::SecretFile { .. }
         | Error::PublicUrl(_)
+        | Error::ConnectionLimit(_)
         | Error::RateLimit => "ConfigError",
         _ => "ServiceError",
     };

@@ -62,6 +62,10 @@ struct Given {
     certificate: Option<(PathBuf, PathBuf)>,
     trusted_proxies: Vec<String>,
     ambiguous_paths: String,
+    max_connections: Option<i64>,
+    max_connections_per_address: Option<i64>,
+    max_api_connections: Option<i64>,
+    max_agent_connections: Option<i64>,
     heartbeat: (f64, f64),
     reserve: f64,
     kept_calls: usize,
@@ -105,6 +109,13 @@ impl Given {
             certificate: self.certificate,
             trusted_proxies: trusted_proxies.map_err(|problem| problem.to_string())?,
             ambiguous_paths: ambiguous_paths.map_err(|problem| problem.to_string())?,
+            edge_connections: limit("max_connections", self.max_connections)?,
+            edge_connections_per_address: limit(
+                "max_connections_per_address",
+                self.max_connections_per_address,
+            )?,
+            connections: limit("max_api_connections", self.max_api_connections)?,
+            agent_connections: limit("max_agent_connections", self.max_agent_connections)?,
             heartbeat_interval: seconds("heartbeat", self.heartbeat.0)?,
             heartbeat_tolerance: seconds("heartbeat", self.heartbeat.1)?,
             reserve: seconds("reserve", self.reserve)?,
@@ -115,6 +126,15 @@ impl Given {
             ..Options::default()
         })
     }
+}
+
+/// A number of connections; whether it is enough is for the service to say.
+fn limit(name: &str, connections: Option<i64>) -> Result<Option<usize>, String> {
+    let Some(connections) = connections else { return Ok(None) };
+    let limit = usize::try_from(connections);
+    limit
+        .map(Some)
+        .map_err(|_| format!("{name}: {connections} connections are too few; at least 1 is needed"))
 }
 
 struct Running {

@@ -61,6 +61,9 @@ pub enum Error {
     /// The public address is no `http` or `https` address.
     #[error("{0:?} is not an http:// or https:// address")]
     PublicUrl(String),
+    /// A limit allows no connection.
+    #[error("{0}: 0 connections are too few; at least 1 is needed")]
+    ConnectionLimit(&'static str),
     /// The rate limit allows no request, or has no window.
     #[error("a rate limit takes at least one request and a window above zero")]
     RateLimit,

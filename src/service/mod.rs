@@ -51,6 +51,8 @@ pub use trusted_proxies::{TrustedProxies, TrustedProxyError};
 
 use crate::api::id::Ids;
 use crate::api::{Origin, Secret};
+use crate::net::ConnectionLimit;
+pub use crate::net::Refusals;
 use address::Base;
 use callers::Callers;
 use context::Shared;
@@ -70,6 +72,8 @@ use crate::tunnel::private::PrivateListener;
 pub struct Service {
     shared: Arc<Shared>,
     server: Server,
+    /// The limit of the management API.
+    limit: Arc<ConnectionLimit>,
     agents: Option<Listener>,
     url: String,
     tokens: Tokens,
@@ -88,6 +92,7 @@ impl Service {
         let listener = options.bind().await?;
         let url = options::address_of(&listener, &options)?;
         let private = options::private(&listener, &options)?;
+        let limit = options.management_limit();
         let (edge_settings, agent_settings) = (options.edge_settings(), options.agent_settings());
         let base = Base::new(options.public_url.as_deref().unwrap_or(&url));
         let path = options.path.as_deref().map(store::resolve);
@@ -143,8 +148,8 @@ impl Service {
             origin: options.origin,
         };
         let shared = Arc::new(shared);
-        let server = Server::start(listener, routes::router(&shared), options.connections);
-        Ok(Self { shared, server, agents, url, tokens, token_files, _private: private })
+        let server = Server::start(listener, routes::router(&shared), limit.clone());
+        Ok(Self { shared, server, limit, agents, url, tokens, token_files, _private: private })
     }
 
     /// The address of the listener, without a slash at its end.
@@ -198,6 +203,14 @@ impl Service {
     /// What is decided on public traffic from now on.
     pub fn events(&self) -> edge::Events {
         self.shared.edges.events()
+    }
+
+    /// The connections that were closed at once because there were too many, since this was last
+    /// asked.
+    pub fn take_refusals(&self) -> Vec<Refusals> {
+        let agents = self.agents.as_ref().map(Listener::limit);
+        let limits = [Some(self.shared.edges.limit()), Some(&self.limit), agents];
+        limits.into_iter().flatten().filter_map(ConnectionLimit::take_refusals).collect()
     }
 
     /// Has calls of an operation fail from now on.

@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -11,6 +12,8 @@ use super::{Error, TrustedProxies, edge, sessions};
 use crate::api::{Origin, Secret, id};
 use crate::policy::path::AmbiguousPaths;
 use crate::tunnel::private::PrivateListener;
+use crate::net::descriptors::{self, DescriptorLimit};
+use crate::net::{ConnectionCaps, ConnectionLimit};
 
 /// How a service is to run.
 #[derive(Debug, Clone)]
@@ -33,8 +36,9 @@ pub struct Options {
     pub origin: Origin,
     /// How many calls [`Service::calls`](super::Service::calls) remembers; none by default.
     pub kept_calls: usize,
-    /// How many connections are served at once; others wait to be accepted.
-    pub connections: usize,
+    /// How many connections the management API holds at once; none, the default, for an eighth of the
+    /// file descriptors that the process may have. More are closed at once.
+    pub connections: Option<usize>,
     /// The name or address that public traffic comes to; loopback by default.
     pub edge_host: String,
     /// The port for public HTTP; 0, the default, takes a free one, none listens on none.
@@ -54,14 +58,21 @@ pub struct Options {
     pub trusted_proxies: TrustedProxies,
     /// What becomes of requests with ambiguous paths where routes or rules look at paths.
     pub ambiguous_paths: AmbiguousPaths,
-    /// How many public connections are served at once; others wait to be accepted.
-    pub edge_connections: usize,
+    /// How many connections of visitors are held at once; none, the default, for what the file
+    /// descriptors of the process leave. More are closed at once.
+    pub edge_connections: Option<usize>,
+    /// How many of them one address may hold; none, the default, for a quarter, at least 500 and at
+    /// most 1,024 where there is room. Addresses of trusted proxies may hold all.
+    pub edge_connections_per_address: Option<usize>,
     /// How long visitors and upstreams may take.
     pub patience: edge::Patience,
     /// The name or address that agents connect to; loopback by default.
     pub agent_host: String,
     /// The port for agents; 0, the default, takes a free one, none listens on none.
     pub agent_port: Option<u16>,
+    /// How many connections of agents are held at once; none, the default, for an eighth of the file
+    /// descriptors that the process may have. More are closed at once.
+    pub agent_connections: Option<usize>,
     /// The first authtoken. A new database takes it for its first credential; in any other it must
     /// exist.
     pub authtoken: Option<Secret>,
@@ -89,7 +100,7 @@ impl Default for Options {
             public_url: None,
             origin: Origin::default(),
             kept_calls: 0,
-            connections: 4096,
+            connections: None,
             edge_host: edge.host,
             http_port: edge.http_port,
             https_port: edge.https_port,
@@ -99,9 +110,11 @@ impl Default for Options {
             trusted_proxies: edge.trusted_proxies,
             ambiguous_paths: edge.ambiguous_paths,
             edge_connections: edge.connections,
+            edge_connections_per_address: edge.connections_per_address,
             patience: edge.patience,
             agent_host: "127.0.0.1".to_owned(),
             agent_port: Some(0),
+            agent_connections: None,
             authtoken: None,
             heartbeat_interval: Duration::from_secs(10),
             heartbeat_tolerance: Duration::from_secs(15),
@@ -147,6 +160,7 @@ impl Options {
         if let Some(url) = &self.public_url {
             check_url(url)?;
         }
+        self.check_connections()?;
         match self.rate_limit {
             Some((0, _) | (_, Duration::ZERO)) => Err(Error::RateLimit),
             Some((requests, window)) => Ok(Some(RateLimit::new(requests, window))),
@@ -166,6 +180,7 @@ impl Options {
             trusted_proxies: self.trusted_proxies.clone(),
             ambiguous_paths: self.ambiguous_paths,
             connections: self.edge_connections,
+            connections_per_address: self.edge_connections_per_address,
             patience: self.patience,
             origin: self.origin.part(3),
         }
@@ -176,12 +191,46 @@ impl Options {
         Some(sessions::Settings {
             host: self.agent_host.clone(),
             port: self.agent_port?,
+            connections: self.agent_caps(),
+            trusted_proxies: self.trusted_proxies.clone(),
             heartbeat_interval: self.heartbeat_interval,
             heartbeat_tolerance: self.heartbeat_tolerance,
             login_timeout: self.login_timeout,
             reserve: self.reserve,
             code_prefix: self.code_prefix.clone(),
         })
+    }
+
+    /// How many connections the management API holds.
+    pub(super) fn management_limit(&self) -> Arc<ConnectionLimit> {
+        let total = self.connections.unwrap_or_else(|| DescriptorLimit::now().management());
+        let caps = ConnectionCaps {
+            total,
+            per_address: descriptors::share_of_one_address(total),
+            reserved: 0,
+        };
+        let proxies = self.trusted_proxies.clone();
+        ConnectionLimit::new("API clients", caps, move |address| proxies.contains(address))
+    }
+
+    /// How many connections of agents are held; the last quarter is for those that are connected.
+    fn agent_caps(&self) -> ConnectionCaps {
+        let total = self.agent_connections.unwrap_or_else(|| DescriptorLimit::now().agents());
+        let per_address = descriptors::share_of_one_address(total);
+        ConnectionCaps { total, per_address, reserved: total / 4 }
+    }
+
+    fn check_connections(&self) -> Result<(), Error> {
+        let limits = [
+            ("max_connections", self.edge_connections),
+            ("max_connections_per_address", self.edge_connections_per_address),
+            ("max_api_connections", self.connections),
+            ("max_agent_connections", self.agent_connections),
+        ];
+        match limits.into_iter().find(|(_, limit)| *limit == Some(0)) {
+            Some((name, _)) => Err(Error::ConnectionLimit(name)),
+            None => Ok(()),
+        }
     }
 
     pub(super) async fn bind(&self) -> Result<TcpListener, Error> {

@@ -7,16 +7,15 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::http1::StrictStream;
+use crate::net::{self, Connection, ConnectionLimit, FIRST_BYTE_TIMEOUT};
 
-/// How long a connection may take to send the head of a request, or wait before its first byte.
+/// How long a connection may take to send the head of a request.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
-/// How long to wait when the process has no file descriptor left for another connection.
-const BREATH: Duration = Duration::from_millis(20);
 
 /// A listener at work.
 pub(super) struct Server {
@@ -26,10 +25,14 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Serves the connections of a listener, at most `connections` at once; the rest wait.
-    pub(super) fn start(listener: TcpListener, router: Router, connections: usize) -> Self {
+    /// Serves the connections of a listener, as many as the limit lets in.
+    pub(super) fn start(
+        listener: TcpListener,
+        router: Router,
+        limit: Arc<ConnectionLimit>,
+    ) -> Self {
         let (stop, stopped) = watch::channel(false);
-        let accepting = tokio::spawn(accept(listener, router, connections, stopped));
+        let accepting = tokio::spawn(accept(listener, router, limit, stopped));
         Self { stop, accepting: Some(accepting) }
     }
 
@@ -54,39 +57,30 @@ impl Drop for Server {
 async fn accept(
     listener: TcpListener,
     router: Router,
-    most: usize,
+    limit: Arc<ConnectionLimit>,
     mut stopped: watch::Receiver<bool>,
 ) -> JoinSet<()> {
     let mut connections = JoinSet::new();
-    let free = Arc::new(Semaphore::new(most));
     loop {
-        let next = async {
-            // The semaphore is never closed.
-            let place = free.clone().acquire_owned().await.ok();
-            (listener.accept().await, place)
-        };
-        let (accepted, place) = tokio::select! {
+        let connection = tokio::select! {
             _ = stopped.wait_for(|stop| *stop) => return connections,
-            next = next => next,
+            connection = net::accept(&listener, &limit) => connection,
         };
         // Finished tasks are collected on the way, so the set does not grow.
         while connections.try_join_next().is_some() {}
-        match accepted {
-            Ok((stream, _)) => {
-                let (router, stopped) = (router.clone(), stopped.clone());
-                connections.spawn(async move {
-                    serve(stream, router, stopped).await;
-                    drop(place);
-                });
-            }
-            Err(_) => tokio::time::sleep(BREATH).await,
-        }
+        connections.spawn(serve(connection, router.clone(), stopped.clone()));
     }
 }
 
-async fn serve(stream: TcpStream, router: Router, mut stopped: watch::Receiver<bool>) {
-    // Answers are written whole; waiting for more to send only delays them.
-    let _ = stream.set_nodelay(true);
+async fn serve(connection: Connection, router: Router, mut stopped: watch::Receiver<bool>) {
+    let Connection { stream, permit: _permit, .. } = connection;
+    let speaks = tokio::select! {
+        speaks = net::first_byte(&stream, FIRST_BYTE_TIMEOUT) => speaks,
+        _ = stopped.wait_for(|stop| *stop) => false,
+    };
+    if !speaks {
+        return;
+    }
     let mut builder = http1::Builder::new();
     // A client may close its sending side and still read the answer.
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE).half_close(true);

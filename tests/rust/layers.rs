@@ -7,12 +7,13 @@ use std::path::Path;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("api", &[]),
     ("http1", &[]),
+    ("net", &[]),
     ("policy", &[]),
     ("tunnel", &[]),
     ("client", &["api", "http1", "reuse"]),
-    ("service", &["api", "http1", "policy", "reuse", "tunnel"]),
-    ("agent", &["api", "http1", "reuse", "tunnel"]),
-    ("cli", &["agent", "api", "client", "policy", "service"]),
+    ("service", &["api", "http1", "net", "policy", "reuse", "tunnel"]),
+    ("agent", &["api", "http1", "net", "reuse", "tunnel"]),
+    ("cli", &["agent", "api", "client", "net", "policy", "service"]),
     ("python", &["agent", "api", "client", "policy", "service", "cli"]),
 ];
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 pub(super) use refusal::Refusal;
@@ -27,13 +27,13 @@ use super::hosts::AllowedHosts;
 use super::{Error, Shared, WebAddress};
 use crate::http1::StrictStream;
 use crate::tunnel::private::PrivateListener;
+use crate::net::descriptors::{self, DescriptorLimit};
+use crate::net::{self, Connection, ConnectionCaps, ConnectionLimit, FIRST_BYTE_TIMEOUT};
 
 /// Where the local API usually listens, and how many ports after that are tried.
 const USUAL: (&str, u16, u16) = ("127.0.0.1", 4040, 9);
 /// How long a client may take to send the head of a request.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
-/// How long to wait when the process has no file descriptor left for another connection.
-const BREATH: Duration = Duration::from_millis(20);
 
 /// The listener at work; dropping it takes no more connections.
 pub(super) struct Web {
@@ -86,7 +86,8 @@ impl Web {
         // A tunnel to our own API would hand it to the public.
         let private = PrivateListener::new(address);
         let house = Arc::new(House { shared, hosts, address });
-        Ok(Self { address, accepting: tokio::spawn(accept(listener, house)), _private: private })
+        let accepting = tokio::spawn(accept(listener, limit(), house));
+        Ok(Self { address, accepting, _private: private })
     }
 
     /// Where it listens.
@@ -101,22 +102,28 @@ impl Drop for Web {
     }
 }
 
-async fn accept(listener: TcpListener, house: Arc<House>) {
+async fn accept(listener: TcpListener, limit: Arc<ConnectionLimit>, house: Arc<House>) {
     let mut connections = tokio::task::JoinSet::new();
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                while connections.try_join_next().is_some() {}
-                connections.spawn(serve(stream, house.clone()));
-            }
-            Err(_) => tokio::time::sleep(BREATH).await,
-        }
+        let connection = net::accept(&listener, &limit).await;
+        while connections.try_join_next().is_some() {}
+        connections.spawn(serve(connection, house.clone()));
     }
 }
 
-async fn serve(stream: TcpStream, house: Arc<House>) {
-    // Answers are written whole; waiting for more to send only delays them.
-    let _ = stream.set_nodelay(true);
+/// How many connections are held.
+fn limit() -> Arc<ConnectionLimit> {
+    let total = DescriptorLimit::now().local_api();
+    let per_address = descriptors::share_of_one_address(total);
+    let caps = ConnectionCaps { total, per_address, reserved: 0 };
+    ConnectionLimit::new("API clients", caps, |_| false)
+}
+
+async fn serve(connection: Connection, house: Arc<House>) {
+    let Connection { stream, permit: _permit, .. } = connection;
+    if !net::first_byte(&stream, FIRST_BYTE_TIMEOUT).await {
+        return;
+    }
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE).half_close(true);
     let service = service_fn(move |request| {

@@ -1,17 +1,14 @@
-//! Listening: who comes in, how many at once, and how everyone is let go.
+//! Listening: who comes in, and how everyone is let go.
 
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
 use super::Inner;
 use super::bell::{Bell, Call, Listener};
-
-/// How long to wait when the process has no file descriptor left for another connection.
-const BREATH: Duration = Duration::from_millis(20);
+use crate::net::{self, Connection};
 
 /// A listener at work; dropping it takes no more connections and no more requests.
 pub(super) struct Door {
@@ -24,7 +21,7 @@ impl Door {
     pub(super) fn open<F>(
         edges: &Arc<Inner>,
         listener: TcpListener,
-        serve: impl Fn(TcpStream, SocketAddr, Listener) -> F + Send + Sync + 'static,
+        serve: impl Fn(Connection, Listener) -> F + Send + Sync + 'static,
     ) -> std::io::Result<Self>
     where
         F: Future<Output = ()> + Send + 'static,
@@ -50,30 +47,20 @@ async fn accept<F>(
     edges: Arc<Inner>,
     listener: TcpListener,
     mut bell: Listener,
-    serve: impl Fn(TcpStream, SocketAddr, Listener) -> F,
+    serve: impl Fn(Connection, Listener) -> F,
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
     loop {
-        let next = async {
-            // The semaphore is never closed.
-            let place = edges.places.clone().acquire_owned().await.ok();
-            (listener.accept().await, place)
-        };
-        let (accepted, place) = tokio::select! {
+        let connection = tokio::select! {
             () = bell.wait_for(Call::Close) => return,
-            next = next => next,
+            connection = net::accept(&listener, &edges.limit) => connection,
         };
-        let Ok((stream, peer)) = accepted else {
-            tokio::time::sleep(BREATH).await;
-            continue;
-        };
-        // Answers are written whole; waiting for more to send only delays them.
-        let _ = stream.set_nodelay(true);
-        let serving = serve(stream, peer, bell.clone());
+        let serving = serve(connection, bell.clone());
+        let served = edges.serving.subscribe();
         tokio::spawn(async move {
             serving.await;
-            drop(place);
+            drop(served);
         });
     }
 }

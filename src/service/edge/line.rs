@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::pulse::Pulse;
 use super::socket::Socket;
 use crate::http1::StrictStream;
+use crate::net::Permit;
 
 /// The socket of a visitor who speaks HTTP/1.1, watched on the way.
 pub(super) struct Line {
@@ -19,11 +20,14 @@ pub(super) struct Line {
     /// What was read before and put back.
     ahead: BytesMut,
     pulse: Arc<Pulse>,
+    /// Goes where the socket goes, also to another protocol.
+    _permit: Permit,
 }
 
 impl Line {
-    pub(super) fn new(socket: Socket, pulse: Arc<Pulse>) -> Self {
-        Self { socket: StrictStream::new(socket), ahead: BytesMut::new(), pulse }
+    pub(super) fn new(socket: Socket, pulse: Arc<Pulse>, permit: Permit) -> Self {
+        let socket = StrictStream::new(socket);
+        Self { socket, ahead: BytesMut::new(), pulse, _permit: permit }
     }
 
     /// True when something ambiguous has come, so that nothing more is read.

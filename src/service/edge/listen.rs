@@ -33,11 +33,11 @@ impl Inner {
         entrance: Entrance,
     ) -> Result<Door, EdgeError> {
         let edges = Arc::downgrade(self);
-        let door = Door::open(self, listener, move |stream, peer, bell| {
+        let door = Door::open(self, listener, move |connection, bell| {
             let (edges, entrance) = (edges.upgrade(), entrance.clone());
             async move {
                 let Some(edges) = edges else { return };
-                serve::plain(edges, entrance, stream, peer, bell).await;
+                serve::plain(edges, entrance, connection, bell).await;
             }
         });
         door.map_err(|source| self.unlistened(0, source))
@@ -58,11 +58,11 @@ impl Inner {
             None => self.authority.server_config(&ALPN)?,
         };
         let edges = Arc::downgrade(self);
-        let door = Door::open(self, listener, move |stream, peer, bell| {
+        let door = Door::open(self, listener, move |connection, bell| {
             let (edges, entrance, config) = (edges.upgrade(), entrance.clone(), config.clone());
             async move {
                 let Some(edges) = edges else { return };
-                serve::secure(edges, entrance, stream, peer, bell, config).await;
+                serve::secure(edges, entrance, connection, bell, config).await;
             }
         });
         door.map_err(|source| self.unlistened(0, source))
@@ -76,11 +76,11 @@ impl Inner {
         proto: &'static str,
     ) -> Result<Door, EdgeError> {
         let edges = Arc::downgrade(self);
-        let door = Door::open(self, listener, move |stream, peer, bell| {
+        let door = Door::open(self, listener, move |connection, bell| {
             let (edges, site) = (edges.upgrade(), site.clone());
             async move {
                 let Some(edges) = edges else { return };
-                tcp::carry(edges, site, stream, peer, bell, proto).await;
+                tcp::carry(edges, site, connection, bell, proto).await;
             }
         });
         door.map_err(|source| self.unlistened(0, source))
@@ -94,11 +94,11 @@ impl Inner {
         config: Arc<ServerConfig>,
     ) -> Result<Door, EdgeError> {
         let edges = Arc::downgrade(self);
-        let door = Door::open(self, listener, move |stream, peer, bell| {
+        let door = Door::open(self, listener, move |connection, bell| {
             let (edges, site, config) = (edges.upgrade(), site.clone(), config.clone());
             async move {
                 let Some(edges) = edges else { return };
-                tcp::carry_unwrapped(edges, site, stream, peer, bell, config).await;
+                tcp::carry_unwrapped(edges, site, connection, bell, config).await;
             }
         });
         door.map_err(|source| self.unlistened(0, source))

@@ -57,7 +57,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 pub use bind::{BindError, Endpoint};
 pub use event::{Event, Events, Heard};
@@ -82,6 +82,8 @@ use super::TrustedProxies;
 use super::store::{self, Store};
 use crate::api::Origin;
 use crate::policy::path::AmbiguousPaths;
+use crate::net::descriptors::{self, DescriptorLimit};
+use crate::net::{ConnectionCaps, ConnectionLimit};
 
 /// How often connections that nobody uses are looked at.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -106,8 +108,12 @@ pub struct Settings {
     pub trusted_proxies: TrustedProxies,
     /// What becomes of requests with ambiguous paths where routes or rules look at paths.
     pub ambiguous_paths: AmbiguousPaths,
-    /// How many connections are served at once; others wait to be accepted.
-    pub connections: usize,
+    /// How many connections are held at once; none for what the file descriptors of the process
+    /// leave. More are closed at once.
+    pub connections: Option<usize>,
+    /// How many of them one address may hold; none for a quarter, at least 500 and at most 1,024
+    /// where there is room.
+    pub connections_per_address: Option<usize>,
     /// How long others may take.
     pub patience: Patience,
     /// Where the names of endpoints come from that ask for none.
@@ -141,10 +147,22 @@ impl Default for Settings {
             code_prefix: "ERR_NGROK_".to_owned(),
             trusted_proxies: TrustedProxies::default(),
             ambiguous_paths: AmbiguousPaths::default(),
-            connections: 16_384,
+            connections: None,
+            connections_per_address: None,
             patience: Patience::default(),
             origin: Origin::default(),
         }
+    }
+}
+
+impl Settings {
+    fn connection_limit(&self) -> Arc<ConnectionLimit> {
+        let total = self.connections.unwrap_or_else(|| DescriptorLimit::now().visitors());
+        let per_address = self.connections_per_address;
+        let per_address = per_address.unwrap_or_else(|| descriptors::visitors_per_address(total));
+        let caps = ConnectionCaps { total, per_address, reserved: 0 };
+        let proxies = self.trusted_proxies.clone();
+        ConnectionLimit::new("visitors", caps, move |address| proxies.contains(address))
     }
 }
 
@@ -168,7 +186,9 @@ struct Inner {
     streams: Hosts,
     teller: Teller,
     fetcher: Fetcher,
-    places: Arc<Semaphore>,
+    limit: Arc<ConnectionLimit>,
+    /// Closed when no connection is served.
+    serving: watch::Sender<()>,
     /// True as soon as no more connections are taken.
     stop: watch::Sender<bool>,
     /// True when nothing more happens.
@@ -209,7 +229,7 @@ impl Edges {
     /// # Errors
     /// When an address cannot be listened on, or TLS cannot be set up.
     pub async fn start(settings: Settings, authority: Arc<Authority>) -> Result<Self, EdgeError> {
-        let places = Arc::new(Semaphore::new(settings.connections));
+        let limit = settings.connection_limit();
         authority.add_host(&settings.host);
         let edges = Arc::new(Inner {
             settings,
@@ -222,7 +242,8 @@ impl Edges {
             streams: Hosts::default(),
             teller: Teller::default(),
             fetcher: Fetcher::default(),
-            places,
+            limit,
+            serving: watch::Sender::default(),
             stop: watch::Sender::new(false),
             ended: watch::Sender::new(false),
             http: OnceLock::new(),
@@ -258,6 +279,11 @@ impl Edges {
     /// The authority that visitors must trust.
     pub fn authority(&self) -> &Arc<Authority> {
         &self.0.authority
+    }
+
+    /// How many connections are held.
+    pub(super) fn limit(&self) -> &ConnectionLimit {
+        &self.0.limit
     }
 
     /// Says who knows the tunnels of labels.
@@ -301,10 +327,8 @@ impl Edges {
     /// cuts off the rest.
     pub async fn stop(&self, grace: Duration) {
         self.close();
-        let all = u32::try_from(self.0.settings.connections).unwrap_or(u32::MAX);
-        let gone = self.0.places.acquire_many(all);
         // Nobody is left to wait for those who are cut off.
-        let _ = tokio::time::timeout(grace, gone).await;
+        let _ = tokio::time::timeout(grace, self.0.serving.closed()).await;
         self.0.ring(Call::Cut);
         self.0.ended.send_replace(true);
     }

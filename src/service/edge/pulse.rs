@@ -9,7 +9,7 @@ use super::many::{Many, Part};
 use crate::http1::Expects;
 
 /// How many ticks a head may take, and the wait for the first byte.
-const HEAD: u8 = 4;
+pub(super) const HEAD: u8 = 4;
 /// For how many ticks nothing of a body may arrive, or be taken.
 pub(super) const STALL: u8 = 12;
 /// How many ticks a connection may be idle between requests.

@@ -1,7 +1,6 @@
 //! Speaking HTTP with visitors: HTTP/1.1 and, where TLS agrees on it, HTTP/2.
 
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -24,11 +23,12 @@ use super::bell::{Call, Listener};
 use super::express::{Lane, Left};
 use super::line::Line;
 use super::many::Runner;
-use super::pulse::{Clock, Pulse};
+use super::pulse::{Clock, HEAD as HEAD_TICKS, Pulse};
 use super::ration::Ration;
 use super::reception::{Entrance, Reception};
 use super::socket::Socket;
 use super::target::{Tls, Visitor};
+use crate::net::{self, Connection, Permit};
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -49,24 +49,30 @@ const PING: Duration = Duration::from_secs(30);
 pub(super) async fn plain(
     edges: Arc<Inner>,
     entrance: Entrance,
-    stream: TcpStream,
-    peer: SocketAddr,
-    bell: Listener,
+    connection: Connection,
+    mut bell: Listener,
 ) {
+    let Connection { stream, peer, permit } = connection;
+    if !speaks(&edges, &stream, &mut bell).await {
+        return;
+    }
     let Ok(local) = stream.local_addr() else { return };
     let visitor = Visitor { peer, local, proto: "http", tls: None, passthrough: false };
-    http1(edges, entrance, Socket::Plain(stream), visitor, bell).await;
+    http1(edges, entrance, (Socket::Plain(stream), permit), visitor, bell).await;
 }
 
 /// Serves a visitor who speaks HTTP over TLS.
 pub(super) async fn secure(
     edges: Arc<Inner>,
     entrance: Entrance,
-    stream: TcpStream,
-    peer: SocketAddr,
-    bell: Listener,
+    connection: Connection,
+    mut bell: Listener,
     config: Arc<ServerConfig>,
 ) {
+    let Connection { stream, peer, permit } = connection;
+    if !speaks(&edges, &stream, &mut bell).await {
+        return;
+    }
     let Ok(local) = stream.local_addr() else { return };
     let agreeing = timeout(HANDSHAKE, welcome(&edges, entrance, stream, config)).await;
     let Ok(Some((stream, entrance))) = agreeing else { return };
@@ -76,9 +82,21 @@ pub(super) async fn secure(
         Visitor { peer, local, proto: "https", tls: Some(Arc::new(tls)), passthrough: false };
     let socket = Socket::Tls(Box::new(stream));
     if is_http2 {
+        // Nothing goes on after it, as protocols do that HTTP/1.1 is left for.
+        let _permit = permit;
         http2(edges, entrance, socket, visitor, bell).await;
     } else {
-        http1(edges, entrance, socket, visitor, bell).await;
+        http1(edges, entrance, (socket, permit), visitor, bell).await;
+    }
+}
+
+/// Waits for the first byte of a visitor who is to speak first; false when none comes, or the bell
+/// rings.
+pub(super) async fn speaks(edges: &Inner, stream: &TcpStream, bell: &mut Listener) -> bool {
+    let limit = net::FIRST_BYTE_TIMEOUT.min(edges.settings.patience.tick * u32::from(HEAD_TICKS));
+    tokio::select! {
+        spoke = net::first_byte(stream, limit) => spoke,
+        () = bell.wait_for(Call::Close) => false,
     }
 }
 
@@ -128,7 +146,7 @@ pub(super) fn agreed(stream: &TlsStream<TcpStream>) -> Tls {
 async fn http1(
     edges: Arc<Inner>,
     entrance: Entrance,
-    socket: Socket,
+    (socket, permit): (Socket, Permit),
     visitor: Visitor,
     bell: Listener,
 ) {
@@ -136,7 +154,7 @@ async fn http1(
     let tick = edges.settings.patience.tick;
     let reception = Reception::new(edges, entrance, visitor, pulse.clone(), bell.clone());
     let reception = Arc::new(reception);
-    let mut line = Line::new(socket, pulse.clone());
+    let mut line = Line::new(socket, pulse.clone(), permit);
     let mut hour = Hour::new(&pulse, tick, bell);
     if !short(&reception, &mut line, &mut hour).await {
         return;

@@ -1,12 +1,10 @@
 //! Connections that are bytes to the service.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use chrono::Utc;
 use rustls::ServerConfig;
 use tokio::io::copy_bidirectional_with_sizes;
-use tokio::net::TcpStream;
 
 use super::bell::{Call, Listener};
 use super::event::Trace;
@@ -18,6 +16,7 @@ use super::slot::Slot;
 use super::socket::Socket;
 use super::target::Visitor;
 use super::{Inner, Io, serve};
+use crate::net::Connection;
 use crate::policy::Carried;
 
 /// How much is copied at a time, in bytes.
@@ -27,11 +26,15 @@ const COPY: usize = 64 << 10;
 pub(super) async fn carry(
     edges: Arc<Inner>,
     slot: Arc<Slot<Site>>,
-    stream: TcpStream,
-    peer: SocketAddr,
-    bell: Listener,
+    connection: Connection,
+    mut bell: Listener,
     proto: &'static str,
 ) {
+    let Connection { stream, peer, permit: _permit } = connection;
+    // With TLS it is the visitor who speaks first; with anything else, who knows.
+    if proto == "tls" && !serve::speaks(&edges, &stream, &mut bell).await {
+        return;
+    }
     let Ok(local) = stream.local_addr() else { return };
     let visitor = Visitor { peer, local, proto, tls: None, passthrough: proto == "tls" };
     pass(&edges, &slot, Socket::Plain(stream), &visitor, bell).await;
@@ -41,11 +44,14 @@ pub(super) async fn carry(
 pub(super) async fn carry_unwrapped(
     edges: Arc<Inner>,
     slot: Arc<Slot<Site>>,
-    stream: TcpStream,
-    peer: SocketAddr,
-    bell: Listener,
+    connection: Connection,
+    mut bell: Listener,
     config: Arc<ServerConfig>,
 ) {
+    let Connection { stream, peer, permit: _permit } = connection;
+    if !serve::speaks(&edges, &stream, &mut bell).await {
+        return;
+    }
     let Ok(local) = stream.local_addr() else { return };
     let Some(stream) = serve::handshake(stream, config).await else { return };
     let tls = Some(Arc::new(serve::agreed(&stream)));

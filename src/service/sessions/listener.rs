@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rustls::ServerConfig;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
@@ -15,24 +15,22 @@ use super::house::House;
 use super::reservation::Reservation;
 use super::socket::Socket;
 use super::{conversation, revocation};
+use crate::net::{self, Connection, ConnectionLimit, FIRST_BYTE_TIMEOUT};
 use crate::service::Error;
 use crate::service::edge::ca::Authority;
 use crate::tunnel::{LoginLimits, Session, Side};
 
 /// How long TLS may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How many agents may be connected.
-const MOST: usize = 4096;
 /// How often addresses that nobody came back for are given up.
 const SWEEP: Duration = Duration::from_secs(1);
 /// The length of a time that says no more than the hour.
 const HOUR: usize = "2026-01-02T03".len();
-/// How long to wait when the process has no file descriptor left for another connection.
-const BREATH: Duration = Duration::from_millis(20);
 
 /// The listener at work; dropping it takes no more agents.
 pub(crate) struct Listener {
     address: SocketAddr,
+    limit: Arc<ConnectionLimit>,
     tasks: [JoinHandle<()>; 2],
 }
 
@@ -56,19 +54,25 @@ impl Listener {
         let config = authority.server_config(&[])?;
         Reservation::all_wait(&house.store, house.ids.now()).await?;
         revocation::follow(&house);
-        let accepting = accept(listener, config, house.clone());
+        let limit = limit(&house);
+        let accepting = accept(listener, limit.clone(), config, house.clone());
         let accepting = tokio::spawn(async move {
             // A service that does not come to be takes nobody.
             if opened.await.is_ok() {
                 accepting.await;
             }
         });
-        Ok(Self { address, tasks: [accepting, tokio::spawn(sweep(house))] })
+        Ok(Self { address, limit, tasks: [accepting, tokio::spawn(sweep(house))] })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// How many connections are held.
+    pub fn limit(&self) -> &ConnectionLimit {
+        &self.limit
     }
 
     /// Takes no more agents.
@@ -83,30 +87,31 @@ impl Drop for Listener {
     }
 }
 
-async fn accept(listener: TcpListener, config: Arc<ServerConfig>, house: Arc<House>) {
-    let places = Arc::new(Semaphore::new(MOST));
-    loop {
-        // The semaphore is never closed.
-        let place = places.clone().acquire_owned().await.ok();
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                let (config, house) = (config.clone(), house.clone());
-                tokio::spawn(async move {
-                    welcome(stream, peer, config, house).await;
-                    drop(place);
-                });
-            }
-            Err(_) => tokio::time::sleep(BREATH).await,
-        }
-    }
+/// The limit for agents: those that are connected may always come back.
+fn limit(house: &House) -> Arc<ConnectionLimit> {
+    let (registry, proxies) = (house.registry.clone(), house.settings.trusted_proxies.clone());
+    ConnectionLimit::new("agents", house.settings.connections, move |address| {
+        registry.is_connected_from(address) || proxies.contains(address)
+    })
 }
 
-async fn welcome(
-    stream: TcpStream,
-    peer: SocketAddr,
+async fn accept(
+    listener: TcpListener,
+    limit: Arc<ConnectionLimit>,
     config: Arc<ServerConfig>,
     house: Arc<House>,
 ) {
+    loop {
+        let connection = net::accept(&listener, &limit).await;
+        tokio::spawn(welcome(connection, config.clone(), house.clone()));
+    }
+}
+
+async fn welcome(connection: Connection, config: Arc<ServerConfig>, house: Arc<House>) {
+    let Connection { stream, peer, permit: _permit } = connection;
+    if !net::first_byte(&stream, FIRST_BYTE_TIMEOUT).await {
+        return;
+    }
     let prompt = Arc::new(AtomicBool::new(true));
     let socket = Socket::new(stream, prompt.clone());
     let shaking = TlsAcceptor::from(config).accept(socket);

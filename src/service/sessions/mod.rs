@@ -20,6 +20,9 @@ mod wanted;
 
 use std::time::Duration;
 
+use super::TrustedProxies;
+use crate::net::ConnectionCaps;
+
 pub(super) use house::House;
 pub(super) use listener::Listener;
 pub(super) use registry::{Online, Registry};
@@ -33,6 +36,10 @@ pub struct Settings {
     /// The port; 0 takes a free one.
     pub port: u16,
     /// Time between two heartbeats.
+    /// How many connections are held.
+    pub connections: ConnectionCaps,
+    /// The proxies in front of the service.
+    pub trusted_proxies: TrustedProxies,
     pub heartbeat_interval: Duration,
     /// How late a heartbeat may come back.
     pub heartbeat_tolerance: Duration,

@@ -9,6 +9,7 @@ use super::access::AccessList;
 use super::tunnel::{Kind, Tunnel};
 use crate::api::Timestamp;
 use crate::service::accounts::Agent;
+use crate::net::Source;
 use crate::service::edge::{Endpoint, Groups, Target};
 use crate::tunnel::message::Hidden;
 use crate::tunnel::{Code, Session};
@@ -256,6 +257,12 @@ impl Registry {
 
     /// The tunnels, oldest first.
     pub fn tunnels(&self) -> Vec<Arc<Tunnel>> {
+    /// Whether an agent is connected from where this address is.
+    pub fn is_connected_from(&self, address: IpAddr) -> bool {
+        let source = Source::of(address);
+        self.lock().sessions.values().any(|online| Source::of(online.ip) == source)
+    }
+
         self.lock().tunnels.values().cloned().collect()
     }
 

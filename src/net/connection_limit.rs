@@ -1,0 +1,199 @@
+//! How many connections are held at once, in total and of one address.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How many bits of an IPv6 address tell one site from another: the rest is for the site to choose.
+const SITE_BITS: u32 = 64;
+
+/// Where a connection comes from, as limits count it: an IPv4 address, or a /64 of IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Source(IpAddr);
+
+impl Source {
+    pub fn of(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let site = address.to_bits() & (u128::MAX << (128 - SITE_BITS));
+                Ipv6Addr::from_bits(site).into()
+            }
+            address => address,
+        })
+    }
+}
+
+/// How many connections may be held at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ConnectionCaps {
+    /// In total.
+    pub total: usize,
+    /// Of one source.
+    pub per_address: usize,
+    /// How many of the total are for exempt addresses alone.
+    pub reserved: usize,
+}
+
+/// How many connections were closed at once, since this was last asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusals {
+    /// Whose connections the limit counts, such as `visitors`.
+    pub of: &'static str,
+    /// How many were closed.
+    pub count: u64,
+    /// Where the last of them came from.
+    pub last: IpAddr,
+    /// How many connections an address may hold.
+    pub per_address: usize,
+    /// How many connections there may be in total.
+    pub total: usize,
+}
+
+/// Whether an address is exempt from the cap of one address, and may have what is reserved.
+type IsExempt = Box<dyn Fn(IpAddr) -> bool + Send + Sync>;
+
+/// Counts the connections of one listener, or of several together.
+pub(crate) struct ConnectionLimit {
+    of: &'static str,
+    caps: ConnectionCaps,
+    is_exempt: IsExempt,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    total: usize,
+    by_source: HashMap<Source, usize>,
+    refused: u64,
+    last_refused: Option<IpAddr>,
+}
+
+/// The right to hold one connection; dropping it gives it back.
+pub(crate) struct Permit {
+    limit: Arc<ConnectionLimit>,
+    source: Source,
+}
+
+impl ConnectionLimit {
+    /// A limit for the connections `of` these clients; addresses that are exempt are asked for only
+    /// where a cap is reached.
+    pub fn new(
+        of: &'static str,
+        caps: ConnectionCaps,
+        is_exempt: impl Fn(IpAddr) -> bool + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self { of, caps, is_exempt: Box::new(is_exempt), held: Mutex::default() })
+    }
+
+    /// Counts a connection in, unless a cap is reached.
+    pub fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Permit> {
+        let address = address.to_canonical();
+        let source = Source::of(address);
+        let mut held = self.held();
+        if !self.has_room(&held, source) && !self.has_reserve(&held, address) {
+            held.refused += 1;
+            held.last_refused = Some(address);
+            return None;
+        }
+        held.total += 1;
+        *held.by_source.entry(source).or_default() += 1;
+        Some(Permit { limit: self.clone(), source })
+    }
+
+    /// The connections that were refused since this was last asked.
+    pub fn take_refusals(&self) -> Option<Refusals> {
+        let mut held = self.held();
+        let last = held.last_refused.take()?;
+        let count = std::mem::take(&mut held.refused);
+        let ConnectionCaps { per_address, total, .. } = self.caps;
+        Some(Refusals { of: self.of, count, last, per_address, total })
+    }
+
+    fn has_room(&self, held: &Held, source: Source) -> bool {
+        let ConnectionCaps { total, per_address, reserved } = self.caps;
+        held.total + reserved < total
+            && held.by_source.get(&source).is_none_or(|held| *held < per_address)
+    }
+
+    fn has_reserve(&self, held: &Held, address: IpAddr) -> bool {
+        held.total < self.caps.total && (self.is_exempt)(address)
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut held = self.limit.held();
+        held.total -= 1;
+        if let Some(count) = held.by_source.get_mut(&self.source) {
+            *count -= 1;
+            if *count == 0 {
+                held.by_source.remove(&self.source);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn limit(total: usize, per_address: usize, reserved: usize) -> Arc<ConnectionLimit> {
+        let caps = ConnectionCaps { total, per_address, reserved };
+        ConnectionLimit::new("visitors", caps, |address| address == ip("10.0.0.1"))
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn one_address_leaves_room_for_others() {
+        let limit = limit(5, 3, 0);
+        let held: Vec<_> = (0..9).filter_map(|_| limit.admit(ip("192.0.2.1"))).collect();
+
+        assert_eq!(held.len(), 3);
+        let other = limit.admit(ip("192.0.2.2")).unwrap();
+        drop(held);
+        assert!(limit.admit(ip("192.0.2.1")).is_some());
+        drop(other);
+        assert!(limit.held().by_source.is_empty(), "who has gone leaves nothing behind");
+        assert_eq!(limit.held().total, 0);
+    }
+
+    #[test]
+    fn the_total_is_for_all_and_its_last_part_for_those_who_are_exempt() {
+        let limit = limit(5, 3, 2);
+        let held: Vec<_> =
+            (1..9).filter_map(|n| limit.admit(ip(&format!("192.0.2.{n}")))).collect();
+        let exempt: Vec<_> = (0..9).filter_map(|_| limit.admit(ip("10.0.0.1"))).collect();
+
+        assert_eq!((held.len(), exempt.len()), (3, 2));
+        let told = limit.take_refusals().unwrap();
+        assert_eq!((told.count, told.last), (12, ip("10.0.0.1")));
+        assert_eq!(limit.take_refusals(), None);
+    }
+
+    #[test]
+    fn exempt_addresses_hold_as_many_as_there_are() {
+        let limit = limit(5, 1, 0);
+        let held: Vec<_> = (0..9).filter_map(|_| limit.admit(ip("::ffff:10.0.0.1"))).collect();
+
+        assert_eq!(held.len(), 5);
+    }
+
+    #[test]
+    fn a_site_of_ipv6_counts_as_one_and_ipv4_however_it_is_written() {
+        let same = |one: &str, other: &str| Source::of(ip(one)) == Source::of(ip(other));
+
+        assert!(same("2001:db8::1", "2001:db8::ffff:1"));
+        assert!(!same("2001:db8::1", "2001:db8:0:1::1"));
+        assert!(same("192.0.2.1", "::ffff:192.0.2.1"));
+        assert!(!same("192.0.2.1", "192.0.2.2"));
+        assert!(!same("::1", "127.0.0.1"));
+    }
+}
