@@ -84,11 +84,11 @@ class Service:
             max_connections_per_address: The most of them from one address, or from one /64 of IPv6;
                 trusted proxies may hold all. A quarter by default, at least 500 and at most 1,024
                 where there is room.
-            max_api_connections: The most connections to the management API at once; an eighth of the
-                process's limit of open files by default, at most 4,096. One address may hold three
-                quarters of them.
-            max_agent_connections: The most connections of agents at once, as above; the last quarter
-                is for addresses that an agent is connected from.
+            max_api_connections: The most connections to the management API at once; an eighth of
+                the process's limit of open files by default, at most 4,096. One address may hold
+                three quarters of them.
+            max_agent_connections: The most connections of agents at once, as above; the last
+                quarter is for addresses that an agent is connected from.
             heartbeat: Seconds between two heartbeats of an agent, and how late one may be.
             reserve: Seconds for which the addresses of an agent that is gone are kept for it. After
                 a restart of the service they are kept for 30 days, at most 1,000 of an account.

@@ -57,11 +57,11 @@ pub(crate) struct ConnectionLimit {
     of: &'static str,
     caps: ConnectionCaps,
     is_exempt: IsExempt,
-    held: Mutex<Held>,
+    counts: Mutex<Counts>,
 }
 
 #[derive(Default)]
-struct Held {
+struct Counts {
     total: usize,
     by_source: HashMap<Source, usize>,
     refused: u64,
@@ -82,56 +82,56 @@ impl ConnectionLimit {
         caps: ConnectionCaps,
         is_exempt: impl Fn(IpAddr) -> bool + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self { of, caps, is_exempt: Box::new(is_exempt), held: Mutex::default() })
+        Arc::new(Self { of, caps, is_exempt: Box::new(is_exempt), counts: Mutex::default() })
     }
 
     /// Counts a connection in, unless a cap is reached.
     pub fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Permit> {
         let address = address.to_canonical();
         let source = Source::of(address);
-        let mut held = self.held();
-        if !self.has_room(&held, source) && !self.has_reserve(&held, address) {
-            held.refused += 1;
-            held.last_refused = Some(address);
+        let mut counts = self.counts();
+        if !self.has_room(&counts, source) && !self.has_reserve(&counts, address) {
+            counts.refused += 1;
+            counts.last_refused = Some(address);
             return None;
         }
-        held.total += 1;
-        *held.by_source.entry(source).or_default() += 1;
+        counts.total += 1;
+        *counts.by_source.entry(source).or_default() += 1;
         Some(Permit { limit: self.clone(), source })
     }
 
     /// The connections that were refused since this was last asked.
     pub fn take_refusals(&self) -> Option<Refusals> {
-        let mut held = self.held();
-        let last = held.last_refused.take()?;
-        let count = std::mem::take(&mut held.refused);
+        let mut counts = self.counts();
+        let last = counts.last_refused.take()?;
+        let count = std::mem::take(&mut counts.refused);
         let ConnectionCaps { per_address, total, .. } = self.caps;
         Some(Refusals { of: self.of, count, last, per_address, total })
     }
 
-    fn has_room(&self, held: &Held, source: Source) -> bool {
+    fn has_room(&self, counts: &Counts, source: Source) -> bool {
         let ConnectionCaps { total, per_address, reserved } = self.caps;
-        held.total + reserved < total
-            && held.by_source.get(&source).is_none_or(|held| *held < per_address)
+        counts.total + reserved < total
+            && counts.by_source.get(&source).is_none_or(|held| *held < per_address)
     }
 
-    fn has_reserve(&self, held: &Held, address: IpAddr) -> bool {
-        held.total < self.caps.total && (self.is_exempt)(address)
+    fn has_reserve(&self, counts: &Counts, address: IpAddr) -> bool {
+        counts.total < self.caps.total && (self.is_exempt)(address)
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut held = self.limit.held();
-        held.total -= 1;
-        if let Some(count) = held.by_source.get_mut(&self.source) {
+        let mut counts = self.limit.counts();
+        counts.total -= 1;
+        if let Some(count) = counts.by_source.get_mut(&self.source) {
             *count -= 1;
             if *count == 0 {
-                held.by_source.remove(&self.source);
+                counts.by_source.remove(&self.source);
             }
         }
     }
@@ -161,8 +161,8 @@ mod tests {
         drop(held);
         assert!(limit.admit(ip("192.0.2.1")).is_some());
         drop(other);
-        assert!(limit.held().by_source.is_empty(), "who has gone leaves nothing behind");
-        assert_eq!(limit.held().total, 0);
+        assert!(limit.counts().by_source.is_empty(), "who has gone leaves nothing behind");
+        assert_eq!(limit.counts().total, 0);
     }
 
     #[test]

@@ -10,10 +10,10 @@ use tokio::net::TcpListener;
 use super::rate_limit::RateLimit;
 use super::{Error, TrustedProxies, edge, sessions};
 use crate::api::{Origin, Secret, id};
-use crate::policy::path::AmbiguousPaths;
-use crate::tunnel::private::PrivateListener;
 use crate::net::descriptors::{self, DescriptorLimit};
 use crate::net::{ConnectionCaps, ConnectionLimit};
+use crate::policy::path::AmbiguousPaths;
+use crate::tunnel::private::PrivateListener;
 
 /// How a service is to run.
 #[derive(Debug, Clone)]

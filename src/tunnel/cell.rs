@@ -1,11 +1,13 @@
 //! A stream's state, and who waits for a change of it.
 
+use std::cmp::Ordering;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use bytes::Bytes;
 
+use super::account::Account;
 use super::error::{Ended, Reset};
 use super::state::State;
 use super::{Code, Group};
@@ -26,6 +28,9 @@ pub(super) struct Inner {
     /// The stream stands in the queue for room to write.
     pub(super) queued: bool,
     ended: Option<Ended>,
+    account: Option<Arc<Account>>,
+    /// How much of what waits is in the account.
+    counted: usize,
 }
 
 impl Cell {
@@ -46,13 +51,28 @@ impl Cell {
         announced
     }
 
-    pub(super) fn arrive(&self, bytes: Bytes) {
-        let reader = {
-            let mut inner = self.lock();
-            inner.state.arrive(bytes);
-            inner.reader.take()
-        };
+    /// Some of a body is there. On `Err` the stream was reset with that code: more waits to be read
+    /// than there is room for.
+    pub(super) fn arrive(&self, bytes: Bytes) -> Result<(), Code> {
+        let mut inner = self.lock();
+        let is_high = inner.account.as_ref().is_some_and(|account| account.is_high());
+        inner.state.arrive(if is_high { Bytes::copy_from_slice(&bytes) } else { bytes });
+        inner.settle();
+        let is_over = inner.is_over();
+        if is_over {
+            inner.reset(Code::ENHANCE_YOUR_CALM);
+        }
+        let reader = inner.reader.take();
+        drop(inner);
         wake(reader);
+        if is_over { Err(Code::ENHANCE_YOUR_CALM) } else { Ok(()) }
+    }
+
+    /// Counts what waits to be read from now on.
+    pub(super) fn count_in(&self, account: Arc<Account>) {
+        let mut inner = self.lock();
+        inner.account = Some(account);
+        inner.settle();
     }
 
     /// Notes the peer's FIN; true when the stream is gone by it.
@@ -70,9 +90,7 @@ impl Cell {
     }
 
     pub(super) fn reset(&self, code: Code) {
-        let mut inner = self.lock();
-        inner.state.reset(code);
-        inner.wake_both();
+        self.lock().reset(code);
     }
 
     pub(super) fn end(&self, why: Ended) {
@@ -90,6 +108,30 @@ impl Cell {
 }
 
 impl Inner {
+    /// Both directions are over.
+    pub(super) fn reset(&mut self, code: Code) {
+        self.state.reset(code);
+        self.settle();
+        self.wake_both();
+    }
+
+    /// Tells the account how much waits to be read now.
+    pub(super) fn settle(&mut self) {
+        let Some(account) = &self.account else { return };
+        let now = self.state.buffered();
+        match now.cmp(&self.counted) {
+            Ordering::Greater => account.add(now - self.counted),
+            Ordering::Less => account.subtract(self.counted - now),
+            Ordering::Equal => {}
+        }
+        self.counted = now;
+    }
+
+    fn is_over(&self) -> bool {
+        let account = self.account.as_ref();
+        account.is_some_and(|account| account.is_over(self.counted))
+    }
+
     /// Why nothing can be written any more.
     pub(super) fn unwritable(&self) -> Option<io::Error> {
         if self.state.is_finished() && self.state.was_reset().is_none() {
@@ -110,6 +152,14 @@ impl Inner {
     fn wake_both(&mut self) {
         wake(self.reader.take());
         wake(self.writer.take());
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(account) = &self.account {
+            account.subtract(self.counted);
+        }
     }
 }
 

@@ -248,8 +248,11 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
         match event {
             Event::Data(data) => self.data(data)?,
             Event::Piece { bytes, left } => {
-                if let Some(body) = &self.current {
-                    body.cell.arrive(bytes);
+                if let Some(Body { cell, .. }) = &self.current
+                    && let Err(code) = cell.arrive(bytes)
+                {
+                    self.shared.table().remove(cell.id);
+                    self.shared.outgoing.reset(cell.id, code);
                 }
                 if left == 0 {
                     self.complete();

@@ -9,6 +9,7 @@
 //! made of [`message`]s), a proxied connection ([`proxy`]), or the [`heartbeat`]. Where tunnels may not
 //! lead is known by [`private`], and what ends their TLS is read by [`certificate`].
 
+mod account;
 mod batching;
 mod cell;
 pub mod certificate;
@@ -29,8 +30,9 @@ pub mod state;
 mod stream;
 mod table;
 
+pub use account::{Account, Backlog};
 pub use code::Code;
 pub use error::{Ended, LoginExcess, Reset};
 pub use kind::read_kind;
 pub use session::{Group, Incoming, Limits, LoginLimits, Session, Side};
-pub use stream::{ReadHalf, Stream, WriteHalf};
+pub use stream::{ReadHalf, Stream, StreamWatch, WriteHalf};

@@ -22,6 +22,10 @@ pub struct State {
     chunks: VecDeque<Bytes>,
     /// Short pieces, after all chunks.
     tail: BytesMut,
+    /// How long all of them are together.
+    buffered: usize,
+    /// How often something was read or sent.
+    moves: u64,
     /// What the peer may still send.
     incoming: usize,
     /// What was read and not yet granted again.
@@ -38,6 +42,8 @@ impl Default for State {
         Self {
             chunks: VecDeque::new(),
             tail: BytesMut::new(),
+            buffered: 0,
+            moves: 0,
             incoming: WINDOW,
             consumed: 0,
             outgoing: WINDOW,
@@ -82,6 +88,7 @@ impl State {
         if self.reset.is_some() {
             return;
         }
+        self.buffered += bytes.len();
         let is_first = self.chunks.is_empty() && self.tail.is_empty();
         if !is_first && bytes.len() < WORTH_KEEPING {
             self.tail.extend_from_slice(&bytes);
@@ -109,6 +116,7 @@ impl State {
             if !self.peer_finished {
                 self.chunks = VecDeque::new();
                 self.tail = BytesMut::new();
+                self.buffered = 0;
             }
         }
     }
@@ -130,6 +138,8 @@ impl State {
             first.split_to(most)
         };
         self.consumed += bytes.len();
+        self.buffered -= bytes.len();
+        self.moves += 1;
         Found::Bytes(bytes)
     }
 
@@ -148,6 +158,8 @@ impl State {
             }
         }
         self.consumed += copied;
+        self.buffered -= copied;
+        self.moves += u64::from(copied > 0);
         copied
     }
 
@@ -175,6 +187,7 @@ impl State {
     /// `length` bytes go out; never more than [`State::sendable`].
     pub fn sent(&mut self, length: usize) {
         self.outgoing -= length;
+        self.moves += 1;
     }
 
     /// This side sends no more. False when that was known before, or the stream was reset.
@@ -199,7 +212,12 @@ impl State {
 
     /// Bytes that wait for a reader.
     pub fn buffered(&self) -> usize {
-        self.chunks.iter().map(Bytes::len).sum::<usize>() + self.tail.len()
+        self.buffered
+    }
+
+    /// How often something was read or sent: while this stays as it is, the stream stands still.
+    pub fn moves(&self) -> u64 {
+        self.moves
     }
 
     fn seal_tail_if_next(&mut self) {

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop;
 
 use super::Code;
+use super::account::Account;
 use super::cell::Cell;
 use super::session::{Owner, Shared};
 use super::state::Found;
@@ -61,6 +62,17 @@ impl Stream {
         self.finish()
     }
 
+    /// Counts what waits to be read in an account from now on: with too much there, the stream is
+    /// reset.
+    pub fn count_in(&self, account: Arc<Account>) {
+        self.cell.count_in(account);
+    }
+
+    /// A look at the stream from outside.
+    pub fn watch(&self) -> StreamWatch {
+        StreamWatch { cell: Arc::downgrade(&self.cell), shared: Arc::downgrade(&self.shared) }
+    }
+
     /// Two halves that may be used from two tasks.
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {
         let stream = Arc::new(self);
@@ -86,6 +98,7 @@ impl Stream {
                 }
             },
         };
+        inner.settle();
         let increment = inner.state.grant();
         drop(inner);
         self.tell(increment);
@@ -107,6 +120,7 @@ impl Stream {
             inner.reader = Some(cx.waker().clone());
             return Poll::Pending;
         }
+        inner.settle();
         let increment = inner.state.grant();
         drop(inner);
         self.tell(increment);
@@ -169,19 +183,47 @@ impl Stream {
     }
 
     fn abort(&self, code: Code) {
-        let mut inner = self.cell.lock();
-        let was_gone = inner.state.is_gone() || inner.broken().is_some();
-        inner.state.reset(code);
-        drop(inner);
-        if !was_gone {
-            self.shared.outgoing.reset(self.id(), code);
-            self.shared.table().remove(self.id());
-        }
+        abort(&self.cell, &self.shared, code);
     }
 
     fn tell(&self, increment: Option<u32>) {
         if let Some(increment) = increment {
             self.shared.outgoing.window(self.id(), increment);
+        }
+    }
+}
+
+/// Ends both directions, also for the peer.
+fn abort(cell: &Cell, shared: &Shared, code: Code) {
+    let mut inner = cell.lock();
+    let was_gone = inner.state.is_gone() || inner.broken().is_some();
+    inner.reset(code);
+    drop(inner);
+    if !was_gone {
+        shared.outgoing.reset(cell.id, code);
+        shared.table().remove(cell.id);
+    }
+}
+
+/// A look at a [`Stream`] from outside; its owner may drop it at any time.
+pub struct StreamWatch {
+    cell: Weak<Cell>,
+    shared: Weak<Shared>,
+}
+
+impl StreamWatch {
+    /// How often something was read from the stream or sent on it; none when it is gone.
+    pub fn moves(&self) -> Option<u64> {
+        let cell = self.cell.upgrade()?;
+        let inner = cell.lock();
+        let is_gone = inner.state.is_gone() || inner.broken().is_some();
+        (!is_gone).then(|| inner.state.moves())
+    }
+
+    /// Ends both directions now, also for the peer.
+    pub fn reset(&self, code: Code) {
+        if let (Some(cell), Some(shared)) = (self.cell.upgrade(), self.shared.upgrade()) {
+            abort(&cell, &shared, code);
         }
     }
 }

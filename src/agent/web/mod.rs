@@ -26,9 +26,9 @@ pub(super) use routes::{Answer, read, whole};
 use super::hosts::AllowedHosts;
 use super::{Error, Shared, WebAddress};
 use crate::http1::StrictStream;
-use crate::tunnel::private::PrivateListener;
 use crate::net::descriptors::{self, DescriptorLimit};
 use crate::net::{self, Connection, ConnectionCaps, ConnectionLimit, FIRST_BYTE_TIMEOUT};
+use crate::tunnel::private::PrivateListener;
 
 /// Where the local API usually listens, and how many ports after that are tried.
 const USUAL: (&str, u16, u16) = ("127.0.0.1", 4040, 9);

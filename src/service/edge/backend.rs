@@ -129,7 +129,8 @@ impl<'e> Candidates<'e> {
         match last {
             Some(Undialable::Offline) if is_endpoint => fault::NO_ENDPOINT,
             Some(Undialable::Unreachable(_)) => fault::UNREACHABLE,
-            Some(Undialable::Offline | Undialable::Busy) => fault::NO_TARGET,
+            Some(Undialable::Busy) => fault::BUSY,
+            Some(Undialable::Offline) => fault::NO_TARGET,
             None if self.empty_group => fault::NO_TUNNEL,
             None => fault::NO_TARGET,
         }

@@ -11,6 +11,7 @@ use tokio::time::Sleep;
 
 use super::modules::compress::Encoder;
 use super::pulse::{Answering, Pulse};
+use super::read_ahead::ReadAhead;
 use super::{http2, link::Relay};
 
 /// Why a body ends early.
@@ -34,6 +35,8 @@ enum Kind {
     Encoded(Box<Encoded>),
     /// One that was begun, and what there is of it.
     Begun(Option<Bytes>, Box<Kind>),
+    /// One that is read ahead of its visitor.
+    Ahead(Arc<ReadAhead>),
 }
 
 /// A body that is compressed on the way.
@@ -80,7 +83,13 @@ impl Body {
 
     /// Keeps the mark that the request is being answered.
     pub(super) fn holding(self, answering: Answering) -> Self {
-        Self { answering: Some(answering), ..self }
+        let kind = match answering.among_many() {
+            Some((part, many)) if !matches!(self.kind, Kind::Full(_)) => {
+                Kind::Ahead(part.read_ahead(Self::of(self.kind), many))
+            }
+            _ => self.kind,
+        };
+        Self { kind, answering: Some(answering) }
     }
 
     fn of(kind: Kind) -> Self {
@@ -130,6 +139,7 @@ impl Kind {
             Self::Stream(relay) => relay.is_end_stream(),
             Self::Encoded(encoded) => encoded.encoder.is_none() && encoded.trailers.is_none(),
             Self::Begun(bytes, rest) => bytes.is_none() && rest.is_end_stream(),
+            Self::Ahead(ahead) => ahead.is_end_stream(),
         }
     }
 
@@ -140,6 +150,7 @@ impl Kind {
             Self::Stream(relay) => relay.size_hint(),
             Self::Encoded(_) => SizeHint::default(),
             Self::Begun(bytes, rest) => after(bytes.as_ref(), rest.size_hint()),
+            Self::Ahead(ahead) => ahead.size_hint(),
         }
     }
 
@@ -153,6 +164,7 @@ impl Kind {
                 Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
                 None => rest.poll_frame(cx),
             },
+            Self::Ahead(ahead) => ahead.poll_frame(cx),
         }
     }
 }

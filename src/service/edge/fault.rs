@@ -13,6 +13,9 @@ pub(super) const ERROR_CODE: HeaderName = HeaderName::from_static("ngrok-error-c
 /// What a browser is asked for.
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"ginnel\"");
 
+/// When another try is worth while, in seconds.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+
 /// Why a visitor gets an answer of the service itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fault {
@@ -23,6 +26,8 @@ pub(super) struct Fault {
     text: &'static str,
     /// True when nothing more can be understood on the connection.
     closes: bool,
+    /// True when another try is worth while.
+    passes: bool,
 }
 
 macro_rules! faults {
@@ -49,6 +54,9 @@ faults! {
     LATE = 504, Some(3004), "The upstream did not answer in time.";
 }
 
+/// Whoever serves it has as much to do as it can.
+pub(super) const BUSY: Fault =
+    Fault::new(503, Some(724), "No backend takes this request now; try again.").passing();
 /// The request cannot be understood in one way only.
 pub(super) const BAD_REQUEST: Fault = Fault::new(400, None, "The request is malformed.").closing();
 /// Tunnels for anything to anywhere are not what this is.
@@ -71,11 +79,15 @@ pub(super) fn name(headers: &mut HeaderMap, number: Option<u16>, prefix: &str) {
 
 impl Fault {
     const fn new(status: u16, number: Option<u16>, text: &'static str) -> Self {
-        Self { status, number, text, closes: false }
+        Self { status, number, text, closes: false, passes: false }
     }
 
     const fn closing(self) -> Self {
         Self { closes: true, ..self }
+    }
+
+    const fn passing(self) -> Self {
+        Self { passes: true, ..self }
     }
 
     /// What it says to a person.
@@ -101,6 +113,9 @@ impl Fault {
         name(headers, self.number, prefix);
         if self.status == UNAUTHORIZED.status {
             headers.insert(header::WWW_AUTHENTICATE, CHALLENGE);
+        }
+        if self.passes {
+            headers.insert(header::RETRY_AFTER, RETRY_AFTER);
         }
         if self.closes {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));

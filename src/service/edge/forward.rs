@@ -17,7 +17,7 @@ use super::link::{self, Failed, Named};
 use super::pool::{Idle, Pool};
 use super::target::{Reuse, Speaks, Target, Through, Undialable, Visitor};
 use super::wire::Wire;
-use super::{http2, upgrade};
+use super::{Io, http2, upgrade};
 
 /// How long opening a connection may take.
 const DIAL: Duration = Duration::from_secs(10);
@@ -36,6 +36,18 @@ impl Upstream {
     pub(super) fn named(&self, visitor: &Visitor, through: &Through) -> Option<Named> {
         let named = || Named { address: visitor.peer.ip(), through: through.clone() };
         (self.target.reuse() == Reuse::SameAddress).then(named)
+    }
+
+    /// Opens a connection; idle ones make room for it where that is needed.
+    pub(super) async fn dial(
+        &self,
+        visitor: &Visitor,
+        through: &Through,
+    ) -> Result<Io, Undialable> {
+        if self.target.is_full() {
+            self.pool.clear();
+        }
+        self.target.dial(visitor, through).await
     }
 }
 
@@ -168,7 +180,7 @@ async fn dial(
 ) -> Result<Wire, Undialable> {
     let unreachable =
         |problem: &dyn std::fmt::Display| Undialable::Unreachable(problem.to_string());
-    let dialed = within(upstream.target.dial(visitor, through)).await;
+    let dialed = within(upstream.dial(visitor, through)).await;
     let io = dialed.map_err(|late| unreachable(&late))??;
     let (speaks, named) = (upstream.target.speaks(), upstream.named(visitor, through));
     Wire::new(io, speaks, named).await.map_err(|problem| unreachable(&problem))

@@ -1,14 +1,19 @@
 //! The answers of a connection that carries many at once, each with a time of its own: an answer of
 //! which the visitor takes nothing for too long is given up, whatever moves beside it.
 
-use std::future::Future;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::task::{Context, Poll};
 
 use hyper::rt::Executor;
 use tokio::sync::Notify;
 
+use super::body::Body;
 use super::pulse::{Pulse, STALL};
+use super::read_ahead::{ReadAhead, ReadAheadBudget};
 
 /// How many requests are looked through at least before those that have ended are forgotten.
 const REMEMBERED: usize = 64;
@@ -26,19 +31,32 @@ pub(super) struct Many {
     /// How many ticks have passed.
     ticks: AtomicU32,
     parts: Mutex<Vec<Weak<Part>>>,
+    read_ahead: Arc<ReadAheadBudget>,
 }
 
 /// One of many requests.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Part {
     /// The tick, counted from 1, since when the visitor could take more and did not; 0 when it is
     /// not its turn.
     offered: AtomicU32,
     /// Told when the visitor has used up its time.
     over: Notify,
+    /// The body of the answer.
+    ahead: OnceLock<Arc<ReadAhead>>,
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Part").field("offered", &self.offered).finish_non_exhaustive()
+    }
 }
 
 impl Many {
+    pub(super) fn new(read_ahead: Arc<ReadAheadBudget>) -> Self {
+        Self { read_ahead, ..Self::default() }
+    }
+
     /// The request that the present task answers.
     pub(super) fn present() -> Option<Arc<Part>> {
         PART.try_with(Arc::clone).ok()
@@ -76,6 +94,25 @@ impl Many {
 }
 
 impl Part {
+    /// Has the body of the answer read ahead of the visitor from now on.
+    pub(super) fn read_ahead(&self, body: Body, many: &Many) -> Arc<ReadAhead> {
+        let ahead = ReadAhead::new(body, many.read_ahead.clone());
+        // A request has one answer.
+        let _ = self.ahead.set(ahead.clone());
+        ahead
+    }
+
+    /// Goes on with a request; what its visitor does not take is read meanwhile.
+    fn poll<F: Future>(&self, request: Pin<&mut F>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let polled = request.poll(cx);
+        if polled.is_pending()
+            && let Some(ahead) = self.ahead.get()
+        {
+            ahead.read(cx);
+        }
+        polled
+    }
+
     /// Waits until the visitor has used up its time.
     async fn is_over(&self) {
         self.over.notified().await;
@@ -99,8 +136,9 @@ where
         let request = PART.scope(part.clone(), request);
         tokio::spawn(async move {
             // Whoever lets go of a stream in the middle resets it.
+            let mut request = pin!(request);
             tokio::select! {
-                () = request => {}
+                _ = poll_fn(|cx| part.poll(request.as_mut(), cx)) => {}
                 () = part.is_over() => {}
             }
         });

@@ -40,6 +40,7 @@ mod modules;
 mod pool;
 mod pulse;
 mod ration;
+mod read_ahead;
 mod reception;
 mod rules;
 mod serve;
@@ -74,6 +75,7 @@ use door::Door;
 use event::Teller;
 use hosts::Hosts;
 use pool::Pools;
+use read_ahead::ReadAheadBudget;
 use reception::Entrance;
 use rules::Fetcher;
 use slot::Slot;
@@ -81,9 +83,9 @@ use slot::Slot;
 use super::TrustedProxies;
 use super::store::{self, Store};
 use crate::api::Origin;
-use crate::policy::path::AmbiguousPaths;
 use crate::net::descriptors::{self, DescriptorLimit};
 use crate::net::{ConnectionCaps, ConnectionLimit};
+use crate::policy::path::AmbiguousPaths;
 
 /// How often connections that nobody uses are looked at.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -187,6 +189,7 @@ struct Inner {
     teller: Teller,
     fetcher: Fetcher,
     limit: Arc<ConnectionLimit>,
+    read_ahead: Arc<ReadAheadBudget>,
     /// Closed when no connection is served.
     serving: watch::Sender<()>,
     /// True as soon as no more connections are taken.
@@ -243,6 +246,7 @@ impl Edges {
             teller: Teller::default(),
             fetcher: Fetcher::default(),
             limit,
+            read_ahead: Arc::default(),
             serving: watch::Sender::default(),
             stop: watch::Sender::new(false),
             ended: watch::Sender::new(false),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use super::many::{Many, Part};
+use super::read_ahead::ReadAheadBudget;
 use crate::http1::Expects;
 
 /// How many ticks a head may take, and the wait for the first byte.
@@ -55,6 +56,11 @@ pub(super) struct Answering {
 }
 
 impl Answering {
+    /// The request and the others beside it, where there may be others.
+    pub(super) fn among_many(&self) -> Option<(&Part, &Many)> {
+        Some((self.part.as_deref()?, self.pulse.many.as_ref()?))
+    }
+
     /// Something asked for more of the answer, and was given so many bytes.
     pub(super) fn gives(&mut self, length: Option<usize>) {
         let Some(many) = &self.pulse.many else { return };
@@ -70,8 +76,8 @@ impl Answering {
 
 impl Pulse {
     /// The pulse of a connection that carries many requests at once.
-    pub(super) fn of_many() -> Self {
-        Self { many: Some(Many::default()), ..Self::default() }
+    pub(super) fn of_many(read_ahead: Arc<ReadAheadBudget>) -> Self {
+        Self { many: Some(Many::new(read_ahead)), ..Self::default() }
     }
 
     /// Marks the beginning of an answer.

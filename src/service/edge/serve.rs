@@ -198,7 +198,7 @@ async fn http2(
     visitor: Visitor,
     bell: Listener,
 ) {
-    let pulse = Arc::new(Pulse::of_many());
+    let pulse = Arc::new(Pulse::of_many(edges.read_ahead.clone()));
     let tick = edges.settings.patience.tick;
     let reception = Reception::new(edges, entrance, visitor, pulse.clone(), bell.clone());
     let reception = Arc::new(reception);

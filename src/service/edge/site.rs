@@ -287,7 +287,7 @@ impl Route {
             trace.note(|it| it.backend_id = candidates.from.clone());
             // An answer in HTTP is nothing for a visitor who speaks something else.
             let Candidate::Upstream(upstream) = candidate else { return None };
-            let dialing = upstream.target.dial(visitor, through);
+            let dialing = upstream.dial(visitor, through);
             if let Ok(Ok(io)) = super::forward::within(dialing).await {
                 return Some(io);
             }

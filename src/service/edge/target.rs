@@ -30,6 +30,11 @@ pub trait Target: Send + Sync + 'static {
         false
     }
 
+    /// Whether it carries as many connections as it can, so that idle ones are worth closing.
+    fn is_full(&self) -> bool {
+        false
+    }
+
     /// Opens a connection for this visitor, who came this way.
     fn dial<'a>(
         &'a self,

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::house::{House, Refused};
 use super::registry::{Online, Registry};
 use super::socket::Prompt;
+use super::stream_shares::StreamShares;
 use super::{revocation, wanted};
 use crate::api::id::prefix;
 use crate::service::accounts::{self, Agent, TokenFault};
@@ -151,6 +152,7 @@ impl Login {
             client_id,
             cookie: wanted::secret()?.into(),
             session: self.session.clone(),
+            shares: StreamShares::new(self.house.settings.trusted_proxies.clone()),
             agent,
             ip: self.peer.ip().to_canonical(),
             os: said.os,

@@ -15,6 +15,7 @@ mod registry;
 mod reservation;
 mod revocation;
 mod socket;
+mod stream_shares;
 mod tunnel;
 mod wanted;
 
@@ -35,11 +36,11 @@ pub struct Settings {
     pub host: String,
     /// The port; 0 takes a free one.
     pub port: u16,
-    /// Time between two heartbeats.
     /// How many connections are held.
     pub connections: ConnectionCaps,
     /// The proxies in front of the service.
     pub trusted_proxies: TrustedProxies,
+    /// Time between two heartbeats.
     pub heartbeat_interval: Duration,
     /// How late a heartbeat may come back.
     pub heartbeat_tolerance: Duration,

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::access::AccessList;
+use super::stream_shares::StreamShares;
 use super::tunnel::{Kind, Tunnel};
 use crate::api::Timestamp;
-use crate::service::accounts::Agent;
 use crate::net::Source;
+use crate::service::accounts::Agent;
 use crate::service::edge::{Endpoint, Groups, Target};
 use crate::tunnel::message::Hidden;
 use crate::tunnel::{Code, Session};
@@ -40,6 +41,7 @@ pub(crate) struct Online {
     /// What it proves that with.
     pub cookie: Hidden,
     pub session: Session,
+    pub shares: StreamShares,
     pub agent: Agent,
     pub ip: IpAddr,
     pub os: String,
@@ -255,14 +257,14 @@ impl Registry {
         self.lock().sessions.values().cloned().collect()
     }
 
-    /// The tunnels, oldest first.
-    pub fn tunnels(&self) -> Vec<Arc<Tunnel>> {
     /// Whether an agent is connected from where this address is.
     pub fn is_connected_from(&self, address: IpAddr) -> bool {
         let source = Source::of(address);
         self.lock().sessions.values().any(|online| Source::of(online.ip) == source)
     }
 
+    /// The tunnels, oldest first.
+    pub fn tunnels(&self) -> Vec<Arc<Tunnel>> {
         self.lock().tunnels.values().cloned().collect()
     }
 

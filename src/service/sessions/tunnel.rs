@@ -1,6 +1,7 @@
 //! One tunnel of an agent, as public connections see it.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use super::registry::Online;
 use crate::api::Timestamp;
 use crate::service::edge::{BoxFuture, Io, Reuse, Speaks, Target, Through, Undialable, Visitor};
 use crate::tunnel::message::ProxyHeader;
-use crate::tunnel::{Code, Group, proxy};
+use crate::tunnel::{Code, Group, Stream, proxy};
 
 /// How many public connections one session carries: the official agents break at 512 streams, their
 /// own and heartbeats counted (tunnel protocol, section 9).
@@ -22,6 +23,8 @@ const CONNECTIONS: usize = 500;
 const STREAMS: usize = CONNECTIONS + 1;
 /// How long a connection waits for another to end when there are that many.
 const QUEUE: Duration = Duration::from_secs(1);
+/// For how long it leaves others theirs.
+const POLITE: Duration = Duration::from_millis(20);
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -123,18 +126,36 @@ impl Tunnel {
         }
     }
 
-    async fn open(&self, visitor: &Visitor, through: &Through) -> Result<Io, Undialable> {
-        let header = self.header(visitor, through);
-        let patience = Instant::now() + QUEUE;
-        let mut stream = loop {
-            let group = Some(self.life.streams);
-            let opened = proxy::open_proxy(&self.session.session, STREAMS, group, &header).await;
+    /// Opens a stream as soon as there are fewer than there may be.
+    async fn open_in_turn(
+        &self,
+        header: &ProxyHeader,
+        address: IpAddr,
+    ) -> Result<Stream, Undialable> {
+        let Online { session, shares, .. } = self.session.as_ref();
+        let start = Instant::now();
+        loop {
+            // Many may wait, and making the first frame is most of the work.
+            let opened = match self.is_full() {
+                true => Ok(None),
+                false => proxy::open_proxy(session, STREAMS, Some(self.life.streams), header).await,
+            };
+            let waited = start.elapsed();
             match opened.map_err(|_| Undialable::Offline)? {
-                Some(stream) => break stream,
-                None if Instant::now() >= patience => return Err(Undialable::Busy),
+                Some(stream) => {
+                    shares.hold(address, &stream);
+                    return Ok(stream);
+                }
+                None if waited >= QUEUE => return Err(Undialable::Busy),
+                None if waited >= POLITE && shares.make_room(address, waited >= QUEUE / 2) => {}
                 None => tokio::time::sleep(LOOK).await,
             }
-        };
+        }
+    }
+
+    async fn open(&self, visitor: &Visitor, through: &Through) -> Result<Io, Undialable> {
+        let header = self.header(visitor, through);
+        let mut stream = self.open_in_turn(&header, visitor.peer.ip()).await?;
         if self.is_stopped() {
             stream.reset(Code::CANCELLED);
             return Err(Undialable::Offline);
@@ -162,6 +183,10 @@ impl Target for Tunnel {
 
     fn is_agent(&self) -> bool {
         true
+    }
+
+    fn is_full(&self) -> bool {
+        self.session.session.open_streams() >= STREAMS
     }
 
     fn dial<'a>(

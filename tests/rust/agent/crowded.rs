@@ -11,7 +11,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -88,11 +88,22 @@ async fn take(mut incoming: Incoming, taken: mpsc::UnboundedSender<Stream>) {
 
 /// Asks at this place; the status of the answer.
 async fn ask(place: &str) -> u16 {
-    let mut stream = TcpStream::connect(place).await.unwrap();
+    status_of(&ask_from("127.0.0.1", place).await)
+}
+
+/// Asks at this place from an address; the answer, as far as there is one.
+async fn ask_from(address: &str, place: &str) -> String {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::new(address.parse().unwrap(), 0)).unwrap();
+    let mut stream = socket.connect(place.parse().unwrap()).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.unwrap();
-    String::from_utf8_lossy(&answer)[9..12].parse().unwrap()
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn status_of(answer: &str) -> u16 {
+    answer[9..12].parse().unwrap()
 }
 
 async fn answer(mut stream: Stream) {
@@ -162,4 +173,38 @@ async fn a_rush_never_takes_more_than_a_session_carries() {
     while let Some(status) = asking.join_next().await {
         assert_eq!(status.unwrap(), 200);
     }
+}
+
+// Other systems have no address of this machine beside 127.0.0.1.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_with_few_connections_takes_one_from_the_address_that_has_most() {
+    let service = Service::start(service::Options::default()).await.unwrap();
+    let mut agent = Foreign::connect(&service).await;
+    let mut asking = JoinSet::new();
+    for _ in 0..MOST {
+        let place = agent.place.clone();
+        asking.spawn(async move { ask_from("127.0.0.2", &place).await });
+    }
+    let mut held = Vec::new();
+    while held.len() < MOST {
+        held.push(agent.visitor().await);
+    }
+
+    // Whoever has all of them gets no more, and is told when to come again.
+    let told = ask_from("127.0.0.2", &agent.place).await;
+    assert_eq!(status_of(&told), 503);
+    assert!(told.contains("retry-after: 1\r\n"), "{told}");
+    let mut others = JoinSet::new();
+    for number in 3..9 {
+        let place = agent.place.clone();
+        others.spawn(async move { ask_from(&format!("127.0.0.{number}"), &place).await });
+    }
+    for _ in 3..9 {
+        answer(agent.visitor().await).await;
+        assert_eq!(status_of(&others.join_next().await.unwrap().unwrap()), 200);
+    }
+
+    assert!(agent.session.streams() < 512);
+    drop(held);
 }

@@ -1,9 +1,12 @@
 //! Sessions in memory and over real connections.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ginnel::tunnel::{Code, Ended, Session, Side, Stream, heartbeat, kind, read_kind};
+use ginnel::tunnel::{
+    Account, Backlog, Code, Ended, Session, Side, Stream, heartbeat, kind, read_kind,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -301,4 +304,39 @@ async fn echo(stream: Stream) {
     let (mut read, mut write) = stream.into_split();
     let _ = tokio::io::copy(&mut read, &mut write).await;
     let _ = write.shutdown().await;
+}
+
+/// Writes as much as the window lets in, and waits until all of it has arrived.
+async fn fill((ours, theirs): (&Stream, &mut Stream), account: &Arc<Account>) {
+    const WINDOW: usize = 256 << 10;
+    ours.count_in(account.clone());
+    // Who is cut off on the way has sent what matters.
+    let _ = soon(theirs.write_all(&vec![0; WINDOW])).await;
+}
+
+#[tokio::test]
+async fn what_nobody_reads_is_bounded_and_who_has_most_of_it_loses_it() {
+    let mut pair = pair();
+    let backlog = Arc::<Backlog>::default();
+    let (greedy, modest) = (Account::new(&backlog), Account::new(&backlog));
+    let mut kept = pair.stream().await;
+    fill((&kept.0, &mut kept.1), &modest).await;
+
+    let mut streams = Vec::new();
+    for _ in 0..100 {
+        let mut stream = pair.stream().await;
+        fill((&stream.0, &mut stream.1), &greedy).await;
+        streams.push(stream);
+    }
+
+    // A window of the modest one, and 6 MiB or a little more in all.
+    until(|| pair.service.streams() < 45).await;
+    assert!(pair.service.streams() > 20, "{}", pair.service.streams());
+    soon(kept.0.read_exact(&mut vec![0; 256 << 10])).await.unwrap();
+
+    // What is read, or given up, makes room for others.
+    streams.clear();
+    let mut late = pair.stream().await;
+    fill((&late.0, &mut late.1), &greedy).await;
+    soon(late.0.read_exact(&mut vec![0; 256 << 10])).await.unwrap();
 }

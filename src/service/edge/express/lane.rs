@@ -164,7 +164,7 @@ impl<'l> Lane<'l> {
         let named = upstream.named(visitor, &through);
         let mut link = match upstream.pool.raw.take(named.as_ref()) {
             Some(link) => link,
-            None => match within(upstream.target.dial(visitor, &through)).await {
+            None => match within(upstream.dial(visitor, &through)).await {
                 Ok(Ok(io)) => RawLink::new(io, named),
                 _ => return Done::NotBegun,
             },
