@@ -2,7 +2,8 @@
 //!
 //! `body` knows where a body ends, `chunks` reads its chunks, and `length` the fields of a head that
 //! say which of them it is. `request` and `response` follow whole connections with these, and
-//! `strict` puts that between a socket and a parser that is more lenient. No I/O but in `strict`.
+//! `strict` puts that between a socket and a parser that is more lenient. `websocket` knows where a
+//! close frame fits. No I/O but in `strict` and `websocket`.
 
 mod body;
 mod chunks;
@@ -11,6 +12,8 @@ mod length;
 mod request;
 mod response;
 mod strict;
+#[cfg(feature = "service")]
+mod websocket;
 
 pub use body::Body;
 pub use chunks::FramingError;
@@ -21,6 +24,8 @@ pub use response::PendingResponse;
 pub use strict::StrictResponses;
 #[cfg(feature = "service")]
 pub use strict::StrictStream;
+#[cfg(feature = "service")]
+pub use websocket::GoingAway;
 
 /// The longest line of a head, in bytes; the parsers behind give up before.
 const MAX_LINE_BYTES: usize = 256 << 10;

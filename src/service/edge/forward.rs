@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::UPGRADE;
 use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::ext::on_informational;
@@ -161,7 +162,9 @@ async fn send(
     }
     // Nobody asked for it.
     let (Some(visitor), Wire::Http1(link)) = (upgrade, link) else { return failed(fault::BROKEN) };
-    runtime.join(visitor, link);
+    let protocol = head.headers.get(UPGRADE);
+    let is_websocket = protocol.is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(b"websocket"));
+    runtime.join(visitor, link, is_websocket);
     Sent::Done(Outcome::Answered(Response::from_parts(head, Body::empty())))
 }
 

@@ -192,6 +192,8 @@ struct Inner {
     read_ahead: Arc<ReadAheadBudget>,
     /// Closed when no connection is served.
     serving: watch::Sender<()>,
+    /// Each connection that has become something other than HTTP holds a receiver.
+    upgraded: watch::Sender<()>,
     /// True as soon as no more connections are taken.
     stop: watch::Sender<bool>,
     /// True when nothing more happens.
@@ -248,6 +250,7 @@ impl Edges {
             limit,
             read_ahead: Arc::default(),
             serving: watch::Sender::default(),
+            upgraded: watch::Sender::new(()),
             stop: watch::Sender::new(false),
             ended: watch::Sender::new(false),
             http: OnceLock::new(),
@@ -320,6 +323,12 @@ impl Edges {
         self.0.taken_port(edge_id, hostports)
     }
 
+    /// Drops the idle connections to the target with this key, which takes no more requests; those
+    /// that carry one are dropped when it has ended.
+    pub fn close_idle(&self, key: &str) {
+        self.0.pools.close(key);
+    }
+
     /// Takes no more connections and requests; those in flight are finished.
     pub fn close(&self) {
         self.0.stop.send_replace(true);
@@ -331,8 +340,9 @@ impl Edges {
     /// cuts off the rest.
     pub async fn stop(&self, grace: Duration) {
         self.close();
+        let gone = async { tokio::join!(self.0.serving.closed(), self.0.upgraded.closed()) };
         // Nobody is left to wait for those who are cut off.
-        let _ = tokio::time::timeout(grace, self.0.serving.closed()).await;
+        let _ = tokio::time::timeout(grace, gone).await;
         self.0.ring(Call::Cut);
         self.0.ended.send_replace(true);
     }

@@ -48,6 +48,12 @@ impl Pool {
         self.ban.permits(state)
     }
 
+    /// Drops all, and whatever is put back later: the target takes no more requests.
+    fn close(&self) {
+        self.links.close();
+        self.raw.close();
+    }
+
     /// Drops all, so that others can be opened; false when there was none.
     pub(super) fn clear(&self) -> bool {
         let (links, raw) = (self.links.clear(), self.raw.clear());
@@ -56,7 +62,7 @@ impl Pool {
 
     /// Whether there is nothing to remember of the target.
     fn is_empty(&self) -> bool {
-        self.links.lock().is_empty() && self.raw.lock().is_empty() && !self.ban.is_active()
+        self.links.is_empty() && self.raw.is_empty() && !self.ban.is_active()
     }
 
     fn sweep(&self) {
@@ -67,20 +73,27 @@ impl Pool {
 
 /// Idle connections of one kind.
 pub(super) struct Shelf<T> {
-    links: Mutex<Vec<T>>,
+    idlers: Mutex<Idlers<T>>,
     ban: ReuseBan,
+}
+
+/// Idle connections, the one that was used last at the end.
+struct Idlers<T> {
+    links: Vec<T>,
+    /// No connection waits any more.
+    is_closed: bool,
 }
 
 impl<T: Idle> Shelf<T> {
     fn new(ban: ReuseBan) -> Self {
-        Self { links: Mutex::default(), ban }
+        Self { idlers: Mutex::new(Idlers { links: Vec::new(), is_closed: false }), ban }
     }
 
     /// A connection that can carry a request of whom it named: the one that was used last.
     pub(super) fn take(&self, named: Option<&Named>) -> Option<T> {
         loop {
             let mut link = {
-                let mut links = self.lock();
+                let links = &mut self.lock().links;
                 let at = links.iter().rposition(|link| link.named() == named)?;
                 links.remove(at)
             };
@@ -92,27 +105,40 @@ impl<T: Idle> Shelf<T> {
 
     /// Keeps a connection for the next request.
     pub(super) fn put(&self, link: T) {
-        let mut links = self.lock();
-        if links.len() == MOST {
-            // The visitor that has been away for longest is the least likely to come again.
-            links.remove(0);
+        let mut idlers = self.lock();
+        if idlers.is_closed {
+            return;
         }
-        links.push(link);
+        if idlers.links.len() == MOST {
+            // The visitor that has been away for longest is the least likely to come again.
+            idlers.links.remove(0);
+        }
+        idlers.links.push(link);
+    }
+
+    fn close(&self) {
+        let mut idlers = self.lock();
+        idlers.is_closed = true;
+        idlers.links.clear();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lock().links.is_empty()
     }
 
     fn clear(&self) -> bool {
-        !std::mem::take(&mut *self.lock()).is_empty()
+        !std::mem::take(&mut self.lock().links).is_empty()
     }
 
     /// Drops what has waited for too long, or must not be used any more.
     fn sweep(&self) {
-        self.lock().retain_mut(|link| {
+        self.lock().links.retain_mut(|link| {
             link.idle().is_some_and(|idle| idle < IDLE) && self.ban.permits(link.state())
         });
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<T>> {
-        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Idlers<T>> {
+        self.idlers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -128,6 +154,15 @@ impl Pools {
             return pool.clone();
         }
         pools.entry(key.to_owned()).or_default().clone()
+    }
+
+    /// Drops the idle connections to the target with this key, which takes no more requests; those
+    /// that carry one are dropped when it has ended.
+    pub(super) fn close(&self, key: &str) {
+        let pool = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        if let Some(pool) = pool {
+            pool.close();
+        }
     }
 
     /// Drops what nobody needs any more.

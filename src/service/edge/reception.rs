@@ -75,8 +75,12 @@ impl Reception {
             peer: HeaderValue::try_from(peer).unwrap_or(HeaderValue::from_static("unknown")),
             proto: HeaderValue::from_static(visitor.proto),
         };
-        let runtime =
-            upgrade::Tasks { bell, pulse: pulse.clone(), think: edges.settings.patience.think };
+        let runtime = upgrade::Tasks {
+            bell,
+            pulse: pulse.clone(),
+            think: edges.settings.patience.think,
+            carried: edges.upgraded.subscribe(),
+        };
         let is_proxy = edges.settings.trusted_proxies.contains(visitor.peer.ip());
         let client = Client { visitor, described: Described::new() };
         let admitted = Mutex::default();

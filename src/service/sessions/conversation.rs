@@ -101,13 +101,16 @@ impl Conversation {
             }
             kind::UNBIND => {
                 let unbind: Unbind = call.decode()?;
-                if !self.house.registry.unbind(&self.online, &unbind.id) {
+                let Some(tunnel) = self.house.registry.unbind(&self.online, &unbind.id) else {
                     let refused = Refused(format!("no tunnel has the id {:?}", unbind.id), 3200);
                     return call.refuse(self.house.text(refused)).await;
-                }
+                };
+                // New visitors do not reach it any more; who waits for the answer may rely on that.
+                self.house.edges.close_idle(&tunnel.id);
+                let answered = call.answer(&Answer::default()).await;
                 // Without the note the address is only kept for longer.
                 let _ = Reservation::drop(&self.house.store, vec![unbind.id]).await;
-                call.answer(&Answer::default()).await
+                answered
             }
             other => {
                 let refused = Refused(format!("the command {other} is not known"), 102);

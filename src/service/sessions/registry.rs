@@ -168,19 +168,18 @@ impl Registry {
         Reclaimed::Done { url, moved }
     }
 
-    /// Ends a tunnel of a session; false when the session has none of that id.
-    pub fn unbind(&self, online: &Online, bind_id: &str) -> bool {
+    /// Ends a tunnel of a session, and returns it; none when the session has none of that id.
+    ///
+    /// What its visitors are being served goes on.
+    pub fn unbind(&self, online: &Online, bind_id: &str) -> Option<Arc<Tunnel>> {
         let mut inner = self.lock();
         let own = |bound: &Bound| {
             bound.tunnel.as_ref().is_some_and(|tunnel| tunnel.session.id == online.id)
         };
-        if !inner.binds.get(bind_id).is_some_and(own) {
-            return false;
-        }
-        if let Some(tunnel) = inner.binds.remove(bind_id).and_then(|bound| bound.tunnel) {
-            inner.tunnels.remove(&tunnel.id);
-        }
-        true
+        inner.binds.get(bind_id).filter(|bound| own(bound))?;
+        let tunnel = inner.binds.remove(bind_id)?.tunnel?;
+        inner.tunnels.remove(&tunnel.id);
+        Some(tunnel)
     }
 
     /// The agents that have a session or an address.

@@ -34,6 +34,8 @@ const PONG: u8 = 10;
 /// The reasons of a close: done, and the other side broke the protocol.
 const DONE: [u8; 2] = 1000_u16.to_be_bytes();
 const BROKEN: [u8; 2] = 1002_u16.to_be_bytes();
+/// The reason of a close at a graceful stop: the service goes away.
+const GOING_AWAY: [u8; 2] = 1001_u16.to_be_bytes();
 
 /// Agrees to what a visitor asks for; refuses what is no WebSocket.
 pub(super) fn agree(headers: &HeaderMap) -> Result<Response<Body>, Fault> {
@@ -53,12 +55,12 @@ pub(super) fn agree(headers: &HeaderMap) -> Result<Response<Body>, Fault> {
     Ok(response)
 }
 
-/// Lets a visitor and a target talk until one of them ends.
-pub(super) async fn convert(visitor: OnUpgrade, target: Io) {
+/// Lets a visitor and a target talk until one of them ends, or until `shutdown` is ready.
+pub(super) async fn convert(visitor: OnUpgrade, target: Io, shutdown: impl Future<Output = ()>) {
     let Ok(visitor) = visitor.await else { return };
     let (hears, says) = tokio::io::split(TokioIo::new(visitor));
     let (answers, asks) = tokio::io::split(target);
-    let says = Mutex::new(says);
+    let says = Mutex::new(Sender { write: says, has_closed: false });
     let inbound = carry_in(hears, &says, asks);
     let outbound = carry_out(answers, &says);
     tokio::pin!(inbound);
@@ -68,13 +70,18 @@ pub(super) async fn convert(visitor: OnUpgrade, target: Io) {
         _ = outbound => {
             let _ = tokio::time::timeout(GOODBYE, inbound).await;
         }
+        () = shutdown => {
+            // A visitor who is gone needs no goodbye.
+            let _ = say(&says, CLOSE, &GOING_AWAY).await;
+            let _ = tokio::time::timeout(GOODBYE, inbound).await;
+        }
     }
 }
 
 /// Carries what messages hold to the target, until the visitor is done.
 async fn carry_in(
     mut hears: impl AsyncRead + Unpin,
-    says: &Mutex<impl AsyncWrite + Unpin>,
+    says: &Mutex<Sender<impl AsyncWrite + Unpin>>,
     mut asks: impl AsyncWrite + Unpin,
 ) -> std::io::Result<()> {
     let mut reader = Reader::default();
@@ -105,7 +112,7 @@ async fn carry_in(
 /// Carries what the target says as messages, until it is done.
 async fn carry_out(
     mut answers: impl AsyncRead + Unpin,
-    says: &Mutex<impl AsyncWrite + Unpin>,
+    says: &Mutex<Sender<impl AsyncWrite + Unpin>>,
 ) -> std::io::Result<()> {
     let mut buffer = vec![0; READ];
     loop {
@@ -116,12 +123,23 @@ async fn carry_out(
     }
 }
 
+/// The direction to the visitor.
+struct Sender<W> {
+    write: W,
+    /// A close frame was sent: nothing may follow it (RFC 6455 §5.5.1).
+    has_closed: bool,
+}
+
 async fn say(
-    says: &Mutex<impl AsyncWrite + Unpin>,
+    says: &Mutex<Sender<impl AsyncWrite + Unpin>>,
     opcode: u8,
     payload: &[u8],
 ) -> std::io::Result<()> {
     let mut says = says.lock().await;
-    says.write_all(&frame(opcode, payload)).await?;
-    says.flush().await
+    if says.has_closed {
+        return Ok(());
+    }
+    says.has_closed = opcode == CLOSE;
+    says.write.write_all(&frame(opcode, payload)).await?;
+    says.write.flush().await
 }

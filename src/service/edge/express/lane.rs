@@ -160,6 +160,8 @@ impl<'l> Lane<'l> {
     }
 
     async fn exchange(&mut self, request: &Plain, upstream: &Upstream, through: Through) -> Done {
+        // From here on a graceful stop waits for the answer.
+        let _answering = self.reception.answering();
         let visitor = self.reception.visitor();
         let named = upstream.named(visitor, &through);
         let mut link = match upstream.pool.raw.take(named.as_ref()) {
@@ -169,7 +171,6 @@ impl<'l> Lane<'l> {
                 _ => return Done::NotBegun,
             },
         };
-        let _answering = self.reception.answering();
         let head = match self.ask(request, &mut link).await {
             Ok(head) => head,
             // The agent closed a connection that it had kept, just as it was used.

@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use base64::Engine;
 use ginnel::api::Secret;
@@ -316,4 +317,33 @@ async fn a_websocket_becomes_a_connection_of_bytes() {
     assert_eq!(visitor.exactly(3).await, "\u{fffd}\u{1}?");
     visitor.say_bytes(b"\x88\x82\0\0\0\0\x03\xe8").await;
     assert_eq!(visitor.rest().await, "\u{fffd}\u{2}\u{3}\u{fffd}");
+}
+
+#[tokio::test]
+async fn a_websocket_that_became_bytes_is_told_that_the_service_goes_away() {
+    let edges = edges().await;
+    let address = upstream(|mut peer| async move {
+        peer.say("hello").await;
+        peer.rest().await;
+    })
+    .await;
+    let options = EndpointOptions { websocket_tcp_converter: true, ..Default::default() };
+    let wanted = Wanted { options, ..Wanted::any(Proto::Http) };
+    let endpoint = edges.bind(wanted, Direct::to(address)).await.unwrap();
+    let mut visitor = Peer::to(&endpoint).await;
+    visitor
+        .say(
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        )
+        .await;
+    visitor.head().await;
+    assert_eq!(visitor.exactly(7).await, "\u{fffd}\u{5}hello");
+
+    let stopping = tokio::spawn(async move { edges.stop(Duration::from_secs(60)).await });
+
+    assert_eq!(visitor.exactly(4).await, "\u{fffd}\u{2}\u{3}\u{fffd}");
+    visitor.say_bytes(b"\x88\x82\0\0\0\0\x03\xe9").await;
+    assert_eq!(visitor.rest().await, "", "nothing follows a close");
+    stopping.await.unwrap();
 }
