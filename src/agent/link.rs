@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Local};
 use rustls::ClientConfig;
@@ -12,9 +12,11 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_rustls::TlsConnector;
 
+use super::backoff::{Backoff, MAX_PAUSE};
 use super::capture::{Source, Via};
+use super::shutdown::Shutdown;
 use super::tunnels::{Bound, Running, Tunnels};
-use super::{Options, Shared};
+use super::{Options, Shared, drain};
 use crate::tunnel::message::{
     Answer, Auth, AuthExtra, Bind, BindExtra, BindLabeled, Failure, Hidden, StopTunnel, Unbind,
 };
@@ -23,8 +25,14 @@ use crate::tunnel::{Code, Incoming, Session, Side, Stream, heartbeat, kind, prox
 
 /// How long an answer of the service may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The first pause before connecting again, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+/// The codes by which a service refuses the credential itself: the authtoken is malformed, of a form
+/// that is no longer taken, unknown or revoked, or missing.
+const CREDENTIAL_CODES: [u16; 4] = [105, 106, 107, 4018];
+/// The codes of what a person must change first: a value of the tunnel's definition, or the access
+/// list of the authtoken.
+const DEFINITION_CODES: [u16; 2] = [215, 600];
+/// The code for an address at which another endpoint is online.
+const TAKEN_CODE: u16 = 334;
 
 /// A longer identifier is none.
 const LONGEST_ID: usize = 64;
@@ -68,11 +76,20 @@ pub enum BindError {
     Refused(Failure),
 }
 
+impl BindError {
+    /// Whether the service itself failed; nothing is wrong with what it was asked for.
+    pub fn is_fault(&self) -> bool {
+        matches!(self, Self::Refused(failure) if !needs_person(failure) && !is_taken(failure))
+    }
+}
+
 /// What is remembered over connections.
 #[derive(Debug, Default)]
 pub struct Memory {
     /// How often the link was lost and made again.
     pub reconnects: u64,
+    /// Why the service refuses the authtoken, once it did.
+    pub refusal: Option<String>,
     /// What went wrong, newest last.
     pub failures: VecDeque<Failed>,
     client_id: String,
@@ -123,85 +140,69 @@ impl State {
 }
 
 /// Why a connection was not made.
-enum Missed {
+enum ConnectError {
     /// It may work later.
-    ForNow(String),
-    /// The service refuses this agent.
-    ForGood(String),
+    Retriable(String),
+    /// The service refuses the authtoken.
+    Credential(String),
 }
 
 /// Connects, and connects again whenever the link is lost, until the agent stops.
 pub(super) async fn keep(shared: Arc<Shared>) {
-    let mut stopping = shared.stopping.subscribe();
-    let mut pause = PAUSES.0;
+    let mut shutdown = shared.shutdown.subscribe();
+    let mut backoff = Backoff::new(Instant::now());
     loop {
         let connected = tokio::select! {
-            connected = connect(&shared) => connected,
-            _ = stopping.wait_for(|stopping| *stopping) => break,
+            connected = connect(&shared, &backoff) => connected,
+            _ = shutdown.wait_for(|shutdown| *shutdown >= Shutdown::Graceful) => break,
         };
         match connected {
             Ok((online, incoming)) => {
-                pause = PAUSES.0;
-                let lost = hold(&shared, online, incoming);
+                let began = Instant::now();
                 tokio::select! {
-                    () = lost => {}
-                    _ = stopping.wait_for(|stopping| *stopping) => break,
+                    reason = hold(&shared, online, incoming) => shared.lost(&reason),
+                    _ = shutdown.wait_for(|shutdown| *shutdown == Shutdown::Forced) => break,
                 }
-                if shared.is_stopping() {
-                    break;
-                }
-                shared.remember(|memory| memory.reconnects += 1);
+                backoff.session_lost(began.elapsed(), Instant::now());
             }
-            Err(Missed::ForGood(reason)) => {
-                shared.remember(|memory| memory.failed(reason));
+            Err(ConnectError::Credential(reason)) => {
+                shared.refused(reason);
                 break;
             }
-            Err(Missed::ForNow(reason)) => shared.remember(|memory| memory.failed(reason)),
+            Err(ConnectError::Retriable(reason)) => shared.not_connected(&reason),
         }
-        let state = match &*shared.state.borrow() {
-            State::Connecting => State::Connecting,
-            _ => State::Reconnecting,
-        };
-        shared.state.send_replace(state);
         tokio::select! {
-            () = tokio::time::sleep(jittered(pause)) => {}
-            _ = stopping.wait_for(|stopping| *stopping) => break,
+            () = tokio::time::sleep(backoff.next_pause(Instant::now())) => {}
+            _ = shutdown.wait_for(|shutdown| *shutdown >= Shutdown::Graceful) => break,
         }
-        pause = (pause * 2).min(PAUSES.1);
     }
     if let State::Online(online) = shared.state.send_replace(State::Offline) {
         // The service need not wait for a heartbeat to see that we are gone.
-        let goodbye = online.session.go_away(Code::NONE, "");
-        let _ = tokio::time::timeout(Duration::from_millis(200), goodbye).await;
+        online.session.go_away(Code::NONE, "").await;
     }
 }
 
-/// Between half of a pause and all of it, so that many agents do not come back at once.
-fn jittered(pause: Duration) -> Duration {
-    let mut byte = [128];
-    // Without a random number the pause is of middle length.
-    let _ = getrandom::fill(&mut byte);
-    pause / 2 + pause.mul_f64(f64::from(byte[0]) / 512.0)
-}
-
-async fn connect(shared: &Arc<Shared>) -> Result<(Online, Incoming), Missed> {
+async fn connect(
+    shared: &Arc<Shared>,
+    backoff: &Backoff,
+) -> Result<(Online, Incoming), ConnectError> {
     let options = &shared.options;
-    let connecting = dial(options, &shared.tls);
-    let stream = tokio::time::timeout(options.connect_timeout, connecting).await;
-    let stream = match stream {
+    let address = &options.server_addr;
+    let limit = backoff.connect_timeout(options.connect_timeout, Instant::now());
+    let stream = match tokio::time::timeout(limit, dial(options, &shared.tls)).await {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => {
-            return Err(Missed::ForNow(format!("{}: {error}", options.server_addr)));
-        }
-        Err(_) => return Err(Missed::ForNow(format!("{}: no answer", options.server_addr))),
+        Ok(Err(error)) => return Err(ConnectError::Retriable(format!("{address}: {error}"))),
+        Err(_) => return Err(ConnectError::Retriable(format!("{address}: no answer"))),
     };
     let (session, incoming) = Session::start(stream, Side::Agent);
     let auth = shared.remembered(|memory| auth(options, memory));
     let answer = rpc::call(&session, &auth, PATIENCE).await;
-    let answer = answer.map_err(|error| Missed::ForNow(error.to_string()))?;
+    let answer = answer.map_err(|error| ConnectError::Retriable(error.to_string()))?;
     if let Some(failure) = answer.failure() {
         session.close();
-        return Err(Missed::ForGood(failure.to_string()));
+        let is_credential = failure.number().is_some_and(|it| CREDENTIAL_CODES.contains(&it));
+        let kind = if is_credential { ConnectError::Credential } else { ConnectError::Retriable };
+        return Err(kind(failure.to_string()));
     }
     shared.remember(|memory| {
         memory.client_id = answer.client_id;
@@ -261,35 +262,82 @@ fn auth(options: &Options, memory: &Memory) -> Auth {
     }
 }
 
-/// Serves a session until it is lost.
-async fn hold(shared: &Arc<Shared>, online: Online, mut incoming: Incoming) {
+/// Serves a session until it is lost; returns why it was.
+async fn hold(shared: &Arc<Shared>, online: Online, mut incoming: Incoming) -> String {
     let serving = async {
         while let Some(stream) = incoming.next().await {
             tokio::spawn(serve(shared.clone(), online.session.clone(), stream));
         }
     };
+    let binding = async {
+        tokio::select! {
+            () = bind_all(shared, &online) => {}
+            _ = online.session.ended() => {}
+        }
+    };
     // Visitors and heartbeats do not wait for the last of many tunnels.
-    tokio::join!(bind_all(shared, &online), serving);
-    let ended = online.session.ended().await;
-    shared.remember(|memory| memory.failed(ended.to_string()));
+    tokio::join!(binding, serving);
+    online.session.ended().await.to_string()
 }
 
-/// Binds the tunnels that there are; only then the agent is online.
+/// Binds the tunnels that there are; only then the agent is online. Those that the service refuses
+/// are tried again for as long as the session lives.
 async fn bind_all(shared: &Shared, online: &Online) {
-    for tunnel in shared.tunnels.all() {
+    let mut refused = bind_some(shared, online, shared.tunnels.all()).await;
+    shared.state.send_replace(State::Online(online.clone()));
+    let mut backoff = Backoff::new(Instant::now());
+    while !refused.is_empty() {
+        let can_succeed = refused.iter().any(|refused| refused.is_retriable);
+        let pause = if can_succeed { backoff.next_pause(Instant::now()) } else { MAX_PAUSE };
+        tokio::time::sleep(pause).await;
+        let again = refused.into_iter().map(|refused| refused.tunnel).collect();
+        refused = bind_some(shared, online, again).await;
+        shared.state.send_modify(|_| {});
+    }
+}
+
+/// A tunnel that the service has refused.
+struct RefusedTunnel {
+    tunnel: Arc<Running>,
+    /// The service may bind it later, although nobody changes anything.
+    is_retriable: bool,
+}
+
+/// Binds tunnels one after another; returns those that the service refuses.
+async fn bind_some(
+    shared: &Shared,
+    online: &Online,
+    tunnels: Vec<Arc<Running>>,
+) -> Vec<RefusedTunnel> {
+    let mut refused = Vec::new();
+    for tunnel in tunnels {
+        if !shared.tunnels.has(&tunnel) || shared.is_stopping() {
+            continue;
+        }
         match bind_again(&online.session, &tunnel).await {
             // It was stopped meanwhile, when nobody could tell the service.
-            Ok(()) if !shared.tunnels.has(&tunnel) => unbind(&online.session, &tunnel).await,
+            Ok(()) if !shared.tunnels.has(&tunnel) => {
+                unbind(&online.session, &tunnel).await;
+            }
             Ok(()) => {}
             // The next session is for it, and the addresses with it.
-            Err(BindError::Offline | BindError::Lost(_)) => return online.session.close(),
+            Err(BindError::Offline | BindError::Lost(_)) => {
+                online.session.close();
+                break;
+            }
             Err(BindError::Refused(failure)) => {
-                let problem = format!("tunnel {}: {failure}", tunnel.name);
-                shared.remember(|memory| memory.failed(problem));
+                let is_retriable = !needs_person(&failure);
+                shared.not_bound(&tunnel, &failure);
+                refused.push(RefusedTunnel { tunnel, is_retriable });
             }
         }
     }
-    shared.state.send_replace(State::Online(online.clone()));
+    refused
+}
+
+/// Whether a bind is refused for something that somebody must change first.
+fn needs_person(failure: &Failure) -> bool {
+    failure.number().is_some_and(|it| DEFINITION_CODES.contains(&it))
 }
 
 /// Serves one stream of the service.
@@ -329,9 +377,11 @@ async fn obey(shared: &Arc<Shared>, session: &Session, kind: u32, stream: Stream
     let _ = call.answer(&Answer::default()).await;
     tokio::time::sleep(Duration::from_millis(20)).await;
     if kind == kind::STOP {
-        shared.stopping.send_replace(true);
+        drain::graceful(shared, shared.options.grace).await;
+        shared.shutdown.send_replace(Shutdown::Forced);
+    } else {
+        session.close();
     }
-    session.close();
 }
 
 async fn carry(tunnels: &Tunnels, mut stream: Stream) {
@@ -380,6 +430,7 @@ pub(super) async fn bind(session: &Session, tunnel: &Running) -> Result<(), Bind
         None => Bound { id: bind_labeled(session, tunnel).await?, ..Bound::default() },
     };
     tunnel.set_bound(bound);
+    tunnel.set_online();
     Ok(())
 }
 
@@ -401,15 +452,26 @@ async fn bind_labeled(session: &Session, tunnel: &Running) -> Result<String, Bin
     }
 }
 
-/// Binds a tunnel at its old address, or where that is gone at another.
+/// Binds a tunnel at its old address, or where that is gone at another. Where both are refused, the
+/// old address stays reserved for it; a service that failed is not asked for another.
 async fn bind_again(session: &Session, tunnel: &Running) -> Result<(), BindError> {
+    let before = tunnel.bound();
     match bind(session, tunnel).await {
-        Err(BindError::Refused(_)) => {
+        Err(BindError::Refused(failure)) if is_taken(&failure) || needs_person(&failure) => {
             tunnel.set_bound(Bound::default());
-            bind(session, tunnel).await
+            let bound = bind(session, tunnel).await;
+            if bound.is_err() {
+                tunnel.set_bound(before);
+            }
+            bound
         }
         other => other,
     }
+}
+
+/// Whether another endpoint is online at the address.
+fn is_taken(failure: &Failure) -> bool {
+    failure.number() == Some(TAKEN_CODE)
 }
 
 /// Tells the service that a tunnel is over.
@@ -430,7 +492,42 @@ impl Shared {
     }
 
     fn is_stopping(&self) -> bool {
-        *self.stopping.borrow()
+        *self.shutdown.borrow() >= Shutdown::Graceful
+    }
+
+    /// Notes that the link was lost.
+    fn lost(&self, reason: &str) {
+        if !self.is_stopping() {
+            self.remember(|memory| memory.reconnects += 1);
+        }
+        self.not_connected(reason);
+    }
+
+    /// Notes why there is no link, and tells those who watch.
+    fn not_connected(&self, reason: &str) {
+        self.remember(|memory| memory.failed(reason.to_owned()));
+        self.tunnels.all().iter().for_each(|tunnel| tunnel.set_reconnecting(reason));
+        self.state.send_modify(|state| {
+            if !matches!(state, State::Connecting) {
+                *state = State::Reconnecting;
+            }
+        });
+    }
+
+    /// Notes why a tunnel has no address for now.
+    fn not_bound(&self, tunnel: &Running, failure: &Failure) {
+        tunnel.set_reconnecting(&failure.to_string());
+        let problem = format!("tunnel {}: {failure}", tunnel.name);
+        self.remember(|memory| memory.failed(problem));
+    }
+
+    /// Notes that the service refuses the authtoken.
+    fn refused(&self, reason: String) {
+        self.tunnels.all().iter().for_each(|tunnel| tunnel.set_refused(&reason));
+        self.remember(|memory| {
+            memory.failed(reason.clone());
+            memory.refusal = Some(reason);
+        });
     }
 }
 

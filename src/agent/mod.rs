@@ -5,9 +5,11 @@
 //! (`tunnels`), whose [`relay`] talks to the local service and lets [`capture`] and [`metrics`]
 //! watch. `web` is the local API; what it is asked to start is read by [`definition`].
 
+mod backoff;
 pub mod capture;
 pub mod config;
 pub mod definition;
+mod drain;
 mod error;
 pub mod hosts;
 mod link;
@@ -15,6 +17,7 @@ pub mod metrics;
 mod page;
 pub mod relay;
 mod replay;
+mod shutdown;
 mod tls;
 mod tunnels;
 mod web;
@@ -32,7 +35,7 @@ pub use link::{BindError, Online, State};
 pub use page::masked_target;
 pub use replay::ReplayError;
 pub use tls::Trust;
-pub use tunnels::{Bound, Running, Service};
+pub use tunnels::{Bound, Running, Service, Status};
 
 use crate::api::Secret;
 use crate::api::local::tunnels::AgentTunnel;
@@ -43,6 +46,7 @@ use hosts::AllowedHosts;
 use link::SharedMemory;
 use metrics::TunnelMetrics;
 use relay::{Address, Closed, Front, Upstream};
+use shutdown::Shutdown;
 use tunnels::Tunnels;
 use web::Web;
 
@@ -71,6 +75,8 @@ pub struct Options {
     pub heartbeat_tolerance: Duration,
     /// Whether the management API may stop and restart the agent.
     pub remote_management: bool,
+    /// How long visitors in flight may take when the management API stops the agent.
+    pub grace: Duration,
     /// Addresses that no tunnel may lead to, beside the APIs of this process.
     pub closed: Vec<SocketAddr>,
 }
@@ -101,6 +107,7 @@ impl Options {
             heartbeat_interval: Duration::from_secs(10),
             heartbeat_tolerance: Duration::from_secs(15),
             remote_management: true,
+            grace: Duration::from_secs(30),
             closed: Vec::new(),
         }
     }
@@ -120,7 +127,7 @@ pub(crate) struct Shared {
     captures: Arc<Captures>,
     tunnels: Tunnels,
     state: watch::Sender<State>,
-    stopping: watch::Sender<bool>,
+    shutdown: watch::Sender<Shutdown>,
     memory: SharedMemory,
     closed: Closed,
     reuse_bans: ReuseBans,
@@ -165,7 +172,7 @@ impl Agent {
             tls,
             tunnels: Tunnels::default(),
             state: watch::Sender::new(State::Connecting),
-            stopping: watch::Sender::new(false),
+            shutdown: watch::Sender::new(Shutdown::Running),
             memory: SharedMemory::default(),
             closed,
             reuse_bans: ReuseBans::default(),
@@ -233,15 +240,23 @@ impl Agent {
         self.shared.stop_tunnel(name).await
     }
 
+    /// Why the service refuses the agent for good; none where it does not.
+    pub fn refusal(&self) -> Option<Error> {
+        self.shared.remembered(|memory| memory.refusal.clone()).map(Error::Refused)
+    }
+
     /// Waits until the agent has ended: refused for good, stopped from afar, or by [`Agent::stop`].
     pub async fn ended(&mut self) {
         // It ends by itself; a panic ends it as well.
         let _ = (&mut self.link).await;
     }
 
-    /// Says goodbye to the service and lets go of everything.
-    pub async fn stop(mut self) {
-        self.shared.stopping.send_replace(true);
+    /// Tells the service to send no more visitors, lets those finish who are being served, for as
+    /// long as `grace`, and lets go of everything. WebSockets are closed at the beginning, with the
+    /// code 1001.
+    pub async fn stop(mut self, grace: Duration) {
+        drain::graceful(&self.shared, grace).await;
+        self.shared.shutdown.send_replace(Shutdown::Forced);
         self.ended().await;
         for tunnel in self.shared.tunnels.all() {
             self.shared.tunnels.remove(&tunnel.name);
@@ -251,7 +266,7 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        self.shared.stopping.send_replace(true);
+        self.shared.shutdown.send_replace(Shutdown::Forced);
         for tunnel in self.shared.tunnels.all() {
             tunnel.stop();
         }
@@ -262,7 +277,7 @@ impl Shared {
     /// Starts the tunnels of a definition.
     async fn start_tunnel(&self, definition: Definition) -> Result<AgentTunnel, StartError> {
         let online = match &*self.state.borrow() {
-            State::Online(online) => online.clone(),
+            State::Online(online) if *self.shutdown.borrow() == Shutdown::Running => online.clone(),
             _ => return Err(BindError::Offline.into()),
         };
         let definition = Arc::new(definition);

@@ -11,7 +11,8 @@ use tokio_rustls::TlsAcceptor;
 use super::capture::{Source, Via};
 use super::definition::Definition;
 use super::metrics::TunnelMetrics;
-use super::relay::{Front, Reader, Upstream, Writer, copy, serve};
+use super::relay::{Activity, Front, Reader, Upstream, Writer, copy, serve};
+use super::shutdown::Shutdown;
 use crate::api::local::tunnels::{AgentTunnel, AgentTunnelConfig};
 use crate::tunnel::message::{BindOpts, Hidden};
 
@@ -20,6 +21,9 @@ const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_')
 
 /// How long a visitor's TLS may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a connection must have carried no request before a tunnel that ends closes it. Our own
+/// service closes those it keeps for later requests; others may not.
+const IDLE_BEFORE_CLOSE: Duration = Duration::from_millis(50);
 
 /// A tunnel that runs.
 #[derive(Debug)]
@@ -39,8 +43,37 @@ pub struct Running {
     /// How its connections are served.
     pub service: Service,
     bound: Mutex<Bound>,
-    /// True once it is stopped; its connections end then.
-    stopped: watch::Sender<bool>,
+    status: Mutex<Status>,
+    /// How far it is on its way to the end; each of its connections holds a receiver.
+    shutdown: watch::Sender<Shutdown>,
+}
+
+/// Whether visitors can reach a tunnel.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Status {
+    /// It is being started.
+    #[default]
+    Connecting,
+    /// They can.
+    Online,
+    /// They cannot, for this reason, and the agent tries to change that.
+    Reconnecting(String),
+    /// They cannot, and will not: the service refuses the agent.
+    Offline(String),
+    /// The agent ends; only those are served who came before.
+    Stopping,
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Connecting => f.write_str("connecting"),
+            Self::Online => f.write_str("online"),
+            Self::Reconnecting(reason) => write!(f, "reconnecting: {reason}"),
+            Self::Offline(reason) => write!(f, "offline: {reason}"),
+            Self::Stopping => f.write_str("stopping"),
+        }
+    }
 }
 
 /// How connections are served.
@@ -79,8 +112,9 @@ impl Running {
         let mut id = [0; 16];
         getrandom::fill(&mut id)?;
         let id = id.iter().map(|byte| format!("{byte:02x}")).collect();
-        let (bound, stopped) = (Mutex::default(), watch::Sender::new(false));
-        Ok(Self { id, name, definition, proto, options, metrics, service, bound, stopped })
+        let (bound, status) = (Mutex::default(), Mutex::default());
+        let shutdown = watch::Sender::new(Shutdown::Running);
+        Ok(Self { id, name, definition, proto, options, metrics, service, bound, status, shutdown })
     }
 
     /// What the service gave for it.
@@ -92,25 +126,72 @@ impl Running {
         *self.bound.lock().unwrap_or_else(PoisonError::into_inner) = bound;
     }
 
-    /// Ends its connections.
-    pub(super) fn stop(&self) {
-        self.stopped.send_replace(true);
+    /// Whether visitors can reach it.
+    pub fn status(&self) -> Status {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Serves one connection of a visitor until it ends, or the tunnel is stopped.
+    fn set_status(&self, status: Status) {
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+
+    /// Notes that visitors can reach it.
+    pub(super) fn set_online(&self) {
+        self.set_status(Status::Online);
+    }
+
+    /// Notes why visitors cannot reach it for now; what the service gave stays reserved for it.
+    pub(super) fn set_reconnecting(&self, reason: &str) {
+        self.set_status(Status::Reconnecting(reason.to_owned()));
+    }
+
+    /// Notes why the service refuses the agent.
+    pub(super) fn set_refused(&self, reason: &str) {
+        self.set_status(Status::Offline(reason.to_owned()));
+    }
+
+    /// Notes that it takes no new visitors.
+    pub(super) fn set_stopping(&self) {
+        self.set_status(Status::Stopping);
+    }
+
+    /// Ends its connections.
+    pub(super) fn stop(&self) {
+        self.shutdown.send_replace(Shutdown::Forced);
+    }
+
+    /// Lets its connections finish what they carry, and no more.
+    pub(super) fn finish(&self) {
+        self.shutdown.send_if_modified(|shutdown| {
+            let is_new = *shutdown == Shutdown::Running;
+            *shutdown = (*shutdown).max(Shutdown::Graceful);
+            is_new
+        });
+    }
+
+    /// Waits until it has no connections.
+    pub(super) async fn finished(&self) {
+        self.shutdown.closed().await;
+    }
+
+    /// Serves one connection of a visitor until it ends, or the tunnel does.
     pub(super) async fn serve(&self, visitor: (Reader, Writer), source: Source) {
         let opened = Instant::now();
         self.metrics.connection_opened(opened);
-        let mut stopped = self.stopped.subscribe();
+        let mut shutdown = self.shutdown.subscribe();
+        let activity = Activity::new(&self.shutdown);
         tokio::select! {
-            () = self.carry(visitor, source) => {}
-            _ = stopped.wait_for(|stopped| *stopped) => {}
+            () = self.carry(visitor, source, &activity) => {}
+            () = is_over(&mut shutdown, &activity) => {}
         }
         let closed = Instant::now();
         self.metrics.connection_closed(closed.duration_since(opened), closed);
     }
 
-    async fn carry(&self, visitor: (Reader, Writer), source: Source) {
+    async fn carry(&self, visitor: (Reader, Writer), source: Source, activity: &Activity<'_>) {
+        if matches!(self.service, Service::Bytes(_)) {
+            activity.begin();
+        }
         // Where the service looks at requests, it has ended their TLS.
         let ends_tls = self.definition.ends_tls.as_ref();
         let plain = match ends_tls.filter(|_| source.via != Some(Via::HttpsEdge)) {
@@ -118,17 +199,23 @@ impl Running {
             None => Some(visitor),
         };
         if let Some(plain) = plain {
-            self.carry_plain(plain, source).await;
+            self.carry_plain(plain, source, activity).await;
         }
     }
 
-    async fn carry_plain(&self, (mut read, mut write): (Reader, Writer), source: Source) {
+    async fn carry_plain(
+        &self,
+        (mut read, mut write): (Reader, Writer),
+        source: Source,
+        activity: &Activity<'_>,
+    ) {
         let upstream = match &self.service {
             // An edge for bytes promises nothing about them.
             Service::Http(front) if source.via == Some(Via::Edge) => &front.upstream,
-            Service::Http(front) => return serve(front, (read, write), source).await,
+            Service::Http(front) => return serve(front, (read, write), source, activity).await,
             Service::Bytes(upstream) => upstream,
         };
+        activity.begin();
         // A service that is away ends the stream without a byte; the visitor learns of it.
         let Ok(connected) = upstream.connect_for_bytes().await else { return };
         let (mut from, mut to) = (connected.read, connected.write);
@@ -145,6 +232,7 @@ impl Running {
             uri: format!("/api/tunnels/{}", utf8_percent_encode(&self.name, NAME)),
             proto: proto.unwrap_or_default().to_owned(),
             public_url: url.unwrap_or_default(),
+            status: Some(self.status().to_string()),
             config: AgentTunnelConfig {
                 addr: self.definition.address.shown(),
                 inspect: self.inspects(),
@@ -156,6 +244,17 @@ impl Running {
     /// Whether requests are captured.
     pub fn inspects(&self) -> bool {
         matches!(&self.service, Service::Http(front) if front.captures.is_some())
+    }
+}
+
+/// Waits until a connection must end: at once, or as soon as it carries nothing.
+async fn is_over(shutdown: &mut watch::Receiver<Shutdown>, activity: &Activity<'_>) {
+    // The tunnel outlives its connections.
+    let _ = shutdown.wait_for(|shutdown| *shutdown >= Shutdown::Graceful).await;
+    let is_idle = async { while !activity.is_idle_for(IDLE_BEFORE_CLOSE).await {} };
+    tokio::select! {
+        () = is_idle => {}
+        _ = shutdown.wait_for(|shutdown| *shutdown == Shutdown::Forced) => {}
     }
 }
 

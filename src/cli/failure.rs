@@ -17,7 +17,7 @@ pub enum Exit {
     Address = 3,
     /// The database, or a file beside it, is damaged, in use, read-only, newer, or otherwise unusable.
     Store = 4,
-    /// The key was refused, or does not permit this: 401 or 403.
+    /// The key or authtoken was refused, or does not permit this: 401 or 403.
     Denied = 5,
     /// No such resource: 404.
     NotFound = 6,
@@ -39,6 +39,11 @@ pub(super) struct Failure {
 impl Failure {
     pub(super) fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self { exit, message: message.into() }
+    }
+
+    /// A second signal ended the process before its work was done.
+    pub(super) fn second_signal() -> Self {
+        Self::new(Exit::Failed, "stopped by a second signal")
     }
 
     pub(super) fn usage(message: impl Into<String>) -> Self {

@@ -4,6 +4,7 @@ mod admin_key;
 mod agent;
 mod completion;
 mod failure;
+mod grace;
 mod operations;
 mod output;
 mod policy;
@@ -52,8 +53,8 @@ Examples:
   ginnel api api-keys list --output json
 
 Exit codes: 0 well, 1 failed, 2 wrong usage or configuration, 3 address in use,
-4 database of no use, 5 key refused, 6 not found, 7 request refused, 8 server failed,
-9 no answer.";
+4 database of no use, 5 key or authtoken refused, 6 not found, 7 request refused,
+8 server failed, 9 no answer.";
 
 /// Runs the command; `arguments` start with the name of the program. Gives the exit code.
 ///

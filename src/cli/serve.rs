@@ -1,19 +1,17 @@
 //! `ginnel serve`: the management API until a signal ends it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::json;
 
-use super::failure::{Exit, Failure};
+use super::failure::Failure;
 use super::output::{complain, say, try_say};
 use super::runtime;
-use super::signals::Signals;
+use super::signals::{NOTHING_TO_READ, Signals, on_hangup};
 use crate::api::{Secret, id};
 use crate::policy::Cidr;
-use crate::service::edge::ca::Authority;
 use crate::service::edge::{Events, Heard};
 use crate::service::store::HealthEvents;
 use crate::service::{Options, Refusals, Service, read_admin_key, read_authtoken};
@@ -101,11 +99,7 @@ pub(super) fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Speak TLS on the ports of tunnels that ask for HTTPS"),
         )
-        .arg(
-            text("grace", "SECONDS", "How long requests in flight may take at the end")
-                .value_parser(value_parser!(u64).range(0..=3600))
-                .default_value("10"),
-        )
+        .arg(super::grace::argument())
         .arg(
             Arg::new("json")
                 .long("json")
@@ -138,7 +132,7 @@ fn connection_limits() -> [Arg; 4] {
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let options = options(matches)?;
-    let grace = Duration::from_secs(matches.get_one("grace").copied().unwrap_or_default());
+    let grace = super::grace::read(matches);
     let runtime = runtime::start()?;
     let shown = Shown { json: matches.get_flag("json"), events: matches.get_flag("events") };
     let served = runtime.block_on(serve(options, shown, grace));
@@ -171,38 +165,23 @@ async fn serve(options: Options, shown: Shown, grace: Duration) -> Result<(), Fa
     if shown.events {
         tokio::spawn(tell(service.events()));
     }
-    if let Some((chain, key)) = certificate {
-        show_again(service.edges().authority().clone(), chain, key)?;
-    }
+    let authority = service.edges().authority().clone();
+    on_hangup(move || match &certificate {
+        None => complain(NOTHING_TO_READ),
+        Some((chain, key)) => {
+            if let Err(error) = authority.give(chain, key) {
+                complain(&error.to_string());
+            }
+        }
+    })?;
     tokio::select! {
         () = report_refusals(&service) => {}
         () = signals.next() => {}
     }
     tokio::select! {
         () = service.stop(grace) => Ok(()),
-        () = signals.next() => Err(Failure::new(Exit::Failed, "stopped by a second signal")),
+        () = signals.next() => Err(Failure::second_signal()),
     }
-}
-
-/// Reads a certificate again whenever SIGHUP says that it has changed.
-#[cfg(unix)]
-fn show_again(authority: Arc<Authority>, chain: PathBuf, key: PathBuf) -> Result<(), Failure> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let failed = |error| Failure::new(Exit::Failed, format!("no signals: {error}"));
-    let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
-    tokio::spawn(async move {
-        while hangup.recv().await.is_some() {
-            if let Err(error) = authority.give(&chain, &key) {
-                complain(&error.to_string());
-            }
-        }
-    });
-    Ok(())
-}
-
-#[cfg(not(unix))]
-fn show_again(_: Arc<Authority>, _: PathBuf, _: PathBuf) -> Result<(), Failure> {
-    Ok(())
 }
 
 /// Says what is wrong with the storage, and when it is right again.

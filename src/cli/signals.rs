@@ -6,15 +6,15 @@ use super::failure::Failure;
 #[cfg(not(unix))]
 use super::output::complain;
 
+/// What is said at SIGHUP where there is nothing to read again.
+pub(super) const NOTHING_TO_READ: &str = "SIGHUP: there is nothing to read again";
+
 /// The signals that ask the process to end.
 pub(super) struct Signals {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
-    /// The terminal is gone; none where that does not matter.
-    #[cfg(unix)]
-    hangup: Option<tokio::signal::unix::Signal>,
 }
 
 #[cfg(unix)]
@@ -23,15 +23,7 @@ impl Signals {
     pub fn new() -> Result<Self, Failure> {
         use tokio::signal::unix::SignalKind;
         let terminate = listen(SignalKind::terminate())?;
-        Ok(Self { terminate, interrupt: listen(SignalKind::interrupt())?, hangup: None })
-    }
-
-    /// Listens from now on, also for the end of the terminal, unless whoever started the process
-    /// said that this shall not matter.
-    pub fn with_hangup() -> Result<Self, Failure> {
-        let hangup = tokio::signal::unix::SignalKind::hangup();
-        let hangup = (!is_ignored(libc::SIGHUP)).then(|| listen(hangup));
-        Ok(Self { hangup: hangup.transpose()?, ..Self::new()? })
+        Ok(Self { terminate, interrupt: listen(SignalKind::interrupt())? })
     }
 
     /// Waits for the next one.
@@ -39,9 +31,58 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
-            () = heard(self.hangup.as_mut()) => {}
         }
     }
+}
+
+/// Does something at each SIGHUP from now on, which ends nothing; unless whoever started the
+/// process said that the signal shall not matter.
+#[cfg(unix)]
+pub(super) fn on_hangup(mut act: impl FnMut() + Send + 'static) -> Result<(), Failure> {
+    if is_ignored(libc::SIGHUP) {
+        return Ok(());
+    }
+    let mut hangup = listen(tokio::signal::unix::SignalKind::hangup())?;
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            act();
+        }
+    });
+    Ok(())
+}
+
+/// There is no such signal here.
+#[cfg(not(unix))]
+pub(super) fn on_hangup(_: impl FnMut() + Send + 'static) -> Result<(), Failure> {
+    Ok(())
+}
+
+/// Whether the terminal on the standard output is gone: closed, or its connection lost.
+#[cfg(unix)]
+pub(super) fn is_terminal_gone() -> bool {
+    let mut terminal = libc::pollfd { fd: libc::STDOUT_FILENO, events: 0, revents: 0 };
+    // SAFETY: one structure is passed, and its number; the call does not wait.
+    let events = unsafe { libc::poll(&raw mut terminal, 1, 0) };
+    let gone = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL;
+    events == 1 && terminal.revents & gone != 0
+}
+
+/// Nobody says.
+#[cfg(not(unix))]
+pub(super) fn is_terminal_gone() -> bool {
+    false
+}
+
+/// Whether the process is to outlive its terminal, as `nohup` says.
+#[cfg(unix)]
+pub(super) fn outlives_terminal() -> bool {
+    is_ignored(libc::SIGHUP)
+}
+
+/// Nobody says.
+#[cfg(not(unix))]
+pub(super) fn outlives_terminal() -> bool {
+    true
 }
 
 #[cfg(unix)]
@@ -161,11 +202,6 @@ impl Signals {
     /// Listens from now on.
     pub fn new() -> Result<Self, Failure> {
         Ok(Self {})
-    }
-
-    /// The same: there is no such signal.
-    pub fn with_hangup() -> Result<Self, Failure> {
-        Self::new()
     }
 
     /// Waits for the next one.

@@ -123,8 +123,10 @@ impl Agent {
         }
     }
 
-    /// Stops: says goodbye to the service and ends all tunnels. Stopping twice is fine.
-    fn stop(&self, py: Python<'_>) {
+    /// Stops: takes no more visitors, and serves those in flight for `grace` seconds. Stopping twice
+    /// is fine.
+    fn stop(&self, py: Python<'_>, grace: f64) {
+        let grace = Duration::try_from_secs_f64(grace).unwrap_or(Duration::MAX);
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Running { agent, runtime }) = running else { return };
         if self.process != std::process::id() {
@@ -133,7 +135,7 @@ impl Agent {
             return;
         }
         py.detach(|| {
-            runtime.block_on(agent.stop());
+            runtime.block_on(agent.stop(grace));
             runtime.shutdown_timeout(Duration::from_secs(1));
         });
     }

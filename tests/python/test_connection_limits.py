@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import ginnel
-from processes import get, running, tunnels
+from limited_processes import get, running, tunnels
 
 ROUNDS = int(os.environ.get("GINNEL_TEST_ROUNDS", "5"))
 DESCRIPTORS = int(os.environ.get("GINNEL_TEST_DESCRIPTORS", "1024"))

@@ -34,6 +34,13 @@ class Terminal:
         self.end = end
         self.written = ""
         self.heard = 0
+        self.is_open = True
+
+    def close(self) -> None:
+        """Closes the window."""
+        if self.is_open:
+            self.is_open = False
+            os.close(self.end)
 
     @property
     def screen(self) -> list[str]:
@@ -97,12 +104,13 @@ def terminal(*arguments: str, before: Callable[[], None] | None = None) -> Itera
         preexec_fn=before,
     )
     os.close(other)
+    shown = Terminal(process, end)
     try:
-        yield Terminal(process, end)
+        yield shown
     finally:
         process.kill()
         process.communicate()
-        os.close(end)
+        shown.close()
 
 
 def test_the_view_lives_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
@@ -125,14 +133,27 @@ def test_the_view_lives_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> Non
         assert shown.written.endswith(LEAVE)
 
 
-def test_a_terminal_that_hangs_up_ends_it_like_a_signal_to_end(tmp_path: Path) -> None:
+def test_a_hangup_alone_ends_nothing(tmp_path: Path) -> None:
     with terminal("dev", "http", f"file://{tmp_path}") as shown:
-        shown.until(r"Session +online\n")
-        shown.process.send_signal(signal.SIGHUP)
+        url = shown.until(r"Forwarding +(http://\S+) -> file://")[1]
+        for turn in range(3):
+            shown.process.send_signal(signal.SIGHUP)
+            visit(f"{url}/after-{turn}")
+            shown.until(f"/after-{turn}")
+        assert shown.process.poll() is None
+        shown.process.send_signal(signal.SIGTERM)
         while shown.read():
             pass
         assert shown.process.wait(10) == 0
-        assert shown.written.endswith(LEAVE)
+
+
+def test_a_view_ends_with_its_terminal(tmp_path: Path) -> None:
+    with terminal("dev", "http", f"file://{tmp_path}") as shown:
+        shown.until(r"Session +online\n")
+
+        shown.close()
+
+        assert shown.process.wait(20) == 0
 
 
 def test_who_is_started_to_outlive_its_terminal_does_not_end_with_it(tmp_path: Path) -> None:
@@ -144,6 +165,10 @@ def test_who_is_started_to_outlive_its_terminal_does_not_end_with_it(tmp_path: P
         shown.process.send_signal(signal.SIGHUP)
         visit(f"{url}/after")
         shown.until("/after")
+        shown.close()
+        for _ in range(20):
+            visit(f"{url}/later")
+            time.sleep(0.1)
         assert shown.process.poll() is None
 
 

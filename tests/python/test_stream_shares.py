@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from processes import Process, Tunnels, get, running, tunnels
+from limited_processes import Process, Tunnels, get, running, tunnels
 
 VISITORS = 5
 STREAMS = 128

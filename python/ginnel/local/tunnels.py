@@ -103,6 +103,8 @@ class AgentTunnel(Shown):
     """The public address; empty for a labeled tunnel."""
     proto: str
     """`http`, `https`, `tcp` or `tls`, by the public address; empty for a labeled tunnel."""
+    status: str | None = None
+    """`online`, or why visitors cannot reach it: `reconnecting: ` and the reason."""
     config: AgentTunnelConfig
     """The configuration in effect."""
     metrics: Metrics

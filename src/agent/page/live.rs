@@ -20,6 +20,7 @@ use super::filter::Filter;
 use super::view::Summary;
 use crate::agent::Shared;
 use crate::agent::capture::Usage;
+use crate::agent::shutdown::Shutdown;
 
 /// How many records are in one update at most; older ones are asked for.
 const MOST: usize = 1000;
@@ -145,7 +146,7 @@ async fn stream(
     mut since: Option<Cursor>,
     pages: mpsc::Sender<Update>,
 ) {
-    let mut stopping = shared.stopping.subscribe();
+    let mut shutdown = shared.shutdown.subscribe();
     let mut state = shared.state.subscribe();
     let filter = Arc::new(filter);
     loop {
@@ -165,14 +166,14 @@ async fn stream(
             _ = state.changed() => {}
             () = tokio::time::sleep(PULSE) => {}
             () = pages.closed() => return,
-            () = stop(&mut stopping) => return,
+            () = stop(&mut shutdown) => return,
         }
     }
 }
 
-async fn stop(stopping: &mut watch::Receiver<bool>) {
+async fn stop(shutdown: &mut watch::Receiver<Shutdown>) {
     // It ends with the agent as well.
-    let _ = stopping.wait_for(|stopping| *stopping).await;
+    let _ = shutdown.wait_for(|shutdown| *shutdown == Shutdown::Forced).await;
 }
 
 /// The stream of updates for one page, as the body of an answer.

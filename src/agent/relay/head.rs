@@ -40,6 +40,8 @@ pub(super) struct RequestHead {
     /// Whether another request may follow.
     pub keep_alive: bool,
     pub upgrade: bool,
+    /// Whether the protocol that it asks for is that of WebSockets.
+    pub is_websocket: bool,
     pub target: String,
     pub host: Option<Vec<u8>>,
 }
@@ -89,6 +91,7 @@ fn request(bytes: &[u8]) -> Result<Option<(RequestHead, usize)>, Refused> {
         body,
         keep_alive: !fields.close && (newer || fields.keep_alive),
         upgrade: fields.upgrade,
+        is_websocket: fields.upgrade && fields.websocket,
         target: parsed.path.unwrap_or_default().to_owned(),
         host: fields.host,
     };
@@ -154,6 +157,7 @@ struct Fields {
     close: bool,
     keep_alive: bool,
     upgrade: bool,
+    websocket: bool,
     host: Option<Vec<u8>>,
 }
 
@@ -167,7 +171,10 @@ impl Fields {
                     hosts += 1;
                     fields.host = Some(header.value.to_vec());
                 }
-                7 if header.name.eq_ignore_ascii_case("upgrade") => upgrades = true,
+                7 if header.name.eq_ignore_ascii_case("upgrade") => {
+                    upgrades = true;
+                    fields.websocket |= header.value.eq_ignore_ascii_case(b"websocket");
+                }
                 10 if header.name.eq_ignore_ascii_case("connection") => {
                     fields.read_connection(header.value);
                 }

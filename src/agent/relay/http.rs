@@ -13,10 +13,10 @@ use tokio::sync::oneshot;
 
 use super::exchange::{BUFFER, Exchange, Failure, Local, Outcome};
 use super::head::{self, Refused, RequestHead};
-use super::{HostHeader, Reader, Upstream, Writer, page, rewrite};
+use super::{Activity, HostHeader, Reader, Upstream, Writer, page, rewrite};
 use crate::agent::capture::{Captures, Opening, Recording, Source};
 use crate::agent::metrics::TunnelMetrics;
-use crate::http1::Body;
+use crate::http1::{Body, GoingAway};
 
 /// How long the body of a request is waited for that no local service takes.
 const KEEPING: Duration = Duration::from_secs(1);
@@ -51,11 +51,17 @@ impl Front {
 
 /// Serves the requests of one connection until it ends.
 ///
-/// `source` is where they come from.
-pub async fn serve(front: &Front, visitor: (Reader, Writer), source: Source) {
+/// `source` is where they come from, and `activity` learns whether there is one.
+pub async fn serve(
+    front: &Front,
+    visitor: (Reader, Writer),
+    source: Source,
+    activity: &Activity<'_>,
+) {
     let (read, write) = visitor;
     let buffer = BytesMut::with_capacity(BUFFER);
-    let mut visit = Visit { front, read, write, buffer, local: None, source, opened: None };
+    let mut visit =
+        Visit { front, read, write, buffer, local: None, source, opened: None, activity };
     while visit.serve_one().await {}
     // Whether the visitor still listens does not matter any more.
     let _ = visit.write.shutdown().await;
@@ -70,6 +76,7 @@ pub async fn once(
     replay_of: Option<String>,
     opened: oneshot::Sender<String>,
 ) {
+    let activity = &Activity::default();
     let mut visit = Visit {
         front,
         read: Box::pin(Silent),
@@ -78,6 +85,7 @@ pub async fn once(
         local: None,
         source: Source { remote_addr: "127.0.0.1".to_owned(), replay_of, ..Source::default() },
         opened: Some(opened),
+        activity,
     };
     visit.serve_one().await;
 }
@@ -106,11 +114,14 @@ struct Visit<'a> {
     source: Source,
     /// Hears the identifier of the next record.
     opened: Option<oneshot::Sender<String>>,
+    /// Learns whether there is a request.
+    activity: &'a Activity<'a>,
 }
 
 impl Visit<'_> {
     /// Serves one request; says whether another may follow.
     async fn serve_one(&mut self) -> bool {
+        self.activity.end();
         let (head, bytes) = match self.next_head().await {
             Ok(Some(taken)) => taken,
             Ok(None) => return false,
@@ -119,6 +130,7 @@ impl Visit<'_> {
                 return false;
             }
         };
+        self.activity.begin();
         let started = Instant::now();
         self.front.metrics.request_started(started);
         let bytes = self.rewritten(&head, bytes);
@@ -210,7 +222,7 @@ impl Visit<'_> {
                     return keep_alive;
                 }
                 Ok(Outcome::Upgraded) => {
-                    self.become_tunnel(local).await;
+                    self.become_tunnel(local, head.is_websocket).await;
                     return false;
                 }
                 // The local service closed a connection that it had kept, just as we used it.
@@ -289,16 +301,17 @@ impl Visit<'_> {
     }
 
     /// Copies both ways from now on: the connection speaks another protocol.
-    async fn become_tunnel(&mut self, mut local: Local) {
-        let early = async {
-            local.write.write_all(&self.buffer).await?;
-            self.write.write_all(&local.buffer).await
-        };
-        if early.await.is_err() {
+    async fn become_tunnel(&mut self, mut local: Local, is_websocket: bool) {
+        if local.write.write_all(&self.buffer).await.is_err() {
             return;
+        }
+        let early = io::Cursor::new(std::mem::take(&mut local.buffer));
+        let mut answers: Reader = Box::pin(AsyncReadExt::chain(early, local.read));
+        if is_websocket {
+            answers = Box::pin(GoingAway::new(answers, self.activity.shutdown()));
         }
         let visitor = (&mut self.read, &mut self.write);
         // Either side may end it whenever it likes.
-        let _ = super::copy(visitor, (&mut local.read, &mut local.write)).await;
+        let _ = super::copy(visitor, (&mut answers, &mut local.write)).await;
     }
 }

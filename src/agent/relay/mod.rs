@@ -5,6 +5,7 @@
 //! read. Where the local service speaks HTTP/2, `http2` translates behind all that. Everything else is
 //! copied blindly.
 
+mod activity;
 mod copy;
 mod dial;
 mod exchange;
@@ -17,6 +18,7 @@ mod prompt;
 mod rewrite;
 mod upstream;
 
+pub use activity::Activity;
 pub use copy::copy;
 pub use dial::{Closed, Connected};
 pub use http::{Front, once, serve};

@@ -18,6 +18,8 @@ wire! {
         pub public_url: String,
         /// `http`, `https`, `tcp` or `tls`, by the public address; empty for a labeled tunnel.
         pub proto: String,
+        /// `online`, or why visitors cannot reach it: `reconnecting: ` and the reason.
+        pub status: Option<String>,
         /// The configuration in effect.
         pub config: AgentTunnelConfig,
         /// Counts, rates and percentiles.

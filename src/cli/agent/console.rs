@@ -12,7 +12,7 @@ use super::tell::plain;
 use crate::agent::capture::{Message, Record};
 use crate::agent::{Agent, State, masked_target};
 use crate::api::local::tunnels::AgentTunnel;
-use crate::cli::signals::{Job, Jobs};
+use crate::cli::signals::{Job, Jobs, is_terminal_gone, outlives_terminal};
 use crate::service::Service;
 
 /// How often the view is drawn at most.
@@ -38,6 +38,7 @@ pub(super) struct Console {
     shown: String,
     entered: bool,
     jobs: Jobs,
+    outlives_terminal: bool,
 }
 
 impl Console {
@@ -47,24 +48,25 @@ impl Console {
             vec![("Management API", service.url().to_owned()), ("Admin key", key)]
         });
         let service = facts.unwrap_or_default();
-        Self { service, shown: String::new(), entered: false, jobs: Jobs::new() }
+        let (shown, outlives_terminal) = (String::new(), outlives_terminal());
+        Self { service, shown, entered: false, jobs: Jobs::new(), outlives_terminal }
     }
 
-    /// Shows the agent while it connects; does not end.
+    /// Shows the agent while it connects; ends with the terminal only.
     pub async fn wait(&mut self, agent: &Agent) {
-        loop {
+        while !self.is_orphaned() {
             self.draw(agent);
             self.during(agent, tokio::time::sleep(FRAME)).await;
         }
     }
 
-    /// Shows the agent until it ends.
+    /// Shows the agent until it ends, or the terminal does.
     pub async fn live(&mut self, agent: &Agent) {
         let mut state = agent.watch();
         let mut changes = agent.captures().subscribe();
         loop {
             self.draw(agent);
-            if matches!(*state.borrow_and_update(), State::Offline) {
+            if matches!(*state.borrow_and_update(), State::Offline) || self.is_orphaned() {
                 return;
             }
             self.during(agent, tokio::time::sleep(FRAME)).await;
@@ -100,6 +102,12 @@ impl Console {
                 }
             }
         }
+    }
+
+    /// Whether the terminal is gone, and the process was not told to outlive it: nobody could see
+    /// or end it any more.
+    fn is_orphaned(&self) -> bool {
+        !self.outlives_terminal && is_terminal_gone()
     }
 
     fn leave(&mut self) {
@@ -159,7 +167,9 @@ impl Console {
                 "" => &tunnel.name,
                 url => url,
             };
-            ("Forwarding", format!("{from} -> {}", tunnel.config.addr))
+            let status = tunnel.status.as_deref().filter(|status| *status != "online");
+            let status = status.map(|status| format!(" ({status})")).unwrap_or_default();
+            ("Forwarding", format!("{from} -> {}{status}", tunnel.config.addr))
         });
         facts.extend(forwarding);
         facts

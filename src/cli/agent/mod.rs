@@ -7,7 +7,7 @@ mod tell;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Map, Value};
@@ -17,18 +17,22 @@ use tell::{RequestLines, Tell};
 
 use crate::agent::config::{Config, usual_path};
 use crate::agent::definition::Definition;
-use crate::agent::{self, Agent, Options, State, Trust, WebAddress};
+use crate::agent::{self, Agent, BindError, Options, StartError, State, Trust, WebAddress};
 use crate::api::yaml;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::output::{complain, say};
-use crate::cli::runtime;
-use crate::cli::signals::Signals;
+use crate::cli::signals::{NOTHING_TO_READ, Signals, on_hangup};
+use crate::cli::{grace, runtime};
 use crate::service::{self, Service};
 
 /// The variable that may hold the authtoken; command lines are for all to see.
 const TOKEN: &str = "GINNEL_AUTHTOKEN";
 /// The variable that may say where the service takes agents.
 const SERVER: &str = "GINNEL_SERVER_ADDR";
+/// How long to wait before a tunnel is started again whose session was lost.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+/// How long a service beside the agent has at least to bring the last answers to their visitors.
+const MIN_SERVICE_GRACE: Duration = Duration::from_secs(1);
 /// The name of a tunnel that the command line defines.
 const UNNAMED: &str = "command_line";
 
@@ -122,6 +126,7 @@ fn connecting(command: Command) -> Command {
         .arg(file("ca", "Certificates to trust instead of the system's, PEM"))
         .arg(file("authtoken-file", "A file that holds the authtoken; else GINNEL_AUTHTOKEN"))
         .arg(text("web-addr", "HOST:PORT", "Where the agent API listens, or false"))
+        .arg(grace::argument())
         .arg(switch("json", "Print one JSON object for each event"))
 }
 
@@ -310,8 +315,9 @@ fn run(plan: Plan<'_>) -> Result<(), Failure> {
 }
 
 async fn serve(plan: Plan<'_>) -> Result<(), Failure> {
-    let mut signals = Signals::with_hangup()?;
-    let mut options = plan.options;
+    let mut signals = Signals::new()?;
+    let grace = grace::read(plan.matches);
+    let mut options = Options { grace, ..plan.options };
     let service = match plan.service {
         Some(wanted) => Some(Service::start(wanted).await?),
         None => None,
@@ -322,21 +328,41 @@ async fn serve(plan: Plan<'_>) -> Result<(), Failure> {
     let mut agent = Agent::start(options).await?;
     let view = View::of(plan.matches, plan.console, service.as_ref());
     let requests = view.requests(&agent);
+    let is_drawn = matches!(view, View::Console(_));
+    on_hangup(move || say_nothing_to_read(is_drawn))?;
     let ended = tokio::select! {
         ended = carry(&mut agent, plan.tunnels, view) => ended,
         () = signals.next() => Ok(()),
     };
     tokio::select! {
-        () = agent.stop() => {}
-        () = signals.next() => {}
+        () = stop(agent, requests, service, grace) => ended,
+        () = signals.next() => Err(Failure::second_signal()),
     }
+}
+
+/// Ends the agent, and then the service beside it: within `grace`, as far as that is theirs.
+async fn stop(
+    agent: Agent,
+    requests: Option<RequestLines>,
+    service: Option<Service>,
+    grace: Duration,
+) {
+    let began = Instant::now();
+    agent.stop(grace).await;
     if let Some(requests) = requests {
         requests.finish().await;
     }
     if let Some(service) = service {
-        service.stop(Duration::from_secs(1)).await;
+        // What the agent has sent last is still on its way to the visitors.
+        service.stop(grace.saturating_sub(began.elapsed()).max(MIN_SERVICE_GRACE)).await;
     }
-    ended
+}
+
+/// A terminal that is drawn on has no place for it; what goes on is seen there.
+fn say_nothing_to_read(is_drawn: bool) {
+    if !(is_drawn && std::io::stderr().is_terminal()) {
+        complain(NOTHING_TO_READ);
+    }
 }
 
 fn connect_to(options: &mut Options, service: &Service) {
@@ -347,43 +373,69 @@ fn connect_to(options: &mut Options, service: &Service) {
     options.closed.extend(own.and_then(Result::ok));
 }
 
-/// Starts tunnels and tells what happens, until the agent ends.
+/// Starts tunnels and tells what happens, until the agent ends; fails when it was refused.
 async fn carry(agent: &mut Agent, tunnels: Vec<Definition>, view: View) -> Result<(), Failure> {
     match view {
-        View::Console(mut console) => tokio::select! {
-            started = start_all(agent, tunnels) => {
-                started?;
-                console.live(agent).await;
+        View::Console(console) => draw(agent, tunnels, console).await?,
+        View::Lines(tell) => print(agent, tunnels, tell).await?,
+    }
+    agent.refusal().map_or(Ok(()), |refusal| Err(refusal.into()))
+}
+
+async fn draw(
+    agent: &Agent,
+    tunnels: Vec<Definition>,
+    mut console: Console,
+) -> Result<(), Failure> {
+    let is_started = tokio::select! {
+        started = start_all(agent, tunnels) => started?,
+        () = console.wait(agent) => false,
+    };
+    if is_started {
+        console.live(agent).await;
+    }
+    Ok(())
+}
+
+async fn print(agent: &Agent, tunnels: Vec<Definition>, tell: Tell) -> Result<(), Failure> {
+    tell.agent(agent);
+    let is_started = tokio::select! {
+        started = start_all(agent, tunnels) => started?,
+        () = tell.troubles(agent) => false,
+    };
+    if is_started {
+        tell.tunnels(agent);
+        tell.live(agent).await;
+    }
+    Ok(())
+}
+
+/// Waits for the session, and starts the tunnels; false when the agent ends before that.
+async fn start_all(agent: &Agent, tunnels: Vec<Definition>) -> Result<bool, Failure> {
+    for definition in tunnels {
+        start_one(agent, definition).await?;
+    }
+    Ok(online(agent).await)
+}
+
+/// Starts a tunnel; a session that is lost meanwhile is waited for again.
+async fn start_one(agent: &Agent, definition: Definition) -> Result<(), Failure> {
+    while online(agent).await {
+        match agent.start_tunnel(definition.clone()).await {
+            Err(StartError::Bind(BindError::Offline | BindError::Lost(_))) => {
+                tokio::time::sleep(RETRY_PAUSE).await;
             }
-            () = console.wait(agent) => {}
-        },
-        View::Lines(tell) => {
-            tell.agent(agent);
-            tokio::select! {
-                started = start_all(agent, tunnels) => started?,
-                () = tell.troubles(agent) => {}
-            }
-            tell.tunnels(agent);
-            tell.live(agent).await;
+            started => return Ok(started.map(drop)?),
         }
     }
     Ok(())
 }
 
-/// Waits for the session, and starts the tunnels.
-async fn start_all(agent: &Agent, tunnels: Vec<Definition>) -> Result<(), Failure> {
+/// Waits until the agent is online; false when it has ended instead.
+async fn online(agent: &Agent) -> bool {
     let mut state = agent.watch();
     let settled = state.wait_for(|state| matches!(state, State::Online(_) | State::Offline)).await;
-    let is_online = matches!(settled.as_deref(), Ok(State::Online(_)));
-    drop(settled);
-    if !is_online {
-        let reason = agent.last_error().unwrap_or_else(|| "it was stopped".to_owned());
-        return Err(Failure::new(Exit::Denied, format!("the agent is offline: {reason}")));
-    }
-    for definition in tunnels {
-        agent.start_tunnel(definition).await?;
-    }
-    Ok(())
+    matches!(settled.as_deref(), Ok(State::Online(_)))
 }
 
 /// How what happens is told.
@@ -426,10 +478,11 @@ impl From<agent::Error> for Failure {
     }
 }
 
-impl From<agent::StartError> for Failure {
-    fn from(error: agent::StartError) -> Self {
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
         let exit = match &error {
-            agent::StartError::Definition(_) => Exit::Usage,
+            StartError::Definition(_) => Exit::Usage,
+            StartError::Bind(error) if error.is_fault() => Exit::Server,
             _ => Exit::Refused,
         };
         Self::new(exit, error.to_string())

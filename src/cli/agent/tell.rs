@@ -1,5 +1,6 @@
 //! What happens to an agent, one line for each event.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::agent::capture::{Captures, Change, Message, Record};
 use crate::agent::{Agent, State, masked_target};
+use crate::api::local::tunnels::AgentTunnel;
 use crate::cli::output::say;
 use crate::service::Service;
 
@@ -142,24 +144,56 @@ impl Tell {
     /// The tunnels that run.
     pub fn tunnels(self, agent: &Agent) {
         self.line("online", "online", json!({}));
+        agent.tunnels().iter().for_each(|tunnel| self.tunnel(tunnel));
+    }
+
+    fn tunnel(self, tunnel: &AgentTunnel) {
+        let (name, url, addr) = (&tunnel.name, &tunnel.public_url, &tunnel.config.addr);
+        let fields = json!({"name": name, "public_url": url, "addr": addr});
+        self.line("tunnel", &format!("{name}: {url} -> {addr}"), fields);
+    }
+
+    /// Tells which tunnels visitors cannot reach although there is a session, and which they can
+    /// again; `told` is what was told of them before.
+    fn statuses(self, agent: &Agent, told: &mut HashMap<String, String>) {
         for tunnel in agent.tunnels() {
-            let (name, url, addr) = (tunnel.name, tunnel.public_url, tunnel.config.addr);
-            let fields = json!({"name": name, "public_url": url, "addr": addr});
-            self.line("tunnel", &format!("{name}: {url} -> {addr}"), fields);
+            let (name, status) = (tunnel.name.clone(), tunnel.status.clone().unwrap_or_default());
+            if status == "online" {
+                if told.remove(&name).is_some() {
+                    self.tunnel(&tunnel);
+                }
+            } else if told.get(&name) != Some(&status) {
+                let fields = json!({"name": name, "status": status});
+                self.line("tunnel_status", &format!("{name}: {status}"), fields);
+                told.insert(name, status);
+            }
         }
+    }
+
+    /// Tells how the link to the service is.
+    fn state(self, state: &'static str, reason: Option<String>) {
+        let text = match &reason {
+            Some(reason) => format!("{state}: {reason}"),
+            None => state.to_owned(),
+        };
+        self.line("state", &text, json!({"state": state, "reason": reason}));
     }
 
     /// Tells what becomes of the session until the agent ends.
     pub async fn live(self, agent: &Agent) {
         let mut state = agent.watch();
-        let mut told = "";
+        let (mut told, mut statuses) = ("", HashMap::new());
         loop {
             let changed = state.changed().await;
             let now = state.borrow_and_update().clone();
+            let is_online = matches!(now, State::Online(_));
             // Every attempt to connect is a change, of the same name.
             if now.name() != told {
                 told = now.name();
-                self.line("state", told, json!({"state": told}));
+                self.state(told, agent.last_error().filter(|_| !is_online));
+            }
+            if is_online {
+                self.statuses(agent, &mut statuses);
             }
             if changed.is_err() || matches!(now, State::Offline) {
                 return;

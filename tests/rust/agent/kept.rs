@@ -63,7 +63,7 @@ async fn addresses_of_agents_that_never_return_are_given_up() {
 
     // The service goes first, so that both addresses wait.
     first.stop(Duration::from_secs(5)).await;
-    gone.stop().await;
+    gone.stop(Duration::from_secs(5)).await;
     let again = service::Options { agent_port: Some(port), ..on_day(&folder, 10) };
     let second = Service::start(again).await.unwrap();
     becomes(&folder, (2, 1)).await;
@@ -80,7 +80,7 @@ async fn addresses_of_agents_that_never_return_are_given_up() {
     let third = Service::start(again).await.unwrap();
     becomes(&folder, (1, 1)).await;
     assert_eq!(address_of(&back).await, address);
-    back.stop().await;
+    back.stop(Duration::from_secs(5)).await;
     third.stop(Duration::from_secs(5)).await;
 }
 

@@ -66,7 +66,7 @@ async fn sessions(service: &Service, local: u16, count: usize) -> usize {
                 stopped += 1;
             }
             let started = agent.tunnels().len() + stopped;
-            agent.stop().await;
+            agent.stop(Duration::from_secs(5)).await;
             started
         });
     }

@@ -12,6 +12,7 @@ mod leaks;
 mod local_faults;
 mod memory;
 mod page;
+mod refused;
 pub mod relay;
 mod silent;
 pub mod support;

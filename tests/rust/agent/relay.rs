@@ -46,7 +46,13 @@ pub fn visit_front(front: &Arc<Front>) -> Visit {
         let (read, write) = tokio::io::split(theirs);
         let remote_addr = "192.0.2.1".to_owned();
         let source = Source { remote_addr, ..Source::default() };
-        relay::serve(&front, (Box::pin(read), Box::pin(write)), source).await;
+        relay::serve(
+            &front,
+            (Box::pin(read), Box::pin(write)),
+            source,
+            &relay::Activity::default(),
+        )
+        .await;
     });
     Visit { visitor, captures, metrics }
 }

@@ -51,7 +51,7 @@ function state(service) {
 
 function show(status) {
   list(parts.session, [
-    ["State", status.state],
+    ["State", session(status)],
     ["Region", status.region || "none"],
     ["Latency", status.latency == null ? "not measured yet" : time(status.latency)],
     ["Reconnects", String(status.reconnects)],
@@ -67,6 +67,11 @@ function show(status) {
     [name, typeof value === "string" ? value : JSON.stringify(value)]));
   failures(status.failures);
   tunnels(status.tunnels);
+}
+
+/** The state of the session, and while there is none the reason. */
+function session({ state, failures: [last] }) {
+  return state === "online" || !last ? state : `${state}: ${last.reason}`;
 }
 
 /** Changes what is different, so that a selection in it stays. */
@@ -164,6 +169,7 @@ function card(tunnel) {
       say(address, now.public_url);
       say(local, now.config?.addr ?? "");
       list(figures, [
+        ["Status", now.status],
         ["Requests", String(http.count)],
         ["Rates", `${per(http.rate1)}, ${per(http.rate5)}, ${per(http.rate15)} (1, 5, 15 min)`],
         ["Percentiles", [50, 90, 95, 99].map((p) => `p${p} ${time(http[`p${p}`] / 1e6)}`).join(", ")],

@@ -1,0 +1,56 @@
+//! Ending gracefully: no new visitors, and time for those who are being served.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::Shared;
+use super::link::{self, State};
+use super::shutdown::Shutdown;
+use super::tunnels::Running;
+use crate::tunnel::Session;
+
+/// How long the service may take to confirm that it sends no more visitors.
+const UNBIND_TIMEOUT: Duration = Duration::from_secs(1);
+/// How many tunnels are unbound at once: a service takes only so many calls.
+const UNBINDS_AT_ONCE: usize = 32;
+
+/// Tells the service to send no more visitors, and lets those finish who are being served, for as
+/// long as `grace`.
+pub(super) async fn graceful(shared: &Shared, grace: Duration) {
+    shared.shutdown.send_replace(Shutdown::Graceful);
+    // Without a session nobody is being served.
+    let State::Online(online) = shared.state.borrow().clone() else { return };
+    let tunnels = shared.tunnels.all();
+    tokio::select! {
+        () = drain(&online.session, &tunnels, grace) => {}
+        _ = online.session.ended() => {}
+    }
+}
+
+/// What is left when the time is over is cut off by the caller.
+async fn drain(session: &Session, tunnels: &[Arc<Running>], grace: Duration) {
+    let began = Instant::now();
+    tunnels.iter().for_each(|tunnel| tunnel.set_stopping());
+    let _ = timeout(UNBIND_TIMEOUT, unbind_all(session, tunnels)).await;
+    tunnels.iter().for_each(|tunnel| tunnel.finish());
+    let finishing = async {
+        for tunnel in tunnels {
+            tunnel.finished().await;
+        }
+    };
+    let _ = timeout(grace.saturating_sub(began.elapsed()), finishing).await;
+}
+
+async fn unbind_all(session: &Session, tunnels: &[Arc<Running>]) {
+    for some in tunnels.chunks(UNBINDS_AT_ONCE) {
+        let mut unbinding = JoinSet::new();
+        for tunnel in some {
+            let (session, tunnel) = (session.clone(), tunnel.clone());
+            unbinding.spawn(async move { link::unbind(&session, &tunnel).await });
+        }
+        unbinding.join_all().await;
+    }
+}

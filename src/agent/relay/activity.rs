@@ -1,0 +1,77 @@
+//! Whether a connection of a visitor carries something.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::agent::shutdown::Shutdown;
+
+/// Whether a connection of a visitor carries a request, or bytes of another protocol.
+#[derive(Debug, Default)]
+pub struct Activity<'t> {
+    /// Odd while it does; rises with each beginning and each end.
+    turns: AtomicU32,
+    /// How far its tunnel is on the way to the end.
+    shutdown: Option<&'t watch::Sender<Shutdown>>,
+}
+
+impl<'t> Activity<'t> {
+    /// Of a connection that ends with this shutdown.
+    pub(in crate::agent) fn new(shutdown: &'t watch::Sender<Shutdown>) -> Self {
+        Self { turns: AtomicU32::new(0), shutdown: Some(shutdown) }
+    }
+
+    /// Something begins.
+    pub(in crate::agent) fn begin(&self) {
+        self.turns.fetch_or(1, Relaxed);
+    }
+
+    /// It has ended, if there was something.
+    pub(super) fn end(&self) {
+        let turns = self.turns.load(Relaxed);
+        // Only the connection itself changes it.
+        self.turns.store(turns.wrapping_add(turns & 1), Relaxed);
+    }
+
+    /// Waits so long; true when the connection carried nothing in this time.
+    pub(in crate::agent) async fn is_idle_for(&self, time: Duration) -> bool {
+        let before = self.turns.load(Relaxed);
+        tokio::time::sleep(time).await;
+        before & 1 == 0 && self.turns.load(Relaxed) == before
+    }
+
+    /// Waits until everything in flight is to be finished.
+    pub(super) fn shutdown(&self) -> impl Future<Output = ()> + Send + use<> {
+        let shutdown = self.shutdown.map(watch::Sender::subscribe);
+        async move {
+            let Some(mut shutdown) = shutdown else { return std::future::pending().await };
+            // The tunnel outlives its connections.
+            let _ = shutdown.wait_for(|shutdown| *shutdown >= Shutdown::Graceful).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_is_idle_only_between_requests() {
+        let activity = Activity::default();
+        let short = Duration::from_millis(1);
+        assert!(activity.is_idle_for(short).await);
+
+        activity.begin();
+        assert!(!activity.is_idle_for(short).await);
+
+        let looking = activity.is_idle_for(Duration::from_millis(20));
+        let ending = async {
+            activity.end();
+            activity.begin();
+            activity.end();
+        };
+        assert!(!tokio::join!(looking, ending).0, "something was carried meanwhile");
+        assert!(activity.is_idle_for(short).await);
+    }
+}

@@ -1,0 +1,20 @@
+//! `--grace`: how long what is in flight may take at the end.
+
+use std::time::Duration;
+
+use clap::{Arg, ArgMatches, value_parser};
+
+/// The option.
+pub(super) fn argument() -> Arg {
+    Arg::new("grace")
+        .long("grace")
+        .value_name("SECONDS")
+        .help("How long requests in flight may take at the end; a second signal ends at once")
+        .value_parser(value_parser!(u64).range(0..=3600))
+        .default_value("30")
+}
+
+/// The time that was given, or the default.
+pub(super) fn read(matches: &ArgMatches) -> Duration {
+    Duration::from_secs(matches.get_one("grace").copied().unwrap_or_default())
+}

@@ -1,0 +1,224 @@
+//! What a service refuses: the credential itself for good, everything else for now.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ginnel::agent::definition::Definition;
+use ginnel::agent::{Agent, Error, Options, State, Trust, WebAddress};
+use ginnel::api::Secret;
+use ginnel::service::{self, Service};
+use ginnel::tunnel::message::{Auth, AuthAnswer, BindAnswer, BindAnswerExtra, error_text};
+use ginnel::tunnel::rpc::Call;
+use ginnel::tunnel::{Incoming, Session, Side, kind, read_kind};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+
+use super::support::{PATIENCE, online};
+
+/// What the service of a test says to agents; empty for everything that it accepts.
+#[derive(Debug, Clone, Default)]
+struct Said {
+    to_auth: String,
+    to_bind: String,
+}
+
+/// A service that refuses as it is told to.
+struct Refusing {
+    said: watch::Sender<Said>,
+    options: Options,
+    /// How many agents have come, and how many binds.
+    counts: watch::Receiver<(usize, usize)>,
+    sessions: watch::Sender<Option<Session>>,
+}
+
+impl Refusing {
+    async fn start() -> Self {
+        let own = Service::start(service::Options::default()).await.unwrap();
+        let authority = own.edges().authority().clone();
+        let acceptor = TlsAcceptor::from(authority.server_config(&[]).unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = listener.local_addr().unwrap().to_string();
+        let trust = Trust::Pem(authority.pem().as_bytes().to_vec());
+        let mut options = Options::new(server, Secret("x".to_owned()), trust);
+        options.web_addr = WebAddress::Off;
+        let (said, heard) = watch::channel(Said::default());
+        let (count, counts) = watch::channel((0, 0));
+        let (sessions, count) = (watch::Sender::new(None), Arc::new(count));
+        let last = sessions.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let Ok(stream) = acceptor.accept(stream).await else { continue };
+                let (session, incoming) = Session::start(stream, Side::Service);
+                last.send_replace(Some(session));
+                tokio::spawn(answer(incoming, heard.clone(), count.clone()));
+            }
+            drop(own);
+        });
+        Self { said, options, counts, sessions }
+    }
+
+    fn say(&self, to_auth: &str, to_bind: &str) {
+        let said = Said { to_auth: to_auth.to_owned(), to_bind: to_bind.to_owned() };
+        self.said.send_replace(said);
+    }
+
+    /// Ends the session that there is.
+    fn cut(&self) {
+        self.sessions.send_replace(None).expect("a session").close();
+    }
+
+    async fn until(&self, is_so: impl Fn(&(usize, usize)) -> bool) {
+        let mut counts = self.counts.clone();
+        let waiting = counts.wait_for(|counts| is_so(counts));
+        drop(tokio::time::timeout(PATIENCE, waiting).await.expect("in time").unwrap());
+    }
+}
+
+async fn answer(
+    mut incoming: Incoming,
+    said: watch::Receiver<Said>,
+    count: Arc<watch::Sender<(usize, usize)>>,
+) {
+    while let Some(mut stream) = incoming.next().await {
+        let Ok(kind) = read_kind(&mut stream).await else { continue };
+        if kind == kind::HEARTBEAT {
+            tokio::spawn(ginnel::tunnel::heartbeat::answer(stream));
+            continue;
+        }
+        let Ok(call) = Call::read(kind, stream).await else { continue };
+        let said = said.borrow().clone();
+        let error = |text: String| Some(text).filter(|text| !text.is_empty());
+        match kind {
+            kind::AUTH => {
+                let auth: Auth = call.decode().unwrap();
+                let answer = AuthAnswer {
+                    version: "3".to_owned(),
+                    client_id: auth.client_id,
+                    error: error(said.to_auth),
+                    ..AuthAnswer::default()
+                };
+                count.send_modify(|(agents, _)| *agents += 1);
+                call.answer(&answer).await.unwrap();
+            }
+            _ => {
+                let answer = BindAnswer {
+                    id: "bind".to_owned(),
+                    url: "http://web.example.test".to_owned(),
+                    proto: "http".to_owned(),
+                    extra: BindAnswerExtra { token: "token".into(), tunnel_id: None },
+                    error: error(said.to_bind),
+                    ..BindAnswer::default()
+                };
+                count.send_modify(|(_, binds)| *binds += 1);
+                // The agent may have gone meanwhile.
+                let _ = call.answer(&answer).await;
+            }
+        }
+    }
+}
+
+fn refusal(code: &str) -> String {
+    error_text("not now", Some(code))
+}
+
+async fn ended(agent: &Agent) {
+    let mut state = agent.watch();
+    let offline = state.wait_for(|state| matches!(state, State::Offline));
+    drop(tokio::time::timeout(PATIENCE, offline).await.expect("an end").unwrap());
+}
+
+#[tokio::test]
+async fn only_a_refusal_of_the_credential_is_for_good() {
+    for code in ["ERR_NGROK_105", "ERR_NGROK_106", "ERR_NGROK_107", "ERR_NGROK_4018", "SHOP_107"] {
+        let service = Refusing::start().await;
+        let agent = Agent::start(service.options.clone()).await.unwrap();
+        online(&agent).await;
+        assert!(agent.refusal().is_none());
+
+        service.say(&refusal(code), "");
+        service.cut();
+
+        ended(&agent).await;
+        let refused = agent.refusal();
+        assert!(
+            matches!(&refused, Some(Error::Refused(reason)) if reason.contains(code)),
+            "{refused:?}"
+        );
+        agent.stop(PATIENCE).await;
+    }
+}
+
+#[tokio::test]
+async fn whatever_else_goes_wrong_is_tried_again() {
+    let texts = ["ERR_NGROK_722", "ERR_NGROK_108", "ERR_NGROK_102", "ERR_NGROK_9999", "SHOP_722"];
+    for text in texts.map(refusal).into_iter().chain(["the service failed".to_owned()]) {
+        let service = Refusing::start().await;
+        let agent = Agent::start(service.options.clone()).await.unwrap();
+        online(&agent).await;
+        service.say(&text, "");
+        service.cut();
+        service.until(|(agents, _)| *agents >= 3).await;
+        assert!(matches!(agent.state(), State::Reconnecting), "{text}");
+
+        service.say("", "");
+
+        online(&agent).await;
+        assert!(agent.refusal().is_none(), "{text}");
+        agent.stop(PATIENCE).await;
+    }
+}
+
+#[tokio::test]
+async fn a_tunnel_that_is_refused_keeps_its_address_and_is_tried_again() {
+    for code in ["ERR_NGROK_722", "ERR_NGROK_334", "ERR_NGROK_9999"] {
+        let service = Refusing::start().await;
+        let agent = Agent::start(service.options.clone()).await.unwrap();
+        online(&agent).await;
+        let definition = serde_json::json!({"name": "web", "proto": "http", "addr": 9});
+        let definition = Definition::read(definition.as_object().unwrap()).unwrap();
+        agent.start_tunnel(definition).await.unwrap();
+        service.say("", &refusal(code));
+        service.cut();
+        service.until(|(_, binds)| *binds >= 4).await;
+
+        let [shown] = agent.tunnels().try_into().unwrap();
+        assert_eq!(shown.public_url, "http://web.example.test");
+        assert_eq!(shown.status, Some(format!("reconnecting: not now ({code})")));
+        assert!(matches!(agent.state(), State::Online(_)));
+
+        service.say("", "");
+        let back = async {
+            while agent.tunnels()[0].status.as_deref() != Some("online") {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, back).await.expect("the tunnel to be back");
+        agent.stop(PATIENCE).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_person_must_change_is_shown_and_tried_at_every_session() {
+    let service = Refusing::start().await;
+    let agent = Agent::start(service.options.clone()).await.unwrap();
+    online(&agent).await;
+    let definition = serde_json::json!({"name": "web", "proto": "http", "addr": 9});
+    let definition = Definition::read(definition.as_object().unwrap()).unwrap();
+    agent.start_tunnel(definition).await.unwrap();
+    service.say("", &refusal("ERR_NGROK_600"));
+    service.cut();
+    let refused = || agent.tunnels()[0].status.as_deref() != Some("online");
+    while !refused() || !matches!(agent.state(), State::Online(_)) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(agent.tunnels()[0].status.as_deref(), Some("reconnecting: not now (ERR_NGROK_600)"));
+
+    service.say("", "");
+    service.cut();
+
+    while refused() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    agent.stop(PATIENCE).await;
+}
