@@ -72,10 +72,10 @@ def test_a_tunnel_outlives_a_fault_of_its_service(fault: Fault, tmp_path: Path) 
                 wait_until(lambda: agent.state == "online", "a session")
                 shown = tunnel(agent)
                 assert shown.public_url == url
-                assert shown.status.startswith("reconnecting: the service failed"), shown
+                assert shown.status.startswith("reconnecting: "), shown
                 # It stays so, and is tried again.
                 time.sleep(1.5)
-                assert tunnel(agent).status.startswith("reconnecting: the service failed")
+                assert tunnel(agent).status.startswith("reconnecting: ")
                 assert agent.is_running
 
             wait_until(lambda: tunnel(agent).status == "online", "the tunnel")
