@@ -150,7 +150,7 @@ def test_each_request_has_one_line(tmp_path: Path, as_json: bool) -> None:
     count, at_once = 400, 8
     silent = socket.create_server(("127.0.0.1", 0))
     process = subprocess.Popen(
-        [*GINNEL, "dev", "http", f"file://{tmp_path}", "--web-addr", "127.0.0.1:0"]
+        [*GINNEL, "dev", "http", f"file://{tmp_path}", "--web-addr", "127.0.0.1:0", "--grace", "1"]
         + (["--json"] if as_json else []),
         stdout=subprocess.PIPE,
         text=True,
