@@ -47,6 +47,8 @@ class Server:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
+            # Otherwise a second answer waits until the first one is acknowledged.
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
             self.connections += 1
             self.serving.append(connection)
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()

@@ -67,7 +67,7 @@ async def test_ten_calls_use_one_connection(make_client: Any) -> None:
     [b"x", b"\r\n", answer(200, {"id": "ak_STOLEN", "uri": "u"}), answer(500)],
     ids=["a byte", "a line end", "an answer", "an error"],
 )
-@pytest.mark.parametrize("later", [False], ids=["at once"])
+@pytest.mark.parametrize("later", [False, True], ids=["at once", "later"])
 async def test_nothing_but_an_answer_is_taken_for_one(
     make_client: Any, surplus: bytes, later: bool
 ) -> None:
