@@ -23,6 +23,10 @@ impl Signals {
     pub fn new() -> Result<Self, Failure> {
         use tokio::signal::unix::SignalKind;
         let terminate = listen(SignalKind::terminate())?;
+        if !is_ignored(libc::SIGHUP) {
+            // It ends nothing from now on, also before there is something to do at it.
+            drop(listen(SignalKind::hangup())?);
+        }
         Ok(Self { terminate, interrupt: listen(SignalKind::interrupt())? })
     }
 
