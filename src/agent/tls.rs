@@ -11,7 +11,7 @@ use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 
 use super::Error;
-use crate::tunnel::certificate::{self, Unusable};
+use crate::net::certificate::{self, Unusable};
 
 /// Whose certificates are trusted.
 #[derive(Debug, Clone, Default)]

@@ -64,7 +64,7 @@ use sessions::{House, Listener, Registry};
 use store::{Snapshot, Store};
 use tokens::{TokenFiles, Tokens};
 
-use crate::tunnel::private::PrivateListener;
+use crate::net::private::PrivateListener;
 
 /// A service at work; many may run in one process.
 ///

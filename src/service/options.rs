@@ -11,9 +11,9 @@ use super::rate_limit::RateLimit;
 use super::{Error, TrustedProxies, edge, sessions};
 use crate::api::{Origin, Secret, id};
 use crate::net::descriptors::{self, DescriptorLimit};
+use crate::net::private::PrivateListener;
 use crate::net::{ConnectionCaps, ConnectionLimit};
 use crate::policy::path::AmbiguousPaths;
-use crate::tunnel::private::PrivateListener;
 
 /// How a service is to run.
 #[derive(Debug, Clone)]

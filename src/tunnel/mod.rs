@@ -12,7 +12,6 @@
 mod account;
 mod batching;
 mod cell;
-pub mod certificate;
 mod code;
 mod driver;
 mod error;
@@ -22,7 +21,6 @@ pub mod kind;
 pub mod message;
 pub mod object;
 mod outgoing;
-pub mod private;
 pub mod proxy;
 pub mod rpc;
 mod session;

@@ -13,8 +13,8 @@ use tokio_rustls::client::TlsStream;
 
 use super::prompt::{Awaited, Prompt};
 use super::{Reader, Writer};
+use crate::net::private;
 use crate::reuse::{ReuseBan, ReuseBans, Socket};
-use crate::tunnel::private;
 
 /// How long a local service may take to accept a connection.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);

@@ -27,8 +27,8 @@ use super::hosts::AllowedHosts;
 use super::{Error, Shared, WebAddress};
 use crate::http1::StrictStream;
 use crate::net::descriptors::{self, DescriptorLimit};
+use crate::net::private::PrivateListener;
 use crate::net::{self, Connection, ConnectionCaps, ConnectionLimit, FIRST_BYTE_TIMEOUT};
-use crate::tunnel::private::PrivateListener;
 
 /// Where the local API usually listens, and how many ports after that are tried.
 const USUAL: (&str, u16, u16) = ("127.0.0.1", 4040, 9);

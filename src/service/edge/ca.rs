@@ -28,9 +28,9 @@ use rustls::sign::CertifiedKey;
 
 use super::guard::Terms;
 use super::interfaces;
+use crate::net::certificate::{self, Unusable};
 use crate::service::durable;
 use crate::service::store::beside;
-use crate::tunnel::certificate::{self, Unusable};
 
 /// The names of this machine, for visitors who ask for none.
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "::1"];

@@ -11,8 +11,8 @@ use tokio_rustls::TlsConnector;
 
 use super::Io;
 use super::target::{BoxFuture, Reuse, Target, Through, Undialable, Visitor};
+use crate::net::private;
 use crate::reuse::Socket;
-use crate::tunnel::private;
 
 /// A target at one fixed address.
 pub(super) struct FixedTarget {

@@ -10,7 +10,7 @@ use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 
 use super::ca::{Authority, CertificateError};
 use super::wanted::TlsTermination;
-use crate::tunnel::certificate::{self, Unusable};
+use crate::net::certificate::{self, Unusable};
 
 /// The protocols of a port with TLS, best first.
 pub(super) const ALPN: [&str; 2] = ["h2", "http/1.1"];

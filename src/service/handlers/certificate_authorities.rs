@@ -5,12 +5,12 @@ use crate::api::id::{self, prefix};
 use crate::api::remote::certificate_authorities::{
     CertificateAuthority, Create, Delete, Get, List, Update,
 };
+use crate::net::certificate;
 use crate::service::certificate::Certificate;
 use crate::service::context::{found, remove, wrong_prefix};
 use crate::service::edge::guard;
 use crate::service::store::Transaction;
 use crate::service::{Refusal, code};
-use crate::tunnel::certificate;
 
 /// The role of an authority for the edges whose visitors it vouches for.
 pub(super) const AUTHORITY: &str = "certificate_authority";

@@ -11,8 +11,8 @@ use reqwest::redirect::Policy;
 use rustls::{ClientConfig, RootCertStore};
 use url::Url;
 
+use crate::net::private;
 use crate::policy::{Fetch, FetchFailed, Fetched};
-use crate::tunnel::private;
 
 /// How many redirects are followed at most, whatever an action says.
 const REDIRECTS: u8 = 10;
@@ -141,7 +141,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::tunnel::private::PrivateListener;
+    use crate::net::private::PrivateListener;
 
     fn wanted(url: String) -> Fetch {
         Fetch {
