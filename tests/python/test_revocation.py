@@ -73,6 +73,16 @@ def local() -> Iterator[Local]:
     local.close()
 
 
+@contextlib.contextmanager
+def stopped_soon(service: ginnel.Service, **options: Any) -> Iterator[ginnel.Agent]:
+    """An agent whose visitors need not leave before it does."""
+    agent = ginnel.Agent(service, **options)
+    try:
+        yield agent
+    finally:
+        agent.stop(grace=0)
+
+
 def soon(check: Callable[[], Any], what: str) -> None:
     deadline = time.monotonic() + 10
     while not check():
@@ -241,8 +251,8 @@ def test_a_revoked_agent_serves_nobody_and_does_not_come_back(
     revoke: str,
 ) -> None:
     with (
-        ginnel.Agent(service) as other,
-        ginnel.Agent(service, authtoken=owner.token) as agent,
+        stopped_soon(service) as other,
+        stopped_soon(service, authtoken=owner.token) as agent,
     ):
         here = agent.client()
         here.tunnels.start(
@@ -277,7 +287,7 @@ def test_a_revoked_agent_serves_nobody_and_does_not_come_back(
 def test_the_addresses_of_a_revoked_agent_are_free_at_once(
     service: ginnel.Service, owner: Owner, local: Local, visitors: Visitors
 ) -> None:
-    with ginnel.Agent(service, authtoken=owner.token) as agent, ginnel.Agent(service) as other:
+    with stopped_soon(service, authtoken=owner.token) as agent, stopped_soon(service) as other:
         agent.client().tunnels.start(
             addr=local.port, proto="http", name="web", subdomain="web", schemes=["http"]
         )
@@ -293,14 +303,14 @@ def test_the_addresses_of_a_revoked_agent_are_free_at_once(
 def test_an_address_that_waits_for_a_revoked_agent_is_free_at_once(
     service: ginnel.Service, owner: Owner, local: Local, visitors: Visitors
 ) -> None:
-    with ginnel.Agent(service, authtoken=owner.token) as agent:
+    with stopped_soon(service, authtoken=owner.token) as agent:
         agent.client().tunnels.start(
             addr=local.port, proto="http", name="web", subdomain="web", schemes=["http"]
         )
 
     owner.switch_bot_off()
 
-    with ginnel.Agent(service) as other:
+    with stopped_soon(service) as other:
         other.client().tunnels.start(
             addr=local.port, proto="http", name="web", subdomain="web", schemes=["http"]
         )
@@ -314,13 +324,13 @@ def test_a_bot_that_is_switched_on_again_may_come_again(
     local: Local,
     visitors: Visitors,
 ) -> None:
-    with ginnel.Agent(service, authtoken=owner.token) as agent:
+    with stopped_soon(service, authtoken=owner.token) as agent:
         owner.switch_bot_off()
         soon(lambda: agent.state == "offline", "the agent has not given up")
 
     remote.bot_users.update(owner.bot.id, active=True)
 
-    with ginnel.Agent(service, authtoken=owner.token) as agent:
+    with stopped_soon(service, authtoken=owner.token) as agent:
         agent.client().tunnels.start(
             addr=local.port, proto="http", name="web", subdomain="web", schemes=["http"]
         )
@@ -334,7 +344,7 @@ def test_what_does_not_touch_the_right_of_an_agent_leaves_it_alone(
     local: Local,
     visitors: Visitors,
 ) -> None:
-    with ginnel.Agent(service, authtoken=owner.token) as agent:
+    with stopped_soon(service, authtoken=owner.token) as agent:
         agent.client().tunnels.start(
             addr=local.port, proto="http", name="web", subdomain="web", schemes=["http"]
         )
@@ -359,7 +369,7 @@ def test_a_narrower_access_list_stops_what_it_does_not_allow(
     local: Local,
     visitors: Visitors,
 ) -> None:
-    with ginnel.Agent(service, authtoken=owner.token) as agent:
+    with stopped_soon(service, authtoken=owner.token) as agent:
         here = agent.client()
         for name in ("one", "two"):
             here.tunnels.start(
@@ -407,7 +417,7 @@ def test_a_narrower_access_list_stops_labeled_tunnels(
         remote.edges.https.routes.create(
             edge.id, match_type="path_prefix", match="/", backend={"backend_id": group.id}
         )
-    with ginnel.Agent(service, authtoken=owner.token) as agent:
+    with stopped_soon(service, authtoken=owner.token) as agent:
         here = agent.client()
         for app in ("one", "two"):
             here.tunnels.start(addr=local.port, name=app, labels=[f"app={app}"])
@@ -425,7 +435,7 @@ def test_a_narrower_access_list_stops_labeled_tunnels(
 def test_an_address_that_is_no_longer_allowed_is_not_given_back(
     service: ginnel.Service, remote: ginnel.RemoteClient, owner: Owner, local: Local
 ) -> None:
-    with ginnel.Agent(service, authtoken=owner.token) as agent:
+    with stopped_soon(service, authtoken=owner.token) as agent:
         agent.client().tunnels.start(
             addr=local.port, proto="http", name="web", subdomain="web", schemes=["http"]
         )
@@ -471,7 +481,7 @@ def test_a_credential_deleted_while_agents_come_leaves_none_behind(
         def come(credential: Credential = credential) -> None:
             with (
                 contextlib.suppress(ginnel.GinnelError),
-                ginnel.Agent(service, authtoken=token(credential), web_addr=None) as agent,
+                stopped_soon(service, authtoken=token(credential), web_addr=None) as agent,
             ):
                 soon(lambda: agent.state == "offline", "the agent stays")
 

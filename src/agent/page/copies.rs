@@ -5,9 +5,16 @@
 use super::view::{Detail, Field};
 use crate::api::mask;
 
-/// Headers that whoever sends the copy writes itself.
-const OWN: [&str; 6] =
-    ["host", "content-length", "transfer-encoding", "connection", "keep-alive", "expect"];
+/// Headers that whoever sends the copy writes itself, or the service that it is sent to.
+const OWN: [&str; 7] = [
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "keep-alive",
+    "expect",
+    "cdn-loop",
+];
 
 /// How long an argument may be: Linux takes 128 KiB, and quotes become longer in quotes.
 const ARGUMENT: usize = 24 * 1024;
