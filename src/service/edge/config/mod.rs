@@ -11,7 +11,7 @@ mod rules;
 mod sites;
 mod streams;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::Inner;
@@ -128,14 +128,15 @@ impl State {
         view: &View<'_>,
         changed: &[String],
     ) -> Result<(), store::Error> {
-        let mut owners: Vec<String> = Vec::new();
+        let mut owners = Vec::new();
+        let mut known = HashSet::new();
         for id in changed {
             let owner = match kind(id) {
                 prefix::HTTPS_ROUTE => self.edge_of(view, id)?,
                 prefix::IP_POLICY_RULE => self.policy_of(view, id)?,
                 _ => Some(id.clone()),
             };
-            owners.extend(owner.filter(|owner| !owners.contains(owner)));
+            owners.extend(owner.filter(|owner| known.insert(owner.clone())));
         }
         for id in &owners {
             match kind(id) {
