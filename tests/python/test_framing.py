@@ -270,3 +270,30 @@ def test_what_is_no_file_is_403_at_once(agent: ginnel.Agent, tmp_path: Path) -> 
         assert status(here, "/zero") == 404
         assert status(here, "/folder") == 301
         assert status(here, "/hello.txt") == 200
+
+
+@pytest.mark.parametrize("pause", [0, 0.05])
+def test_a_folder_answers_requests_with_bodies(
+    agent: ginnel.Agent, tmp_path: Path, pause: float
+) -> None:
+    (tmp_path / "hello.txt").write_text("hello")
+    bodies = {
+        b"Content-Length: 5\r\n": b"abcde",
+        b"Transfer-Encoding: chunked\r\n": b"5\r\nabcde\r\n0\r\n\r\n",
+    }
+    with agent.client() as client:
+        tunnel = client.tunnels.start(addr=f"file://{tmp_path}", proto="http", name="files")
+        host, port = tunnel.public_url.removeprefix("http://").split(":")
+        for method, expected in [(b"POST", b"405"), (b"GET", b"200")]:
+            for field, body in bodies.items():
+                with socket.create_connection((host, int(port)), timeout=10) as visitor:
+                    head = b" /hello.txt HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n"
+                    first = body if not pause else b""
+                    visitor.sendall(method + head + field + b"\r\n" + first)
+                    time.sleep(pause)
+                    visitor.sendall(body[len(first) :])
+
+                    answer = b"".join(iter(lambda: visitor.recv(4096), b""))
+
+                assert answer.split(b" ")[1:2] == [expected], (method, field)
+                assert answer.endswith(b"hello") == (method == b"GET")

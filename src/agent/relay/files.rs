@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use tokio::fs::{File, OpenOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::{head, page};
+use crate::http1::Body;
 
 /// Everything in a link but the unreserved characters of RFC 3986.
 const LINK: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -27,14 +28,8 @@ pub(super) async fn serve(folder: PathBuf, mut connection: DuplexStream) {
             Err(_) => return,
         };
         let is_get = request.is_head || line.starts_with(b"GET ");
-        let mut body = request.body.clone();
-        while !body.is_done() {
-            match connection.read_buf(&mut buffer).await {
-                Ok(1..) => {}
-                _ => return,
-            }
-            let Ok(taken) = body.take(&buffer, |_| {}) else { return };
-            let _ = buffer.split_to(taken);
+        if !skip(request.body.clone(), &mut buffer, &mut connection).await {
+            return;
         }
         let path = request.target.split('?').next().unwrap_or_default();
         let answered = if is_get {
@@ -44,6 +39,20 @@ pub(super) async fn serve(folder: PathBuf, mut connection: DuplexStream) {
         };
         if answered.is_err() || !request.keep_alive {
             return;
+        }
+    }
+}
+
+/// Reads past the body of a request; false when it does not come to its end.
+async fn skip(mut body: Body, buffer: &mut BytesMut, connection: &mut DuplexStream) -> bool {
+    loop {
+        let Ok(taken) = body.take(buffer, |_| {}) else { return false };
+        buffer.advance(taken);
+        if body.is_done() {
+            return true;
+        }
+        if !matches!(connection.read_buf(buffer).await, Ok(1..)) {
+            return false;
         }
     }
 }
