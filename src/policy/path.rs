@@ -95,6 +95,14 @@ pub fn is_plain(path: &str) -> bool {
     is_normal(path.as_bytes()) && !path.contains("/.")
 }
 
+/// The path with one slash at its beginning, where it has more.
+///
+/// Rules read `//x/admin` as `/x/admin`, but a server that takes it for a reference to the host `x`
+/// (RFC 3986, section 4.2) would serve `/admin`.
+pub fn rooted(path: &str) -> Option<String> {
+    path.starts_with("//").then(|| format!("/{}", path.trim_start_matches('/')))
+}
+
 /// What is ambiguous in a path.
 pub fn ambiguity(path: &str) -> Option<Ambiguity> {
     if is_plain(path) {
@@ -207,6 +215,12 @@ fn is_path(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_begins_with_one_slash() {
+        assert_eq!(rooted("///x//%61dmin").as_deref(), Some("/x//%61dmin"));
+        assert_eq!(rooted("/x//admin"), None);
+    }
 
     #[test]
     fn paths_that_mean_the_same_look_the_same() {

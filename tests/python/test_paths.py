@@ -281,7 +281,7 @@ def test_what_is_not_ambiguous_arrives_as_it_was_sent_through_rules_too(
     service: ginnel.Service,
 ) -> None:
     rules: Any = {"inbound": [deny("req.url.path == '/no'")]}
-    sent = ["//x", "/%7Ex/%41?q=%2f/../", "/a;b=c//", "/x%20%c3%a9", "/%2561", "/.well-known/x"]
+    sent = ["/x//y//", "/%7Ex/%41?q=%2f/../", "/a;b=c//", "/x%20%c3%a9", "/%2561", "/.well-known/x"]
     with Recorder() as recorder:
         host = edge(service, "a.test", static(service, recorder.port), policy=rules)
 
@@ -289,6 +289,20 @@ def test_what_is_not_ambiguous_arrives_as_it_was_sent_through_rules_too(
             assert get(address_of(service.http_url), host, target)[0] == 200
 
         assert recorder.targets == sent
+
+
+def test_a_path_begins_with_one_slash_where_rules_look_at_it(service: ginnel.Service) -> None:
+    """Who resolves a target as a reference takes what follows `//` for a host (RFC 3986, 4.2)."""
+    rules: Any = {"inbound": [deny("req.url.path.startsWith('/admin')")]}
+    with Recorder() as recorder:
+        host = edge(service, "a.test", static(service, recorder.port), policy=rules)
+        address = address_of(service.http_url)
+
+        for target in ["//x/admin", "///x/admin?a=//b", "//%78//y"]:
+            assert get(address, host, target)[0] == 200
+        assert get(address, host, "//admin")[0] == 403
+
+        assert recorder.targets == ["/x/admin", "/x/admin?a=//b", "/%78//y"]
 
 
 def test_normalized_paths_are_forwarded(upstream: int) -> None:
@@ -301,7 +315,7 @@ def test_normalized_paths_are_forwarded(upstream: int) -> None:
         assert get(address, host, "//y")[0] == 200
         assert get(address, host, "/x/../no")[0] == 403
 
-        assert recorder.targets == ["/y/~/z%20?a/../b", "//y"]
+        assert recorder.targets == ["/y/~/z%20?a/../b", "/y"]
 
 
 def test_rules_see_the_bytes_of_a_path_that_was_normalized() -> None:

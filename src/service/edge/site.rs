@@ -126,7 +126,7 @@ impl Site {
             return found(path, None);
         }
         let Some(ambiguity) = path::ambiguity(path) else {
-            return found(&path::normalized(path), None);
+            return found(&path::normalized(path), path::rooted(path));
         };
         match ambiguous {
             AmbiguousPaths::Reject => Err(fault::ambiguous(ambiguity)),
