@@ -4,6 +4,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
+/// How many bits stand before the IPv4 address in an IPv6 address that maps one, `::ffff:0:0/96`.
+const MAPPED_BITS: u8 = 96;
+
 /// A range of addresses, such as `10.0.0.0/8`; an address alone is a range of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cidr {
@@ -32,6 +35,16 @@ impl Cidr {
         }
     }
 
+    /// A range of IPv4 addresses in the clothes of IPv6 addresses is one of IPv4 addresses.
+    fn canonical(network: IpAddr, bits: u8) -> Self {
+        match (network.to_canonical(), bits.checked_sub(MAPPED_BITS)) {
+            (plain @ IpAddr::V4(_), Some(bits)) if network.is_ipv6() => {
+                Self { network: plain, bits }
+            }
+            _ => Self { network, bits },
+        }
+    }
+
     /// How many leading bits the addresses share; the most specific range has most.
     pub fn bits(&self) -> u8 {
         self.bits
@@ -49,7 +62,7 @@ impl FromStr for Cidr {
         let network: IpAddr = network.parse().map_err(|_| NotCidr)?;
         let width = if network.is_ipv4() { 32 } else { 128 };
         let bits = bits.map_or(Some(width), length).filter(|bits| *bits <= width);
-        bits.map(|bits| Self { network, bits }).ok_or(NotCidr)
+        bits.map(|bits| Self::canonical(network, bits)).ok_or(NotCidr)
     }
 }
 
@@ -110,6 +123,19 @@ mod tests {
     #[test]
     fn a_mapped_address_is_compared_as_ipv4() {
         assert!(contains("192.0.2.0/24", "::ffff:192.0.2.7"));
+        for (range, plain) in [
+            ("::ffff:192.0.2.7", "192.0.2.7/32"),
+            ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+            ("::ffff:a00:0/104", "10.0.0.0/8"),
+            ("::ffff:0:0/96", "0.0.0.0/0"),
+            ("::ffff:0:0/95", "::ffff:0.0.0.0/95"),
+            ("10.0.0.0/8", "10.0.0.0/8"),
+        ] {
+            assert_eq!(range.parse::<Cidr>().unwrap().to_string(), plain, "{range}");
+        }
+        assert!(contains("::ffff:10.0.0.0/104", "10.1.2.3"));
+        assert!(!contains("::ffff:10.0.0.0/104", "11.1.2.3"));
+        assert!(contains("::ffff:127.0.0.2", "::ffff:127.0.0.2"));
     }
 
     #[test]
