@@ -193,6 +193,9 @@ def test_a_trusted_proxy_is_added_to_the_list(
             "X-Forwarded-Proto: https",
             "X-Forwarded-Host: shop.test",
             "X-Real-IP: 203.0.113.7",
+            "X_Forwarded_For: 198.51.100.99",
+            "x-forwarded_proto: gopher",
+            "X_REAL_IP: 198.51.100.99",
             "Connection: x-forwarded-for",
         )
         alone = way.get()
@@ -202,7 +205,19 @@ def test_a_trusted_proxy_is_added_to_the_list(
         assert values_of(head, b"x-forwarded-proto") == [b"https, http"]
         assert values_of(head, b"x-forwarded-host") == [b"shop.test"]
         assert values_of(head, b"x-real-ip") == [b"203.0.113.7"]
+        assert b"198.51.100.99" not in head
+        assert b"gopher" not in head
         assert values_of(alone, b"x-forwarded-for") == [b"127.0.0.1"]
+
+
+@pytest.mark.parametrize("range_", ["::ffff:127.0.0.1", "::ffff:127.0.0.0/104"])
+def test_a_range_may_map_ipv4_to_ipv6(
+    reach: Callable[[ginnel.Service, str], Way], range_: str
+) -> None:
+    with ginnel.Service(trusted_proxies=[range_]) as service:
+        head = reach(service, "tunnel").get("X-Forwarded-For: 203.0.113.7")
+
+    assert values_of(head, b"x-forwarded-for") == [b"203.0.113.7, 127.0.0.1"]
 
 
 def test_other_proxies_are_not_trusted(reach: Callable[[ginnel.Service, str], Way]) -> None:

@@ -35,10 +35,14 @@ fn is(name: &[u8], known: &[u8]) -> bool {
     name.len() == known.len() && name.iter().zip(known).all(|(one, other)| plain(*one) == *other)
 }
 
-/// Removes what a visitor has no business to say.
-pub(super) fn remove(headers: &mut HeaderMap) {
-    let is_forwarded = |name: &&HeaderName| is_forwarded(name.as_str().as_bytes());
-    let names: Vec<HeaderName> = headers.keys().filter(is_forwarded).cloned().collect();
+/// Removes what a visitor has no business to say; of what a trusted proxy says, only the spellings that
+/// no proxy writes: an upstream may take them for more of the header, and nothing here has read them.
+pub(super) fn remove(headers: &mut HeaderMap, is_proxy: bool) {
+    let is_removed = |name: &&HeaderName| {
+        let name = name.as_str().as_bytes();
+        (!is_proxy || name.contains(&b'_')) && is_forwarded(name)
+    };
+    let names: Vec<HeaderName> = headers.keys().filter(is_removed).cloned().collect();
     for name in names {
         headers.remove(name);
     }
@@ -112,9 +116,14 @@ mod tests {
             headers.append(name, HeaderValue::from_static("1"));
         }
 
-        remove(&mut headers);
+        let mut of_proxy = headers.clone();
+        remove(&mut headers, false);
+        remove(&mut of_proxy, true);
 
         assert_eq!(headers.keys().collect::<Vec<_>>(), ["x-mine"]);
+        let mut kept: Vec<_> = of_proxy.keys().map(HeaderName::as_str).collect();
+        kept.sort_unstable();
+        assert_eq!(kept, ["forwarded", "x-forwarded-for", "x-mine"]);
     }
 
     /// The client behind a peer, among `10.0.0.0/8` as trusted proxies.

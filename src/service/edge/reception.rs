@@ -190,9 +190,7 @@ impl Reception {
         trace: &mut Trace,
     ) -> Result<Response<Body>, Turned> {
         head::admit(&mut request)?;
-        if !self.is_proxy {
-            forwarded::remove(request.headers_mut());
-        }
+        forwarded::remove(request.headers_mut(), self.is_proxy);
         let site = match &self.entrance {
             Entrance::Own(slot) => slot.get(),
             Entrance::Shared(passed) => {
