@@ -8,6 +8,8 @@ const LONGEST: usize = 8 << 20;
 
 /// How the types of texts end, beside those that begin with `text/`.
 const TEXTUAL: [&str; 4] = ["xml", "javascript", "yaml", "graphql"];
+/// How the types begin of what is looked at or listened to, never read.
+const MEDIA: [&str; 4] = ["audio/", "font/", "image/", "video/"];
 
 /// A body without its `Content-Encoding`.
 #[derive(Debug)]
@@ -64,12 +66,11 @@ pub(super) fn masked(media_type: &str, body: &[u8]) -> Option<Vec<u8>> {
     (masked != text).then(|| masked.into_bytes())
 }
 
-/// Whether a body is text, by its type, or by itself where it has none.
+/// Whether a body is text, by its type or, unless that is one of media, by itself.
 fn is_text(media_type: &str, body: &[u8]) -> bool {
-    match media_type {
-        "" => text(body).is_some(),
-        _ => media_type.starts_with("text/") || TEXTUAL.iter().any(|end| media_type.ends_with(end)),
-    }
+    media_type.starts_with("text/")
+        || TEXTUAL.iter().any(|end| media_type.ends_with(end))
+        || !MEDIA.iter().any(|start| media_type.starts_with(start)) && text(body).is_some()
 }
 
 /// The text of a body; where it was cut off within a letter, without that.

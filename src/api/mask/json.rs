@@ -1,15 +1,25 @@
 //! JSON, even where it is cut off.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::{MASK, text};
 use crate::api::secrets::is_secret;
 
-/// The text of some JSON: members with the names of secrets are masked where they are strings,
-/// numbers or lists of such, and all other strings as texts are. Nothing else changes.
+/// The text of some JSON: members with the names of secrets are masked whatever they are, and all other
+/// strings as texts are. Nothing else changes, unless it is no JSON: then it is masked as a text too.
 pub fn json(source: &str) -> String {
+    let masked = members(source);
+    match serde_json::from_str::<IgnoredAny>(source) {
+        Err(error) if error.is_syntax() => text(&masked).into_owned(),
+        _ => masked,
+    }
+}
+
+fn members(source: &str) -> String {
     let mut masked = String::with_capacity(source.len());
     let mut copied = 0;
     let mut at = 0;
@@ -17,7 +27,9 @@ pub fn json(source: &str) -> String {
         at = found.end;
         let (place, instead) = match value_after(source, found.end) {
             // What follows is a value: it is looked at next.
-            After::Member(_) if !is_secret(source.get(found.clone()).unwrap_or_default()) => {
+            After::Member(_)
+                if !is_secret(&name(source.get(found.clone()).unwrap_or_default())) =>
+            {
                 continue;
             }
             After::Member(Some(value)) => (value, Some(format!("\"{MASK}\""))),
@@ -52,6 +64,12 @@ pub fn value(shown: &mut Value) {
     }
 }
 
+/// The name of a member, which stands in quotes and may be written with escapes.
+fn name(quoted: &str) -> Cow<'_, str> {
+    let read = || serde_json::from_str(quoted).ok().map(Cow::Owned);
+    quoted.contains('\\').then(read).flatten().unwrap_or(quoted.into())
+}
+
 /// A string with its quotes, masked; none where there is nothing to mask.
 fn string(quoted: &str) -> Option<String> {
     let Ok(inner) = serde_json::from_str::<String>(quoted) else {
@@ -68,7 +86,7 @@ fn string(quoted: &str) -> Option<String> {
 
 /// What comes after a string.
 enum After {
-    /// A colon, so the string is the name of a member, and its value if it can be masked.
+    /// A colon, so the string is the name of a member, and its value if there is one.
     Member(Option<Range<usize>>),
     /// Something else.
     Other,
@@ -94,21 +112,26 @@ fn string_end(text: &str, start: usize) -> usize {
     text.len()
 }
 
-/// Where the list ends that starts here; none when there is more in it than strings and numbers.
-fn list_end(text: &str, start: usize) -> Option<usize> {
-    let mut at = start + 1;
+/// Where the list or object ends that starts here; at the end of the text when it is cut off.
+fn nested_end(text: &str, start: usize) -> usize {
+    let (mut at, mut depth) = (start, 0_usize);
     while let Some(byte) = text.as_bytes().get(at) {
         match byte {
-            b'"' => at = string_end(text, at),
-            b']' => return Some(at + 1),
-            b'[' | b'{' => return None,
-            _ => at += 1,
+            b'"' => {
+                at = string_end(text, at);
+                continue;
+            }
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' if depth == 1 => return at + 1,
+            b']' | b'}' => depth -= 1,
+            _ => {}
         }
+        at += 1;
     }
-    Some(text.len())
+    text.len()
 }
 
-/// The string, number, word, or list of such, that is the value of the key that ends here.
+/// The value of the key that ends here.
 fn value_after(text: &str, key_end: usize) -> After {
     let rest = text.get(key_end..).unwrap_or_default();
     match rest.trim_start().strip_prefix(':') {
@@ -121,8 +144,7 @@ fn member(text: &str, start: usize) -> Option<Range<usize>> {
     let after = text.get(start..)?;
     match after.bytes().next()? {
         b'"' => Some(start..string_end(text, start)),
-        b'[' => list_end(text, start).map(|end| start..end),
-        b'{' => None,
+        b'[' | b'{' => Some(start..nested_end(text, start)),
         _ => {
             let length = after.find([',', '}', ']', '\n', ' ']).unwrap_or(after.len());
             Some(start..start + length)
@@ -143,8 +165,13 @@ mod tests {
         assert_eq!(json(text), wanted);
         assert_eq!(
             json(r#"{"tokens": ["a]", 2], "keys": ["b"], "secrets": [{"x": 1}, ["y"#),
-            "{\"tokens\": \"••••••\", \"keys\": [\"b\"], \"secrets\": [{\"x\": 1}, [\"y"
+            "{\"tokens\": \"••••••\", \"keys\": [\"b\"], \"secrets\": \"••••••\""
         );
+        assert_eq!(
+            json(r#"{"password": {"a": "}", "b": [1]}, "pass\u0077ord": "x", "c": {"d": 1}}"#),
+            "{\"password\": \"••••••\", \"pass\\u0077ord\": \"••••••\", \"c\": {\"d\": 1}}"
+        );
+        assert_eq!(json("{'password': 'a', pin:\"b\"}"), "{'password': ••••••, pin:••••••}");
         assert_eq!(json(r#"{"token": "cut of"#), "{\"token\": \"••••••\"");
         assert_eq!(json("\"token"), "\"token");
     }

@@ -55,26 +55,43 @@ fn length(text: &str) -> usize {
     text.len()
 }
 
+/// Attributes that hold what a form or a page says, under the name that another attribute gives.
+const VALUES: [&str; 2] = ["value", "content"];
+
 /// Writes a tag with its secret attributes masked; whether its element is secret.
 fn tag(piece: &str, masked: &mut String) -> bool {
     let name_end = piece.find([' ', '\t', '\r', '\n', '/', '>']).unwrap_or(piece.len());
-    let (name, mut rest) = piece.split_at(name_end);
-    let mut secret = is_secret(local(name.trim_start_matches('<')));
+    let (name, attributes) = piece.split_at(name_end);
+    let mut is_named = false;
+    each_attribute(attributes, |_, name, value| {
+        is_named |= name.eq_ignore_ascii_case("name") && is_secret(value.0);
+    });
     masked.push_str(name);
+    let rest = each_attribute(attributes, |before, name, (value, quote, end)| {
+        let is_value = VALUES.iter().any(|known| name.eq_ignore_ascii_case(known));
+        let is_masked = (is_secret(name) || is_named && is_value) && !value.is_empty();
+        masked.extend([before, quote, if is_masked { MASK } else { value }, end]);
+    });
+    masked.push_str(rest);
+    is_named || is_secret(local(name.trim_start_matches('<')))
+}
+
+/// Goes through attributes whose values are in quotes: what stands before the value, the name, and the
+/// value with its quotes, of which the second is empty where it is cut off. What is left has none.
+fn each_attribute<'a>(
+    mut rest: &'a str,
+    mut each: impl FnMut(&'a str, &'a str, (&'a str, &'a str, &'a str)),
+) -> &'a str {
     while let Some(start) = rest.find(['"', '\'']) {
         let (before, quoted) = rest.split_at(start);
         let (quote, value) = quoted.split_at(1);
         let (value, after) = value.split_at(value.find(quote).unwrap_or(value.len()));
         let name = before.trim_end().trim_end_matches('=').split_whitespace().next_back();
-        let name = local(name.unwrap_or_default());
-        let is_masked = is_secret(name) && !value.is_empty();
-        secret |= name.eq_ignore_ascii_case("name") && is_secret(value);
         let end = if after.is_empty() { "" } else { quote };
-        masked.extend([before, quote, if is_masked { MASK } else { value }, end]);
+        each(before, local(name.unwrap_or_default()), (value, quote, end));
         rest = after.strip_prefix(quote).unwrap_or_default();
     }
-    masked.push_str(rest);
-    secret
+    rest
 }
 
 /// A name without its namespace.
@@ -93,6 +110,9 @@ mod tests {
             ("<s:password>a&lt;b</s:password>", "<s:password>#</s:password>"),
             ("<p name=\"password\">abc</p>", "<p name=\"password\">#</p>"),
             ("<a key=\"k\" b='>' apiKey='abc'/>c", "<a key=\"#\" b='>' apiKey='#'/>c"),
+            ("<input name=\"password\" value=\"abc\">d", "<input name=\"password\" value=\"#\">#"),
+            ("<meta content='abc' name='csrf-token'/>d", "<meta content='#' name='csrf-token'/>d"),
+            ("<input name='user' value='shown'>", "<input name='user' value='shown'>"),
             ("<secret> <in>shown</in> </secret>", "<secret> <in>shown</in> </secret>"),
             ("<pwd><![CDATA[a]]b]]></pwd>", "<pwd>#</pwd>"),
             ("<pwd/>shown", "<pwd/>shown"),
