@@ -163,7 +163,8 @@ impl Config {
     fn trust(&self) -> Result<Trust, Error> {
         match self.root_cas.as_deref() {
             None | Some("trusted" | "host") => Ok(Trust::System),
-            Some(path) => Trust::file(Path::new(path)),
+            Some(path) => Trust::file(Path::new(path))
+                .map_err(|problem| wrong("root_cas", &problem.to_string())),
         }
     }
 

@@ -3,12 +3,14 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::api::mask;
+
 /// Why an agent cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file cannot be read.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", mask::path(path))]
     File {
         /// The file.
         path: PathBuf,

@@ -31,7 +31,7 @@ impl Trust {
     /// # Errors
     /// When the file cannot be read.
     pub fn file(path: &Path) -> Result<Self, Error> {
-        match std::fs::read(path) {
+        match certificate::read_file(path) {
             Ok(pem) => Ok(Self::Pem(pem)),
             Err(source) => Err(Error::File { path: path.to_owned(), source }),
         }

@@ -8,6 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
 use super::ConfigError;
+use crate::api::mask;
 
 /// Whom to trust: a bundle of the user's, or the system.
 #[derive(Clone)]
@@ -23,7 +24,7 @@ impl Roots {
     pub(super) fn choose(bundle: Option<PathBuf>) -> Result<Self, ConfigError> {
         let Some(path) = bundle else { return Ok(Self::System) };
         let wrong = |problem: String| {
-            ConfigError::new("ca_bundle", format!("{} {problem}", path.display()))
+            ConfigError::new("ca_bundle", format!("{} {problem}", mask::path(&path)))
         };
         let mut roots = RootCertStore::empty();
         let certificates = CertificateDer::pem_file_iter(&path)

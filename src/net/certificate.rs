@@ -1,6 +1,11 @@
 //! Certificates with their keys, for whoever ends TLS: read from PEM, with the reason where they cannot
 //! be used.
 
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+#[cfg(unix)]
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::crypto::ring;
@@ -9,8 +14,12 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{CertificateError, Error, InconsistentKeys};
 
+use crate::api::mask;
+
 /// The version of X.509 that has extensions, and with them the names that a certificate is for.
 const VERSION_WITH_NAMES: u8 = 3;
+/// What is wrong with the name of a file that is what the file should hold.
+pub const CONTENT: &str = "holds PEM text; name a file";
 /// How DER begins, whatever it holds.
 const DER: u8 = 0x30;
 
@@ -24,6 +33,40 @@ pub enum Unusable {
     /// The key is wrong.
     #[error("{0}")]
     Key(String),
+}
+
+/// Reads the file of a certificate or a key; never waits for what is no file.
+///
+/// # Errors
+/// When it cannot be read, is no regular file, or when `path` is what a file should hold.
+pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    if mask::is_content(path) {
+        return Err(io::Error::new(ErrorKind::InvalidInput, CONTENT));
+    }
+    // To open a pipe waits for somebody to write to it, and to open a device may do anything.
+    check_regular(&std::fs::metadata(path)?)?;
+    let mut file = open(path)?;
+    check_regular(&file.metadata()?)?;
+    let mut content = Vec::new();
+    file.read_to_end(&mut content)?;
+    Ok(content)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    // It may have become something else meanwhile.
+    #[cfg(unix)]
+    options.custom_flags(libc::O_NONBLOCK);
+    options.read(true).open(path)
+}
+
+fn check_regular(found: &std::fs::Metadata) -> io::Result<()> {
+    let problem = match found {
+        found if found.is_file() => return Ok(()),
+        found if found.is_dir() => return Err(ErrorKind::IsADirectory.into()),
+        _ => "is no regular file",
+    };
+    Err(io::Error::new(ErrorKind::InvalidInput, problem))
 }
 
 /// Reads a certificate with those that signed it, the leaf first, and its key; both are PEM.

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use super::edge::EdgeError;
 use super::edge::ca::CertificateError;
 use super::store;
+use crate::api::mask;
 
 /// Why a service did not start.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +44,7 @@ pub enum Error {
     #[error("the authtoken is not one of this database")]
     UnknownAuthtoken,
     /// A file with a secret cannot be read.
-    #[error("cannot read {path}: {source}", path = .path.display())]
+    #[error("cannot read {path}: {source}", path = mask::path(.path))]
     SecretFile {
         /// The file.
         path: std::path::PathBuf,
@@ -51,7 +52,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A file for a token that was made cannot be written.
-    #[error("cannot write {path}: {source}", path = .path.display())]
+    #[error("cannot write {path}: {source}", path = mask::path(.path))]
     TokenFile {
         /// The file.
         path: std::path::PathBuf,

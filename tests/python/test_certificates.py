@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import socket
 import ssl
+import subprocess
+import sys
 from base64 import encodebytes
 from collections.abc import Callable
 from pathlib import Path
@@ -275,6 +278,28 @@ def test_a_bad_certificate_is_refused_with_the_reason(
             use()
         assert file.name in str(refused.value)
         assert reason in str(refused.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no such pipes")
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_certificate_is_read_from_a_regular_file_alone(
+    service: ginnel.Service, tmp_path: Path, kind: str
+) -> None:
+    chain, key = written(tmp_path, pair())
+    odd = Path("/dev/zero") if kind == "device" else tmp_path / "pipe"
+    if kind == "pipe":
+        os.mkfifo(odd)
+    for files in ((odd, key), (chain, odd)):
+        command = [sys.executable, "-m", "ginnel", "serve"]
+        command += ["--certificate", str(files[0]), "--certificate-key", str(files[1])]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        assert done.returncode != 0
+        assert f"{odd}: is no regular file" in done.stderr
+    with ginnel.Agent(service) as agent:
+        for tunnel in TUNNELS:
+            status, text = start(agent, (odd, key), tunnel)
+            assert status == 400, text
+            assert f"crt: {odd}: is no regular file" in text
 
 
 @pytest.mark.parametrize("kind", [*GOOD, *BAD])

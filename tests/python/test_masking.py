@@ -238,6 +238,34 @@ def test_a_configuration_error_shows_no_secret(tmp_path: Path, content: str) -> 
     check(done.stdout + done.stderr, str(config) if "tunnels" not in content else "")
 
 
+INLINE = (
+    f"|\n      -----BEGIN PRIVATE KEY-----\n      {SECRET}\n",
+    f"|\n      {SECRET}\n      {SECRET}\n",
+    f'"-----BEGIN PRIVATE KEY-----{SECRET}"\n',
+)
+TLS = "version: 2\ntunnels:\n  web:\n    proto: tls\n    addr: tls://localhost:1\n"
+FIELDS = {
+    "root_cas": "version: 2\n",
+    "crt": TLS + "    key: x\n    ",
+    "key": TLS + "    crt: x\n    ",
+    "mutual_tls_cas": TLS + "    ",
+    "upstream_tls_verify_cas": TLS + "    upstream_tls_verify: true\n    ",
+}
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("value", INLINE, ids=["PEM", "lines", "line"])
+def test_a_key_where_a_file_belongs_is_not_shown(tmp_path: Path, field: str, value: str) -> None:
+    config = tmp_path / "ginnel.yml"
+    config.write_text(f"{FIELDS[field]}{field}: {value}")
+
+    done = run("config", "check", "--config", str(config))
+
+    assert done.returncode != 0
+    check(done.stdout + done.stderr, field, "holds PEM text; name a file")
+    assert "-----BEGIN" not in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -1,6 +1,7 @@
 //! Reads a definition: what all tunnels have, and what each kind of them has.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -10,6 +11,7 @@ use super::{Definition, Public};
 use crate::agent::relay::{Address, AppProtocol, HostHeader};
 use crate::agent::tls;
 use crate::api::mask;
+use crate::net::certificate;
 use crate::tunnel::message::{
     Base64, Empty, HttpOpts, MutualTls, TcpOpts, TlsOpts, TlsTermination,
 };
@@ -217,8 +219,9 @@ impl Fields<'_> {
     }
 
     fn file(&mut self, field: &'static str, path: &str) -> Vec<u8> {
-        std::fs::read(path).unwrap_or_else(|error| {
-            self.problem(field, &format!("{path}: {error}"));
+        let path = Path::new(path);
+        certificate::read_file(path).unwrap_or_else(|error| {
+            self.problem(field, &format!("{}: {error}", mask::path(path)));
             Vec::new()
         })
     }

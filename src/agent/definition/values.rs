@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use super::fields::Fields;
 use crate::agent::relay::HostHeader;
+use crate::api::mask;
+use crate::net::certificate;
 use crate::tunnel::message::{
     BasicAuth, BasicAuthCredential, CircuitBreaker, Headers, IpRestriction, UserAgentFilter,
     WebhookVerification,
@@ -210,6 +212,9 @@ impl Fields<'_> {
         }
         let wanted = self.flag("upstream_tls_verify").unwrap_or_default();
         let file = self.text("upstream_tls_verify_cas").map(PathBuf::from);
+        if file.as_deref().is_some_and(mask::is_content) {
+            self.problem("upstream_tls_verify_cas", certificate::CONTENT);
+        }
         wanted.then_some(file)
     }
 }

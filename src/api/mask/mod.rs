@@ -11,6 +11,7 @@ mod parts;
 mod text;
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use percent_encoding::percent_decode_str;
 
@@ -28,6 +29,10 @@ const ADDRESSES: [&str; 3] = ["location", "referer", "content-location"];
 /// Headers that hold no secret, although their values may look like it: a host and its port read like
 /// a name and its value, and a challenge begins like the credentials that it asks for.
 const PLAIN: [&str; 3] = ["host", "www-authenticate", "proxy-authenticate"];
+/// Headers that hold a secret, although such names elsewhere do not.
+const SECRETS: [&str; 2] = ["authentication", "dpop"];
+/// How credentials begin where a colon stands instead of a space.
+const BEARER: &str = "bearer:";
 /// How a value begins that is made of credentials (the registry of HTTP authentication schemes, and what
 /// others made up).
 const SCHEMES: [&str; 26] = [
@@ -78,7 +83,10 @@ pub fn header<'a>(name: &str, value: &'a str) -> Cow<'a, str> {
     if let Some(scheme) = scheme(value) {
         return format!("{scheme} {MASK}").into();
     }
-    if is_secret(&name) {
+    if name == "sec-websocket-protocol" && value.split(',').any(is_credential_word) {
+        return MASK.into();
+    }
+    if is_secret(&name) || SECRETS.contains(&name.as_str()) {
         return match value.split_once(' ') {
             Some((scheme, _)) if name.contains("authoriz") => format!("{scheme} {MASK}").into(),
             _ => MASK.into(),
@@ -90,11 +98,26 @@ pub fn header<'a>(name: &str, value: &'a str) -> Cow<'a, str> {
     }
 }
 
-/// The scheme of a value that is made of credentials.
+/// The scheme of a value that is made of credentials, with the colon that some put after it.
 fn scheme(value: &str) -> Option<&str> {
-    let (scheme, rest) = value.trim_start().split_once([' ', '\t'])?;
-    let is_known = SCHEMES.iter().any(|known| scheme.eq_ignore_ascii_case(known));
-    (is_known && !rest.trim().is_empty()).then_some(scheme)
+    let value = value.trim_start();
+    let start = value.get(..BEARER.len()).filter(|start| start.eq_ignore_ascii_case(BEARER));
+    if start.is_some_and(|start| value.len() > start.len()) {
+        return start;
+    }
+    let (scheme, rest) = value.split_once([' ', '\t'])?;
+    (is_scheme(scheme) && !rest.trim().is_empty()).then_some(scheme)
+}
+
+fn is_scheme(word: &str) -> bool {
+    SCHEMES.iter().any(|known| word.eq_ignore_ascii_case(known))
+}
+
+/// Whether the name of a protocol of WebSockets is there for the credentials beside or inside it:
+/// browsers can send them nowhere else.
+fn is_credential_word(protocol: &str) -> bool {
+    let protocol = protocol.trim().to_ascii_lowercase();
+    is_scheme(&protocol) || is_secret(&protocol) || protocol.contains("bearer")
 }
 
 fn cookie(pair: &str) -> String {
@@ -145,6 +168,17 @@ fn segments(path: &str) -> Cow<'_, str> {
     segments.collect::<Vec<_>>().join("/").into()
 }
 
+/// The name of a file, unless it is what a file should hold: keys are put where names belong.
+pub fn path(path: &Path) -> Cow<'_, str> {
+    if is_content(path) { MASK.into() } else { path.to_string_lossy() }
+}
+
+/// Whether what should name a file is several lines, or PEM.
+pub fn is_content(path: &Path) -> bool {
+    let text = path.to_string_lossy();
+    text.contains(['\n', '\r']) || text.contains("-----BEGIN")
+}
+
 /// Parameters as they stand in queries and forms.
 pub fn pairs(pairs: &str) -> String {
     parameters(pairs, NESTED)
@@ -156,9 +190,13 @@ fn parameters(parameters: &str, depth: u8) -> String {
 
 /// The value of a parameter whose name says nothing; it may be an address with parameters.
 fn parameter<'a>(name: Option<&str>, value: &'a str, depth: u8) -> Cow<'a, str> {
-    if name.is_some() && depth > 0 && value.contains(['%', '+']) {
+    if depth > 0 && value.contains(['%', '+']) {
         let decoded = decoded(value);
-        if nested(&decoded, depth - 1) != decoded || text(&decoded) != decoded {
+        // Where there is no name, all of a pair may be in escapes.
+        if name.is_none() && parameters(&decoded, depth - 1) != decoded
+            || nested(&decoded, depth - 1) != decoded
+            || text(&decoded) != decoded
+        {
             return MASK.into();
         }
     }
@@ -225,6 +263,14 @@ mod tests {
             ("X-Foo", "ApiKey abc", "ApiKey $"),
             ("X-Foo", "Token token=\"abc\"", "Token $"),
             ("X-Foo", "Digest username=\"me\", response=\"abc\"", "Digest $"),
+            ("X-Foo", "Bearer:abc", "Bearer: $"),
+            ("X-Foo", "Bearer: abc", "Bearer: $"),
+            ("X-Foo", "bearer:", "bearer:"),
+            ("Authentication", "abc", "$"),
+            ("DPoP", "abc", "$"),
+            ("Sec-WebSocket-Protocol", "bearer, abc", "$"),
+            ("Sec-WebSocket-Protocol", "base64url.bearer.authorization.k8s.io.abc, v4", "$"),
+            ("Sec-WebSocket-Protocol", "graphql-ws, mqtt", "graphql-ws, mqtt"),
             ("X-Foo", "bearer", "bearer"),
             ("X-Foo", "Bears eat", "Bears eat"),
             ("X-Foo", "a=1, api_key=abc", "a=1, api_key=$"),
@@ -272,10 +318,20 @@ mod tests {
                     "/a?next=http%3A%2F%2Fa.test%2F%3Fy%3D2",
                 ),
                 ("/a?mail=me@a.test&y", "/a?mail=me@a.test&y"),
+                ("/a?token%3Dabc&y=2", "/a?$&y=2"),
+                ("/a?y%3Dabc&token", "/a?y%3Dabc&token"),
                 ("*", "*"),
                 ("", ""),
             ],
         );
+    }
+
+    #[test]
+    fn a_key_where_a_name_belongs_is_masked() {
+        for text in ["-----BEGIN PRIVATE KEY-----", "a\nb", "swordfish\r"] {
+            assert_eq!(path(Path::new(text)), MASK, "{text}");
+        }
+        assert_eq!(path(Path::new("/srv/token=1/a key.pem")), "/srv/token=1/a key.pem");
     }
 
     #[test]

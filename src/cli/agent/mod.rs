@@ -18,7 +18,7 @@ use tell::{RequestLines, Tell};
 use crate::agent::config::{Config, usual_path};
 use crate::agent::definition::Definition;
 use crate::agent::{self, Agent, BindError, Options, StartError, State, Trust, WebAddress};
-use crate::api::yaml;
+use crate::api::{mask, yaml};
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::output::{complain, say};
 use crate::cli::signals::{NOTHING_TO_READ, Signals, on_hangup};
@@ -288,12 +288,12 @@ fn definition(proto: &str, matches: &ArgMatches) -> Result<Definition, Failure> 
 
 fn read_file(path: &PathBuf) -> Result<String, Failure> {
     let read = std::fs::read_to_string(path);
-    read.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+    read.map_err(|error| Failure::usage(format!("{}: {error}", mask::path(path))))
 }
 
 fn read_object(path: &PathBuf) -> Result<Map<String, Value>, Failure> {
     let read = yaml::read(&read_file(path)?);
-    read.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+    read.map_err(|error| Failure::usage(format!("{}: {error}", mask::path(path))))
 }
 
 /// What is to be run.

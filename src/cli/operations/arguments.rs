@@ -28,8 +28,8 @@ pub(super) fn read(info: &Info, matches: &ArgMatches) -> Result<Map<String, Valu
 /// The arguments in a file. What only answers hold, such as `uri`, is left out: so what was printed
 /// can be edited and given back.
 fn from_file(info: &Info, path: &Path) -> Result<Map<String, Value>, Failure> {
-    let shown = path.display();
-    let Value::Object(fields) = json(&text(path)?, &shown.to_string())? else {
+    let shown = mask::path(path);
+    let Value::Object(fields) = json(&text(path)?, &shown)? else {
         return Err(Failure::usage(format!("{shown} holds no JSON object")));
     };
     let answered = match info.output {
@@ -132,6 +132,6 @@ fn text(path: &Path) -> Result<String, Failure> {
     } else {
         std::fs::read_to_string(path).map(|text| read = text)
     };
-    done.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+    done.map_err(|error| Failure::usage(format!("{}: {error}", mask::path(path))))?;
     Ok(read)
 }

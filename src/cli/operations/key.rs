@@ -3,14 +3,14 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-use crate::api::Secret;
+use crate::api::{Secret, mask};
 use crate::cli::failure::Failure;
 
 /// The key; none where the client shall look into the environment and say what is missing.
 pub(super) fn find(file: Option<&PathBuf>) -> Result<Option<Secret>, Failure> {
     if let Some(path) = file {
         let key = std::fs::read_to_string(path)
-            .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+            .map_err(|error| Failure::usage(format!("{}: {error}", mask::path(path))))?;
         return Ok(Some(Secret(key.trim().to_owned())));
     }
     let set = std::env::var_os("GINNEL_API_KEY").is_some_and(|key| !key.is_empty());

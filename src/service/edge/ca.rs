@@ -28,6 +28,7 @@ use rustls::sign::CertifiedKey;
 
 use super::guard::Terms;
 use super::interfaces;
+use crate::api::mask;
 use crate::net::certificate::{self, Unusable};
 use crate::service::durable;
 use crate::service::store::beside;
@@ -48,7 +49,7 @@ const RENEWED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 #[non_exhaustive]
 pub enum CertificateError {
     /// A file of the authority, or a given one, cannot be read or written.
-    #[error("cannot use {path}: {source}", path = .path.display())]
+    #[error("cannot use {path}: {source}", path = mask::path(.path))]
     File {
         /// The file.
         path: PathBuf,
@@ -56,7 +57,7 @@ pub enum CertificateError {
         source: io::Error,
     },
     /// What a file holds is not what it should.
-    #[error("{path}: {problem}", path = .path.display())]
+    #[error("{path}: {problem}", path = mask::path(.path))]
     Content {
         /// The file.
         path: PathBuf,
@@ -451,5 +452,6 @@ fn content(path: &Path, problem: String) -> CertificateError {
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, CertificateError> {
-    std::fs::read(path).map_err(|source| CertificateError::File { path: path.to_owned(), source })
+    certificate::read_file(path)
+        .map_err(|source| CertificateError::File { path: path.to_owned(), source })
 }
