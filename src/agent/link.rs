@@ -394,8 +394,7 @@ async fn carry(tunnels: &Tunnels, mut stream: Stream) {
     let via = Via::of_edge_type(&header.edge_type);
     let (edge_id, route_id) = (sensible(header.edge_id), sensible(header.route_id));
     let source = Source { remote_addr, replay_of: None, via, edge_id, route_id };
-    let (read, write) = stream.into_split();
-    tunnel.serve((Box::pin(read), Box::pin(write)), source).await;
+    tunnel.serve(stream, source).await;
 }
 
 /// An identifier that is short enough to be kept with each request, else none.

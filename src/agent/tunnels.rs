@@ -14,6 +14,7 @@ use super::metrics::TunnelMetrics;
 use super::relay::{Activity, Front, Reader, Upstream, Writer, copy, serve};
 use super::shutdown::Shutdown;
 use crate::api::local::tunnels::{AgentTunnel, AgentTunnelConfig};
+use crate::tunnel::Stream;
 use crate::tunnel::message::{BindOpts, Hidden};
 
 /// Everything in a name but the unreserved characters of RFC 3986.
@@ -175,11 +176,13 @@ impl Running {
     }
 
     /// Serves one connection of a visitor until it ends, or the tunnel does.
-    pub(super) async fn serve(&self, visitor: (Reader, Writer), source: Source) {
+    pub(super) async fn serve(&self, stream: Stream, source: Source) {
         let opened = Instant::now();
         self.metrics.connection_opened(opened);
         let mut shutdown = self.shutdown.subscribe();
-        let activity = Activity::new(&self.shutdown);
+        let activity = Activity::new(&self.shutdown, stream.watch());
+        let (read, write) = stream.into_split();
+        let visitor: (Reader, Writer) = (Box::pin(read), Box::pin(write));
         tokio::select! {
             () = self.carry(visitor, source, &activity) => {}
             () = is_over(&mut shutdown, &activity) => {}

@@ -206,6 +206,7 @@ fn abort(cell: &Cell, shared: &Shared, code: Code) {
 }
 
 /// A look at a [`Stream`] from outside; its owner may drop it at any time.
+#[derive(Debug)]
 pub struct StreamWatch {
     cell: Weak<Cell>,
     shared: Weak<Shared>,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import socket
@@ -203,6 +204,34 @@ def test_a_connection_that_is_reset_is_told(agent: ginnel.Agent) -> None:
     assert captured.error
     assert captured.error.startswith("the local service broke off (")
     assert captured.error.endswith("after 10 of 100 bytes")
+
+
+@pytest.mark.parametrize("compression", [False, True], ids=["short way", "long way"])
+def test_an_answer_without_a_length_that_is_reset_is_not_complete(
+    agent: ginnel.Agent, compression: bool
+) -> None:
+    hold = threading.Event()
+
+    def serve(connection: socket.socket, _: list[bytes]) -> None:
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\nhello")
+        hold.wait(20)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+
+    with local_service(serve) as (port, _), agent.client() as client:
+        tunnel = client.tunnels.start(addr=port, proto="http", name="web", compression=compression)
+        visitor = http.client.HTTPConnection(*place(tunnel), timeout=20)
+        visitor.request("GET", "/")
+        answer = visitor.getresponse()
+        assert answer.read(5) == b"hello"
+        hold.set()
+        with pytest.raises((http.client.IncompleteRead, ConnectionResetError)):
+            answer.read()
+        visitor.close()
+        [captured] = ended(client)
+
+    assert captured.error
+    assert captured.error.endswith("after 5 bytes")
 
 
 def test_a_visitor_who_leaves_is_told(agent: ginnel.Agent) -> None:

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::agent::shutdown::Shutdown;
+use crate::tunnel::{Code, StreamWatch};
 
 /// Whether a connection of a visitor carries a request, or bytes of another protocol.
 #[derive(Debug, Default)]
@@ -14,12 +15,42 @@ pub struct Activity<'t> {
     turns: AtomicU32,
     /// How far its tunnel is on the way to the end.
     shutdown: Option<&'t watch::Sender<Shutdown>>,
+    /// The stream that carries it.
+    stream: Option<StreamWatch>,
+}
+
+/// An answer that only the end of its connection ends. Dropped before it is complete, it resets the
+/// stream, so that no visitor takes what came for all of it.
+#[derive(Debug)]
+pub(super) struct UnframedAnswer<'a>(Option<&'a StreamWatch>);
+
+impl UnframedAnswer<'_> {
+    /// The answer came to its end.
+    pub fn complete(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for UnframedAnswer<'_> {
+    fn drop(&mut self) {
+        if let Some(stream) = self.0 {
+            stream.reset(Code::RESET);
+        }
+    }
 }
 
 impl<'t> Activity<'t> {
-    /// Of a connection that ends with this shutdown.
-    pub(in crate::agent) fn new(shutdown: &'t watch::Sender<Shutdown>) -> Self {
-        Self { turns: AtomicU32::new(0), shutdown: Some(shutdown) }
+    /// Of a connection that ends with this shutdown, and that this stream carries.
+    pub(in crate::agent) fn new(
+        shutdown: &'t watch::Sender<Shutdown>,
+        stream: StreamWatch,
+    ) -> Self {
+        Self { turns: AtomicU32::new(0), shutdown: Some(shutdown), stream: Some(stream) }
+    }
+
+    /// An answer begins that only the end of its connection ends.
+    pub(super) fn begin_unframed(&self) -> UnframedAnswer<'_> {
+        UnframedAnswer(self.stream.as_ref())
     }
 
     /// Something begins.

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use super::activity::UnframedAnswer;
 use super::head::{self, RequestHead, ResponseHead};
 use super::prompt::Awaited;
-use super::{Connected, Front, Reader, Writer, rewrite};
+use super::{Activity, Connected, Front, Reader, Writer, rewrite};
 use crate::agent::capture::Recording;
 use crate::http1::{Body, FramingError};
 use crate::reuse::{self, IdleState, ReuseBan};
@@ -48,6 +49,7 @@ pub(super) struct Exchange<'a> {
     pub read: &'a mut Reader,
     pub write: &'a mut Writer,
     pub buffer: &'a mut BytesMut,
+    pub activity: &'a Activity<'a>,
 }
 
 /// How an exchange ended well.
@@ -122,6 +124,7 @@ impl Exchange<'_> {
             trailer: Vec::new(),
             write: self.write,
             answering: &answering,
+            activity: self.activity,
         };
         let ended = tokio::select! {
             biased;
@@ -261,6 +264,7 @@ struct Receiving<'a> {
     write: &'a mut Writer,
     /// Set before the visitor gets anything of the final answer.
     answering: &'a AtomicBool,
+    activity: &'a Activity<'a>,
 }
 
 impl Receiving<'_> {
@@ -319,6 +323,8 @@ impl Receiving<'_> {
             self.flush(pending).await?;
             return Ok(Answered::Upgraded);
         }
+        let activity = self.activity;
+        let unframed = (body == Body::UntilClose).then(|| activity.begin_unframed());
         loop {
             // What arrived with the head leaves with it.
             let taken = self.take(&mut body, pending);
@@ -336,6 +342,7 @@ impl Receiving<'_> {
             match self.read.read_buf(self.buffer).await {
                 Ok(1..) => {}
                 Ok(0) if body == Body::UntilClose => {
+                    unframed.into_iter().for_each(UnframedAnswer::complete);
                     return Ok(Answered::Whole { keep_alive: false });
                 }
                 Ok(0) => return Err(self.cut_off(&announced, "closed the connection")),

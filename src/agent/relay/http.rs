@@ -213,6 +213,7 @@ impl Visit<'_> {
                 read: &mut self.read,
                 write: &mut self.write,
                 buffer: &mut self.buffer,
+                activity: self.activity,
             }
             .run(bytes, &mut local)
             .await;
