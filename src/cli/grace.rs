@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use clap::{Arg, ArgMatches, value_parser};
+use clap::{Arg, ArgMatches};
+
+use super::number::whole_number;
 
 /// The option.
 pub(super) fn argument() -> Arg {
@@ -10,7 +12,7 @@ pub(super) fn argument() -> Arg {
         .long("grace")
         .value_name("SECONDS")
         .help("How long requests in flight may take at the end; a second signal ends at once")
-        .value_parser(value_parser!(u64).range(0..=3600))
+        .value_parser(whole_number::<u64>(0..=3600))
         .default_value("30")
 }
 

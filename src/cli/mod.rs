@@ -5,6 +5,7 @@ mod agent;
 mod completion;
 mod failure;
 mod grace;
+mod number;
 mod operations;
 mod output;
 mod policy;

@@ -7,6 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::json;
 
 use super::failure::Failure;
+use super::number::whole_number;
 use super::output::{complain, say, try_say};
 use super::runtime;
 use super::signals::{NOTHING_TO_READ, Signals, on_hangup};
@@ -41,7 +42,7 @@ pub(super) fn command() -> Command {
         .arg(text("host", "HOST", "The name or address to listen on").default_value("127.0.0.1"))
         .arg(
             text("port", "PORT", "The port to listen on; 0 takes a free one")
-                .value_parser(value_parser!(u16))
+                .value_parser(whole_number::<u16>(0..=65535))
                 .default_value("0"),
         )
         .arg(file("admin-key-file", "A file that holds the admin key"))
@@ -119,7 +120,7 @@ fn connection_limits() -> [Arg; 4] {
         Arg::new(name)
             .long(name)
             .value_name("N")
-            .value_parser(value_parser!(u32).range(1..))
+            .value_parser(whole_number::<u32>(1..=u32::MAX.into()))
             .help(help)
     };
     [
@@ -341,7 +342,8 @@ fn edge_port(text: &str) -> Result<EdgePort, String> {
     if text == "none" {
         return Ok(EdgePort(None));
     }
-    let port = text.parse().map_err(|_| "write a port, 0 for a free one, or none".to_owned())?;
+    let port =
+        text.parse().map_err(|_| format!("'{text}' is neither a port from 0 to 65535 nor none"))?;
     Ok(EdgePort(Some(port)))
 }
 

@@ -60,6 +60,25 @@ def test_a_bad_option(arguments: list[str], code: int) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+RANGES = {
+    "--grace": "0 to 3600",
+    "--port": "0 to 65535",
+    "--max-connections": "1 to 4294967295",
+    "--max-connections-per-address": "1 to 4294967295",
+    "--max-api-connections": "1 to 4294967295",
+    "--max-agent-connections": "1 to 4294967295",
+}
+
+
+@pytest.mark.parametrize("option", RANGES)
+@pytest.mark.parametrize("value", ["-1", "0.5", "abc", "99999999999999999999"])
+def test_a_number_out_of_its_range_is_told_the_range(option: str, value: str) -> None:
+    done = run("serve", f"{option}={value}")
+
+    assert done.returncode == 2
+    assert f"'{value}' is not a whole number from {RANGES[option]}\n" in done.stderr
+
+
 def test_a_trusted_proxy_that_is_no_address() -> None:
     done = run("serve", "--trusted-proxies", "10.0.0.0/8,10/8")
 
