@@ -148,12 +148,19 @@ pub enum StartError {
     Bind(#[from] BindError),
 }
 
+/// How long an authtoken may be; a login has room for little more.
+const MAX_AUTHTOKEN_BYTES: usize = 4096;
+
 impl Agent {
     /// Starts an agent on the current tokio runtime; it connects in the background.
     ///
     /// # Errors
     /// When an option is wrong, or the local API cannot listen.
     pub async fn start(options: Options) -> Result<Self, Error> {
+        if options.authtoken.0.len() > MAX_AUTHTOKEN_BYTES {
+            let problem = format!("is longer than {MAX_AUTHTOKEN_BYTES} bytes");
+            return Err(Error::Option { option: "authtoken".to_owned(), problem });
+        }
         let tls = options.trust.config()?;
         let closed = Closed::new(&options.closed);
         let listener = web::listen(&options.web_addr).await?;

@@ -72,6 +72,15 @@ impl Given {
     }
 }
 
+/// The class and the message of the exception for an agent that did not start.
+fn not_started(problem: &agent::Error) -> (&'static str, String) {
+    let class = match problem {
+        agent::Error::Option { .. } => "ConfigError",
+        _ => "AgentError",
+    };
+    (class, problem.to_string())
+}
+
 #[pymethods]
 impl Agent {
     /// Starts an agent; the options are those of `ginnel.Agent`, as it passes them on.
@@ -85,12 +94,12 @@ impl Agent {
                 .thread_name("ginnel-agent")
                 .enable_all()
                 .build()
-                .map_err(|problem| problem.to_string())?;
+                .map_err(|problem| ("AgentError", problem.to_string()))?;
             let agent = runtime.block_on(agent::Agent::start(options));
-            Ok(Running { agent: agent.map_err(|problem| problem.to_string())?, runtime })
+            Ok(Running { agent: agent.map_err(|problem| not_started(&problem))?, runtime })
         });
-        let running =
-            running.map_err(|problem: String| error::raise(py, "AgentError", &problem))?;
+        let running: Result<_, (_, String)> = running;
+        let running = running.map_err(|(class, problem)| error::raise(py, class, &problem))?;
         Ok(Self {
             url: running.agent.url(),
             running: Mutex::new(Some(running)),

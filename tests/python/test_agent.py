@@ -384,6 +384,15 @@ def test_missing_options_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ginnel.Agent(server_addr="127.0.0.1:1")
 
 
+def test_an_authtoken_is_no_longer_than_the_limit(service: ginnel.Service) -> None:
+    with pytest.raises(ginnel.ConfigError) as caught:
+        ginnel.Agent(service, authtoken="x" * 4097)
+
+    assert str(caught.value) == "authtoken: is longer than 4096 bytes"
+    with pytest.raises(ginnel.AgentError, match="ERR_NGROK_105"):
+        ginnel.Agent(service, authtoken="x" * 4096)
+
+
 def test_an_agent_stops_and_its_address_goes(agent: ginnel.Agent, local: int) -> None:
     tunnel = agent.client().tunnels.start(addr=local, proto="http", name="shop")
     client = agent.client()
