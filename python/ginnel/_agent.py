@@ -133,6 +133,15 @@ class Agent:
 
         The service is told first, so that it sends new visitors elsewhere. WebSockets are closed at
         once, with the code 1001. Stopping twice is fine.
+
+        Ctrl-C, or whatever else the handler of a signal raises, ends the wait: whoever is in flight
+        is cut off, the agent has stopped, and the exception goes on to the caller.
+
+        Args:
+            grace: Seconds from 0 to 3600.
+
+        Raises:
+            ConfigError: `grace` is not from 0 to 3600.
         """
         self._agent.stop(grace)
 

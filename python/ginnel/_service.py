@@ -316,7 +316,17 @@ class Service:
             self.restore(self._first)
 
     def stop(self, grace: float = 10.0) -> None:
-        """Stop; requests in flight are answered for `grace` seconds. Stopping twice is fine."""
+        """Stop; requests in flight are answered for `grace` seconds. Stopping twice is fine.
+
+        Ctrl-C, or whatever else the handler of a signal raises, ends the wait: what is in flight is
+        cut off, the service has stopped, and the exception goes on to the caller.
+
+        Args:
+            grace: Seconds from 0 to 3600.
+
+        Raises:
+            ConfigError: `grace` is not from 0 to 3600.
+        """
         self._service.stop(grace)
 
     def __enter__(self) -> Self:

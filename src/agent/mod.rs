@@ -261,8 +261,17 @@ impl Agent {
     /// Tells the service to send no more visitors, lets those finish who are being served, for as
     /// long as `grace`, and lets go of everything. WebSockets are closed at the beginning, with the
     /// code 1001.
-    pub async fn stop(mut self, grace: Duration) {
-        drain::graceful(&self.shared, grace).await;
+    pub async fn stop(self, grace: Duration) {
+        self.stop_or_force(grace, std::future::pending()).await;
+    }
+
+    /// Does what [`Agent::stop`] does, and cuts off whoever is still being served when `force`
+    /// completes before the grace is over.
+    pub async fn stop_or_force(mut self, grace: Duration, force: impl Future<Output = ()>) {
+        tokio::select! {
+            () = drain::graceful(&self.shared, grace) => {}
+            () = force => {}
+        }
         self.shared.shutdown.send_replace(Shutdown::Forced);
         self.ended().await;
         for tunnel in self.shared.tunnels.all() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
-use super::error;
+use super::{error, shutdown};
 use crate::agent::capture::Limit;
 use crate::agent::{self, Options, State, Trust, WebAddress};
 use crate::api::Secret;
@@ -132,21 +132,24 @@ impl Agent {
         }
     }
 
-    /// Stops: takes no more visitors, and serves those in flight for `grace` seconds. Stopping twice
-    /// is fine.
-    fn stop(&self, py: Python<'_>, grace: f64) {
-        let grace = Duration::try_from_secs_f64(grace).unwrap_or(Duration::MAX);
+    /// Stops: takes no more visitors, and serves those in flight for `grace` seconds, or until the
+    /// handler of a signal raises. Stopping twice is fine.
+    fn stop(&self, py: Python<'_>, grace: &Bound<'_, PyAny>) -> PyResult<()> {
+        let grace = shutdown::grace(grace)?;
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(Running { agent, runtime }) = running else { return };
+        let Some(Running { agent, runtime }) = running else { return Ok(()) };
         if self.process != std::process::id() {
             // A fork has only copies: the threads are the parent's.
             std::mem::forget((agent, runtime));
-            return;
+            return Ok(());
         }
+        let mut exception = None;
         py.detach(|| {
-            runtime.block_on(agent.stop(grace));
+            let force = shutdown::interrupted(&mut exception);
+            runtime.block_on(agent.stop_or_force(grace, force));
             runtime.shutdown_timeout(Duration::from_secs(1));
         });
+        exception.map_or(Ok(()), Err)
     }
 
     #[getter]

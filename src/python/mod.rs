@@ -33,6 +33,7 @@ mod rehearsal;
 mod results;
 mod secrets;
 mod service;
+mod shutdown;
 mod table;
 mod traffic;
 mod watch;

@@ -7,8 +7,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use pyo3::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
-use super::error;
 use super::traffic::Events;
+use super::{error, shutdown};
 use crate::api::{Origin, Secret};
 use crate::policy::path::AmbiguousPaths;
 use crate::service::store::HealthEvents;
@@ -174,20 +174,24 @@ impl Service {
         })
     }
 
-    /// Stops; requests in flight are answered for `grace` seconds. Stopping twice is fine.
-    fn stop(&self, py: Python<'_>, grace: f64) {
-        let grace = Duration::try_from_secs_f64(grace).unwrap_or(Duration::MAX);
+    /// Stops; requests in flight are answered for `grace` seconds, or until the handler of a signal
+    /// raises. Stopping twice is fine.
+    fn stop(&self, py: Python<'_>, grace: &Bound<'_, PyAny>) -> PyResult<()> {
+        let grace = shutdown::grace(grace)?;
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(Running { service, runtime }) = running else { return };
+        let Some(Running { service, runtime }) = running else { return Ok(()) };
         if self.process != std::process::id() {
             // A fork has only copies: the threads are the parent's.
             std::mem::forget((service, runtime));
-            return;
+            return Ok(());
         }
+        let mut exception = None;
         py.detach(|| {
-            runtime.block_on(service.stop(grace));
+            let force = shutdown::interrupted(&mut exception);
+            runtime.block_on(service.stop_or_force(grace, force));
             runtime.shutdown_timeout(Duration::from_secs(1));
         });
+        exception.map_or(Ok(()), Err)
     }
 
     /// Shows a certificate from now on for the names that it covers; both are PEM files.

@@ -251,13 +251,23 @@ impl Service {
 
     /// Takes no more requests, answers those in flight for as long as `grace`, and closes the
     /// database.
-    pub async fn stop(mut self, grace: Duration) {
+    pub async fn stop(self, grace: Duration) {
+        self.stop_or_force(grace, std::future::pending()).await;
+    }
+
+    /// Does what [`Service::stop`] does, and cuts off whoever is still being served when `force`
+    /// completes before the grace is over.
+    pub async fn stop_or_force(mut self, grace: Duration, force: impl Future<Output = ()>) {
         // What is only kept back on purpose is not waited for.
         self.shared.rehearsal.reset();
         if let Some(agents) = self.agents.take() {
             agents.close();
         }
-        tokio::join!(self.server.stop(grace), self.shared.edges.stop(grace));
+        let edges = &self.shared.edges;
+        tokio::select! {
+            _ = async { tokio::join!(self.server.stop(grace), edges.stop(grace)) } => {}
+            () = force => edges.stop(Duration::ZERO).await,
+        }
         self.shared.registry.dismiss().await;
         self.remove_token_files();
         close(self.shared.store.clone()).await;

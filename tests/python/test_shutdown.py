@@ -290,3 +290,68 @@ def test_a_terminated_agent_leaves_no_listener_behind(tmp_path: Path) -> None:
         host, _, port = site.url.removeprefix("http://").rpartition(":")
         with pytest.raises(ConnectionError):
             socket.create_connection((host, int(port)), PATIENCE)
+
+
+class Interrupted(Exception):
+    """What the handler of a signal raises."""
+
+
+@contextlib.contextmanager
+def interrupts(number: signal.Signals) -> Iterator[None]:
+    def raise_it(*_: object) -> None:
+        raise Interrupted
+
+    before = signal.signal(number, raise_it)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+@pytest.mark.parametrize("stopped", ["agent", "service"])
+def test_a_signal_ends_a_stop_at_once(
+    service: ginnel.Service, upstream: Upstream, stopped: str
+) -> None:
+    agent = ginnel.Agent(service)
+    url = agent.client().tunnels.start(addr=upstream.port, proto="http").public_url
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    visitor = http.client.HTTPConnection(host, int(port), timeout=PATIENCE)
+    visitor.request("GET", "/endless")
+    answer = visitor.getresponse()
+    assert answer.read(10) == b"." * 10
+    stopping = agent if stopped == "agent" else service
+    over = threading.Event()
+
+    def interrupt() -> bool:
+        wait_until(lambda: not stopping.is_running, "it stops")
+        signal.raise_signal(signal.SIGUSR1)
+        is_at_once = over.wait(PATIENCE)
+        if not is_at_once and visitor.sock:
+            # Nobody is waited for any more.
+            visitor.sock.shutdown(socket.SHUT_RDWR)
+        return is_at_once
+
+    with interrupts(signal.SIGUSR1), ThreadPoolExecutor(1) as other:
+        is_at_once = other.submit(interrupt)
+        with pytest.raises(Interrupted):
+            stopping.stop(grace=3600)
+        over.set()
+        assert is_at_once.result()
+
+    assert not stopping.is_running
+    with pytest.raises((http.client.HTTPException, OSError)):
+        answer.read()
+    visitor.close()
+    agent.stop()
+
+
+@pytest.mark.parametrize("grace", [-1, 3600.5, float("nan"), float("inf"), 1e300])
+def test_a_grace_is_from_0_to_3600_seconds(service: ginnel.Service, grace: float) -> None:
+    with ginnel.Agent(service) as agent:
+        for stopped in (agent, service):
+            with pytest.raises(ginnel.ConfigError) as caught:
+                stopped.stop(grace=grace)
+            assert str(caught.value) == (
+                f"grace={grace!r}: must be a number of seconds from 0 to 3600"
+            )
+            assert stopped.is_running
