@@ -248,7 +248,7 @@ FIELDS = {
     "root_cas": "version: 2\n",
     "crt": TLS + "    key: x\n    ",
     "key": TLS + "    crt: x\n    ",
-    "mutual_tls_cas": TLS + "    ",
+    "mutual_tls_cas": TLS + "    terminate_at: edge\n    ",
     "upstream_tls_verify_cas": TLS + "    upstream_tls_verify: true\n    ",
 }
 
