@@ -25,9 +25,9 @@
 //!
 //! `python` and `cli` use `client`, `service` and `agent`; those use `api` and `http1`; `service` and
 //! `agent` share `net` and `tunnel`; `service` uses `policy`, which `python` and `cli` try as well. What
-//! keeps connections for another request, in `client`, `service` and `agent`, asks `reuse`. `api`,
-//! `http1`, `net`, `policy`, `reuse` and `tunnel` use none of the others. `tests/rust/layers.rs` holds
-//! the code to that.
+//! keeps connections for another request, in `client`, `service` and `agent`, asks `reuse`. `net` uses
+//! `api`; `api`, `http1`, `policy`, `reuse` and `tunnel` use none of the others. `tests/rust/layers.rs`
+//! holds the code to that.
 
 #[cfg(feature = "service")]
 pub mod agent;

@@ -20,6 +20,8 @@ use crate::api::mask;
 const VERSION_WITH_NAMES: u8 = 3;
 /// What is wrong with the name of a file that is what the file should hold.
 pub const CONTENT: &str = "holds PEM text; name a file";
+/// Where the process's own descriptors are, such as a pipe of the shell in `--ca <(command)`.
+const DESCRIPTORS: [&str; 2] = ["/dev/fd", "/dev/stdin"];
 /// How DER begins, whatever it holds.
 const DER: u8 = 0x30;
 
@@ -42,6 +44,9 @@ pub enum Unusable {
 pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     if mask::is_content(path) {
         return Err(io::Error::new(ErrorKind::InvalidInput, CONTENT));
+    }
+    if DESCRIPTORS.iter().any(|folder| path.starts_with(folder)) {
+        return std::fs::read(path);
     }
     // To open a pipe waits for somebody to write to it, and to open a device may do anything.
     check_regular(&std::fs::metadata(path)?)?;

@@ -7,7 +7,7 @@ use std::path::Path;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("api", &[]),
     ("http1", &[]),
-    ("net", &[]),
+    ("net", &["api"]),
     ("policy", &[]),
     ("tunnel", &[]),
     ("client", &["api", "http1", "reuse"]),
