@@ -3,6 +3,7 @@
 use crate::api::Malformed;
 use crate::client::ConfigError;
 use crate::service::Error;
+use crate::service::store::Error as StoreError;
 
 /// The exit codes of the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +56,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let exit = match &error {
             Error::AddressInUse(_) | Error::Bind { .. } => Exit::Address,
+            Error::Store(StoreError::SpecialName(_)) => Exit::Usage,
             Error::Store(_) | Error::Authority(_) | Error::TokenFile { .. } => Exit::Store,
             Error::Certificate(_) => Exit::Failed,
             Error::MalformedAdminKey

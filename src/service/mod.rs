@@ -263,10 +263,14 @@ impl Service {
         if let Some(agents) = self.agents.take() {
             agents.close();
         }
-        let edges = &self.shared.edges;
+        let (edges, store) = (&self.shared.edges, self.shared.store.clone());
         tokio::select! {
             _ = async { tokio::join!(self.server.stop(grace), edges.stop(grace)) } => {}
-            () = force => edges.stop(Duration::ZERO).await,
+            () = end_lock_waits(&store, grace) => {}
+            () = force => {
+                store.end_lock_waits();
+                edges.stop(Duration::ZERO).await;
+            }
         }
         self.shared.registry.dismiss().await;
         self.remove_token_files();
@@ -325,6 +329,16 @@ async fn open(
         })
     });
     opened.await.map_err(|_| store::Error::Panicked)?
+}
+
+/// How long before the end of the grace period waits for locks end, so that their writes are answered.
+const TIME_TO_ANSWER: Duration = Duration::from_millis(500);
+
+/// Has writes that wait for a lock answered within the time; never ends.
+async fn end_lock_waits(store: &Store, grace: Duration) {
+    tokio::time::sleep(grace.saturating_sub(TIME_TO_ANSWER)).await;
+    store.end_lock_waits();
+    std::future::pending().await
 }
 
 async fn close(store: Arc<Store>) {

@@ -23,19 +23,19 @@ import pytest
 
 import ginnel
 
-LOCKED, FULL, IO, DETACHED, DAMAGED = (
-    f"ERR_NGROK_{number}" for number in (9720, 9721, 9722, 9724, 9725)
+LOCKED, FULL, IO, DETACHED, DAMAGED, CLOSED = (
+    f"ERR_NGROK_{number}" for number in (9720, 9721, 9722, 9724, 9725, 9727)
 )
 SERVE = [sys.executable, "-m", "ginnel", "serve", "--json", "--path"]
 
 
 @contextlib.contextmanager
 def serving(
-    path: Path, key: str | None = None
+    path: Path, key: str | None = None, options: tuple[str, ...] = ()
 ) -> Iterator[tuple[subprocess.Popen[str], ginnel.RemoteClient]]:
     """A service in a process of its own; the key is that of a database that is there already."""
     process = subprocess.Popen(
-        [*SERVE, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*SERVE, str(path), *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout
@@ -90,6 +90,24 @@ def delete_log(path: Path) -> None:
     path.with_name(path.name + "-wal").unlink()
 
 
+def log_of(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
+def empty_log(path: Path) -> None:
+    os.truncate(log_of(path), 0)
+
+
+def cut_log(path: Path) -> None:
+    os.truncate(log_of(path), 32 + 5 * (24 + 4096))
+
+
+def overwrite_log(path: Path) -> None:
+    size = log_of(path).stat().st_size
+    with log_of(path).open("r+b") as log:
+        log.write(bytes(size))
+
+
 def cut_short(path: Path) -> None:
     os.truncate(path, 0)
 
@@ -138,6 +156,91 @@ def test_nothing_is_acknowledged_that_cannot_be_found(
         complaints = process.communicate(timeout=20)[1]
     assert "ginnel.db" in complaints
     assert complaints.count("\n") <= 3, "said once, not for each write"
+
+
+@pytest.mark.parametrize("calamity", [empty_log, cut_log, overwrite_log])
+@pytest.mark.parametrize("writes_after", [0, 5])
+def test_a_log_that_is_not_whole_never_reaches_the_file(
+    tmp_path: Path, calamity: Callable[[Path], None], writes_after: int
+) -> None:
+    path = tmp_path / "ginnel.db"
+    with ginnel.Service(path) as service:
+        key = service.api_key
+        kept = service.client().ip_policies.create(description="in the file").id
+
+    with serving(path, key) as (process, client):
+        for _ in range(20):
+            client.ip_policies.create(description="in the log")
+
+        calamity(path)
+
+        for _ in range(writes_after):
+            refused = refusal(lambda: client.ip_policies.create(description="x" * 300))
+            assert refused.error_code == DETACHED
+        assert is_read_only(client, str(key)) == (writes_after > 0)
+        process.terminate()
+        complaints = process.communicate(timeout=20)[1]
+    assert ("ginnel.db-wal: " in complaints) == (writes_after > 0)
+    with ginnel.Service(path) as service:
+        client = service.client(key)
+        assert kept in [policy.id for policy in client.ip_policies.list()]
+
+
+def test_a_log_that_another_program_moves_into_the_file_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "ginnel.db"
+    with serving(path) as (_, client):
+        stored = [client.ip_policies.create(description="x").id for _ in range(20)]
+        with contextlib.closing(sqlite3.connect(path)) as other:
+            assert other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+            with pytest.raises(ginnel.NotFoundError):
+                client.ip_policies.delete("ipp_nothing")
+            stored += [client.ip_policies.create(description="x").id for _ in range(20)]
+        assert sorted(stored) == sorted(policy.id for policy in client.ip_policies.list())
+
+
+def test_the_log_is_moved_into_the_file_as_it_grows(tmp_path: Path) -> None:
+    path = tmp_path / "ginnel.db"
+    with serving(path) as (_, client):
+        before = path.stat().st_size
+        for _ in range(400):
+            client.ip_policies.create(description="x" * 250)
+            if path.stat().st_size > before:
+                break
+        assert path.stat().st_size > before
+
+
+def test_a_stop_ends_the_wait_for_a_lock(tmp_path: Path) -> None:
+    path = tmp_path / "ginnel.db"
+    codes: list[str | None] = []
+    with serving(path, options=("--grace", "2")) as (process, client):
+
+        def write() -> None:
+            try:
+                client.ip_policies.create(description="x")
+            except ginnel.ServerError as error:
+                codes.append(error.error_code)
+
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            writers = [threading.Thread(target=write) for _ in range(6)]
+            for writer in writers:
+                writer.start()
+                time.sleep(0.1)
+            process.terminate()
+            for writer in writers:
+                writer.join()
+            assert process.wait(timeout=20) == 0
+    assert codes == [CLOSED] * 6
+
+
+@pytest.mark.parametrize("name", [":memory:", "file:ginnel.db?mode=memory"])
+def test_a_special_name_of_sqlite_is_refused(tmp_path: Path, name: str) -> None:
+    ended = subprocess.run([*SERVE, name], cwd=tmp_path, capture_output=True, text=True, timeout=20)
+    assert ended.returncode == 2
+    assert "leave out the path" in ended.stderr
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ginnel.ConfigError, match="leave out the path"):
+        ginnel.Service(name)
 
 
 def test_a_file_that_is_back_takes_writes_again(tmp_path: Path) -> None:

@@ -2,10 +2,11 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 
 use super::Error;
 
@@ -13,6 +14,8 @@ use super::Error;
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many steps of SQLite's machine pass between two looks at the clock.
 const STEPS_BETWEEN_CHECKS: i32 = 50_000;
+/// How long is slept between two looks at a lock.
+const BUSY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A connection whose statements end in time.
 pub(super) struct Database {
@@ -36,6 +39,8 @@ impl Database {
         let watched = deadline.clone();
         let expired = move || millis(opened.elapsed()) > watched.load(Ordering::Relaxed);
         connection.progress_handler(STEPS_BETWEEN_CHECKS, Some(expired))?;
+        // A log that is not whole would destroy the file: whoever closes says that it may be moved.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         Ok(Self { connection, opened, deadline })
     }
 
@@ -52,8 +57,34 @@ impl Database {
         std::thread::sleep(Duration::from_millis(2));
     }
 
+    /// Has statements wait for the lock of another program, until `closing` is set.
+    pub(super) fn wait_for_lock(
+        &mut self,
+        timeout: Duration,
+        closing: Arc<AtomicBool>,
+    ) -> Result<(), Error> {
+        let mut began = Instant::now();
+        let wait = move |tries| {
+            if tries == 0 {
+                began = Instant::now();
+            }
+            std::thread::sleep(BUSY_INTERVAL);
+            !closing.load(Ordering::Acquire) && began.elapsed() < timeout
+        };
+        Ok(self.connection.busy_handler(Some(wait))?)
+    }
+
+    /// How many frames the log has, as SQLite knows without a look at the log.
+    pub(super) fn log_frames(&self) -> Result<u64, Error> {
+        let frames: i64 =
+            self.connection.query_row("PRAGMA wal_checkpoint(NOOP)", (), |row| row.get(1))?;
+        // Negative where there is no log.
+        Ok(u64::try_from(frames).unwrap_or(0))
+    }
+
     /// Closes the connection; the last one of a file moves the log into it.
     pub(super) fn close(self) -> Result<(), Error> {
+        self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
         self.connection.close().map_err(|(_, error)| error.into())
     }
 }

@@ -11,6 +11,12 @@ pub enum Error {
     /// The folder of the database does not exist.
     #[error("{}: the folder does not exist", .0.display())]
     MissingDirectory(PathBuf),
+    /// The path is one of SQLite's special names.
+    #[error(
+        "{}: is not the name of a file; leave out the path for a database in memory",
+        .0.display()
+    )]
+    SpecialName(PathBuf),
     /// There is no database.
     #[error("{}: does not exist", .0.display())]
     Missing(PathBuf),

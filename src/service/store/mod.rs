@@ -146,6 +146,11 @@ impl Store {
         self.writer.watch(Box::new(watcher));
     }
 
+    /// Has writes fail at once, from now on, that wait for the lock of another program.
+    pub fn end_lock_waits(&self) {
+        self.writer.end_lock_waits();
+    }
+
     /// Finishes what was handed in and closes the database; later writes fail, later reads may.
     ///
     /// Blocks on the disk.

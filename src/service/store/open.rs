@@ -118,7 +118,8 @@ fn writer(path: &Path, format: usize) -> Result<(Database, Place), Error> {
     let opened = || {
         let database = Database::new(Connection::open(path)?)?;
         prepare(&database, format)?;
-        Ok((database, Place::of(path)?))
+        let frames = database.log_frames()?;
+        Ok((database, Place::of(path, frames)?))
     };
     opened().map_err(|error| explain(error, path))
 }
@@ -153,8 +154,16 @@ pub(super) fn reader(path: &Path) -> Result<Database, Error> {
     Database::new(connection)
 }
 
+/// True for what SQLite takes for something other than the name of a file.
+fn is_special(path: &Path) -> bool {
+    path.to_str().is_some_and(|name| name == ":memory:" || name.starts_with("file:"))
+}
+
 /// Refuses what can be seen from outside the file.
 fn check_place(path: &Path) -> Result<(), Error> {
+    if is_special(path) {
+        return Err(Error::SpecialName(path.to_owned()));
+    }
     let folder = match durable::folder(path).metadata() {
         Ok(folder) if folder.is_dir() => folder,
         Ok(_) => return Err(Error::MissingDirectory(path.to_owned())),
@@ -252,6 +261,8 @@ fn prepare(connection: &Connection, format: usize) -> Result<(), Error> {
     configure(connection)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
+    // The writer moves the log, once it has seen that the log is whole.
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", MAX_IDLE_LOG_BYTES)?;
     migrate(connection, format)?;
     // Reading opens the log, which is compared with the one that has its name from then on.

@@ -1,7 +1,7 @@
 //! Where a database is, and whether the files that are open still have its names.
 
-use std::fs::Metadata;
-use std::io::ErrorKind;
+use std::fs::{File, Metadata};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,26 +36,41 @@ pub(super) fn has_other_names(_: &Metadata) -> bool {
     false
 }
 
+/// How many bytes the log has before its first frame.
+const LOG_HEADER_BYTES: u64 = 32;
+/// How many bytes a frame of the log has before its page.
+const FRAME_HEADER_BYTES: u64 = 24;
+/// What every log begins with, but for the last bit.
+const LOG_MAGIC: u32 = 0x377f_0682;
+
 /// A database file and its log, as they were when the database was opened.
 pub(super) struct Place {
     path: PathBuf,
     log_path: PathBuf,
     file: FileId,
     log: FileId,
+    /// SQLite takes no locks on the log, so that closing this gives up none.
+    log_file: File,
+    /// How many frames the log had when it was last seen whole.
+    log_frames: AtomicU64,
     /// The largest size that the file was seen with; it never shrinks.
     size: AtomicU64,
 }
 
 impl Place {
-    /// The place of a database that is open, with its log.
-    pub(super) fn of(path: &Path) -> Result<Self, Error> {
+    /// The place of a database that is open, with its log of so many frames.
+    pub(super) fn of(path: &Path, log_frames: u64) -> Result<Self, Error> {
         let log_path = beside(path, "-wal");
         let (file, log) = (metadata(path, path)?, metadata(&log_path, path)?);
+        let log_file = File::open(&log_path)
+            .map_err(|source| Error::File { path: log_path.clone(), source })?;
         Ok(Self {
             path: path.to_owned(),
             log_path,
             file: FileId::of(&file),
             log: FileId::of(&log),
+            log_file,
+            log_frames: AtomicU64::new(log_frames),
             size: AtomicU64::new(file.len()),
         })
     }
@@ -82,6 +97,56 @@ impl Place {
             });
         }
         Ok(log.len())
+    }
+
+    /// Finds out whether the log holds the frames that SQLite has written to it: it can be cut short
+    /// or overwritten in place. Called by the thread that writes alone.
+    pub(super) fn check_log(&self, frames: u64) -> Result<(), Error> {
+        let last = self.log_frames.load(Ordering::Relaxed);
+        // A log that was moved into the file begins anew, with fewer frames or none.
+        if frames > 0 && !self.has_frames([last.clamp(1, frames), frames])? {
+            return Err(Error::Detached {
+                path: self.log_path.clone(),
+                problem: "the database's log was cut short or overwritten",
+            });
+        }
+        self.log_frames.store(frames, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether the log has a header, and these frames belong to it.
+    fn has_frames(&self, frames: [u64; 2]) -> Result<bool, Error> {
+        let Some(header) = self.read_log::<{ LOG_HEADER_BYTES as usize }>(0)? else {
+            return Ok(false);
+        };
+        let word =
+            |at: usize| header[at..at + 4].iter().fold(0, |sum, it| sum << 8 | u32::from(*it));
+        let frame_bytes = FRAME_HEADER_BYTES + u64::from(word(8));
+        for frame in frames {
+            let start = LOG_HEADER_BYTES + (frame - 1) * frame_bytes;
+            let found = self.read_log::<{ FRAME_HEADER_BYTES as usize }>(start)?;
+            // Both carry the two random numbers that the log got when it began.
+            if found.is_none_or(|it| it[8..16] != header[16..24]) {
+                return Ok(false);
+            }
+        }
+        let end = LOG_HEADER_BYTES + frames[1] * frame_bytes;
+        Ok(word(0) & !1 == LOG_MAGIC
+            && self.log_file.metadata().map_err(self.log_failed())?.len() >= end)
+    }
+
+    /// Reads from the log; none where it ends before.
+    fn read_log<const BYTES: usize>(&self, start: u64) -> Result<Option<[u8; BYTES]>, Error> {
+        let (mut file, mut bytes) = (&self.log_file, [0; BYTES]);
+        let read = file.seek(SeekFrom::Start(start)).and_then(|_| file.read_exact(&mut bytes));
+        match read {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
+            read => read.map(|()| Some(bytes)).map_err(self.log_failed()),
+        }
+    }
+
+    fn log_failed(&self) -> impl Fn(std::io::Error) -> Error {
+        |source| Error::File { path: self.log_path.clone(), source }
     }
 
     fn detached(&self, problem: &'static str) -> Error {

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -20,6 +20,8 @@ use crate::api::id::Ids;
 /// How many jobs share a commit at most: enough to spare `fsync`s, few enough to answer soon.
 const BATCH: usize = 256;
 
+/// How many frames the log has when it is first moved into the file, as far as readers allow.
+const MIN_CHECKPOINT_FRAMES: u64 = 1000;
 /// How large the log may grow before readers are waited for, so that it can begin anew.
 const MAX_LOG_BYTES: u64 = 16 << 20;
 /// How long they are waited for. A reader of another program may stay for longer: then it is tried
@@ -38,6 +40,10 @@ pub(super) enum Target {
 pub(super) struct Own {
     database: Database,
     place: Arc<Place>,
+    /// Set when locks of other programs are waited for no longer.
+    closing: Arc<AtomicBool>,
+    /// The frames of the log as of the last commit.
+    log_frames: u64,
     /// The size of the log as of the last commit.
     log_bytes: u64,
     /// The size of the log at which readers are waited for.
@@ -84,6 +90,8 @@ type Watcher = Box<dyn Fn(&[String]) + Send + Sync>;
 struct Told {
     commits: AtomicU64,
     health: Health,
+    /// Set when locks of other programs are waited for no longer.
+    closing: Arc<AtomicBool>,
     watchers: RwLock<Vec<Watcher>>,
 }
 
@@ -141,6 +149,7 @@ impl Writer {
         let (jobs, queue) = mpsc::unbounded_channel();
         let told = Arc::new(Told::default());
         let telling = told.clone();
+        let target = target.closing_with(&told.closing)?;
         let thread = std::thread::Builder::new()
             .name("ginnel-writer".to_owned())
             .spawn(move || work_off(target, &ids, queue, &telling))
@@ -178,8 +187,14 @@ impl Writer {
         jobs.as_ref().and_then(|jobs| jobs.send(job).ok()).ok_or(Error::Closed)
     }
 
+    /// Has what waits for the lock of another program fail, now and later.
+    pub(super) fn end_lock_waits(&self) {
+        self.told.closing.store(true, Ordering::Release);
+    }
+
     /// Waits until everything handed in is answered, then closes the connection.
     pub(super) fn close(&self) {
+        self.end_lock_waits();
         drop(self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
@@ -210,20 +225,48 @@ fn work_off(
         if let Ok(changed) = &committed {
             told.tell(changed);
         }
-        let committed = committed.map(drop);
+        let committed = committed.map(drop).map_err(|failure| told.explain(failure));
         for job in batch.drain(..) {
             job.answer(committed.clone());
         }
-        target.bound_log();
+        if committed.is_ok() {
+            target.bound_log();
+        }
     }
-    if let Target::Shared(shared) = &target {
-        drop(shared.lock().unwrap_or_else(PoisonError::into_inner).take());
+    if let Err(failure) = target.close() {
+        told.health.note::<()>(&Err(failure));
     }
 }
 
 impl Target {
     pub(super) fn own(database: Database, place: Arc<Place>) -> Self {
-        Self::Own(Box::new(Own { database, place, log_bytes: 0, max_log_bytes: MAX_LOG_BYTES }))
+        Self::Own(Box::new(Own {
+            database,
+            place,
+            closing: Arc::default(),
+            log_frames: 0,
+            log_bytes: 0,
+            max_log_bytes: MAX_LOG_BYTES,
+        }))
+    }
+
+    /// Has the locks of other programs be waited for until this is set.
+    fn closing_with(mut self, closing: &Arc<AtomicBool>) -> Result<Self, Error> {
+        if let Self::Own(own) = &mut self {
+            own.closing = closing.clone();
+            own.database.wait_for_lock(BUSY_TIMEOUT, closing.clone())?;
+        }
+        Ok(self)
+    }
+
+    fn close(self) -> Result<(), Failure> {
+        match self {
+            Self::Own(own) => own.close(),
+            Self::Shared(shared) => {
+                drop(shared.lock().unwrap_or_else(PoisonError::into_inner).take());
+                Ok(())
+            }
+        }
     }
 
     fn commit(
@@ -244,11 +287,9 @@ impl Target {
     }
 
     fn bound_log(&mut self) {
-        if let Self::Own(own) = self
-            && own.log_bytes > own.max_log_bytes
-        {
-            // The log grows on, and this is tried again.
-            let _ = own.restart_log();
+        if let Self::Own(own) = self {
+            // Where it fails, the log grows on, and this is tried again.
+            let _ = own.bound_log();
         }
     }
 }
@@ -263,22 +304,58 @@ impl Own {
     ) -> Result<Vec<String>, Failure> {
         if health.is_read_only() {
             // Perhaps the file has its name again.
-            self.place.check()?;
+            self.check()?;
         }
-        let changed = commit(&self.database, ids, batch)?;
-        self.log_bytes = self.place.check()?;
+        let changed =
+            commit(&self.database, ids, batch).map_err(|failure| self.explain(failure))?;
+        self.check()?;
         if self.log_bytes < MAX_LOG_BYTES {
             self.max_log_bytes = MAX_LOG_BYTES;
         }
         Ok(changed)
     }
 
+    /// Makes sure that the file and its log have their names, and that the log is whole.
+    fn check(&mut self) -> Result<(), Error> {
+        self.log_bytes = self.place.check()?;
+        self.log_frames = self.database.log_frames()?;
+        self.place.check_log(self.log_frames)
+    }
+
+    /// Why a commit failed: what SQLite finds in a log that is not whole looks like other damage.
+    fn explain(&mut self, failure: Failure) -> Failure {
+        if !matches!(failure.fault, Some(StorageFault::Io | StorageFault::Damaged)) {
+            return failure;
+        }
+        match self.check() {
+            Err(error @ Error::Detached { .. }) => error.into(),
+            _ => failure,
+        }
+    }
+
+    fn bound_log(&mut self) -> Result<(), Error> {
+        if self.log_bytes > self.max_log_bytes {
+            return self.restart_log();
+        }
+        if self.log_frames >= MIN_CHECKPOINT_FRAMES {
+            self.database.start_timeout();
+            self.database.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(()))?;
+        }
+        Ok(())
+    }
+
+    /// Closes the connection, which moves a log into the file that is whole.
+    fn close(mut self) -> Result<(), Failure> {
+        self.check()?;
+        Ok(self.database.close()?)
+    }
+
     /// Moves the log into the file and begins it anew, as soon as no reader needs it.
     fn restart_log(&mut self) -> Result<(), Error> {
-        self.database.busy_timeout(CHECKPOINT_TIMEOUT)?;
+        self.database.wait_for_lock(CHECKPOINT_TIMEOUT, self.closing.clone())?;
         self.database.start_timeout();
         let busy = self.database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0));
-        self.database.busy_timeout(BUSY_TIMEOUT)?;
+        self.database.wait_for_lock(BUSY_TIMEOUT, self.closing.clone())?;
         let is_held: bool = busy?;
         self.max_log_bytes = if is_held { self.log_bytes + MAX_LOG_BYTES } else { MAX_LOG_BYTES };
         Ok(())
@@ -286,6 +363,15 @@ impl Own {
 }
 
 impl Told {
+    /// Why a batch was not stored, for its callers: a lock is not waited for while this is closing.
+    fn explain(&self, failure: Failure) -> Failure {
+        let is_locked = failure.fault == Some(StorageFault::Locked);
+        if is_locked && self.closing.load(Ordering::Acquire) {
+            return Error::Closed.into();
+        }
+        failure
+    }
+
     fn tell(&self, changed: &[String]) {
         if changed.is_empty() {
             return;
