@@ -6,8 +6,7 @@
 //! and takes what they queued from `outgoing`, in as few writes as `batching` allows.
 //!
 //! The first four bytes of a stream say what it is ([`kind`]): a call with its answer ([`rpc`],
-//! made of [`message`]s), a proxied connection ([`proxy`]), or the [`heartbeat`]. Where tunnels may not
-//! lead is known by [`private`], and what ends their TLS is read by [`certificate`].
+//! made of [`message`]s), a proxied connection ([`proxy`]), or the [`heartbeat`].
 
 mod account;
 mod batching;
