@@ -14,11 +14,14 @@ use serde_json::{Map, Number, Value};
 pub fn object(bytes: &[u8]) -> Result<Map<String, Value>, serde_json::Error> {
     match serde_json::from_slice(bytes)? {
         Unique(Value::Object(members)) => Ok(members),
-        Unique(other) => Err(serde_json::Error::custom(format!("{} is no object", kind(&other)))),
+        Unique(other) => {
+            Err(serde_json::Error::custom(format!("{} is no object", type_name(&other))))
+        }
     }
 }
 
-fn kind(value: &Value) -> &'static str {
+/// What a value is, in the words of messages.
+pub fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::may_repeat;
+use crate::api::json::type_name;
 use crate::api::{Field, Info, Kind, Place, Verb};
 use crate::service::Refusal;
 use crate::service::code::{self, Code};
@@ -75,7 +76,7 @@ impl Checker {
             }
             (kind, value) if is_plain(kind, &value) => Ok(value),
             (kind, value) => {
-                let message = format!("{place}: is {}, not {}", found(&value), expected(kind));
+                let message = format!("{place}: is {}, not {}", type_name(&value), expected(kind));
                 Err(Refusal::new(code::INVALID_VALUE, message))
             }
         }
@@ -128,17 +129,6 @@ fn expected(kind: &Kind) -> &'static str {
         Kind::List(_) => "a list",
         Kind::Object | Kind::Map(_) | Kind::Record(_) => "an object",
         Kind::Json => "a JSON value",
-    }
-}
-
-fn found(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
     }
 }
 
