@@ -202,17 +202,11 @@ def method(
             body = f"return {pager}(self._core, {operation}, {item}, ({names}))"
         case {"one": item}:
             result = item
-            if wait:
-                file.imports[file.up("_asyncio")].add("call")
-                body = f"return await call(self._core, {operation}, {item}, ({names}))"
-            else:
-                body = f"return self._core.call({operation}, {item}, ({names}))"
+            call = "await self._core.start" if wait else "self._core.call"
+            body = f"return {call}({operation}, {item}, ({names}))"
         case _:
-            if wait:
-                file.imports[file.up("_asyncio")].add("perform")
-                body = f"await perform(self._core, {operation}, ({names}))"
-            else:
-                body = f"self._core.call({operation}, None, ({names}))"
+            call = "await self._core.start" if wait else "self._core.call"
+            body = f"{call}({operation}, None, ({names}))"
     for item in (output or {}).values():
         if item in homes and homes[item] != file.path:
             file.imports[file.relative(homes[item])].add(item)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cached_property
 from time import monotonic, sleep
 
-from ._asyncio import call
 from ._client import _Awaited, _Blocking, _Client
 from ._native import Core
 from ._progress import counting
@@ -390,11 +389,11 @@ class AsyncAgentClient(_AgentOptions, _Awaited):
 
     async def root(self) -> Root:
         """Fetch the root resource: where the others are."""
-        return await call(self._core, "agent.root.get", Root, ())
+        return await self._core.start("agent.root.get", Root, ())
 
     async def status(self) -> Status:
         """Fetch the status of the agent and of its session."""
-        return await call(self._core, "agent.status.get", Status, ())
+        return await self._core.start("agent.status.get", Status, ())
 
     async def wait_ready(self, timeout: float = 10.0) -> Status:
         """Wait until the agent runs and is online; returns its status then.
@@ -408,7 +407,7 @@ class AsyncAgentClient(_AgentOptions, _Awaited):
         while True:
             core = self._core.within(start.left)
             try:
-                if status := start.look(await call(core, "agent.status.get", Status, ())):
+                if status := start.look(await core.start("agent.status.get", Status, ())):
                     return status
             except AgentNotRunningError:
                 start.state = "not running"

@@ -108,9 +108,7 @@ class _Awaited(_Client):
         query: Mapping[str, object] | None = None,
     ) -> object:
         """Send any request, with the key, retries and errors of every call; returns plain JSON."""
-        from ._asyncio import request
-
-        return await request(self._core, method, path, json, query)
+        return await self._core.start_request(method, path, json, query)
 
     async def aclose(self) -> None:
         """Close the connections, as `close`."""

@@ -1,17 +1,19 @@
-from asyncio import Future
-from collections.abc import Callable, Mapping
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Generator, Mapping
+from contextvars import Context
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypeVar, final, overload
+from typing import Any, Generic, Literal, TypeVar, final, overload
 
 from ._record import Record
 from .events import Event
 
 __all__ = [
     "Agent",
-    "Bridge",
     "Core",
     "Events",
+    "LoopDriver",
+    "PendingCall",
     "Rehearsal",
     "Service",
     "Snapshot",
@@ -31,6 +33,7 @@ __all__ = [
     "parse",
     "shapes",
     "unpack",
+    "wait_for_calls",
 ]
 
 __version__: str
@@ -59,32 +62,24 @@ class Core:
     def request(
         self, method: str, path: str, json: object = None, query: object = None
     ) -> object: ...
+    @overload
     def start(
-        self,
-        bridge: Bridge,
-        future: Future[Any],
-        operation: str,
-        result: type[object] | None,
-        arguments: tuple[object, ...],
-    ) -> int: ...
+        self, operation: str, result: type[_R], arguments: tuple[object, ...]
+    ) -> PendingCall[_R]: ...
+    @overload
+    def start(
+        self, operation: str, result: None, arguments: tuple[object, ...]
+    ) -> PendingCall[None]: ...
     def start_page(
         self,
-        bridge: Bridge,
-        future: Future[Any],
         operation: str,
-        result: type[object],
+        result: type[_R],
         arguments: tuple[object, ...],
         next: str | None = None,
-    ) -> int: ...
+    ) -> PendingCall[tuple[list[_R], str | None, str | None]]: ...
     def start_request(
-        self,
-        bridge: Bridge,
-        future: Future[Any],
-        method: str,
-        path: str,
-        json: object = None,
-        query: object = None,
-    ) -> int: ...
+        self, method: str, path: str, json: object = None, query: object = None
+    ) -> PendingCall[object]: ...
     def close(self) -> None: ...
     @property
     def is_closed(self) -> bool: ...
@@ -94,11 +89,30 @@ class Core:
     def key_hint(self) -> str: ...
 
 @final
-class Bridge:
-    def __new__(cls, notify: Callable[[], None] | None = None) -> Bridge: ...
+class LoopDriver:
+    def __new__(
+        cls, event_loop: AbstractEventLoop, notify: Callable[[], None] | None = None
+    ) -> LoopDriver: ...
     def fileno(self) -> int: ...
     def drain(self) -> None: ...
-    def abandon(self, ticket: int) -> None: ...
+    def expire(self) -> None: ...
+
+@final
+class PendingCall(Generic[_R]):
+    _asyncio_future_blocking: bool
+    def __await__(self) -> Generator[Any, None, _R]: ...
+    def __iter__(self) -> Generator[Any, None, _R]: ...
+    def __next__(self) -> PendingCall[_R]: ...
+    def result(self) -> _R: ...
+    def exception(self) -> BaseException | None: ...
+    def done(self) -> bool: ...
+    def cancelled(self) -> bool: ...
+    def get_loop(self) -> AbstractEventLoop: ...
+    def add_done_callback(
+        self, function: Callable[[PendingCall[_R]], object], /, *, context: Context | None = None
+    ) -> None: ...
+    def remove_done_callback(self, function: Callable[[PendingCall[_R]], object]) -> int: ...
+    def cancel(self, msg: object = None) -> bool: ...
 
 @final
 class Events:

@@ -120,13 +120,11 @@ class AsyncPager(_Pages[T]):
 
     async def pages(self) -> AsyncIterator[Page[T]]:
         """The list page by page."""
-        from ._asyncio import page
-
         seen: set[str] = set()
         following: str | None = None
         while True:
-            data, uri, following = await page(
-                self._core, self._operation, self._result, self._arguments, following
+            data, uri, following = await self._core.start_page(
+                self._operation, self._result, self._arguments, following
             )
             yield Page(data, uri, following)
             if following is None:

@@ -1,75 +1,117 @@
 //! What an answer means.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
 
-use super::redaction::Credentials;
-use super::{Error, retry};
+use super::{Error, Settings, retry};
 use crate::api::ErrorBody;
+use crate::http1::Response;
 
 /// A complete answer.
 #[derive(Debug)]
 pub struct Answer {
+    pub(super) response: Response,
+    /// How many attempts the call took.
+    pub attempts: u32,
+    /// How long the call took, with its attempts and pauses.
+    pub elapsed: Duration,
+    /// The HTTP method of the request.
+    pub method: &'static str,
+    pub(super) target: String,
+    pub(super) settings: Arc<Settings>,
+}
+
+/// An answer that reports an error. It shows nothing that the client sent in confidence.
+#[derive(Debug)]
+pub struct StatusError {
     /// The status.
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
-    /// The body, decompressed.
-    pub body: Bytes,
+    /// The body, its coding undone.
+    pub content: Bytes,
+    /// What the body says; empty when it is not the error object of the API.
+    pub body: ErrorBody,
     /// How many attempts the call took.
     pub attempts: u32,
     /// The HTTP method of the request.
     pub method: &'static str,
     /// The address of the request.
     pub url: String,
-    /// What no error shows.
-    pub(super) credentials: Credentials,
-}
-
-/// An answer that reports an error.
-#[derive(Debug)]
-pub struct StatusError {
-    /// The answer itself.
-    pub answer: Answer,
-    /// What its body says; empty when the body is not the error object of the API.
-    pub body: ErrorBody,
+    retry_after: Option<Duration>,
 }
 
 impl Answer {
+    /// The status.
+    pub fn status(&self) -> StatusCode {
+        // The reader takes three digits; what is below 100 is no status.
+        StatusCode::from_u16(self.response.status).unwrap_or(StatusCode::BAD_GATEWAY)
+    }
+
+    /// The headers.
+    pub fn headers(&self) -> HeaderMap {
+        self.response.headers()
+    }
+
+    /// The body, its coding undone.
+    pub fn body(&self) -> &[u8] {
+        self.response.body()
+    }
+
+    /// The address of the request.
+    pub fn url(&self) -> String {
+        self.settings.redacted(&self.settings.origin.url_of(&self.target))
+    }
+
     /// The answer, or the error that it reports. Redirects are errors: they are not followed.
-    /// The error shows nothing that the client sent in confidence.
+    ///
+    /// # Errors
+    /// When the status is not one of success.
     pub fn accept(self) -> Result<Self, Error> {
-        if self.status.is_success() {
+        if (200..300).contains(&self.response.status) {
             return Ok(self);
         }
-        let answer = self.redacted();
-        let body = serde_json::from_slice(&answer.body).unwrap_or_default();
-        Err(Error::Status(Box::new(StatusError { answer, body })))
+        Err(Error::Status(Box::new(self.into_error())))
     }
 
     /// The body as what an operation returns.
+    ///
+    /// # Errors
+    /// When it is something else.
     pub fn decode<T: DeserializeOwned>(self) -> Result<T, Error> {
-        let text: &[u8] = if self.status == StatusCode::NO_CONTENT { b"null" } else { &self.body };
+        let text = if self.response.status == 204 { b"null" } else { self.body() };
         serde_json::from_slice(text).map_err(|error| self.undecodable(error.to_string()))
     }
 
     /// The error for a body that is not what the operation returns.
-    pub fn undecodable(self, problem: String) -> Error {
-        let problem = self.credentials.mask_text(&problem);
-        let Self { method, url, body, .. } = self.redacted();
-        Error::Decode { problem, method, url, body }
+    pub fn undecodable(&self, problem: String) -> Error {
+        let problem = self.settings.redacted(&problem);
+        Error::Decode { problem, method: self.method, url: self.url(), body: self.masked_body() }
     }
 
-    /// The answer without the credentials of its request.
-    fn redacted(mut self) -> Self {
-        self.body = self.credentials.mask(&self.body);
-        self.url = self.credentials.mask_text(&self.url);
-        self.credentials.mask_headers(&mut self.headers);
-        self
+    fn masked_body(&self) -> Bytes {
+        self.settings.credentials.mask(&Bytes::copy_from_slice(self.body()))
+    }
+
+    fn into_error(self) -> StatusError {
+        let mut headers = self.headers();
+        self.settings.credentials.mask_headers(&mut headers);
+        let content = self.masked_body();
+        StatusError {
+            status: self.status(),
+            headers,
+            body: serde_json::from_slice(&content).unwrap_or_default(),
+            content,
+            attempts: self.attempts,
+            method: self.method,
+            url: self.url(),
+            retry_after: retry::retry_after(self.response.values("retry-after").next()),
+        }
     }
 }
 
@@ -77,7 +119,7 @@ impl StatusError {
     /// The API's own words, or the reason phrase of the status.
     pub fn message(&self) -> &str {
         match self.body.msg.as_str() {
-            "" => self.answer.status.canonical_reason().unwrap_or("unknown status"),
+            "" => self.status.canonical_reason().unwrap_or("unknown status"),
             message => message,
         }
     }
@@ -89,7 +131,13 @@ impl StatusError {
 
     /// How long the server asks to wait.
     pub fn retry_after(&self) -> Option<Duration> {
-        retry::retry_after(&self.answer.headers)
+        self.retry_after
+    }
+
+    /// Where a redirect leads.
+    fn location(&self) -> Option<&str> {
+        let is_redirect = self.status.is_redirection();
+        self.headers.get(http::header::LOCATION).filter(|_| is_redirect)?.to_str().ok()
     }
 }
 
@@ -99,12 +147,15 @@ impl fmt::Display for StatusError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // One line, whatever the server wrote.
         let message = self.message().split_whitespace().collect::<Vec<_>>().join(" ");
-        let Answer { status, method, url, .. } = &self.answer;
-        write!(f, "{message} ({}", status.as_u16())?;
+        f.write_str(&message)?;
+        if let Some(location) = self.location() {
+            write!(f, " to {location}, which is not followed")?;
+        }
+        write!(f, " ({}", self.status.as_u16())?;
         if let Some(code) = self.body.code() {
             write!(f, " {code}")?;
         }
-        write!(f, ", {method} {url}")?;
+        write!(f, ", {} {}", self.method, self.url)?;
         if let Some(id) = self.operation_id() {
             write!(f, ", operation {id}")?;
         }

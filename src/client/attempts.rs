@@ -1,173 +1,259 @@
-//! One call: attempts until an answer is worth returning.
+//! One call as plain state: its attempts, how long each may take, and what follows each.
+//!
+//! Every driver asks here, so that attempts are counted in one place: a request that was sent again for
+//! whatever reason was another attempt. No I/O.
 
-use std::io::Read;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use http::header::{self, HeaderValue};
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
-use http_body_util::Full;
-
-use super::pool::Pool;
-use super::{Answer, Cause, Error, Event, Observer, Settings, What, retry};
+use super::pool::Needs;
+use super::{Answer, Cause, Error, Event, EventFilter, Settings, What, coding, request, retry};
 use crate::api::{Call, Verb};
+use crate::http1::Response;
+use crate::reuse::IdleState;
 
-/// The largest body that compression may unfold to.
-const MAX_UNFOLDED: u64 = 64 << 20;
+/// The largest body that a client takes, as it came and with its coding undone, in bytes.
+pub(super) const MAX_BODY_BYTES: usize = 64 << 20;
 
-/// Sends a call, again where that may help, until the deadline.
-pub(super) async fn run(
-    settings: &Settings,
-    pool: &Pool,
+/// A call under way.
+pub(super) struct Attempts {
+    settings: Arc<Settings>,
     call: Call,
-    observer: Option<&Observer<'_>>,
-) -> Result<Answer, Error> {
-    let started = Instant::now();
-    let request = request(settings, &call)?;
-    let failed = |cause, attempts| {
-        let (method, url) = (call.method.as_str(), settings.origin.url_of(&call.target));
-        let url = settings.credentials.mask_text(&url);
-        Error::Transport { cause, method, url, attempts }
-    };
-    let mut attempts = 0;
-    loop {
-        attempts += 1;
-        let left = settings.deadline.map(|deadline| deadline.saturating_sub(started.elapsed()));
-        let sent = observer.map(|observer| {
-            observer(Event { attempt: attempts, what: What::Sent });
-            Instant::now()
-        });
-        let outcome = attempt(settings, pool, &request, call.method, left).await;
-        if let (Some(observer), Some(sent)) = (observer, sent) {
-            observer(Event { attempt: attempts, what: ended(&outcome, sent.elapsed()) });
+    request: Vec<u8>,
+    started: Instant,
+    /// When the attempt began.
+    begun: Instant,
+    attempt: u32,
+    /// Whether the server may have acted on an attempt before this one.
+    may_have_acted: bool,
+    /// Whether the attempt uses a connection that carried another request.
+    is_reusing: bool,
+    /// Whether the attempt before this one was lost with its connection.
+    needs_new_connection: bool,
+}
+
+/// What follows an attempt.
+pub(super) enum Next {
+    /// Another one, after a pause.
+    Again(Duration),
+    /// Nothing: this is the outcome.
+    Done(Result<Answer, Error>),
+}
+
+/// When a wait is over, and what that means then.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limit {
+    pub at: Instant,
+    kind: LimitKind,
+    lasts: Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum LimitKind {
+    Attempt,
+    Call,
+}
+
+impl Limit {
+    /// What went wrong when it is over; nothing was sent when there is no connection yet.
+    pub fn cause(&self, is_connected: bool) -> Cause {
+        match self.kind {
+            LimitKind::Call => Cause::Deadline(self.lasts),
+            LimitKind::Attempt if is_connected => Cause::Timeout(self.lasts),
+            LimitKind::Attempt => Cause::ConnectTimeout(self.lasts),
         }
-        let repeats = retry::may_repeat(settings.api, call.method);
-        let pause = if !repeats || attempts > settings.max_retries {
-            None
-        } else {
-            pause(call.method, &outcome, attempts + 1)
+    }
+
+    /// How much time is left.
+    pub fn left(&self) -> Duration {
+        self.at.saturating_duration_since(Instant::now())
+    }
+}
+
+impl Attempts {
+    /// A call of which nothing was sent.
+    ///
+    /// # Errors
+    /// When no request can be made of it.
+    pub fn new(settings: Arc<Settings>, call: Call) -> Result<Self, Error> {
+        let request = request::encode(&settings, &call).map_err(Error::Malformed)?;
+        let started = Instant::now();
+        Ok(Self {
+            settings,
+            call,
+            request,
+            started,
+            begun: started,
+            attempt: 0,
+            may_have_acted: false,
+            is_reusing: false,
+            needs_new_connection: false,
+        })
+    }
+
+    /// What the call was made with.
+    pub fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
+    /// What is sent.
+    pub fn request(&self) -> &[u8] {
+        &self.request
+    }
+
+    /// What the attempt needs of a connection that was used before.
+    pub fn needs(&self) -> Needs<'_> {
+        Needs {
+            ban: &self.settings.reuse_ban,
+            may_reuse: !self.needs_new_connection,
+            must_be_fresh: self.call.method == Verb::POST,
+        }
+    }
+
+    /// Notes whether the attempt uses a connection that carried another request.
+    pub fn reuse(&mut self, is_reusing: bool) {
+        self.is_reusing = is_reusing;
+    }
+
+    /// Whether a connection may carry another request after an answer; surplus bans that for a while.
+    pub fn permits_reuse(&self, has_surplus: bool) -> bool {
+        let state = if has_surplus { IdleState::Surplus } else { IdleState::Quiet };
+        self.settings.reuse_ban.permits(state)
+    }
+
+    /// How long the attempt has to wait for the limit of the client's rate.
+    pub fn reserve(&self) -> Option<Duration> {
+        self.settings.rate_limit.as_ref()?.reserve(Instant::now())
+    }
+
+    /// Begins the next attempt.
+    pub fn begin(&mut self) -> Event {
+        if self.attempt > 0 {
+            self.begun = Instant::now();
+        }
+        self.attempt += 1;
+        self.event(What::Sent)
+    }
+
+    /// Until when the attempt may take, if there is a limit.
+    pub fn limit(&self) -> Option<Limit> {
+        let limit = |from: Instant, lasts: Duration, kind| {
+            Some(Limit { at: from.checked_add(lasts)?, kind, lasts })
         };
-        if let Some(pause) = pause.filter(|pause| fits(*pause, settings.deadline, started)) {
-            if let Some(observer) = observer {
-                let status = outcome.as_ref().ok().map(|answer| answer.status().as_u16());
-                observer(Event { attempt: attempts, what: What::Repeats { status, pause } });
+        let attempt =
+            self.settings.timeout.and_then(|lasts| limit(self.begun, lasts, LimitKind::Attempt));
+        let call =
+            self.settings.deadline.and_then(|lasts| limit(self.started, lasts, LimitKind::Call));
+        match (attempt, call) {
+            (Some(attempt), Some(call)) => Some(if attempt.at <= call.at { attempt } else { call }),
+            (attempt, call) => attempt.or(call),
+        }
+    }
+
+    /// Ends the attempt; what happened is put behind `events`, as far as it is of interest.
+    pub fn end(
+        &mut self,
+        outcome: Result<Response, Cause>,
+        interest: Option<EventFilter>,
+        events: &mut Vec<Event>,
+    ) -> Next {
+        let pause = self.pause(&outcome);
+        if interest == Some(EventFilter::All) {
+            events.push(self.event(self.ended(&outcome)));
+        }
+        if let Some(pause) = pause.filter(|_| interest.is_some()) {
+            let status = outcome.as_ref().ok().map(|response| response.status);
+            events.push(self.event(What::Repeats { status, pause }));
+        }
+        let Some(pause) = pause else { return Next::Done(self.done(outcome)) };
+        self.may_have_acted |= match &outcome {
+            Ok(response) => response.status != 429,
+            Err(cause) => !cause.is_unsent(),
+        };
+        self.needs_new_connection = outcome.as_ref().is_err_and(Cause::is_broken);
+        Next::Again(pause)
+    }
+
+    fn event(&self, what: What) -> Event {
+        Event { attempt: self.attempt, what }
+    }
+
+    /// How the attempt ended, for those who want to know.
+    fn ended(&self, outcome: &Result<Response, Cause>) -> What {
+        let took = self.begun.elapsed();
+        match outcome {
+            Ok(response) => {
+                let mut headers = response.headers();
+                self.settings.credentials.mask_headers(&mut headers);
+                What::Answered { status: response.status, took, headers }
             }
-            tokio::time::sleep(pause).await;
-            continue;
-        }
-        return outcome
-            .and_then(|response| answer(settings, &call, response, attempts))
-            .map_err(|cause| failed(cause, attempts));
-    }
-}
-
-/// A response as the answer to a call.
-fn answer(
-    settings: &Settings,
-    call: &Call,
-    response: Response<Bytes>,
-    attempts: u32,
-) -> Result<Answer, Cause> {
-    let (mut head, body) = response.into_parts();
-    // The attempt before this one did it, and its answer was lost.
-    if attempts > 1 && call.method == Verb::DELETE && head.status == StatusCode::NOT_FOUND {
-        head.status = StatusCode::NO_CONTENT;
-    }
-    let body = unfold(&head.headers, body).map_err(Cause::Body)?;
-    Ok(Answer {
-        status: head.status,
-        headers: head.headers,
-        body,
-        attempts,
-        method: call.method.as_str(),
-        url: settings.origin.url_of(&call.target),
-        credentials: settings.credentials.clone(),
-    })
-}
-
-/// How an attempt ended, for those who want to know.
-fn ended(outcome: &Result<Response<Bytes>, Cause>, took: Duration) -> What {
-    match outcome {
-        Ok(answer) => What::Answered { status: answer.status().as_u16(), took },
-        Err(cause) => What::Failed { problem: cause.to_string(), took },
-    }
-}
-
-/// One attempt, within the limit of an attempt and what is left of the deadline.
-async fn attempt(
-    settings: &Settings,
-    pool: &Pool,
-    request: &Request<Full<Bytes>>,
-    method: Verb,
-    left: Option<Duration>,
-) -> Result<Response<Bytes>, Cause> {
-    let exchange = pool.exchange(settings, request.clone(), method != Verb::POST);
-    let (limit, late) = match (settings.timeout, settings.deadline, left) {
-        (None, None, _) | (None, _, None) => return exchange.await,
-        (Some(timeout), Some(_), Some(left)) if timeout <= left => {
-            (timeout, Cause::Timeout(timeout))
-        }
-        (_, Some(deadline), Some(left)) => (left, Cause::Deadline(deadline)),
-        (Some(timeout), ..) => (timeout, Cause::Timeout(timeout)),
-    };
-    match tokio::time::timeout(limit, exchange).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(late),
-    }
-}
-
-/// How long to wait before attempt `next`; none when there shall be none.
-fn pause(method: Verb, outcome: &Result<Response<Bytes>, Cause>, next: u32) -> Option<Duration> {
-    match outcome {
-        Ok(answer) if retry::may_repeat_status(method, answer.status()) => {
-            retry::pause(next, retry::retry_after(answer.headers()))
-        }
-        Err(cause) if retry::may_repeat_failure(method, cause) => retry::pause(next, None),
-        _ => None,
-    }
-}
-
-fn fits(pause: Duration, deadline: Option<Duration>, started: Instant) -> bool {
-    deadline.is_none_or(|deadline| started.elapsed() + pause < deadline)
-}
-
-fn request(settings: &Settings, call: &Call) -> Result<Request<Full<Bytes>>, Error> {
-    let mut request = Request::new(Full::new(call.body.clone().unwrap_or_default()));
-    *request.method_mut() = match call.method {
-        Verb::GET => Method::GET,
-        Verb::POST => Method::POST,
-        Verb::PUT => Method::PUT,
-        Verb::PATCH => Method::PATCH,
-        Verb::DELETE => Method::DELETE,
-    };
-    let path = settings.origin.path_of(&call.target);
-    *request.uri_mut() = Uri::try_from(path)
-        .map_err(|error| crate::api::Malformed::new("path", error.to_string()))
-        .map_err(Error::Malformed)?;
-    *request.headers_mut() = settings.headers.clone();
-    if call.body.is_some() {
-        let json = HeaderValue::from_static("application/json");
-        request.headers_mut().insert(header::CONTENT_TYPE, json);
-    }
-    Ok(request)
-}
-
-/// Undoes the one compression that requests offer to take.
-fn unfold(headers: &HeaderMap, body: Bytes) -> Result<Bytes, String> {
-    let Some(encoding) = headers.get(header::CONTENT_ENCODING) else { return Ok(body) };
-    match encoding.as_bytes() {
-        b"identity" => Ok(body),
-        b"gzip" | b"x-gzip" => {
-            let mut unfolded = Vec::with_capacity(body.len() * 4);
-            let read = flate2::read::GzDecoder::new(&body[..])
-                .take(MAX_UNFOLDED + 1)
-                .read_to_end(&mut unfolded)
-                .map_err(|error| format!("its compression is damaged: {error}"))?;
-            if read as u64 > MAX_UNFOLDED {
-                return Err(format!("it unfolds to more than {} MiB", MAX_UNFOLDED >> 20));
+            Err(cause) => {
+                let problem = self.settings.credentials.mask_text(&cause.to_string());
+                What::Failed { problem, took }
             }
-            Ok(unfolded.into())
         }
-        other => Err(format!("its encoding {} was not asked for", String::from_utf8_lossy(other))),
     }
+
+    /// How long to wait before the next attempt; none when there shall be none.
+    fn pause(&self, outcome: &Result<Response, Cause>) -> Option<Duration> {
+        let method = self.call.method;
+        let repeats = retry::may_repeat(self.settings.api, method);
+        if !repeats || self.attempt > self.settings.max_retries {
+            return None;
+        }
+        let pause = match outcome {
+            Ok(response) if retry::may_repeat_status(method, response.status) => {
+                retry::pause(self.attempt + 1, retry::retry_after(response.values("retry-after").next()))
+            }
+            // The server may have closed it while it was idle: that says nothing of the server.
+            Err(cause) if retry::may_repeat_failure(method, cause) => match self.is_reusing {
+                true if cause.is_broken() => Some(Duration::ZERO),
+                _ => retry::pause(self.attempt + 1, None),
+            },
+            _ => None,
+        };
+        pause.filter(|pause| {
+            let deadline = self.settings.deadline;
+            deadline.is_none_or(|deadline| self.started.elapsed() + *pause < deadline)
+        })
+    }
+
+    fn done(&mut self, outcome: Result<Response, Cause>) -> Result<Answer, Error> {
+        outcome.and_then(|response| self.answer(response)).map_err(|cause| Error::Transport {
+            cause,
+            method: self.call.method.as_str(),
+            url: self.settings.redacted(&self.settings.origin.url_of(&self.call.target)),
+            attempts: self.attempt,
+        })
+    }
+
+    fn answer(&mut self, mut response: Response) -> Result<Answer, Cause> {
+        // An attempt before this one did it, and its answer was lost.
+        if self.may_have_acted && self.call.method == Verb::DELETE && response.status == 404 {
+            response.status = 204;
+        }
+        let bodyless = matches!(response.status, 204 | 304);
+        if response.is_coded && !bodyless && !response.body().is_empty() {
+            decode(&mut response)?;
+        }
+        Ok(Answer {
+            response,
+            attempts: self.attempt,
+            elapsed: self.started.elapsed(),
+            method: self.call.method.as_str(),
+            target: std::mem::take(&mut self.call.target),
+            settings: Arc::clone(&self.settings),
+        })
+    }
+}
+
+/// Undoes the coding of a body. An error whose coding nobody knows is still that error.
+fn decode(response: &mut Response) -> Result<(), Cause> {
+    let codings: Vec<_> = response.values("content-encoding").collect();
+    match coding::decode(&codings.join(&b","[..]), response.body(), MAX_BODY_BYTES) {
+        Ok(body) => response.replace_body(body),
+        Err(_) if response.status >= 400 => response.replace_body(Vec::new()),
+        Err(problem) => return Err(Cause::Body(problem.to_string())),
+    }
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Why a call failed.
 
 use crate::api::Malformed;
+use crate::http1::ResponseError;
 
 use super::StatusError;
 
@@ -14,9 +15,12 @@ pub enum Error {
     /// The client was closed.
     #[error("the client is closed")]
     Closed,
-    /// The runtime that calls need could not be made.
-    #[error("cannot start the runtime: {0}")]
-    Runtime(#[source] std::io::Error),
+    /// What calls need could not be made: a thread or a descriptor.
+    #[error("cannot start a call: {0}")]
+    Start(#[source] std::io::Error),
+    /// The caller does not wait any more, as it said itself.
+    #[error("the call was interrupted")]
+    Interrupted,
     /// A page's `next_page_uri` leads away from the client's address; nothing was sent.
     #[error("next_page_uri {uri} is not below {origin}")]
     ForeignPage {
@@ -64,19 +68,33 @@ pub enum Cause {
     /// Nobody listens where the agent should; nothing was sent.
     #[error("no agent is running there: {0}")]
     NotRunning(#[source] std::io::Error),
+    /// No connection came about in time; nothing was sent.
+    #[error("no connection within {} s", .0.as_secs_f64())]
+    ConnectTimeout(std::time::Duration),
     /// The attempt took too long.
     #[error("no answer within {} s", .0.as_secs_f64())]
     Timeout(std::time::Duration),
     /// The call took too long, with its retries.
     #[error("no answer within the deadline of {} s", .0.as_secs_f64())]
     Deadline(std::time::Duration),
+    /// The connection broke before any of the request was sent.
+    #[error("the connection broke before the request was sent: {0}")]
+    BrokenUnsent(#[source] std::io::Error),
     /// The connection broke before the answer was complete.
-    #[error("the connection broke: {0}")]
-    Broken(#[source] hyper::Error),
-    /// The proxy, or what lies behind it, did not answer.
-    #[error("the request through the proxy failed: {0}")]
+    #[error("the connection broke {place}: {source}")]
+    Broken {
+        /// What was going on, such as `while the answer was awaited`.
+        place: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// What came is no complete answer.
+    #[error(transparent)]
+    Response(ResponseError),
+    /// The proxy made no connection; the server saw nothing.
+    #[error("{0}")]
     Proxy(String),
-    /// The answer is larger than a client takes, or its compression is damaged.
+    /// The answer is larger than a client takes, or its coding is damaged.
     #[error("the answer cannot be taken: {0}")]
     Body(String),
 }
@@ -100,6 +118,18 @@ impl ConfigError {
 impl Cause {
     /// True when the server cannot have seen the request.
     pub fn is_unsent(&self) -> bool {
-        matches!(self, Self::Connect(_) | Self::NotRunning(_))
+        matches!(
+            self,
+            Self::Connect(_)
+                | Self::ConnectTimeout(_)
+                | Self::NotRunning(_)
+                | Self::BrokenUnsent(_)
+                | Self::Proxy(_)
+        )
+    }
+
+    /// True when the connection was lost, or what came over it was no answer.
+    pub(super) fn is_broken(&self) -> bool {
+        matches!(self, Self::Broken { .. } | Self::BrokenUnsent(_) | Self::Response(_))
     }
 }

@@ -1,6 +1,9 @@
 //! What happens to a call on its way, for those who want to know.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
+
+use http::HeaderMap;
 
 /// Something that happened to an attempt of a call.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +26,8 @@ pub enum What {
         status: u16,
         /// How long the attempt took.
         took: Duration,
+        /// The headers, without what the client sent in confidence.
+        headers: HeaderMap,
     },
     /// No answer arrived.
     Failed {
@@ -40,5 +45,32 @@ pub enum What {
     },
 }
 
-/// Told what happens to a call, on the thread that drives it.
-pub type Observer<'a> = dyn Fn(Event) + Send + Sync + 'a;
+/// Which events somebody wants to know of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventFilter {
+    /// All of them.
+    All,
+    /// That another attempt follows.
+    Retries,
+}
+
+/// Who is told what happens to a call, on the thread that drives it.
+pub struct Observer<'a> {
+    /// Which events it is told.
+    pub interest: EventFilter,
+    /// Told of each; the call ends when it breaks.
+    pub tell: &'a mut (dyn FnMut(Event) -> ControlFlow<()> + Send),
+}
+
+impl Observer<'_> {
+    /// Tells of an event, if that matters; true when the call shall end.
+    pub(super) fn tell(&mut self, event: Event) -> bool {
+        self.interest.covers(&event) && (self.tell)(event).is_break()
+    }
+}
+
+impl EventFilter {
+    pub(super) fn covers(self, event: &Event) -> bool {
+        self == Self::All || matches!(event.what, What::Repeats { .. })
+    }
+}

@@ -32,19 +32,19 @@ fn watch() {
 fn watch() {}
 
 /// A value that each process makes for itself on first use.
-pub(super) struct PerProcess<T> {
+pub(crate) struct PerProcess<T> {
     current: AtomicPtr<(u64, T)>,
     make: fn() -> T,
 }
 
 impl<T> PerProcess<T> {
     /// Nothing is made yet.
-    pub(super) const fn new(make: fn() -> T) -> Self {
+    pub(crate) const fn new(make: fn() -> T) -> Self {
         Self { current: AtomicPtr::new(ptr::null_mut()), make }
     }
 
     /// The value of this process.
-    pub(super) fn current(&self) -> &T {
+    pub(crate) fn current(&self) -> &T {
         let pointer = self.current.load(Ordering::Acquire);
         // SAFETY: a pointer that was ever stored stays valid until `self` is dropped: replaced
         // values are leaked.

@@ -5,53 +5,77 @@
 //! answer is worth returning, `pool.rs` lends it a connection (`link.rs`), and `answer.rs` says what
 //! the answer means. What errors show of it goes through `redaction.rs`.
 //!
-//! # Transport, and why not reqwest alone
+//! # One core, three drivers
 //!
-//! A direct connection is spoken to with hyper's HTTP/1.1 connection, polled inside the call that
-//! uses it (`link.rs`), so that no request waits for another task. reqwest carries what goes through
-//! a proxy: it knows HTTP and SOCKS proxies, their authentication, and the settings of the system.
-//! `docs/benchmarks.md` has the figures of both; reqwest alone misses the goals for one thread, for
-//! eight threads and for HTTPS.
+//! What a call does is plain state, without I/O: `request.rs` makes its bytes, `attempts.rs` counts its
+//! attempts and decides what follows each, `pool.rs` knows the connections and who waits for one, and
+//! `http1` reads answers. `connection.rs` moves the bytes of one exchange, over TLS or not, and
+//! `dial.rs` opens connections, through a proxy (`proxy.rs`) or not. Three drivers wait for that:
 //!
-//! # Blocking calls and asynchronous ones
+//! - `blocking.rs` on the thread of the caller, with a socket's own time limits;
+//! - `reactor.rs` on the thread of an event loop, which watches one descriptor for all calls;
+//! - `on_tokio.rs` on a runtime of tokio, for callers in Rust, and for event loops that cannot watch a
+//!   descriptor (`network.rs`).
 //!
-//! A blocking call drives a runtime of its own on the calling thread (`lanes.rs`): nothing wakes
-//! another thread. Asynchronous calls of the Python bindings run on one network thread
-//! (`network.rs`). Either way a process that forks starts anew in the child (`fork.rs`).
+//! So no way has other limits, retries or codings than another. A process that forks starts anew in the
+//! child (`fork.rs`).
+//!
+//! # Why neither hyper nor reqwest
+//!
+//! Both need a runtime that a blocking caller would have to drive and an event loop would have to be
+//! woken from. Measured in one run (`docs/benchmarks.md`), that is a third of a call with one thread and
+//! half of it with one call in flight on asyncio, and retries inside a pool are attempts that nobody
+//! counts. Proxies take 200 lines here. reqwest sends what the service's `http-request` action asks for.
 
 mod answer;
 mod attempts;
+mod blocking;
+mod coding;
+mod connection;
+mod dial;
 mod error;
 mod event;
-mod fork;
-mod lanes;
-mod link;
+pub(crate) mod fork;
 mod network;
+mod on_tokio;
 mod options;
 mod pool;
-mod proxied;
+mod proxy;
+mod rate;
+#[cfg(unix)]
+mod reactor;
 mod redaction;
+mod request;
 mod retry;
+mod socket;
 mod tls;
 
-use std::sync::Arc;
+use std::ops::ControlFlow;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
+use tokio::net::TcpStream;
 
 use crate::api::{self, Call, Operation};
 
 pub use answer::{Answer, StatusError};
+pub use dial::loopback_only;
 pub use error::{Cause, ConfigError, Error};
-pub use event::{Event, Observer, What};
-pub use link::loopback_only;
+pub use event::{Event, EventFilter, Observer, What};
 pub use network::Task;
 pub use options::{Api, Options, Settings};
+#[cfg(unix)]
+pub use reactor::{News, Reactor};
 
+use attempts::Attempts;
 use fork::PerProcess;
-use lanes::Lanes;
 use pool::Pool;
+use socket::Socket;
+
+/// Told what happens to a call in the background.
+type BackgroundObserver = dyn FnMut(Event) -> ControlFlow<()> + Send;
 
 /// A client of one API at one address. Clones share connections.
 #[derive(Clone)]
@@ -63,10 +87,10 @@ pub struct Client {
 /// What clones of a client share.
 struct Shared {
     closed: AtomicBool,
-    /// Connections of blocking calls, each with the runtime that drives it.
-    lanes: PerProcess<Lanes>,
-    /// Connections of calls on a runtime of the caller's, or on the network thread.
-    pool: PerProcess<Pool>,
+    /// Connections of blocking calls, and of those of event loops.
+    plain: PerProcess<OnceLock<Arc<Pool<Socket>>>>,
+    /// Connections of calls on a runtime of tokio.
+    tokio: PerProcess<OnceLock<Arc<Pool<TcpStream>>>>,
 }
 
 impl Client {
@@ -78,8 +102,8 @@ impl Client {
         let settings = Arc::new(Settings::new(options)?);
         let shared = Shared {
             closed: AtomicBool::new(false),
-            lanes: PerProcess::new(Lanes::default),
-            pool: PerProcess::new(Pool::default),
+            plain: PerProcess::new(OnceLock::new),
+            tokio: PerProcess::new(OnceLock::new),
         };
         Ok(Self { settings, shared: Arc::new(shared) })
     }
@@ -94,6 +118,7 @@ impl Client {
             return Err(ConfigError::new("base_url", "cannot change: make another client"));
         }
         settings.reuse_ban = self.settings.reuse_ban.clone();
+        settings.rate_limit = self.settings.rate_limit.clone();
         Ok(Self { settings: Arc::new(settings), shared: Arc::clone(&self.shared) })
     }
 
@@ -147,10 +172,10 @@ impl Client {
     pub async fn send_observed(
         &self,
         call: Call,
-        observer: Option<&Observer<'_>>,
+        observer: Option<Observer<'_>>,
     ) -> Result<Answer, Error> {
-        self.check_open()?;
-        attempts::run(&self.settings, self.shared.pool.current(), call, observer).await
+        let attempts = self.begin(call)?;
+        on_tokio::run(&self.tokio_pool(), attempts, observer).await
     }
 
     /// Sends a request from a thread that may wait. `interrupted` is asked every 50 ms, and ends the
@@ -161,17 +186,16 @@ impl Client {
     pub fn send_blocking(
         &self,
         call: Call,
-        observer: Option<&Observer<'_>>,
-        interrupted: impl FnMut() -> bool + Send,
+        observer: Option<Observer<'_>>,
+        mut interrupted: impl FnMut() -> bool,
     ) -> Result<Option<Answer>, Error> {
-        self.check_open()?;
-        let lanes = self.shared.lanes.current();
-        let run = async |pool: &Pool| attempts::run(&self.settings, pool, call, observer).await;
-        let outcome = lanes.run(run, interrupted);
-        if self.is_closed() {
-            lanes.clear();
+        let attempts = self.begin(call)?;
+        let pool = self.plain_pool();
+        match blocking::run(&pool, attempts, observer, &mut interrupted) {
+            Ok(answer) => Ok(Some(answer)),
+            Err(Error::Interrupted) => Ok(None),
+            Err(error) => Err(error),
         }
-        outcome
     }
 
     /// Sends a request on the network thread, which hands the answer to `done`. Aborting the task
@@ -182,12 +206,17 @@ impl Client {
     pub fn send_in_background(
         &self,
         call: Call,
-        observer: Option<Box<Observer<'static>>>,
+        observer: Option<(EventFilter, Box<BackgroundObserver>)>,
         done: impl FnOnce(Result<Answer, Error>) + Send + 'static,
     ) -> Result<Task, Error> {
         self.check_open()?;
         let client = self.clone();
-        network::spawn(async move { done(client.send_observed(call, observer.as_deref()).await) })
+        network::spawn(async move {
+            let (interest, mut tell) = observer.unzip();
+            let tell = tell.as_deref_mut();
+            let observer = interest.zip(tell).map(|(interest, tell)| Observer { interest, tell });
+            done(client.send_observed(call, observer).await);
+        })
     }
 
     /// The path and query of a page's address, after making sure that it is at this client's
@@ -205,13 +234,28 @@ impl Client {
     /// Closes the idle connections; calls fail from now on. Closing twice is fine.
     pub fn close(&self) {
         self.shared.closed.store(true, Ordering::Release);
-        self.shared.lanes.current().clear();
-        self.shared.pool.current().clear();
+        self.plain_pool().close();
+        self.tokio_pool().close();
     }
 
     /// True after [`Client::close`], on any clone.
     pub fn is_closed(&self) -> bool {
         self.shared.closed.load(Ordering::Acquire)
+    }
+
+    fn begin(&self, call: Call) -> Result<Attempts, Error> {
+        self.check_open()?;
+        Attempts::new(self.settings.clone(), call)
+    }
+
+    fn plain_pool(&self) -> Arc<Pool<Socket>> {
+        let make = || Pool::new(self.settings.max_connections);
+        self.shared.plain.current().get_or_init(make).clone()
+    }
+
+    fn tokio_pool(&self) -> Arc<Pool<TcpStream>> {
+        let make = || Pool::new(self.settings.max_connections);
+        self.shared.tokio.current().get_or_init(make).clone()
     }
 
     fn check_open(&self) -> Result<(), Error> {

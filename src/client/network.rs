@@ -30,7 +30,7 @@ pub(super) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Result
     let handle = match network.get() {
         Some(handle) => handle,
         None => {
-            let started = start().map_err(Error::Runtime)?;
+            let started = start().map_err(Error::Start)?;
             network.get_or_init(|| started)
         }
     };

@@ -2,13 +2,15 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use reqwest::Url;
+use url::Url;
 
 use super::ConfigError;
-use super::proxied::Proxy;
+use super::proxy::Proxy;
+use super::rate::RateLimit;
 use super::redaction::Credentials;
 use super::tls::Roots;
 use crate::api::Secret;
@@ -54,6 +56,10 @@ pub struct Options {
     pub allow_http: bool,
     /// What to put in front of our own `User-Agent`, such as `deploy/1.2`.
     pub app: Option<String>,
+    /// How many connections there are at most, 100 by default.
+    pub max_connections: Option<usize>,
+    /// How many requests are sent at most in a time, such as `120/60s`; no limit by default.
+    pub rate_limit: Option<String>,
 }
 
 /// Options that were found good, in the form that calls need.
@@ -70,7 +76,9 @@ pub struct Settings {
     /// How many times a failed attempt is repeated.
     pub max_retries: u32,
     /// The headers of a request without a body.
-    pub(super) headers: HeaderMap,
+    headers: HeaderMap,
+    /// Those headers as they are sent.
+    head: Arc<[u8]>,
     /// What of the headers no error shows.
     pub(super) credentials: Credentials,
     /// The proxy on the way, if any.
@@ -79,6 +87,12 @@ pub struct Settings {
     pub(super) roots: Roots,
     /// Says when connections must not carry another request.
     pub(super) reuse_ban: ReuseBan,
+    /// How many connections there are at most.
+    pub(super) max_connections: usize,
+    /// How many requests are sent at most in a time.
+    pub(super) rate_limit: Option<Arc<RateLimit>>,
+    /// What stands before the target of each request.
+    target_prefix: String,
     /// The last characters of the key, to tell keys apart.
     hint: String,
 }
@@ -94,7 +108,15 @@ pub struct Origin {
 const TIMEOUT: Duration = Duration::from_secs(10);
 const DEADLINE: Duration = Duration::from_secs(90);
 const MAX_RETRIES: u32 = 2;
+const MAX_CONNECTIONS: usize = 100;
 const USER_AGENT: &str = concat!("ginnel/", env!("CARGO_PKG_VERSION"));
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The rest holds secrets.
+        f.debug_struct("Settings").field("origin", &self.origin).finish_non_exhaustive()
+    }
+}
 
 impl Settings {
     /// Completes options from the environment and checks them.
@@ -106,17 +128,29 @@ impl Settings {
             let problem = "is unencrypted and not on this machine; use https, or allow_http=True";
             return Err(ConfigError::new("base_url", problem));
         }
-        let headers = headers(&options, &origin, api_key.as_ref())?;
+        let mut headers = headers(&options, &origin, api_key.as_ref())?;
+        let proxy = Proxy::choose(&options, &origin)?;
+        let absolute = proxy.as_ref().filter(|proxy| proxy.wants_absolute_form(&origin));
+        if let Some(authorization) = absolute.and_then(Proxy::authorization) {
+            headers.insert(header::PROXY_AUTHORIZATION, authorization.clone());
+        }
         Ok(Self {
             api: options.api,
             timeout: limit(options.timeout, TIMEOUT),
             deadline: limit(options.deadline, DEADLINE),
             max_retries: options.max_retries.unwrap_or(MAX_RETRIES),
             credentials: Credentials::of(&headers),
+            head: block(&headers),
             headers,
-            proxy: Proxy::choose(&options, &origin)?,
+            target_prefix: match absolute {
+                Some(_) => origin.to_string(),
+                None => origin.prefix.clone(),
+            },
+            proxy,
             roots: Roots::choose(options.ca_bundle.or_else(|| path("GINNEL_CA_BUNDLE")))?,
             reuse_ban: ReuseBan::default(),
+            max_connections: max_connections(options.max_connections)?,
+            rate_limit: rate_limit(options.rate_limit.as_deref())?,
             hint: api_key.map(|key| hint(&key)).unwrap_or_default(),
             origin,
         })
@@ -137,7 +171,18 @@ impl Settings {
         let more = more.iter().map(|(name, text)| (name.as_str(), text.as_str()));
         add(&mut self.headers, more)?;
         self.credentials = Credentials::of(&self.headers);
+        self.head = block(&self.headers);
         Ok(())
+    }
+
+    /// The headers of a request without a body, as they are sent.
+    pub(super) fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// What stands before the target of each request.
+    pub(super) fn target_prefix(&self) -> &str {
+        &self.target_prefix
     }
 }
 
@@ -194,20 +239,10 @@ impl Origin {
         self.url.port_or_known_default().unwrap_or(80)
     }
 
-    /// Path and query of a request, behind the path of the base address.
-    pub(super) fn path_of(&self, target: &str) -> String {
-        [&self.prefix, target].concat()
-    }
-
     /// The whole address of a request.
     pub fn url_of(&self, target: &str) -> String {
         let origin = self.url.origin().ascii_serialization();
         [&origin, &self.prefix, target].concat()
-    }
-
-    /// The whole address of a path that already carries the path of the base address.
-    pub(super) fn absolute(&self, path: &str) -> String {
-        [&self.url.origin().ascii_serialization(), path].concat()
     }
 
     /// The opposite of [`Origin::url_of`]; `None` for addresses elsewhere.
@@ -302,6 +337,29 @@ fn value(option: &'static str, text: &str) -> Result<HeaderValue, ConfigError> {
     // The text may be a secret: the message does not show it.
     HeaderValue::from_str(text)
         .map_err(|_| ConfigError::new(option, "holds characters that no header may carry"))
+}
+
+/// Headers as they are sent.
+fn block(headers: &HeaderMap) -> Arc<[u8]> {
+    let mut block = Vec::new();
+    for (name, value) in headers {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            block.extend_from_slice(part);
+        }
+    }
+    block.into()
+}
+
+fn max_connections(given: Option<usize>) -> Result<usize, ConfigError> {
+    match given {
+        Some(0) => Err(ConfigError::new("max_connections", "is 0: must be 1 or more")),
+        given => Ok(given.unwrap_or(MAX_CONNECTIONS)),
+    }
+}
+
+fn rate_limit(given: Option<&str>) -> Result<Option<Arc<RateLimit>>, ConfigError> {
+    let wrong = |problem| ConfigError::new("rate_limit", problem);
+    given.map(|text| text.parse().map(Arc::new).map_err(wrong)).transpose()
 }
 
 fn limit(given: Option<Duration>, default: Duration) -> Option<Duration> {

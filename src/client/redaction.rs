@@ -1,6 +1,6 @@
 //! Keeps what a client sends in confidence out of its errors, even where a server sends it back.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderValue};
@@ -14,8 +14,14 @@ use crate::api::secrets::is_secret;
 const MIN_CREDENTIAL_BYTES: usize = 8;
 
 /// The key of a client, and what else its headers hold that is secret.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Credentials(Arc<[String]>);
+#[derive(Clone, Default)]
+pub(super) struct Credentials(Arc<[Credential]>);
+
+struct Credential {
+    text: String,
+    /// Made when first needed: most calls succeed, and show nothing.
+    pattern: OnceLock<Option<Regex>>,
+}
 
 impl Credentials {
     /// The credentials in the headers of a request.
@@ -26,13 +32,14 @@ impl Credentials {
         let values =
             values.map(|value| value.split_once(' ').map_or(value, |(_, rest)| rest.trim()));
         let long = values.filter(|value| value.len() >= MIN_CREDENTIAL_BYTES);
-        Self(long.map(str::to_owned).collect())
+        let made = |text: &str| Credential { text: text.to_owned(), pattern: OnceLock::new() };
+        Self(long.map(made).collect())
     }
 
     /// The bytes without the credentials.
     pub fn mask(&self, bytes: &Bytes) -> Bytes {
         let mut masked = bytes.clone();
-        for pattern in self.0.iter().filter_map(|secret| pattern(secret)) {
+        for pattern in self.0.iter().filter_map(Credential::pattern) {
             if pattern.is_match(&masked) {
                 masked = pattern.replace_all(&masked, MASK.as_bytes()).into_owned().into();
             }
@@ -55,6 +62,12 @@ impl Credentials {
                 *value = masked;
             }
         }
+    }
+}
+
+impl Credential {
+    fn pattern(&self) -> Option<&Regex> {
+        self.pattern.get_or_init(|| pattern(&self.text)).as_ref()
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::{HeaderMap, StatusCode, header};
-
 use super::{Api, Cause};
 use crate::api::Verb;
 
@@ -22,8 +20,8 @@ pub(super) fn may_repeat(api: Api, method: Verb) -> bool {
 
 /// True for an answer that another attempt may better. A `POST` is repeated only where the server
 /// says that it did not act.
-pub(super) fn may_repeat_status(method: Verb, status: StatusCode) -> bool {
-    match status.as_u16() {
+pub(super) fn may_repeat_status(method: Verb, status: u16) -> bool {
+    match status {
         429 => true,
         408 | 500 | 502 | 503 | 504 => method != Verb::POST,
         _ => false,
@@ -36,8 +34,7 @@ pub(super) fn may_repeat_failure(method: Verb, cause: &Cause) -> bool {
     match cause {
         // An agent does not start because somebody asks again.
         Cause::Deadline(_) | Cause::Body(_) | Cause::NotRunning(_) => false,
-        Cause::Connect(_) => true,
-        Cause::Timeout(_) | Cause::Broken(_) | Cause::Proxy(_) => method != Verb::POST,
+        cause => cause.is_unsent() || method != Verb::POST,
     }
 }
 
@@ -58,8 +55,8 @@ pub(super) fn pause(next: u32, asked: Option<Duration>) -> Option<Duration> {
 }
 
 /// The `Retry-After` of an answer: seconds, or a date.
-pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+pub(super) fn retry_after(value: Option<&[u8]>) -> Option<Duration> {
+    let text = std::str::from_utf8(value?).ok()?.trim();
     if let Ok(seconds) = text.parse::<u32>() {
         return Some(Duration::from_secs(seconds.into()));
     }
@@ -83,9 +80,7 @@ mod tests {
 
     #[test]
     fn retry_after_is_seconds_or_a_date() {
-        let read = |text: &'static str| {
-            retry_after(&HeaderMap::from_iter([(header::RETRY_AFTER, text.parse().ok()?)]))
-        };
+        let read = |text: &'static str| retry_after(Some(text.as_bytes()));
 
         assert_eq!(read("7"), Some(Duration::from_secs(7)));
         assert_eq!(read("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));

@@ -1,16 +1,19 @@
 //! Messages of HTTP/1.1, as everybody here follows them: one grammar for where a message ends.
 //!
 //! `body` knows where a body ends, `chunks` reads its chunks, and `length` the fields of a head that
-//! say which of them it is. `request` and `response` follow whole connections with these, and
+//! say which of them it is. `reader` reads whole answers. `request` and `response` follow whole connections with these, and
 //! `strict` puts that between a socket and a parser that is more lenient. `websocket` knows where a
 //! close frame fits. No I/O but in `strict` and `websocket`.
 
 mod body;
 mod chunks;
 mod length;
+mod reader;
 #[cfg(feature = "service")]
 mod request;
+#[cfg(feature = "service")]
 mod response;
+#[cfg(feature = "service")]
 mod strict;
 #[cfg(feature = "service")]
 mod websocket;
@@ -20,10 +23,11 @@ pub use chunks::FramingError;
 pub use length::BodyLength;
 #[cfg(feature = "service")]
 pub use request::Expects;
-pub use response::PendingResponse;
-pub use strict::StrictResponses;
+pub use reader::{Response, ResponseError, ResponseReader};
 #[cfg(feature = "service")]
-pub use strict::StrictStream;
+pub use response::PendingResponse;
+#[cfg(feature = "service")]
+pub use strict::{StrictResponses, StrictStream};
 #[cfg(feature = "service")]
 pub use websocket::GoingAway;
 

@@ -7,24 +7,20 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-#[cfg(feature = "service")]
 use super::request::{Expects, RequestFraming};
 use super::response::{PendingResponse, ResponseFraming};
 
 /// How much of what nobody will read is taken before the connection closes, in bytes.
-#[cfg(feature = "service")]
 const MAX_DRAINED_BYTES: usize = 256 << 10;
 
 /// What a parser gets in the place of what is ambiguous: a byte that no head and no chunk may hold.
 /// It may not look at the byte before a head is complete, as it seems to be then.
-#[cfg(feature = "service")]
 const INVALID: &[u8] = b"\0\r\n\r\n";
 
 /// A connection on which somebody sends requests.
 ///
 /// What is ambiguous is not passed on: the parser behind gets something invalid in its place,
 /// answers 400 and closes. One empty line before a request is taken out.
-#[cfg(feature = "service")]
 #[derive(Debug)]
 pub struct StrictStream<S> {
     stream: S,
@@ -37,7 +33,6 @@ pub struct StrictStream<S> {
     closed: bool,
 }
 
-#[cfg(feature = "service")]
 impl<S: AsyncRead + AsyncWrite + Unpin> StrictStream<S> {
     /// A connection on which nothing was sent.
     pub fn new(stream: S) -> Self {
@@ -97,7 +92,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> StrictStream<S> {
     }
 }
 
-#[cfg(feature = "service")]
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for StrictStream<S> {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -125,7 +119,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for StrictStream<S> {
     }
 }
 
-#[cfg(feature = "service")]
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for StrictStream<S> {
     fn poll_write(
         self: Pin<&mut Self>,
@@ -179,8 +172,7 @@ impl<S> StrictResponses<S> {
     }
 
     /// The connection itself, on which another protocol is spoken now.
-    #[cfg(feature = "service")]
-    pub fn into_inner(self) -> S {
+        pub fn into_inner(self) -> S {
         self.stream
     }
 }

@@ -1,12 +1,19 @@
 //! What every client class of Python stands on: one object for all operations.
 
+use std::ops::ControlFlow;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use pyo3::conversion::FromPyObjectOwned;
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::bridge::{Bridge, Waiting};
+use super::event_loop::LoopDriver;
+use super::exit::{Entered, attached};
+use super::pending_call::PendingCall;
 use super::results::{self, Plan, Unreadable};
 use super::watch::Watch;
 use super::{arguments, error, table};
@@ -19,6 +26,8 @@ pub(super) struct Core {
     client: Client,
     /// What is called with events; see `ginnel/events.py`.
     hooks: Option<Py<PyAny>>,
+    /// The driver of the event loop of the last call.
+    driver: Mutex<Option<Py<LoopDriver>>>,
 }
 
 /// What becomes of an answer.
@@ -47,14 +56,14 @@ impl Core {
         // What is longer than a duration can be is long enough as a day.
         let deadline = Duration::try_from_secs_f64(seconds.max(0.001));
         let client = self.client.within(deadline.unwrap_or(Duration::from_secs(86_400)));
-        Self { client, hooks: self.hooks.as_ref().map(|hooks| hooks.clone_ref(py)) }
+        Self::of(client, self.hooks.as_ref().map(|hooks| hooks.clone_ref(py)))
     }
 
     /// The same client for one call: with more headers, and with these hooks instead of its own.
     fn for_call(&self, headers: Vec<(String, String)>, hooks: Bound<'_, PyAny>) -> PyResult<Self> {
         let client = self.client.with_headers(&headers);
         let client = client.map_err(|problem| error::config(hooks.py(), &problem))?;
-        Ok(Self { client, hooks: Some(hooks.unbind()) })
+        Ok(Self::of(client, Some(hooks.unbind())))
     }
 
     /// Performs an operation and waits for its result.
@@ -65,10 +74,11 @@ impl Core {
         result: &Bound<'py, PyAny>,
         arguments: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let entered = Entered::new(py);
         let info = table::find(operation)?;
         let call = arguments::encode(info, arguments)?;
         let expected = Expected::of(info, result)?;
-        self.wait(py, call, &expected)
+        self.wait(&entered, py, call, &expected)
     }
 
     /// Performs a list operation, or fetches the page at `next`.
@@ -81,9 +91,10 @@ impl Core {
         arguments: &Bound<'py, PyTuple>,
         next: Option<&str>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let entered = Entered::new(py);
         let info = table::find(operation)?;
         let call = self.page_call(py, info, arguments, next)?;
-        self.wait(py, call, &Expected::of(info, result)?)
+        self.wait(&entered, py, call, &Expected::of(info, result)?)
     }
 
     /// Sends any request and waits for its JSON.
@@ -96,55 +107,54 @@ impl Core {
         json: Option<&Bound<'py, PyAny>>,
         query: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let entered = Entered::new(py);
         let call = free_call(py, method, path, json, query)?;
-        self.wait(py, call, &Expected::Free)
+        self.wait(&entered, py, call, &Expected::Free)
     }
 
-    /// Starts an operation whose result the bridge gives to `future`; returns its ticket.
+    /// Starts an operation in the running event loop; what it returns is awaited.
     fn start(
         &self,
-        bridge: &Bound<'_, Bridge>,
-        future: Py<PyAny>,
+        py: Python<'_>,
         operation: &str,
         result: &Bound<'_, PyAny>,
         arguments: &Bound<'_, PyTuple>,
-    ) -> PyResult<u64> {
+    ) -> PyResult<Py<PendingCall>> {
+        let _entered = Entered::new(py);
         let info = table::find(operation)?;
         let call = arguments::encode(info, arguments)?;
-        let expected = Expected::of(info, result)?;
-        self.send(bridge, call, expected, future)
+        self.send(py, call, Expected::of(info, result)?)
     }
 
     /// Starts to fetch a page, as `page` and `start`.
-    #[pyo3(signature = (bridge, future, operation, result, arguments, next = None))]
+    #[pyo3(signature = (operation, result, arguments, next = None))]
     fn start_page(
         &self,
-        bridge: &Bound<'_, Bridge>,
-        future: Py<PyAny>,
+        py: Python<'_>,
         operation: &str,
         result: &Bound<'_, PyAny>,
         arguments: &Bound<'_, PyTuple>,
         next: Option<&str>,
-    ) -> PyResult<u64> {
+    ) -> PyResult<Py<PendingCall>> {
+        let _entered = Entered::new(py);
         let info = table::find(operation)?;
-        let call = self.page_call(bridge.py(), info, arguments, next)?;
-        let expected = Expected::of(info, result)?;
-        self.send(bridge, call, expected, future)
+        let call = self.page_call(py, info, arguments, next)?;
+        self.send(py, call, Expected::of(info, result)?)
     }
 
     /// Starts any request, as `request` and `start`.
-    #[pyo3(signature = (bridge, future, method, path, json = None, query = None))]
+    #[pyo3(signature = (method, path, json = None, query = None))]
     fn start_request(
         &self,
-        bridge: &Bound<'_, Bridge>,
-        future: Py<PyAny>,
+        py: Python<'_>,
         method: &str,
         path: &str,
         json: Option<&Bound<'_, PyAny>>,
         query: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<u64> {
-        let call = free_call(bridge.py(), method, path, json, query)?;
-        self.send(bridge, call, Expected::Free, future)
+    ) -> PyResult<Py<PendingCall>> {
+        let _entered = Entered::new(py);
+        let call = free_call(py, method, path, json, query)?;
+        self.send(py, call, Expected::Free)
     }
 
     /// Closes the idle connections; calls fail from now on.
@@ -168,60 +178,93 @@ impl Core {
     fn key_hint(&self) -> &str {
         self.client.settings().key_hint()
     }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.hooks)?;
+        let Ok(driver) = self.driver.try_lock() else { return Ok(()) };
+        visit.call(&*driver)
+    }
 }
 
 impl Core {
+    fn of(client: Client, hooks: Option<Py<PyAny>>) -> Self {
+        Self { client, hooks, driver: Mutex::default() }
+    }
+
     fn made(client: Result<Client, ConfigError>, options: &Bound<'_, PyDict>) -> PyResult<Self> {
         let client = client.map_err(|problem| error::config(options.py(), &problem))?;
         let hooks = options.get_item("hooks")?.filter(|hooks| !hooks.is_none());
-        Ok(Self { client, hooks: hooks.map(Bound::unbind) })
+        Ok(Self::of(client, hooks.map(Bound::unbind)))
     }
 
-    fn send(
-        &self,
-        bridge: &Bound<'_, Bridge>,
-        call: Call,
-        expected: Expected,
-        future: Py<PyAny>,
-    ) -> PyResult<u64> {
-        let watch = Watch::over(
-            bridge.py(),
-            self.hooks.as_ref(),
-            (self.client.settings(), &call),
-            &expected,
-        )?;
-        bridge.get().send(bridge.py(), &self.client, call, Waiting { future, expected, watch })
+    /// Sends a request in the running event loop.
+    fn send(&self, py: Python<'_>, call: Call, expected: Expected) -> PyResult<Py<PendingCall>> {
+        let event_loop = running_loop(py)?;
+        let driver = self.driver(&event_loop)?;
+        let watch =
+            Watch::over(py, self.hooks.as_ref(), (self.client.settings(), &call), &expected)?;
+        LoopDriver::start(&driver, event_loop, &self.client, call, expected, watch)
+    }
+
+    /// The driver of a loop; most calls are of the same loop as the one before.
+    fn driver<'py>(&self, event_loop: &Bound<'py, PyAny>) -> PyResult<Bound<'py, LoopDriver>> {
+        let py = event_loop.py();
+        let last = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = last.as_ref().filter(|last| last.get().drives(event_loop)) {
+            return Ok(last.bind(py).clone());
+        }
+        drop(last);
+        let find = py.import(intern!(py, "ginnel._asyncio"))?.getattr(intern!(py, "driver"))?;
+        let driver: Bound<'py, LoopDriver> = find.call1((event_loop,))?.cast_into()?;
+        let last = Some(driver.clone().unbind());
+        let before =
+            std::mem::replace(&mut *self.driver.lock().unwrap_or_else(PoisonError::into_inner), last);
+        drop(before);
+        Ok(driver)
     }
 
     /// Sends a request without the interpreter's lock; signals such as Ctrl-C end the wait.
     fn wait<'py>(
         &self,
+        entered: &Entered<'py>,
         py: Python<'py>,
         call: Call,
         expected: &Expected,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let mut signal = None;
         let watch =
             Watch::over(py, self.hooks.as_ref(), (self.client.settings(), &call), expected)?;
-        let observer = watch.as_ref().map(|watch| {
-            move |event: Event| {
-                if watch.interest().covers(&event) {
-                    Python::attach(|py| watch.tell(py, &event));
-                }
+        // What ends the call: raised by a hook, or by the handler of a signal.
+        let end = Mutex::new(None);
+        let note = |error: Option<PyErr>| {
+            let is_end = error.is_some();
+            if is_end {
+                *end.lock().unwrap_or_else(PoisonError::into_inner) = error;
             }
-        });
-        let observer = observer.as_ref().map(|observer| observer as &Observer<'_>);
-        let outcome = py.detach(|| {
+            is_end
+        };
+        let mut tell = |event: Event| {
+            let watch = watch.as_ref();
+            let told = watch.and_then(|watch| attached(|py| watch.tell(py, &event)));
+            match note(told.and_then(Result::err)) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let interest = watch.as_ref().map(Watch::interest);
+        let observer = interest.map(|interest| Observer { interest, tell: &mut tell });
+        let outcome = entered.detached(|| {
             self.client.send_blocking(call, observer, || {
-                signal = Python::attach(|py| py.check_signals()).err();
-                signal.is_some()
+                runs_signal_handlers()
+                    && note(attached(|py| py.check_signals().err()).flatten())
             })
         });
-        match (outcome, signal) {
-            (_, Some(signal)) => Err(signal),
-            (Ok(Some(answer)), _) => expected.read(py, answer),
-            (Ok(None), None) => Err(error::raise(py, "APIError", "the call was interrupted")),
-            (Err(problem), None) => Err(error::failed(py, problem)),
+        if let Some(end) = end.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(end);
+        }
+        match outcome {
+            Ok(Some(answer)) => expected.read(py, answer),
+            Ok(None) => Err(error::raise(py, "APIError", "the call was interrupted")),
+            Err(problem) => Err(error::failed(py, problem)),
         }
     }
 
@@ -252,7 +295,7 @@ impl Expected {
     /// The answer as what was expected, or the exception that it stands for.
     pub(super) fn read<'py>(&self, py: Python<'py>, answer: Answer) -> PyResult<Bound<'py, PyAny>> {
         let answer = answer.accept().map_err(|problem| error::failed(py, problem))?;
-        let body = &answer.body;
+        let body = answer.body();
         let read = match self {
             Self::Free if body.is_empty() => Ok(py.None().into_bound(py)),
             Self::Free => results::free(py, body),
@@ -268,6 +311,24 @@ impl Expected {
             Unreadable::Json(problem) => error::failed(py, answer.undecodable(problem)),
         })
     }
+}
+
+/// The event loop that runs on this thread.
+fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    static RUNNING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    // Importing asyncio takes longer than importing us; where a loop runs it has been imported.
+    let import = || Ok::<_, PyErr>(py.import("ginnel._asyncio")?.getattr("running_loop")?.unbind());
+    RUNNING.get_or_try_init(py, import)?.bind(py).call0()
+}
+
+/// Whether handlers of signals run on this thread, as far as the system tells.
+fn runs_signal_handlers() -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        rustix::thread::gettid() == rustix::process::getpid()
+    }
+    #[cfg(not(target_os = "linux"))]
+    true
 }
 
 /// A request that no operation describes.
@@ -348,5 +409,7 @@ fn read_options(options: &Bound<'_, PyDict>) -> PyResult<Options> {
         ignore_environment: !read(options, "trust_env")?.unwrap_or(true),
         allow_http: read(options, "allow_http")?.unwrap_or(false),
         app: read(options, "app")?,
+        max_connections: read(options, "max_connections")?,
+        rate_limit: read(options, "rate_limit")?,
     })
 }

@@ -1,5 +1,6 @@
 //! Python's exceptions, which are Python classes in `ginnel/exceptions.py`.
 
+use http::HeaderMap;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict};
@@ -52,7 +53,7 @@ pub(super) fn failed(py: Python<'_>, error: Error) -> PyErr {
         Error::ForeignPage { .. } => raise(py, "PaginationError", &message),
         Error::Transport { cause, method, url, attempts } => {
             let class = match cause {
-                Cause::Timeout(_) | Cause::Deadline(_) => "APITimeoutError",
+                Cause::Timeout(_) | Cause::ConnectTimeout(_) | Cause::Deadline(_) => "APITimeoutError",
                 Cause::Body(_) => "ResponseDecodeError",
                 Cause::NotRunning(_) => "AgentNotRunningError",
                 _ => "APIConnectionError",
@@ -76,27 +77,31 @@ pub(super) fn failed(py: Python<'_>, error: Error) -> PyErr {
 }
 
 fn status(py: Python<'_>, error: &StatusError) -> PyErr {
-    let answer = &error.answer;
     let code = error.body.code();
-    let class = class_of(answer.status.as_u16(), code.as_deref());
+    let class = class_of(error.status.as_u16(), code.as_deref());
     make(py, class, &error.to_string(), |fields| {
-        fields.set_item("method", answer.method)?;
-        fields.set_item("url", &answer.url)?;
-        fields.set_item("attempts", answer.attempts)?;
-        fields.set_item("status_code", answer.status.as_u16())?;
+        fields.set_item("method", error.method)?;
+        fields.set_item("url", &error.url)?;
+        fields.set_item("attempts", error.attempts)?;
+        fields.set_item("status_code", error.status.as_u16())?;
         fields.set_item("error_code", code)?;
         fields.set_item("message", error.message())?;
         let details = pythonize::pythonize(py, &error.body.details)?;
         fields.set_item("details", details)?;
         fields.set_item("operation_id", error.operation_id())?;
-        let headers = PyDict::new(py);
-        for (name, value) in &answer.headers {
-            headers.set_item(name.as_str(), String::from_utf8_lossy(value.as_bytes()))?;
-        }
-        fields.set_item("headers", headers)?;
-        fields.set_item("body", PyBytes::new(py, &answer.body))?;
+        fields.set_item("headers", headers(py, &error.headers)?)?;
+        fields.set_item("body", PyBytes::new(py, &error.content))?;
         fields.set_item("retry_after", error.retry_after().map(|pause| pause.as_secs_f64()))
     })
+}
+
+/// Headers as a dict; of those that came more than once the last counts.
+pub(super) fn headers<'py>(py: Python<'py>, headers: &HeaderMap) -> PyResult<Bound<'py, PyDict>> {
+    let fields = PyDict::new(py);
+    for (name, value) in headers {
+        fields.set_item(name.as_str(), String::from_utf8_lossy(value.as_bytes()))?;
+    }
+    Ok(fields)
 }
 
 /// The class for a status. A 403 that is about the key itself has one of the codes 200 to 208

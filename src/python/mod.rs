@@ -6,7 +6,8 @@
 //!
 //! - `core.rs` takes an operation's name and arguments, blocking or asynchronous;
 //! - `arguments.rs` makes JSON of Python values, `results/` makes Python objects of JSON;
-//! - `bridge.rs` brings finished calls into an asyncio loop;
+//! - `event_loop.rs` drives the calls of an asyncio loop, `pending_call.rs` is what they are awaited by;
+//! - `exit.rs` keeps other threads out of an interpreter that ends;
 //! - `policy.rs` checks and tries traffic policies;
 //! - `capture.rs` unpacks captured bodies;
 //! - `traffic.rs` tells what is decided on public traffic;
@@ -24,10 +25,12 @@
 
 mod agent;
 mod arguments;
-mod bridge;
 mod capture;
 mod core;
 mod error;
+mod event_loop;
+mod exit;
+mod pending_call;
 mod policy;
 mod rehearsal;
 mod results;
@@ -38,7 +41,20 @@ mod table;
 mod traffic;
 mod watch;
 
+use pyo3::exceptions::PyImportError;
+use pyo3::ffi;
 use pyo3::prelude::*;
+
+/// Only the first interpreter of a process may have this: its objects would be shared with others.
+fn refuse_subinterpreters(py: Python<'_>) -> PyResult<()> {
+    // SAFETY: the interpreter's lock is held, so that there is a current interpreter.
+    let number = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
+    match number {
+        0 => Ok(()),
+        -1 => Err(PyErr::fetch(py)),
+        _ => Err(PyImportError::new_err("ginnel does not support subinterpreters")),
+    }
+}
 
 /// What the Python package is made on.
 #[pymodule]
@@ -46,11 +62,14 @@ mod _native {
     #[pymodule_export]
     use super::agent::Agent;
     #[pymodule_export]
-    use super::bridge::Bridge;
     #[pymodule_export]
     use super::capture::unpack;
     #[pymodule_export]
     use super::core::{Core, loopback_only};
+    #[pymodule_export]
+    use super::event_loop::LoopDriver;
+    #[pymodule_export]
+    use super::pending_call::PendingCall;
     #[pymodule_export]
     use super::policy::{Trial, check_policy};
     #[pymodule_export]
@@ -67,6 +86,17 @@ mod _native {
     use super::table::{operations, shapes};
     #[pymodule_export]
     use super::traffic::Events;
+
+    #[pymodule_export]
+    use super::exit::wait_for_calls;
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::refuse_subinterpreters(module.py())?;
+        let at_exit = module.py().import("atexit")?;
+        at_exit.call_method1("register", (module.getattr("wait_for_calls")?,)).map(drop)
+    }
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

@@ -5,14 +5,17 @@
 
 use std::borrow::Cow;
 
+use pyo3::exceptions::PyException;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
 use super::core::Expected;
+use super::error;
 use crate::api::Call;
-use crate::client::{Event, Settings, What};
+use crate::client::{Event, EventFilter, Settings, What};
 
 /// The level `DEBUG` of Python's `logging`.
 const DEBUG: u8 = 10;
@@ -22,20 +25,7 @@ pub(super) struct Watch {
     method: &'static str,
     path: Cow<'static, str>,
     hooks: Option<Py<PyAny>>,
-    interest: Interest,
-}
-
-/// Which events matter.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Interest {
-    All,
-    Retries,
-}
-
-impl Interest {
-    pub(super) fn covers(self, event: &Event) -> bool {
-        self == Self::All || matches!(event.what, What::Repeats { .. })
-    }
+    interest: EventFilter,
 }
 
 impl Watch {
@@ -51,8 +41,8 @@ impl Watch {
             return Ok(None);
         }
         let interest = match (hooks, logger) {
-            (None, Some(logger)) if !is_enabled(logger)? => Interest::Retries,
-            _ => Interest::All,
+            (None, Some(logger)) if !is_enabled(logger)? => EventFilter::Retries,
+            _ => EventFilter::All,
         };
         let path = match expected {
             Expected::Output(info, _) => Cow::Borrowed(info.path),
@@ -65,15 +55,26 @@ impl Watch {
         Ok(Some(Self { method: call.method.as_str(), path, hooks, interest }))
     }
 
-    pub(super) fn interest(&self) -> Interest {
+    pub(super) fn interest(&self) -> EventFilter {
         self.interest
     }
 
     /// Tells of an event. What goes wrong in a hook or a log handler does not end the call.
-    pub(super) fn tell(&self, py: Python<'_>, event: &Event) {
-        if let Err(problem) = self.hand_over(py, event) {
-            problem.write_unraisable(py, self.hooks.as_ref().map(|hooks| hooks.bind(py)));
+    ///
+    /// # Errors
+    /// With what is no error but an end, such as KeyboardInterrupt.
+    pub(super) fn tell(&self, py: Python<'_>, event: &Event) -> PyResult<()> {
+        let Err(problem) = self.hand_over(py, event) else { return Ok(()) };
+        if !problem.is_instance_of::<PyException>(py) {
+            return Err(problem);
         }
+        problem.write_unraisable(py, self.hooks.as_ref().map(|hooks| hooks.bind(py)));
+        Ok(())
+    }
+
+    /// Shows what this holds to the garbage collector.
+    pub(super) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.hooks)
     }
 
     fn hand_over(&self, py: Python<'_>, event: &Event) -> PyResult<()> {
@@ -83,7 +84,10 @@ impl Watch {
         fields.set_item("attempt", event.attempt)?;
         let (kind, status, lasted, problem) = match &event.what {
             What::Sent => ("request", None, None, None),
-            What::Answered { status, took } => ("response", Some(*status), Some(*took), None),
+            What::Answered { status, took, headers } => {
+                fields.set_item("headers", error::headers(py, headers)?)?;
+                ("response", Some(*status), Some(*took), None)
+            }
             What::Failed { problem, took } => ("failure", None, Some(*took), Some(problem)),
             What::Repeats { status, pause } => ("retry", *status, Some(*pause), None),
         };
@@ -105,10 +109,12 @@ fn is_enabled(logger: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// The logger `ginnel`; none while nobody has imported `logging`, and so nobody can have asked.
 fn logger(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyAny>>> {
     static LOGGER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static MODULES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     if let Some(logger) = LOGGER.get(py) {
         return Ok(Some(logger.bind(py)));
     }
-    let modules = py.import(intern!(py, "sys"))?.getattr(intern!(py, "modules"))?;
+    let import = || Ok::<_, PyErr>(py.import("sys")?.getattr("modules")?.unbind());
+    let modules = MODULES.get_or_try_init(py, import)?.bind(py);
     if !modules.contains(intern!(py, "logging"))? {
         return Ok(None);
     }

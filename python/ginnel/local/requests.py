@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .._asyncio import call, perform
 from .._captured import Captured
 from .._message import Message
 from .._pager import AsyncPager, Pager
@@ -157,7 +156,7 @@ class AsyncRequests(Resource):
 
         `GET /requests/http/{id}`
         """
-        return await call(self._core, "agent.requests.get", CapturedRequest, (id,))
+        return await self._core.start("agent.requests.get", CapturedRequest, (id,))
 
     async def replay(self, id: str, *, tunnel_name: str | None = None) -> None:
         """Send a captured request again, to the local service of a tunnel.
@@ -168,11 +167,11 @@ class AsyncRequests(Resource):
 
         `POST /requests/http`
         """
-        await perform(self._core, "agent.requests.replay", (id, tunnel_name))
+        await self._core.start("agent.requests.replay", None, (id, tunnel_name))
 
     async def clear(self) -> None:
         """Remove all captured requests.
 
         `DELETE /requests/http`
         """
-        await perform(self._core, "agent.requests.clear", ())
+        await self._core.start("agent.requests.clear", None, ())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .._asyncio import call, perform
 from .._pager import AsyncPager, Pager
 from .._record import SECRET, Record
 from .._resource import Resource
@@ -403,8 +402,7 @@ class AsyncTunnels(Resource):
 
         `POST /tunnels`
         """
-        return await call(
-            self._core,
+        return await self._core.start(
             "agent.tunnels.start",
             AgentTunnel,
             (
@@ -453,7 +451,7 @@ class AsyncTunnels(Resource):
 
         `GET /tunnels/{name}`
         """
-        return await call(self._core, "agent.tunnels.get", AgentTunnel, (name,))
+        return await self._core.start("agent.tunnels.get", AgentTunnel, (name,))
 
     async def stop(self, name: str) -> None:
         """Stop a tunnel and close its connections; its captured requests stay.
@@ -463,4 +461,4 @@ class AsyncTunnels(Resource):
 
         `DELETE /tunnels/{name}`
         """
-        await perform(self._core, "agent.tunnels.stop", (name,))
+        await self._core.start("agent.tunnels.stop", None, (name,))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .._asyncio import call, perform
 from .._pager import AsyncPager, Pager
 from .._record import SECRET, Record
 from .._resource import Resource
@@ -125,7 +124,7 @@ class AsyncApiKeys(Resource):
 
         `POST /api_keys`
         """
-        return await call(self._core, "api_keys.create", ApiKey, (description, metadata, owner_id))
+        return await self._core.start("api_keys.create", ApiKey, (description, metadata, owner_id))
 
     def list(self, *, before_id: str | None = None, limit: int | None = None) -> AsyncPager[ApiKey]:
         """List the API keys, newest first.
@@ -146,7 +145,7 @@ class AsyncApiKeys(Resource):
 
         `GET /api_keys/{id}`
         """
-        return await call(self._core, "api_keys.get", ApiKey, (id,))
+        return await self._core.start("api_keys.get", ApiKey, (id,))
 
     async def update(
         self, id: str, *, description: str | None = None, metadata: str | None = None
@@ -160,7 +159,7 @@ class AsyncApiKeys(Resource):
 
         `PATCH /api_keys/{id}`
         """
-        return await call(self._core, "api_keys.update", ApiKey, (id, description, metadata))
+        return await self._core.start("api_keys.update", ApiKey, (id, description, metadata))
 
     async def delete(self, id: str) -> None:
         """Delete an API key; it is refused from the next call on.
@@ -170,4 +169,4 @@ class AsyncApiKeys(Resource):
 
         `DELETE /api_keys/{id}`
         """
-        await perform(self._core, "api_keys.delete", (id,))
+        await self._core.start("api_keys.delete", None, (id,))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .._asyncio import call, perform
 from .._pager import AsyncPager, Pager
 from .._record import Record
 from .._resource import Resource
@@ -103,7 +102,7 @@ class AsyncBotUsers(Resource):
 
         `POST /bot_users`
         """
-        return await call(self._core, "bot_users.create", BotUser, (name, active))
+        return await self._core.start("bot_users.create", BotUser, (name, active))
 
     def list(
         self, *, before_id: str | None = None, limit: int | None = None
@@ -126,7 +125,7 @@ class AsyncBotUsers(Resource):
 
         `GET /bot_users/{id}`
         """
-        return await call(self._core, "bot_users.get", BotUser, (id,))
+        return await self._core.start("bot_users.get", BotUser, (id,))
 
     async def update(
         self, id: str, *, name: str | None = None, active: bool | None = None
@@ -140,7 +139,7 @@ class AsyncBotUsers(Resource):
 
         `PATCH /bot_users/{id}`
         """
-        return await call(self._core, "bot_users.update", BotUser, (id, name, active))
+        return await self._core.start("bot_users.update", BotUser, (id, name, active))
 
     async def delete(self, id: str) -> None:
         """Delete a bot user with its keys, credentials and their sessions; takes an admin.
@@ -150,4 +149,4 @@ class AsyncBotUsers(Resource):
 
         `DELETE /bot_users/{id}`
         """
-        await perform(self._core, "bot_users.delete", (id,))
+        await self._core.start("bot_users.delete", None, (id,))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .._asyncio import call, perform
 from .._pager import AsyncPager, Pager
 from .._record import Record
 from .._resource import Resource
@@ -131,11 +130,8 @@ class AsyncCertificateAuthorities(Resource):
 
         `POST /certificate_authorities`
         """
-        return await call(
-            self._core,
-            "certificate_authorities.create",
-            CertificateAuthority,
-            (ca_pem, description, metadata),
+        return await self._core.start(
+            "certificate_authorities.create", CertificateAuthority, (ca_pem, description, metadata)
         )
 
     def list(
@@ -161,7 +157,7 @@ class AsyncCertificateAuthorities(Resource):
 
         `GET /certificate_authorities/{id}`
         """
-        return await call(self._core, "certificate_authorities.get", CertificateAuthority, (id,))
+        return await self._core.start("certificate_authorities.get", CertificateAuthority, (id,))
 
     async def update(
         self, id: str, *, description: str | None = None, metadata: str | None = None
@@ -175,11 +171,8 @@ class AsyncCertificateAuthorities(Resource):
 
         `PATCH /certificate_authorities/{id}`
         """
-        return await call(
-            self._core,
-            "certificate_authorities.update",
-            CertificateAuthority,
-            (id, description, metadata),
+        return await self._core.start(
+            "certificate_authorities.update", CertificateAuthority, (id, description, metadata)
         )
 
     async def delete(self, id: str) -> None:
@@ -190,4 +183,4 @@ class AsyncCertificateAuthorities(Resource):
 
         `DELETE /certificate_authorities/{id}`
         """
-        await perform(self._core, "certificate_authorities.delete", (id,))
+        await self._core.start("certificate_authorities.delete", None, (id,))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .._asyncio import call, perform
 from .._pager import AsyncPager, Pager
 from .._record import SECRET, Record
 from .._resource import Resource
@@ -144,8 +143,8 @@ class AsyncCredentials(Resource):
 
         `POST /credentials`
         """
-        return await call(
-            self._core, "credentials.create", Credential, (description, metadata, acl, owner_id)
+        return await self._core.start(
+            "credentials.create", Credential, (description, metadata, acl, owner_id)
         )
 
     def list(
@@ -169,7 +168,7 @@ class AsyncCredentials(Resource):
 
         `GET /credentials/{id}`
         """
-        return await call(self._core, "credentials.get", Credential, (id,))
+        return await self._core.start("credentials.get", Credential, (id,))
 
     async def update(
         self,
@@ -190,8 +189,8 @@ class AsyncCredentials(Resource):
 
         `PATCH /credentials/{id}`
         """
-        return await call(
-            self._core, "credentials.update", Credential, (id, description, metadata, acl)
+        return await self._core.start(
+            "credentials.update", Credential, (id, description, metadata, acl)
         )
 
     async def delete(self, id: str) -> None:
@@ -202,4 +201,4 @@ class AsyncCredentials(Resource):
 
         `DELETE /credentials/{id}`
         """
-        await perform(self._core, "credentials.delete", (id,))
+        await self._core.start("credentials.delete", None, (id,))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .._asyncio import call, perform
 from .._pager import AsyncPager, Pager
 from .._record import Record
 from .._resource import Resource
@@ -110,7 +109,7 @@ class AsyncIpPolicies(Resource):
 
         `POST /ip_policies`
         """
-        return await call(self._core, "ip_policies.create", IpPolicy, (description, metadata))
+        return await self._core.start("ip_policies.create", IpPolicy, (description, metadata))
 
     def list(
         self, *, before_id: str | None = None, limit: int | None = None
@@ -133,7 +132,7 @@ class AsyncIpPolicies(Resource):
 
         `GET /ip_policies/{id}`
         """
-        return await call(self._core, "ip_policies.get", IpPolicy, (id,))
+        return await self._core.start("ip_policies.get", IpPolicy, (id,))
 
     async def update(
         self, id: str, *, description: str | None = None, metadata: str | None = None
@@ -148,7 +147,7 @@ class AsyncIpPolicies(Resource):
 
         `PATCH /ip_policies/{id}`
         """
-        return await call(self._core, "ip_policies.update", IpPolicy, (id, description, metadata))
+        return await self._core.start("ip_policies.update", IpPolicy, (id, description, metadata))
 
     async def delete(self, id: str) -> None:
         """Delete an IP policy and its rules; what refers to it acts as if it had no rules.
@@ -158,4 +157,4 @@ class AsyncIpPolicies(Resource):
 
         `DELETE /ip_policies/{id}`
         """
-        await perform(self._core, "ip_policies.delete", (id,))
+        await self._core.start("ip_policies.delete", None, (id,))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .._asyncio import call, perform
 from .._pager import AsyncPager, Pager
 from .._record import Record
 from .._resource import Resource
@@ -148,8 +147,7 @@ class AsyncIpPolicyRules(Resource):
 
         `POST /ip_policy_rules`
         """
-        return await call(
-            self._core,
+        return await self._core.start(
             "ip_policy_rules.create",
             IpPolicyRule,
             (cidr, ip_policy_id, action, description, metadata),
@@ -176,7 +174,7 @@ class AsyncIpPolicyRules(Resource):
 
         `GET /ip_policy_rules/{id}`
         """
-        return await call(self._core, "ip_policy_rules.get", IpPolicyRule, (id,))
+        return await self._core.start("ip_policy_rules.get", IpPolicyRule, (id,))
 
     async def update(
         self,
@@ -196,8 +194,8 @@ class AsyncIpPolicyRules(Resource):
 
         `PATCH /ip_policy_rules/{id}`
         """
-        return await call(
-            self._core, "ip_policy_rules.update", IpPolicyRule, (id, cidr, description, metadata)
+        return await self._core.start(
+            "ip_policy_rules.update", IpPolicyRule, (id, cidr, description, metadata)
         )
 
     async def delete(self, id: str) -> None:
@@ -208,4 +206,4 @@ class AsyncIpPolicyRules(Resource):
 
         `DELETE /ip_policy_rules/{id}`
         """
-        await perform(self._core, "ip_policy_rules.delete", (id,))
+        await self._core.start("ip_policy_rules.delete", None, (id,))

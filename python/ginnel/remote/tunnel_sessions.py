@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .._asyncio import call, perform
 from .._pager import AsyncPager, Pager
 from .._record import Record
 from .._resource import Resource
@@ -125,7 +124,7 @@ class AsyncTunnelSessions(Resource):
 
         `GET /tunnel_sessions/{id}`
         """
-        return await call(self._core, "tunnel_sessions.get", TunnelSession, (id,))
+        return await self._core.start("tunnel_sessions.get", TunnelSession, (id,))
 
     async def stop(self, id: str) -> None:
         """Ask the agent to stop; it does not come back.
@@ -135,7 +134,7 @@ class AsyncTunnelSessions(Resource):
 
         `POST /tunnel_sessions/{id}/stop`
         """
-        await perform(self._core, "tunnel_sessions.stop", (id,))
+        await self._core.start("tunnel_sessions.stop", None, (id,))
 
     async def restart(self, id: str) -> None:
         """Ask the agent to start anew.
@@ -145,7 +144,7 @@ class AsyncTunnelSessions(Resource):
 
         `POST /tunnel_sessions/{id}/restart`
         """
-        await perform(self._core, "tunnel_sessions.restart", (id,))
+        await self._core.start("tunnel_sessions.restart", None, (id,))
 
     async def update(self, id: str) -> None:
         """Ask the agent to update itself.
@@ -155,4 +154,4 @@ class AsyncTunnelSessions(Resource):
 
         `POST /tunnel_sessions/{id}/update`
         """
-        await perform(self._core, "tunnel_sessions.update", (id,))
+        await self._core.start("tunnel_sessions.update", None, (id,))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .._asyncio import call
 from .._pager import AsyncPager, Pager
 from .._record import Record
 from .._resource import Resource
@@ -93,4 +92,4 @@ class AsyncTunnels(Resource):
 
         `GET /tunnels/{id}`
         """
-        return await call(self._core, "tunnels.get", Tunnel, (id,))
+        return await self._core.start("tunnels.get", Tunnel, (id,))

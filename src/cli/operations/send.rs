@@ -1,6 +1,7 @@
 //! Performs an operation and prints what comes back, page by page where there are pages.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 
 use serde_json::Value;
 
@@ -8,7 +9,7 @@ use super::show::{self, Format};
 use crate::api::{Call, Info, Output, Verb};
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::output::{complain, say};
-use crate::client::{Answer, Client, Error, Event, Observer, Options, What};
+use crate::client::{Answer, Client, Error, Event, EventFilter, Observer, Options, What};
 
 pub(super) fn perform(
     info: &'static Info,
@@ -18,9 +19,11 @@ pub(super) fn perform(
     max: Option<usize>,
 ) -> Result<(), Failure> {
     let client = Client::new(options)?;
-    let observer = observer(info);
-    let send = |call| -> Result<Answer, Failure> {
-        let answer = client.send_blocking(call, observer.as_deref(), || false)?;
+    let mut printer = printer(info);
+    let mut send = |call| -> Result<Answer, Failure> {
+        let observer = printer.as_deref_mut();
+        let observer = observer.map(|tell| Observer { interest: EventFilter::All, tell });
+        let answer = client.send_blocking(call, observer, || false)?;
         let answer = answer.ok_or_else(|| Failure::new(Exit::Failed, "interrupted"))?;
         Ok(answer.accept()?)
     };
@@ -66,7 +69,7 @@ fn following(
 }
 
 /// Prints what happens on standard error, as far as `GINNEL_LOG` asks for it.
-fn observer(info: &'static Info) -> Option<Box<Observer<'static>>> {
+fn printer(info: &'static Info) -> Option<Box<dyn FnMut(Event) -> ControlFlow<()> + Send>> {
     let level = std::env::var("GINNEL_LOG").ok()?.trim().to_lowercase();
     if !matches!(level.as_str(), "debug" | "info" | "warning") {
         return None;
@@ -75,7 +78,7 @@ fn observer(info: &'static Info) -> Option<Box<Observer<'static>>> {
         let call = format!("{} {}", info.method.as_str(), info.path);
         let attempt = event.attempt;
         match event.what {
-            What::Answered { status, took } if level == "debug" => {
+            What::Answered { status, took, .. } if level == "debug" => {
                 complain(&format!("{call}: {status} in {took:.1?}, attempt {attempt}"));
             }
             What::Failed { problem, took } if level == "debug" => {
@@ -86,6 +89,7 @@ fn observer(info: &'static Info) -> Option<Box<Observer<'static>>> {
             }
             _ => {}
         }
+        ControlFlow::Continue(())
     }))
 }
 
@@ -94,7 +98,7 @@ impl From<Error> for Failure {
         let exit = match &error {
             Error::Malformed(_) => Exit::Usage,
             Error::Transport { .. } => Exit::Unreachable,
-            Error::Status(error) => match error.answer.status.as_u16() {
+            Error::Status(error) => match error.status.as_u16() {
                 401 | 403 => Exit::Denied,
                 404 => Exit::NotFound,
                 500.. => Exit::Server,

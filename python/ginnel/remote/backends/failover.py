@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..._asyncio import call, perform
 from ..._pager import AsyncPager, Pager
 from ..._record import Record
 from ..._resource import Resource
@@ -133,11 +132,8 @@ class AsyncBackendsFailover(Resource):
 
         `POST /backends/failover`
         """
-        return await call(
-            self._core,
-            "backends.failover.create",
-            FailoverBackend,
-            (description, metadata, backends),
+        return await self._core.start(
+            "backends.failover.create", FailoverBackend, (description, metadata, backends)
         )
 
     def list(
@@ -161,7 +157,7 @@ class AsyncBackendsFailover(Resource):
 
         `GET /backends/failover/{id}`
         """
-        return await call(self._core, "backends.failover.get", FailoverBackend, (id,))
+        return await self._core.start("backends.failover.get", FailoverBackend, (id,))
 
     async def update(
         self,
@@ -181,11 +177,8 @@ class AsyncBackendsFailover(Resource):
 
         `PATCH /backends/failover/{id}`
         """
-        return await call(
-            self._core,
-            "backends.failover.update",
-            FailoverBackend,
-            (id, description, metadata, backends),
+        return await self._core.start(
+            "backends.failover.update", FailoverBackend, (id, description, metadata, backends)
         )
 
     async def delete(self, id: str) -> None:
@@ -196,4 +189,4 @@ class AsyncBackendsFailover(Resource):
 
         `DELETE /backends/failover/{id}`
         """
-        await perform(self._core, "backends.failover.delete", (id,))
+        await self._core.start("backends.failover.delete", None, (id,))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..._asyncio import call, perform
 from ..._pager import AsyncPager, Pager
 from ..._record import Record
 from ..._resource import Resource
@@ -155,8 +154,7 @@ class AsyncBackendsHttpResponse(Resource):
 
         `POST /backends/http_response`
         """
-        return await call(
-            self._core,
+        return await self._core.start(
             "backends.http_response.create",
             HttpResponseBackend,
             (description, metadata, body, headers, status_code),
@@ -185,7 +183,7 @@ class AsyncBackendsHttpResponse(Resource):
 
         `GET /backends/http_response/{id}`
         """
-        return await call(self._core, "backends.http_response.get", HttpResponseBackend, (id,))
+        return await self._core.start("backends.http_response.get", HttpResponseBackend, (id,))
 
     async def update(
         self,
@@ -209,8 +207,7 @@ class AsyncBackendsHttpResponse(Resource):
 
         `PATCH /backends/http_response/{id}`
         """
-        return await call(
-            self._core,
+        return await self._core.start(
             "backends.http_response.update",
             HttpResponseBackend,
             (id, description, metadata, body, headers, status_code),
@@ -224,4 +221,4 @@ class AsyncBackendsHttpResponse(Resource):
 
         `DELETE /backends/http_response/{id}`
         """
-        await perform(self._core, "backends.http_response.delete", (id,))
+        await self._core.start("backends.http_response.delete", None, (id,))

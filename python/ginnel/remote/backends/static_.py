@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..._asyncio import call, perform
 from ..._pager import AsyncPager, Pager
 from ..._record import Record
 from ..._resource import Resource
@@ -151,11 +150,8 @@ class AsyncBackendsStatic(Resource):
 
         `POST /backends/static`
         """
-        return await call(
-            self._core,
-            "backends.static.create",
-            StaticBackend,
-            (address, description, metadata, tls),
+        return await self._core.start(
+            "backends.static.create", StaticBackend, (address, description, metadata, tls)
         )
 
     def list(
@@ -179,7 +175,7 @@ class AsyncBackendsStatic(Resource):
 
         `GET /backends/static/{id}`
         """
-        return await call(self._core, "backends.static.get", StaticBackend, (id,))
+        return await self._core.start("backends.static.get", StaticBackend, (id,))
 
     async def update(
         self,
@@ -201,11 +197,8 @@ class AsyncBackendsStatic(Resource):
 
         `PATCH /backends/static/{id}`
         """
-        return await call(
-            self._core,
-            "backends.static.update",
-            StaticBackend,
-            (id, description, metadata, address, tls),
+        return await self._core.start(
+            "backends.static.update", StaticBackend, (id, description, metadata, address, tls)
         )
 
     async def delete(self, id: str) -> None:
@@ -216,4 +209,4 @@ class AsyncBackendsStatic(Resource):
 
         `DELETE /backends/static/{id}`
         """
-        await perform(self._core, "backends.static.delete", (id,))
+        await self._core.start("backends.static.delete", None, (id,))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..._asyncio import call, perform
 from ..._pager import AsyncPager, Pager
 from ..._record import Record
 from ..._resource import Resource
@@ -138,11 +137,8 @@ class AsyncBackendsTunnelGroup(Resource):
 
         `POST /backends/tunnel_group`
         """
-        return await call(
-            self._core,
-            "backends.tunnel_group.create",
-            TunnelGroupBackend,
-            (description, metadata, labels),
+        return await self._core.start(
+            "backends.tunnel_group.create", TunnelGroupBackend, (description, metadata, labels)
         )
 
     def list(
@@ -168,7 +164,7 @@ class AsyncBackendsTunnelGroup(Resource):
 
         `GET /backends/tunnel_group/{id}`
         """
-        return await call(self._core, "backends.tunnel_group.get", TunnelGroupBackend, (id,))
+        return await self._core.start("backends.tunnel_group.get", TunnelGroupBackend, (id,))
 
     async def update(
         self,
@@ -188,11 +184,8 @@ class AsyncBackendsTunnelGroup(Resource):
 
         `PATCH /backends/tunnel_group/{id}`
         """
-        return await call(
-            self._core,
-            "backends.tunnel_group.update",
-            TunnelGroupBackend,
-            (id, description, metadata, labels),
+        return await self._core.start(
+            "backends.tunnel_group.update", TunnelGroupBackend, (id, description, metadata, labels)
         )
 
     async def delete(self, id: str) -> None:
@@ -203,4 +196,4 @@ class AsyncBackendsTunnelGroup(Resource):
 
         `DELETE /backends/tunnel_group/{id}`
         """
-        await perform(self._core, "backends.tunnel_group.delete", (id,))
+        await self._core.start("backends.tunnel_group.delete", None, (id,))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..._asyncio import call, perform
 from ..._pager import AsyncPager, Pager
 from ..._record import Record
 from ..._resource import Resource
@@ -133,11 +132,8 @@ class AsyncBackendsWeighted(Resource):
 
         `POST /backends/weighted`
         """
-        return await call(
-            self._core,
-            "backends.weighted.create",
-            WeightedBackend,
-            (description, metadata, backends),
+        return await self._core.start(
+            "backends.weighted.create", WeightedBackend, (description, metadata, backends)
         )
 
     def list(
@@ -161,7 +157,7 @@ class AsyncBackendsWeighted(Resource):
 
         `GET /backends/weighted/{id}`
         """
-        return await call(self._core, "backends.weighted.get", WeightedBackend, (id,))
+        return await self._core.start("backends.weighted.get", WeightedBackend, (id,))
 
     async def update(
         self,
@@ -181,11 +177,8 @@ class AsyncBackendsWeighted(Resource):
 
         `PATCH /backends/weighted/{id}`
         """
-        return await call(
-            self._core,
-            "backends.weighted.update",
-            WeightedBackend,
-            (id, description, metadata, backends),
+        return await self._core.start(
+            "backends.weighted.update", WeightedBackend, (id, description, metadata, backends)
         )
 
     async def delete(self, id: str) -> None:
@@ -196,4 +189,4 @@ class AsyncBackendsWeighted(Resource):
 
         `DELETE /backends/weighted/{id}`
         """
-        await perform(self._core, "backends.weighted.delete", (id,))
+        await self._core.start("backends.weighted.delete", None, (id,))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ..._asyncio import call, perform
 from ..._pager import AsyncPager, Pager
 from ..._record import Record
 from ..._resource import Resource
@@ -209,8 +208,7 @@ class AsyncEdgesHttps(Resource):
 
         `POST /edges/https`
         """
-        return await call(
-            self._core,
+        return await self._core.start(
             "edges.https.create",
             HttpsEdge,
             (description, metadata, hostports, mutual_tls, tls_termination),
@@ -237,7 +235,7 @@ class AsyncEdgesHttps(Resource):
 
         `GET /edges/https/{id}`
         """
-        return await call(self._core, "edges.https.get", HttpsEdge, (id,))
+        return await self._core.start("edges.https.get", HttpsEdge, (id,))
 
     async def update(
         self,
@@ -262,8 +260,7 @@ class AsyncEdgesHttps(Resource):
 
         `PATCH /edges/https/{id}`
         """
-        return await call(
-            self._core,
+        return await self._core.start(
             "edges.https.update",
             HttpsEdge,
             (id, description, metadata, hostports, mutual_tls, tls_termination),
@@ -277,4 +274,4 @@ class AsyncEdgesHttps(Resource):
 
         `DELETE /edges/https/{id}`
         """
-        await perform(self._core, "edges.https.delete", (id,))
+        await self._core.start("edges.https.delete", None, (id,))

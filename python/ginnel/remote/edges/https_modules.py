@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ..._asyncio import call, perform
 from ..._resource import Resource
 from .modules import MutualTls, TlsTermination
 
@@ -70,11 +69,8 @@ class AsyncEdgesHttpsMutualTls(Resource):
 
         `PUT /edges/https/{id}/mutual_tls`
         """
-        return await call(
-            self._core,
-            "edges.https.mutual_tls.replace",
-            MutualTls,
-            (id, certificate_authority_ids, enabled),
+        return await self._core.start(
+            "edges.https.mutual_tls.replace", MutualTls, (id, certificate_authority_ids, enabled)
         )
 
     async def get(self, id: str) -> MutualTls:
@@ -85,7 +81,7 @@ class AsyncEdgesHttpsMutualTls(Resource):
 
         `GET /edges/https/{id}/mutual_tls`
         """
-        return await call(self._core, "edges.https.mutual_tls.get", MutualTls, (id,))
+        return await self._core.start("edges.https.mutual_tls.get", MutualTls, (id,))
 
     async def delete(self, id: str) -> None:
         """Remove the certificate authorities from an HTTPS edge; everybody may come then.
@@ -95,7 +91,7 @@ class AsyncEdgesHttpsMutualTls(Resource):
 
         `DELETE /edges/https/{id}/mutual_tls`
         """
-        await perform(self._core, "edges.https.mutual_tls.delete", (id,))
+        await self._core.start("edges.https.mutual_tls.delete", None, (id,))
 
 
 class EdgesHttpsTlsTermination(Resource):
@@ -155,11 +151,8 @@ class AsyncEdgesHttpsTlsTermination(Resource):
 
         `PUT /edges/https/{id}/tls_termination`
         """
-        return await call(
-            self._core,
-            "edges.https.tls_termination.replace",
-            TlsTermination,
-            (id, enabled, min_version),
+        return await self._core.start(
+            "edges.https.tls_termination.replace", TlsTermination, (id, enabled, min_version)
         )
 
     async def get(self, id: str) -> TlsTermination:
@@ -170,7 +163,7 @@ class AsyncEdgesHttpsTlsTermination(Resource):
 
         `GET /edges/https/{id}/tls_termination`
         """
-        return await call(self._core, "edges.https.tls_termination.get", TlsTermination, (id,))
+        return await self._core.start("edges.https.tls_termination.get", TlsTermination, (id,))
 
     async def delete(self, id: str) -> None:
         """Remove the module from an HTTPS edge; TLS 1.2 and 1.3 are spoken then.
@@ -180,4 +173,4 @@ class AsyncEdgesHttpsTlsTermination(Resource):
 
         `DELETE /edges/https/{id}/tls_termination`
         """
-        await perform(self._core, "edges.https.tls_termination.delete", (id,))
+        await self._core.start("edges.https.tls_termination.delete", None, (id,))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ..._asyncio import call, perform
 from ..._resource import Resource
 from .modules import (
     BackendModule,
@@ -84,11 +83,8 @@ class AsyncEdgesHttpsRoutesBackend(Resource):
 
         `PUT /edges/https/{edge_id}/routes/{id}/backend`
         """
-        return await call(
-            self._core,
-            "edges.https.routes.backend.replace",
-            BackendModule,
-            (edge_id, id, backend_id, enabled),
+        return await self._core.start(
+            "edges.https.routes.backend.replace", BackendModule, (edge_id, id, backend_id, enabled)
         )
 
     async def get(self, edge_id: str, id: str) -> BackendModule:
@@ -100,8 +96,8 @@ class AsyncEdgesHttpsRoutesBackend(Resource):
 
         `GET /edges/https/{edge_id}/routes/{id}/backend`
         """
-        return await call(
-            self._core, "edges.https.routes.backend.get", BackendModule, (edge_id, id)
+        return await self._core.start(
+            "edges.https.routes.backend.get", BackendModule, (edge_id, id)
         )
 
     async def delete(self, edge_id: str, id: str) -> None:
@@ -113,7 +109,7 @@ class AsyncEdgesHttpsRoutesBackend(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/backend`
         """
-        await perform(self._core, "edges.https.routes.backend.delete", (edge_id, id))
+        await self._core.start("edges.https.routes.backend.delete", None, (edge_id, id))
 
 
 class EdgesHttpsRoutesIpRestriction(Resource):
@@ -181,8 +177,7 @@ class AsyncEdgesHttpsRoutesIpRestriction(Resource):
 
         `PUT /edges/https/{edge_id}/routes/{id}/ip_restriction`
         """
-        return await call(
-            self._core,
+        return await self._core.start(
             "edges.https.routes.ip_restriction.replace",
             IpRestriction,
             (edge_id, id, ip_policy_ids, enabled),
@@ -197,8 +192,8 @@ class AsyncEdgesHttpsRoutesIpRestriction(Resource):
 
         `GET /edges/https/{edge_id}/routes/{id}/ip_restriction`
         """
-        return await call(
-            self._core, "edges.https.routes.ip_restriction.get", IpRestriction, (edge_id, id)
+        return await self._core.start(
+            "edges.https.routes.ip_restriction.get", IpRestriction, (edge_id, id)
         )
 
     async def delete(self, edge_id: str, id: str) -> None:
@@ -210,7 +205,7 @@ class AsyncEdgesHttpsRoutesIpRestriction(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/ip_restriction`
         """
-        await perform(self._core, "edges.https.routes.ip_restriction.delete", (edge_id, id))
+        await self._core.start("edges.https.routes.ip_restriction.delete", None, (edge_id, id))
 
 
 class EdgesHttpsRoutesPolicy(Resource):
@@ -288,8 +283,7 @@ class AsyncEdgesHttpsRoutesPolicy(Resource):
 
         `PUT /edges/https/{edge_id}/routes/{id}/policy`
         """
-        return await call(
-            self._core,
+        return await self._core.start(
             "edges.https.routes.policy.replace",
             TrafficPolicy,
             (edge_id, id, enabled, inbound, outbound),
@@ -304,7 +298,7 @@ class AsyncEdgesHttpsRoutesPolicy(Resource):
 
         `GET /edges/https/{edge_id}/routes/{id}/policy`
         """
-        return await call(self._core, "edges.https.routes.policy.get", TrafficPolicy, (edge_id, id))
+        return await self._core.start("edges.https.routes.policy.get", TrafficPolicy, (edge_id, id))
 
     async def delete(self, edge_id: str, id: str) -> None:
         """Remove the traffic policy from a route.
@@ -315,7 +309,7 @@ class AsyncEdgesHttpsRoutesPolicy(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/policy`
         """
-        await perform(self._core, "edges.https.routes.policy.delete", (edge_id, id))
+        await self._core.start("edges.https.routes.policy.delete", None, (edge_id, id))
 
 
 class EdgesHttpsRoutesUserAgentFilter(Resource):
@@ -397,8 +391,7 @@ class AsyncEdgesHttpsRoutesUserAgentFilter(Resource):
 
         `PUT /edges/https/{edge_id}/routes/{id}/user_agent_filter`
         """
-        return await call(
-            self._core,
+        return await self._core.start(
             "edges.https.routes.user_agent_filter.replace",
             UserAgentFilter,
             (edge_id, id, enabled, allow, deny),
@@ -413,8 +406,8 @@ class AsyncEdgesHttpsRoutesUserAgentFilter(Resource):
 
         `GET /edges/https/{edge_id}/routes/{id}/user_agent_filter`
         """
-        return await call(
-            self._core, "edges.https.routes.user_agent_filter.get", UserAgentFilter, (edge_id, id)
+        return await self._core.start(
+            "edges.https.routes.user_agent_filter.get", UserAgentFilter, (edge_id, id)
         )
 
     async def delete(self, edge_id: str, id: str) -> None:
@@ -426,7 +419,7 @@ class AsyncEdgesHttpsRoutesUserAgentFilter(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/user_agent_filter`
         """
-        await perform(self._core, "edges.https.routes.user_agent_filter.delete", (edge_id, id))
+        await self._core.start("edges.https.routes.user_agent_filter.delete", None, (edge_id, id))
 
 
 class EdgesHttpsRoutesCircuitBreaker(Resource):
@@ -535,8 +528,7 @@ class AsyncEdgesHttpsRoutesCircuitBreaker(Resource):
 
         `PUT /edges/https/{edge_id}/routes/{id}/circuit_breaker`
         """
-        return await call(
-            self._core,
+        return await self._core.start(
             "edges.https.routes.circuit_breaker.replace",
             CircuitBreaker,
             (
@@ -560,8 +552,8 @@ class AsyncEdgesHttpsRoutesCircuitBreaker(Resource):
 
         `GET /edges/https/{edge_id}/routes/{id}/circuit_breaker`
         """
-        return await call(
-            self._core, "edges.https.routes.circuit_breaker.get", CircuitBreaker, (edge_id, id)
+        return await self._core.start(
+            "edges.https.routes.circuit_breaker.get", CircuitBreaker, (edge_id, id)
         )
 
     async def delete(self, edge_id: str, id: str) -> None:
@@ -573,7 +565,7 @@ class AsyncEdgesHttpsRoutesCircuitBreaker(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/circuit_breaker`
         """
-        await perform(self._core, "edges.https.routes.circuit_breaker.delete", (edge_id, id))
+        await self._core.start("edges.https.routes.circuit_breaker.delete", None, (edge_id, id))
 
 
 class EdgesHttpsRoutesCompression(Resource):
@@ -631,11 +623,8 @@ class AsyncEdgesHttpsRoutesCompression(Resource):
 
         `PUT /edges/https/{edge_id}/routes/{id}/compression`
         """
-        return await call(
-            self._core,
-            "edges.https.routes.compression.replace",
-            Compression,
-            (edge_id, id, enabled),
+        return await self._core.start(
+            "edges.https.routes.compression.replace", Compression, (edge_id, id, enabled)
         )
 
     async def get(self, edge_id: str, id: str) -> Compression:
@@ -647,8 +636,8 @@ class AsyncEdgesHttpsRoutesCompression(Resource):
 
         `GET /edges/https/{edge_id}/routes/{id}/compression`
         """
-        return await call(
-            self._core, "edges.https.routes.compression.get", Compression, (edge_id, id)
+        return await self._core.start(
+            "edges.https.routes.compression.get", Compression, (edge_id, id)
         )
 
     async def delete(self, edge_id: str, id: str) -> None:
@@ -660,7 +649,7 @@ class AsyncEdgesHttpsRoutesCompression(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/compression`
         """
-        await perform(self._core, "edges.https.routes.compression.delete", (edge_id, id))
+        await self._core.start("edges.https.routes.compression.delete", None, (edge_id, id))
 
 
 class EdgesHttpsRoutesRequestHeaders(Resource):
@@ -742,8 +731,7 @@ class AsyncEdgesHttpsRoutesRequestHeaders(Resource):
 
         `PUT /edges/https/{edge_id}/routes/{id}/request_headers`
         """
-        return await call(
-            self._core,
+        return await self._core.start(
             "edges.https.routes.request_headers.replace",
             RequestHeaders,
             (edge_id, id, enabled, add, remove),
@@ -758,8 +746,8 @@ class AsyncEdgesHttpsRoutesRequestHeaders(Resource):
 
         `GET /edges/https/{edge_id}/routes/{id}/request_headers`
         """
-        return await call(
-            self._core, "edges.https.routes.request_headers.get", RequestHeaders, (edge_id, id)
+        return await self._core.start(
+            "edges.https.routes.request_headers.get", RequestHeaders, (edge_id, id)
         )
 
     async def delete(self, edge_id: str, id: str) -> None:
@@ -771,7 +759,7 @@ class AsyncEdgesHttpsRoutesRequestHeaders(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/request_headers`
         """
-        await perform(self._core, "edges.https.routes.request_headers.delete", (edge_id, id))
+        await self._core.start("edges.https.routes.request_headers.delete", None, (edge_id, id))
 
 
 class EdgesHttpsRoutesResponseHeaders(Resource):
@@ -853,8 +841,7 @@ class AsyncEdgesHttpsRoutesResponseHeaders(Resource):
 
         `PUT /edges/https/{edge_id}/routes/{id}/response_headers`
         """
-        return await call(
-            self._core,
+        return await self._core.start(
             "edges.https.routes.response_headers.replace",
             ResponseHeaders,
             (edge_id, id, enabled, add, remove),
@@ -869,8 +856,8 @@ class AsyncEdgesHttpsRoutesResponseHeaders(Resource):
 
         `GET /edges/https/{edge_id}/routes/{id}/response_headers`
         """
-        return await call(
-            self._core, "edges.https.routes.response_headers.get", ResponseHeaders, (edge_id, id)
+        return await self._core.start(
+            "edges.https.routes.response_headers.get", ResponseHeaders, (edge_id, id)
         )
 
     async def delete(self, edge_id: str, id: str) -> None:
@@ -882,7 +869,7 @@ class AsyncEdgesHttpsRoutesResponseHeaders(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/response_headers`
         """
-        await perform(self._core, "edges.https.routes.response_headers.delete", (edge_id, id))
+        await self._core.start("edges.https.routes.response_headers.delete", None, (edge_id, id))
 
 
 class EdgesHttpsRoutesWebhookVerification(Resource):
@@ -952,8 +939,7 @@ class AsyncEdgesHttpsRoutesWebhookVerification(Resource):
 
         `PUT /edges/https/{edge_id}/routes/{id}/webhook_verification`
         """
-        return await call(
-            self._core,
+        return await self._core.start(
             "edges.https.routes.webhook_verification.replace",
             WebhookVerification,
             (edge_id, id, provider, secret, enabled),
@@ -968,11 +954,8 @@ class AsyncEdgesHttpsRoutesWebhookVerification(Resource):
 
         `GET /edges/https/{edge_id}/routes/{id}/webhook_verification`
         """
-        return await call(
-            self._core,
-            "edges.https.routes.webhook_verification.get",
-            WebhookVerification,
-            (edge_id, id),
+        return await self._core.start(
+            "edges.https.routes.webhook_verification.get", WebhookVerification, (edge_id, id)
         )
 
     async def delete(self, edge_id: str, id: str) -> None:
@@ -984,7 +967,9 @@ class AsyncEdgesHttpsRoutesWebhookVerification(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/webhook_verification`
         """
-        await perform(self._core, "edges.https.routes.webhook_verification.delete", (edge_id, id))
+        await self._core.start(
+            "edges.https.routes.webhook_verification.delete", None, (edge_id, id)
+        )
 
 
 class EdgesHttpsRoutesWebsocketTcpConverter(Resource):
@@ -1050,8 +1035,7 @@ class AsyncEdgesHttpsRoutesWebsocketTcpConverter(Resource):
 
         `PUT /edges/https/{edge_id}/routes/{id}/websocket_tcp_converter`
         """
-        return await call(
-            self._core,
+        return await self._core.start(
             "edges.https.routes.websocket_tcp_converter.replace",
             WebsocketTcpConverter,
             (edge_id, id, enabled),
@@ -1066,11 +1050,8 @@ class AsyncEdgesHttpsRoutesWebsocketTcpConverter(Resource):
 
         `GET /edges/https/{edge_id}/routes/{id}/websocket_tcp_converter`
         """
-        return await call(
-            self._core,
-            "edges.https.routes.websocket_tcp_converter.get",
-            WebsocketTcpConverter,
-            (edge_id, id),
+        return await self._core.start(
+            "edges.https.routes.websocket_tcp_converter.get", WebsocketTcpConverter, (edge_id, id)
         )
 
     async def delete(self, edge_id: str, id: str) -> None:
@@ -1082,6 +1063,6 @@ class AsyncEdgesHttpsRoutesWebsocketTcpConverter(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/websocket_tcp_converter`
         """
-        await perform(
-            self._core, "edges.https.routes.websocket_tcp_converter.delete", (edge_id, id)
+        await self._core.start(
+            "edges.https.routes.websocket_tcp_converter.delete", None, (edge_id, id)
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ..._asyncio import call, perform
 from ..._record import Record
 from ..._resource import Resource
 from .modules import (
@@ -443,8 +442,7 @@ class AsyncEdgesHttpsRoutes(Resource):
 
         `POST /edges/https/{edge_id}/routes`
         """
-        return await call(
-            self._core,
+        return await self._core.start(
             "edges.https.routes.create",
             HttpsEdgeRoute,
             (
@@ -475,7 +473,7 @@ class AsyncEdgesHttpsRoutes(Resource):
 
         `GET /edges/https/{edge_id}/routes/{id}`
         """
-        return await call(self._core, "edges.https.routes.get", HttpsEdgeRoute, (edge_id, id))
+        return await self._core.start("edges.https.routes.get", HttpsEdgeRoute, (edge_id, id))
 
     async def update(
         self,
@@ -520,8 +518,7 @@ class AsyncEdgesHttpsRoutes(Resource):
 
         `PATCH /edges/https/{edge_id}/routes/{id}`
         """
-        return await call(
-            self._core,
+        return await self._core.start(
             "edges.https.routes.update",
             HttpsEdgeRoute,
             (
@@ -553,4 +550,4 @@ class AsyncEdgesHttpsRoutes(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}`
         """
-        await perform(self._core, "edges.https.routes.delete", (edge_id, id))
+        await self._core.start("edges.https.routes.delete", None, (edge_id, id))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ..._asyncio import call, perform
 from ..._pager import AsyncPager, Pager
 from ..._record import Record
 from ..._resource import Resource
@@ -218,8 +217,7 @@ class AsyncEdgesTcp(Resource):
 
         `POST /edges/tcp`
         """
-        return await call(
-            self._core,
+        return await self._core.start(
             "edges.tcp.create",
             TcpEdge,
             (description, metadata, hostports, backend, ip_restriction, policy),
@@ -246,7 +244,7 @@ class AsyncEdgesTcp(Resource):
 
         `GET /edges/tcp/{id}`
         """
-        return await call(self._core, "edges.tcp.get", TcpEdge, (id,))
+        return await self._core.start("edges.tcp.get", TcpEdge, (id,))
 
     async def update(
         self,
@@ -272,8 +270,7 @@ class AsyncEdgesTcp(Resource):
 
         `PATCH /edges/tcp/{id}`
         """
-        return await call(
-            self._core,
+        return await self._core.start(
             "edges.tcp.update",
             TcpEdge,
             (id, description, metadata, hostports, backend, ip_restriction, policy),
@@ -287,4 +284,4 @@ class AsyncEdgesTcp(Resource):
 
         `DELETE /edges/tcp/{id}`
         """
-        await perform(self._core, "edges.tcp.delete", (id,))
+        await self._core.start("edges.tcp.delete", None, (id,))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ..._asyncio import call, perform
 from ..._resource import Resource
 from .modules import BackendModule, EndpointRule, IpRestriction, TrafficPolicy
 
@@ -66,8 +65,8 @@ class AsyncEdgesTcpBackend(Resource):
 
         `PUT /edges/tcp/{id}/backend`
         """
-        return await call(
-            self._core, "edges.tcp.backend.replace", BackendModule, (id, backend_id, enabled)
+        return await self._core.start(
+            "edges.tcp.backend.replace", BackendModule, (id, backend_id, enabled)
         )
 
     async def get(self, id: str) -> BackendModule:
@@ -78,7 +77,7 @@ class AsyncEdgesTcpBackend(Resource):
 
         `GET /edges/tcp/{id}/backend`
         """
-        return await call(self._core, "edges.tcp.backend.get", BackendModule, (id,))
+        return await self._core.start("edges.tcp.backend.get", BackendModule, (id,))
 
     async def delete(self, id: str) -> None:
         """Remove the backend that traffic goes to from a TCP edge.
@@ -88,7 +87,7 @@ class AsyncEdgesTcpBackend(Resource):
 
         `DELETE /edges/tcp/{id}/backend`
         """
-        await perform(self._core, "edges.tcp.backend.delete", (id,))
+        await self._core.start("edges.tcp.backend.delete", None, (id,))
 
 
 class EdgesTcpIpRestriction(Resource):
@@ -148,11 +147,8 @@ class AsyncEdgesTcpIpRestriction(Resource):
 
         `PUT /edges/tcp/{id}/ip_restriction`
         """
-        return await call(
-            self._core,
-            "edges.tcp.ip_restriction.replace",
-            IpRestriction,
-            (id, ip_policy_ids, enabled),
+        return await self._core.start(
+            "edges.tcp.ip_restriction.replace", IpRestriction, (id, ip_policy_ids, enabled)
         )
 
     async def get(self, id: str) -> IpRestriction:
@@ -163,7 +159,7 @@ class AsyncEdgesTcpIpRestriction(Resource):
 
         `GET /edges/tcp/{id}/ip_restriction`
         """
-        return await call(self._core, "edges.tcp.ip_restriction.get", IpRestriction, (id,))
+        return await self._core.start("edges.tcp.ip_restriction.get", IpRestriction, (id,))
 
     async def delete(self, id: str) -> None:
         """Remove the IP policies that decide on sources from a TCP edge.
@@ -173,7 +169,7 @@ class AsyncEdgesTcpIpRestriction(Resource):
 
         `DELETE /edges/tcp/{id}/ip_restriction`
         """
-        await perform(self._core, "edges.tcp.ip_restriction.delete", (id,))
+        await self._core.start("edges.tcp.ip_restriction.delete", None, (id,))
 
 
 class EdgesTcpPolicy(Resource):
@@ -243,8 +239,8 @@ class AsyncEdgesTcpPolicy(Resource):
 
         `PUT /edges/tcp/{id}/policy`
         """
-        return await call(
-            self._core, "edges.tcp.policy.replace", TrafficPolicy, (id, enabled, inbound, outbound)
+        return await self._core.start(
+            "edges.tcp.policy.replace", TrafficPolicy, (id, enabled, inbound, outbound)
         )
 
     async def get(self, id: str) -> TrafficPolicy:
@@ -255,7 +251,7 @@ class AsyncEdgesTcpPolicy(Resource):
 
         `GET /edges/tcp/{id}/policy`
         """
-        return await call(self._core, "edges.tcp.policy.get", TrafficPolicy, (id,))
+        return await self._core.start("edges.tcp.policy.get", TrafficPolicy, (id,))
 
     async def delete(self, id: str) -> None:
         """Remove the traffic policy from a TCP edge.
@@ -265,4 +261,4 @@ class AsyncEdgesTcpPolicy(Resource):
 
         `DELETE /edges/tcp/{id}/policy`
         """
-        await perform(self._core, "edges.tcp.policy.delete", (id,))
+        await self._core.start("edges.tcp.policy.delete", None, (id,))

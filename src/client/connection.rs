@@ -1,0 +1,302 @@
+//! One connection and the exchange on it, for all drivers: they say when, and wait in between.
+
+use std::io::{self, BufRead, Write};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use rustls::ClientConnection;
+
+use super::Cause;
+use super::attempts::MAX_BODY_BYTES;
+use super::socket::{Transport, is_not_ready};
+use crate::http1::{Response, ResponseError, ResponseReader};
+use crate::reuse::IdleState;
+
+/// How long a connection may have been idle and still carry a `POST`, which is not repeated when it
+/// breaks.
+const MAX_IDLE_BEFORE_POST: Duration = Duration::from_secs(5);
+/// How much is received at once, in bytes.
+pub(super) const RECEIVE_BYTES: usize = 64 << 10;
+/// How much is received in one turn, so that others have theirs, in bytes.
+const MAX_TURN_BYTES: usize = 512 << 10;
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Connection<S> {
+    /// Tells connections apart; no other one ever has it.
+    pub number: u64,
+    pub socket: S,
+    tls: Option<Box<Tls>>,
+    idle_since: Instant,
+}
+
+/// TLS, once or twice: within the connection to a proxy that speaks it there is the server's.
+#[derive(Debug)]
+pub(super) struct Tls {
+    pub to_server: ClientConnection,
+    pub to_proxy: Option<ClientConnection>,
+    /// What is to be sent.
+    outgoing: Vec<u8>,
+    /// Whether the server said that it sends no more.
+    is_over: bool,
+}
+
+/// A request and its answer on a connection.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    sent: usize,
+    reader: ResponseReader,
+}
+
+/// How far an exchange is.
+pub(super) enum Progress {
+    /// Complete.
+    Done(Response),
+    /// It waits for the server.
+    Waits,
+    /// There may be more to receive at once.
+    More,
+}
+
+impl<S: Transport> Connection<S> {
+    pub fn new(socket: S, tls: Option<Tls>) -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBER.fetch_add(1, Relaxed);
+        let tls = tls.map(Box::new);
+        Self { number, socket, tls, idle_since: Instant::now() }
+    }
+
+    /// The same connection on another kind of socket.
+    pub fn map<T>(self, map: impl FnOnce(S) -> io::Result<T>) -> io::Result<Connection<T>> {
+        let Self { number, socket, tls, idle_since } = self;
+        Ok(Connection { number, socket: map(socket)?, tls, idle_since })
+    }
+
+    /// True when the connection was idle for so long that a request that cannot be repeated should
+    /// not depend on it.
+    pub fn is_old(&self) -> bool {
+        self.idle_since.elapsed() > MAX_IDLE_BEFORE_POST
+    }
+
+    /// Marks the beginning of an idle time.
+    pub fn rest(&mut self) {
+        self.idle_since = Instant::now();
+    }
+
+    /// What the server has done since the last exchange; to be asked right before the next.
+    pub fn idle_state(&mut self) -> IdleState {
+        let Some(tls) = &mut self.tls else { return self.socket.idle_state() };
+        let mut room = [0; 4096];
+        loop {
+            // The server may have sent tickets, which are no answer.
+            let received = match self.socket.receive(&mut room, false) {
+                Ok(0) => return IdleState::Closed,
+                Ok(count) => room.get(..count).unwrap_or_default(),
+                Err(error) if is_not_ready(&error) => return IdleState::Quiet,
+                Err(_) => return IdleState::Closed,
+            };
+            let mut has_content = false;
+            match tls.receive(received, &mut |_| has_content = true) {
+                Ok(()) if has_content => return IdleState::Surplus,
+                Ok(()) if !tls.is_over => {}
+                _ => return IdleState::Closed,
+            }
+        }
+    }
+
+    /// Begins an exchange.
+    ///
+    /// # Errors
+    /// When TLS does not go on.
+    pub fn begin(&mut self, request: &[u8]) -> Result<Exchange, Cause> {
+        if let Some(tls) = &mut self.tls {
+            tls.send(request).map_err(Cause::BrokenUnsent)?;
+        }
+        let reader = ResponseReader::new(MAX_BODY_BYTES);
+        Ok(Exchange { sent: 0, reader })
+    }
+
+    /// Sends what is left of a request, as far as that goes; true when all is sent.
+    pub fn send(
+        &mut self,
+        exchange: &mut Exchange,
+        request: &[u8],
+        wait: bool,
+    ) -> Result<bool, Cause> {
+        let bytes = self.tls.as_ref().map_or(request, |tls| &tls.outgoing);
+        while let Some(rest) = bytes.get(exchange.sent..).filter(|rest| !rest.is_empty()) {
+            match self.socket.send(rest, wait) {
+                Ok(count) => exchange.sent += count,
+                Err(error) if is_not_ready(&error) => return Ok(false),
+                Err(error) if exchange.sent == 0 => return Err(Cause::BrokenUnsent(error)),
+                Err(source) => {
+                    return Err(Cause::Broken { place: "while the request was sent", source });
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Receives what there is of the answer; with `wait`, what arrives within a tick.
+    pub fn receive(
+        &mut self,
+        exchange: &mut Exchange,
+        room: &mut [u8],
+        wait: bool,
+    ) -> Result<Progress, Cause> {
+        let mut turn_bytes = 0;
+        loop {
+            let received = match self.socket.receive(room, wait) {
+                Ok(0) => return exchange.finish(None).map(Progress::Done),
+                Ok(count) => room.get(..count).unwrap_or_default(),
+                Err(error) if is_not_ready(&error) => return Ok(Progress::Waits),
+                Err(error) => return exchange.finish(Some(error)).map(Progress::Done),
+            };
+            let response = match &mut self.tls {
+                None => exchange.feed(received)?,
+                Some(tls) => tls.feed(received, exchange)?,
+            };
+            if let Some(response) = response {
+                return Ok(Progress::Done(response));
+            }
+            turn_bytes += received.len();
+            if turn_bytes >= MAX_TURN_BYTES {
+                return Ok(Progress::More);
+            }
+        }
+    }
+
+    /// Whether another request may follow on this connection, as far as the answer tells.
+    pub fn may_stay(&self, exchange: &Exchange, request: &[u8], response: &Response) -> bool {
+        let all = self.tls.as_ref().map_or(request.len(), |tls| tls.outgoing.len());
+        let is_over = self.tls.as_ref().is_some_and(|tls| tls.is_over);
+        response.keeps_alive && exchange.sent >= all && !is_over
+    }
+}
+
+impl Exchange {
+    fn feed(&mut self, bytes: &[u8]) -> Result<Option<Response>, Cause> {
+        self.reader.feed(bytes).map_err(refused)
+    }
+
+    /// The connection has ended, with an error or without.
+    fn finish(&mut self, error: Option<io::Error>) -> Result<Response, Cause> {
+        let finished = self.reader.finish();
+        match (finished, error) {
+            (Ok(response), None) => Ok(response),
+            (_, Some(source)) if self.reader.is_unbegun() => {
+                Err(Cause::Broken { place: "before the answer came", source })
+            }
+            (_, Some(source)) => Err(Cause::Broken { place: "within the answer", source }),
+            (Err(problem), None) => Err(refused(problem)),
+        }
+    }
+}
+
+fn refused(problem: ResponseError) -> Cause {
+    match problem {
+        ResponseError::LargeBody(_) => Cause::Body(problem.to_string()),
+        _ => Cause::Response(problem),
+    }
+}
+
+impl Tls {
+    /// TLS whose handshake is done.
+    pub fn new(to_server: ClientConnection, to_proxy: Option<ClientConnection>) -> Self {
+        Self { to_server, to_proxy, outgoing: Vec::new(), is_over: false }
+    }
+
+    /// Puts a request into what is to be sent.
+    fn send(&mut self, request: &[u8]) -> io::Result<()> {
+        self.outgoing.clear();
+        encrypt(&mut self.to_server, request, &mut self.outgoing)?;
+        if let Some(to_proxy) = &mut self.to_proxy {
+            let inner = std::mem::take(&mut self.outgoing);
+            encrypt(to_proxy, &inner, &mut self.outgoing)?;
+        }
+        Ok(())
+    }
+
+    fn feed(
+        &mut self,
+        received: &[u8],
+        exchange: &mut Exchange,
+    ) -> Result<Option<Response>, Cause> {
+        let mut outcome = Ok(None);
+        let read = self.receive(received, &mut |content| {
+            if matches!(outcome, Ok(None)) {
+                outcome = exchange.feed(content);
+            } else if let Ok(Some(response)) = &mut outcome {
+                response.has_surplus = true;
+            }
+        });
+        if let Err(source) = read {
+            return outcome?.map_or_else(
+                || Err(Cause::Broken { place: "within TLS", source }),
+                |response| Ok(Some(response)),
+            );
+        }
+        match outcome {
+            Ok(None) if self.is_over => exchange.finish(None).map(Some),
+            outcome => outcome,
+        }
+    }
+
+    /// Takes what was received; `content` is given what it holds.
+    fn receive(&mut self, received: &[u8], content: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        let Some(to_proxy) = &mut self.to_proxy else {
+            self.is_over |= decrypt(&mut self.to_server, received, content)?;
+            return Ok(());
+        };
+        let mut inner = Vec::new();
+        self.is_over |= decrypt(to_proxy, received, &mut |bytes| inner.extend_from_slice(bytes))?;
+        self.is_over |= decrypt(&mut self.to_server, &inner, content)?;
+        Ok(())
+    }
+}
+
+/// Encrypts all of it.
+fn encrypt(tls: &mut ClientConnection, plain: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    let mut rest = plain;
+    while !rest.is_empty() {
+        // rustls takes a limited amount at a time.
+        let taken = tls.writer().write(rest)?;
+        rest = rest.get(taken..).unwrap_or_default();
+        while tls.wants_write() {
+            tls.write_tls(out)?;
+        }
+    }
+    Ok(())
+}
+
+/// Decrypts all of it; true when the other side has said that no more comes.
+fn decrypt(
+    tls: &mut ClientConnection,
+    received: &[u8],
+    content: &mut dyn FnMut(&[u8]),
+) -> io::Result<bool> {
+    let mut rest = received;
+    loop {
+        if !rest.is_empty() {
+            tls.read_tls(&mut rest)?;
+            let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+            tls.process_new_packets().map_err(invalid)?;
+        }
+        loop {
+            let mut reader = tls.reader();
+            let count = match reader.fill_buf() {
+                Ok([]) => return Ok(true),
+                Ok(plain) => {
+                    content(plain);
+                    plain.len()
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            };
+            reader.consume(count);
+        }
+        if rest.is_empty() {
+            return Ok(false);
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Opens connections: name, socket, proxy, TLS. It waits, so it runs on a thread that may.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+#[cfg(not(unix))]
+use std::time::Duration;
+
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
+use socket2::{Domain, Protocol, Type};
+
+use super::attempts::Limit;
+use super::connection::{Connection, Tls};
+use super::proxy::Proxy;
+use super::socket::{Patient, Socket, TICK};
+use super::{Api, Cause, Settings};
+
+/// True while tests forbid connections to other machines.
+static LOOPBACK_ONLY: AtomicBool = AtomicBool::new(false);
+
+/// Forbids connections to other machines in this process, or allows them again; says what was
+/// before. It is for tests, which are not to depend on a network.
+pub fn loopback_only(forbid: bool) -> bool {
+    LOOPBACK_ONLY.swap(forbid, Ordering::Relaxed)
+}
+
+/// What ends a wait early.
+pub(super) struct Patience<'a> {
+    pub limit: Option<Limit>,
+    /// Whether the caller waits no more.
+    pub is_interrupted: &'a mut dyn FnMut() -> bool,
+}
+
+/// Why a wait ended.
+pub(super) enum Stop {
+    /// With this.
+    Failed(Cause),
+    /// The caller waits no more.
+    Interrupted,
+}
+
+impl From<Cause> for Stop {
+    fn from(cause: Cause) -> Self {
+        Self::Failed(cause)
+    }
+}
+
+/// What a wait says that was ended early.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+enum Ended {
+    #[error("it took too long")]
+    Late,
+    #[error("it was interrupted")]
+    Interrupted,
+}
+
+impl Patience<'_> {
+    /// To be asked at each tick.
+    ///
+    /// # Errors
+    /// When there is nothing to wait for any more.
+    fn tick(&mut self) -> io::Result<()> {
+        if (self.is_interrupted)() {
+            return Err(io::Error::other(Ended::Interrupted));
+        }
+        match self.limit {
+            Some(limit) if limit.left().is_zero() => Err(io::Error::other(Ended::Late)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What an error means that a wait ended with.
+    fn stop(&self, error: io::Error, cause: impl FnOnce(io::Error) -> Cause) -> Stop {
+        let ended = error.get_ref().and_then(|inner| inner.downcast_ref::<Ended>()).copied();
+        match (ended, self.limit) {
+            (Some(Ended::Interrupted), _) => Stop::Interrupted,
+            (Some(Ended::Late), Some(limit)) => Stop::Failed(limit.cause(false)),
+            _ => Stop::Failed(cause(error)),
+        }
+    }
+}
+
+/// Opens a connection.
+///
+/// # Errors
+/// When there is none within the limit, or when the caller waits no more.
+pub(super) fn dial(
+    settings: &Settings,
+    mut patience: Patience<'_>,
+) -> Result<Connection<Socket>, Stop> {
+    let patience = &mut patience;
+    let Some(proxy) = settings.proxy.as_ref().filter(|_| !is_loopback_only()) else {
+        let origin = &settings.origin;
+        let connected = connect(origin.host(), origin.port(), patience);
+        let mut socket = connected.map_err(|error| stop(patience, settings, error))?;
+        let tls = match origin.is_tls() {
+            true => Some(shake_hands(settings, origin.host(), &mut socket, patience)),
+            false => None,
+        };
+        let tls = tls.transpose().map_err(|error| patience.stop(error, Cause::Connect))?;
+        return Ok(Connection::new(socket, tls.map(|tls| Tls::new(tls, None))));
+    };
+    let opened = through(proxy, settings, patience);
+    opened.map_err(|error| patience.stop(error, |error| Cause::Proxy(error.to_string())))
+}
+
+/// Opens a connection through a proxy.
+fn through(
+    proxy: &Proxy,
+    settings: &Settings,
+    patience: &mut Patience<'_>,
+) -> io::Result<Connection<Socket>> {
+    let origin = &settings.origin;
+    let mut socket = connect(proxy.host(), proxy.port(), patience)?;
+    let mut to_proxy = match proxy.is_tls() {
+        true => Some(shake_hands(settings, proxy.host(), &mut socket, patience)?),
+        false => None,
+    };
+    let mut on_tick = || patience.tick();
+    let mut stream = Patient { socket: &mut socket, on_tick: &mut on_tick };
+    let is_secure = origin.is_tls();
+    let to_server = match &mut to_proxy {
+        None => {
+            proxy.open(&mut stream, origin)?;
+            is_secure.then(|| shake_hands_over(settings, origin.host(), &mut stream)).transpose()?
+        }
+        Some(tls) => {
+            let mut stream = rustls::Stream::new(tls, &mut stream);
+            proxy.open(&mut stream, origin)?;
+            is_secure.then(|| shake_hands_over(settings, origin.host(), &mut stream)).transpose()?
+        }
+    };
+    let tls = match (to_server, to_proxy) {
+        (Some(to_server), to_proxy) => Some(Tls::new(to_server, to_proxy)),
+        (None, Some(to_proxy)) => Some(Tls::new(to_proxy, None)),
+        (None, None) => None,
+    };
+    Ok(Connection::new(socket, tls))
+}
+
+fn shake_hands(
+    settings: &Settings,
+    host: &str,
+    socket: &mut Socket,
+    patience: &mut Patience<'_>,
+) -> io::Result<ClientConnection> {
+    let mut on_tick = || patience.tick();
+    shake_hands_over(settings, host, &mut Patient { socket, on_tick: &mut on_tick })
+}
+
+fn shake_hands_over(
+    settings: &Settings,
+    host: &str,
+    stream: &mut (impl io::Read + io::Write),
+) -> io::Result<ClientConnection> {
+    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+    let config = settings.roots.config()?;
+    let mut tls = ClientConnection::new(config, name).map_err(io::Error::other)?;
+    while tls.is_handshaking() {
+        tls.complete_io(stream)?;
+    }
+    Ok(tls)
+}
+
+/// Connects to the first address of a host that takes the connection.
+fn connect(host: &str, port: u16, patience: &mut Patience<'_>) -> io::Result<Socket> {
+    let addresses = match host.parse::<IpAddr>() {
+        Ok(address) => vec![SocketAddr::new(address, port)],
+        Err(_) => resolve(host, port, patience)?,
+    };
+    let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
+    for address in addresses {
+        if is_loopback_only() && !address.ip().is_loopback() {
+            let problem = format!("{host} is not this machine, and only this machine is allowed");
+            return Err(io::Error::new(io::ErrorKind::NetworkUnreachable, problem));
+        }
+        match connect_to(address, patience) {
+            Ok(socket) => return Ok(socket),
+            Err(error) if is_ended(&error) => return Err(error),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Asks the system for the addresses of a host. That cannot be cut short, so another thread waits
+/// for it, and goes on by itself when nobody else waits any more.
+fn resolve(host: &str, port: u16, patience: &mut Patience<'_>) -> io::Result<Vec<SocketAddr>> {
+    let (answer, answers) = mpsc::channel();
+    let name = host.to_owned();
+    let lookup = move || {
+        let found = (name.as_str(), port).to_socket_addrs().map(Iterator::collect);
+        // Nobody may be waiting any more.
+        let _ = answer.send(found);
+    };
+    thread::Builder::new().name("ginnel-resolve".to_owned()).spawn(lookup)?;
+    loop {
+        match answers.recv_timeout(TICK) {
+            Ok(found) => return found,
+            Err(RecvTimeoutError::Timeout) => patience.tick()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(io::Error::other(format!("the lookup of {host} ended")));
+            }
+        }
+    }
+}
+
+fn connect_to(address: SocketAddr, patience: &mut Patience<'_>) -> io::Result<Socket> {
+    let domain = Domain::for_address(address);
+    let socket = socket2::Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+    wait_for_connection(&socket, address, patience)?;
+    Socket::new(socket)
+}
+
+#[cfg(unix)]
+fn wait_for_connection(
+    socket: &socket2::Socket,
+    address: SocketAddr,
+    patience: &mut Patience<'_>,
+) -> io::Result<()> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    socket.set_nonblocking(true)?;
+    match socket.connect(&address.into()) {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => loop {
+            let tick = Timespec { tv_sec: 0, tv_nsec: i64::from(TICK.subsec_nanos()) };
+            let mut waiting = [PollFd::new(socket, PollFlags::OUT)];
+            match poll(&mut waiting, Some(&tick)) {
+                Ok(1..) => break,
+                Ok(0) | Err(rustix::io::Errno::INTR) => patience.tick()?,
+                Err(error) => return Err(error.into()),
+            }
+        },
+        Err(error) => return Err(error),
+    }
+    if let Some(error) = socket.take_error()? {
+        return Err(error);
+    }
+    socket.set_nonblocking(false)
+}
+
+#[cfg(not(unix))]
+fn wait_for_connection(
+    socket: &socket2::Socket,
+    address: SocketAddr,
+    patience: &mut Patience<'_>,
+) -> io::Result<()> {
+    // The system waits for as long as it thinks fit when there is no limit.
+    let left = patience.limit.map_or(Duration::from_secs(120), |limit| limit.left());
+    socket.connect_timeout(&address.into(), left.max(TICK))
+}
+
+fn is_ended(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Ended>())
+}
+
+/// Why there is no connection to the server itself.
+fn stop(patience: &Patience<'_>, settings: &Settings, error: io::Error) -> Stop {
+    patience.stop(error, |error| match (settings.api, error.kind()) {
+        (Api::Agent, io::ErrorKind::ConnectionRefused) => Cause::NotRunning(error),
+        _ => Cause::Connect(error),
+    })
+}
+
+/// True while [`loopback_only`] forbids connections to other machines.
+fn is_loopback_only() -> bool {
+    LOOPBACK_ONLY.load(Ordering::Relaxed)
+}

@@ -1,0 +1,36 @@
+//! The bytes of a request.
+
+use std::io::Write;
+
+use super::Settings;
+use crate::api::{Call, Malformed, Verb};
+
+/// The request for a call, head and body in one.
+///
+/// # Errors
+/// When the target holds what no request line may.
+pub(super) fn encode(settings: &Settings, call: &Call) -> Result<Vec<u8>, Malformed> {
+    if let Some(at) = call.target.bytes().position(|byte| !(0x21..0x7f).contains(&byte)) {
+        let problem = format!("must be percent-encoded, and is not at byte {at}");
+        return Err(Malformed::new("path", problem));
+    }
+    let body = call.body.as_deref().unwrap_or_default();
+    let (method, prefix) = (call.method.as_str(), settings.target_prefix());
+    let head = settings.head();
+    let room = method.len() + prefix.len() + call.target.len() + head.len() + body.len() + 96;
+    let mut request = Vec::with_capacity(room);
+    for part in [method, " ", prefix, &call.target, " HTTP/1.1\r\n"] {
+        request.extend_from_slice(part.as_bytes());
+    }
+    request.extend_from_slice(head);
+    if call.body.is_some() {
+        request.extend_from_slice(b"content-type: application/json\r\n");
+    }
+    if matches!(call.method, Verb::POST | Verb::PUT | Verb::PATCH) || !body.is_empty() {
+        // Writing to a vector does not fail.
+        let _ = write!(request, "content-length: {}\r\n", body.len());
+    }
+    request.extend_from_slice(b"\r\n");
+    request.extend_from_slice(body);
+    Ok(request)
+}

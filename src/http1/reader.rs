@@ -1,0 +1,448 @@
+//! Reads whole answers from the bytes that arrive; free of I/O.
+//!
+//! It is as strict as [`StrictResponses`](super::StrictResponses): an answer that says in more than one
+//! way where its body ends is an error, whatever parts of it came.
+
+use std::ops::Range;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+
+use super::{Body, BodyLength, FramingError};
+
+/// The longest head, with the interim answers before it, in bytes.
+const MAX_HEAD_BYTES: usize = 256 << 10;
+/// How many fields a head may have.
+const MAX_HEAD_FIELDS: usize = 128;
+/// How much room is made for a body before any of it has come, in bytes.
+const MAX_EXPECTED_BYTES: u64 = 1 << 20;
+
+/// A whole answer.
+#[derive(Debug, Default)]
+pub struct Response {
+    /// The status.
+    pub status: u16,
+    /// The head; behind it the body, when that was framed by its length.
+    bytes: Vec<u8>,
+    head: Range<usize>,
+    body: ResponseBody,
+    /// Whether the server keeps the connection open.
+    pub keeps_alive: bool,
+    /// Whether the body is coded.
+    pub is_coded: bool,
+    /// Whether more came than the answer.
+    pub has_surplus: bool,
+}
+
+#[derive(Debug)]
+enum ResponseBody {
+    Within(Range<usize>),
+    Own(Vec<u8>),
+}
+
+impl Default for ResponseBody {
+    fn default() -> Self {
+        Self::Own(Vec::new())
+    }
+}
+
+/// Why bytes are no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResponseError {
+    /// The head does not end.
+    #[error("the head of the answer is longer than {} KiB", MAX_HEAD_BYTES >> 10)]
+    LongHead,
+    /// The head has too many fields.
+    #[error("the head of the answer has more than {MAX_HEAD_FIELDS} fields")]
+    ManyFields,
+    /// What came is not the head of an answer.
+    #[error("the answer is not HTTP/1.1: {0}")]
+    Malformed(&'static str),
+    /// The head says in more than one way where the body ends, or its chunks are broken.
+    #[error("the answer is ambiguous: {0}")]
+    Framing(&'static str),
+    /// The server speaks another protocol now, which nobody asked for.
+    #[error("the server switched to another protocol without being asked")]
+    Switched,
+    /// The body is too large.
+    #[error("the body of the answer is larger than {} MiB", .0 >> 20)]
+    LargeBody(usize),
+    /// The connection was closed before the answer was complete.
+    #[error("the server closed the connection {0}")]
+    Closed(&'static str),
+}
+
+/// Reads one answer.
+#[derive(Debug)]
+pub struct ResponseReader {
+    max_body_bytes: usize,
+    state: State,
+    response: Response,
+    /// How many bytes of interim answers were dropped.
+    interim_bytes: usize,
+}
+
+#[derive(Debug)]
+enum State {
+    /// In the head; no end was found in so many bytes.
+    Head { searched: usize },
+    Body(Body),
+    Done,
+}
+
+struct Head {
+    bytes: usize,
+    fields_from: usize,
+    status: u16,
+    keeps_alive: bool,
+    is_coded: bool,
+    body: Body,
+}
+
+impl ResponseReader {
+    /// Nothing has come yet.
+    pub fn new(max_body_bytes: usize) -> Self {
+        let (state, response) = (State::Head { searched: 0 }, Response::default());
+        Self { max_body_bytes, state, response, interim_bytes: 0 }
+    }
+
+    /// Whether nothing of the answer has come.
+    pub fn is_unbegun(&self) -> bool {
+        matches!(self.state, State::Head { .. })
+            && self.response.bytes.is_empty()
+            && self.interim_bytes == 0
+    }
+
+    /// Takes what has arrived; gives the answer when it is complete.
+    ///
+    /// # Errors
+    /// When it is no answer, or too large.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<Option<Response>, ResponseError> {
+        match &mut self.state {
+            State::Head { searched: 0 } if self.response.bytes.is_empty() => {
+                self.response.bytes.extend_from_slice(bytes);
+                self.read_head()?;
+            }
+            State::Head { searched } => {
+                let from = searched.saturating_sub(3);
+                self.response.bytes.extend_from_slice(bytes);
+                let unseen = self.response.bytes.get(from..).unwrap_or_default();
+                if has_empty_line(unseen) {
+                    self.read_head()?;
+                } else {
+                    self.await_more()?;
+                }
+            }
+            State::Body(_) => self.read_body(bytes)?,
+            State::Done => self.response.has_surplus |= !bytes.is_empty(),
+        }
+        Ok(self.take_done())
+    }
+
+    /// The connection was closed; gives the answer when that is its end.
+    ///
+    /// # Errors
+    /// When the answer is not complete.
+    pub fn finish(&mut self) -> Result<Response, ResponseError> {
+        match &self.state {
+            State::Body(Body::UntilClose) => {
+                self.response.keeps_alive = false;
+                self.state = State::Done;
+                self.take_done().ok_or(ResponseError::Closed(""))
+            }
+            State::Head { .. } if self.is_unbegun() => {
+                Err(ResponseError::Closed("without an answer"))
+            }
+            State::Head { .. } => Err(ResponseError::Closed("within the head of the answer")),
+            _ => Err(ResponseError::Closed("within the body of the answer")),
+        }
+    }
+
+    fn take_done(&mut self) -> Option<Response> {
+        matches!(self.state, State::Done).then(|| std::mem::take(&mut self.response))
+    }
+
+    fn await_more(&mut self) -> Result<(), ResponseError> {
+        let length = self.response.bytes.len();
+        self.state = State::Head { searched: length };
+        if length + self.interim_bytes > MAX_HEAD_BYTES {
+            return Err(ResponseError::LongHead);
+        }
+        Ok(())
+    }
+
+    /// Reads the head, if all of it is there, and what is there of the body.
+    fn read_head(&mut self) -> Result<(), ResponseError> {
+        loop {
+            let Some(head) = head(&self.response.bytes)? else { return self.await_more() };
+            if self.interim_bytes + head.bytes > MAX_HEAD_BYTES {
+                return Err(ResponseError::LongHead);
+            }
+            match head.status {
+                101 => return Err(ResponseError::Switched),
+                100..200 => {
+                    self.interim_bytes += head.bytes;
+                    self.response.bytes.drain(..head.bytes);
+                }
+                _ => return self.begin_body(head),
+            }
+        }
+    }
+
+    fn begin_body(&mut self, head: Head) -> Result<(), ResponseError> {
+        let response = &mut self.response;
+        response.status = head.status;
+        response.head = head.fields_from..head.bytes;
+        response.keeps_alive = head.keeps_alive;
+        response.is_coded = head.is_coded;
+        match head.body {
+            Body::Length(length) => self.begin_length(head.bytes, length),
+            body => {
+                let begun = response.bytes.split_off(head.bytes);
+                self.state = State::Body(body);
+                self.read_body(&begun)
+            }
+        }
+    }
+
+    /// A body of that length stays behind its head, where it is.
+    fn begin_length(&mut self, from: usize, length: u64) -> Result<(), ResponseError> {
+        if length > self.max_body_bytes as u64 {
+            return Err(ResponseError::LargeBody(self.max_body_bytes));
+        }
+        let response = &mut self.response;
+        let end = from.saturating_add(usize::try_from(length).unwrap_or(usize::MAX));
+        response.body = ResponseBody::Within(from..end);
+        if response.bytes.len() < end {
+            let left = end - response.bytes.len();
+            response.bytes.reserve_exact(left.min(MAX_EXPECTED_BYTES as usize));
+            self.state = State::Body(Body::Length(left as u64));
+            return Ok(());
+        }
+        response.has_surplus = response.bytes.len() > end;
+        response.bytes.truncate(end);
+        self.state = State::Done;
+        Ok(())
+    }
+
+    fn read_body(&mut self, bytes: &[u8]) -> Result<(), ResponseError> {
+        let State::Body(body) = &mut self.state else { return Ok(()) };
+        let response = &mut self.response;
+        let content = match &mut response.body {
+            ResponseBody::Within(_) => &mut response.bytes,
+            ResponseBody::Own(content) => content,
+        };
+        let taken = body.take(bytes, |data| content.extend_from_slice(data));
+        let taken =
+            taken.map_err(|FramingError { .. }| ResponseError::Framing("its chunks are broken"))?;
+        if matches!(&response.body, ResponseBody::Own(content) if content.len() > self.max_body_bytes)
+        {
+            return Err(ResponseError::LargeBody(self.max_body_bytes));
+        }
+        if body.is_done() {
+            response.has_surplus = taken < bytes.len();
+            self.state = State::Done;
+        }
+        Ok(())
+    }
+}
+
+impl Response {
+    /// The body as it came.
+    pub fn body(&self) -> &[u8] {
+        match &self.body {
+            ResponseBody::Within(range) => self.bytes.get(range.clone()).unwrap_or_default(),
+            ResponseBody::Own(body) => body,
+        }
+    }
+
+    /// Puts another body in the place of the one that came.
+    pub fn replace_body(&mut self, body: Vec<u8>) {
+        self.body = ResponseBody::Own(body);
+    }
+
+    /// The values of a field, in their order.
+    pub fn values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
+        self.fields().filter(move |(known, _)| known.eq_ignore_ascii_case(name.as_bytes()))
+            .map(|(_, value)| value)
+    }
+
+    /// All fields.
+    pub fn headers(&self) -> HeaderMap {
+        let known = |(name, value): (&[u8], &[u8])| {
+            Some((HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?))
+        };
+        let mut headers = HeaderMap::new();
+        self.fields().filter_map(known).for_each(|(name, value)| {
+            headers.append(name, value);
+        });
+        headers
+    }
+
+    /// The fields of the head, which was found good.
+    fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let head = self.bytes.get(self.head.clone()).unwrap_or_default();
+        let lines = head.split(|byte| *byte == b'\n');
+        lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)).filter_map(super::length::field)
+    }
+}
+
+/// Reads a head; none when it is not all there.
+fn head(bytes: &[u8]) -> Result<Option<Head>, ResponseError> {
+    if matches!(bytes, [b'\r' | b'\n', ..]) {
+        return Err(ResponseError::Malformed("it begins with an empty line"));
+    }
+    let mut fields = [const { std::mem::MaybeUninit::uninit() }; MAX_HEAD_FIELDS];
+    let mut parsed = httparse::Response::new(&mut []);
+    let config = httparse::ParserConfig::default();
+    let parsed_bytes = config.parse_response_with_uninit_headers(&mut parsed, bytes, &mut fields);
+    let bytes_in_head = match parsed_bytes {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(error) => return Err(malformed(error)),
+    };
+    let is_http_1_1 = parsed.version == Some(1);
+    let status = parsed.code.unwrap_or_default();
+    let (mut length, mut keeps_alive, mut is_coded) = (BodyLength::default(), is_http_1_1, false);
+    for field in parsed.headers.iter() {
+        length
+            .read(field.name.as_bytes(), field.value)
+            .map_err(|_| ResponseError::Framing("its head does not say where its body ends"))?;
+        match field.name.len() {
+            10 if field.name.eq_ignore_ascii_case("connection") => {
+                keeps_alive = keeps(field.value, keeps_alive);
+            }
+            16 if field.name.eq_ignore_ascii_case("content-encoding") => is_coded = true,
+            _ => {}
+        }
+    }
+    let announced = length
+        .body(is_http_1_1)
+        .map_err(|_| ResponseError::Framing("it has chunks in a version that knows none"))?;
+    let body = match status {
+        ..100 => return Err(ResponseError::Malformed("its status is below 100")),
+        100..200 | 204 | 304 => Body::NONE,
+        _ => announced.unwrap_or(Body::UntilClose),
+    };
+    let fields_from = bytes.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    Ok(Some(Head { bytes: bytes_in_head, fields_from, status, keeps_alive, is_coded, body }))
+}
+
+/// Whether the connection stays open after `Connection` said this.
+fn keeps(value: &[u8], before: bool) -> bool {
+    let mut options = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    if options.clone().any(|option| option.eq_ignore_ascii_case(b"close")) {
+        return false;
+    }
+    before || options.any(|option| option.eq_ignore_ascii_case(b"keep-alive"))
+}
+
+fn malformed(error: httparse::Error) -> ResponseError {
+    ResponseError::Malformed(match error {
+        httparse::Error::TooManyHeaders => return ResponseError::ManyFields,
+        httparse::Error::HeaderName => "a field's name holds what no name may",
+        httparse::Error::HeaderValue => "a field's value holds what no value may",
+        httparse::Error::NewLine => "a line does not end as it should",
+        httparse::Error::Status => "its status is no number",
+        httparse::Error::Version => "it names no version of HTTP/1",
+        httparse::Error::Token => "its first line holds what none may",
+    })
+}
+
+/// Whether a line is empty, not counting the first.
+fn has_empty_line(bytes: &[u8]) -> bool {
+    bytes.windows(2).any(|pair| pair == b"\n\n") || bytes.windows(3).any(|three| three == b"\n\r\n")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// Reads what arrives in pieces of one size and is followed by a close.
+    fn read_in(bytes: &[u8], piece: usize) -> Result<Response, ResponseError> {
+        let mut reader = ResponseReader::new(64);
+        for piece in bytes.chunks(piece) {
+            if let Some(response) = reader.feed(piece)? {
+                return Ok(response);
+            }
+        }
+        reader.finish()
+    }
+
+    fn read(text: &str) -> Result<(u16, String), ResponseError> {
+        let outcome = |piece| {
+            let response = read_in(text.as_bytes(), piece)?;
+            Ok((response.status, String::from_utf8(response.body().to_vec()).unwrap()))
+        };
+        let whole = outcome(text.len());
+        for piece in 1..text.len() {
+            assert_eq!(outcome(piece), whole, "{text:?} by {piece}");
+        }
+        whole
+    }
+
+    #[test]
+    fn an_answer_is_read_in_pieces_of_any_size() {
+        for (text, status, body) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", 200, "abc"),
+            ("HTTP/1.1 200 OK\nContent-Length: 3\n\nabc", 200, "abc"),
+            ("HTTP/1.1 200 OK\r\n\r\nabc", 200, "abc"),
+            ("HTTP/1.1 404 \r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n", 404, "x"),
+            ("HTTP/1.1 100 C\r\n\r\nHTTP/1.1 201 C\r\nContent-Length: 0\r\n\r\n", 201, ""),
+            ("HTTP/1.1 204 No\r\nContent-Length: 9\r\n\r\n", 204, ""),
+        ] {
+            assert_eq!(read(text), Ok((status, body.to_owned())), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_is_refused() {
+        for text in [
+            "\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+            "HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 3, 3\r\n\r\nabc",
+            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+            "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nX: a\r\n folded\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nX: a\rb\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nX : a\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5 \r\nhello\r\n0\r\n\r\n",
+            "HTTP/1.1 101 Go\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 65\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n",
+            "HTTP/1.1 200 OK\r\nContent",
+        ] {
+            assert!(read(text).is_err(), "{text:?}");
+        }
+        assert_eq!(read_in(b"", 1).unwrap_err(), ResponseError::Closed("without an answer"));
+    }
+
+    #[test]
+    fn heads_and_bodies_have_limits() {
+        let long = format!("HTTP/1.1 200 OK\r\nX: {}", "y".repeat(MAX_HEAD_BYTES));
+        assert_eq!(read_in(long.as_bytes(), 4096).unwrap_err(), ResponseError::LongHead);
+        let fields = |count| format!("HTTP/1.1 204 OK\r\n{}\r\n", "X: y\r\n".repeat(count));
+        assert!(read_in(fields(128).as_bytes(), 999).is_ok());
+        let many = read_in(fields(129).as_bytes(), 999);
+        assert_eq!(many.unwrap_err(), ResponseError::ManyFields);
+        let large = format!("HTTP/1.1 200 OK\r\n\r\n{}", "y".repeat(65));
+        assert_eq!(read_in(large.as_bytes(), 7).unwrap_err(), ResponseError::LargeBody(64));
+    }
+
+    #[test]
+    fn fields_and_the_fate_of_the_connection_are_known() {
+        let read = |text: &str| read_in(text.as_bytes(), 5).unwrap();
+        let response = read("HTTP/1.1 204 No\r\nA: 1\r\nb:  2 \r\na: 3\r\n\r\n");
+        assert_eq!(response.values("A").collect::<Vec<_>>(), [b"1", b"3"]);
+        assert_eq!(response.headers()["b"], "2");
+        assert!(response.keeps_alive && !response.has_surplus && !response.is_coded);
+        assert!(!read("HTTP/1.1 204 No\r\nConnection: x, Close\r\n\r\n").keeps_alive);
+        assert!(!read("HTTP/1.0 204 No\r\n\r\n").keeps_alive);
+        assert!(read("HTTP/1.0 204 No\r\nConnection: keep-alive\r\n\r\n").keeps_alive);
+        let more = read_in(b"HTTP/1.1 204 No\r\n\r\nHTTP", 99).unwrap();
+        assert!(more.has_surplus);
+    }
+}

@@ -1,0 +1,384 @@
+//! Drives the calls of one event loop, on the loop's own thread.
+//!
+//! The loop watches one descriptor, that of a [`Reactor`], and calls [`LoopDriver::drain`] when it is
+//! readable. That settles all calls that are complete, and runs the tasks that wait for them, before it
+//! sends what those start: one wake-up of the loop serves many calls, and no other thread enters the
+//! interpreter. A loop that cannot watch a descriptor, as the one of Windows, is called from the network
+//! thread instead, which has the calls on tokio.
+//!
+//! Code of the user runs in between, so nothing is locked then.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use pyo3::exceptions::PyNotImplementedError;
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
+
+use super::core::Expected;
+use super::error;
+use super::exit::{Entered, attached};
+use super::pending_call::PendingCall;
+use super::watch::Watch;
+use crate::api::Call;
+use crate::client::{Answer, Client, Error, Event, EventFilter, Task};
+
+/// The calls of one loop.
+#[pyclass(frozen, module = "ginnel._native", weakref)]
+pub(super) struct LoopDriver {
+    /// Weak, since the loop holds this.
+    event_loop: Py<PyWeakrefReference>,
+    calls: Mutex<HashMap<u64, Waiting>>,
+    timer: Mutex<Timer>,
+    transport: Transport,
+}
+
+/// What moves the bytes.
+enum Transport {
+    #[cfg(unix)]
+    Reactor(Mutex<crate::client::Reactor>),
+    Network(Arc<Mailbox>, Mutex<Tasks>),
+}
+
+/// The calls on the network thread.
+#[derive(Default)]
+struct Tasks {
+    last: u64,
+    running: HashMap<u64, Task>,
+}
+
+/// When the loop calls [`LoopDriver::expire`] next.
+#[derive(Default)]
+struct Timer {
+    next: Option<Instant>,
+}
+
+/// What a call is for.
+struct Waiting {
+    pending: Py<PendingCall>,
+    /// What becomes of its answer.
+    expected: Arc<Expected>,
+    /// Who wants to know what happens meanwhile.
+    watch: Option<Arc<Watch>>,
+}
+
+/// Where the network thread leaves its news.
+struct Mailbox {
+    news: Mutex<Vec<(u64, News)>>,
+    /// Called when there is some.
+    notify: Py<PyAny>,
+}
+
+/// What can be heard of a call.
+enum News {
+    Event(Event),
+    Finished(Result<Answer, Error>),
+}
+
+#[pymethods]
+impl LoopDriver {
+    /// A driver for a loop that watches its descriptor, or that `notify` has drain from another thread.
+    #[new]
+    #[pyo3(signature = (event_loop, notify = None))]
+    fn new(event_loop: &Bound<'_, PyAny>, notify: Option<Py<PyAny>>) -> PyResult<Self> {
+        let transport = match notify {
+            Some(notify) => Transport::Network(
+                Arc::new(Mailbox { news: Mutex::default(), notify }),
+                Mutex::default(),
+            ),
+            None => Transport::reactor()?,
+        };
+        Ok(Self {
+            event_loop: PyWeakrefReference::new(event_loop)?.unbind(),
+            calls: Mutex::default(),
+            timer: Mutex::default(),
+            transport,
+        })
+    }
+
+    /// The descriptor that the loop shall watch for reading.
+    fn fileno(&self) -> PyResult<i32> {
+        match &self.transport {
+            #[cfg(unix)]
+            Transport::Reactor(reactor) => Ok(std::os::fd::AsRawFd::as_raw_fd(&*lock(reactor))),
+            Transport::Network(..) => {
+                Err(PyNotImplementedError::new_err("this driver has no descriptor"))
+            }
+        }
+    }
+
+    /// Settles what is complete, and sends what is started meanwhile.
+    fn drain(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let _entered = Entered::new(py);
+        let this = slf.get();
+        let delivered = this.deliver(py, this.transport.turn());
+        // Also when the program is about to end: what was started must not wait for another turn.
+        let flushed = this.deliver(py, this.transport.flush());
+        this.arm(slf)?;
+        delivered.and(flushed)
+    }
+
+    /// Ends what has lasted for too long.
+    fn expire(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let _entered = Entered::new(py);
+        let this = slf.get();
+        lock(&this.timer).next = None;
+        let delivered = this.deliver(py, this.transport.expire());
+        this.arm(slf)?;
+        delivered
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Transport::Network(mailbox, _) = &self.transport {
+            visit.call(&mailbox.notify)?;
+        }
+        visit.call(&self.event_loop)?;
+        // Whoever holds the lock uses what is in there.
+        let Ok(calls) = self.calls.try_lock() else { return Ok(()) };
+        for waiting in calls.values() {
+            visit.call(&waiting.pending)?;
+            waiting.watch.as_ref().map_or(Ok(()), |watch| watch.traverse(&visit))?;
+        }
+        Ok(())
+    }
+
+    fn __clear__(&self) {
+        let calls = std::mem::take(&mut *lock(&self.calls));
+        drop(calls);
+    }
+}
+
+impl LoopDriver {
+    /// Whether this drives the calls of that loop.
+    pub(super) fn drives(&self, event_loop: &Bound<'_, PyAny>) -> bool {
+        let driven = self.event_loop.bind(event_loop.py()).upgrade();
+        driven.is_some_and(|driven| driven.is(event_loop))
+    }
+
+    /// Starts a call.
+    pub(super) fn start(
+        slf: &Bound<'_, Self>,
+        event_loop: Bound<'_, PyAny>,
+        client: &Client,
+        call: Call,
+        expected: Expected,
+        watch: Option<Watch>,
+    ) -> PyResult<Py<PendingCall>> {
+        let py = slf.py();
+        let this = slf.get();
+        let interest = watch.as_ref().map(Watch::interest);
+        let started = this.transport.start(client, call, interest);
+        let (number, has_news) = started.map_err(|problem| error::failed(py, problem))?;
+        let pending = PendingCall::new(event_loop.clone().unbind(), slf.clone().unbind(), number);
+        let pending = Py::new(py, pending)?;
+        let (expected, watch) = (Arc::new(expected), watch.map(Arc::new));
+        let waiting = Waiting { pending: pending.clone_ref(py), expected, watch };
+        lock(&this.calls).insert(number, waiting);
+        if has_news {
+            // Not now: a task is running, and its call has not begun to be awaited.
+            let drain = slf.getattr(intern!(py, "drain"))?;
+            event_loop.call_method1(intern!(py, "call_soon"), (drain,))?;
+        }
+        this.arm(slf)?;
+        Ok(pending)
+    }
+
+    /// Drops the request of a call that nobody waits for any more.
+    pub(super) fn abandon(&self, number: u64) {
+        self.transport.cancel(number);
+        let waiting = lock(&self.calls).remove(&number);
+        drop(waiting);
+    }
+
+    /// Has the loop end what will have lasted for too long.
+    fn arm(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
+        let Some(earliest) = self.transport.take_earliest() else { return Ok(()) };
+        let mut timer = lock(&self.timer);
+        if timer.next.is_some_and(|next| next <= earliest) {
+            return Ok(());
+        }
+        timer.next = Some(earliest);
+        drop(timer);
+        let py = slf.py();
+        let Some(event_loop) = self.event_loop.bind(py).upgrade() else { return Ok(()) };
+        // A little later, so that it is over then by every clock.
+        let seconds = earliest.saturating_duration_since(Instant::now()).as_secs_f64() + 0.001;
+        let expire = slf.getattr(intern!(py, "expire"))?;
+        event_loop.call_method1(intern!(py, "call_later"), (seconds, expire)).map(drop)
+    }
+
+    /// Tells what became of calls.
+    ///
+    /// # Errors
+    /// With the first exception that must end the loop; the rest is told nevertheless.
+    fn deliver(&self, py: Python<'_>, news: Vec<(u64, News)>) -> PyResult<()> {
+        let mut outcome = Ok(());
+        for (number, news) in news {
+            let told = match news {
+                News::Event(event) => self.tell(py, number, &event),
+                News::Finished(finished) => self.settle(py, number, finished),
+            };
+            outcome = outcome.and(told);
+        }
+        outcome
+    }
+
+    fn tell(&self, py: Python<'_>, number: u64, event: &Event) -> PyResult<()> {
+        let watch = lock(&self.calls).get(&number).and_then(|waiting| waiting.watch.clone());
+        let Some(watch) = watch else { return Ok(()) };
+        let Err(error) = watch.tell(py, event) else { return Ok(()) };
+        // What a hook ends the call with reaches who awaits it.
+        self.transport.cancel(number);
+        let waiting = lock(&self.calls).remove(&number);
+        waiting.map_or(Ok(()), |waiting| PendingCall::settle(waiting.pending.bind(py), Err(error)))
+    }
+
+    fn settle(&self, py: Python<'_>, number: u64, finished: Result<Answer, Error>) -> PyResult<()> {
+        let Some(waiting) = lock(&self.calls).remove(&number) else { return Ok(()) };
+        self.transport.forget(number);
+        let outcome = match finished {
+            Ok(answer) => waiting.expected.read(py, answer),
+            Err(problem) => Err(error::failed(py, problem)),
+        };
+        PendingCall::settle(waiting.pending.bind(py), outcome)
+    }
+}
+
+impl Transport {
+    #[cfg(unix)]
+    fn reactor() -> PyResult<Self> {
+        Ok(Self::Reactor(Mutex::new(crate::client::Reactor::new()?)))
+    }
+
+    #[cfg(not(unix))]
+    fn reactor() -> PyResult<Self> {
+        Err(PyNotImplementedError::new_err("no descriptor to watch on this system"))
+    }
+
+    /// Starts a call; gives its number, and whether there is news already.
+    fn start(
+        &self,
+        client: &Client,
+        call: Call,
+        interest: Option<EventFilter>,
+    ) -> Result<(u64, bool), Error> {
+        match self {
+            #[cfg(unix)]
+            Self::Reactor(reactor) => {
+                let mut reactor = lock(reactor);
+                let number = reactor.start(client, call, interest)?;
+                Ok((number, reactor.has_news()))
+            }
+            Self::Network(mailbox, tasks) => {
+                // Held until the call is noted; the loop's thread, which runs this, is the one that drains.
+                let mut tasks = lock(tasks);
+                tasks.last += 1;
+                let number = tasks.last;
+                let told = mailbox.clone();
+                let tell = move |event| {
+                    told.put(number, News::Event(event));
+                    ControlFlow::Continue(())
+                };
+                let observer = interest.map(|interest| (interest, Box::new(tell) as Box<_>));
+                let mailbox = mailbox.clone();
+                let done = move |outcome| mailbox.put(number, News::Finished(outcome));
+                let task = client.send_in_background(call, observer, done)?;
+                tasks.running.insert(number, task);
+                Ok((number, false))
+            }
+        }
+    }
+
+    fn turn(&self) -> Vec<(u64, News)> {
+        match self {
+            #[cfg(unix)]
+            Self::Reactor(reactor) => told(lock(reactor).turn()),
+            Self::Network(mailbox, _) => std::mem::take(&mut *lock(&mailbox.news)),
+        }
+    }
+
+    fn flush(&self) -> Vec<(u64, News)> {
+        match self {
+            #[cfg(unix)]
+            Self::Reactor(reactor) => told(lock(reactor).flush()),
+            Self::Network(..) => Vec::new(),
+        }
+    }
+
+    fn expire(&self) -> Vec<(u64, News)> {
+        match self {
+            #[cfg(unix)]
+            Self::Reactor(reactor) => {
+                let mut reactor = lock(reactor);
+                reactor.expire();
+                told(reactor.flush())
+            }
+            Self::Network(..) => Vec::new(),
+        }
+    }
+
+    fn take_earliest(&self) -> Option<Instant> {
+        match self {
+            #[cfg(unix)]
+            Self::Reactor(reactor) => lock(reactor).take_earliest(),
+            // The network thread has a clock of its own.
+            Self::Network(..) => None,
+        }
+    }
+
+    fn cancel(&self, number: u64) {
+        match self {
+            #[cfg(unix)]
+            Self::Reactor(reactor) => lock(reactor).cancel(number),
+            Self::Network(_, tasks) => {
+                if let Some(task) = lock(tasks).running.remove(&number) {
+                    task.abort();
+                }
+            }
+        }
+    }
+
+    /// Notes that a call is over.
+    fn forget(&self, number: u64) {
+        if let Self::Network(_, tasks) = self {
+            lock(tasks).running.remove(&number);
+        }
+    }
+}
+
+#[cfg(unix)]
+fn told(news: Vec<(u64, crate::client::News)>) -> Vec<(u64, News)> {
+    use crate::client::News as Heard;
+    let convert = |news| match news {
+        Heard::Event(event) => News::Event(event),
+        Heard::Finished(outcome) => News::Finished(outcome),
+    };
+    news.into_iter().map(|(number, news)| (number, convert(news))).collect()
+}
+
+impl Mailbox {
+    fn put(&self, number: u64, latest: News) {
+        let mut news = lock(&self.news);
+        let is_first = news.is_empty();
+        news.push((number, latest));
+        drop(news);
+        if is_first {
+            // An interpreter that is shutting down has no loop left to tell.
+            attached(|py| {
+                if let Err(error) = self.notify.call0(py) {
+                    error.write_unraisable(py, None);
+                }
+            });
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
