@@ -90,8 +90,9 @@ impl Service {
     pub async fn start(options: Options) -> Result<Self, Error> {
         let rate_limit = options.check()?;
         let listener = options.bind().await?;
-        let url = options::address_of(&listener, &options)?;
-        let private = options::private(&listener, &options)?;
+        let address = listener.0.address();
+        let url = options::url_of(address);
+        let private = PrivateListener::new(address);
         let limit = options.management_limit();
         let (edge_settings, agent_settings) = (options.edge_settings(), options.agent_settings());
         let base = Base::new(options.public_url.as_deref().unwrap_or(&url));

@@ -1,6 +1,7 @@
 //! How a service is to run.
 
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +12,7 @@ use super::rate_limit::RateLimit;
 use super::{Error, TrustedProxies, edge, sessions};
 use crate::api::{Origin, Secret, id};
 use crate::net::descriptors::{self, DescriptorLimit};
-use crate::net::private::PrivateListener;
-use crate::net::{ConnectionCaps, ConnectionLimit};
+use crate::net::{self, Acceptor, ConnectionCaps, ConnectionLimit};
 use crate::policy::path::AmbiguousPaths;
 
 /// How a service is to run.
@@ -233,9 +233,9 @@ impl Options {
         }
     }
 
-    pub(super) async fn bind(&self) -> Result<TcpListener, Error> {
+    pub(super) async fn bind(&self) -> Result<(net::Listener, Acceptor), Error> {
         let bound = TcpListener::bind((self.host.as_str(), self.port)).await;
-        bound.map_err(|source| self.unbound(source))
+        bound.and_then(net::Listener::new).map_err(|source| self.unbound(source))
     }
 
     fn unbound(&self, source: std::io::Error) -> Error {
@@ -247,22 +247,15 @@ impl Options {
     }
 }
 
-/// Lets nothing public lead to a listener.
-pub(super) fn private(listener: &TcpListener, options: &Options) -> Result<PrivateListener, Error> {
-    let address = listener.local_addr().map_err(|source| options.unbound(source))?;
-    Ok(PrivateListener::new(address))
-}
-
 /// The address at which a listener is reached from this machine.
-pub(super) fn address_of(listener: &TcpListener, options: &Options) -> Result<String, Error> {
-    let mut address = listener.local_addr().map_err(|source| options.unbound(source))?;
+pub(super) fn url_of(mut address: SocketAddr) -> String {
     if address.ip().is_unspecified() {
         address.set_ip(match address.ip() {
             std::net::IpAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
             std::net::IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
         });
     }
-    Ok(format!("http://{address}"))
+    format!("http://{address}")
 }
 
 /// The host of a public address, without brackets.

@@ -7,19 +7,19 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::http1::StrictStream;
-use crate::net::{self, Connection, ConnectionLimit, FIRST_BYTE_TIMEOUT};
+use crate::net::{self, Acceptor, Connection, ConnectionLimit, FIRST_BYTE_TIMEOUT};
 
 /// How long a connection may take to send the head of a request.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A listener at work.
 pub(super) struct Server {
-    /// True as soon as no more connections are taken and no more requests read.
+    socket: net::Listener,
+    /// True as soon as no more requests are read.
     stop: watch::Sender<bool>,
     accepting: Option<tokio::task::JoinHandle<JoinSet<()>>>,
 }
@@ -27,18 +27,18 @@ pub(super) struct Server {
 impl Server {
     /// Serves the connections of a listener, as many as the limit lets in.
     pub(super) fn start(
-        listener: TcpListener,
+        (socket, acceptor): (net::Listener, Acceptor),
         router: Router,
         limit: Arc<ConnectionLimit>,
     ) -> Self {
         let (stop, stopped) = watch::channel(false);
-        let accepting = tokio::spawn(accept(listener, router, limit, stopped));
-        Self { stop, accepting: Some(accepting) }
+        let accepting = tokio::spawn(accept(acceptor, router, limit, stopped));
+        Self { socket, stop, accepting: Some(accepting) }
     }
 
     /// Takes no more connections, and answers what is in flight for as long as `grace`.
     pub(super) async fn stop(&mut self, grace: Duration) {
-        self.stop.send_replace(true);
+        self.close();
         let Some(accepting) = self.accepting.take() else { return };
         let Ok(mut connections) = accepting.await else { return };
         let finished = async { while connections.join_next().await.is_some() {} };
@@ -46,30 +46,32 @@ impl Server {
             connections.shutdown().await;
         }
     }
-}
 
-impl Drop for Server {
-    fn drop(&mut self) {
+    fn close(&self) {
+        self.socket.close();
         self.stop.send_replace(true);
     }
 }
 
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
 async fn accept(
-    listener: TcpListener,
+    acceptor: Acceptor,
     router: Router,
     limit: Arc<ConnectionLimit>,
-    mut stopped: watch::Receiver<bool>,
+    stopped: watch::Receiver<bool>,
 ) -> JoinSet<()> {
     let mut connections = JoinSet::new();
-    loop {
-        let connection = tokio::select! {
-            _ = stopped.wait_for(|stop| *stop) => return connections,
-            connection = net::accept(&listener, &limit) => connection,
-        };
+    while let Some(connection) = acceptor.accept(&limit).await {
         // Finished tasks are collected on the way, so the set does not grow.
         while connections.try_join_next().is_some() {}
         connections.spawn(serve(connection, router.clone(), stopped.clone()));
     }
+    connections
 }
 
 async fn serve(connection: Connection, router: Router, mut stopped: watch::Receiver<bool>) {

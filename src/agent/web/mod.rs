@@ -28,7 +28,7 @@ use super::{Error, Shared, WebAddress};
 use crate::http1::StrictStream;
 use crate::net::descriptors::{self, DescriptorLimit};
 use crate::net::private::PrivateListener;
-use crate::net::{self, Connection, ConnectionCaps, ConnectionLimit, FIRST_BYTE_TIMEOUT};
+use crate::net::{self, Acceptor, Connection, ConnectionCaps, ConnectionLimit, FIRST_BYTE_TIMEOUT};
 
 /// Where the local API usually listens, and how many ports after that are tried.
 const USUAL: (&str, u16, u16) = ("127.0.0.1", 4040, 9);
@@ -37,7 +37,7 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The listener at work; dropping it takes no more connections.
 pub(super) struct Web {
-    address: SocketAddr,
+    socket: net::Listener,
     accepting: JoinHandle<()>,
     _private: PrivateListener,
 }
@@ -80,19 +80,19 @@ impl Web {
         shared: Arc<Shared>,
         hosts: AllowedHosts,
     ) -> Result<Self, Error> {
-        let address = listener
-            .local_addr()
+        let (socket, acceptor) = net::Listener::new(listener)
             .map_err(|source| Error::Listen { address: "the local API".to_owned(), source })?;
+        let address = socket.address();
         // A tunnel to our own API would hand it to the public.
         let private = PrivateListener::new(address);
         let house = Arc::new(House { shared, hosts, address });
-        let accepting = tokio::spawn(accept(listener, limit(), house));
-        Ok(Self { address, accepting, _private: private })
+        let accepting = tokio::spawn(accept(acceptor, limit(), house));
+        Ok(Self { socket, accepting, _private: private })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.socket.address()
     }
 }
 
@@ -102,10 +102,9 @@ impl Drop for Web {
     }
 }
 
-async fn accept(listener: TcpListener, limit: Arc<ConnectionLimit>, house: Arc<House>) {
+async fn accept(acceptor: Acceptor, limit: Arc<ConnectionLimit>, house: Arc<House>) {
     let mut connections = tokio::task::JoinSet::new();
-    loop {
-        let connection = net::accept(&listener, &limit).await;
+    while let Some(connection) = acceptor.accept(&limit).await {
         while connections.try_join_next().is_some() {}
         connections.spawn(serve(connection, house.clone()));
     }

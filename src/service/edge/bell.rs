@@ -1,12 +1,16 @@
 //! Letting everyone know that it is time to go, without anyone having to ask often.
 //!
-//! A connection looks at a number each time it does something, and leaves its waker once.
+//! A connection looks at a number each time it does something, and leaves its waker once. The socket
+//! that the connections come from is closed by whoever rings.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+
+use crate::net;
 
 /// How urgent it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,6 +27,7 @@ pub(super) enum Call {
 #[derive(Debug)]
 pub(super) struct Bell {
     call: AtomicU8,
+    socket: net::Listener,
     waiting: Mutex<Waiting>,
 }
 
@@ -41,13 +46,23 @@ pub(super) struct Listener {
 }
 
 impl Bell {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { call: AtomicU8::new(Call::Open as u8), waiting: Mutex::default() })
+    /// A bell for the connections of a socket.
+    pub(super) fn new(socket: net::Listener) -> Arc<Self> {
+        let call = AtomicU8::new(Call::Open as u8);
+        Arc::new(Self { call, socket, waiting: Mutex::default() })
+    }
+
+    /// Where the connections come from.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.socket.address()
     }
 
     /// Calls everyone who listens now or later; a call is not taken back.
     pub(super) fn ring(&self, call: Call) {
         self.call.fetch_max(call as u8, SeqCst);
+        if call >= Call::Close {
+            self.socket.close();
+        }
         let wakers = std::mem::take(&mut self.waiting().wakers);
         wakers.into_values().for_each(Waker::wake);
     }
@@ -115,11 +130,15 @@ impl Drop for Listener {
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpListener;
+
     use super::*;
 
     #[tokio::test]
     async fn everyone_hears_every_call() {
-        let bell = Bell::new();
+        let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (socket, _acceptor) = net::Listener::new(socket).unwrap();
+        let bell = Bell::new(socket);
         let mut early = bell.listen();
         let waiting = tokio::spawn(async move {
             early.wait_for(Call::Close).await;

@@ -8,11 +8,10 @@ use tokio::net::TcpListener;
 
 use super::Inner;
 use super::bell::{Bell, Call, Listener};
-use crate::net::{self, Connection};
+use crate::net::{self, Acceptor, Connection};
 
-/// A listener at work; dropping it takes no more connections and no more requests.
+/// A listener at work; dropping it refuses connections at once, and takes no more requests.
 pub(super) struct Door {
-    address: SocketAddr,
     bell: Arc<Bell>,
 }
 
@@ -26,14 +25,14 @@ impl Door {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let address = listener.local_addr()?;
-        let bell = edges.new_bell();
-        tokio::spawn(accept(edges.clone(), listener, bell.listen(), serve));
-        Ok(Self { address, bell })
+        let (socket, acceptor) = net::Listener::new(listener)?;
+        let bell = edges.new_bell(socket);
+        tokio::spawn(accept(edges.clone(), acceptor, bell.listen(), serve));
+        Ok(Self { bell })
     }
 
     pub(super) fn address(&self) -> SocketAddr {
-        self.address
+        self.bell.address()
     }
 }
 
@@ -45,17 +44,13 @@ impl Drop for Door {
 
 async fn accept<F>(
     edges: Arc<Inner>,
-    listener: TcpListener,
-    mut bell: Listener,
+    acceptor: Acceptor,
+    bell: Listener,
     serve: impl Fn(Connection, Listener) -> F,
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
-    loop {
-        let connection = tokio::select! {
-            () = bell.wait_for(Call::Close) => return,
-            connection = net::accept(&listener, &edges.limit) => connection,
-        };
+    while let Some(connection) = acceptor.accept(&edges.limit).await {
         let serving = serve(connection, bell.clone());
         let served = edges.serving.subscribe();
         tokio::spawn(async move {

@@ -84,7 +84,7 @@ use super::TrustedProxies;
 use super::store::{self, Store};
 use crate::api::Origin;
 use crate::net::descriptors::{self, DescriptorLimit};
-use crate::net::{ConnectionCaps, ConnectionLimit};
+use crate::net::{self, ConnectionCaps, ConnectionLimit};
 use crate::policy::path::AmbiguousPaths;
 
 /// How often connections that nobody uses are looked at.
@@ -349,9 +349,9 @@ impl Edges {
 }
 
 impl Inner {
-    /// A bell that rings when all do.
-    fn new_bell(&self) -> Arc<Bell> {
-        let bell = Bell::new();
+    /// A bell that rings when all do, and closes a socket.
+    fn new_bell(&self, socket: net::Listener) -> Arc<Bell> {
+        let bell = Bell::new(socket);
         let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
         bell.ring(bells.call);
         bells.all.retain(|bell| bell.strong_count() > 0);

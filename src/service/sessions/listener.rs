@@ -15,7 +15,7 @@ use super::house::House;
 use super::reservation::Reservation;
 use super::socket::Socket;
 use super::{conversation, revocation};
-use crate::net::{self, Connection, ConnectionLimit, FIRST_BYTE_TIMEOUT};
+use crate::net::{self, Acceptor, Connection, ConnectionLimit, FIRST_BYTE_TIMEOUT};
 use crate::service::Error;
 use crate::service::edge::ca::Authority;
 use crate::tunnel::{LoginLimits, Session, Side};
@@ -29,7 +29,7 @@ const HOUR: usize = "2026-01-02T03".len();
 
 /// The listener at work; dropping it takes no more agents.
 pub(crate) struct Listener {
-    address: SocketAddr,
+    socket: net::Listener,
     limit: Arc<ConnectionLimit>,
     tasks: [JoinHandle<()>; 2],
 }
@@ -48,26 +48,26 @@ impl Listener {
             _ => Error::Bind { address: format!("{host}:{port}"), source },
         };
         let listener = TcpListener::bind((host.as_str(), port)).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+        let (socket, acceptor) = net::Listener::new(listener).map_err(failed)?;
         authority.add_host(&host);
-        authority.add_address(address.ip());
+        authority.add_address(socket.address().ip());
         let config = authority.server_config(&[])?;
         Reservation::all_wait(&house.store, house.ids.now()).await?;
         revocation::follow(&house);
         let limit = limit(&house);
-        let accepting = accept(listener, limit.clone(), config, house.clone());
+        let accepting = accept(acceptor, limit.clone(), config, house.clone());
         let accepting = tokio::spawn(async move {
             // A service that does not come to be takes nobody.
             if opened.await.is_ok() {
                 accepting.await;
             }
         });
-        Ok(Self { address, limit, tasks: [accepting, tokio::spawn(sweep(house))] })
+        Ok(Self { socket, limit, tasks: [accepting, tokio::spawn(sweep(house))] })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.socket.address()
     }
 
     /// How many connections are held.
@@ -77,6 +77,7 @@ impl Listener {
 
     /// Takes no more agents.
     pub fn close(&self) {
+        self.socket.close();
         self.tasks.iter().for_each(JoinHandle::abort);
     }
 }
@@ -96,13 +97,12 @@ fn limit(house: &House) -> Arc<ConnectionLimit> {
 }
 
 async fn accept(
-    listener: TcpListener,
+    acceptor: Acceptor,
     limit: Arc<ConnectionLimit>,
     config: Arc<ServerConfig>,
     house: Arc<House>,
 ) {
-    loop {
-        let connection = net::accept(&listener, &limit).await;
+    while let Some(connection) = acceptor.accept(&limit).await {
         tokio::spawn(welcome(connection, config.clone(), house.clone()));
     }
 }

@@ -1,9 +1,12 @@
 //! Connections that are bytes to the service.
 
-use ginnel::service::edge::{Proto, Wanted};
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+
+use ginnel::service::edge::{Endpoint, Proto, Wanted};
 use tokio::io::AsyncWriteExt;
 
-use super::support::{Direct, Peer, edges, upstream};
+use super::support::{Direct, Peer, edges, host_of, upstream};
 
 #[tokio::test]
 async fn bytes_pass_and_each_direction_ends_on_its_own() {
@@ -33,6 +36,54 @@ async fn a_visitor_of_nobody_is_let_go() {
     endpoint.retarget(None);
 
     assert_eq!(Peer::to(&endpoint).await.rest().await, "");
+}
+
+/// Runs on the one thread of the test, so that no task does anything in the meantime.
+#[cfg(target_os = "linux")]
+fn assert_refused(address: SocketAddr) {
+    let connection = std::net::TcpStream::connect(address);
+    assert_eq!(connection.unwrap_err().kind(), ErrorKind::ConnectionRefused, "{address}");
+}
+
+fn address_of(endpoint: &Endpoint) -> SocketAddr {
+    host_of(endpoint.url()).parse().unwrap()
+}
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn the_port_of_an_endpoint_that_goes_is_refused_and_free_at_once() {
+    let edges = edges().await;
+    let address = upstream(|mut peer| async move { peer.say("hello").await }).await;
+    let target = Direct::to(address);
+    for proto in [Proto::Tcp, Proto::Tls, Proto::Http] {
+        let endpoint = edges.bind(Wanted::any(proto), target.clone()).await.unwrap();
+        let address = address_of(&endpoint);
+        assert!(std::net::TcpStream::connect(address).is_ok());
+
+        drop(endpoint);
+
+        assert_refused(address);
+        let again = Wanted { addr: Some(address.to_string()), ..Wanted::any(proto) };
+        let again = edges.bind(again, target.clone()).await.unwrap();
+        assert_eq!(address_of(&again), address);
+    }
+}
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn no_port_takes_connections_once_all_are_closed() {
+    let edges = edges().await;
+    let target = Direct::to(SocketAddr::from(([127, 0, 0, 1], 9)));
+    let endpoint = edges.bind(Wanted::any(Proto::Tcp), target).await.unwrap();
+    let shared = [edges.http_address().unwrap(), edges.https_address().unwrap()];
+    let addresses = [shared.to_vec(), vec![address_of(&endpoint)]].concat();
+    for address in &addresses {
+        assert!(std::net::TcpStream::connect(address).is_ok(), "{address}");
+    }
+
+    edges.close();
+
+    addresses.into_iter().for_each(assert_refused);
 }
 
 #[tokio::test]
