@@ -1,2 +1,443 @@
-//! stub
-pub(super) fn decode(_c: &[u8], body: &[u8], _max: usize) -> Result<Vec<u8>, String> { Ok(body.to_vec()) }
+//! Content codings (RFC 9110, section 8.4): takes off a body what was put on for the way.
+//!
+//! zstd is not among them, and never offered: a decoder would make the package larger than it is worth
+//! for answers of this size.
+
+
+use std::io::{self, Read};
+
+use brotli::enc::StandardAlloc;
+use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
+use bytes::Bytes;
+use flate2::bufread::GzDecoder;
+use flate2::{Decompress, FlushDecompress, Status};
+
+/// How long a body may be without its codings.
+pub(super) const MAX_DECODED_BYTES: usize = 64 << 20;
+/// What requests offer to take.
+pub(super) const ACCEPT_ENCODING: &str = "gzip, deflate, br";
+/// How many codings a body may have.
+const MAX_CODINGS: usize = 3;
+/// How much room the first reading of a body gets, in sizes of the coded body.
+const FIRST_GROWTH: usize = 4;
+/// How much of an unknown name an error shows.
+const MAX_NAME_CHARS: usize = 40;
+/// How a member of gzip begins (RFC 1952, section 2.3.1).
+const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
+
+/// Why a body stays coded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum CodingError {
+    /// The coding is none of those that requests offer to take. The body may be whole.
+    #[error("its content coding {0:?} is not supported; gzip, deflate and br are")]
+    Unknown(String),
+    /// There are more codings than anybody needs. The body may be whole.
+    #[error("it has {0} content codings, more than {MAX_CODINGS}")]
+    TooMany(usize),
+    /// The body is not what its coding says.
+    #[error("its content coding {coding} is damaged: {problem}")]
+    Damaged {
+        /// The coding.
+        coding: &'static str,
+        /// What is wrong with the body.
+        problem: String,
+    },
+    /// The body without its codings is longer than is taken.
+    #[error("it unfolds to more than {0} bytes")]
+    TooLong(usize),
+}
+
+impl CodingError {
+    /// True where the body may be whole, and only cannot be read here: the answer's status counts.
+    pub(super) fn is_unsupported(&self) -> bool {
+        matches!(self, Self::Unknown(_) | Self::TooMany(_))
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Coding {
+    Gzip,
+    Deflate,
+    Brotli,
+}
+
+/// What can be wrong with one coding.
+enum Problem {
+    Damaged(String),
+    TooLong,
+}
+
+/// Takes the codings off that the lines of `Content-Encoding` name, up to `max` bytes. An empty body
+/// has none.
+pub(super) fn decode<'a>(
+    lines: impl IntoIterator<Item = &'a [u8]>,
+    body: Bytes,
+    max: usize,
+) -> Result<Bytes, CodingError> {
+    if body.is_empty() {
+        return Ok(body);
+    }
+    let codings = lines.into_iter().flat_map(|line| line.split(|byte| *byte == b','));
+    let codings = codings.map(<[u8]>::trim_ascii).filter_map(Coding::of);
+    let codings = codings.collect::<Result<Vec<_>, _>>()?;
+    if codings.len() > MAX_CODINGS {
+        return Err(CodingError::TooMany(codings.len()));
+    }
+    // The last one was put on last.
+    codings.into_iter().rev().try_fold(body, |body, coding| coding.take_off(&body, max))
+}
+
+impl Coding {
+    /// The coding of this name; `None` for one that changes nothing.
+    fn of(name: &[u8]) -> Option<Result<Self, CodingError>> {
+        Some(match name.to_ascii_lowercase().as_slice() {
+            b"" | b"identity" => return None,
+            b"gzip" | b"x-gzip" => Ok(Self::Gzip),
+            b"deflate" => Ok(Self::Deflate),
+            b"br" => Ok(Self::Brotli),
+            _ => {
+                let shown = String::from_utf8_lossy(name);
+                Err(CodingError::Unknown(shown.chars().take(MAX_NAME_CHARS).collect()))
+            }
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Deflate => "deflate",
+            Self::Brotli => "br",
+        }
+    }
+
+    fn take_off(self, body: &Bytes, max: usize) -> Result<Bytes, CodingError> {
+        if body.is_empty() {
+            return Ok(body.clone());
+        }
+        let decoded = match self {
+            Self::Gzip => gunzip(body, max),
+            Self::Deflate => deflated(body, max),
+            Self::Brotli => brotli(body, max),
+        };
+        decoded.map(Bytes::from).map_err(|problem| match problem {
+            Problem::Damaged(problem) => CodingError::Damaged { coding: self.name(), problem },
+            Problem::TooLong => CodingError::TooLong(max),
+        })
+    }
+}
+
+/// All members of a gzip file. What follows them and is none is ignored, as gunzip does: padding.
+fn gunzip(body: &[u8], max: usize) -> Result<Vec<u8>, Problem> {
+    let mut decoded = Vec::with_capacity(first_room(body, max));
+    let mut member = GzDecoder::new(body);
+    loop {
+        let left = max - decoded.len();
+        let read = member.by_ref().take(left as u64 + 1).read_to_end(&mut decoded);
+        if read.map_err(|error| problem(&error))? > left {
+            return Err(Problem::TooLong);
+        }
+        let rest = *member.get_ref();
+        if !rest.starts_with(GZIP_MAGIC) {
+            return Ok(decoded);
+        }
+        member.reset(rest);
+    }
+}
+
+fn problem(error: &io::Error) -> Problem {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => ends_early(),
+        _ => Problem::Damaged(error.to_string()),
+    }
+}
+
+fn ends_early() -> Problem {
+    Problem::Damaged("it ends early".to_owned())
+}
+
+/// A `deflate` body: in the format of zlib, as it should be, or without its header, as some send it.
+fn deflated(body: &[u8], max: usize) -> Result<Vec<u8>, Problem> {
+    if !has_zlib_header(body) {
+        return inflate(body, false, max);
+    }
+    let as_zlib = inflate(body, true, max);
+    match as_zlib {
+        // Without a header, a body may begin like one.
+        Err(Problem::Damaged(_)) => inflate(body, false, max).or(as_zlib),
+        as_zlib => as_zlib,
+    }
+}
+
+/// Whether a body begins like one of zlib (RFC 1950, section 2.2).
+fn has_zlib_header(body: &[u8]) -> bool {
+    match body {
+        [first, second, ..] => first & 0x0f == 8 && u16::from_be_bytes([*first, *second]) % 31 == 0,
+        _ => false,
+    }
+}
+
+fn inflate(body: &[u8], zlib: bool, max: usize) -> Result<Vec<u8>, Problem> {
+    let mut state = Decompress::new(zlib);
+    let mut decoded = Vec::with_capacity(first_room(body, max));
+    let mut rest = body;
+    loop {
+        let (taken, made) = (state.total_in(), decoded.len());
+        let status = state.decompress_vec(rest, &mut decoded, FlushDecompress::None);
+        let status = status.map_err(|error| Problem::Damaged(error.to_string()))?;
+        if decoded.len() > max {
+            return Err(Problem::TooLong);
+        }
+        let taken = usize::try_from(state.total_in() - taken).unwrap_or(rest.len());
+        rest = rest.get(taken..).unwrap_or_default();
+        if status == Status::StreamEnd {
+            return Ok(decoded);
+        }
+        if decoded.len() == decoded.capacity() {
+            decoded.reserve_exact(growth(decoded.len(), max));
+        } else if taken == 0 && decoded.len() == made {
+            return Err(ends_early());
+        }
+    }
+}
+
+fn brotli(body: &[u8], max: usize) -> Result<Vec<u8>, Problem> {
+    let alloc = StandardAlloc::default;
+    // Strict: a window of up to 16 MiB as RFC 7932 has it, not of 1 GiB.
+    let mut state = BrotliState::new_strict(alloc(), alloc(), alloc());
+    let mut decoded = vec![0; first_room(body, max)];
+    let (mut left, mut taken, mut made, mut total) = (body.len(), 0, 0, 0);
+    loop {
+        let mut room = decoded.len() - made;
+        let result = BrotliDecompressStream(
+            &mut left,
+            &mut taken,
+            body,
+            &mut room,
+            &mut made,
+            &mut decoded,
+            &mut total,
+            &mut state,
+        );
+        if made > max {
+            return Err(Problem::TooLong);
+        }
+        match result {
+            BrotliResult::ResultSuccess => {
+                decoded.truncate(made);
+                return Ok(decoded);
+            }
+            BrotliResult::NeedsMoreOutput => {
+                decoded.resize(decoded.len() + growth(decoded.len(), max), 0);
+            }
+            BrotliResult::NeedsMoreInput => return Err(ends_early()),
+            BrotliResult::ResultFailure => {
+                return Err(Problem::Damaged("it is not brotli".to_owned()));
+            }
+        }
+    }
+}
+
+/// How much room a body gets at first: one byte more than `max` at most, to see that there is more.
+fn first_room(body: &[u8], max: usize) -> usize {
+    body.len().saturating_mul(FIRST_GROWTH).min(max.saturating_add(1))
+}
+
+/// How much room a body gets further, which is as much as it has.
+fn growth(length: usize, max: usize) -> usize {
+    length.max(64).min(max.saturating_add(1).saturating_sub(length)).max(1)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+
+    use super::*;
+
+    const TEXT: &[u8] = b"the quick brown fox jumps over the lazy dog, and over it again";
+    const FORMS: [(&str, &str); 5] = [
+        ("gzip", "gzip"),
+        ("gzip", "x-gzip"),
+        ("zlib", "deflate"),
+        ("raw", "deflate"),
+        ("br", "br"),
+    ];
+
+    fn coded(form: &str, body: &[u8]) -> Bytes {
+        let level = Compression::best();
+        let written = match form {
+            "gzip" => {
+                let mut gzip = GzEncoder::new(Vec::new(), level);
+                gzip.write_all(body).unwrap();
+                gzip.finish().unwrap()
+            }
+            "zlib" => {
+                let mut zlib = ZlibEncoder::new(Vec::new(), level);
+                zlib.write_all(body).unwrap();
+                zlib.finish().unwrap()
+            }
+            "raw" => {
+                let mut raw = DeflateEncoder::new(Vec::new(), level);
+                raw.write_all(body).unwrap();
+                raw.finish().unwrap()
+            }
+            _ => {
+                let mut brotli = Vec::new();
+                brotli::CompressorWriter::new(&mut brotli, 4096, 9, 22).write_all(body).unwrap();
+                brotli
+            }
+        };
+        written.into()
+    }
+
+    fn one(coding: &str, body: impl Into<Bytes>, max: usize) -> Result<Bytes, CodingError> {
+        decode([coding.as_bytes()], body.into(), max)
+    }
+
+    fn is_damaged(decoded: &Result<Bytes, CodingError>) -> bool {
+        matches!(decoded, Err(CodingError::Damaged { .. }))
+    }
+
+    #[test]
+    fn every_coding_is_taken_off_in_any_case() {
+        let long = TEXT.repeat(5_000);
+        for (form, name) in FORMS {
+            for text in [&b"x"[..], TEXT, &long] {
+                assert_eq!(one(name, coded(form, text), text.len()).unwrap(), text, "{name}");
+                let name = format!(" {} ", name.to_ascii_uppercase());
+                assert_eq!(one(&name, coded(form, text), 1 << 20).unwrap(), text, "{name}");
+            }
+        }
+        for name in ["", "identity", "Identity", ",", " , identity"] {
+            assert_eq!(one(name, TEXT, 1).unwrap(), TEXT, "{name:?}");
+        }
+        assert_eq!(decode([], Bytes::from_static(TEXT), 1).unwrap(), TEXT);
+    }
+
+    #[test]
+    fn nothing_stays_nothing() {
+        for name in ["gzip", "deflate", "br", "gzip, br", "zstd"] {
+            assert_eq!(one(name, Bytes::new(), 10).unwrap(), Bytes::new(), "{name}");
+        }
+        for (form, name) in FORMS {
+            assert_eq!(one(name, coded(form, b""), 10).unwrap(), Bytes::new(), "{name}");
+        }
+        assert_eq!(one("gzip, br", coded("br", b""), 10).unwrap(), Bytes::new());
+    }
+
+    #[test]
+    fn codings_are_taken_off_from_the_last_to_the_first() {
+        let body = coded("br", &coded("zlib", &coded("gzip", TEXT)));
+
+        assert_eq!(one("gzip, deflate,\tbr", body.clone(), 1000).unwrap(), TEXT);
+        assert_eq!(decode([&b"gzip,deflate"[..], b"br"], body.clone(), 1000).unwrap(), TEXT);
+        assert_eq!(one("gzip,, identity ,deflate,br,", body.clone(), 1000).unwrap(), TEXT);
+        assert!(is_damaged(&one("br, deflate, gzip", body.clone(), 1000)));
+        let four = one("gzip, gzip, gzip, gzip", body, 1000);
+        assert_eq!(four, Err(CodingError::TooMany(4)));
+        assert!(four.unwrap_err().is_unsupported());
+    }
+
+    #[test]
+    fn an_unknown_coding_is_told_from_damage_and_seen_before_it() {
+        for (name, shown) in
+            [("zstd", "zstd"), ("gzip, Compress", "Compress"), ("gzip br", "gzip br")]
+        {
+            let error = one(name, TEXT, 1000).unwrap_err();
+            assert_eq!(error, CodingError::Unknown(shown.to_owned()));
+            assert!(error.is_unsupported());
+        }
+        let error = decode([&b"\xff\x1b[2J"[..]], Bytes::from_static(TEXT), 1000).unwrap_err();
+        assert!(!error.to_string().contains('\x1b'), "{error}");
+        let long = one(&"x".repeat(9_000), TEXT, 1000).unwrap_err();
+        assert!(long.to_string().len() < 150, "{long}");
+        let error = one("gzip", TEXT, 1000).unwrap_err();
+        assert!(!error.is_unsupported());
+    }
+
+    #[test]
+    fn every_cut_is_damage() {
+        for (form, name) in FORMS {
+            let body = coded(form, TEXT);
+            for length in 1..body.len() {
+                let cut = one(name, body.slice(..length), 1000);
+                assert!(is_damaged(&cut), "{name} {length} of {}: {cut:?}", body.len());
+            }
+        }
+    }
+
+    #[test]
+    fn no_flipped_bit_of_a_body_with_a_checksum_passes_for_another_text() {
+        for (form, name) in [("gzip", "gzip"), ("zlib", "deflate")] {
+            let body = coded(form, TEXT);
+            for bit in 0..body.len() * 8 {
+                let mut flipped = body.to_vec();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                match one(name, flipped, 1000) {
+                    Ok(decoded) => assert_eq!(decoded, TEXT, "{name}, bit {bit}"),
+                    Err(error) => assert!(!error.is_unsupported()),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn all_members_of_gzip_are_read_and_padding_is_none() {
+        let (first, second) = (coded("gzip", b"one, "), coded("gzip", b"two"));
+        let both = [&first[..], &second[..]].concat();
+
+        assert_eq!(one("gzip", both.clone(), 8).unwrap(), &b"one, two"[..]);
+        for padding in [&[0; 512][..], b"\n", b"\x1f", b"garbage"] {
+            let padded = [&both[..], padding].concat();
+            assert_eq!(one("gzip", padded, 8).unwrap(), &b"one, two"[..], "{padding:?}");
+        }
+        let cut = both[..both.len() - 5].to_vec();
+        assert!(is_damaged(&one("gzip", cut, 100)));
+        assert_eq!(one("gzip", both, 7), Err(CodingError::TooLong(7)));
+        let many = coded("gzip", b"").repeat(10_000);
+        assert_eq!(one("gzip", many, 1).unwrap(), Bytes::new());
+    }
+
+    #[test]
+    fn nothing_unfolds_beyond_the_cap() {
+        let zeros = vec![0; 1 << 20];
+        for (form, name) in FORMS {
+            let bomb = coded(form, &zeros);
+            assert!(bomb.len() < 2_000, "{name}: {}", bomb.len());
+            assert_eq!(one(name, bomb.clone(), 1 << 20).unwrap().len(), 1 << 20, "{name}");
+            for max in [0, 1, 1_000, (1 << 20) - 1] {
+                assert_eq!(one(name, bomb.clone(), max), Err(CodingError::TooLong(max)), "{name}");
+            }
+        }
+        // Each of several codings has the cap.
+        let twice = coded("gzip", &coded("gzip", &zeros));
+        assert_eq!(one("gzip, gzip", twice, 100), Err(CodingError::TooLong(100)));
+    }
+
+    #[test]
+    fn a_window_of_a_gigabyte_is_no_brotli() {
+        // How "large window brotli" begins, with a window of 2^30 bytes.
+        let error = one("br", vec![0x11, 0x1e, 0xfc, 0xff, 0xff, 0x0f, 0], 1000).unwrap_err();
+        assert!(error.to_string().ends_with("it is not brotli"), "{error}");
+    }
+
+    #[test]
+    fn garbage_is_damage_and_ends() {
+        let mut seed = 1_u32;
+        let mut random = || {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 24) as u8
+        };
+        for _ in 0..2_000 {
+            let body: Vec<u8> = (0..usize::from(random()) + 1).map(|_| random()).collect();
+            for name in ["gzip", "deflate", "br"] {
+                if let Ok(decoded) = one(name, body.clone(), 4_096) {
+                    assert!(decoded.len() <= 4_096);
+                }
+            }
+        }
+    }
+}
