@@ -6,6 +6,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+
 use super::pool::Needs;
 use super::{Answer, Cause, Error, Event, EventFilter, Settings, What, coding, request, retry};
 use crate::api::{Call, Verb};
@@ -249,10 +251,13 @@ impl Attempts {
 
 /// Undoes the coding of a body. An error whose coding nobody knows is still that error.
 fn decode(response: &mut Response) -> Result<(), Cause> {
-    let codings: Vec<_> = response.values("content-encoding").collect();
-    match coding::decode(&codings.join(&b","[..]), response.body(), MAX_BODY_BYTES) {
-        Ok(body) => response.replace_body(body),
-        Err(_) if response.status >= 400 => response.replace_body(Vec::new()),
+    let codings = response.values("content-encoding");
+    let body = Bytes::copy_from_slice(response.body());
+    match coding::decode(codings, body, MAX_BODY_BYTES) {
+        Ok(body) => response.replace_body(body.into()),
+        Err(problem) if problem.is_unsupported() && response.status >= 400 => {
+            response.replace_body(Vec::new());
+        }
         Err(problem) => return Err(Cause::Body(problem.to_string())),
     }
     Ok(())

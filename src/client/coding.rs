@@ -12,8 +12,6 @@ use bytes::Bytes;
 use flate2::bufread::GzDecoder;
 use flate2::{Decompress, FlushDecompress, Status};
 
-/// How long a body may be without its codings.
-pub(super) const MAX_DECODED_BYTES: usize = 64 << 20;
 /// What requests offer to take.
 pub(super) const ACCEPT_ENCODING: &str = "gzip, deflate, br";
 /// How many codings a body may have.

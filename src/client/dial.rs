@@ -14,7 +14,7 @@ use socket2::{Domain, Protocol, Type};
 
 use super::attempts::Limit;
 use super::connection::{Connection, Tls};
-use super::proxy::Proxy;
+use super::proxy::{Proxy, ProxyError};
 use super::socket::{Patient, Socket, TICK};
 use super::{Api, Cause, Settings};
 
@@ -104,7 +104,7 @@ pub(super) fn dial(
         return Ok(Connection::new(socket, tls.map(|tls| Tls::new(tls, None))));
     };
     let opened = through(proxy, settings, patience);
-    opened.map_err(|error| patience.stop(error, |error| Cause::Proxy(error.to_string())))
+    opened.map_err(|error| patience.stop(error, behind_proxy))
 }
 
 /// Opens a connection through a proxy.
@@ -124,12 +124,12 @@ fn through(
     let is_secure = origin.is_tls();
     let to_server = match &mut to_proxy {
         None => {
-            proxy.open(&mut stream, origin)?;
+            proxy.open(&mut stream, origin).map_err(into_io)?;
             is_secure.then(|| shake_hands_over(settings, origin.host(), &mut stream)).transpose()?
         }
         Some(tls) => {
             let mut stream = rustls::Stream::new(tls, &mut stream);
-            proxy.open(&mut stream, origin)?;
+            proxy.open(&mut stream, origin).map_err(into_io)?;
             is_secure.then(|| shake_hands_over(settings, origin.host(), &mut stream)).transpose()?
         }
     };
@@ -139,6 +139,21 @@ fn through(
         (None, None) => None,
     };
     Ok(Connection::new(socket, tls))
+}
+
+/// Errors of the connection are what they are, so that the end of a wait stays known.
+fn into_io(error: ProxyError) -> io::Error {
+    match error {
+        ProxyError::Io(error) if is_ended(&error) => error,
+        error => io::Error::other(error),
+    }
+}
+
+fn behind_proxy(error: io::Error) -> Cause {
+    match error.downcast::<ProxyError>() {
+        Ok(error) => Cause::Proxy(error),
+        Err(error) => Cause::Connect(error),
+    }
 }
 
 fn shake_hands(

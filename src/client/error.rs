@@ -3,7 +3,7 @@
 use crate::api::Malformed;
 use crate::http1::ResponseError;
 
-use super::StatusError;
+use super::{ProxyError, StatusError};
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -92,8 +92,8 @@ pub enum Cause {
     #[error(transparent)]
     Response(ResponseError),
     /// The proxy made no connection; the server saw nothing.
-    #[error("{0}")]
-    Proxy(String),
+    #[error(transparent)]
+    Proxy(ProxyError),
     /// The answer is larger than a client takes, or its coding is damaged.
     #[error("the answer cannot be taken: {0}")]
     Body(String),
@@ -101,17 +101,33 @@ pub enum Cause {
 
 /// An option that is missing or unusable.
 #[derive(Debug, thiserror::Error)]
-#[error("{option} {problem}")]
+#[error("{option}{}{problem}", shown(.value.as_deref()))]
 pub struct ConfigError {
-    /// The option's name.
+    /// The option's name, or the name of the variable of the environment that stands for it.
     pub option: &'static str,
+    /// Its value as it may be shown, without secrets; `None` where it is one, or there is none.
+    pub value: Option<String>,
     /// What is wrong with it.
     pub problem: String,
 }
 
+fn shown(value: Option<&str>) -> String {
+    value.map_or_else(|| " ".to_owned(), |value| format!("={value}: "))
+}
+
 impl ConfigError {
-    pub(super) fn new(option: &'static str, problem: impl Into<String>) -> Self {
-        Self { option, problem: problem.into() }
+    /// An option whose value no error shows.
+    pub(crate) fn new(option: &'static str, problem: impl Into<String>) -> Self {
+        Self { option, value: None, problem: problem.into() }
+    }
+
+    /// An option with a value that may be shown, and what it takes.
+    pub(crate) fn invalid(
+        option: &'static str,
+        value: impl Into<String>,
+        problem: impl Into<String>,
+    ) -> Self {
+        Self { option, value: Some(value.into()), problem: problem.into() }
     }
 }
 

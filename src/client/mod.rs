@@ -65,7 +65,8 @@ pub use dial::loopback_only;
 pub use error::{Cause, ConfigError, Error};
 pub use event::{Event, EventFilter, Observer, What};
 pub use network::Task;
-pub use options::{Api, Options, Settings};
+pub use options::{Api, ClientCert, Options, Settings};
+pub use proxy::ProxyError;
 #[cfg(unix)]
 pub use reactor::{News, Reactor};
 
@@ -111,14 +112,9 @@ impl Client {
     /// A client with other options for the same address, which shares connections with this one.
     ///
     /// # Errors
-    /// When an option is unusable, or names another address.
+    /// When an option is unusable, or is one that connections depend on and has another value.
     pub fn with_options(&self, options: Options) -> Result<Self, ConfigError> {
-        let mut settings = Settings::new(options)?;
-        if settings.origin != self.settings.origin {
-            return Err(ConfigError::new("base_url", "cannot change: make another client"));
-        }
-        settings.reuse_ban = self.settings.reuse_ban.clone();
-        settings.rate_limit = self.settings.rate_limit.clone();
+        let settings = self.settings.with_options(options)?;
         Ok(Self { settings: Arc::new(settings), shared: Arc::clone(&self.shared) })
     }
 

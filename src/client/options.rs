@@ -6,14 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::uri::Authority;
 use url::Url;
 
 use super::ConfigError;
+use super::coding::ACCEPT_ENCODING;
 use super::proxy::Proxy;
 use super::rate::RateLimit;
-use super::redaction::Credentials;
+use super::redaction::{Credentials, mask_login};
 use super::tls::Roots;
-use crate::api::Secret;
+use crate::api::{Secret, mask};
 use crate::reuse::ReuseBan;
 
 /// Which of the two APIs a client speaks.
@@ -48,7 +50,10 @@ pub struct Options {
     pub headers: Vec<(String, String)>,
     /// Certificates to trust instead of the system's, a PEM file; else `GINNEL_CA_BUNDLE`.
     pub ca_bundle: Option<PathBuf>,
-    /// A proxy to use, whatever the environment says.
+    /// A certificate to show to servers that ask for one.
+    pub client_cert: Option<ClientCert>,
+    /// A proxy to use, whatever the environment says: `http`, `https`, `socks5` (names are resolved
+    /// here) or `socks5h://[user:password@]host[:port]`.
     pub proxy: Option<String>,
     /// True to ignore the environment's proxies.
     pub ignore_environment: bool,
@@ -60,6 +65,31 @@ pub struct Options {
     pub max_connections: Option<usize>,
     /// How many requests are sent at most in a time, such as `120/60s`; no limit by default.
     pub rate_limit: Option<String>,
+}
+
+/// The files of a certificate and its key, in PEM; both may be in one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCert {
+    /// The certificate, and those between it and its authority.
+    pub chain: PathBuf,
+    /// The key, in PKCS #8, PKCS #1 or SEC 1, not encrypted.
+    pub key: PathBuf,
+}
+
+impl From<PathBuf> for ClientCert {
+    fn from(path: PathBuf) -> Self {
+        Self { chain: path.clone(), key: path }
+    }
+}
+
+/// What connections depend on, and clients that share connections have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Route {
+    origin: Origin,
+    ca_bundle: Option<PathBuf>,
+    client_cert: Option<ClientCert>,
+    proxy: Option<String>,
+    ignore_environment: bool,
 }
 
 /// Options that were found good, in the form that calls need.
@@ -85,6 +115,8 @@ pub struct Settings {
     pub(super) proxy: Option<Proxy>,
     /// Whom to trust.
     pub(super) roots: Roots,
+    /// What `proxy` and `roots` were made of.
+    route: Route,
     /// Says when connections must not carry another request.
     pub(super) reuse_ban: ReuseBan,
     /// How many connections there are at most.
@@ -109,6 +141,20 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const DEADLINE: Duration = Duration::from_secs(90);
 const MAX_RETRIES: u32 = 2;
 const MAX_CONNECTIONS: usize = 100;
+/// Headers that say how a message is sent, and so belong to the transport alone: those of one connection
+/// (RFC 9110, section 7.6.1), of its framing, and `Expect`, whose answer nobody would wait for.
+const TRANSPORT_HEADERS: [&str; 10] = [
+    "connection",
+    "content-length",
+    "expect",
+    "http2-settings",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
 const USER_AGENT: &str = concat!("ginnel/", env!("CARGO_PKG_VERSION"));
 
 impl fmt::Debug for Settings {
@@ -121,16 +167,37 @@ impl fmt::Debug for Settings {
 impl Settings {
     /// Completes options from the environment and checks them.
     pub fn new(options: Options) -> Result<Self, ConfigError> {
-        let origin = origin(&options)?;
+        let route = Route::of(&options)?;
+        let proxy = Proxy::choose(&options, &route.origin)?;
+        let bundle = route.ca_bundle.clone().or_else(|| path("GINNEL_CA_BUNDLE"));
+        let roots = Roots::choose(bundle.as_ref(), route.client_cert.as_ref())?;
+        Self::along(options, route, proxy, roots)
+    }
+
+    /// Settings of other options for the same connections: proxy, trusted certificates and sessions of
+    /// TLS stay as they are, even where the environment or a file has changed.
+    ///
+    /// # Errors
+    /// When an option is unusable, or is one that connections depend on and has another value.
+    pub(super) fn with_options(&self, mut options: Options) -> Result<Self, ConfigError> {
+        options.base_url.get_or_insert_with(|| self.origin.to_string());
+        let route = Route::of(&options)?;
+        self.route.check_same(&route)?;
+        let mut settings = Self::along(options, route, self.proxy.clone(), self.roots.clone())?;
+        settings.reuse_ban = self.reuse_ban.clone();
+        settings.rate_limit = self.rate_limit.clone();
+        Ok(settings)
+    }
+
+    fn along(
+        options: Options,
+        route: Route,
+        proxy: Option<Proxy>,
+        roots: Roots,
+    ) -> Result<Self, ConfigError> {
         let api_key = api_key(&options)?;
-        let loopback = origin.is_loopback();
-        if !origin.is_tls() && !loopback && !options.allow_http {
-            let problem = "is unencrypted and not on this machine; use https, or allow_http=True";
-            return Err(ConfigError::new("base_url", problem));
-        }
-        let mut headers = headers(&options, &origin, api_key.as_ref())?;
-        let proxy = Proxy::choose(&options, &origin)?;
-        let absolute = proxy.as_ref().filter(|proxy| proxy.wants_absolute_form(&origin));
+        let mut headers = headers(&options, &route.origin, api_key.as_ref())?;
+        let absolute = proxy.as_ref().filter(|proxy| proxy.wants_absolute_form(&route.origin));
         if let Some(authorization) = absolute.and_then(Proxy::authorization) {
             headers.insert(header::PROXY_AUTHORIZATION, authorization.clone());
         }
@@ -143,16 +210,17 @@ impl Settings {
             head: block(&headers),
             headers,
             target_prefix: match absolute {
-                Some(_) => origin.to_string(),
-                None => origin.prefix.clone(),
+                Some(_) => route.origin.to_string(),
+                None => route.origin.prefix.clone(),
             },
             proxy,
-            roots: Roots::choose(options.ca_bundle.or_else(|| path("GINNEL_CA_BUNDLE")))?,
+            roots,
             reuse_ban: ReuseBan::default(),
             max_connections: max_connections(options.max_connections)?,
             rate_limit: rate_limit(options.rate_limit.as_deref())?,
             hint: api_key.map(|key| hint(&key)).unwrap_or_default(),
-            origin,
+            origin: route.origin.clone(),
+            route,
         })
     }
 
@@ -186,10 +254,43 @@ impl Settings {
     }
 }
 
+impl Route {
+    fn of(options: &Options) -> Result<Self, ConfigError> {
+        let origin = origin(options)?;
+        if !origin.is_tls() && !origin.is_loopback() && !options.allow_http {
+            let problem = "is unencrypted and not on this machine; use https, or allow_http=True";
+            return Err(ConfigError::invalid("base_url", quoted(&origin), problem));
+        }
+        Ok(Self {
+            origin,
+            ca_bundle: options.ca_bundle.clone(),
+            client_cert: options.client_cert.clone(),
+            proxy: options.proxy.clone(),
+            ignore_environment: options.ignore_environment,
+        })
+    }
+
+    fn check_same(&self, other: &Self) -> Result<(), ConfigError> {
+        let changed = [
+            ("base_url", self.origin != other.origin),
+            ("ca_bundle", self.ca_bundle != other.ca_bundle),
+            ("client_cert", self.client_cert != other.client_cert),
+            ("proxy", self.proxy != other.proxy),
+            ("trust_env", self.ignore_environment != other.ignore_environment),
+        ];
+        match changed.iter().find(|(_, changed)| *changed) {
+            Some((option, _)) => {
+                Err(ConfigError::new(option, "cannot change: make another client"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
 impl Origin {
     /// Reads a base address.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let wrong = |problem: &str| ConfigError::new("base_url", problem);
+        let wrong = |problem: &str| ConfigError::invalid("base_url", shown(text), problem);
         let url =
             Url::parse(text).map_err(|error| wrong(&format!("is not an address: {error}")))?;
         if !matches!(url.scheme(), "http" | "https") {
@@ -315,7 +416,7 @@ fn headers(
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
     // Not worth its time where the bytes never leave the machine.
     if !origin.is_loopback() {
-        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(ACCEPT_ENCODING));
     }
     add(&mut headers, options.headers.iter().map(|(name, text)| (name.as_str(), text.as_str())))?;
     Ok(headers)
@@ -326,11 +427,42 @@ fn add<'a>(
     more: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<(), ConfigError> {
     for (name, text) in more {
-        let name = HeaderName::try_from(name)
-            .map_err(|_| ConfigError::new("headers", format!("{name:?} is not a header name")))?;
-        headers.insert(name, value("headers", text)?);
+        let wrong = |problem: &str| ConfigError::new("headers", format!("{name:?} {problem}"));
+        let known = HeaderName::try_from(name).map_err(|_| wrong("is not the name of a header"))?;
+        if TRANSPORT_HEADERS.contains(&known.as_str()) {
+            return Err(wrong("is set by the client itself, which knows how it sends a request"));
+        }
+        if known == header::PROXY_AUTHORIZATION {
+            return Err(wrong(
+                "would reach the server; use proxy=\"http://user:password@host:port\"",
+            ));
+        }
+        let value = HeaderValue::from_str(text);
+        let value = value.map_err(|_| wrong("has characters that no header may carry"))?;
+        if known == header::HOST && !is_authority(text) {
+            return Err(wrong("must be a host, or a host and a port"));
+        }
+        headers.insert(known, value);
     }
     Ok(())
+}
+
+/// Whether a text is a host with or without a port.
+fn is_authority(text: &str) -> bool {
+    let Ok(authority) = text.parse::<Authority>() else { return false };
+    match authority.port_u16() {
+        Some(port) => text == format!("{}:{port}", authority.host()),
+        None => text == authority.host(),
+    }
+}
+
+/// An address as errors show it.
+fn shown(address: &str) -> String {
+    quoted(&mask::text(&mask_login(address)))
+}
+
+fn quoted(text: &impl ToString) -> String {
+    format!("{:?}", text.to_string())
 }
 
 fn value(option: &'static str, text: &str) -> Result<HeaderValue, ConfigError> {

@@ -39,6 +39,7 @@ pub(super) fn may_repeat_failure(method: Verb, cause: &Cause) -> bool {
     match cause {
         // An agent does not start because somebody asks again.
         Cause::Deadline(_) | Cause::Body(_) | Cause::NotRunning(_) => false,
+        Cause::Proxy(error) => error.is_transient(),
         cause => cause.is_unsent() || method != Verb::POST,
     }
 }

@@ -1,59 +1,74 @@
-//! Whom to trust.
+//! Whom to trust, and who we are.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::client::ResolvesClientCert;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
 
 use super::ConfigError;
+use super::options::ClientCert;
 use crate::api::mask;
 
-/// Whom to trust: a bundle of the user's, or the system.
+/// Whom to trust, a bundle of the user's or the system, and the certificate to show to servers that
+/// ask for one. Clones share their sessions, so that a second connection resumes the first one's.
 #[derive(Clone)]
 pub(super) enum Roots {
     /// The system's certificates, and those of `SSL_CERT_FILE` and `SSL_CERT_DIR`.
     System,
+    /// The same, with a certificate of our own; the configuration is made when first needed.
+    SystemWithCertificate(Arc<CertifiedKey>, Arc<OnceLock<Arc<ClientConfig>>>),
     /// The certificates of a file.
     Bundle(Arc<ClientConfig>),
 }
 
 impl Roots {
-    /// Reads the bundle at once, so that a wrong path is told where it was given.
-    pub(super) fn choose(bundle: Option<PathBuf>) -> Result<Self, ConfigError> {
-        let Some(path) = bundle else { return Ok(Self::System) };
-        let wrong = |problem: String| {
-            ConfigError::new("ca_bundle", format!("{} {problem}", mask::path(&path)))
-        };
-        let mut roots = RootCertStore::empty();
-        let certificates = CertificateDer::pem_file_iter(&path)
-            .map_err(|error| wrong(format!("cannot be read: {error}")))?;
-        for certificate in certificates {
-            let certificate = certificate.map_err(|error| wrong(format!("is not PEM: {error}")))?;
-            roots.add(certificate).map_err(|error| wrong(format!("holds {error}")))?;
+    /// Reads the files at once, so that a wrong path is told where it was given.
+    pub(super) fn choose(
+        bundle: Option<&PathBuf>,
+        certificate: Option<&ClientCert>,
+    ) -> Result<Self, ConfigError> {
+        let certificate = certificate.map(certified_key).transpose()?;
+        match (bundle, certificate) {
+            (None, None) => Ok(Self::System),
+            (None, Some(certificate)) => {
+                Ok(Self::SystemWithCertificate(certificate, Arc::default()))
+            }
+            (Some(path), certificate) => {
+                let roots = read_bundle(path)?;
+                let config = config(roots, certificate)
+                    .map_err(|error| wrong("ca_bundle", path, error.to_string()))?;
+                Ok(Self::Bundle(Arc::new(config)))
+            }
         }
-        if roots.is_empty() {
-            return Err(wrong("holds no certificate".to_owned()));
-        }
-        let config = config(roots).map_err(|error| wrong(error.to_string()))?;
-        Ok(Self::Bundle(Arc::new(config)))
     }
 
-    /// The configuration for connections; the system's is read once per process, when first needed.
+    /// The configuration for connections; the system's certificates are read when first needed, and
+    /// without a certificate of our own only once per process.
     pub(super) fn config(&self) -> Result<Arc<ClientConfig>, std::io::Error> {
         static SYSTEM: OnceLock<Arc<ClientConfig>> = OnceLock::new();
         match self {
             Self::Bundle(config) => Ok(Arc::clone(config)),
-            Self::System => {
-                if let Some(config) = SYSTEM.get() {
-                    return Ok(Arc::clone(config));
-                }
-                let config = Arc::new(config(system()).map_err(std::io::Error::other)?);
-                Ok(Arc::clone(SYSTEM.get_or_init(|| config)))
-            }
+            Self::System => of_system(&SYSTEM, None),
+            Self::SystemWithCertificate(certificate, made) => of_system(made, Some(certificate)),
         }
     }
+}
+
+/// The configuration that trusts the system's certificates, made once.
+fn of_system(
+    made: &OnceLock<Arc<ClientConfig>>,
+    certificate: Option<&Arc<CertifiedKey>>,
+) -> Result<Arc<ClientConfig>, std::io::Error> {
+    if let Some(config) = made.get() {
+        return Ok(Arc::clone(config));
+    }
+    let config = config(system(), certificate.cloned()).map_err(std::io::Error::other)?;
+    Ok(Arc::clone(made.get_or_init(|| Arc::new(config))))
 }
 
 fn system() -> RootCertStore {
@@ -63,10 +78,86 @@ fn system() -> RootCertStore {
     roots
 }
 
-fn config(roots: RootCertStore) -> Result<ClientConfig, rustls::Error> {
-    // The provider is named here and never made the default of the process, which others share.
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+fn read_bundle(path: &Path) -> Result<RootCertStore, ConfigError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates("ca_bundle", path)? {
+        roots
+            .add(certificate)
+            .map_err(|error| wrong("ca_bundle", path, format!("holds {error}")))?;
+    }
+    Ok(roots)
+}
+
+/// The certificates of a file, at least one.
+fn certificates(
+    option: &'static str,
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
+    let found =
+        CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match found.map_err(|error| wrong(option, path, unreadable(&error)))? {
+        none if none.is_empty() => Err(wrong(option, path, "holds no certificate")),
+        found => Ok(found),
+    }
+}
+
+/// Certificate and key of the user's, which must belong together.
+fn certified_key(files: &ClientCert) -> Result<Arc<CertifiedKey>, ConfigError> {
+    const OPTION: &str = "client_cert";
+    let chain = certificates(OPTION, &files.chain)?;
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| {
+        let problem = match error {
+            pem::Error::NoItemsFound => {
+                "holds no private key in PKCS #8, PKCS #1 or SEC 1; encrypted keys cannot be used"
+                    .to_owned()
+            }
+            error => unreadable(&error),
+        };
+        wrong(OPTION, &files.key, problem)
+    })?;
+    let certified = CertifiedKey::from_der(chain, key, &provider());
+    certified.map(Arc::new).map_err(|error| {
+        let problem = match error {
+            rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+                let chain = mask::path(&files.chain);
+                format!("holds a key that does not belong to the first certificate of {chain:?}")
+            }
+            error => format!("cannot be used: {error}"),
+        };
+        wrong(OPTION, &files.key, problem)
+    })
+}
+
+fn unreadable(error: &pem::Error) -> String {
+    match error {
+        pem::Error::Io(error) => format!("cannot be read: {error}"),
+        error => format!("is not PEM: {error}"),
+    }
+}
+
+fn wrong(option: &'static str, path: &Path, problem: impl Into<String>) -> ConfigError {
+    ConfigError::invalid(option, format!("{:?}", mask::path(path)), problem)
+}
+
+/// The provider is named here and never made the default of the process, which others share.
+fn provider() -> CryptoProvider {
+    rustls::crypto::ring::default_provider()
+}
+
+fn config(
+    roots: RootCertStore,
+    certificate: Option<Arc<CertifiedKey>>,
+) -> Result<ClientConfig, rustls::Error> {
+    let builder = ClientConfig::builder_with_provider(Arc::new(provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots);
+    Ok(match certificate {
+        None => builder.with_no_client_auth(),
+        Some(certificate) => builder.with_client_cert_resolver(shown(certificate)),
+    })
+}
+
+/// Shows the certificate to every server that asks for one.
+fn shown(certificate: Arc<CertifiedKey>) -> Arc<dyn ResolvesClientCert> {
+    Arc::new(SingleCertAndKey::from(certificate))
 }

@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use pyo3::conversion::FromPyObjectOwned;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -16,9 +15,9 @@ use super::exit::{Entered, attached};
 use super::pending_call::PendingCall;
 use super::results::{self, Plan, Unreadable};
 use super::watch::Watch;
-use super::{arguments, error, table};
-use crate::api::{Call, Info, Output, Secret, Verb};
-use crate::client::{Answer, Api, Client, ConfigError, Event, Observer, Options};
+use super::{arguments, error, options, table};
+use crate::api::{Call, Info, Output, Verb};
+use crate::client::{Answer, Client, ConfigError, Event, Observer};
 
 /// A client of one of the APIs. Python's classes hold one and say what is called on it.
 #[pyclass(frozen, module = "ginnel._native")]
@@ -43,12 +42,12 @@ impl Core {
     #[new]
     #[pyo3(signature = (options))]
     fn new(options: &Bound<'_, PyDict>) -> PyResult<Self> {
-        Self::made(Client::new(read_options(options)?), options)
+        Self::made(Client::new(options::read(options)?), options)
     }
 
     /// The same connections with other options.
     fn with_options(&self, options: &Bound<'_, PyDict>) -> PyResult<Self> {
-        Self::made(self.client.with_options(read_options(options)?), options)
+        Self::made(self.client.with_options(options::read(options)?), options)
     }
 
     /// The same client with a deadline of so many seconds, at least a millisecond.
@@ -369,47 +368,4 @@ fn free_call(
 #[pyfunction]
 pub(super) fn loopback_only(forbid: bool) -> bool {
     crate::client::loopback_only(forbid)
-}
-
-fn read_options(options: &Bound<'_, PyDict>) -> PyResult<Options> {
-    fn read<'py, T: FromPyObjectOwned<'py>>(
-        options: &Bound<'py, PyDict>,
-        name: &str,
-    ) -> PyResult<Option<T>> {
-        let Some(value) = options.get_item(name)?.filter(|value| !value.is_none()) else {
-            return Ok(None);
-        };
-        value.extract().map(Some).map_err(|_| {
-            let class = value.get_type().name().map(|name| name.to_string()).unwrap_or_default();
-            let problem = format!("{name} must not be of type {class}");
-            error::raise(options.py(), "ConfigError", &problem)
-        })
-    }
-    let seconds = |name: &str| -> PyResult<Option<Duration>> {
-        let Some(seconds) = read::<f64>(options, name)? else { return Ok(None) };
-        if seconds.is_nan() || seconds < 0.0 {
-            let problem = format!("{name} must be a number of seconds, 0 or more");
-            return Err(error::raise(options.py(), "ConfigError", &problem));
-        }
-        // What is longer than a duration can be is for ever, and so is zero.
-        Ok(Some(Duration::try_from_secs_f64(seconds).unwrap_or_default()))
-    };
-    let headers: Option<std::collections::HashMap<String, String>> = read(options, "headers")?;
-    Ok(Options {
-        api: if read(options, "agent")?.unwrap_or(false) { Api::Agent } else { Api::Remote },
-        api_key: read(options, "api_key")?.map(Secret),
-        base_url: read(options, "base_url")?,
-        timeout: seconds("timeout")?,
-        deadline: seconds("deadline")?,
-        max_retries: read(options, "max_retries")?,
-        service_version: read(options, "service_version")?,
-        headers: headers.into_iter().flatten().collect(),
-        ca_bundle: read(options, "ca_bundle")?,
-        proxy: read(options, "proxy")?,
-        ignore_environment: !read(options, "trust_env")?.unwrap_or(true),
-        allow_http: read(options, "allow_http")?.unwrap_or(false),
-        app: read(options, "app")?,
-        max_connections: read(options, "max_connections")?,
-        rate_limit: read(options, "rate_limit")?,
-    })
 }

@@ -30,6 +30,7 @@ mod core;
 mod error;
 mod event_loop;
 mod exit;
+mod options;
 mod pending_call;
 mod policy;
 mod rehearsal;

@@ -1,0 +1,153 @@
+//! The address of a proxy, as users and the environment write it.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::header::HeaderValue;
+use percent_encoding::percent_decode_str;
+use url::{Host, Url};
+
+use crate::client::ConfigError;
+use crate::client::redaction::mask_login;
+
+/// How long user name and password of SOCKS5 may be, in bytes (RFC 1929).
+const MAX_LOGIN_BYTES: usize = 255;
+/// What an address looks like.
+const FORM: &str =
+    "must be http, https, socks5 or socks5h://[user:password@]host[:port]; without a scheme, http";
+
+/// What a proxy speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scheme {
+    Http,
+    Https,
+    /// Names are resolved here.
+    Socks5,
+    /// Names are resolved by the proxy.
+    Socks5h,
+}
+
+/// Where a proxy is, and what it knows us by.
+pub(super) struct Address {
+    pub(super) scheme: Scheme,
+    /// Without brackets.
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// User and password.
+    pub(super) login: Option<(Vec<u8>, Vec<u8>)>,
+    /// The same, as a header.
+    pub(super) authorization: Option<HeaderValue>,
+}
+
+impl Scheme {
+    fn of(name: &str) -> Option<Self> {
+        match name {
+            "http" => Some(Self::Http),
+            "https" => Some(Self::Https),
+            "socks5" => Some(Self::Socks5),
+            "socks5h" => Some(Self::Socks5h),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+            Self::Socks5 => "socks5",
+            Self::Socks5h => "socks5h",
+        }
+    }
+
+    fn default_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+            Self::Socks5 | Self::Socks5h => 1080,
+        }
+    }
+
+    pub(super) fn is_socks(self) -> bool {
+        matches!(self, Self::Socks5 | Self::Socks5h)
+    }
+}
+
+impl Address {
+    /// Reads an address that `option` gave. Without a scheme it is that of an HTTP proxy, as for curl.
+    pub(super) fn parse(option: &'static str, address: &str) -> Result<Self, ConfigError> {
+        let parsed = parse(address.trim());
+        parsed.map_err(|problem| {
+            let shown = format!("{:?}", mask_login(address));
+            ConfigError::invalid(option, shown, format!("{problem}; {FORM}"))
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (open, close) = if self.host.contains(':') { ("[", "]") } else { ("", "") };
+        write!(f, "{}://{open}{}{close}:{}", self.scheme.name(), self.host, self.port)
+    }
+}
+
+fn parse(address: &str) -> Result<Address, String> {
+    let address = match address.contains("://") {
+        true => address.to_owned(),
+        false => format!("http://{address}"),
+    };
+    // The name of the scheme first: of an unknown one, the rest may be written in any way.
+    let name = address.split("://").next().unwrap_or_default().to_ascii_lowercase();
+    let scheme = Scheme::of(&name).ok_or_else(|| format!("the scheme {name} is not supported"))?;
+    let url = Url::parse(&address).map_err(|error| error.to_string())?;
+    if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
+        return Err("something follows the host and the port".to_owned());
+    }
+    if url.port() == Some(0) {
+        return Err("nothing listens on port 0".to_owned());
+    }
+    let login = login(&url);
+    let sizes = login.as_ref().map(|(user, password)| (user.len(), password.len()));
+    if scheme.is_socks() && sizes.is_some_and(|(user, password)| !fits(user, password)) {
+        return Err(
+            "SOCKS5 takes a user of 1 to 255 bytes and a password of at most 255".to_owned()
+        );
+    }
+    Ok(Address {
+        scheme,
+        host: host(&url)?,
+        port: url.port().unwrap_or(scheme.default_port()),
+        authorization: login.as_ref().and_then(basic),
+        login,
+    })
+}
+
+fn fits(user: usize, password: usize) -> bool {
+    (1..=MAX_LOGIN_BYTES).contains(&user) && password <= MAX_LOGIN_BYTES
+}
+
+/// The host without brackets. Of schemes that the parser of addresses does not know, it takes any text.
+fn host(url: &Url) -> Result<String, String> {
+    let text = url.host_str().unwrap_or_default();
+    match Host::parse(text).map_err(|error| error.to_string())? {
+        Host::Domain(name) => Ok(name),
+        Host::Ipv4(address) => Ok(address.to_string()),
+        Host::Ipv6(address) => Ok(address.to_string()),
+    }
+}
+
+fn login(url: &Url) -> Option<(Vec<u8>, Vec<u8>)> {
+    if url.username().is_empty() && url.password().is_none() {
+        return None;
+    }
+    let decoded = |text: &str| percent_decode_str(text).collect::<Vec<u8>>();
+    Some((decoded(url.username()), decoded(url.password().unwrap_or_default())))
+}
+
+/// The credentials as RFC 7617 writes them.
+fn basic((user, password): &(Vec<u8>, Vec<u8>)) -> Option<HeaderValue> {
+    let login = [user.as_slice(), b":", password.as_slice()].concat();
+    let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(login))).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}

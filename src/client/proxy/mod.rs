@@ -1,0 +1,237 @@
+//! Which proxy requests go through, and what it is asked for before they do.
+//!
+//! An HTTP proxy carries requests to an origin without TLS as they are, with the whole address in the
+//! request line. Everything else goes through a tunnel that the proxy opens first: with CONNECT
+//! (`connect.rs`) or SOCKS5 (`socks.rs`). Both are blocking code over any stream, whose deadlines
+//! belong to the caller.
+
+mod address;
+mod connect;
+mod socks;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::Arc;
+
+use http::Uri;
+use http::header::HeaderValue;
+use hyper_util::client::proxy::matcher::Matcher;
+
+use super::ConfigError;
+use super::options::{Options, Origin};
+use address::{Address, Scheme};
+
+/// The proxy that requests go through.
+#[derive(Clone)]
+pub(super) struct Proxy(Arc<Address>);
+
+/// Why a proxy opened no tunnel. The request behind it was not sent.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProxyError {
+    /// The connection to the proxy failed, or its deadline is over.
+    #[error("the connection to the proxy broke: {0}")]
+    Io(#[source] io::Error),
+    /// The proxy closed the connection within its answer, or before it.
+    #[error("the proxy closed the connection without an answer")]
+    Closed,
+    /// The proxy answered with an error.
+    #[error("the proxy refused the tunnel: {reason}")]
+    Refused {
+        /// What it says.
+        reason: String,
+        /// True where another attempt may have more success.
+        is_transient: bool,
+    },
+    /// The answer is not that of such a proxy.
+    #[error("the answer of the proxy is no {protocol}: {problem}")]
+    Malformed {
+        /// What the proxy should speak.
+        protocol: &'static str,
+        /// What is wrong with the answer.
+        problem: String,
+    },
+    /// The name of the origin has no address here.
+    #[error("cannot resolve {host}: {source}")]
+    Name {
+        /// The host of the origin.
+        host: String,
+        /// What the resolver says.
+        source: io::Error,
+    },
+}
+
+impl ProxyError {
+    /// True where another attempt may have more success: a proxy that wants other credentials, or is
+    /// none, will not change its mind.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Io(_) | Self::Closed | Self::Name { .. } => true,
+            Self::Refused { is_transient, .. } => *is_transient,
+            Self::Malformed { .. } => false,
+        }
+    }
+}
+
+impl From<io::Error> for ProxyError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Self::Closed,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+impl Proxy {
+    /// The user's proxy; else the environment's or the system's, for other machines only.
+    ///
+    /// # Errors
+    /// When the address is not that of a proxy that can be used; the message names the option or the
+    /// variable. An address that cannot be used never means a direct connection.
+    pub(super) fn choose(options: &Options, origin: &Origin) -> Result<Option<Self>, ConfigError> {
+        if let Some(address) = &options.proxy {
+            return Self::parse("proxy", address).map(Some);
+        }
+        if options.ignore_environment || origin.is_loopback() {
+            return Ok(None);
+        }
+        Self::of_environment(origin, |name| {
+            std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+        })
+    }
+
+    /// The proxy that the environment names; else the system's. As with curl and Python, names in lower
+    /// case go first, and an empty variable is none.
+    fn of_environment(
+        origin: &Origin,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<Self>, ConfigError> {
+        let variable = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
+        let names: [&'static str; 4] = match origin.is_tls() {
+            true => ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"],
+            false => ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"],
+        };
+        // In a CGI program, the header `Proxy` of a visitor sets HTTP_PROXY.
+        let is_cgi = variable("REQUEST_METHOD").is_some();
+        let mut names = names.iter().filter(|name| !(is_cgi && **name == "HTTP_PROXY"));
+        let exempt = variable("no_proxy").or_else(|| variable("NO_PROXY")).unwrap_or_default();
+        match names.find_map(|name| Some((*name, variable(name)?))) {
+            Some(_) if is_exempt(origin, &exempt) => Ok(None),
+            Some((name, address)) => Self::parse(name, &address).map(Some),
+            None => Self::of_system(origin),
+        }
+    }
+
+    /// The proxy in the settings of macOS or Windows.
+    fn of_system(origin: &Origin) -> Result<Option<Self>, ConfigError> {
+        let Ok(uri) = Uri::try_from(origin.to_string()) else { return Ok(None) };
+        let Some(found) = Matcher::from_system().intercept(&uri) else { return Ok(None) };
+        let mut address = Address::parse("the system's proxy", &found.uri().to_string())?;
+        address.authorization = found.basic_auth().cloned();
+        let login = found.raw_auth();
+        address.login = login.map(|(user, password)| (user.into(), password.into()));
+        Ok(Some(Self(Arc::new(address))))
+    }
+
+    fn parse(option: &'static str, address: &str) -> Result<Self, ConfigError> {
+        Ok(Self(Arc::new(Address::parse(option, address)?)))
+    }
+
+    /// The proxy's host, without brackets.
+    pub(super) fn host(&self) -> &str {
+        &self.0.host
+    }
+
+    /// The proxy's port, also where its address leaves it out.
+    pub(super) fn port(&self) -> u16 {
+        self.0.port
+    }
+
+    /// True when the proxy itself is spoken to over TLS.
+    pub(super) fn is_tls(&self) -> bool {
+        self.0.scheme == Scheme::Https
+    }
+
+    /// True when requests are sent to the proxy with the whole address in the request line.
+    pub(super) fn wants_absolute_form(&self, origin: &Origin) -> bool {
+        !self.0.scheme.is_socks() && !origin.is_tls()
+    }
+
+    /// The value of `Proxy-Authorization`, for requests in absolute form. Inside a tunnel it has no
+    /// place: the origin would read it.
+    pub(super) fn authorization(&self) -> Option<&HeaderValue> {
+        self.0.authorization.as_ref()
+    }
+
+    /// True when the origin's name is to be resolved here, and not by the proxy.
+    pub(super) fn needs_address(&self, origin: &Origin) -> bool {
+        self.0.scheme == Scheme::Socks5 && origin.host().parse::<IpAddr>().is_err()
+    }
+
+    /// Asks the proxy for a connection to the origin; does nothing where requests are in absolute form.
+    /// No byte of the origin's is taken from the stream. After an error the stream is of no use.
+    ///
+    /// # Errors
+    /// When the proxy refuses, breaks off, or is none. Errors of the stream come through as they are.
+    pub(super) fn open(
+        &self,
+        stream: &mut (impl Read + Write),
+        origin: &Origin,
+    ) -> Result<(), ProxyError> {
+        let address = match self.needs_address(origin) {
+            true => Some(resolve(origin)?),
+            false => None,
+        };
+        self.open_at(stream, origin, address)
+    }
+
+    /// As [`Proxy::open`], for an origin whose address is known. Without an address, the proxy resolves
+    /// the origin's name.
+    ///
+    /// # Errors
+    /// As [`Proxy::open`].
+    pub(super) fn open_at(
+        &self,
+        stream: &mut (impl Read + Write),
+        origin: &Origin,
+        address: Option<IpAddr>,
+    ) -> Result<(), ProxyError> {
+        if self.wants_absolute_form(origin) {
+            return Ok(());
+        }
+        let address = address.or_else(|| origin.host().parse().ok());
+        let target = address.map_or_else(|| Target::Name(origin.host()), Target::Address);
+        match self.0.scheme.is_socks() {
+            true => socks::open(stream, &target, origin.port(), self.0.login.as_ref()),
+            false => connect::open(stream, &target, origin.port(), self.authorization()),
+        }
+    }
+
+    /// The address without credentials, and the credentials.
+    pub(super) fn parts(&self) -> (String, Option<&(Vec<u8>, Vec<u8>)>) {
+        (self.0.to_string(), self.0.login.as_ref())
+    }
+}
+
+/// What a tunnel leads to.
+enum Target<'a> {
+    Name(&'a str),
+    Address(IpAddr),
+}
+
+fn resolve(origin: &Origin) -> Result<IpAddr, ProxyError> {
+    let host = origin.host().to_owned();
+    let failed = |source| ProxyError::Name { host: host.clone(), source };
+    let mut found = (origin.host(), origin.port()).to_socket_addrs().map_err(failed)?;
+    let none = || failed(io::Error::new(io::ErrorKind::NotFound, "it has no address"));
+    found.next().map(|address| address.ip()).ok_or_else(none)
+}
+
+/// Whether `NO_PROXY` names the origin.
+fn is_exempt(origin: &Origin, exempt: &str) -> bool {
+    let Ok(uri) = Uri::try_from(origin.to_string()) else { return false };
+    let any = Matcher::builder().http("http://any").https("http://any").no(exempt).build();
+    any.intercept(&uri).is_none()
+}

@@ -1,0 +1,208 @@
+//! The options of the clients: what Python passes, as `client::Options`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pyo3::exceptions::PyOverflowError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+
+use super::error;
+use crate::api::{Secret, mask};
+use crate::client::{Api, ClientCert, ConfigError, Options};
+
+/// The hooks, as the tuple `hooks` holds them.
+const HOOKS: [&str; 3] = ["on_request", "on_response", "on_retry"];
+/// How much of a value an error shows.
+const MAX_SHOWN_CHARS: usize = 80;
+/// How many items of a list an error shows.
+const MAX_SHOWN_ITEMS: usize = 3;
+
+const STR: &str = "must be a str";
+const BOOL: &str = "must be True or False";
+const PATH: &str = "must be the path of a file";
+const SECONDS: &str = "must be a number of seconds";
+const COUNT: &str = "must be a whole number";
+const HEADERS: &str = "must be a mapping of str to str";
+const CLIENT_CERT: &str = "must be the path of a PEM file, or a pair of them, (certificate, key)";
+
+/// Reads the options of a client, and checks its hooks.
+pub(super) fn read(options: &Bound<'_, PyDict>) -> PyResult<Options> {
+    let values = OptionValues(options);
+    values.check_hooks()?;
+    Ok(Options {
+        api: if values.flag("agent", false)? { Api::Agent } else { Api::Remote },
+        api_key: values.secret("api_key")?.map(Secret),
+        base_url: values.text("base_url")?,
+        timeout: values.seconds("timeout")?,
+        deadline: values.seconds("deadline")?,
+        max_retries: values.count("max_retries")?,
+        service_version: values.text("service_version")?,
+        headers: values.headers("headers")?,
+        ca_bundle: values.path("ca_bundle")?,
+        client_cert: values.client_cert("client_cert")?,
+        proxy: values.text("proxy")?,
+        ignore_environment: !values.flag("trust_env", true)?,
+        allow_http: values.flag("allow_http", false)?,
+        app: values.text("app")?,
+        max_connections: values.count("max_connections")?.map(|count| count as usize),
+        rate_limit: values.text("rate_limit")?,
+    })
+}
+
+/// The options by their names; `None` is none.
+struct OptionValues<'a, 'py>(&'a Bound<'py, PyDict>);
+
+impl<'py> OptionValues<'_, 'py> {
+    fn value(&self, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(self.0.get_item(name)?.filter(|value| !value.is_none()))
+    }
+
+    fn text(&self, name: &'static str) -> PyResult<Option<String>> {
+        let Some(value) = self.value(name)? else { return Ok(None) };
+        value.extract().map(Some).map_err(|_| wrong_type(name, &value, STR))
+    }
+
+    /// A text that no error shows, whatever it is.
+    fn secret(&self, name: &'static str) -> PyResult<Option<String>> {
+        let Some(value) = self.value(name)? else { return Ok(None) };
+        value.extract().map(Some).map_err(|_| {
+            let problem = format!("{STR}, not {}", class(&value));
+            error::config(value.py(), &ConfigError::new(name, problem))
+        })
+    }
+
+    fn flag(&self, name: &'static str, default: bool) -> PyResult<bool> {
+        let Some(value) = self.value(name)? else { return Ok(default) };
+        value.extract().map_err(|_| wrong_type(name, &value, BOOL))
+    }
+
+    fn path(&self, name: &'static str) -> PyResult<Option<PathBuf>> {
+        let Some(value) = self.value(name)? else { return Ok(None) };
+        value.extract().map(Some).map_err(|_| wrong_type(name, &value, PATH))
+    }
+
+    /// A time; what is longer than a duration can be is for ever, and so is zero.
+    fn seconds(&self, name: &'static str) -> PyResult<Option<Duration>> {
+        let Some(value) = self.value(name)? else { return Ok(None) };
+        let seconds =
+            match value.extract::<f64>() {
+                Ok(seconds) => seconds,
+                Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
+                    if value.lt(0)? { -1.0 } else { f64::INFINITY }
+                }
+                Err(_) => return Err(wrong_type(name, &value, SECONDS)),
+            };
+        if seconds.is_nan() || seconds < 0.0 {
+            return Err(wrong_value(name, &value, "must be 0 or more seconds; 0 is no limit"));
+        }
+        Ok(Some(Duration::try_from_secs_f64(seconds).unwrap_or_default()))
+    }
+
+    /// A number; what is larger than a number of ours is as good as the largest.
+    fn count(&self, name: &'static str) -> PyResult<Option<u32>> {
+        let Some(value) = self.value(name)? else { return Ok(None) };
+        match value.extract() {
+            Ok(count) => Ok(Some(count)),
+            Err(error) if !error.is_instance_of::<PyOverflowError>(value.py()) => {
+                Err(wrong_type(name, &value, COUNT))
+            }
+            Err(_) if value.lt(0)? => Err(wrong_value(name, &value, "must be 0 or more")),
+            Err(_) => Ok(Some(u32::MAX)),
+        }
+    }
+
+    fn headers(&self, name: &'static str) -> PyResult<Vec<(String, String)>> {
+        let Some(value) = self.value(name)? else { return Ok(Vec::new()) };
+        let headers = value.cast::<PyDict>().map_err(|_| wrong_type(name, &value, HEADERS))?;
+        headers.iter().map(|(key, text)| header(name, &key, &text)).collect()
+    }
+
+    fn client_cert(&self, name: &'static str) -> PyResult<Option<ClientCert>> {
+        let Some(value) = self.value(name)? else { return Ok(None) };
+        if let Ok((chain, key)) = value.extract() {
+            return Ok(Some(ClientCert { chain, key }));
+        }
+        let file = value.extract::<PathBuf>();
+        file.map(|file| Some(file.into())).map_err(|_| wrong_type(name, &value, CLIENT_CERT))
+    }
+
+    fn check_hooks(&self) -> PyResult<()> {
+        let Some(hooks) = self.value("hooks")? else { return Ok(()) };
+        for (name, hook) in HOOKS.into_iter().zip(hooks.try_iter()?) {
+            let hook = hook?;
+            if !hook.is_none() && !hook.is_callable() {
+                return Err(wrong_type(name, &hook, "must be callable"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A header; its value may be a secret.
+fn header(
+    option: &'static str,
+    name: &Bound<'_, PyAny>,
+    value: &Bound<'_, PyAny>,
+) -> PyResult<(String, String)> {
+    let wrong = |problem: String| {
+        error::config(name.py(), &ConfigError::new(option, format!("{HEADERS}: {problem}")))
+    };
+    let known: String =
+        name.extract().map_err(|_| wrong(format!("a name is not str but {}", class(name))))?;
+    let text = value.extract();
+    let text = text.map_err(|_| wrong(format!("{known:?} is not str but {}", class(value))))?;
+    Ok((known, text))
+}
+
+fn wrong_type(option: &'static str, value: &Bound<'_, PyAny>, takes: &str) -> PyErr {
+    wrong_value(option, value, &format!("{takes}, not {}", class(value)))
+}
+
+fn wrong_value(option: &'static str, value: &Bound<'_, PyAny>, problem: &str) -> PyErr {
+    error::config(value.py(), &ConfigError::invalid(option, shown(value), problem))
+}
+
+fn class(value: &Bound<'_, PyAny>) -> String {
+    // A class without a name is one all the same.
+    value.get_type().name().map_or_else(|_| "this".to_owned(), |name| name.to_string())
+}
+
+/// A value on one short line, without what looks like a secret. Only of values of Python's own classes:
+/// nobody knows what the others show.
+fn shown(value: &Bound<'_, PyAny>) -> String {
+    if let Ok(list) = value.cast::<PyList>() {
+        return format!("[{}]", items(list.iter()));
+    }
+    if let Ok(tuple) = value.cast::<PyTuple>() {
+        return format!("({})", items(tuple.iter()));
+    }
+    scalar(value)
+}
+
+fn items<'py>(items: impl ExactSizeIterator<Item = Bound<'py, PyAny>>) -> String {
+    let more = if items.len() > MAX_SHOWN_ITEMS { ", …" } else { "" };
+    let shown: Vec<String> = items.take(MAX_SHOWN_ITEMS).map(|item| scalar(&item)).collect();
+    format!("{}{more}", shown.join(", "))
+}
+
+fn scalar(value: &Bound<'_, PyAny>) -> String {
+    if let Ok(text) = value.cast::<PyString>() {
+        return shortened(&format!("{:?}", mask::text(&text.to_string_lossy())));
+    }
+    let number = value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>();
+    match value.repr() {
+        Ok(text) if number || value.is_instance_of::<PyBool>() => {
+            shortened(&text.to_string_lossy())
+        }
+        // A number of more digits than Python writes, or an object.
+        _ => format!("<{}>", class(value)),
+    }
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MAX_SHOWN_CHARS) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
