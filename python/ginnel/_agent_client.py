@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from time import monotonic, sleep
 
-from ._client import _Awaited, _Blocking, _Client
+from ._client import _Awaited, _Blocking, _Client, copied, hooks, takes_options
 from ._native import Core
 from ._progress import counting
 from .exceptions import AgentNotRunningError, APIError, APITimeoutError, NotFoundError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
     from typing import Any, Self, TypeAlias
 
+    from ._client import _Path
     from .events import Event
     from .local.requests import CapturedRequest
     from .local.tunnels import AgentTunnel
@@ -260,6 +261,7 @@ class _Start(_Wait):
 
 
 class _AgentOptions(_Client):
+    @takes_options
     def __init__(
         self,
         base_url: str | None = None,
@@ -268,6 +270,8 @@ class _AgentOptions(_Client):
         deadline: float | None = None,
         max_retries: int | None = None,
         headers: Mapping[str, str] | None = None,
+        ca_bundle: _Path | None = None,
+        client_cert: _Path | tuple[_Path, _Path] | None = None,
         allow_http: bool = False,
         app: str | None = None,
         on_request: _Hook | None = None,
@@ -282,7 +286,12 @@ class _AgentOptions(_Client):
             timeout: Seconds for one attempt, 10 by default; 0 for no limit.
             deadline: Seconds for a call with its retries and pauses, 90 by default; 0 for no limit.
             max_retries: How many times a failed attempt is repeated, 2 by default.
-            headers: Headers to add to each request.
+            headers: Headers to add to each request, in place of those of their names. Those of the
+                transport are refused, as by `RemoteClient`.
+            ca_bundle: A PEM file of certificates to trust instead of the system's, for an agent API
+                behind HTTPS; else `GINNEL_CA_BUNDLE`.
+            client_cert: A certificate to show to servers that ask for one: a PEM file with
+                certificate and key, or a pair of files, `(certificate, key)`.
             allow_http: True to call an agent on another machine unencrypted.
             app: What to put in front of our `User-Agent`, such as "deploy/1.2".
             on_request: Called with an `Event` before each attempt.
@@ -291,18 +300,20 @@ class _AgentOptions(_Client):
 
         Raises:
             ConfigError: An option is unusable; the message names it.
+            TypeError: There is no such option; the message names the nearest one.
         """
-        hooks = (on_request, on_response, on_retry)
         self._options = {
             "agent": True,
             "base_url": base_url,
             "timeout": timeout,
             "deadline": deadline,
             "max_retries": max_retries,
-            "headers": None if headers is None else dict(headers),
+            "headers": copied(headers),
+            "ca_bundle": ca_bundle,
+            "client_cert": client_cert,
             "allow_http": allow_http,
             "app": app,
-            "hooks": hooks if any(hooks) else None,
+            "hooks": hooks(on_request, on_response, on_retry),
         }
         self._core = Core(self._options)
 

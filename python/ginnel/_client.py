@@ -10,11 +10,57 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from os import PathLike
     from types import TracebackType
-    from typing import Self, TypeAlias
+    from typing import Any, Self, TypeAlias, TypeVar
 
     from .events import Event
 
     _Hook: TypeAlias = Callable[[Event], object]
+    _Path: TypeAlias = str | PathLike[str]
+    _Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def takes_options(method: _Method) -> _Method:
+    """A method of a client that says which option there is instead of one that it does not know."""
+    code = method.__code__
+    known = frozenset(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
+
+    def checked(self: _Client, *arguments: Any, **options: Any) -> Any:
+        if not options.keys() <= known:
+            raise TypeError(
+                _unknown(self, method.__name__, sorted(options.keys() - known)[0], known)
+            )
+        return method(self, *arguments, **options)
+
+    for name in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__"):
+        setattr(checked, name, getattr(method, name))
+    # Where `inspect.signature` finds what is taken.
+    checked.__wrapped__ = method  # type: ignore[attr-defined]
+    return checked  # type: ignore[return-value]
+
+
+def _unknown(client: _Client, method: str, option: str, known: frozenset[str]) -> str:
+    """What to say of an option that a method does not have."""
+    from difflib import get_close_matches
+
+    kind = type(client)
+    called = kind.__name__ if method == "__init__" else f"{kind.__name__}.{method}"
+    problem = f"{called}() has no option {option!r}"
+    if near := get_close_matches(option, known, 1):
+        return f"{problem}; did you mean {near[0]!r}?"
+    code = kind.__init__.__wrapped__.__code__  # type: ignore[attr-defined]
+    if option in code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]:
+        return f"{problem}: it is set once, by {kind.__name__}()"
+    return problem
+
+
+def hooks(*given: object) -> tuple[object, ...] | None:
+    """The hooks of a client; None without any."""
+    return given if any(hook is not None for hook in given) else None
+
+
+def copied(headers: object) -> object:
+    """The headers as they are now; what is no mapping is left for the core to refuse."""
+    return dict(headers) if hasattr(headers, "keys") else headers  # type: ignore[call-overload]
 
 
 class _Client:
@@ -23,6 +69,7 @@ class _Client:
     _core: Core
     _options: dict[str, object]
 
+    @takes_options
     def with_options(
         self,
         *,
@@ -40,7 +87,7 @@ class _Client:
             "timeout": timeout,
             "deadline": deadline,
             "max_retries": max_retries,
-            "headers": None if headers is None else dict(headers),
+            "headers": copied(headers),
             "service_version": service_version,
         }
         given = {name: value for name, value in changes.items() if value is not None}
@@ -127,6 +174,7 @@ class _Awaited(_Client):
 
 
 class _RemoteOptions(_Client):
+    @takes_options
     def __init__(
         self,
         api_key: str | None = None,
@@ -137,7 +185,8 @@ class _RemoteOptions(_Client):
         max_retries: int | None = None,
         headers: Mapping[str, str] | None = None,
         service_version: str | None = None,
-        ca_bundle: str | PathLike[str] | None = None,
+        ca_bundle: _Path | None = None,
+        client_cert: _Path | tuple[_Path, _Path] | None = None,
         proxy: str | None = None,
         trust_env: bool = True,
         allow_http: bool = False,
@@ -154,11 +203,19 @@ class _RemoteOptions(_Client):
             timeout: Seconds for one attempt, 10 by default; 0 for no limit.
             deadline: Seconds for a call with its retries and pauses, 90 by default; 0 for no limit.
             max_retries: How many times a failed attempt is repeated, 2 by default.
-            headers: Headers to add to each request.
+            headers: Headers to add to each request, in place of those of their names. `Host` is
+                sent as given. Those of the transport are refused: `Content-Length`,
+                `Transfer-Encoding`, `Connection` and the like; so is `Proxy-Authorization`, see
+                `proxy`.
             service_version: The version of the API to ask for, "2" by default.
             ca_bundle: A PEM file of certificates to trust instead of the system's; else
                 `GINNEL_CA_BUNDLE`.
-            proxy: A proxy to use, whatever the environment says.
+            client_cert: A certificate to show to servers that ask for one: a PEM file that holds
+                the certificate, those between it and its authority, and its key, or a pair of
+                files, `(certificate, key)`. The key is not encrypted.
+            proxy: A proxy to use, whatever the environment says, as
+                `scheme://[user:password@]host[:port]`. The scheme is `http` (also where it is left
+                out), `https`, `socks5` (names are resolved here) or `socks5h` (by the proxy).
             trust_env: False to ignore the proxies of the environment. Addresses on this machine
                 never go through them.
             allow_http: True to send the key unencrypted to another machine.
@@ -170,22 +227,23 @@ class _RemoteOptions(_Client):
 
         Raises:
             ConfigError: An option is missing or unusable; the message names it.
+            TypeError: There is no such option; the message names the nearest one.
         """
-        hooks = (on_request, on_response, on_retry)
         self._options = {
             "api_key": api_key,
             "base_url": base_url,
             "timeout": timeout,
             "deadline": deadline,
             "max_retries": max_retries,
-            "headers": None if headers is None else dict(headers),
+            "headers": copied(headers),
             "service_version": service_version,
             "ca_bundle": ca_bundle,
+            "client_cert": client_cert,
             "proxy": proxy,
             "trust_env": trust_env,
             "allow_http": allow_http,
             "app": app,
-            "hooks": hooks if any(hooks) else None,
+            "hooks": hooks(on_request, on_response, on_retry),
         }
         self._core = Core(self._options)
 

@@ -9,7 +9,7 @@ import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 
 @dataclass
@@ -30,6 +30,9 @@ class Server:
     requests: list[Request] = field(default_factory=list)
     connections: int = 0
     serving: list[socket.socket] = field(default_factory=list)
+    # Of each connection with TLS: whether it resumed a session, and the client's certificate.
+    resumed: list[bool | None] = field(default_factory=list)
+    certificates: list[Any] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -57,6 +60,8 @@ class Server:
         with contextlib.suppress(OSError), connection:
             if self.tls:
                 connection = self.tls.wrap_socket(connection, server_side=True)
+                self.resumed.append(connection.session_reused)
+                self.certificates.append(connection.getpeercert())
             self._answer(connection)
 
     def _answer(self, connection: socket.socket) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +92,167 @@ def test_a_bundle_without_certificates_is_named(tmp_path: Path, content: str) ->
 
     with pytest.raises(ginnel.ConfigError, match="ca_bundle"):
         ginnel.RemoteClient("k", base_url="https://x.test", ca_bundle=path)
+
+
+@pytest.fixture(scope="module")
+def members() -> trustme.CA:
+    """The authority of those whom a server lets in."""
+    return trustme.CA()
+
+
+@pytest.fixture
+def strict(authority: trustme.CA, members: trustme.CA) -> ssl.SSLContext:
+    """The context of a server that lets nobody in without a certificate."""
+    made = context(authority, "127.0.0.1")
+    members.configure_trust(made)
+    made.verify_mode = ssl.CERT_REQUIRED
+    return made
+
+
+def files(certificate: trustme.LeafCert, folder: Path) -> tuple[Path, Path]:
+    """A certificate with its chain, and its key."""
+    chain, key = folder / "chain.pem", folder / "key.pem"
+    chain.write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
+    certificate.private_key_pem.write_to_path(key)
+    return chain, key
+
+
+@pytest.mark.parametrize("form", ["one file", "pair", "pair of texts", "key first"])
+async def test_a_server_that_wants_a_certificate_gets_it(
+    make_client: Any,
+    bundle: Path,
+    members: trustme.CA,
+    strict: ssl.SSLContext,
+    tmp_path: Path,
+    form: str,
+) -> None:
+    # An authority in between shows that the whole chain is sent.
+    between = members.create_child_ca()
+    chain, key = files(between.issue_cert("client.test"), tmp_path)
+    one, other = tmp_path / "one.pem", tmp_path / "other.pem"
+    one.write_bytes(chain.read_bytes() + key.read_bytes())
+    other.write_bytes(key.read_bytes() + chain.read_bytes())
+    forms = {
+        "one file": one,
+        "pair": (chain, key),
+        "pair of texts": (str(chain), str(key)),
+        "key first": str(other),
+    }
+    with Server([answer(200, KEY)] * 2, tls=strict) as server:
+        client = make_client("k", base_url=server.url, ca_bundle=bundle, client_cert=forms[form])
+        chain.unlink()
+        for _ in range(2):
+            assert (await client.api_keys.get("ak_1")).id == "ak_1"
+
+        (certificate,) = server.certificates
+        assert certificate["subjectAltName"] == (("DNS", "client.test"),)
+
+
+@pytest.mark.parametrize("certified", [False, True])
+async def test_without_the_right_certificate_nothing_is_sent(
+    make_client: Any, bundle: Path, strict: ssl.SSLContext, tmp_path: Path, certified: bool
+) -> None:
+    stranger = files(trustme.CA().issue_cert("client.test"), tmp_path)
+    options = {"client_cert": stranger} if certified else {}
+    with Server([], tls=strict) as server:
+        client = make_client("k", base_url=server.url, ca_bundle=bundle, max_retries=0, **options)
+        with pytest.raises(ginnel.APIConnectionError):
+            await client.api_keys.get("ak_1")
+
+        assert server.requests == []
+
+
+def test_an_agent_behind_a_server_that_wants_a_certificate(
+    bundle: Path, members: trustme.CA, strict: ssl.SSLContext, tmp_path: Path
+) -> None:
+    own = files(members.issue_cert("client.test"), tmp_path)
+    with (
+        Server([answer(200, {"uri": "/api", "tunnels": []})] * 2, tls=strict) as server,
+        ginnel.AgentClient(server.url, ca_bundle=bundle, client_cert=own) as agent,
+    ):
+        assert agent.tunnels.list().to_list() == []
+        assert agent.with_options(timeout=5).tunnels.list().to_list() == []
+        assert len(server.certificates) == 1
+
+
+def test_what_is_no_certificate_is_told_with_its_file(members: trustme.CA, tmp_path: Path) -> None:
+    chain, key = files(members.issue_cert("client.test"), tmp_path)
+    (tmp_path / "other").mkdir()
+    _, other = files(members.issue_cert("other.test"), tmp_path / "other")
+    empty, encrypted, damaged = (tmp_path / name for name in ("empty", "encrypted", "damaged"))
+    empty.write_text("")
+    sealed = key.read_text().replace("RSA PRIVATE", "ENCRYPTED PRIVATE")
+    encrypted.write_text(sealed.replace("EC PRIVATE", "ENCRYPTED PRIVATE"))
+    damaged.write_text("-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n")
+    cases: list[tuple[Any, Path, str]] = [
+        (tmp_path / "nowhere", tmp_path / "nowhere", "cannot be read: "),
+        (tmp_path, tmp_path, "cannot be read: "),
+        (empty, empty, "holds no certificate"),
+        (key, key, "holds no certificate"),
+        (chain, chain, "holds no private key"),
+        ((chain, tmp_path / "nowhere"), tmp_path / "nowhere", "cannot be read: "),
+        ((chain, empty), empty, "holds no private key"),
+        (
+            (chain, encrypted),
+            encrypted,
+            "holds no private key in PKCS #8, PKCS #1 or SEC 1; encrypted",
+        ),
+        ((chain, other), other, "holds a key that does not belong to the first certificate of "),
+        ((damaged, key), damaged, ""),
+    ]
+    for given, file, problem in cases:
+        for kind in (ginnel.RemoteClient, ginnel.AsyncRemoteClient):
+            with pytest.raises(ginnel.ConfigError) as caught:
+                kind("k", base_url="https://x.test", client_cert=given)
+            said = str(caught.value)
+            assert said.startswith(f'client_cert="{file}": {problem}'), said
+            assert "BEGIN" not in said
+
+
+@pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
+async def test_later_connections_resume_the_session_of_the_first(
+    make_client: Any, authority: trustme.CA, bundle: Path, version: str
+) -> None:
+    made = context(authority, "127.0.0.1")
+    made.minimum_version = made.maximum_version = getattr(ssl.TLSVersion, version)
+    with Server([answer(200, KEY)] * 4, tls=made, close_after_each=True) as server:
+        client = make_client("k", base_url=server.url, ca_bundle=bundle)
+        for _ in range(3):
+            await client.api_keys.get("ak_1")
+
+        assert server.resumed == [False, True, True]
+
+
+def test_copies_of_a_client_resume_its_sessions(
+    authority: trustme.CA, bundle: Path, members: trustme.CA, tmp_path: Path
+) -> None:
+    own = files(members.issue_cert("client.test"), tmp_path)
+    tls = context(authority, "127.0.0.1")
+    for certificate in [None, own]:
+        with Server([answer(200, KEY)] * 3, tls=tls, close_after_each=True) as server:
+            client = ginnel.RemoteClient(
+                "k", base_url=server.url, ca_bundle=bundle, client_cert=certificate
+            )
+            client.api_keys.get("ak_1")
+            client.with_options(timeout=5).api_keys.get("ak_1")
+            client.with_options(headers={"x-a": "b"}).with_options(deadline=5).api_keys.get("ak_1")
+
+            assert server.resumed == [False, True, True]
+        client.close()
+
+
+def test_clients_that_trust_the_system_share_their_sessions(
+    authority: trustme.CA, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = (
+        "import sys, ginnel\n"
+        "for _ in range(3):\n"
+        "    with ginnel.RemoteClient('k', base_url=sys.argv[1]) as client:\n"
+        "        client.api_keys.get('ak_1')\n"
+    )
+    monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
+    tls = context(authority, "127.0.0.1")
+    with Server([answer(200, KEY)] * 3, tls=tls, close_after_each=True) as server:
+        subprocess.run([sys.executable, "-c", program, server.url], check=True, timeout=60)
+
+        assert server.resumed == [False, True, True]

@@ -208,11 +208,6 @@ impl Proxy {
             false => connect::open(stream, &target, origin.port(), self.authorization()),
         }
     }
-
-    /// The address without credentials, and the credentials.
-    pub(super) fn parts(&self) -> (String, Option<&(Vec<u8>, Vec<u8>)>) {
-        (self.0.to_string(), self.0.login.as_ref())
-    }
 }
 
 /// What a tunnel leads to.

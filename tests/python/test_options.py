@@ -1,0 +1,273 @@
+"""Options of the clients: what they take, and what is said of anything else."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ginnel
+from server import Server, answer
+
+KEY = {"id": "ak_1", "uri": "u"}
+CLIENTS = [
+    ginnel.RemoteClient,
+    ginnel.AsyncRemoteClient,
+    ginnel.AgentClient,
+    ginnel.AsyncAgentClient,
+]
+REMOTE = CLIENTS[:2]
+
+
+def refused(kind: Any, **options: Any) -> str:
+    """What a client says of options; it is always one line."""
+    if kind in REMOTE:
+        options = {"api_key": "k", "base_url": "https://x.test", **options}
+    with pytest.raises(ginnel.ConfigError) as caught:
+        kind(**options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("max_retries", -1, "max_retries=-1: must be 0 or more"),
+        ("max_retries", -(10**30), f"max_retries=-{10**30}: must be 0 or more"),
+        ("max_retries", "2", 'max_retries="2": must be a whole number, not str'),
+        ("max_retries", 2.0, "max_retries=2.0: must be a whole number, not float"),
+        ("timeout", "x", 'timeout="x": must be a number of seconds, not str'),
+        ("timeout", -1, "timeout=-1: must be 0 or more seconds; 0 is no limit"),
+        ("timeout", -0.5, "timeout=-0.5: must be 0 or more seconds; 0 is no limit"),
+        ("timeout", -(10**400), "must be 0 or more seconds; 0 is no limit"),
+        ("timeout", float("nan"), "timeout=nan: must be 0 or more seconds; 0 is no limit"),
+        ("timeout", (1, 2), "timeout=(1, 2): must be a number of seconds, not tuple"),
+        ("deadline", [], "deadline=[]: must be a number of seconds, not list"),
+        ("deadline", float("-inf"), "deadline=-inf: must be 0 or more seconds; 0 is no limit"),
+        ("headers", ["a"], 'headers=["a"]: must be a mapping of str to str, not list'),
+        ("headers", "a: b", "must be a mapping of str to str, not str"),
+        ("headers", {"a": 1}, 'headers must be a mapping of str to str: "a" is not str but int'),
+        ("headers", {1: "a"}, "headers must be a mapping of str to str: a name is not str but int"),
+        ("headers", {"a b": "c"}, 'headers "a b" is not the name of a header'),
+        ("headers", {"": "c"}, 'headers "" is not the name of a header'),
+        ("headers", {"a": "b\n"}, 'headers "a" has characters that no header may carry'),
+        ("on_request", 5, "on_request=5: must be callable, not int"),
+        ("on_response", 0, "on_response=0: must be callable, not int"),
+        ("on_retry", "", 'on_retry="": must be callable, not str'),
+        ("base_url", 5, "base_url=5: must be a str, not int"),
+        ("base_url", "ftp://x", 'base_url="ftp://x": must start with http:// or https://'),
+        ("base_url", "http://x.test", 'base_url="http://x.test'),
+        ("allow_http", "no", 'allow_http="no": must be True or False, not str'),
+        ("app", b"x", "app=<bytes>: must be a str, not bytes"),
+        ("ca_bundle", 5, "ca_bundle=5: must be the path of a file, not int"),
+        ("ca_bundle", "/nowhere", 'ca_bundle="/nowhere": cannot be read: '),
+        ("client_cert", 5, "client_cert=5: must be the path of a PEM file, or a pair of them"),
+        ("client_cert", ("/a",), 'client_cert=("/a"): must be the path of a PEM file, or a pair'),
+        ("client_cert", ("/a", 5), 'client_cert=("/a", 5): must be the path of a PEM file'),
+        ("client_cert", "/nowhere", 'client_cert="/nowhere": cannot be read: '),
+        ("client_cert", ("/no", "/where"), 'client_cert="/no": cannot be read: '),
+    ],
+)
+def test_a_bad_option_is_told_with_what_it_takes(
+    kind: Any, option: str, value: object, said: str
+) -> None:
+    assert said in refused(kind, **{option: value})
+
+
+@pytest.mark.parametrize("kind", REMOTE)
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("api_key", 5, "api_key must be a str, not int"),
+        ("service_version", 2, "service_version=2: must be a str, not int"),
+        ("proxy", 5, "proxy=5: must be a str, not int"),
+        ("proxy", "", 'proxy="": empty host; must be http, https, socks5 or socks5h://'),
+        ("proxy", "ftp://p", 'proxy="ftp://p": the scheme ftp is not supported; must be http'),
+        ("trust_env", 1, "trust_env=1: must be True or False, not int"),
+    ],
+)
+def test_a_bad_option_of_the_management_api_too(
+    kind: Any, option: str, value: object, said: str
+) -> None:
+    assert said in refused(kind, **{option: value})
+
+
+@pytest.mark.parametrize("kind", REMOTE)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"api_key": ["s3cret"]},
+        {"api_key": b"s3cret-of-many-letters"},
+        {"api_key": "s3cret\n-"},
+        {"headers": {"x-api-key": "s3cret\n"}},
+        {"headers": {"authorization": b"Bearer s3cret"}},
+        {"headers": [("authorization", "Bearer s3cret")]},
+        {"headers": ["authorization: Bearer s3cret-of-many-letters"]},
+        {"base_url": "https://user:s3cret@x.test"},
+        {"base_url": "https:user:s3cret@x.test"},
+        {"proxy": "ftp://user:s3cret@x.test"},
+        {"proxy": ["http://user:s3cret@x.test"]},
+        {"client_cert": "-----BEGIN PRIVATE KEY-----\ns3cret"},
+        {"client_cert": ("/nowhere", "-----BEGIN PRIVATE KEY-----\ns3cret")},
+    ],
+)
+def test_no_secret_is_told(kind: Any, options: dict[str, Any]) -> None:
+    assert "s3cret" not in refused(kind, **options)
+
+
+def test_what_is_told_of_a_value_is_short() -> None:
+    for value in ["x" * 9_000, ["x" * 9_000] * 9_000, 10**4000, object(), {"a": "b" * 9_000}]:
+        assert len(refused(ginnel.RemoteClient, timeout=[value], app=value)) < 500
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("time_out", "; did you mean 'timeout'?"),
+        ("max_retry", "; did you mean 'max_retries'?"),
+        ("header", "; did you mean 'headers'?"),
+        ("on_reponse", "; did you mean 'on_response'?"),
+        ("cert", ""),
+        ("zzz", ""),
+    ],
+)
+def test_an_unknown_option_is_told_with_the_nearest_one(kind: Any, option: str, hint: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        kind(**{option: 1})
+
+    assert str(caught.value) == f"{kind.__name__}() has no option {option!r}{hint}"
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_unknown_options_of_with_options(kind: Any) -> None:
+    client = kind(base_url="https://x.test", **({"api_key": "k"} if kind in REMOTE else {}))
+    method = f"{kind.__name__}.with_options()"
+    for option, said in [
+        ("time_out", f"{method} has no option 'time_out'; did you mean 'timeout'?"),
+        ("ca_bundle", f"{method} has no option 'ca_bundle': it is set once, by {kind.__name__}()"),
+        ("zzz", f"{method} has no option 'zzz'"),
+    ]:
+        with pytest.raises(TypeError) as caught:
+            client.with_options(**{option: 1})
+        assert str(caught.value) == said
+    with pytest.raises(ginnel.ConfigError, match="max_retries=-1: must be 0 or more"):
+        client.with_options(max_retries=-1)
+    with pytest.raises(ginnel.ConfigError, match='headers "connection" is set by the client'):
+        client.with_options(headers={"connection": "close"})
+    client.close()
+
+
+def test_a_subclass_is_named_by_its_own_name() -> None:
+    class Deployments(ginnel.RemoteClient):
+        pass
+
+    with pytest.raises(TypeError, match=r"^Deployments\(\) has no option 'keys'$"):
+        Deployments(keys="k")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_the_options_can_still_be_looked_up(kind: Any) -> None:
+    options = inspect.signature(kind).parameters
+
+    assert {"base_url", "timeout", "client_cert", "on_retry"} <= options.keys()
+    assert not {"options", "arguments"} & options.keys()
+    assert "Args:" in kind.__init__.__doc__
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Connection",
+        "content-length",
+        "Expect",
+        "keep-alive",
+        "proxy-connection",
+        "TE",
+        "trailer",
+        "Transfer-Encoding",
+        "upgrade",
+    ],
+)
+def test_headers_of_the_transport_are_refused(name: str) -> None:
+    for kind in CLIENTS:
+        said = refused(kind, headers={name: "1"})
+        assert said.startswith(f'headers "{name}" is set by the client itself')
+
+
+def test_the_login_of_a_proxy_is_no_header() -> None:
+    said = refused(ginnel.RemoteClient, headers={"Proxy-Authorization": "Basic eDp5"})
+    assert said.startswith('headers "Proxy-Authorization" would reach the server; use proxy=')
+
+
+async def test_other_headers_are_sent_as_they_are_passed(make_client: Any) -> None:
+    headers = {"Host": "api.example.test:8443", "User-Agent": "mine", "X-Team": "edge"}
+    with Server([answer(200, KEY)]) as server:
+        await make_client("k", base_url=server.url, headers=headers).api_keys.get("ak_1")
+
+    sent = server.requests[0].headers
+    assert sent["host"] == "api.example.test:8443"
+    assert (sent["user-agent"], sent["x-team"]) == ("mine", "edge")
+
+
+@pytest.mark.parametrize("host", ["", "a b", "user@x.test", "x.test/path", "x.test:port"])
+def test_a_host_must_be_one(host: str) -> None:
+    said = refused(ginnel.RemoteClient, headers={"host": host})
+    assert said == 'headers "host" must be a host, or a host and a port'
+
+
+async def test_any_mapping_will_do_and_is_read_at_once(make_client: Any) -> None:
+    class Headers(Mapping[str, str]):
+        def __init__(self) -> None:
+            self.value = "first"
+
+        def __getitem__(self, name: str) -> str:
+            return {"x-turn": self.value}[name]
+
+        def __iter__(self) -> Iterator[str]:
+            return iter(["x-turn"])
+
+        def __len__(self) -> int:
+            return 1
+
+    headers = Headers()
+    with Server([answer(200, KEY)] * 2) as server:
+        client = make_client("k", base_url=server.url, headers=headers)
+        headers.value = "second"
+        await client.api_keys.get("ak_1")
+        copy = ginnel.RemoteClient.with_options
+        assert copy is not None
+        await client.api_keys.get("ak_1")
+
+    assert [request.headers["x-turn"] for request in server.requests] == ["first", "first"]
+
+
+def test_large_numbers_mean_no_limit() -> None:
+    for options in [{"timeout": 10**400}, {"deadline": float("inf")}, {"max_retries": 10**30}]:
+        ginnel.AgentClient(**options).close()  # type: ignore[arg-type]
+
+
+def test_what_connections_depend_on_stays_when_its_file_is_gone(tmp_path: Path) -> None:
+    import trustme
+
+    bundle = tmp_path / "ca.pem"
+    trustme.CA().cert_pem.write_to_path(bundle)
+    client = ginnel.RemoteClient("k", base_url="https://x.test", ca_bundle=bundle)
+    bundle.unlink()
+
+    assert client.with_options(timeout=1).base_url == client.base_url
+
+
+def test_what_connections_depend_on_stays_when_the_environment_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GINNEL_BASE_URL", "https://x.test")
+    client = ginnel.RemoteClient("k")
+    monkeypatch.setenv("GINNEL_BASE_URL", "https://y.test")
+    monkeypatch.setenv("https_proxy", "ftp://nowhere")
+
+    assert client.with_options(timeout=1).base_url == "https://x.test"
