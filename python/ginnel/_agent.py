@@ -7,7 +7,7 @@ from .exceptions import AgentError, ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from os import PathLike
     from types import TracebackType
     from typing import Self
@@ -158,3 +158,12 @@ class Agent:
 
     def __repr__(self) -> str:
         return f"<Agent at {self.url}, {self.state}>"
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        yield "url", self.url
+        yield "state", self.state
+
+    def _repr_html_(self) -> str:
+        from ._client_cards import agent
+
+        return agent(self)

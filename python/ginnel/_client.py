@@ -7,7 +7,7 @@ from .remote._tree import AsyncRemoteResources, RemoteResources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from os import PathLike
     from types import TracebackType
     from typing import Any, Self, TypeAlias, TypeVar
@@ -115,6 +115,16 @@ class _Client:
         state = ", closed" if self.is_closed else ""
         key = f", key {self._core.key_hint}" if self._core.key_hint else ""
         return f"<{type(self).__name__} of {self.base_url}{key}{state}>"
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object] | tuple[str, object, object]]:
+        yield "base_url", self.base_url
+        yield "key", self._core.key_hint, ""
+        yield "is_closed", self.is_closed, False
+
+    def _repr_html_(self) -> str:
+        from ._client_cards import client
+
+        return client(self)
 
 
 class _Blocking(_Client):

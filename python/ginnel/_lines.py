@@ -8,6 +8,7 @@ from .local.tunnels import AgentTunnel, Metrics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
 
     from ._record import Record
@@ -36,6 +37,28 @@ def line(shown: Record) -> str:
         case _:
             raise TypeError(name)
     return f"<{visible(cut(said, LINE))}>"
+
+
+def members(shown: Record) -> Iterator[tuple[str, str]]:
+    """What a line tells, by name."""
+    match shown:
+        case CapturedRequest():
+            yield "id", shown.id
+            yield "request", f"{shown.request.method} {address(shown.request.uri)}"
+            yield "response", outcome(shown)
+            yield "tunnel_name", shown.tunnel_name
+        case RequestMessage() | ResponseMessage():
+            yield "start_line", start_line(shown)
+            yield "body", _preview(shown).removeprefix(", ")
+        case AgentTunnel():
+            yield "name", shown.name
+            yield "public_url", shown.public_url
+            yield "addr", forwards_to(shown)
+            yield "status", shown.status or ""
+        case Metrics():
+            yield "figures", figures(shown)
+        case _:
+            raise TypeError(type(shown).__name__)
 
 
 def lines(shown: Record) -> str:

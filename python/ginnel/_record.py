@@ -9,7 +9,7 @@ from . import _native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any, ClassVar, Self
 
 SECRET = {"secret": True}
@@ -40,6 +40,16 @@ _LAZY: dict[str, tuple[type, Callable[[Any], object]]] = {
     "bytes": (str, _bytes),
     "Mapping[str, object]": (bytes, _native.parse),
 }
+
+
+class _Masked:
+    """Stands for a secret in what is printed."""
+
+    def __repr__(self) -> str:
+        return "***"
+
+
+_MASKED = _Masked()
 
 
 class Record:
@@ -104,14 +114,17 @@ class Record:
         return type(self).from_dict, (self.to_dict(),)
 
     def __repr__(self) -> str:
-        shown = []
+        shown = (f"{name}={value!r}" for name, value in self.__rich_repr__())
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        """The fields that have a value; a mask stands for secrets."""
         for field in fields(self):
             value = getattr(self, field.name)
             if value is None or (field.name == "extra" and not value):
                 continue
             secret = field.metadata.get("secret") or field.name == "extra"
-            shown.append(f"{field.name}={'***' if secret else repr(value)}")
-        return f"{type(self).__name__}({', '.join(shown)})"
+            yield field.name, _MASKED if secret else value
 
     def _repr_html_(self) -> str:
         from ._notebook import card

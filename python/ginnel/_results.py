@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, overload
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import SupportsIndex
+
     from pandas import DataFrame
+    from pyarrow import Table
 
     from ._record import Record
 
@@ -16,6 +20,24 @@ class Results(list[T]):
     """A list of results: a list in every way, and a table in a notebook."""
 
     __slots__ = ()
+
+    @overload
+    def __getitem__(self, index: SupportsIndex, /) -> T: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> Results[T]: ...
+    def __getitem__(self, index: SupportsIndex | slice, /) -> T | Results[T]:
+        if isinstance(index, slice):
+            return Results(super().__getitem__(index))
+        return super().__getitem__(index)
+
+    def __add__(self, other: Iterable[T], /) -> Results[T]:  # type: ignore[override]
+        if not isinstance(other, list):
+            return NotImplemented
+        return Results(super().__add__(other))
+
+    def copy(self) -> Results[T]:
+        """A list of the same results."""
+        return Results(self)
 
     def to_pandas(self) -> DataFrame:
         """A data frame with a row for each item and a column for each field; needs `pandas`.
@@ -28,6 +50,21 @@ class Results(list[T]):
         from ._frame import frame
 
         return frame(self)
+
+    def to_arrow(self) -> Table:
+        """An Arrow table with a row for each item and a column for each field; needs `pyarrow`.
+
+        Times are `timestamp[us, tz=UTC]`, fields inside fields are structs, lists are lists, and
+        objects without a fixed form are JSON text. Secrets are left out. A list without items has
+        no columns; `to_arrow` of a pager has them all.
+
+        Raises:
+            ImportError: pyarrow is not installed (`pip install ginnel[arrow]`).
+            ValueError: A value does not fit its column; the message names the field.
+        """
+        from ._arrow import table
+
+        return table(type(self[0]) if self else None, self)
 
     def _repr_html_(self) -> str:
         from ._notebook import table

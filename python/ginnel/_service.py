@@ -8,7 +8,7 @@ from .exceptions import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
     from os import PathLike
     from pathlib import Path
@@ -343,6 +343,18 @@ class Service:
     def __repr__(self) -> str:
         state = "" if self.is_running else ", stopped"
         return f"<Service at {self.url}{state}>"
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        yield "url", self.url
+        yield "http_url", self.http_url
+        yield "https_url", self.https_url
+        yield "agent_addr", self.agent_addr
+        yield "is_running", self.is_running
+
+    def _repr_html_(self) -> str:
+        from ._client_cards import service
+
+        return service(self)
 
 
 FIRST_DAY = 1_767_225_600_000_000

@@ -6,6 +6,7 @@ from ._record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 
@@ -18,6 +19,11 @@ class Shown(Record):
         from ._lines import line
 
         return line(self)
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        from ._lines import members
+
+        yield from members(self)
 
     def _repr_html_(self) -> str:
         from ._cards import card

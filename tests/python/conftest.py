@@ -62,8 +62,23 @@ class PagerFace:
         for page in self._pager.pages():
             yield page
 
+    def __getitem__(self, part: int | slice) -> Any:
+        async def fetch() -> Any:
+            return self._pager[part]
+
+        return fetch()
+
+    def __len__(self) -> int:
+        return len(self._pager)
+
+    def __bool__(self) -> bool:
+        return bool(self._pager)
+
     async def to_list(self, limit: int | None = None, *, progress: bool = False) -> Any:
         return self._pager.to_list(limit, progress=progress)
+
+    async def to_arrow(self, limit: int | None = None) -> Any:
+        return self._pager.to_arrow(limit)
 
     async def first(self) -> Any:
         return self._pager.first()
