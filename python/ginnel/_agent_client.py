@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cached_property
 from time import monotonic, sleep
 
@@ -16,9 +17,11 @@ from .local.tunnels import AsyncTunnels, Tunnels
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
     from typing import Any, Self, TypeAlias
+
+    from matplotlib.figure import Figure
 
     from ._client import _Path
     from .events import Event
@@ -123,6 +126,8 @@ class _Search(_Wait):
 
     FEW, MOST = 5, 1000
     """How many requests are asked for: when little is expected to be new, and otherwise."""
+    MAX_LISTED = 5
+    """How many of the requests that did not match the error for a timeout lists."""
 
     def __init__(
         self, predicate: _Predicate | None, timeout: float, count: Callable[[int], object]
@@ -132,7 +137,9 @@ class _Search(_Wait):
         self.limit = self.MOST
         self._predicate = predicate
         self._seen: set[str] = set()
+        self._listed: list[str] = []
         self._pending: set[str] = set()
+        self._raised: list[Exception] = []
 
     def look(self, newest_first: list[CapturedRequest]) -> CapturedRequest | None:
         """The request that was searched for, if it is among these."""
@@ -149,20 +156,72 @@ class _Search(_Wait):
                 continue
             self._seen.add(request.id)
             self._count(1)
-            if self._predicate is None or self._predicate(request):
+            if self._matches(request):
                 return request
+            if len(self._listed) < self.MAX_LISTED:
+                from ._lines import exchange
+
+                self._listed.append(exchange(request))
         return None
+
+    def _matches(self, request: CapturedRequest) -> bool:
+        """What the predicate says; where it raises, the request is not the one it is meant for."""
+        if self._predicate is None:
+            return True
+        try:
+            return bool(self._predicate(request))
+        except Exception as error:
+            self._raised.append(error)
+            return False
 
     def late(self) -> APITimeoutError:
         """The error for a search without success."""
-        seen = f"{len(self._seen)} were seen"
+        told = [f"no captured request matched within {self.timeout:g} s", self._told_of_seen()]
         if self._pending:
-            seen += f", {len(self._pending)} have no response yet"
-        return APITimeoutError(f"no captured request matched within {self.timeout:g} s; {seen}")
+            told.append(f"{len(self._pending)} without a response yet")
+        if self._raised:
+            kinds = Counter(type(error).__name__ for error in self._raised)
+            raised = ", ".join(f"{kind} on {count}" for kind, count in kinds.items())
+            told.append(f"predicate raised {raised}")
+        return APITimeoutError("; ".join(told))
+
+    @property
+    def raised(self) -> Exception | None:
+        """What the predicate raised first."""
+        return self._raised[0] if self._raised else None
+
+    def _told_of_seen(self) -> str:
+        listed = [*self._listed, *(["…"] if len(self._seen) > len(self._listed) else [])]
+        return f"saw {len(self._seen)}{': ' if listed else ''}{', '.join(listed)}"
 
 
 class AgentRequests(Requests):
     """Captured requests."""
+
+    def plot(
+        self,
+        captured: Iterable[CapturedRequest] | None = None,
+        *,
+        limit: int = 200,
+        tunnel_name: str | None = None,
+    ) -> Figure:
+        """Draw how long requests took and what was answered, as a figure; needs `matplotlib`.
+
+        A notebook shows it; elsewhere there is `savefig`.
+
+        Args:
+            captured: Requests that were fetched before; else the last ones are fetched.
+            limit: How many to fetch at most.
+            tunnel_name: Only those of this tunnel.
+
+        Raises:
+            ImportError: matplotlib is not installed (`pip install ginnel[plot]`).
+        """
+        from ._figure import figure
+
+        if captured is None:
+            captured = self.list(limit=limit, tunnel_name=tunnel_name).to_list()
+        return figure(captured)
 
     def wait_for(
         self,
@@ -177,7 +236,8 @@ class AgentRequests(Requests):
         Requests that are there already count, so nothing is missed between a visit and this call.
 
         Args:
-            predicate: Called with each request once; None takes any.
+            predicate: Called with each request once; None takes any. Where it raises an exception,
+                the request does not match, and the error for a timeout says so.
             tunnel_name: Only requests of this tunnel.
             timeout: Seconds to wait.
             progress: Count the requests that were looked at on stderr meanwhile.
@@ -194,16 +254,41 @@ class AgentRequests(Requests):
                 within = Requests(self._core.within(search.left))
                 listed = within.list(limit=search.limit, tunnel_name=tunnel_name).to_list()
             except APITimeoutError as error:
-                raise search.late() from error
+                raise search.late() from search.raised or error
             if found := search.look(listed):
                 return found
             if search.left <= 0:
-                raise search.late()
+                raise search.late() from search.raised
             sleep(search.pause)
 
 
 class AsyncAgentRequests(AsyncRequests):
     """Captured requests."""
+
+    async def plot(
+        self,
+        captured: Iterable[CapturedRequest] | None = None,
+        *,
+        limit: int = 200,
+        tunnel_name: str | None = None,
+    ) -> Figure:
+        """Draw how long requests took and what was answered, as a figure; needs `matplotlib`.
+
+        A notebook shows it; elsewhere there is `savefig`.
+
+        Args:
+            captured: Requests that were fetched before; else the last ones are fetched.
+            limit: How many to fetch at most.
+            tunnel_name: Only those of this tunnel.
+
+        Raises:
+            ImportError: matplotlib is not installed (`pip install ginnel[plot]`).
+        """
+        from ._figure import figure
+
+        if captured is None:
+            captured = await self.list(limit=limit, tunnel_name=tunnel_name).to_list()
+        return figure(captured)
 
     async def wait_for(
         self,
@@ -218,7 +303,8 @@ class AsyncAgentRequests(AsyncRequests):
         Requests that are there already count, so nothing is missed between a visit and this call.
 
         Args:
-            predicate: Called with each request once; None takes any.
+            predicate: Called with each request once; None takes any. Where it raises an exception,
+                the request does not match, and the error for a timeout says so.
             tunnel_name: Only requests of this tunnel.
             timeout: Seconds to wait.
             progress: Count the requests that were looked at on stderr meanwhile.
@@ -237,11 +323,11 @@ class AsyncAgentRequests(AsyncRequests):
                 within = AsyncRequests(self._core.within(search.left))
                 listed = await within.list(limit=search.limit, tunnel_name=tunnel_name).to_list()
             except APITimeoutError as error:
-                raise search.late() from error
+                raise search.late() from search.raised or error
             if found := search.look(listed):
                 return found
             if search.left <= 0:
-                raise search.late()
+                raise search.late() from search.raised
             await asyncio.sleep(search.pause)
 
 

@@ -74,6 +74,12 @@ def lines(shown: Record) -> str:
             return line(shown)
 
 
+def exchange(captured: CapturedRequest) -> str:
+    """A request and its status in a few words: `GET /path 404`."""
+    status = captured.response.status_code if captured.response else "without an answer"
+    return visible(cut(f"{captured.request.method} {address(captured.request.uri)} {status}", LINE))
+
+
 def start_line(message: RequestMessage | ResponseMessage) -> str:
     """The first line of a message."""
     if isinstance(message, RequestMessage):

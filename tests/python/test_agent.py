@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import sys
 import threading
@@ -172,7 +173,48 @@ async def test_what_is_waited_for_is_found(here: Any, local: int) -> None:
         found = await here.requests.wait_for(lambda captured: captured.request.body == b"3")
 
     assert found.request.text == "3"
-    with pytest.raises(ginnel.APITimeoutError, match="5 were seen"):
+    with pytest.raises(ginnel.APITimeoutError, match="saw 5: POST / 201, "):
+        await here.requests.wait_for(lambda captured: False, timeout=0.1)
+
+
+async def test_a_predicate_that_raises_does_not_match_and_is_told(here: Any, local: int) -> None:
+    tunnel = await here.tunnels.start(addr=local, proto="http", name="shop")
+    for number, body in enumerate((b"no json", b'{"wanted": 0}', b'{"wanted": 1}', b"[]")):
+        await asyncio.to_thread(send, f"{tunnel.public_url}/{number}?token=s3cret", body)
+
+    found = await here.requests.wait_for(lambda captured: captured.json()["wanted"])
+    with pytest.raises(ginnel.APITimeoutError) as late:
+        await here.requests.wait_for(lambda captured: captured.json()["wanted"] == 7, timeout=0.1)
+
+    assert found.request.uri.startswith("/2?")
+    listed = ", ".join(f"POST /{number}?token=••• 201" for number in range(4))
+    assert str(late.value) == (
+        f"no captured request matched within 0.1 s; saw 4: {listed}; "
+        "predicate raised JSONDecodeError on 1, TypeError on 1"
+    )
+    assert isinstance(late.value.__cause__, json.JSONDecodeError)
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
+async def test_what_ends_a_program_ends_a_wait(
+    here: Any, local: int, kind: type[BaseException]
+) -> None:
+    tunnel = await here.tunnels.start(addr=local, proto="http", name="shop")
+    assert await visit(tunnel.public_url) == 201
+
+    def interrupted(captured: CapturedRequest) -> bool:
+        raise kind
+
+    with pytest.raises(kind):
+        await here.requests.wait_for(interrupted)
+
+
+async def test_a_long_list_of_what_was_seen_is_cut(here: Any, local: int) -> None:
+    tunnel = await here.tunnels.start(addr=local, proto="http", name="shop")
+    for number in range(7):
+        await asyncio.to_thread(send, f"{tunnel.public_url}/{number}", b"")
+
+    with pytest.raises(ginnel.APITimeoutError, match=r"saw 7: POST /0 201, .*POST /4 201, …$"):
         await here.requests.wait_for(lambda captured: False, timeout=0.1)
 
 
@@ -210,7 +252,7 @@ async def test_waiting_ends_in_time_when_the_agent_hangs(kind: Any) -> None:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         client: Any = kind(url)
         client = Face(client) if kind is ginnel.AgentClient else client
-        with pytest.raises(ginnel.APITimeoutError, match=r"within 0\.1 s; 0 were seen"):
+        with pytest.raises(ginnel.APITimeoutError, match=r"within 0\.1 s; saw 0$"):
             await client.requests.wait_for(timeout=0.1)
         with pytest.raises(ginnel.APITimeoutError, match="not answering, not online"):
             await client.wait_ready(timeout=0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import re
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 
 import ginnel
 from ginnel._results import Results
+from ginnel.local.requests import CapturedRequest
 from ginnel.remote.api_keys import ApiKey
 from ginnel.remote.ip_policies import IpPolicy
 
@@ -348,3 +350,69 @@ def test_nobody_needs_rich() -> None:
     )
 
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def exchange(number: int, status: str | None, milliseconds: float) -> CapturedRequest:
+    """A captured request as an agent would tell it."""
+    message = {"proto": "HTTP/1.1", "headers": {}, "raw": ""}
+    wire: dict[str, object] = {
+        "uri": "",
+        "id": str(number),
+        "tunnel_name": "web",
+        "remote_addr": "192.0.2.1",
+        "start": f"2026-01-02T03:04:{number:02}Z",
+        "duration": int(milliseconds * 1e6),
+        "request": {**message, "method": "GET", "uri": "/"},
+    }
+    if status:
+        wire["response"] = {**message, "status": status, "status_code": int(status[:3])}
+    return CapturedRequest.from_dict(wire)
+
+
+def test_captured_requests_are_drawn_by_duration_and_status() -> None:
+    pytest.importorskip("matplotlib")
+    captured = [exchange(at, "200 OK", 2) for at in range(5)]
+    captured += [exchange(6, "502 Bad Gateway", 900), exchange(7, None, 0)]
+
+    with ginnel.AgentClient() as here:
+        drawn: Any = here.requests.plot(captured)
+
+    durations, statuses = drawn.axes
+    assert [text.get_text() for text in durations.get_legend().get_texts()] == ["2xx", "5xx"]
+    assert durations.get_yscale() == "log"
+    assert [len(points.get_offsets()) for points in durations.collections] == [5, 1]
+    assert [label.get_text() for label in statuses.get_yticklabels()] == ["200", "502", "no answer"]
+    assert [bar.get_width() for bar in statuses.patches] == [5, 1, 1]
+    assert drawn._repr_png_().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("kind", ["client", "async_client"])
+async def test_a_figure_fetches_what_it_draws(
+    ginnel_agent: ginnel.Agent, ginnel_tunnel: Any, kind: str
+) -> None:
+    pytest.importorskip("matplotlib")
+    here = getattr(ginnel_agent, kind)()
+    empty = here.requests.plot()
+    empty = await empty if kind == "async_client" else empty
+    url = ginnel_tunnel(app)
+    for number in range(3):
+        await asyncio.to_thread(lambda at: urlopen(f"{url}/{at}").close(), number)
+
+    drawn = here.requests.plot(limit=2, tunnel_name="test-1")
+    drawn = await drawn if kind == "async_client" else drawn
+
+    assert [text.get_text() for text in empty.axes[0].texts] == ["no captured requests"]
+    assert drawn.axes[1].get_title() == "Statuses of 2 requests"
+    here.close()
+
+
+def test_without_matplotlib_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+
+    with (
+        ginnel.AgentClient() as here,
+        pytest.raises(ImportError, match=r"pip install 'ginnel\[plot\]'"),
+    ):
+        here.requests.plot([])
