@@ -41,7 +41,11 @@ else:
     def __getattr__(name):
         """Import the agent's clients when they are asked for: they need more than the others."""
         if name not in ("AgentClient", "AsyncAgentClient"):
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            from ._spelling import did_you_mean
+
+            nearest = "" if name.startswith("_") else did_you_mean(name, __all__)
+            message = f"module {__name__!r} has no attribute {name!r}{nearest}"
+            raise AttributeError(message, name=name, obj=None)
         from . import _agent_client
 
         globals()[name] = found = getattr(_agent_client, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import _native
+from ._spelling import Spelling
 from .exceptions import AgentError, ConfigError
 
 TYPE_CHECKING = False
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from ._service import Service
 
 
-class Agent:
+class Agent(Spelling):
     """An agent in this process, until `stop` or the end of a `with` block.
 
     It connects to a service, forwards the visitors of its tunnels to local services, captures their

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from functools import cached_property
 from time import monotonic, sleep
 
@@ -38,6 +39,40 @@ PORTS = range(4040, 4050)
 class AgentTunnels(Tunnels):
     """Tunnels of the agent."""
 
+    def get(self, name: str) -> AgentTunnel:
+        """Fetch one running tunnel.
+
+        Args:
+            name: The name of the tunnel.
+
+        `GET /tunnels/{name}`
+        """
+        try:
+            return super().get(name)
+        except NotFoundError as error:
+            self._name_nearest(error, name)
+            raise
+
+    def stop(self, name: str) -> None:
+        """Stop a tunnel and close its connections; its captured requests stay.
+
+        Args:
+            name: The name of the tunnel.
+
+        `DELETE /tunnels/{name}`
+        """
+        try:
+            super().stop(name)
+        except NotFoundError as error:
+            self._name_nearest(error, name)
+            raise
+
+    def _name_nearest(self, error: NotFoundError, name: str) -> None:
+        """Have the error tell which tunnel was likely meant, if the agent says soon which run."""
+        with suppress(APIError):
+            running = Tunnels(self._core.within(SECONDS_FOR_NAMES)).list().to_list()
+            error.args = (f"{error}{_nearest(name, running)}",)
+
     def open(
         self, *, addr: str | int, proto: str = "http", name: str, **definition: Any
     ) -> AbstractContextManager[AgentTunnel]:
@@ -49,7 +84,7 @@ class AgentTunnels(Tunnels):
             name: The name; unique among the running tunnels, at most 255 bytes.
             definition: What else `start` takes.
         """
-        from contextlib import contextmanager, suppress
+        from contextlib import contextmanager
 
         @contextmanager
         def opened() -> Iterator[AgentTunnel]:
@@ -59,13 +94,47 @@ class AgentTunnels(Tunnels):
             finally:
                 for started in _names(tunnel, definition):
                     with suppress(*GONE):
-                        self.stop(started)
+                        Tunnels.stop(self, started)
 
         return opened()
 
 
 class AsyncAgentTunnels(AsyncTunnels):
     """Tunnels of the agent."""
+
+    async def get(self, name: str) -> AgentTunnel:
+        """Fetch one running tunnel.
+
+        Args:
+            name: The name of the tunnel.
+
+        `GET /tunnels/{name}`
+        """
+        try:
+            return await super().get(name)
+        except NotFoundError as error:
+            await self._name_nearest(error, name)
+            raise
+
+    async def stop(self, name: str) -> None:
+        """Stop a tunnel and close its connections; its captured requests stay.
+
+        Args:
+            name: The name of the tunnel.
+
+        `DELETE /tunnels/{name}`
+        """
+        try:
+            await super().stop(name)
+        except NotFoundError as error:
+            await self._name_nearest(error, name)
+            raise
+
+    async def _name_nearest(self, error: NotFoundError, name: str) -> None:
+        """Have the error tell which tunnel was likely meant, if the agent says soon which run."""
+        with suppress(APIError):
+            running = await AsyncTunnels(self._core.within(SECONDS_FOR_NAMES)).list().to_list()
+            error.args = (f"{error}{_nearest(name, running)}",)
 
     def open(
         self, *, addr: str | int, proto: str = "http", name: str, **definition: Any
@@ -78,7 +147,7 @@ class AsyncAgentTunnels(AsyncTunnels):
             name: The name; unique among the running tunnels, at most 255 bytes.
             definition: What else `start` takes.
         """
-        from contextlib import asynccontextmanager, suppress
+        from contextlib import asynccontextmanager
 
         @asynccontextmanager
         async def opened() -> AsyncIterator[AgentTunnel]:
@@ -88,13 +157,27 @@ class AsyncAgentTunnels(AsyncTunnels):
             finally:
                 for started in _names(tunnel, definition):
                     with suppress(*GONE):
-                        await self.stop(started)
+                        await AsyncTunnels.stop(self, started)
 
         return opened()
 
 
 GONE = (NotFoundError, AgentNotRunningError)
 """What says that a tunnel does not run any more, somebody else having stopped it or its agent."""
+
+
+SECONDS_FOR_NAMES = 1.0
+"""How long an error may take to find out which tunnels run."""
+
+
+def _nearest(name: str, running: Iterable[AgentTunnel]) -> str:
+    from ._body import cut, visible
+    from ._spelling import did_you_mean
+
+    names = [tunnel.name for tunnel in running]
+    if told := did_you_mean(name, names):
+        return told
+    return visible(cut(f"; running: {', '.join(names)}")) if names else "; no tunnel is running"
 
 
 def _names(tunnel: AgentTunnel, definition: Mapping[str, Any]) -> list[str]:

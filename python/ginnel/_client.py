@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ._native import Core
+from ._spelling import Spelling
 from .remote._tree import AsyncRemoteResources, RemoteResources
 
 TYPE_CHECKING = False
@@ -63,7 +64,7 @@ def copied(headers: object) -> object:
     return dict(headers) if hasattr(headers, "keys") else headers  # type: ignore[call-overload]
 
 
-class _Client:
+class _Client(Spelling):
     """What all clients share: options, connections, an end."""
 
     _core: Core

@@ -52,12 +52,14 @@ def problem(error: APIError) -> str:
     more = [f"{name} {value}" for name, value in told.items() if value is not None]
     known = [getattr(error, name, None) for name in ("status_code", "error_code")]
     says = getattr(error, "message", "") or str(error)
+    reason = getattr(error, "details", {}).get("err")
     return frame(
         line(
             badge(type(error).__name__, BAD),
             *(code(str(value)) for value in known if value),
             text(says),
         ),
+        line(text(str(reason))) if reason else "",
         line(quiet(asked)),
         line(quiet(", ".join(more))),
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from ._spelling import Spelling
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._native import Core
 
 
-class Resource:
+class Resource(Spelling):
     """A part of an API; it holds the client's connections, not the client."""
 
     def __init__(self, core: Core) -> None:

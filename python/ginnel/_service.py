@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import _native
 from ._client import AsyncRemoteClient, RemoteClient
+from ._spelling import Spelling
 from .exceptions import ConfigError
 
 TYPE_CHECKING = False
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from .traffic import TrafficEvents
 
 
-class Service:
+class Service(Spelling):
     """The management API, served from this process until `stop` or the end of a `with` block."""
 
     def __init__(

@@ -157,9 +157,10 @@ class APIStatusError(APIError):
     """The answer is an error.
 
     `status_code` is its status, `error_code` the API's own code such as `ERR_NGROK_218` (absent on
-    a plain 404), `message` the API's words, `details` more of them for programs, `operation_id`
-    the name of the failed operation at the server, `headers` the headers of the answer in lower
-    case, `body` its body, `retry_after` the seconds that the server asks to wait.
+    a plain 404), `message` the API's words, `details` more of them for programs (its `err` is the
+    reason that an agent gives, and part of `str`), `operation_id` the name of the failed operation
+    at the server, `headers` the headers of the answer in lower case, `body` its body, `retry_after`
+    the seconds that the server asks to wait.
     """
 
     def __init__(
@@ -178,6 +179,7 @@ class APIStatusError(APIError):
         body: bytes = b"",
         retry_after: float | None = None,
     ) -> None:
+        text = _with_reason(text, message, (details or {}).get("err"))
         super().__init__(text, method=method, url=url, attempts=attempts)
         self.status_code = status_code
         self.error_code = error_code
@@ -187,6 +189,18 @@ class APIStatusError(APIError):
         self.headers: Mapping[str, str] = headers or {}
         self.body = body
         self.retry_after = retry_after
+
+
+def _with_reason(text: str, message: str, reason: object) -> str:
+    """What the agent gives as its reason stands behind its message."""
+    if not isinstance(reason, str) or not reason.strip():
+        return text
+    from ._body import cut, visible
+
+    told = visible(cut(" ".join(reason.split())))
+    if told in text or not text.startswith(message):
+        return text
+    return f"{message}: {told}{text.removeprefix(message)}"
 
 
 class BadRequestError(APIStatusError):
