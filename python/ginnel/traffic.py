@@ -107,7 +107,12 @@ class TrafficEvents:
         """
         from asyncio import get_running_loop
 
-        loop = get_running_loop()
+        try:
+            loop = get_running_loop()
+        except RuntimeError:
+            from ._no_loop import no_loop_error
+
+            raise no_loop_error() from None
         while (event := self.get(timeout=0)) is None and self._events is not None:
             told = loop.create_future()
             self._events.call_once(partial(_settle_soon, loop, told))
