@@ -23,6 +23,9 @@ READ = 65_536
 READ_FOR_PARTS = 8 << 20
 """How many bytes of a packed body are looked at for its parts."""
 
+MAX_DECODED_BYTES = 64 << 20
+"""How many bytes a body may have once its encoding is taken off."""
+
 _TEXTUAL = ("json", "xml", "text", "javascript", "yaml", "x-www-form-urlencoded", "graphql")
 _ENDS = {
     "whole": "{} taken off",
@@ -74,6 +77,15 @@ def look(message: Message) -> Body:
         return Body([Section(f"({told})")])
     masked = _masked(text, kind, whole=len(opened) < READ)
     return Body([Section(_beginning(visible(masked), size(message)))], note)
+
+
+def decoded(message: Message) -> bytes:
+    """A body without the encoding that it was sent in; as it is where that cannot be taken off."""
+    encoding = (message.header("content-encoding") or "").strip().lower()
+    if encoding in ("", "identity"):
+        return message.body
+    unpacked = _native.unpack(encoding, message.body, MAX_DECODED_BYTES)
+    return message.body if unpacked is None else unpacked[0]
 
 
 def readable(message: Message) -> str:

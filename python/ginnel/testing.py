@@ -3,6 +3,7 @@
 | Fixture | Gives |
 | --- | --- |
 | `ginnel_service` | a `Service` in memory, new for each test |
+| `ginnel_session_service` | a `Service` in memory, the same for all tests of a session |
 | `ginnel_remote` | a `RemoteClient` with its admin key |
 | `ginnel_async_remote` | an `AsyncRemoteClient` with its admin key, for any asyncio plugin |
 | `ginnel_agent` | an `Agent` of that service |
@@ -13,23 +14,36 @@
 
 `@pytest.mark.ginnel_service(seed=7)` gives the service options, those of `ginnel.Service`. With a
 seed, identifiers, tokens and times are the same in each run.
+
+With `ginnel_service_scope = session` in the configuration of pytest, `ginnel_service` is
+`ginnel_session_service`, and holds after each test again what it held before. Tests with the marker
+keep a service of their own.
+
+`assert_received` asserts what a tunnel received. Where a test fails, its report has a section
+`ginnel: captured requests` of what the agents of its fixtures captured meanwhile.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, overload
 
 import pytest
 
 from ._calls import ServiceCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+    from re import Pattern
 
     from . import Agent, AgentClient, AsyncAgentClient, AsyncRemoteClient, RemoteClient, Service
+    from ._agent_client import AgentRequests, AsyncAgentRequests
+    from ._results import Results
+    from .local.requests import CapturedRequest
 
 __all__ = [
     "ServiceCall",
+    "assert_received",
     "ginnel_agent",
     "ginnel_agent_client",
     "ginnel_async_agent_client",
@@ -37,14 +51,70 @@ __all__ = [
     "ginnel_loopback_only",
     "ginnel_remote",
     "ginnel_service",
+    "ginnel_session_service",
     "ginnel_tunnel",
 ]
+
+_SCOPES = ("function", "session")
+_STARTED = pytest.StashKey[float]()
+_AGENTS = pytest.StashKey["list[str]"]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Make the option of the configuration known to pytest."""
+    line = "How long the fixture ginnel_service lasts: function or session."
+    parser.addini("ginnel_service_scope", line, default=_SCOPES[0])
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known to pytest."""
     line = "ginnel_service(**options): options of the service of the fixture ginnel_service."
     config.addinivalue_line("markers", line)
+    scope = config.getini("ginnel_service_scope")
+    if scope not in _SCOPES:
+        raise pytest.UsageError(f"ginnel_service_scope={scope}: must be function or session")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Note when a test begins."""
+    item.stash[_STARTED] = time.time()
+    item.stash[_AGENTS] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(request: pytest.FixtureRequest) -> Generator[None, object, object]:
+    """Note the agents of a test, since its fixtures are not known where one of them fails."""
+    value = yield
+    if (agents := request.node.stash.get(_AGENTS, None)) is not None:
+        from ._test_report import agent_urls
+
+        agents.extend(agent_urls([value]))
+    return value
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add what agents captured to the report of a test that failed."""
+    report = yield
+    if report.failed and report.when != "teardown":
+        from ._test_report import agent_urls, sections
+
+        fixtures = getattr(item, "funcargs", {}).values()
+        urls = [*item.stash.get(_AGENTS, []), *agent_urls(fixtures)]
+        report.sections.extend(sections(urls, item.stash.get(_STARTED, 0.0)))
+    return report
+
+
+@pytest.fixture(scope="session")
+def ginnel_session_service() -> Iterator[Service]:
+    """A service in memory, the same for all tests of a session; they see each other's resources."""
+    from . import Service
+
+    with Service() as service:
+        yield service
 
 
 @pytest.fixture
@@ -52,14 +122,33 @@ def ginnel_service(request: pytest.FixtureRequest) -> Iterator[Service]:
     """A service in memory, new for each test: API, edges and agents' port on this machine.
 
     The marker `ginnel_service` gives it options; those nearer to the test come before others.
+    Without a marker it is `ginnel_session_service` where `ginnel_service_scope` is `session`.
     """
     from . import Service
 
+    markers = list(request.node.iter_markers("ginnel_service"))
+    if not markers and request.config.getini("ginnel_service_scope") == "session":
+        yield from _restored(request.getfixturevalue("ginnel_session_service"))
+        return
     options: dict[str, Any] = {}
-    for marker in request.node.iter_markers("ginnel_service"):
+    for marker in markers:
         options = {**marker.kwargs, **options}
     with Service(**options) as service:
         yield service
+
+
+def _restored(service: Service) -> Iterator[Service]:
+    """A service that holds again what it held, once its test is over."""
+    if not service.is_running:
+        raise RuntimeError(
+            "ginnel_session_service was stopped; a test that stops its service needs one of its "
+            "own: @pytest.mark.ginnel_service"
+        )
+    before = service.snapshot()
+    yield service
+    if service.is_running:
+        service.restore(before)
+        service._rehearsal.forget()
 
 
 @pytest.fixture
@@ -172,3 +261,90 @@ def _check(socket: object, address: object) -> None:
         local = host == "localhost"
     if not local:
         raise OSError(ENETUNREACH, f"{host} is not this machine, and ginnel_loopback_only is on")
+
+
+@overload
+def assert_received(
+    source: AgentClient | AgentRequests | Iterable[CapturedRequest],
+    /,
+    *,
+    method: str | None = None,
+    path: str | Pattern[str] | None = None,
+    headers: Mapping[str, str | Pattern[str] | None] | None = None,
+    json: object = None,
+    body: bytes | str | None = None,
+    status: int | None = None,
+    tunnel_name: str | None = None,
+    count: int | None = None,
+    timeout: float | None = None,
+) -> Results[CapturedRequest]: ...
+@overload
+def assert_received(
+    source: AsyncAgentClient | AsyncAgentRequests,
+    /,
+    *,
+    method: str | None = None,
+    path: str | Pattern[str] | None = None,
+    headers: Mapping[str, str | Pattern[str] | None] | None = None,
+    json: object = None,
+    body: bytes | str | None = None,
+    status: int | None = None,
+    tunnel_name: str | None = None,
+    count: int | None = None,
+    timeout: float | None = None,
+) -> Coroutine[Any, Any, Results[CapturedRequest]]: ...
+def assert_received(
+    source: Any,
+    /,
+    *,
+    method: str | None = None,
+    path: str | Pattern[str] | None = None,
+    headers: Mapping[str, str | Pattern[str] | None] | None = None,
+    json: object = None,
+    body: bytes | str | None = None,
+    status: int | None = None,
+    tunnel_name: str | None = None,
+    count: int | None = None,
+    timeout: float | None = None,
+) -> Any:
+    """Assert that a tunnel received a request, and wait for it; returns those that match.
+
+    ```python
+    hook, = assert_received(client, method="POST", path="/hook", json={"paid": True}, count=1)
+    await assert_received(async_client, path="/hook")
+    ```
+
+    The error names the captured request that is nearest, and what differs. Secrets are masked.
+
+    Args:
+        source: A client of the agent, its `requests`, or a list of captured requests, which is
+            looked at as it is. With an asyncio client the call is awaited.
+        method: The method, in any case.
+        path: The path, or path and query where it holds a `?`; a pattern is searched for in both.
+        headers: Headers with their values; a pattern is searched for, None says that there is no
+            such header.
+        json: What the body is as JSON, whatever encoding it was sent in.
+        body: The body, without the encoding that it was sent in.
+        status: The status of the answer.
+        tunnel_name: The tunnel that received it.
+        count: How many requests match; at least one by default.
+        timeout: Seconds to wait, 10 by default; with `count=0`, how long none may come, 0 by
+            default.
+
+    Raises:
+        AssertionError: No such requests were received in time, or others than `count` says.
+    """
+    from ._received import Check, Expectation, await_received, check_received, is_asynchronous
+
+    __tracebackhide__ = True
+    expected = Expectation(
+        method=method,
+        path=path,
+        headers=headers,
+        json=json,
+        body=body,
+        status=status,
+        tunnel_name=tunnel_name,
+    )
+    check = Check(expected, count, timeout)
+    return (await_received if is_asynchronous(source) else check_received)(source, check)
