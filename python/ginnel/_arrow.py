@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from pyarrow import DataType, Table
 
-    Conversion = Callable[[Any], object]
-    Column = tuple[DataType, Conversion]
+    _Conversion = Callable[[Any], object]
+    _Column = tuple[DataType, _Conversion]
 
 
 _NOT_IMPORTED = {"Any": Any, "ClassVar": ClassVar, "datetime": datetime, "Mapping": Mapping}
@@ -40,7 +40,7 @@ def table(kind: type[Record] | None, items: Sequence[Record]) -> Table:
     return pyarrow.table(columns)
 
 
-def _array(name: str, column: Column, values: list[Any]) -> Any:
+def _array(name: str, column: _Column, values: list[Any]) -> Any:
     """The values of one field; those that were absent are null."""
     import pyarrow
 
@@ -52,7 +52,7 @@ def _array(name: str, column: Column, values: list[Any]) -> Any:
         raise ValueError(f"{name}: a value is no {kind}: {error}") from error
 
 
-def _columns(kind: type[Record]) -> Iterator[tuple[str, Column]]:
+def _columns(kind: type[Record]) -> Iterator[tuple[str, _Column]]:
     """The fields of a result that are shown, with their types."""
     types = get_type_hints(kind, vars(sys.modules[kind.__module__]), _NOT_IMPORTED)
     for field in fields(kind):
@@ -60,7 +60,7 @@ def _columns(kind: type[Record]) -> Iterator[tuple[str, Column]]:
             yield field.name, _column(types[field.name])
 
 
-def _column(annotation: Any) -> Column:
+def _column(annotation: Any) -> _Column:
     """The type of a field in Arrow, and what makes a value of it."""
     import pyarrow
 
@@ -94,14 +94,14 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _list(item: Column) -> Column:
+def _list(item: _Column) -> _Column:
     import pyarrow
 
     kind, convert = item
     return pyarrow.list_(kind), lambda values: [_or_null(convert, value) for value in values]
 
 
-def _map(item: Column) -> Column:
+def _map(item: _Column) -> _Column:
     import pyarrow
 
     kind, convert = item
@@ -112,7 +112,7 @@ def _map(item: Column) -> Column:
     return pyarrow.map_(pyarrow.string(), kind), pairs
 
 
-def _struct(record: type[Record]) -> Column:
+def _struct(record: type[Record]) -> _Column:
     import pyarrow
 
     columns = dict(_columns(record))
@@ -125,5 +125,5 @@ def _struct(record: type[Record]) -> Column:
     return pyarrow.struct([(name, kind) for name, (kind, _) in columns.items()]), members
 
 
-def _or_null(convert: Conversion, value: object) -> object:
+def _or_null(convert: _Conversion, value: object) -> object:
     return None if value is None else convert(value)

@@ -40,7 +40,7 @@ def _empty_figure() -> Figure:
     except ImportError as missing:
         raise ImportError("plot needs matplotlib: pip install 'ginnel[plot]'") from missing
 
-    class RequestFigure(Figure):
+    class _RequestFigure(Figure):
         """A figure that a notebook shows, whatever backend matplotlib has."""
 
         def _repr_png_(self) -> bytes:
@@ -48,7 +48,7 @@ def _empty_figure() -> Figure:
             self.savefig(png, format="png")
             return png.getvalue()
 
-    return RequestFigure(figsize=(10, 3.5), layout="constrained")
+    return _RequestFigure(figsize=(10, 3.5), layout="constrained")
 
 
 def _draw_durations(axes: Axes, answered: Sequence[CapturedRequest]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from itertools import chain
 from operator import index
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
@@ -149,23 +148,32 @@ def _check_limit(limit: int | None) -> None:
         raise ValidationError(f"limit={limit}: must be 0 or more")
 
 
-@cache
+_positions_of_limit: dict[str, int | None] = {}
+
+
 def _position_of_limit(operation: str) -> int | None:
     """Where the argument `limit` stands among those of a list; None where it has none."""
+    if operation not in _positions_of_limit:
+        names = _parameters(operation)
+        _positions_of_limit[operation] = names.index("limit") if "limit" in names else None
+    return _positions_of_limit[operation]
+
+
+def _parameters(operation: str) -> list[str]:
     import json
 
     from ._native import operations
 
-    resource, _, method = operation.rpartition(".")
-    api = "local" if resource.startswith("agent.") else "remote"
-    for known in json.loads(operations(api)):
-        if known["name"] != resource.removeprefix("agent."):
-            continue
-        for known_method in known["operations"]:
-            names = [parameter["name"] for parameter in known_method["parameters"]]
-            if known_method["name"] == method and "limit" in names:
-                return names.index("limit")
-    return None
+    is_local = operation.startswith("agent.")
+    resource, _, method = operation.removeprefix("agent.").rpartition(".")
+    return [
+        parameter["name"]
+        for known in json.loads(operations("local" if is_local else "remote"))
+        if known["name"] == resource
+        for known_method in known["operations"]
+        if known_method["name"] == method
+        for parameter in known_method["parameters"]
+    ]
 
 
 def _note(seen: set[str], next_page_uri: str) -> None:
@@ -255,6 +263,9 @@ class AsyncPager(_Pages[T]):
     __slots__ = ()
     _all = "await pager.to_list()"
 
+    # Else Python would count up `__getitem__`, for ever.
+    __iter__: ClassVar[None] = None
+
     async def pages(self) -> AsyncIterator[Page[T]]:
         """The list page by page."""
         seen: set[str] = set()
@@ -272,14 +283,6 @@ class AsyncPager(_Pages[T]):
         async for page in self.pages():
             for item in page.data:
                 yield item
-
-    if not TYPE_CHECKING:
-
-        def __iter__(self) -> NoReturn:
-            # Else Python would count up `__getitem__`, for ever.
-            raise TypeError(
-                "an asynchronous pager is read with `async for`, or whole: await pager.to_list()"
-            )
 
     @overload
     def __getitem__(self, part: SupportsIndex, /) -> Coroutine[Any, Any, T]: ...

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ._agent_client import AgentRequests
     from .local.requests import CapturedRequest
 
-    Difference: TypeAlias = tuple[float, list[str]]
+    _Difference: TypeAlias = tuple[float, list[str]]
 
 TIMEOUT = 10.0
 """Seconds to wait for what shall be received."""
@@ -61,7 +61,7 @@ class Expectation:
         asked = " ".join(filter(None, told))
         return f"{asked} with {', '.join(parts)}" if parts else asked
 
-    def differences(self, captured: CapturedRequest) -> list[Difference]:
+    def differences(self, captured: CapturedRequest) -> list[_Difference]:
         """What is different, each with how much it weighs; nothing where the request matches."""
         found = [
             self._method(captured),
@@ -74,13 +74,13 @@ class Expectation:
         ]
         return [difference for difference in found if difference]
 
-    def _method(self, captured: CapturedRequest) -> Difference | None:
+    def _method(self, captured: CapturedRequest) -> _Difference | None:
         got = captured.request.method
         if self.method is None or got.upper() == self.method.upper():
             return None
         return 2.0, [f"method: expected {self.method}, got {visible(cut(got))}"]
 
-    def _path(self, captured: CapturedRequest) -> Difference | None:
+    def _path(self, captured: CapturedRequest) -> _Difference | None:
         target = captured.request.uri
         match self.path:
             case None:
@@ -97,7 +97,7 @@ class Expectation:
         shown = repr(visible(address(target)))
         return 3.0 - likeness, [f"path: expected {_pattern(self.path)}, got {shown}"]
 
-    def _header(self, captured: CapturedRequest, name: str) -> Difference | None:
+    def _header(self, captured: CapturedRequest, name: str) -> _Difference | None:
         wanted = (self.headers or {})[name]
         values = _values(captured.request.headers, name)
         if wanted is None and not values:
@@ -107,7 +107,7 @@ class Expectation:
         got = ", ".join(repr(visible(field_value(name, value))) for value in values)
         return 1.0, [f"header {name}: expected {_expected(name, wanted)}, got {got or 'none'}"]
 
-    def _json(self, captured: CapturedRequest) -> Difference | None:
+    def _json(self, captured: CapturedRequest) -> _Difference | None:
         if self.json is None:
             return None
         body = decoded(captured.request)
@@ -122,7 +122,7 @@ class Expectation:
         told += [f"… and {len(different) - len(told)} more"] if len(different) > len(told) else []
         return 1.0 - 1.0 / (1 + len(different)), told
 
-    def _body(self, captured: CapturedRequest) -> Difference | None:
+    def _body(self, captured: CapturedRequest) -> _Difference | None:
         if self.body is None:
             return None
         wanted = self.body.encode() if isinstance(self.body, str) else self.body
@@ -132,13 +132,13 @@ class Expectation:
         shown = f"{_brief(got)}{_incomplete(captured)}"
         return 1.0, [f"body: expected {_brief(wanted)}, got {shown}"]
 
-    def _status(self, captured: CapturedRequest) -> Difference | None:
+    def _status(self, captured: CapturedRequest) -> _Difference | None:
         got = captured.response.status_code if captured.response else None
         if self.status is None or got == self.status:
             return None
         return 0.5, [f"status: expected {self.status}, got {got or 'no answer yet'}"]
 
-    def _tunnel(self, captured: CapturedRequest) -> Difference | None:
+    def _tunnel(self, captured: CapturedRequest) -> _Difference | None:
         if self.tunnel_name is None or captured.tunnel_name == self.tunnel_name:
             return None
         return 0.5, [f"tunnel: expected {self.tunnel_name}, got {visible(captured.tunnel_name)}"]

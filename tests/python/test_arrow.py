@@ -55,7 +55,7 @@ async def test_a_list_without_items_has_all_columns(client: Any) -> None:
 def test_times_are_the_same_instants_whatever_their_zone() -> None:
     wire = {"id": "ak_1", "uri": "", "created_at": "2026-01-02T03:04:05.678901+02:00"}
 
-    arrow = Results([ApiKey.from_dict(wire)]).to_arrow()
+    arrow: Any = Results([ApiKey.from_dict(wire)]).to_arrow()
 
     told = datetime(2026, 1, 2, 1, 4, 5, 678901, UTC)
     assert arrow.column("created_at").to_pylist() == [told]
@@ -72,7 +72,7 @@ def test_what_is_nested_stays_nested() -> None:
     )
     absent = HttpsEdge.from_dict({"id": "edghts_2", "uri": ""})
 
-    arrow = Results([edge, absent]).to_arrow()
+    arrow: Any = Results([edge, absent]).to_arrow()
 
     assert types(arrow)["hostports"].startswith("list<")
     assert types(arrow)["mutual_tls"].startswith("struct<")
@@ -94,7 +94,7 @@ def test_captured_requests_keep_bytes_headers_and_durations() -> None:
         "request": {**message, "method": "GET", "uri": "/"},
     }
 
-    arrow = Results([CapturedRequest.from_dict(wire)]).to_arrow()
+    arrow: Any = Results([CapturedRequest.from_dict(wire)]).to_arrow()
 
     assert types(arrow)["duration"] == "int64"
     assert types(arrow)["start"] == "timestamp[us, tz=UTC]"
@@ -149,7 +149,7 @@ def below(kind: type[Record]) -> set[type[Record]]:
 def test_what_has_no_fixed_form_is_json() -> None:
     action = EndpointAction.from_dict({"type": "deny", "config": {"status_code": 403}})
 
-    arrow = Results([action]).to_arrow()
+    arrow: Any = Results([action]).to_arrow()
 
     assert types(arrow)["config"] == "string"
     assert json.loads(arrow.column("config").to_pylist()[0]) == {"status_code": 403}

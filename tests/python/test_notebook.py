@@ -208,7 +208,7 @@ def test_a_pager_says_why_it_has_no_length(service: ginnel.Service) -> None:
         assert pager
     assert service.calls == []
     assert list(pagers[0]) == []
-    with pytest.raises(TypeError, match="read with `async for`"):
+    with pytest.raises(TypeError, match="'AsyncPager' object is not iterable"):
         list(pagers[1])  # type: ignore[call-overload]
     blocking.close()
     waiting.close()
