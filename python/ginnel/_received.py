@@ -313,4 +313,4 @@ def _brief(body: bytes | str) -> str:
 
 
 def _incomplete(captured: CapturedRequest) -> str:
-    return " (the agent has not kept all of it)" if captured.request.truncated else ""
+    return " (not all of it was captured)" if captured.request.truncated else ""

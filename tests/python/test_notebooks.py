@@ -52,6 +52,8 @@ def test_the_remote_tour_runs() -> None:
     assert re.search(r"<strong[^>]*>ApiKey</strong>", html)
     assert "•••" in html
     assert "3 items" in html
+    assert "2 items" in html
+    assert re.search(r"<strong[^>]*>Service</strong> <a href=\"http://127", html)
     assert "NotFoundError" in html
     assert not TOKEN.search(str(ran.data()))
     assert "(20, 22)" in "\n".join(ran.shown("text/plain"))
@@ -65,7 +67,7 @@ def test_webhooks_are_watched_replayed_and_plotted() -> None:
     html = "\n".join(ran.shown("text/html"))
     assert "422 Unprocessable" in html
     assert "<th>disputed</th>" in html
-    assert len(ran.shown("image/png")) == 1
+    assert len(ran.shown("image/png")) == 2
     assert re.search(r"[0-9a-f]{64}", html) is None
 
 
