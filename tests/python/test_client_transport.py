@@ -437,9 +437,9 @@ def test_what_is_no_exception_of_a_hook_reaches_the_caller(
         if raising:
             raise raising.pop()("from the hook")
 
-    answers = [answer(503, None, retry_after=0)] * 1 if hook == "on_retry" else [key_answer()]
+    answers = [answer(503, None, retry_after=0)] if hook == "on_retry" else [key_answer()]
     with Server([*answers, key_answer(), key_answer()]) as server:
-        options = {"base_url": server.url, hook: raise_once}
+        options: dict[str, Any] = {"base_url": server.url, hook: raise_once}
         caught: list[BaseException] = []
         later: list[str] = []
 
