@@ -17,6 +17,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 import ginnel
+from addresses import free_port
 from conftest import Face
 from ginnel.local.requests import CapturedRequest
 from server import Server, answer
@@ -154,9 +155,7 @@ async def test_metrics_count_requests_and_connections(here: Any, local: int) -> 
 
 
 async def test_a_local_service_that_is_away_is_a_502_with_a_record(here: Any) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    tunnel = await here.tunnels.start(addr=port, proto="http", name="away")
+    tunnel = await here.tunnels.start(addr=free_port(), proto="http", name="away")
 
     assert await visit(tunnel.public_url) == 502
 
@@ -259,8 +258,7 @@ async def test_waiting_ends_in_time_when_the_agent_hangs(kind: Any) -> None:
 
 
 async def test_waiting_for_nobody_says_so() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    url = f"http://127.0.0.1:{free_port()}"
 
     with pytest.raises(ginnel.APITimeoutError, match="the agent is not running"):
         ginnel.AgentClient(url).wait_ready(timeout=0.1)
@@ -401,8 +399,7 @@ async def test_an_asyncio_tunnel_lives_as_long_as_its_block(
 
 
 async def test_nobody_there_is_an_error_of_its_own() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    url = f"http://127.0.0.1:{free_port()}"
 
     with pytest.raises(ginnel.AgentNotRunningError) as caught:
         ginnel.AgentClient(url).status()

@@ -17,6 +17,7 @@ from urllib.request import urlopen
 import pytest
 
 import ginnel
+from addresses import free_port
 from ginnel.local.requests import CapturedRequest
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -251,8 +252,7 @@ def test_a_visitor_who_leaves_is_told(agent: ginnel.Agent) -> None:
 
 
 def test_a_service_that_is_away_is_told(agent: ginnel.Agent) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
     with agent.client() as client:
         read_all(client.tunnels.start(addr=port, proto="http", name="web"))
         [captured] = ended(client)

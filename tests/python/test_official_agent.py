@@ -18,6 +18,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 import ginnel
+from addresses import own_host
 
 pytest.importorskip("ngrok")
 
@@ -206,8 +207,8 @@ def test_a_bad_token_is_refused_in_words_and_by_code(official: Official) -> None
 def test_the_agent_comes_back_to_its_address_after_a_restart(
     tmp_path: Path, language: str, local: int
 ) -> None:
-    database = tmp_path / "service.db"
-    service = ginnel.Service(database)
+    database, host = tmp_path / "service.db", own_host()
+    service = ginnel.Service(database, host, edge_host=host)
     assert service.agent_addr is not None
     official = Official(service, language)
     try:
@@ -216,7 +217,7 @@ def test_the_agent_comes_back_to_its_address_after_a_restart(
         port = int(service.agent_addr.rsplit(":", 1)[1])
         service.stop(0)
 
-        service = ginnel.Service(database, agent_port=port)
+        service = ginnel.Service(database, host, edge_host=host, agent_port=port)
 
         assert soon(lambda: get(f"{url}/again")) == b"GET /again "
     finally:

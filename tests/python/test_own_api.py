@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import ginnel
+from addresses import free_port
 
 SPELLINGS = (
     "127.0.0.1",
@@ -138,8 +139,9 @@ def test_an_agent_leads_to_no_other_agent_of_the_process(service: ginnel.Service
 
 
 def test_a_port_is_free_for_tunnels_when_its_api_has_ended(service: ginnel.Service) -> None:
-    with ginnel.Agent(service) as first:
-        port = port_of(first.url)
+    port = free_port()
+    with ginnel.Agent(service, web_addr=f"127.0.0.1:{port}") as first:
+        assert port_of(first.url) == port
     with socket.create_server(("127.0.0.1", port)) as listener, ginnel.Agent(service) as agent:
         listener.settimeout(10)
         with agent.client() as client:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import ginnel
+from addresses import own_host
 from processes import Command, Relay, Upstream, status, wait_until
 
 Fault = Callable[[Command, Path], contextlib.AbstractContextManager[None]]
@@ -48,7 +49,7 @@ def tunnel(agent: ginnel.Agent) -> Any:
 @pytest.mark.parametrize("fault", [locked, full])
 def test_a_tunnel_outlives_a_fault_of_its_service(fault: Fault, tmp_path: Path) -> None:
     path = tmp_path / "service.db"
-    serve = ("serve", "--path", str(path), "--grace", "0")
+    serve = ("serve", "--path", str(path), "--edge-host", own_host(), "--grace", "0")
     with contextlib.ExitStack() as opened:
         upstream = opened.enter_context(Upstream())
         with Command(*serve) as first:
@@ -113,8 +114,8 @@ def test_an_agent_whose_token_is_revoked_ends_with_the_code_of_a_refusal(
 
 
 def test_an_agent_is_back_soon_after_a_restart_of_three_seconds(tmp_path: Path) -> None:
-    path = tmp_path / "service.db"
-    first = ginnel.Service(path)
+    path, host = tmp_path / "service.db", own_host()
+    first = ginnel.Service(path, host, edge_host=host)
     port = int((first.agent_addr or "").rpartition(":")[2])
     with Upstream() as upstream, ginnel.Agent(first) as agent:
         url = agent.client().tunnels.start(addr=upstream.port, proto="http", name="web").public_url
@@ -122,7 +123,7 @@ def test_an_agent_is_back_soon_after_a_restart_of_three_seconds(tmp_path: Path) 
         wait_until(lambda: agent.state == "reconnecting", "the agent to notice")
         time.sleep(3)
 
-        with ginnel.Service(path, agent_port=port):
+        with ginnel.Service(path, host, edge_host=host, agent_port=port):
             # The pauses promise two seconds; what a busy machine adds is not ours.
             wait_until(lambda: agent.state == "online", "the agent is back", 5)
             assert status(f"{url}/back") == 200

@@ -15,6 +15,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 import ginnel
+from addresses import own_host
 from ginnel.remote.bot_users import BotUser
 from ginnel.remote.credentials import Credential
 
@@ -23,7 +24,7 @@ BASE = "tunnels.test"
 
 @pytest.fixture
 def service() -> Iterator[ginnel.Service]:
-    with ginnel.Service(base_domain=BASE) as service:
+    with ginnel.Service(base_domain=BASE, edge_host=own_host()) as service:
         yield service
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import ginnel
+from addresses import free_port
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -124,8 +125,8 @@ def test_a_database_in_use(tmp_path: Path) -> None:
 
 
 def test_an_address_of_no_use(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)):
         with pytest.raises(ginnel.ServiceAddressError, match="already in use"):
             ginnel.Service(port=port)
         assert command("--port", str(port)).returncode == 3

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import ginnel
+from addresses import own_host
 from processes import PATIENCE, Command, Upstream, status, wait_until, websocket
 
 GOING_AWAY = b"\x88\x02" + (1001).to_bytes(2, "big")
@@ -271,13 +272,14 @@ def web_address(agent: ginnel.Agent, upstream: Upstream, proto: str) -> str:
     return tunnel.public_url.replace("tcp://", "http://")
 
 
-def test_an_address_is_free_as_soon_as_its_agent_has_stopped(service: ginnel.Service) -> None:
-    with ginnel.Agent(service) as first:
-        taken = first.client().tunnels.start(addr=9, proto="tcp", name="raw").public_url
-    remote_addr = taken.removeprefix("tcp://")
-    with ginnel.Agent(service) as second:
-        tunnels = second.client().tunnels
-        again = tunnels.start(addr=9, proto="tcp", name="raw", remote_addr=remote_addr)
+def test_an_address_is_free_as_soon_as_its_agent_has_stopped() -> None:
+    with ginnel.Service(edge_host=own_host()) as service:
+        with ginnel.Agent(service) as first:
+            taken = first.client().tunnels.start(addr=9, proto="tcp", name="raw").public_url
+        remote_addr = taken.removeprefix("tcp://")
+        with ginnel.Agent(service) as second:
+            tunnels = second.client().tunnels
+            again = tunnels.start(addr=9, proto="tcp", name="raw", remote_addr=remote_addr)
 
     assert again.public_url == taken
 

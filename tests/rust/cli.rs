@@ -55,7 +55,7 @@ fn a_useless_database_is_told_apart() {
     let text = folder.file("text");
     fs::write(&text, "hello").unwrap();
 
-    for path in [text, folder.file("no/folder"), folder.0.clone()] {
+    for path in [text, folder.file("no/folder"), folder.path.clone()] {
         let path = path.display().to_string();
         assert_eq!(exit(&["serve", "--path", &path]), Exit::Store as u8, "{path}");
     }

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 
 use super::relay::{Visit, front, visit_front};
 use super::support::PATIENCE;
+use crate::service::support::free_address;
 
 /// A request that a local service has got, and the way to answer it.
 type Call = (Request<RecvStream>, SendResponse<Bytes>);
@@ -421,7 +422,7 @@ async fn a_local_service_that_says_goodbye_is_dialled_again() {
 
 #[tokio::test]
 async fn a_local_service_that_restarts_is_dialled_again() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = TcpListener::bind(free_address()).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let front = front_to(port, HostHeader::Preserve);
     let mut visit = visit_front(&front);
@@ -455,9 +456,7 @@ async fn a_local_service_that_restarts_is_dialled_again() {
 
 #[tokio::test]
 async fn a_local_service_that_is_away_is_told_and_the_request_recorded() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
+    let port = free_address().port();
     let mut visit = visit_front(&front_to(port, HostHeader::Preserve));
 
     visit.send("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello").await;

@@ -31,7 +31,8 @@ struct Served {
 impl Served {
     /// Starts a service and waits until it is there.
     fn start(folder: &Folder, ports: Option<(&str, &str)>) -> Self {
-        let path = folder.file("service.db").display().to_string();
+        let (path, host) =
+            (folder.file("service.db").display().to_string(), folder.host.to_string());
         let (port, agent_port) = ports.unwrap_or(("0", "0"));
         let arguments = [
             "ginnel",
@@ -43,17 +44,23 @@ impl Served {
             "none",
             "--path",
             &path,
+            "--host",
+            &host,
+            "--edge-host",
+            &host,
             "--port",
             port,
             "--agent-port",
             agent_port,
         ];
         let mut command = alone::command("agent::killed::serves_until_it_is_killed");
-        command.env(SERVE, arguments.join("\n")).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.env(SERVE, arguments.join("\n")).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let mut lines = lines.map_while(Result::ok);
-        let line = lines.find(|line| line.starts_with('{')).expect("the service to start");
+        let Some(line) = lines.find(|line| line.starts_with('{')) else {
+            panic!("the service did not start: {}", complaints(&mut process));
+        };
         Self { process, said: serde_json::from_str(&line).unwrap() }
     }
 
@@ -73,6 +80,12 @@ impl Drop for Served {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// What a process that ended has written to its standard error.
+fn complaints(process: &mut Child) -> String {
+    let stderr = process.stderr.take().unwrap();
+    std::io::read_to_string(stderr).unwrap()
 }
 
 #[test]

@@ -1,8 +1,6 @@
 //! Tunnels with labels: what comes through HTTPS edges is requests, what comes through TCP edges is
 //! bytes, whose TLS may end at the agent.
 
-use std::net::TcpListener as Free;
-
 use rcgen::ExtendedKeyUsagePurpose;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -11,7 +9,7 @@ use tokio::time::timeout;
 
 use super::support::{PATIENCE, Whole};
 use super::tls::{Identity, visit};
-use crate::service::support::Folder;
+use crate::service::support::{Folder, free_address};
 
 /// A local service that sends back what it gets.
 async fn echo() -> u16 {
@@ -36,7 +34,7 @@ async fn group(whole: &Whole) -> Value {
 
 /// A TCP edge in front of the tunnels; its address.
 async fn tcp_edge(whole: &Whole) -> String {
-    let free = Free::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let free = free_address().to_string();
     let edge = json!({"hostports": [free], "backend": group(whole).await});
     whole.create("/edges/tcp", edge).await;
     free

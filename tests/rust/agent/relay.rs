@@ -10,6 +10,8 @@ use ginnel::agent::relay::{self, Address, Closed, Front, HostHeader, Upstream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::service::support::free_address;
+
 /// What a visitor of a tunnel has in hand.
 pub struct Visit {
     pub visitor: DuplexStream,
@@ -213,9 +215,7 @@ async fn an_upgrade_turns_into_a_plain_connection() {
 
 #[tokio::test]
 async fn a_service_that_is_away_is_a_502_with_a_record() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
+    let port = free_address().port();
     let address = Address::Tcp { host: "127.0.0.1".to_owned(), port };
     let mut visit = visit_at(address, HostHeader::Preserve, Closed::default());
 

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::support::Whole;
-use crate::service::support::Folder;
+use crate::service::support::{Folder, free_address};
 
 #[tokio::test]
 async fn a_request_is_carried_captured_and_replayed() {
@@ -272,7 +272,7 @@ async fn tunnels_that_come_and_go_leave_nothing_behind() {
 #[tokio::test]
 async fn a_local_service_that_is_away_is_a_502_for_visitors() {
     let whole = Whole::start().await;
-    let away = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
+    let away = free_address().to_string();
     let definition = json!({"name": "away", "proto": "http", "addr": away});
     let (_, tunnel) = whole.start_tunnel(definition).await;
 

@@ -152,7 +152,7 @@ fn a_file_of_something_else_is_refused() {
 
     assert!(matches!(refused(&text), Error::NotADatabase(_)));
     assert!(matches!(refused(&short), Error::Damaged { .. }));
-    assert!(matches!(refused(&folder.0), Error::NotAFile(_)));
+    assert!(matches!(refused(&folder.path), Error::NotAFile(_)));
     assert!(matches!(refused(&folder.file("no/db")), Error::MissingDirectory(_)));
     assert!(matches!(refused(&text.join("db")), Error::MissingDirectory(_)));
     assert!(Store::open(Some(&empty)).is_ok(), "an empty file is a new database");
@@ -225,9 +225,9 @@ fn a_read_only_database_is_refused() {
     mode(&path, 0o444);
     assert!(matches!(refused(&path), Error::ReadOnly(_)));
     mode(&path, 0o644);
-    mode(&folder.0, 0o555);
+    mode(&folder.path, 0o555);
     assert!(matches!(refused(&path), Error::ReadOnlyDirectory(_)));
-    mode(&folder.0, 0o755);
+    mode(&folder.path, 0o755);
 
     assert!(Store::open(Some(&path)).is_ok());
 }
@@ -342,7 +342,7 @@ fn a_database_is_whole_before_it_has_its_name() {
         Err(Error::Closed)
     });
     assert!(matches!(failed, Err(Error::Closed)));
-    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "the file of the lock alone");
+    assert_eq!(fs::read_dir(&folder.path).unwrap().count(), 1, "the file of the lock alone");
     fs::write(folder.file("db-unfinished"), "of a process that was killed").unwrap();
     let store = Store::open_filled(Some(&path), Origin::default(), |change| change.put(&note(2)));
     let store = store.unwrap();

@@ -1,5 +1,6 @@
 //! A service and a plain way to talk to it.
 
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -114,8 +115,34 @@ pub fn client() -> Client {
     Client::builder().no_proxy().build().unwrap()
 }
 
+/// An address of this machine that nobody else uses. A port of 127.0.0.1 that is free now may be
+/// given a moment later to whoever asks for any; here nobody asks.
+pub fn own_host() -> Ipv4Addr {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Other systems have one address alone.
+    if !cfg!(target_os = "linux") {
+        return Ipv4Addr::LOCALHOST;
+    }
+    // Above those that tests name, such as 127.0.0.2.
+    let number = std::process::id() << 6 | NEXT.fetch_add(1, Ordering::Relaxed) % 64;
+    Ipv4Addr::from_bits(127 << 24 | number & 0x00ff_ffff)
+}
+
+/// An address that can be listened on, and where nobody listens until a test does: its port is not
+/// among those that systems give to whoever asks for any.
+pub fn free_address() -> SocketAddr {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = || std::process::id() * 64 + NEXT.fetch_add(1, Ordering::Relaxed);
+    let address = || (Ipv4Addr::LOCALHOST, 10_000 + (number() % 22_000) as u16).into();
+    std::iter::repeat_with(address).find(|it: &SocketAddr| TcpListener::bind(it).is_ok()).unwrap()
+}
+
 /// A folder of its own for a test, removed with the value.
-pub struct Folder(pub PathBuf);
+pub struct Folder {
+    pub path: PathBuf,
+    /// Where its services listen, so that they find their ports free after a restart.
+    pub host: Ipv4Addr,
+}
 
 impl Folder {
     pub fn new() -> Self {
@@ -123,21 +150,28 @@ impl Folder {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("ginnel-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self { path, host: own_host() }
     }
 
     pub fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.path.join(name)
     }
 
     /// Options for a service on the file `name`.
     pub fn options(&self, name: &str) -> Options {
-        Options { path: Some(self.file(name)), ..Options::default() }
+        let host = self.host.to_string();
+        Options {
+            path: Some(self.file(name)),
+            host: host.clone(),
+            agent_host: host.clone(),
+            edge_host: host,
+            ..Options::default()
+        }
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        let _ = std::fs::remove_dir_all(&self.path);
     }
 }

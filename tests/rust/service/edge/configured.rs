@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use ginnel::service::edge::{Groups, Heard, Proto, Target, Wanted};
 use serde_json::{Value, json};
 
-use super::super::support::{Folder, Running};
+use super::super::support::{Folder, Running, free_address};
 use super::support::{Direct, Peer, header, mirror, upstream};
 
 /// A service, and how requests reach its edges.
@@ -97,10 +97,6 @@ async fn named(name: &'static str) -> std::net::SocketAddr {
         }
     })
     .await
-}
-
-fn nobody() -> std::net::SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 #[tokio::test]
@@ -203,7 +199,7 @@ async fn plain_http_is_sent_to_https_where_the_edge_has_only_that() {
 async fn a_static_backend_is_an_address() {
     let site = Site::start().await;
     let edge = site.edge("a.test").await;
-    let (good, gone) = (site.at(mirror().await).await, site.at(nobody()).await);
+    let (good, gone) = (site.at(mirror().await).await, site.at(free_address()).await);
     site.route(&edge, "/", json!({"backend": good})).await;
     site.route(&edge, "/gone", json!({"backend": gone})).await;
 
@@ -259,7 +255,7 @@ async fn a_change_leaves_what_is_under_way() {
     let backend = site.at(slow).await;
     let https = site.edge("a.test").await;
     let route = site.route(&https, "/", json!({"backend": backend})).await;
-    let port = nobody().port();
+    let port = free_address().port();
     let tcp = json!({"hostports": [format!("a.test:{port}")], "backend": backend});
     let tcp = site.service.create("/edges/tcp", tcp).await;
     let mut stream = Peer::at(&format!("127.0.0.1:{port}")).await;
@@ -304,7 +300,7 @@ async fn a_tunnel_group_takes_turns_and_skips_who_cannot_be_dialed() {
     let web = [("app", "web"), ("zone", "1")];
     for (labels, address) in [
         (labels(&web), named("one").await),
-        (labels(&web), nobody()),
+        (labels(&web), free_address()),
         (labels(&web), named("two").await),
         (labels(&[("app", "other")]), named("other").await),
     ] {
@@ -335,7 +331,7 @@ async fn a_failover_goes_on_only_when_nothing_was_sent() {
         let made = site.service.create("/backends/failover", json!({"backends": children})).await;
         json!({"backend": {"backend_id": made}})
     };
-    site.route(&edge, "/gone", failover(site.at(nobody()).await).await).await;
+    site.route(&edge, "/gone", failover(site.at(free_address()).await).await).await;
     site.route(&edge, "/failing", failover(site.at(failing).await).await).await;
     site.route(&edge, "/silent", failover(site.at(silent).await).await).await;
     let post = async |path: &str| {
@@ -429,7 +425,7 @@ async fn a_tcp_edge_carries_bytes_on_its_port() {
         peer.say(&format!("heard {heard}")).await;
     })
     .await;
-    let port = nobody().port();
+    let port = free_address().port();
     let edge =
         json!({"hostports": [format!("tcp.a.test:{port}")], "backend": site.at(address).await});
     let edge = site.service.create("/edges/tcp", edge).await;
