@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 
 __all__ = ["driver", "running_loop"]
 
-_drivers: WeakKeyDictionary[AbstractEventLoop, LoopDriver] = WeakKeyDictionary()
+_drivers: WeakKeyDictionary[AbstractEventLoop, ref[LoopDriver]] = WeakKeyDictionary()
+"""The driver of each loop. It refers to the loop by its calls, so only the loop may hold it."""
 
 
 def driver(loop: AbstractEventLoop) -> LoopDriver:
     """The driver of a loop; made for its first call."""
-    found = _drivers.get(loop)
+    found = _drivers.get(loop, lambda: None)()
     if found is None:
-        found = _drivers[loop] = _connected(loop)
+        found = _connected(loop)
+        _drivers[loop] = ref(found)
     return found
 
 
@@ -36,6 +38,7 @@ def _connected(loop: AbstractEventLoop) -> LoopDriver:
         # The loop of Windows. A strong reference would keep the loop alive for ever.
         loop_ref = ref(loop)
         made = LoopDriver(loop, lambda: _notify(loop_ref))
+        setattr(loop, "_ginnel_driver", made)
     return made
 
 
@@ -43,4 +46,4 @@ def _notify(loop_ref: ref[AbstractEventLoop]) -> None:
     """Have a loop take what is finished; called on another thread."""
     loop = loop_ref()
     if loop is not None and not loop.is_closed():
-        loop.call_soon_threadsafe(lambda: _drivers[loop].drain())
+        loop.call_soon_threadsafe(lambda: driver(loop).drain())

@@ -202,6 +202,8 @@ class _RemoteOptions(_Client):
         trust_env: bool = True,
         allow_http: bool = False,
         app: str | None = None,
+        max_connections: int | None = None,
+        rate_limit: str | None = None,
         on_request: _Hook | None = None,
         on_response: _Hook | None = None,
         on_retry: _Hook | None = None,
@@ -231,6 +233,11 @@ class _RemoteOptions(_Client):
                 never go through them.
             allow_http: True to send the key unencrypted to another machine.
             app: What to put in front of our `User-Agent`, such as "deploy/1.2".
+            max_connections: How many connections there are at most, 100 by default. Calls that find
+                none wait in the order in which they came.
+            rate_limit: How many requests are sent at most in a time, such as "120/60s", retries
+                counted; the time is in ms, s, m or h. Calls wait in the order in which they came.
+                Copies by `with_options` share the limit.
             on_request: Called with an `Event` before each attempt.
             on_response: Called with an `Event` after each attempt, answered or failed.
             on_retry: Called with an `Event` before the pause that another attempt follows. What a
@@ -254,6 +261,8 @@ class _RemoteOptions(_Client):
             "trust_env": trust_env,
             "allow_http": allow_http,
             "app": app,
+            "max_connections": max_connections,
+            "rate_limit": rate_limit,
             "hooks": hooks(on_request, on_response, on_retry),
         }
         self._core = Core(self._options)

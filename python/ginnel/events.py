@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Literal, TypeAlias
 
     _Hooks: TypeAlias = tuple[Callable[["Event"], object] | None, ...]
@@ -21,7 +21,7 @@ _logger.addHandler(logging.NullHandler())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened to a call. It holds no body, no secret and no identifier."""
+    """Something that happened to a call. It holds no body and no secret."""
 
     kind: Literal["request", "response", "failure", "retry"]
     """`request` before an attempt, `response` or `failure` after it, `retry` before a pause."""
@@ -37,6 +37,9 @@ class Event:
     """How long the attempt took; with `retry`, how long the pause is."""
     problem: str | None = None
     """Why no answer arrived, with `failure`."""
+    headers: Mapping[str, str] | None = None
+    """The headers of the answer, with `response`; what is secret in them is masked. Their names are
+    in lower case, and of those that came more than once the last counts."""
 
 
 def _tell(hooks: _Hooks | None, event: Event) -> None:

@@ -3,14 +3,16 @@
 //! Every driver asks here, so that attempts are counted in one place: a request that was sent again for
 //! whatever reason was another attempt. No I/O.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::header::{HeaderMap, HeaderValue};
 
 use super::pool::Needs;
 use super::{Answer, Cause, Error, Event, EventFilter, Settings, What, coding, request, retry};
-use crate::api::{Call, Verb};
+use crate::api::{Call, Verb, mask};
 use crate::http1::Response;
 use crate::reuse::IdleState;
 
@@ -152,18 +154,18 @@ impl Attempts {
         }
     }
 
-    /// Ends the attempt; what happened is put behind `events`, as far as it is of interest.
+    /// Ends the attempt; what happened is put behind `events`, as far as it is of filter.
     pub fn end(
         &mut self,
         outcome: Result<Response, Cause>,
-        interest: Option<EventFilter>,
+        filter: Option<EventFilter>,
         events: &mut Vec<Event>,
     ) -> Next {
         let pause = self.pause(&outcome);
-        if interest == Some(EventFilter::All) {
+        if filter == Some(EventFilter::All) {
             events.push(self.event(self.ended(&outcome)));
         }
-        if let Some(pause) = pause.filter(|_| interest.is_some()) {
+        if let Some(pause) = pause.filter(|_| filter.is_some()) {
             let status = outcome.as_ref().ok().map(|response| response.status);
             events.push(self.event(What::Repeats { status, pause }));
         }
@@ -187,6 +189,7 @@ impl Attempts {
             Ok(response) => {
                 let mut headers = response.headers();
                 self.settings.credentials.mask_headers(&mut headers);
+                mask_secrets(&mut headers);
                 What::Answered { status: response.status, took, headers }
             }
             Err(cause) => {
@@ -204,9 +207,10 @@ impl Attempts {
             return None;
         }
         let pause = match outcome {
-            Ok(response) if retry::may_repeat_status(method, response.status) => {
-                retry::pause(self.attempt + 1, retry::retry_after(response.values("retry-after").next()))
-            }
+            Ok(response) if retry::may_repeat_status(method, response.status) => retry::pause(
+                self.attempt + 1,
+                retry::retry_after(response.values("retry-after").next()),
+            ),
             // The server may have closed it while it was idle: that says nothing of the server.
             Err(cause) if retry::may_repeat_failure(method, cause) => match self.is_reusing {
                 true if cause.is_broken() => Some(Duration::ZERO),
@@ -246,6 +250,18 @@ impl Attempts {
             target: std::mem::take(&mut self.call.target),
             settings: Arc::clone(&self.settings),
         })
+    }
+}
+
+/// Masks what is secret by its name, such as a cookie.
+fn mask_secrets(headers: &mut HeaderMap) {
+    for (name, value) in headers.iter_mut() {
+        let shown = String::from_utf8_lossy(value.as_bytes());
+        if let Cow::Owned(masked) = mask::header(name.as_str(), &shown)
+            && let Ok(masked) = HeaderValue::from_str(&masked)
+        {
+            *value = masked;
+        }
     }
 }
 

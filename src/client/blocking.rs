@@ -28,7 +28,7 @@ pub(super) fn run(
     mut observer: Option<Observer<'_>>,
     is_interrupted: &mut dyn FnMut() -> bool,
 ) -> Result<Answer, Error> {
-    let interest = observer.as_ref().map(|observer| observer.interest);
+    let filter = observer.as_ref().map(|observer| observer.filter);
     loop {
         if let Some(pause) = attempts.reserve() {
             sleep(pause, is_interrupted)?;
@@ -42,7 +42,7 @@ pub(super) fn run(
             Err(Stop::Failed(cause)) => Err(cause),
             Err(Stop::Interrupted) => return Err(Error::Interrupted),
         };
-        let next = attempts.end(outcome, interest, &mut events);
+        let next = attempts.end(outcome, filter, &mut events);
         tell(&mut observer, &mut events)?;
         match next {
             Next::Done(outcome) => return outcome,

@@ -3,7 +3,6 @@
 //! zstd is not among them, and never offered: a decoder would make the package larger than it is worth
 //! for answers of this size.
 
-
 use std::io::{self, Read};
 
 use brotli::enc::StandardAlloc;

@@ -16,7 +16,7 @@ pub enum Error {
     #[error("the client is closed")]
     Closed,
     /// What calls need could not be made: a thread or a descriptor.
-    #[error("cannot start a call: {0}")]
+    #[error("cannot start a call: {}", words(.0))]
     Start(#[source] std::io::Error),
     /// The caller does not wait any more, as it said itself.
     #[error("the call was interrupted")]
@@ -63,10 +63,10 @@ pub enum Error {
 #[non_exhaustive]
 pub enum Cause {
     /// No connection; nothing was sent.
-    #[error("cannot connect: {0}")]
+    #[error("cannot connect: {}", words(.0))]
     Connect(#[source] std::io::Error),
     /// Nobody listens where the agent should; nothing was sent.
-    #[error("no agent is running there: {0}")]
+    #[error("no agent is running there: {}", words(.0))]
     NotRunning(#[source] std::io::Error),
     /// No connection came about in time; nothing was sent.
     #[error("no connection within {} s", .0.as_secs_f64())]
@@ -78,10 +78,10 @@ pub enum Cause {
     #[error("no answer within the deadline of {} s", .0.as_secs_f64())]
     Deadline(std::time::Duration),
     /// The connection broke before any of the request was sent.
-    #[error("the connection broke before the request was sent: {0}")]
+    #[error("the connection broke before the request was sent: {}", words(.0))]
     BrokenUnsent(#[source] std::io::Error),
     /// The connection broke before the answer was complete.
-    #[error("the connection broke {place}: {source}")]
+    #[error("the connection broke {place}: {}", words(.source))]
     Broken {
         /// What was going on, such as `while the answer was awaited`.
         place: &'static str,
@@ -97,6 +97,12 @@ pub enum Cause {
     /// The answer is larger than a client takes, or its coding is damaged.
     #[error("the answer cannot be taken: {0}")]
     Body(String),
+}
+
+/// What the system said, without the number that nobody looks up.
+fn words(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
 /// An option that is missing or unusable.

@@ -57,7 +57,7 @@ pub enum EventFilter {
 /// Who is told what happens to a call, on the thread that drives it.
 pub struct Observer<'a> {
     /// Which events it is told.
-    pub interest: EventFilter,
+    pub filter: EventFilter,
     /// Told of each; the call ends when it breaks.
     pub tell: &'a mut (dyn FnMut(Event) -> ControlFlow<()> + Send),
 }
@@ -65,12 +65,13 @@ pub struct Observer<'a> {
 impl Observer<'_> {
     /// Tells of an event, if that matters; true when the call shall end.
     pub(super) fn tell(&mut self, event: Event) -> bool {
-        self.interest.covers(&event) && (self.tell)(event).is_break()
+        self.filter.covers(&event) && (self.tell)(event).is_break()
     }
 }
 
 impl EventFilter {
-    pub(super) fn covers(self, event: &Event) -> bool {
+    /// Whether an event is one of those.
+    pub fn covers(self, event: &Event) -> bool {
         self == Self::All || matches!(event.what, What::Repeats { .. })
     }
 }

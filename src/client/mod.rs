@@ -51,8 +51,8 @@ mod socket;
 mod tls;
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -208,9 +208,9 @@ impl Client {
         self.check_open()?;
         let client = self.clone();
         network::spawn(async move {
-            let (interest, mut tell) = observer.unzip();
+            let (filter, mut tell) = observer.unzip();
             let tell = tell.as_deref_mut();
-            let observer = interest.zip(tell).map(|(interest, tell)| Observer { interest, tell });
+            let observer = filter.zip(tell).map(|(filter, tell)| Observer { filter, tell });
             done(client.send_observed(call, observer).await);
         })
     }

@@ -42,7 +42,7 @@ pub(super) async fn run(
     mut attempts: Attempts,
     mut observer: Option<Observer<'_>>,
 ) -> Result<Answer, Error> {
-    let interest = observer.as_ref().map(|observer| observer.interest);
+    let filter = observer.as_ref().map(|observer| observer.filter);
     loop {
         if let Some(pause) = attempts.reserve() {
             sleep(pause).await;
@@ -59,7 +59,7 @@ pub(super) async fn run(
                 Err(_) => Err(limit.cause(is_connected.load(Relaxed))),
             },
         };
-        let next = attempts.end(outcome, interest, &mut events);
+        let next = attempts.end(outcome, filter, &mut events);
         tell(&mut observer, &mut events)?;
         match next {
             Next::Done(outcome) => return outcome,

@@ -65,7 +65,7 @@ struct Running {
     pool: Arc<Pool<Socket>>,
     attempts: Attempts,
     limit: Option<Limit>,
-    interest: Option<EventFilter>,
+    filter: Option<EventFilter>,
     stage: Stage,
 }
 
@@ -74,7 +74,11 @@ enum Stage {
     Queued(Arc<Ticket<Socket>>),
     /// Until the connection is open; the flag says that nobody waits any more.
     Opening(Lease<Socket>, Arc<AtomicBool>),
-    Exchanging { lease: Lease<Socket>, exchange: Exchange, is_sending: bool },
+    Exchanging {
+        lease: Lease<Socket>,
+        exchange: Exchange,
+        is_sending: bool,
+    },
     /// Until then; true when the attempt has its slot of the rate limit.
     Pausing(Instant, bool),
     Over,
@@ -175,13 +179,18 @@ impl Reactor {
     ///
     /// # Errors
     /// When the client is closed, or no request can be made of the call.
-    pub fn start(&mut self, client: &Client, call: Call, interest: Option<EventFilter>) -> Result<u64, Error> {
+    pub fn start(
+        &mut self,
+        client: &Client,
+        call: Call,
+        filter: Option<EventFilter>,
+    ) -> Result<u64, Error> {
         let attempts = client.begin(call)?;
         let pool = client.plain_pool();
         self.last_call += 1;
         let number = self.last_call;
         let stage = Stage::Over;
-        let running = Running { pool, attempts, limit: None, interest, stage };
+        let running = Running { pool, attempts, limit: None, filter, stage };
         self.calls.insert(number, Box::new(running));
         self.begin(number, false);
         Ok(number)
@@ -238,7 +247,8 @@ impl Reactor {
     /// is to be called again is the earliest time then.
     pub fn expire(&mut self) {
         let now = Instant::now();
-        let due = self.calls.iter().filter(|(_, running)| running.due().is_some_and(|at| at <= now));
+        let due =
+            self.calls.iter().filter(|(_, running)| running.due().is_some_and(|at| at <= now));
         let mut due: Vec<_> = due.map(|(number, _)| *number).collect();
         // In the order in which they began.
         due.sort_unstable();
@@ -265,7 +275,7 @@ impl Reactor {
             return self.pause(number, pause, true);
         }
         let begun = running.attempts.begin();
-        if running.interest == Some(EventFilter::All) {
+        if running.filter == Some(EventFilter::All) {
             self.news.push((number, News::Event(begun)));
         }
         running.limit = running.attempts.limit();
@@ -354,11 +364,14 @@ impl Reactor {
                 *is_sending = !is_sent;
                 let fd = connection.socket.as_raw_fd();
                 let token = token(connection.number);
-                let changed = interest.filter(|_| !is_sent).map(|interest| {
-                    self.registry.reregister(&mut SourceFd(&fd), token, interest)
-                });
+                let changed = interest
+                    .filter(|_| !is_sent)
+                    .map(|interest| self.registry.reregister(&mut SourceFd(&fd), token, interest));
                 if let Some(Err(error)) = changed {
-                    self.end(number, Err(Cause::Broken { place: "while it was sent", source: error }));
+                    self.end(
+                        number,
+                        Err(Cause::Broken { place: "while it was sent", source: error }),
+                    );
                 }
             }
             Err(cause) => self.end(number, Err(cause)),
@@ -432,7 +445,7 @@ impl Reactor {
         let Some(mut running) = self.calls.remove(&number) else { return };
         self.release(&mut running, outcome.as_ref().ok());
         let mut events = Vec::new();
-        let next = running.attempts.end(outcome, running.interest, &mut events);
+        let next = running.attempts.end(outcome, running.filter, &mut events);
         self.news.extend(events.into_iter().map(|event| (number, News::Event(event))));
         match next {
             Next::Done(outcome) => self.news.push((number, News::Finished(outcome))),
@@ -454,9 +467,10 @@ impl Reactor {
         };
         let Some(response) = response else { return };
         let request = running.attempts.request();
-        let may_stay = lease.connection.as_ref().is_some_and(|connection| {
-            connection.may_stay(&exchange, request, response)
-        });
+        let may_stay = lease
+            .connection
+            .as_ref()
+            .is_some_and(|connection| connection.may_stay(&exchange, request, response));
         if may_stay && running.attempts.permits_reuse(response.has_surplus) {
             lease.keep();
         }

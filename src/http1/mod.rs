@@ -21,9 +21,9 @@ mod websocket;
 pub use body::Body;
 pub use chunks::FramingError;
 pub use length::BodyLength;
+pub use reader::{Response, ResponseError, ResponseReader};
 #[cfg(feature = "service")]
 pub use request::Expects;
-pub use reader::{Response, ResponseError, ResponseReader};
 #[cfg(feature = "service")]
 pub use response::PendingResponse;
 #[cfg(feature = "service")]

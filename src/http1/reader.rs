@@ -85,7 +85,9 @@ pub struct ResponseReader {
 #[derive(Debug)]
 enum State {
     /// In the head; no end was found in so many bytes.
-    Head { searched: usize },
+    Head {
+        searched: usize,
+    },
     Body(Body),
     Done,
 }
@@ -263,7 +265,8 @@ impl Response {
 
     /// The values of a field, in their order.
     pub fn values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
-        self.fields().filter(move |(known, _)| known.eq_ignore_ascii_case(name.as_bytes()))
+        self.fields()
+            .filter(move |(known, _)| known.eq_ignore_ascii_case(name.as_bytes()))
             .map(|(_, value)| value)
     }
 
@@ -305,9 +308,11 @@ fn head(bytes: &[u8]) -> Result<Option<Head>, ResponseError> {
     let status = parsed.code.unwrap_or_default();
     let (mut length, mut keeps_alive, mut is_coded) = (BodyLength::default(), is_http_1_1, false);
     for field in parsed.headers.iter() {
-        length
-            .read(field.name.as_bytes(), field.value)
-            .map_err(|_| ResponseError::Framing("its head does not say where its body ends"))?;
+        length.read(field.name.as_bytes(), field.value).map_err(|_| {
+            ResponseError::Framing(
+                "its Content-Length or Transfer-Encoding does not say where its body ends",
+            )
+        })?;
         match field.name.len() {
             10 if field.name.eq_ignore_ascii_case("connection") => {
                 keeps_alive = keeps(field.value, keeps_alive);

@@ -172,7 +172,7 @@ impl<S> StrictResponses<S> {
     }
 
     /// The connection itself, on which another protocol is spoken now.
-        pub fn into_inner(self) -> S {
+    pub fn into_inner(self) -> S {
         self.stream
     }
 }

@@ -8,7 +8,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 
 use super::event_loop::LoopDriver;
 use super::exit::{Entered, attached};
@@ -25,8 +25,8 @@ pub(super) struct Core {
     client: Client,
     /// What is called with events; see `ginnel/events.py`.
     hooks: Option<Py<PyAny>>,
-    /// The driver of the event loop of the last call.
-    driver: Mutex<Option<Py<LoopDriver>>>,
+    /// The driver of the event loop of the last call; weak, as the loop may end before the client.
+    driver: Mutex<Option<Py<PyWeakrefReference>>>,
 }
 
 /// What becomes of an answer.
@@ -179,9 +179,7 @@ impl Core {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.hooks)?;
-        let Ok(driver) = self.driver.try_lock() else { return Ok(()) };
-        visit.call(&*driver)
+        visit.call(&self.hooks)
     }
 }
 
@@ -202,24 +200,29 @@ impl Core {
         let driver = self.driver(&event_loop)?;
         let watch =
             Watch::over(py, self.hooks.as_ref(), (self.client.settings(), &call), &expected)?;
-        LoopDriver::start(&driver, event_loop, &self.client, call, expected, watch)
+        LoopDriver::start(&driver, &event_loop, &self.client, call, expected, watch)
     }
 
     /// The driver of a loop; most calls are of the same loop as the one before.
     fn driver<'py>(&self, event_loop: &Bound<'py, PyAny>) -> PyResult<Bound<'py, LoopDriver>> {
         let py = event_loop.py();
-        let last = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(last) = last.as_ref().filter(|last| last.get().drives(event_loop)) {
-            return Ok(last.bind(py).clone());
+        let last = self.last_driver(py);
+        if let Some(last) = last.filter(|last| last.get().drives(event_loop)) {
+            return Ok(last);
         }
-        drop(last);
         let find = py.import(intern!(py, "ginnel._asyncio"))?.getattr(intern!(py, "driver"))?;
         let driver: Bound<'py, LoopDriver> = find.call1((event_loop,))?.cast_into()?;
-        let last = Some(driver.clone().unbind());
-        let before =
-            std::mem::replace(&mut *self.driver.lock().unwrap_or_else(PoisonError::into_inner), last);
+        let weak = PyWeakrefReference::new(&driver)?.unbind();
+        let mut last = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = last.replace(weak);
+        drop(last);
         drop(before);
         Ok(driver)
+    }
+
+    fn last_driver<'py>(&self, py: Python<'py>) -> Option<Bound<'py, LoopDriver>> {
+        let last = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref()?.bind(py).upgrade_as().ok()?
     }
 
     /// Sends a request without the interpreter's lock; signals such as Ctrl-C end the wait.
@@ -249,12 +252,11 @@ impl Core {
                 false => ControlFlow::Continue(()),
             }
         };
-        let interest = watch.as_ref().map(Watch::interest);
-        let observer = interest.map(|interest| Observer { interest, tell: &mut tell });
+        let filter = watch.as_ref().map(Watch::filter);
+        let observer = filter.map(|filter| Observer { filter, tell: &mut tell });
         let outcome = entered.detached(|| {
             self.client.send_blocking(call, observer, || {
-                runs_signal_handlers()
-                    && note(attached(|py| py.check_signals().err()).flatten())
+                runs_signal_handlers() && note(attached(|py| py.check_signals().err()).flatten())
             })
         });
         if let Some(end) = end.into_inner().unwrap_or_else(PoisonError::into_inner) {

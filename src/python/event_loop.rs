@@ -25,7 +25,7 @@ use super::exit::{Entered, attached};
 use super::pending_call::PendingCall;
 use super::watch::Watch;
 use crate::api::Call;
-use crate::client::{Answer, Client, Error, Event, EventFilter, Task};
+use crate::client::{Answer, Client, Error, Event, EventFilter, Task, What};
 
 /// The calls of one loop.
 #[pyclass(frozen, module = "ginnel._native", weakref)]
@@ -61,9 +61,7 @@ struct Timer {
 struct Waiting {
     pending: Py<PendingCall>,
     /// What becomes of its answer.
-    expected: Arc<Expected>,
-    /// Who wants to know what happens meanwhile.
-    watch: Option<Arc<Watch>>,
+    expected: Expected,
 }
 
 /// Where the network thread leaves its news.
@@ -143,7 +141,6 @@ impl LoopDriver {
         let Ok(calls) = self.calls.try_lock() else { return Ok(()) };
         for waiting in calls.values() {
             visit.call(&waiting.pending)?;
-            waiting.watch.as_ref().map_or(Ok(()), |watch| watch.traverse(&visit))?;
         }
         Ok(())
     }
@@ -154,7 +151,15 @@ impl LoopDriver {
     }
 }
 
+/// What is told before anything is sent.
+const FIRST_EVENT: Event = Event { attempt: 1, what: What::Sent };
+
 impl LoopDriver {
+    /// The loop, unless it is gone.
+    pub(super) fn event_loop(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.event_loop.bind(py).upgrade().map(Bound::unbind)
+    }
+
     /// Whether this drives the calls of that loop.
     pub(super) fn drives(&self, event_loop: &Bound<'_, PyAny>) -> bool {
         let driven = self.event_loop.bind(event_loop.py()).upgrade();
@@ -164,7 +169,7 @@ impl LoopDriver {
     /// Starts a call.
     pub(super) fn start(
         slf: &Bound<'_, Self>,
-        event_loop: Bound<'_, PyAny>,
+        event_loop: &Bound<'_, PyAny>,
         client: &Client,
         call: Call,
         expected: Expected,
@@ -172,13 +177,15 @@ impl LoopDriver {
     ) -> PyResult<Py<PendingCall>> {
         let py = slf.py();
         let this = slf.get();
-        let interest = watch.as_ref().map(Watch::interest);
-        let started = this.transport.start(client, call, interest);
+        if let Some(watch) = &watch {
+            // Here, where the caller's code runs; the transport says it too late.
+            watch.tell(py, &FIRST_EVENT)?;
+        }
+        let filter = watch.as_ref().map(Watch::filter);
+        let started = this.transport.start(client, call, filter);
         let (number, has_news) = started.map_err(|problem| error::failed(py, problem))?;
-        let pending = PendingCall::new(event_loop.clone().unbind(), slf.clone().unbind(), number);
-        let pending = Py::new(py, pending)?;
-        let (expected, watch) = (Arc::new(expected), watch.map(Arc::new));
-        let waiting = Waiting { pending: pending.clone_ref(py), expected, watch };
+        let pending = Py::new(py, PendingCall::new(slf.clone().unbind(), number, watch))?;
+        let waiting = Waiting { pending: pending.clone_ref(py), expected };
         lock(&this.calls).insert(number, waiting);
         if has_news {
             // Not now: a task is running, and its call has not begun to be awaited.
@@ -221,7 +228,7 @@ impl LoopDriver {
         let mut outcome = Ok(());
         for (number, news) in news {
             let told = match news {
-                News::Event(event) => self.tell(py, number, &event),
+                News::Event(event) => self.tell(py, number, event),
                 News::Finished(finished) => self.settle(py, number, finished),
             };
             outcome = outcome.and(told);
@@ -229,14 +236,12 @@ impl LoopDriver {
         outcome
     }
 
-    fn tell(&self, py: Python<'_>, number: u64, event: &Event) -> PyResult<()> {
-        let watch = lock(&self.calls).get(&number).and_then(|waiting| waiting.watch.clone());
-        let Some(watch) = watch else { return Ok(()) };
-        let Err(error) = watch.tell(py, event) else { return Ok(()) };
-        // What a hook ends the call with reaches who awaits it.
-        self.transport.cancel(number);
-        let waiting = lock(&self.calls).remove(&number);
-        waiting.map_or(Ok(()), |waiting| PendingCall::settle(waiting.pending.bind(py), Err(error)))
+    fn tell(&self, py: Python<'_>, number: u64, event: Event) -> PyResult<()> {
+        if event == FIRST_EVENT {
+            return Ok(());
+        }
+        let pending = lock(&self.calls).get(&number).map(|waiting| waiting.pending.clone_ref(py));
+        pending.map_or(Ok(()), |pending| PendingCall::note(pending.bind(py), event))
     }
 
     fn settle(&self, py: Python<'_>, number: u64, finished: Result<Answer, Error>) -> PyResult<()> {
@@ -266,13 +271,13 @@ impl Transport {
         &self,
         client: &Client,
         call: Call,
-        interest: Option<EventFilter>,
+        filter: Option<EventFilter>,
     ) -> Result<(u64, bool), Error> {
         match self {
             #[cfg(unix)]
             Self::Reactor(reactor) => {
                 let mut reactor = lock(reactor);
-                let number = reactor.start(client, call, interest)?;
+                let number = reactor.start(client, call, filter)?;
                 Ok((number, reactor.has_news()))
             }
             Self::Network(mailbox, tasks) => {
@@ -285,7 +290,7 @@ impl Transport {
                     told.put(number, News::Event(event));
                     ControlFlow::Continue(())
                 };
-                let observer = interest.map(|interest| (interest, Box::new(tell) as Box<_>));
+                let observer = filter.map(|filter| (filter, Box::new(tell) as Box<_>));
                 let mailbox = mailbox.clone();
                 let done = move |outcome| mailbox.put(number, News::Finished(outcome));
                 let task = client.send_in_background(call, observer, done)?;

@@ -12,6 +12,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
 use super::event_loop::LoopDriver;
+use super::watch::Watch;
+use crate::client::Event;
 
 /// A call whose answer is awaited.
 #[pyclass(module = "ginnel._native", weakref)]
@@ -21,8 +23,10 @@ pub(super) struct PendingCall {
     #[pyo3(get, set, name = "_asyncio_future_blocking")]
     is_blocking: bool,
     callbacks: Vec<Callback>,
+    /// What hooks are to be told; the task that waits does it, so that they run as part of it.
+    events: Vec<Event>,
+    watch: Option<Watch>,
     /// None once it was cleared for the garbage collector.
-    event_loop: Option<Py<PyAny>>,
     driver: Option<Py<LoopDriver>>,
     number: u64,
 }
@@ -51,6 +55,7 @@ impl PendingCall {
 
     fn __next__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
         let py = slf.py();
+        Self::tell(slf)?;
         let mut call = slf.borrow_mut();
         if matches!(call.state, State::Pending) {
             if call.is_blocking {
@@ -69,6 +74,8 @@ impl PendingCall {
     /// The result, or the exception that the call ended with.
     fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self.state {
+            // The task that waits was woken to tell of events.
+            State::Pending if !self.events.is_empty() => Ok(py.None().into_bound(py)),
             State::Pending => Err(asyncio_error(py, "InvalidStateError", "Result is not set.")),
             _ => self.outcome(py),
         }
@@ -93,8 +100,8 @@ impl PendingCall {
     }
 
     fn get_loop(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let cleared = || PyRuntimeError::new_err("the call has no loop any more");
-        self.event_loop.as_ref().map(|event_loop| event_loop.clone_ref(py)).ok_or_else(cleared)
+        let event_loop = self.driver.as_ref().and_then(|driver| driver.get().event_loop(py));
+        event_loop.ok_or_else(|| PyRuntimeError::new_err("the loop of the call is gone"))
     }
 
     #[pyo3(signature = (function, /, *, context = None))]
@@ -112,7 +119,11 @@ impl PendingCall {
     }
 
     /// Takes a callback back; gives how often it was there.
-    fn remove_done_callback(&mut self, py: Python<'_>, function: &Bound<'_, PyAny>) -> PyResult<usize> {
+    fn remove_done_callback(
+        &mut self,
+        py: Python<'_>,
+        function: &Bound<'_, PyAny>,
+    ) -> PyResult<usize> {
         let before = std::mem::take(&mut self.callbacks);
         let count = before.len();
         for callback in before {
@@ -131,14 +142,11 @@ impl PendingCall {
             return Ok(false);
         }
         call.state = State::Cancelled(msg);
-        let (number, driver) = (call.number, call.driver.take());
+        call.events.clear();
         let callbacks = std::mem::take(&mut call.callbacks);
         drop(call);
-        if let Some(driver) = driver {
-            driver.get().abandon(number);
-        }
-        callbacks.into_iter().try_for_each(|callback| callback.schedule(slf))
-            .map(|()| true)
+        slf.borrow().abandon(slf.py());
+        callbacks.into_iter().try_for_each(|callback| callback.schedule(slf)).map(|()| true)
     }
 
     fn __repr__(&self) -> String {
@@ -160,26 +168,65 @@ impl PendingCall {
             State::Cancelled(message) => visit.call(message)?,
             State::Pending => {}
         }
-        visit.call(&self.event_loop)?;
+        self.watch.as_ref().map_or(Ok(()), |watch| watch.traverse(&visit))?;
         visit.call(&self.driver)
     }
 
     fn __clear__(&mut self) {
         self.callbacks.clear();
-        self.event_loop = None;
         self.driver = None;
     }
 }
 
 impl PendingCall {
-    pub(super) fn new(event_loop: Py<PyAny>, driver: Py<LoopDriver>, number: u64) -> Self {
+    pub(super) fn new(driver: Py<LoopDriver>, number: u64, watch: Option<Watch>) -> Self {
         Self {
             state: State::Pending,
             is_blocking: false,
             callbacks: Vec::new(),
-            event_loop: Some(event_loop),
+            events: Vec::new(),
+            watch,
             driver: Some(driver),
             number,
+        }
+    }
+
+    /// Has the task that waits tell of an event.
+    ///
+    /// # Errors
+    /// As [`PendingCall::settle`].
+    pub(super) fn note(slf: &Bound<'_, Self>, event: Event) -> PyResult<()> {
+        let mut call = slf.borrow_mut();
+        if call.done() {
+            return Ok(());
+        }
+        call.events.push(event);
+        let callbacks = std::mem::take(&mut call.callbacks);
+        drop(call);
+        Self::run_all(slf, callbacks)
+    }
+
+    /// Tells of the events so far; what ends the call with one of them drops its request.
+    fn tell(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let events = std::mem::take(&mut slf.borrow_mut().events);
+        if events.is_empty() {
+            return Ok(());
+        }
+        let watch = slf.borrow_mut().watch.take();
+        let told = watch.as_ref().map_or(Ok(()), |watch| {
+            events.iter().try_for_each(|event| watch.tell(slf.py(), event))
+        });
+        slf.borrow_mut().watch = watch;
+        if told.is_err() {
+            slf.borrow().abandon(slf.py());
+        }
+        told
+    }
+
+    /// Drops the request.
+    fn abandon(&self, py: Python<'_>) {
+        if let Some(driver) = &self.driver {
+            driver.bind(py).get().abandon(self.number);
         }
     }
 
@@ -187,7 +234,10 @@ impl PendingCall {
     ///
     /// # Errors
     /// With what must end the loop: KeyboardInterrupt or SystemExit.
-    pub(super) fn settle(slf: &Bound<'_, Self>, outcome: PyResult<Bound<'_, PyAny>>) -> PyResult<()> {
+    pub(super) fn settle(
+        slf: &Bound<'_, Self>,
+        outcome: PyResult<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
         let mut call = slf.borrow_mut();
         if call.done() {
             return Ok(());
@@ -196,9 +246,13 @@ impl PendingCall {
             Ok(value) => State::Done(value.unbind()),
             Err(error) => State::Failed(error.into_value(slf.py()).into_any()),
         };
-        call.driver = None;
         let callbacks = std::mem::take(&mut call.callbacks);
         drop(call);
+        Self::run_all(slf, callbacks)
+    }
+
+    /// Runs callbacks, each whatever became of the others.
+    fn run_all(slf: &Bound<'_, Self>, callbacks: Vec<Callback>) -> PyResult<()> {
         let mut outcome = Ok(());
         for callback in callbacks {
             let ran = callback.run(slf);

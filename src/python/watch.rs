@@ -25,7 +25,7 @@ pub(super) struct Watch {
     method: &'static str,
     path: Cow<'static, str>,
     hooks: Option<Py<PyAny>>,
-    interest: EventFilter,
+    filter: EventFilter,
 }
 
 impl Watch {
@@ -40,7 +40,7 @@ impl Watch {
         if hooks.is_none() && logger.is_none() {
             return Ok(None);
         }
-        let interest = match (hooks, logger) {
+        let filter = match (hooks, logger) {
             (None, Some(logger)) if !is_enabled(logger)? => EventFilter::Retries,
             _ => EventFilter::All,
         };
@@ -52,11 +52,12 @@ impl Watch {
             }
         };
         let hooks = hooks.map(|hooks| hooks.clone_ref(py));
-        Ok(Some(Self { method: call.method.as_str(), path, hooks, interest }))
+        Ok(Some(Self { method: call.method.as_str(), path, hooks, filter }))
     }
 
-    pub(super) fn interest(&self) -> EventFilter {
-        self.interest
+    /// Which events matter.
+    pub(super) fn filter(&self) -> EventFilter {
+        self.filter
     }
 
     /// Tells of an event. What goes wrong in a hook or a log handler does not end the call.
@@ -64,6 +65,9 @@ impl Watch {
     /// # Errors
     /// With what is no error but an end, such as KeyboardInterrupt.
     pub(super) fn tell(&self, py: Python<'_>, event: &Event) -> PyResult<()> {
+        if !self.filter.covers(event) {
+            return Ok(());
+        }
         let Err(problem) = self.hand_over(py, event) else { return Ok(()) };
         if !problem.is_instance_of::<PyException>(py) {
             return Err(problem);

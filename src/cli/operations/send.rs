@@ -22,7 +22,7 @@ pub(super) fn perform(
     let mut printer = printer(info);
     let mut send = |call| -> Result<Answer, Failure> {
         let observer = printer.as_deref_mut();
-        let observer = observer.map(|tell| Observer { interest: EventFilter::All, tell });
+        let observer = observer.map(|tell| Observer { filter: EventFilter::All, tell });
         let answer = client.send_blocking(call, observer, || false)?;
         let answer = answer.ok_or_else(|| Failure::new(Exit::Failed, "interrupted"))?;
         Ok(answer.accept()?)
