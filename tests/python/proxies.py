@@ -20,6 +20,7 @@ class Proxy:
     target: str
     tls: ssl.SSLContext | None = None
     connections: int = 0
+    closed: int = 0
 
     def __enter__(self) -> Self:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -40,6 +41,10 @@ class Proxy:
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
+        self._lead(client)
+        self.closed += 1
+
+    def _lead(self, client: socket.socket) -> None:
         with contextlib.suppress(OSError), client:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
             stream = self.tls.wrap_socket(client, server_side=True) if self.tls else client

@@ -29,6 +29,7 @@ class Server:
     tls: ssl.SSLContext | None = None
     requests: list[Request] = field(default_factory=list)
     connections: int = 0
+    closed: int = 0
     serving: list[socket.socket] = field(default_factory=list)
     # Of each connection with TLS: whether it resumed a session, and the client's certificate.
     resumed: list[bool | None] = field(default_factory=list)
@@ -63,6 +64,7 @@ class Server:
                 self.resumed.append(connection.session_reused)
                 self.certificates.append(connection.getpeercert())
             self._answer(connection)
+        self.closed += 1
 
     def _answer(self, connection: socket.socket) -> None:
         with connection, connection.makefile("rb") as lines:
