@@ -1,5 +1,6 @@
 //! What an answer means.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -135,9 +136,10 @@ impl StatusError {
     }
 
     /// Where a redirect leads.
-    fn location(&self) -> Option<&str> {
+    fn location(&self) -> Option<Cow<'_, str>> {
         let is_redirect = self.status.is_redirection();
-        self.headers.get(http::header::LOCATION).filter(|_| is_redirect)?.to_str().ok()
+        let location = self.headers.get(http::header::LOCATION).filter(|_| is_redirect)?;
+        Some(String::from_utf8_lossy(location.as_bytes()))
     }
 }
 

@@ -226,7 +226,11 @@ impl Attempts {
 
     fn done(&mut self, outcome: Result<Response, Cause>) -> Result<Answer, Error> {
         outcome.and_then(|response| self.answer(response)).map_err(|cause| Error::Transport {
-            cause,
+            cause: match cause {
+                // It may repeat what the server wrote.
+                Cause::Body(problem) => Cause::Body(self.settings.redacted(&problem)),
+                cause => cause,
+            },
             method: self.call.method.as_str(),
             url: self.settings.redacted(&self.settings.origin.url_of(&self.call.target)),
             attempts: self.attempt,

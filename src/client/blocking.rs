@@ -143,6 +143,7 @@ fn exchange(
     let request = attempts.request();
     let mut exchange = connection.begin(request)?;
     let mut is_sent = false;
+    let mut looked = Instant::now();
     let response = loop {
         if !is_sent {
             is_sent = connection.send(&mut exchange, request, true)?;
@@ -151,11 +152,13 @@ fn exchange(
         let waits = is_sent && wait_for_last_tick(connection, limit);
         match connection.receive(&mut exchange, room, waits)? {
             Progress::Done(response) => break response,
-            Progress::More => {}
-            Progress::Waits => {
+            // A server that sends little by little lets no tick pass.
+            Progress::More if looked.elapsed() < TICK => {}
+            Progress::More | Progress::Waits => {
                 if is_interrupted() {
                     return Err(Stop::Interrupted);
                 }
+                looked = Instant::now();
             }
         }
         if let Some(limit) = limit.filter(|limit| limit.left().is_zero()) {

@@ -1,7 +1,7 @@
 //! Content codings (RFC 9110, section 8.4): takes off a body what was put on for the way.
 //!
-//! zstd is not among them, and never offered: a decoder would make the package larger than it is worth
-//! for answers of this size.
+//! zstd is not among them, and never offered: a decoder in Rust alone is one more dependency and 130 kB,
+//! for servers that know one of the others as well.
 
 use std::io::{self, Read};
 

@@ -160,7 +160,8 @@ impl<S: Transport> Connection<S> {
                 return Ok(Progress::Done(response));
             }
             turn_bytes += received.len();
-            if turn_bytes >= MAX_TURN_BYTES {
+            // Who waits looks at the time in between: the next piece may take a tick.
+            if wait || turn_bytes >= MAX_TURN_BYTES {
                 return Ok(Progress::More);
             }
         }

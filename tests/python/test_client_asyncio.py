@@ -550,7 +550,8 @@ def test_a_queue_survives_those_who_leave_it(run: Loops) -> None:
                 assert (await held[1]).id == "held_1"
                 names = [request.name for request in server.requests]
                 assert names[2:] == [f"ak_{n}" for n in range(1, 20, 2)]
-                assert server.peak <= 2
+                # The server sees the end of the cancelled one when it is released.
+                assert server.peak <= 3
 
     run(main)
 

@@ -28,14 +28,16 @@ pub(super) enum Scheme {
     Socks5h,
 }
 
+/// A user and a password.
+pub(super) type Login = (Vec<u8>, Vec<u8>);
+
 /// Where a proxy is, and what it knows us by.
 pub(super) struct Address {
     pub(super) scheme: Scheme,
     /// Without brackets.
     pub(super) host: String,
     pub(super) port: u16,
-    /// User and password.
-    pub(super) login: Option<(Vec<u8>, Vec<u8>)>,
+    pub(super) login: Option<Login>,
     /// The same, as a header.
     pub(super) authorization: Option<HeaderValue>,
 }
@@ -136,7 +138,7 @@ fn host(url: &Url) -> Result<String, String> {
     }
 }
 
-fn login(url: &Url) -> Option<(Vec<u8>, Vec<u8>)> {
+fn login(url: &Url) -> Option<Login> {
     if url.username().is_empty() && url.password().is_none() {
         return None;
     }
@@ -145,7 +147,7 @@ fn login(url: &Url) -> Option<(Vec<u8>, Vec<u8>)> {
 }
 
 /// The credentials as RFC 7617 writes them.
-fn basic((user, password): &(Vec<u8>, Vec<u8>)) -> Option<HeaderValue> {
+fn basic((user, password): &Login) -> Option<HeaderValue> {
     let login = [user.as_slice(), b":", password.as_slice()].concat();
     let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(login))).ok()?;
     value.set_sensitive(true);

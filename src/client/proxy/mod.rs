@@ -126,6 +126,10 @@ impl Proxy {
 
     /// The proxy in the settings of macOS or Windows.
     fn of_system(origin: &Origin) -> Result<Option<Self>, ConfigError> {
+        // Elsewhere there is only the environment, which was looked at.
+        if !cfg!(any(target_os = "macos", windows)) {
+            return Ok(None);
+        }
         let Ok(uri) = Uri::try_from(origin.to_string()) else { return Ok(None) };
         let Some(found) = Matcher::from_system().intercept(&uri) else { return Ok(None) };
         let mut address = Address::parse("the system's proxy", &found.uri().to_string())?;

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::IpAddr;
 
+use super::address::Login;
 use super::{ProxyError, Target};
 
 const VERSION: u8 = 5;
@@ -21,7 +22,7 @@ pub(super) fn open(
     stream: &mut (impl Read + Write),
     target: &Target<'_>,
     port: u16,
-    login: Option<&(Vec<u8>, Vec<u8>)>,
+    login: Option<&Login>,
 ) -> Result<(), ProxyError> {
     let request = request(target, port)?;
     match login {

@@ -108,7 +108,7 @@ fn an_address_has_a_scheme_a_host_and_a_port() {
         ("http://bücher.example", "http://xn--bcher-kva.example:80"),
         ("socks5://bücher.example", "socks5://xn--bcher-kva.example:1080"),
     ] {
-        assert_eq!(proxy(address).parts().0, shown, "{address}");
+        assert_eq!(proxy(address).0.to_string(), shown, "{address}");
     }
     let v6 = proxy("https://[::1]");
     assert_eq!((v6.host(), v6.port(), v6.is_tls()), ("::1", 443, true));
@@ -171,7 +171,7 @@ fn no_error_shows_a_password() {
 #[test]
 fn credentials_are_decoded() {
     let proxy = proxy("http://us%65r:p%40ss%3A%F6@proxy");
-    assert_eq!(proxy.parts().1, Some(&(b"user".to_vec(), b"p@ss:\xf6".to_vec())));
+    assert_eq!(proxy.0.login, Some((b"user".to_vec(), b"p@ss:\xf6".to_vec())));
     // base64 of the bytes above
     assert_eq!(proxy.authorization().unwrap(), "Basic dXNlcjpwQHNzOvY=");
     assert!(proxy.authorization().unwrap().is_sensitive());
@@ -194,18 +194,21 @@ fn only_http_proxies_see_whole_addresses_and_only_of_origins_without_tls() {
     assert!(nothing.0.is_ok() && nothing.1.is_empty());
 }
 
+/// An origin, variables, and the proxy that they lead to.
+type Case = (&'static str, &'static [(&'static str, &'static str)], Option<&'static str>);
+
 fn in_environment(target: &str, variables: &[(&str, &str)]) -> Result<Option<String>, ConfigError> {
     let variables: HashMap<_, _> = variables.iter().copied().collect();
     let chosen = Proxy::of_environment(&origin(target), |name| {
         variables.get(name).map(|value| (*value).to_owned())
     });
-    Ok(chosen?.map(|proxy| proxy.parts().0))
+    Ok(chosen?.map(|proxy| proxy.0.to_string()))
 }
 
 #[test]
 fn the_environment_names_a_proxy_for_each_scheme() {
     const HTTP: &str = "http://api.example.test";
-    let cases: &[(&str, &[(&str, &str)], Option<&str>)] = &[
+    let cases: &[Case] = &[
         (HTTP, &[], None),
         (HTTP, &[("http_proxy", "a:1")], Some("http://a:1")),
         (HTTP, &[("HTTP_PROXY", "a:1")], Some("http://a:1")),
