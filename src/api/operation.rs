@@ -328,6 +328,8 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Page<T> {
             _ => None,
         };
         let (uri, next_page_uri) = (text("uri").unwrap_or_default(), text("next_page_uri"));
+        // Some servers write an empty text at the end of a list.
+        let next_page_uri = next_page_uri.filter(|address| !address.is_empty());
         let items = map.into_iter().find(|(_, value)| value.is_array());
         let (field, items) =
             items.ok_or_else(|| D::Error::custom("a list answer without a list"))?;

@@ -106,7 +106,7 @@ impl Answer {
         StatusError {
             status: self.status(),
             headers,
-            body: serde_json::from_slice(&content).unwrap_or_default(),
+            body: ErrorBody::read(&content),
             content,
             attempts: self.attempts,
             method: self.method,

@@ -216,12 +216,13 @@ impl Client {
     }
 
     /// The path and query of a page's address, after making sure that it is at this client's
-    /// address: the key goes nowhere else.
+    /// address: the key goes nowhere else. Addresses may be relative to that of `list`, the target
+    /// of the request that was answered with this one.
     ///
     /// # Errors
     /// When the address is elsewhere or not an address; the message shows it.
-    pub fn page_target(&self, next_page_uri: &str) -> Result<String, Error> {
-        self.settings.origin.target_of(next_page_uri).ok_or_else(|| Error::ForeignPage {
+    pub fn page_target(&self, next_page_uri: &str, list: &str) -> Result<String, Error> {
+        self.settings.origin.target_of(next_page_uri, list).ok_or_else(|| Error::ForeignPage {
             uri: self.settings.redacted(next_page_uri),
             origin: self.settings.origin.to_string(),
         })

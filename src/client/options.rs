@@ -346,9 +346,15 @@ impl Origin {
         [&origin, &self.prefix, target].concat()
     }
 
-    /// The opposite of [`Origin::url_of`]; `None` for addresses elsewhere.
-    pub(super) fn target_of(&self, address: &str) -> Option<String> {
-        let url = Url::parse(address).ok()?;
+    /// The opposite of [`Origin::url_of`]; `None` for addresses elsewhere. An address without a host
+    /// is resolved against that of the request whose answer gave it (RFC 3986 §5.2).
+    pub(super) fn target_of(&self, address: &str, request: &str) -> Option<String> {
+        let url = match Url::parse(address) {
+            Err(url::ParseError::RelativeUrlWithoutBase) => {
+                Url::parse(&self.url_of(request)).ok()?.join(address).ok()?
+            }
+            parsed => parsed.ok()?,
+        };
         let ours = url.origin() == self.url.origin() && url.username().is_empty();
         let path = url.path().strip_prefix(&self.prefix).filter(|path| path.starts_with('/'))?;
         let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
@@ -513,4 +519,49 @@ fn text(variable: &str) -> Option<String> {
 
 fn path(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn target(address: &str) -> Option<String> {
+        Origin::parse("https://api.test/v2").unwrap().target_of(address, "/a/keys?limit=2")
+    }
+
+    #[test]
+    fn an_address_is_resolved_against_that_of_its_request() {
+        for (address, expected) in [
+            ("https://api.test/v2/a/keys?before_id=1", "/a/keys?before_id=1"),
+            ("https://api.test:443/v2/x", "/x"),
+            ("/v2/a/keys?before_id=1", "/a/keys?before_id=1"),
+            ("//api.test/v2/x", "/x"),
+            ("?before_id=1", "/a/keys?before_id=1"),
+            ("keys?before_id=1", "/a/keys?before_id=1"),
+            ("../keys", "/keys"),
+            ("more#part", "/a/more"),
+        ] {
+            assert_eq!(target(address).as_deref(), Some(expected), "{address}");
+        }
+    }
+
+    #[test]
+    fn an_address_elsewhere_is_none_of_ours() {
+        for address in [
+            "https://api.test/x",
+            "https://api.test/v23/x",
+            "http://api.test/v2/x",
+            "https://api.test:444/v2/x",
+            "https://user@api.test/v2/x",
+            "//elsewhere.test/v2/x",
+            "/x",
+            "../../x",
+            "https://",
+            "https://[",
+            "data:x",
+        ] {
+            assert_eq!(target(address), None, "{address}");
+        }
+    }
 }

@@ -277,7 +277,9 @@ impl Core {
         next: Option<&str>,
     ) -> PyResult<Call> {
         let Some(next) = next else { return arguments::encode(info, arguments) };
-        let target = self.client.page_target(next).map_err(|problem| error::failed(py, problem))?;
+        // No path of a list has parameters (`tests/rust/api.rs`).
+        let target = self.client.page_target(next, info.path);
+        let target = target.map_err(|problem| error::failed(py, problem))?;
         Ok(Call { method: Verb::GET, target, body: None })
     }
 }

@@ -55,6 +55,16 @@ fn every_operation_is_documented_and_named_once() {
 }
 
 #[test]
+fn the_path_of_a_list_is_that_of_its_requests() {
+    // Clients resolve the addresses of further pages against it.
+    for info in operations() {
+        if let Output::Page { .. } = info.output {
+            assert_eq!(info.path_parameters().count(), 0, "{}", info.path);
+        }
+    }
+}
+
+#[test]
 fn names_mirror_paths() {
     for info in remote::operations() {
         let path = info.path.split('/').filter(|s| !s.is_empty() && !s.starts_with('{'));

@@ -38,6 +38,7 @@ pub(super) fn perform(
             let mut listing = show::Listing::new(item, format);
             let (mut next, mut seen) = (Some(call), BTreeSet::new());
             while let Some(call) = next.take() {
+                let target = call.target.clone();
                 let mut page: Value = send(call)?.decode()?;
                 let items = page.get_mut(field).map(Value::take);
                 let Some(Value::Array(items)) = items else {
@@ -46,7 +47,7 @@ pub(super) fn perform(
                 if listing.add(items, max) {
                     break;
                 }
-                next = following(&client, &page, &mut seen)?;
+                next = following(&client, (&page, &target), &mut seen)?;
             }
             listing.finish();
             Ok(())
@@ -54,17 +55,19 @@ pub(super) fn perform(
     }
 }
 
-/// The request for the next page; none after the last.
+/// The request for the next page; none after the last. Its address may be relative to the target
+/// of the page.
 fn following(
     client: &Client,
-    page: &Value,
+    (page, target): (&Value, &str),
     seen: &mut BTreeSet<String>,
 ) -> Result<Option<Call>, Failure> {
-    let Some(address) = page["next_page_uri"].as_str() else { return Ok(None) };
+    let address = page["next_page_uri"].as_str().filter(|address| !address.is_empty());
+    let Some(address) = address else { return Ok(None) };
     if !seen.insert(address.to_owned()) {
         return Err(Failure::new(Exit::Server, "a page leads to one that was seen before"));
     }
-    let target = client.page_target(address)?;
+    let target = client.page_target(address, target)?;
     Ok(Some(Call { method: Verb::GET, target, body: None }))
 }
 
