@@ -1,12 +1,22 @@
 //! Python values as the arguments of operations.
 
+mod free;
+
+use std::fmt;
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyMapping, PyString, PyTuple};
-use serde_json::{Map, Value};
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyMapping, PyString, PyTuple};
+use serde_json::{Map, Number, Value};
 
 use super::error;
 use crate::api::{Call, Info, Kind, Malformed, encode_arguments};
+use free::{Integers, class_of, name_of, on_the_wire, pairs, text_of};
+
+pub(super) use free::{query, text};
+
+/// How much of a place inside an argument a message shows; that of what is too deep is a long one.
+const MAX_PLACE_CHARS: usize = 200;
 
 /// The request for an operation with these arguments, which come in the order of its parameters.
 /// `None` is an argument that was not given.
@@ -28,19 +38,17 @@ pub(super) fn encode(info: &Info, arguments: &Bound<'_, PyTuple>) -> PyResult<Ca
 
 /// A Python value as JSON of that kind. Records give their form on the wire.
 fn value(object: &Bound<'_, PyAny>, kind: &Kind, place: &str) -> PyResult<Value> {
-    let wrong = |expected: &str| {
-        let class = object.get_type().name().map(|name| name.to_string()).unwrap_or_default();
-        let problem = format!("must be {expected}, not {class}");
-        error::malformed(object.py(), &Malformed::new(place, problem))
-    };
+    let wrong = |expected: &str| wrong_type(object, place, expected);
     match kind {
         Kind::Text { .. } | Kind::Secret | Kind::Time => match object.cast::<PyString>() {
-            Ok(text) => Ok(text.to_str()?.into()),
+            Ok(text) => Ok(text_of(text, &place)?.into()),
             Err(_) => Err(wrong("a str")),
         },
         Kind::TextOrNumber => match (object.cast::<PyString>(), object.cast::<PyInt>()) {
-            (Ok(text), _) => Ok(text.to_str()?.into()),
-            (_, Ok(number)) if !object.is_instance_of::<PyBool>() => Ok(number.to_string().into()),
+            (Ok(text), _) => Ok(text_of(text, &place)?.into()),
+            (_, Ok(number)) if !object.is_instance_of::<PyBool>() => {
+                Ok(free::digits(number, &place)?.into())
+            }
             _ => Err(wrong("a str or an int")),
         },
         Kind::Bytes => match object.cast::<PyBytes>() {
@@ -55,81 +63,86 @@ fn value(object: &Bound<'_, PyAny>, kind: &Kind, place: &str) -> PyResult<Value>
             object.extract::<i64>().map(Value::from).map_err(|_| wrong("an int of 64 bits"))
         }
         Kind::Integer => Err(wrong("an int")),
-        Kind::Number if object.is_instance_of::<PyFloat>() || object.is_instance_of::<PyInt>() => {
-            let number = object.extract::<f64>()?;
-            serde_json::Number::from_f64(number).map(Value::Number).ok_or_else(|| wrong("finite"))
-        }
-        Kind::Number => Err(wrong("a float")),
-        Kind::Json => free(object, place),
-        Kind::Object => match free(object, place)? {
+        Kind::Number => number(object, place),
+        Kind::Json => free::value(object, Integers::Of64Bits, place),
+        Kind::Object => match free::value(object, Integers::Of64Bits, place)? {
             value @ Value::Object(_) => Ok(value),
             _ => Err(wrong("a mapping")),
         },
-        Kind::List(item) => list(object, item, place).unwrap_or_else(|| Err(wrong("a list"))),
-        Kind::Map(item) => map(object, item, place).unwrap_or_else(|| Err(wrong("a mapping"))),
+        Kind::List(item) => list(object, item, place),
+        Kind::Map(item) => map(object, item, place),
         Kind::Record(shape) => {
             let wire = on_the_wire(object)?;
             let Ok(mapping) = wire.cast::<PyMapping>() else {
                 return Err(wrong(&format!("a mapping or {}", shape.name)));
             };
-            let mut fields = Map::with_capacity(mapping.len()?);
-            for item in mapping.items()?.iter() {
-                let (name, field) = item.extract::<(String, Bound<'_, PyAny>)>()?;
-                let place = format!("{place}.{name}");
+            entries(mapping, place, |name, field, place| {
                 let known = shape.fields.iter().find(|known| known.name == name);
-                let field = match known {
-                    _ if field.is_none() => Value::Null,
-                    Some(known) => value(&field, &known.kind, &place)?,
+                match known {
+                    _ if field.is_none() => Ok(Value::Null),
+                    Some(known) => value(field, &known.kind, place),
                     // The server may know it, or says that it does not.
-                    None => free(&field, &place)?,
-                };
-                fields.insert(name, field);
-            }
-            Ok(Value::Object(fields))
+                    None => free::value(field, Integers::Of64Bits, place),
+                }
+            })
         }
     }
 }
 
-/// The items of any iterable but text; `None` for what is no list.
-fn list(object: &Bound<'_, PyAny>, item: &Kind, place: &str) -> Option<PyResult<Value>> {
+fn number(object: &Bound<'_, PyAny>, place: &str) -> PyResult<Value> {
+    let is_number = object.is_instance_of::<PyFloat>() || object.is_instance_of::<PyInt>();
+    if !is_number || object.is_instance_of::<PyBool>() {
+        return Err(wrong_type(object, place, "a float"));
+    }
+    // An int that no float comes near to is as little a number here as an infinity.
+    let number = object.extract::<f64>().ok().and_then(Number::from_f64);
+    number.map(Value::Number).ok_or_else(|| problem(object, place, "must be a finite number"))
+}
+
+/// The items of any iterable but text and mappings.
+fn list(object: &Bound<'_, PyAny>, item: &Kind, place: &str) -> PyResult<Value> {
     let no_list = object.is_instance_of::<PyString>()
         || object.is_instance_of::<PyBytes>()
         || object.cast::<PyMapping>().is_ok();
-    let items = if no_list { None } else { object.try_iter().ok() }?;
+    let items = if no_list { None } else { object.try_iter().ok() };
+    let items = items.ok_or_else(|| wrong_type(object, place, "a list"))?;
     let values =
         items.enumerate().map(|(at, object)| value(&object?, item, &format!("{place}[{at}]")));
-    Some(values.collect::<PyResult<Vec<_>>>().map(Value::Array))
+    values.collect::<PyResult<Vec<_>>>().map(Value::Array)
 }
 
-fn map(object: &Bound<'_, PyAny>, item: &Kind, place: &str) -> Option<PyResult<Value>> {
-    let items = object.cast::<PyMapping>().ok()?.items().ok()?;
-    let values = items.iter().map(|pair| {
-        let (key, object) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
-        let Ok(key) = key.extract::<String>() else {
-            let problem = Malformed::new(place, "must have str keys");
-            return Err(error::malformed(object.py(), &problem));
-        };
-        let value = value(&object, item, &format!("{place}.{key}"))?;
-        Ok((key, value))
-    });
-    Some(values.collect::<PyResult<Map<_, _>>>().map(Value::Object))
-}
-
-/// Any JSON value.
-pub(super) fn free(object: &Bound<'_, PyAny>, place: &str) -> PyResult<Value> {
-    let object = on_the_wire(object)?;
-    pythonize::depythonize(&object).map_err(|problem| {
-        let problem = Malformed::new(place, format!("is not JSON: {problem}"));
-        error::malformed(object.py(), &problem)
-    })
-}
-
-/// A record's form on the wire; other objects are what they are.
-fn on_the_wire<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    if object.is_instance_of::<PyDict>() || !object.hasattr("to_dict")? {
-        return Ok(object.clone());
+fn map(object: &Bound<'_, PyAny>, item: &Kind, place: &str) -> PyResult<Value> {
+    match object.cast::<PyMapping>() {
+        Ok(mapping) => entries(mapping, place, |_, object, place| value(object, item, place)),
+        Err(_) => Err(wrong_type(object, place, "a mapping")),
     }
-    object.call_method0("to_dict")
+}
+
+/// The entries of a mapping as an object; `value` gets name, value and place of each.
+fn entries(
+    mapping: &Bound<'_, PyMapping>,
+    place: &str,
+    value: impl Fn(&str, &Bound<'_, PyAny>, &str) -> PyResult<Value>,
+) -> PyResult<Value> {
+    let mut object = Map::new();
+    for (key, entry) in pairs(mapping)? {
+        let name = name_of(&key, &place)?;
+        let value = value(&name, &entry, &format!("{place}.{name}"))?;
+        object.insert(name, value);
+    }
+    Ok(Value::Object(object))
+}
+
+fn wrong_type(object: &Bound<'_, PyAny>, place: impl fmt::Display, expected: &str) -> PyErr {
+    problem(object, place, &format!("must be {expected}, not {}", class_of(object)))
+}
+
+fn problem(object: &Bound<'_, PyAny>, place: impl fmt::Display, problem: &str) -> PyErr {
+    let mut place = place.to_string();
+    if let Some((end, _)) = place.char_indices().nth(MAX_PLACE_CHARS) {
+        place.replace_range(end.., "…");
+    }
+    error::malformed(object.py(), &Malformed::new(place, problem))
 }
 
 fn base64(bytes: &[u8]) -> String {

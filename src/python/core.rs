@@ -356,13 +356,10 @@ fn free_call(
     }
     let mut target = path.to_owned();
     if let Some(query) = query.filter(|query| !query.is_none()) {
-        let serde_json::Value::Object(query) = arguments::free(query, "query")? else {
-            return Err(wrong("query: must be a mapping"));
-        };
-        crate::api::append_query(query.iter(), &mut target);
+        crate::api::append_query(arguments::query(query)?.iter(), &mut target);
     }
     let body = match json.filter(|json| !json.is_none()) {
-        Some(json) => Some(arguments::free(json, "json")?.to_string().into()),
+        Some(json) => Some(arguments::text(json, "json")?.into()),
         None => None,
     };
     Ok(Call { method, target, body })
