@@ -89,6 +89,11 @@ def records(kind: Kind) -> set[str]:
     return set()
 
 
+def hashable(kind: Kind) -> bool:
+    """Whether values of this kind count for the hash of what holds them."""
+    return kind not in ("json", "object") if isinstance(kind, str) else "record" in kind
+
+
 class File:
     """One generated file: what it imports, and its body."""
 
@@ -157,6 +162,8 @@ def record(shape: dict[str, Any], file: File, homes: dict[str, tuple[str, ...]])
         if item["kind"] == "secret":
             file.imports[file.up("_record")].add("SECRET")
             default = " = field(default=None, metadata=SECRET)"
+        elif not hashable(item["kind"]):
+            default = f" = field({'' if item['required'] else 'default=None, '}hash=False)"
         lines += [f"    {item['name']}: {annotation}{default}", docstring(item["doc"], 4)]
     lines += [
         "    extra: Mapping[str, object] = field(default_factory=dict, hash=False)",

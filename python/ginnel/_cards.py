@@ -26,7 +26,15 @@ from ._html import (
     strong,
     text,
 )
-from ._lines import figures, forwards_to, masked_headers, milliseconds, moment, start_line
+from ._lines import (
+    figures,
+    forwards_to,
+    masked_headers,
+    milliseconds,
+    moment,
+    per_second,
+    start_line,
+)
 from .local.requests import CapturedRequest, RequestMessage, ResponseMessage
 from .local.tunnels import AgentTunnel, ConnectionMetrics, HttpMetrics, Metrics
 
@@ -134,7 +142,7 @@ def _metrics(metrics: Metrics) -> str:
         row = {"traffic": text(name), "count": f"{figure.count:,}"}
         row["open"] = f"{metrics.conns.gauge:,}" if figure is metrics.conns else ""
         for rate in ("rate1", "rate5", "rate15"):
-            row[rate] = f"{getattr(figure, rate):.2f}/s"
+            row[rate] = per_second(getattr(figure, rate))
         for quantile in ("p50", "p90", "p95", "p99"):
             row[quantile] = text(milliseconds(getattr(figure, quantile)))
         rows.append(row)

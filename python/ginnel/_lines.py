@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from ._body import address, cut, field_value, readable, size, visible
 from .local.requests import CapturedRequest, RequestMessage, ResponseMessage
 from .local.tunnels import AgentTunnel, Metrics
@@ -97,7 +99,20 @@ def outcome(captured: CapturedRequest) -> str:
 
 def milliseconds(nanoseconds: float) -> str:
     """A duration, as people read it."""
-    return f"{nanoseconds / 1e6:,.1f} ms"
+    return f"{_near(nanoseconds) / 1e6:,.1f} ms"
+
+
+def per_second(rate: float) -> str:
+    """A rate, as people read it."""
+    return f"{_near(rate):.2f}/s"
+
+
+def _near(number: float) -> float:
+    """A float for an integer of any size."""
+    try:
+        return float(number)
+    except OverflowError:
+        return inf if number > 0 else -inf
 
 
 def forwards_to(tunnel: AgentTunnel) -> str:

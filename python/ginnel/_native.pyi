@@ -10,6 +10,7 @@ from .events import Event
 
 __all__ = [
     "Agent",
+    "BodyDecoder",
     "Core",
     "Events",
     "LoopDriver",
@@ -32,6 +33,7 @@ __all__ = [
     "operations",
     "parse",
     "shapes",
+    "slots",
     "unpack",
     "wait_for_calls",
 ]
@@ -87,6 +89,14 @@ class Core:
     def base_url(self) -> str: ...
     @property
     def key_hint(self) -> str: ...
+
+@final
+class BodyDecoder:
+    MIN_BYTES: int
+    def __new__(
+        cls, body: bytes, class_: type[Record] | None = None, field: str | None = None
+    ) -> BodyDecoder: ...
+    def advance(self, seconds: float) -> tuple[bool, Any]: ...
 
 @final
 class LoopDriver:
@@ -196,6 +206,7 @@ def mask_target(target: str) -> str: ...
 def mask_text(shown: str) -> str: ...
 def parse(json: bytes) -> Mapping[str, object]: ...
 def operations(api: str) -> str: ...
+def slots(class_: type[Record]) -> list[tuple[str, int | None]]: ...
 def unpack(
     encoding: str, body: bytes, most: int
 ) -> tuple[bytes, Literal["whole", "longer", "cut", "damaged"]] | None: ...

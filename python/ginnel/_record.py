@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from . import _native
 
@@ -29,6 +29,16 @@ def _lazy(slot: Any, wire: type, read: Callable[[Any], object]) -> property:
 # What few programs need is imported when it is: the first call is shorter for it.
 
 
+def _moment(text: str) -> datetime:
+    """The moment of an RFC 3339 timestamp; a leap second is the first second after it."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        leap = text[17:19] == "60"
+        known = f"{text[:17]}59{text[19:]}" if leap else text
+        return datetime.fromisoformat(known.upper()) + timedelta(seconds=leap)
+
+
 def _bytes(text: str) -> bytes:
     from base64 import b64decode
 
@@ -36,7 +46,7 @@ def _bytes(text: str) -> bytes:
 
 
 _LAZY: dict[str, tuple[type, Callable[[Any], object]]] = {
-    "datetime": (str, datetime.fromisoformat),
+    "datetime": (str, _moment),
     "bytes": (str, _bytes),
     "Mapping[str, object]": (bytes, _native.parse),
 }
@@ -97,10 +107,10 @@ class Record:
             if name in ("extra", "_nulls"):
                 continue
             value = slot.__get__(self)
-            if value is not None:
-                wire[name] = _to_wire(value)
-            elif nulls >> at & 1:
+            if nulls >> at & 1:
                 wire[name] = None
+            elif value is not None:
+                wire[name] = _to_wire(value)
         wire.update(self.extra)
         return wire
 

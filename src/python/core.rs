@@ -311,7 +311,7 @@ impl Expected {
         };
         read.map_err(|problem| match problem {
             Unreadable::Python(error) => error,
-            Unreadable::Json(problem) => error::failed(py, answer.undecodable(problem)),
+            Unreadable::Json(problem) => error::failed(py, answer.undecodable(problem.to_string())),
         })
     }
 }

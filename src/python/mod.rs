@@ -17,11 +17,12 @@
 //!
 //! # Versions
 //!
-//! PyO3 0.29 is the newest that pythonize shares. pyo3-asyncio stopped at PyO3 0.20; its successor
-//! pyo3-async-runtimes wakes the loop once per call, through a thread that holds the interpreter's
-//! lock. Measured against it, one descriptor that wakes the loop for all finished calls costs a
-//! third of the processor time with one call in flight and a quarter with 64, and no foreign thread
-//! ever enters the interpreter, so it can exit at any time. So neither crate is used.
+//! pyo3-asyncio stopped at PyO3 0.20; its successor pyo3-async-runtimes wakes the loop once per call,
+//! through a thread that holds the interpreter's lock. Measured against it, one descriptor that wakes
+//! the loop for all finished calls costs a third of the processor time with one call in flight and a
+//! quarter with 64, and no foreign thread ever enters the interpreter, so it can exit at any time. So
+//! neither crate is used. Nor is pythonize: its tree of values between text and objects has no room
+//! for integers of any size, and cannot be made in slices.
 
 mod agent;
 mod arguments;
@@ -76,7 +77,7 @@ mod _native {
     #[pymodule_export]
     use super::rehearsal::{Rehearsal, Snapshot};
     #[pymodule_export]
-    use super::results::{decode, parse};
+    use super::results::{BodyDecoder, decode, parse, slots};
     #[pymodule_export]
     use super::secrets::{
         is_secret, is_secret_parameter, mask_header, mask_parameters, mask_target, mask_text,

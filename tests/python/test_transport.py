@@ -242,7 +242,7 @@ async def test_a_connection_that_was_closed_meanwhile(make_client: Any) -> None:
         assert len(server.requests) == 3
 
 
-@pytest.mark.parametrize("following", ["http://elsewhere.test/api_keys", "//x", "nonsense"])
+@pytest.mark.parametrize("following", ["http://elsewhere.test/api_keys", "//x", "http://["])
 async def test_the_key_goes_nowhere_else(make_client: Any, following: str) -> None:
     with Server([answer(200, {"keys": [KEY], "uri": "u", "next_page_uri": following})]) as server:
         client = make_client("k", base_url=server.url)
@@ -251,6 +251,95 @@ async def test_the_key_goes_nowhere_else(make_client: Any, following: str) -> No
             await client.api_keys.list().to_list()
 
         assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "following", ["/v2/api_keys?before_id=1", "?before_id=1", "api_keys?before_id=1"]
+)
+async def test_the_address_of_a_page_may_be_relative(make_client: Any, following: str) -> None:
+    pages = [{"keys": [KEY], "next_page_uri": following}, {"keys": [KEY], "next_page_uri": ""}]
+    with Server([answer(200, page) for page in pages]) as server:
+        client = make_client("k", base_url=f"{server.url}/v2")
+
+        keys = await client.api_keys.list().to_list()
+
+        assert len(keys) == 2
+        targets = [request.target for request in server.requests]
+        assert targets == ["/v2/api_keys", "/v2/api_keys?before_id=1"]
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (b'{"uri":"u","next_page_uri":null}', "keys is missing"),
+        (b"{}", "keys is missing"),
+        (b"[]", "no object at byte 0"),
+        (b'{"keys":{}}', "keys: no array at byte 8"),
+        (b'{"keys":[{"id":"1","uri":"u"},7]}', r"keys\[1\]: no object at byte 30"),
+        (b'{"keys":[{"id":"1","uri":2}]}', r"keys\[0\].uri: no string at byte 25"),
+        (b'{"keys":[{"id":"1"}]}', r"keys\[0\].uri is missing"),
+        (b'{"keys":[{"id":null,"uri":"u"}]}', r"keys\[0\].id is null"),
+        (b'{"keys":[],"next_page_uri":1}', "next_page_uri: no string at byte 27"),
+        (b'{"keys":[],"new":[1,]}', "new: no value at byte 20"),
+    ],
+)
+async def test_a_page_that_is_none_says_where(make_client: Any, body: bytes, problem: str) -> None:
+    with Server([answer(200, body)]) as server:
+        client = make_client("k", base_url=server.url)
+
+        with pytest.raises(ginnel.ResponseDecodeError, match=problem) as refused:
+            await client.api_keys.list().to_list()
+
+        assert refused.value.body == body
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"keys":null,"keys":[{"id":"1","uri":"u"}],"next_page_uri":"/x","next_page_uri":null}',
+        b'{"keys":[{"id":"2","uri":"u"}],"keys":[{"id":"1","uri":"u"}],"next_page_uri":""}',
+        b'{"\\u006beys":[{"\\u0069d":"1","uri":"u"}]}',
+        b'{"keys":[{"id":5,"uri":"u","id":"1"}]}',
+        b'{"keys":[{"id":null,"uri":"u","\\u0069d":"1"}]}',
+    ],
+)
+async def test_the_last_of_two_fields_counts(make_client: Any, body: bytes) -> None:
+    with Server([answer(200, body)]) as server:
+        client = make_client("k", base_url=server.url)
+
+        keys = await client.api_keys.list().to_list()
+
+        assert [key.to_dict() for key in keys] == [{"id": "1", "uri": "u"}]
+
+
+async def test_a_list_that_is_null_is_empty(make_client: Any) -> None:
+    with Server([answer(200, b'{"keys":null,"uri":"u"}')]) as server:
+        client = make_client("k", base_url=server.url)
+
+        assert await client.api_keys.list().to_list() == []
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "details"),
+    [
+        (b'{"msg":"no","details":null,"error_code":"E"}', "E", {}),
+        (b'{"msg":"no","status_code":"400","details":{"a":0.1}}', None, {"a": 0.1}),
+        (b'{"msg":"no","status_code":[],"details":[],"error_code":{}}', None, {}),
+        (b'{"msg":"no","details":{"a":"\\ud800"},"error_code":218}', "218", {}),
+        (b'{"msg":"no","details":{"a":1e400},"new":"\xff"}', None, {}),
+    ],
+)
+async def test_each_field_of_an_error_is_read_by_itself(
+    make_client: Any, body: bytes, code: str | None, details: object
+) -> None:
+    with Server([answer(400, body)]) as server:
+        client = make_client("k", base_url=server.url)
+
+        with pytest.raises(ginnel.BadRequestError) as refused:
+            await client.api_keys.get("1")
+
+        error = refused.value
+        assert (error.message, error.error_code, error.details) == ("no", code, details)
 
 
 async def test_pages_in_a_circle(make_client: Any) -> None:

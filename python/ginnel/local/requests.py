@@ -23,7 +23,7 @@ class RequestMessage(Message):
     """The method."""
     proto: str
     """The version of the protocol, such as `HTTP/1.1`."""
-    headers: dict[str, list[str]]
+    headers: dict[str, list[str]] = field(hash=False)
     """The headers: each name with its values in order."""
     uri: str
     """The target: path and query."""
@@ -31,7 +31,7 @@ class RequestMessage(Message):
     """Start line, headers and body, as they were sent to the local service."""
     truncated: bool | None = None
     """True when the body is not complete: it was longer than what is kept, or was cut off."""
-    trailers: dict[str, list[str]] | None = None
+    trailers: dict[str, list[str]] | None = field(default=None, hash=False)
     """The headers that came after the body: each name with its values in order."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""
@@ -47,13 +47,13 @@ class ResponseMessage(Message):
     """The status code."""
     proto: str
     """The version of the protocol, such as `HTTP/1.1`."""
-    headers: dict[str, list[str]]
+    headers: dict[str, list[str]] = field(hash=False)
     """The headers: each name with its values in order."""
     raw: bytes
     """Start line, headers and body, as the local service sent them."""
     truncated: bool | None = None
     """True when the body is not complete: it was longer than what is kept, or was cut off."""
-    trailers: dict[str, list[str]] | None = None
+    trailers: dict[str, list[str]] | None = field(default=None, hash=False)
     """The headers that came after the body: each name with its values in order."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""

@@ -27,7 +27,7 @@ class Leg(Record):
 class Session(Record):
     """The session of an agent with its service."""
 
-    legs: list[Leg]
+    legs: list[Leg] = field(hash=False)
     """The connections of the session; none while the agent is not online."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""

@@ -116,9 +116,9 @@ class AgentTunnel(Shown):
 class HeaderChanges(Record):
     """Headers to add and to remove."""
 
-    add: list[str] | None = None
+    add: list[str] | None = field(default=None, hash=False)
     """Headers to add, `name:value`."""
-    remove: list[str] | None = None
+    remove: list[str] | None = field(default=None, hash=False)
     """Names of headers to remove."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""
@@ -128,9 +128,9 @@ class HeaderChanges(Record):
 class IpRestriction(Record):
     """Which addresses may connect."""
 
-    allow_cidrs: list[str] | None = None
+    allow_cidrs: list[str] | None = field(default=None, hash=False)
     """CIDRs that may connect; when there are any, no other may."""
-    deny_cidrs: list[str] | None = None
+    deny_cidrs: list[str] | None = field(default=None, hash=False)
     """CIDRs that may not connect."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""
@@ -140,9 +140,9 @@ class IpRestriction(Record):
 class UserAgentFilter(Record):
     """Which user agents may visit."""
 
-    allow: list[str] | None = None
+    allow: list[str] | None = field(default=None, hash=False)
     """Regular expressions of those that may."""
-    deny: list[str] | None = None
+    deny: list[str] | None = field(default=None, hash=False)
     """Regular expressions of those that may not."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""

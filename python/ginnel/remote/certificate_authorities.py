@@ -36,9 +36,9 @@ class CertificateAuthority(Record):
     """From when on the certificate is valid."""
     not_after: datetime | None = None
     """Until when the certificate is valid."""
-    key_usages: list[str] | None = None
+    key_usages: list[str] | None = field(default=None, hash=False)
     """What the key may be used for, such as `keyCertSign`."""
-    extended_key_usages: list[str] | None = None
+    extended_key_usages: list[str] | None = field(default=None, hash=False)
     """For which purposes the certificate may be used, such as `clientAuth`."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""

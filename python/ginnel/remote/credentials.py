@@ -30,7 +30,7 @@ class Credential(Record):
     """Free text that the service stores and returns unread; at most 4096 bytes."""
     token: str | None = field(default=None, metadata=SECRET)
     """The authtoken; present only in the answer to `create`."""
-    acl: list[str] | None = None
+    acl: list[str] | None = field(default=None, hash=False)
     """What the credential may bind: `*`, or `bind:` and a domain, address or label; everything
      when empty; at most 256 entries.
     """

@@ -35,9 +35,9 @@ class Tunnel(Record):
     """The session that offers the tunnel."""
     endpoint: Ref | None = None
     """The endpoint of the tunnel; none for a labeled tunnel."""
-    labels: dict[str, str] | None = None
+    labels: dict[str, str] | None = field(default=None, hash=False)
     """The labels of a labeled tunnel."""
-    backends: list[Ref] | None = None
+    backends: list[Ref] | None = field(default=None, hash=False)
     """The tunnel group backends that a labeled tunnel serves."""
     forwards_to: str | None = None
     """The local address that the agent forwards to."""

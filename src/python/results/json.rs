@@ -5,37 +5,56 @@
 
 use std::borrow::Cow;
 
-/// How deep what is skipped may be nested; `serde_json`, which may read it later, allows as much.
-const DEEPEST: usize = 127;
+use super::problem::{Problem, Read};
 
-/// What is wrong with a text, and where.
-pub(super) struct Problem {
-    what: &'static str,
-    at: usize,
-}
-
-impl std::fmt::Display for Problem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} at byte {}", self.what, self.at)
-    }
-}
-
-type Read<T> = Result<T, Problem>;
+/// How many arrays and objects may stand inside each other; more than services write, and few enough
+/// that everything that walks a result, such as `repr` and `pickle`, gets to its end.
+const MAX_DEPTH: usize = 127;
+/// How many digits an integer may have: what Python reads, and writes again, unless
+/// `sys.set_int_max_str_digits` says otherwise.
+const MAX_INTEGER_DIGITS: usize = 4300;
 
 /// Reads a text from its start to its end.
 pub(super) struct Reader<'j> {
     text: &'j str,
     at: usize,
+    depth: usize,
+}
+
+/// A key of an object.
+pub(super) struct Key<'j> {
+    /// What stands between the quotes, as it was written.
+    pub(super) written: &'j str,
+    pub(super) name: Cow<'j, str>,
+}
+
+/// A number, which JSON does not limit and Python's float does.
+pub(super) enum Number<'j> {
+    Integer(&'j str),
+    Float(f64),
 }
 
 impl<'j> Reader<'j> {
     pub(super) fn new(body: &'j [u8]) -> Read<Self> {
         match std::str::from_utf8(body) {
-            Ok(text) => Ok(Self { text, at: 0 }),
-            Err(error) => {
-                Err(Problem { what: "bytes that are not UTF-8", at: error.valid_up_to() })
-            }
+            Ok(text) => Ok(Self { text, at: 0, depth: 0 }),
+            Err(error) => Err(not_utf8(error.valid_up_to())),
         }
+    }
+
+    /// Reads on where another reader of the same text stopped.
+    pub(super) fn resume(text: &'j str, (at, depth): (usize, usize)) -> Self {
+        Self { text, at, depth }
+    }
+
+    /// Where another reader may read on.
+    pub(super) fn pause(&self) -> (usize, usize) {
+        (self.at, self.depth)
+    }
+
+    /// How many bytes have been read.
+    pub(super) fn read_bytes(&self) -> usize {
+        self.at
     }
 
     /// The first byte of what comes next.
@@ -85,8 +104,14 @@ impl<'j> Reader<'j> {
     /// Begins an array or an object, which `end` closes; true when it holds something.
     pub(super) fn begin(&mut self, start: u8, end: u8, otherwise: &'static str) -> Read<bool> {
         self.expect(start, otherwise)?;
+        if self.depth == MAX_DEPTH {
+            self.at -= 1;
+            return Err(self.problem("nesting deeper than 127"));
+        }
         self.space();
-        Ok(!self.takes_byte(end))
+        let holds = !self.takes_byte(end);
+        self.depth += usize::from(holds);
+        Ok(holds)
     }
 
     /// After an item: true when another follows, false at the end.
@@ -98,35 +123,46 @@ impl<'j> Reader<'j> {
             }
             byte if byte == end => {
                 self.at += 1;
+                self.depth -= 1;
                 Ok(false)
             }
             _ => Err(self.problem("no comma")),
         }
     }
 
-    /// Takes a key and its colon; gives what stands between the quotes, as it was written.
-    pub(super) fn key(&mut self) -> Read<&'j str> {
-        let (key, _) = self.quoted("no key")?;
+    /// Takes a key and its colon.
+    pub(super) fn key(&mut self) -> Read<Key<'j>> {
+        let start = self.position();
+        let (written, escaped) = self.quoted("no key")?;
+        let name = if escaped { self.unescaped(start)? } else { Cow::Borrowed(written) };
         self.expect(b':', "no colon")?;
-        Ok(key)
+        Ok(Key { written, name })
     }
 
     /// Takes a string.
     pub(super) fn string(&mut self) -> Read<Cow<'j, str>> {
-        self.space();
-        let start = self.at;
+        let start = self.position();
         let (text, escaped) = self.quoted("no string")?;
-        if !escaped {
-            return Ok(Cow::Borrowed(text));
-        }
-        serde_json::from_slice(self.since(start))
-            .map(Cow::Owned)
-            .map_err(|_| Problem { what: "a wrong escape", at: start })
+        if escaped { self.unescaped(start) } else { Ok(Cow::Borrowed(text)) }
     }
 
     /// Takes a value of any kind.
     pub(super) fn skip(&mut self) -> Read<()> {
-        self.skip_within(0)
+        match self.peek()? {
+            // Its escapes are looked at too, so that whoever reads it later can.
+            b'"' => self.string().map(drop),
+            b'{' => self.skip_object(),
+            b'[' => self.skip_array(),
+            b'-' | b'0'..=b'9' => self.number().map(drop),
+            _ if self.takes(b"true") || self.takes(b"false") || self.takes(b"null") => Ok(()),
+            _ => Err(self.problem("no value")),
+        }
+    }
+
+    /// Goes back to where `pause` was, and skips the value there.
+    pub(super) fn skip_from(&mut self, pause: (usize, usize)) -> Read<()> {
+        (self.at, self.depth) = pause;
+        self.skip()
     }
 
     /// Makes sure that nothing follows.
@@ -136,7 +172,7 @@ impl<'j> Reader<'j> {
     }
 
     pub(super) fn problem(&self, what: &'static str) -> Problem {
-        Problem { what, at: self.at }
+        Problem::at(what, self.at)
     }
 
     fn takes_byte(&mut self, byte: u8) -> bool {
@@ -173,44 +209,41 @@ impl<'j> Reader<'j> {
         Ok((text, escaped))
     }
 
-    fn skip_within(&mut self, depth: usize) -> Read<()> {
-        if depth > DEEPEST {
-            return Err(self.problem("too much nesting"));
-        }
-        match self.peek()? {
-            // Its escapes are looked at too, so that whoever reads it later can.
-            b'"' => self.string().map(drop),
-            b'{' => {
-                let mut more = self.begin(b'{', b'}', "no object")?;
-                while more {
-                    self.string()?;
-                    self.expect(b':', "no colon")?;
-                    self.skip_within(depth + 1)?;
-                    more = self.more(b'}')?;
-                }
-                Ok(())
-            }
-            b'[' => {
-                let mut more = self.begin(b'[', b']', "no array")?;
-                while more {
-                    self.skip_within(depth + 1)?;
-                    more = self.more(b']')?;
-                }
-                Ok(())
-            }
-            b'-' | b'0'..=b'9' => self.number().map(drop),
-            _ if self.takes(b"true") || self.takes(b"false") || self.takes(b"null") => Ok(()),
-            _ => Err(self.problem("no value")),
-        }
+    /// What the string from `start` to here says. Half of a surrogate pair is no character, so a
+    /// result that held it could not be written.
+    fn unescaped(&self, start: usize) -> Read<Cow<'j, str>> {
+        serde_json::from_slice(self.since(start))
+            .map(Cow::Owned)
+            .map_err(|_| Problem::at("a wrong escape", start))
     }
 
-    /// Takes a number; gives it as it was written.
-    pub(super) fn number(&mut self) -> Read<&'j str> {
+    fn skip_object(&mut self) -> Read<()> {
+        let mut more = self.begin(b'{', b'}', "no object")?;
+        while more {
+            self.key()?;
+            self.skip()?;
+            more = self.more(b'}')?;
+        }
+        Ok(())
+    }
+
+    fn skip_array(&mut self) -> Read<()> {
+        let mut more = self.begin(b'[', b']', "no array")?;
+        while more {
+            self.skip()?;
+            more = self.more(b']')?;
+        }
+        Ok(())
+    }
+
+    /// Takes a number, if Python has it.
+    pub(super) fn number(&mut self) -> Read<Number<'j>> {
         let start = self.position();
         self.takes_byte(b'-');
         if !self.takes_byte(b'0') {
             self.digits()?;
         }
+        let whole = self.at;
         if self.takes_byte(b'.') {
             self.digits()?;
         }
@@ -218,7 +251,14 @@ impl<'j> Reader<'j> {
             let _ = self.takes_byte(b'+') || self.takes_byte(b'-');
             self.digits()?;
         }
-        Ok(&self.text[start..self.at])
+        let text = &self.text[start..self.at];
+        match self.at == whole {
+            true if text.trim_start_matches('-').len() > MAX_INTEGER_DIGITS => {
+                Err(Problem::at("an integer of more than 4300 digits", start))
+            }
+            true => Ok(Number::Integer(text)),
+            false => float(text, start),
+        }
     }
 
     fn digits(&mut self) -> Read<()> {
@@ -229,6 +269,18 @@ impl<'j> Reader<'j> {
                 Ok(())
             }
         }
+    }
+}
+
+pub(super) fn not_utf8(at: usize) -> Problem {
+    Problem::at("bytes that are not UTF-8", at)
+}
+
+/// The nearest float, as Python's `float` has it; there is none for what is larger than all.
+fn float<'j>(text: &str, start: usize) -> Read<Number<'j>> {
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(Number::Float(number)),
+        _ => Err(Problem::at("a number beyond the range of a float", start)),
     }
 }
 

@@ -1,85 +1,71 @@
 //! JSON as Python objects.
 //!
 //! Results go from bytes straight into dataclass instances, without an object of ours in between:
-//! an instance is allocated as `object.__new__` would (`plan.rs`), and its slots are filled while
-//! the text is read (`json.rs`). Moments, bytes and unknown fields stay as they came and are read
-//! when asked for (`ginnel/_record.py`). Items of a list often share texts, such as an owner or a
-//! description: what came for the same field before is taken again (`recent.rs`).
+//! an instance is allocated as `object.__new__` would, and its slots (`plan.rs`, `layout.rs`) are
+//! filled while the text is read (`json.rs`). Moments, bytes and unknown fields are checked
+//! (`texts.rs`), stay as they came and are read when asked for (`ginnel/_record.py`). Items of a list
+//! (`page.rs`) often share texts, such as an owner or a description: what came for the same field
+//! before is taken again (`recent.rs`). JSON without a class becomes dicts and lists (`tree.rs`).
+//! Large bodies are decoded in slices (`slices.rs`).
+//!
+//! Whatever is made can be shown, compared, copied and written again. What could not, such as a
+//! number beyond the range of a float or half of a surrogate pair, is refused with its place
+//! (`problem.rs`). In everything else the text means what it means to Python's `json`
+//! (`tests/python/test_decode_random.py`).
 
 mod json;
+mod layout;
+mod page;
 mod plan;
+mod problem;
 mod recent;
+mod slices;
+mod texts;
+mod tree;
+
+use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyString};
 
 use super::table;
-use json::{Problem, Reader};
-use plan::{FieldPlan, KindPlan};
+use json::{Number, Reader};
+use page::PageTree;
+use plan::{FieldPlan, KindPlan, known_plan};
+use problem::{Made, Problem, brief};
 use recent::Recent;
+use slices::Pace;
 
+pub(super) use page::Page;
 pub(super) use plan::{Plan, plan};
-
-/// Why an answer's body is not what was expected: in words, or as Python said it.
-pub(super) enum Unreadable {
-    Json(String),
-    Python(PyErr),
-}
-
-impl From<PyErr> for Unreadable {
-    fn from(error: PyErr) -> Self {
-        Self::Python(error)
-    }
-}
-
-impl From<Problem> for Unreadable {
-    fn from(problem: Problem) -> Self {
-        Self::Json(problem.to_string())
-    }
-}
-
-type Read<T> = Result<T, Unreadable>;
-
-/// A page: its items, its own address and that of the next page.
-pub(super) type Page<'py> = (Bound<'py, PyList>, Option<String>, Option<String>);
+pub(super) use problem::Unreadable;
+pub(super) use slices::BodyDecoder;
 
 /// A body that is one object.
-pub(super) fn one<'py>(py: Python<'py>, body: &[u8], plan: &Plan) -> Read<Bound<'py, PyAny>> {
-    let mut json = Reader::new(body)?;
-    let record = record(py, &mut json, plan, &mut Recent::default())?;
-    json.finish()?;
-    Ok(record)
+pub(super) fn one<'py>(py: Python<'py>, body: &[u8], plan: &Plan) -> Made<Bound<'py, PyAny>> {
+    whole(py, &mut Reader::new(body)?, plan)
 }
 
 /// A body that is a page of a list, whose items are in `field`.
-pub(super) fn page<'py>(py: Python<'py>, body: &[u8], field: &str, plan: &Plan) -> Read<Page<'py>> {
+pub(super) fn page<'py>(
+    py: Python<'py>,
+    body: &[u8],
+    field: &'static str,
+    plan: &Arc<Plan>,
+) -> Made<Page<'py>> {
     let mut json = Reader::new(body)?;
-    let mut found = (PyList::empty(py), None, None);
-    let mut more = json.begin(b'{', b'}', "no object")?;
-    while more {
-        let key = json.key()?;
-        match key {
-            _ if json.takes_null() => {}
-            "uri" => found.1 = Some(json.string()?.into_owned()),
-            "next_page_uri" => found.2 = Some(json.string()?.into_owned()),
-            key if key == field => items(py, &mut json, plan, &found.0)?,
-            _ => json.skip()?,
-        }
-        more = json.more(b'}')?;
-    }
+    let mut tree = PageTree::new(py, field.into(), Arc::clone(plan));
+    let page = tree.advance(py, &mut json, &mut Pace::unlimited())?;
     json.finish()?;
-    Ok(found)
+    page.ok_or_else(|| json.problem("an early end").into())
 }
 
-fn items(py: Python<'_>, json: &mut Reader<'_>, plan: &Plan, list: &Bound<'_, PyList>) -> Read<()> {
-    let mut recent = Recent::default();
-    let mut more = json.begin(b'[', b']', "no array")?;
-    while more {
-        list.append(record(py, json, plan, &mut recent)?)?;
-        more = json.more(b']')?;
-    }
-    Ok(())
+/// A text that is one object.
+fn whole<'py>(py: Python<'py>, json: &mut Reader<'_>, plan: &Plan) -> Made<Bound<'py, PyAny>> {
+    let record = record(py, json, plan, &mut Recent::default())?;
+    json.finish()?;
+    Ok(record)
 }
 
 fn record<'py, 'j>(
@@ -87,9 +73,9 @@ fn record<'py, 'j>(
     json: &mut Reader<'j>,
     plan: &Plan,
     recent: &mut Recent<'py, 'j>,
-) -> Read<Bound<'py, PyAny>> {
+) -> Made<Bound<'py, PyAny>> {
     let instance = plan.allocate(py)?;
-    let (mut seen, mut nulls) = (0u64, 0u64);
+    let mut fields = Fields::default();
     let mut unknown = recent.unknown();
     let mut expected = 0;
     let mut more = json.begin(b'{', b'}', "no object")?;
@@ -97,48 +83,120 @@ fn record<'py, 'j>(
         match plan.find(json, expected)? {
             Ok(at) => {
                 expected = at + 1;
-                seen |= 1 << at;
                 let field = &plan.fields[at];
-                let value = if json.takes_null() {
-                    nulls |= 1 << at;
-                    py.None().into_bound(py)
-                } else {
-                    content(py, json, field, recent)
-                        .map_err(|problem| within(field.name, problem))?
-                };
-                field.slot.fill(&instance, value)?;
+                if let Some(value) = fields.read(py, json, (at, field), recent)? {
+                    field.slot.fill(&instance, value)?;
+                }
             }
             Err(name) => {
                 let start = json.position();
-                json.skip()?;
+                json.skip().map_err(|problem| problem.within(name))?;
                 unknown.note(name, json.since(start));
             }
         }
         more = json.more(b'}')?;
     }
+    fields.check(plan)?;
     for (at, field) in plan.fields.iter().enumerate() {
-        if seen & 1 << at == 0 {
-            if field.required {
-                return Err(Unreadable::Json(format!("{} is missing", field.name)));
-            }
+        if !fields.has(at) {
             field.slot.fill(&instance, py.None().into_bound(py))?;
         }
     }
     plan.extra.fill(&instance, recent.extra(py, unknown))?;
-    plan.nulls.fill(&instance, nulls.into_pyobject(py).map_err(PyErr::from)?.into_any())?;
+    plan.nulls.fill(&instance, fields.nulls.into_pyobject(py).map_err(PyErr::from)?.into_any())?;
     Ok(instance)
+}
+
+/// What came of the fields of a record. A field that comes twice has the last value, as in Python's
+/// `json`, so what is wrong with the first does not matter then.
+#[derive(Default)]
+struct Fields {
+    seen: u64,
+    nulls: u64,
+    wrong: Vec<(usize, Unreadable)>,
+}
+
+impl Fields {
+    /// Takes the value of a field; none where it is of the wrong kind.
+    fn read<'py, 'j>(
+        &mut self,
+        py: Python<'py>,
+        json: &mut Reader<'j>,
+        (at, field): (usize, &FieldPlan),
+        recent: &mut Recent<'py, 'j>,
+    ) -> Made<Option<Bound<'py, PyAny>>> {
+        let again = self.has(at);
+        self.seen |= 1 << at;
+        if again {
+            self.nulls &= !(1 << at);
+            self.wrong.retain(|(wrong, _)| *wrong != at);
+        }
+        if json.takes_null() {
+            self.nulls |= 1 << at;
+            return Ok(Some(field.null(py)));
+        }
+        let start = json.pause();
+        match content(py, json, field, recent) {
+            Ok(value) => Ok(Some(value)),
+            Err(problem) => {
+                let problem = problem.within(field.name);
+                if json.skip_from(start).is_err() {
+                    return Err(problem);
+                }
+                self.wrong.push((at, problem));
+                Ok(None)
+            }
+        }
+    }
+
+    fn has(&self, at: usize) -> bool {
+        self.seen & 1 << at != 0
+    }
+
+    /// Makes sure that all fields have what they must have.
+    fn check(&mut self, plan: &Plan) -> Made<()> {
+        if !self.wrong.is_empty() {
+            return Err(self.wrong.swap_remove(0).1);
+        }
+        let absent = plan.required & !self.seen;
+        if absent != 0 {
+            return Err(Problem::of(plan.name_of(absent), "is missing").into());
+        }
+        let null = plan.valued & self.nulls;
+        if null != 0 {
+            return Err(Problem::of(plan.name_of(null), "is null").into());
+        }
+        Ok(())
+    }
+}
+
+impl FieldPlan {
+    /// What null stands for: nothing, and in a list that is always there no items, which is how some
+    /// servers write them.
+    fn null<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        match self.kind {
+            KindPlan::List(_) if self.required => PyList::empty(py).into_any(),
+            KindPlan::Map(_) if self.required => PyDict::new(py).into_any(),
+            _ => py.None().into_bound(py),
+        }
+    }
 }
 
 impl Plan {
     /// Takes a key: the place of its field, or its name when no field has it. Servers keep the
     /// order of fields, so the expected one is tried first.
-    fn find<'j>(&self, json: &mut Reader<'j>, expected: usize) -> Read<Result<usize, &'j str>> {
+    fn find<'j>(&self, json: &mut Reader<'j>, expected: usize) -> Made<Result<usize, &'j str>> {
         json.position();
         if self.fields.get(expected).is_some_and(|field| json.takes(&field.key)) {
             return Ok(Ok(expected));
         }
-        let name = json.key()?;
-        Ok(self.fields.iter().position(|field| field.name == name).ok_or(name))
+        let key = json.key()?;
+        Ok(self.fields.iter().position(|field| field.name == key.name).ok_or(key.written))
+    }
+
+    /// The name of the first of these fields.
+    fn name_of(&self, fields: u64) -> &'static str {
+        self.fields.get(fields.trailing_zeros() as usize).map_or("", |field| field.name)
     }
 }
 
@@ -148,7 +206,7 @@ fn content<'py, 'j>(
     json: &mut Reader<'j>,
     field: &FieldPlan,
     recent: &mut Recent<'py, 'j>,
-) -> Read<Bound<'py, PyAny>> {
+) -> Made<Bound<'py, PyAny>> {
     if !matches!(field.kind, KindPlan::Text | KindPlan::Time) {
         return value(py, json, &field.kind, recent);
     }
@@ -166,37 +224,46 @@ fn value<'py, 'j>(
     json: &mut Reader<'j>,
     kind: &KindPlan,
     recent: &mut Recent<'py, 'j>,
-) -> Read<Bound<'py, PyAny>> {
+) -> Made<Bound<'py, PyAny>> {
     Ok(match kind {
         KindPlan::Text => PyString::new(py, &json.string()?).into_any(),
-        KindPlan::Time => {
-            let text = json.string()?;
-            if !is_moment(&text) {
-                return Err(Unreadable::Json(format!("{text:?} is not an RFC 3339 timestamp")));
-            }
-            PyString::new(py, &text).into_any()
-        }
+        KindPlan::Time => checked_text(py, json, |text| {
+            let wrong = |why| format!("{:?} is not an RFC 3339 timestamp: {why}", brief(text));
+            texts::check_time(text).map_err(wrong)
+        })?,
+        KindPlan::Bytes => checked_text(py, json, |text| {
+            texts::is_base64(text).then_some(()).ok_or_else(|| "no base64".to_owned())
+        })?,
         KindPlan::Bool if json.takes(b"true") => PyBool::new(py, true).to_owned().into_any(),
         KindPlan::Bool if json.takes(b"false") => PyBool::new(py, false).to_owned().into_any(),
         KindPlan::Bool => return Err(json.problem("no boolean").into()),
-        KindPlan::Number => number(py, json)?,
-        KindPlan::Json => {
+        KindPlan::Integer => {
             let start = json.position();
-            json.skip()?;
-            free(py, json.since(start))?
+            match json.number()? {
+                Number::Integer(text) => tree::integer(py, text, start)?,
+                Number::Float(_) => return Err(Problem::at("no integer", start).into()),
+            }
         }
+        KindPlan::Number => tree::number(py, json)?,
+        KindPlan::Json => tree::value(py, json)?,
+        KindPlan::Object if json.peek()? == b'{' => tree::value(py, json)?,
+        KindPlan::Object => return Err(json.problem("no object").into()),
         KindPlan::List(item) => list(py, json, item, recent)?,
         KindPlan::Map(item) => map(py, json, item, recent)?,
         KindPlan::Record(plan) => record(py, json, plan, recent)?,
     })
 }
 
-fn number<'py>(py: Python<'py>, json: &mut Reader<'_>) -> Read<Bound<'py, PyAny>> {
-    let text = json.number()?;
-    match text.parse::<i64>() {
-        Ok(number) => Ok(number.into_pyobject(py).map_err(PyErr::from)?.into_any()),
-        Err(_) => free(py, text.as_bytes()),
-    }
+/// A text that stands for something, if it does.
+fn checked_text<'py>(
+    py: Python<'py>,
+    json: &mut Reader<'_>,
+    check: impl FnOnce(&str) -> Result<(), String>,
+) -> Made<Bound<'py, PyAny>> {
+    let start = json.position();
+    let text = json.string()?;
+    check(&text).map_err(|problem| Problem::at(problem, start))?;
+    Ok(PyString::new(py, &text).into_any())
 }
 
 fn list<'py, 'j>(
@@ -204,12 +271,12 @@ fn list<'py, 'j>(
     json: &mut Reader<'j>,
     item: &KindPlan,
     recent: &mut Recent<'py, 'j>,
-) -> Read<Bound<'py, PyAny>> {
+) -> Made<Bound<'py, PyAny>> {
     let list = PyList::empty(py);
     let mut more = json.begin(b'[', b']', "no array")?;
     while more {
-        let value = nullable(py, json, item, recent)
-            .map_err(|problem| within(&format!("[{}]", list.len()), problem))?;
+        let value =
+            nullable(py, json, item, recent).map_err(|problem| problem.within_item(list.len()))?;
         list.append(value)?;
         more = json.more(b']')?;
     }
@@ -221,13 +288,12 @@ fn map<'py, 'j>(
     json: &mut Reader<'j>,
     item: &KindPlan,
     recent: &mut Recent<'py, 'j>,
-) -> Read<Bound<'py, PyAny>> {
+) -> Made<Bound<'py, PyAny>> {
     let map = PyDict::new(py);
     let mut more = json.begin(b'{', b'}', "no object")?;
     while more {
-        let name = json.string()?;
-        json.expect(b':', "no colon")?;
-        let value = nullable(py, json, item, recent).map_err(|problem| within(&name, problem))?;
+        let name = json.key()?.name;
+        let value = nullable(py, json, item, recent).map_err(|problem| problem.within(&name))?;
         map.set_item(name, value)?;
         more = json.more(b'}')?;
     }
@@ -239,7 +305,7 @@ fn nullable<'py, 'j>(
     json: &mut Reader<'j>,
     kind: &KindPlan,
     recent: &mut Recent<'py, 'j>,
-) -> Read<Bound<'py, PyAny>> {
+) -> Made<Bound<'py, PyAny>> {
     if json.takes_null() {
         return Ok(py.None().into_bound(py));
     }
@@ -247,10 +313,11 @@ fn nullable<'py, 'j>(
 }
 
 /// Any JSON as plain Python values.
-pub(super) fn free<'py>(py: Python<'py>, json: &[u8]) -> Read<Bound<'py, PyAny>> {
-    let value: serde_json::Value =
-        serde_json::from_slice(json).map_err(|error| Unreadable::Json(error.to_string()))?;
-    pythonize::pythonize(py, &value).map_err(|error| Unreadable::Json(error.to_string()))
+pub(super) fn free<'py>(py: Python<'py>, json: &[u8]) -> Made<Bound<'py, PyAny>> {
+    let mut json = Reader::new(json)?;
+    let value = tree::value(py, &mut json)?;
+    json.finish()?;
+    Ok(value)
 }
 
 /// JSON text as plain Python values; nothing at all is an empty dict.
@@ -265,36 +332,28 @@ pub(super) fn parse<'py>(py: Python<'py>, json: &[u8]) -> PyResult<Bound<'py, Py
 /// JSON text as an instance of a class of the wire.
 #[pyfunction]
 pub(super) fn decode<'py>(class: &Bound<'py, PyAny>, json: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    one(class.py(), json, &*plan_of(class)?).map_err(into_value_error)
+}
+
+/// Where in the instances of a class of the wire the decoder puts each field, in bytes from the
+/// start; None for those that it gives to their descriptors.
+#[pyfunction]
+pub(super) fn slots(class: &Bound<'_, PyAny>) -> PyResult<Vec<(&'static str, Option<usize>)>> {
+    Ok(plan_of(class)?.places())
+}
+
+/// The plan for a class of the wire, which its name tells.
+fn plan_of(class: &Bound<'_, PyAny>) -> PyResult<Arc<Plan>> {
+    if let Some(plan) = known_plan(class) {
+        return Ok(plan);
+    }
     let name: String = class.getattr("__name__")?.extract()?;
-    let plan = plan(table::find_shape(&name)?, class)?;
-    one(class.py(), json, &plan).map_err(into_value_error)
+    plan(table::find_shape(&name)?, class)
 }
 
 fn into_value_error(problem: Unreadable) -> PyErr {
     match problem {
-        Unreadable::Json(problem) => PyValueError::new_err(problem),
+        Unreadable::Json(problem) => PyValueError::new_err(problem.to_string()),
         Unreadable::Python(error) => error,
     }
-}
-
-/// Puts the name of a field in front of a problem inside it.
-fn within(name: &str, problem: Unreadable) -> Unreadable {
-    match problem {
-        Unreadable::Json(problem) => Unreadable::Json(format!("{name}: {problem}")),
-        python => python,
-    }
-}
-
-/// True for text that has the form of an RFC 3339 timestamp.
-fn is_moment(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    bytes.len() >= 20
-        && bytes[4] == b'-'
-        && bytes[7] == b'-'
-        && matches!(bytes[10], b'T' | b't' | b' ')
-        && bytes[13] == b':'
-        && bytes[16] == b':'
-        && [0, 1, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18]
-            .iter()
-            .all(|at| bytes[*at].is_ascii_digit())
 }

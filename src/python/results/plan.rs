@@ -5,16 +5,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyTypeError;
-use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyType};
+use pyo3::types::PyType;
 
+use super::layout::{self, Descriptor};
 use crate::api::{Kind, Shape};
+
+/// The plans by the addresses of their classes. A plan keeps its class, and none is ever removed, so
+/// no address can become that of another class.
+static PLANS: Mutex<Option<HashMap<usize, Arc<Plan>>>> = Mutex::new(None);
 
 /// How instances of a dataclass are made of JSON objects.
 pub(in crate::python) struct Plan {
     pub(super) class: Py<PyType>,
     pub(super) fields: Vec<FieldPlan>,
+    /// The fields that must be there, a bit for each.
+    pub(super) required: u64,
+    /// Those among them that null is no value of.
+    pub(super) valued: u64,
     pub(super) extra: Slot,
     pub(super) nulls: Slot,
 }
@@ -33,9 +41,12 @@ pub(super) struct FieldPlan {
 pub(super) enum KindPlan {
     Text,
     Time,
+    Bytes,
     Bool,
+    Integer,
     Number,
     Json,
+    Object,
     List(Box<KindPlan>),
     Map(Box<KindPlan>),
     Record(Arc<Plan>),
@@ -44,7 +55,7 @@ pub(super) enum KindPlan {
 /// A slot of a class: where it lies in an instance, or the descriptor that knows.
 pub(super) enum Slot {
     At(usize),
-    Behind(Py<PyAny>, ffi::descrsetfunc),
+    Behind(Descriptor),
 }
 
 /// The plan for the instances of `class` that stand for `shape`; made once per process.
@@ -52,57 +63,84 @@ pub(in crate::python) fn plan(
     shape: &'static Shape,
     class: &Bound<'_, PyAny>,
 ) -> PyResult<Arc<Plan>> {
-    static PLANS: Mutex<Option<HashMap<usize, Arc<Plan>>>> = Mutex::new(None);
-    let key = class.as_ptr() as usize;
-    let known = |plans: &Option<HashMap<usize, Arc<Plan>>>| plans.as_ref()?.get(&key).cloned();
-    if let Some(plan) = known(&PLANS.lock().unwrap_or_else(PoisonError::into_inner)) {
+    if let Some(plan) = known_plan(class) {
         return Ok(plan);
     }
     // Made without the lock: this calls Python, which may call us.
-    let made = Arc::new(Plan::new(shape, class.cast::<PyType>().map_err(PyErr::from)?)?);
+    let plan = Arc::new(Plan::new(shape, class.cast::<PyType>().map_err(PyErr::from)?)?);
     let mut plans = PLANS.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(Arc::clone(plans.get_or_insert_default().entry(key).or_insert(made)))
+    Ok(Arc::clone(plans.get_or_insert_default().entry(address(class)).or_insert(plan)))
+}
+
+/// The plan that was made for `class`.
+pub(super) fn known_plan(class: &Bound<'_, PyAny>) -> Option<Arc<Plan>> {
+    let plans = PLANS.lock().unwrap_or_else(PoisonError::into_inner);
+    plans.as_ref()?.get(&address(class)).cloned()
+}
+
+fn address(class: &Bound<'_, PyAny>) -> usize {
+    class.as_ptr() as usize
 }
 
 impl Plan {
     fn new(shape: &'static Shape, class: &Bound<'_, PyType>) -> PyResult<Self> {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let slots = class.getattr("_slots")?;
-        let slot = |name: &str| Slot::new(class, &slots.get_item(name)?);
+        let mut slots = Slots::new(shape, class)?;
         let field = |field: &crate::api::Field| {
             Ok(FieldPlan {
                 name: field.name,
                 key: format!("\"{}\":", field.name).into_bytes(),
                 kind: KindPlan::new(&field.kind, class)?,
                 required: field.required,
-                slot: slot(field.name)?,
+                slot: slots.take()?,
                 number: NUMBER.fetch_add(1, Ordering::Relaxed),
             })
         };
-        let fields = shape.fields.iter().map(field).collect::<PyResult<_>>()?;
+        let fields = shape.fields.iter().map(field).collect::<PyResult<Vec<_>>>()?;
+        if fields.len() > u64::BITS as usize {
+            return Err(PyTypeError::new_err(format!("{} has more than 64 fields", shape.name)));
+        }
+        let required = bits(&fields, |field| field.required);
+        let valued = bits(&fields, |field| {
+            field.required && !matches!(field.kind, KindPlan::List(_) | KindPlan::Map(_))
+        });
         let class = class.clone().unbind();
-        Ok(Self { class, fields, extra: slot("extra")?, nulls: slot("_nulls")? })
+        let (extra, nulls) = (slots.take()?, slots.take()?);
+        Ok(Self { class, fields, required, valued, extra, nulls })
     }
 
     /// An instance with nothing in its slots.
     pub(super) fn allocate<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        // SAFETY: the class is alive and has no variable part; a null pointer becomes the exception.
-        unsafe {
-            let raw = ffi::PyType_GenericAlloc(self.class.as_ptr().cast(), 0);
-            Bound::from_owned_ptr_or_err(py, raw)
-        }
+        layout::allocate(self.class.bind(py))
     }
+
+    /// Where in an instance each field is put; `None` for those that their descriptors put there.
+    pub(super) fn places(&self) -> Vec<(&'static str, Option<usize>)> {
+        let place = |slot: &Slot| match slot {
+            Slot::At(place) => Some(*place),
+            Slot::Behind(_) => None,
+        };
+        self.fields.iter().map(|field| (field.name, place(&field.slot))).collect()
+    }
+}
+
+/// A bit for each field that is like that.
+fn bits(fields: &[FieldPlan], is: impl Fn(&FieldPlan) -> bool) -> u64 {
+    fields.iter().enumerate().fold(0, |bits, (at, field)| bits | u64::from(is(field)) << at)
 }
 
 impl KindPlan {
     /// Classes of nested types are found in the module of the class around them.
     fn new(kind: &Kind, around: &Bound<'_, PyType>) -> PyResult<Self> {
         Ok(match kind {
-            Kind::Text { .. } | Kind::TextOrNumber | Kind::Secret | Kind::Bytes => Self::Text,
+            Kind::Text { .. } | Kind::TextOrNumber | Kind::Secret => Self::Text,
             Kind::Time => Self::Time,
+            Kind::Bytes => Self::Bytes,
             Kind::Bool => Self::Bool,
-            Kind::Integer | Kind::Number => Self::Number,
-            Kind::Json | Kind::Object => Self::Json,
+            Kind::Integer => Self::Integer,
+            Kind::Number => Self::Number,
+            Kind::Json => Self::Json,
+            Kind::Object => Self::Object,
             Kind::List(item) => Self::List(Box::new(Self::new(item, around)?)),
             Kind::Map(item) => Self::Map(Box::new(Self::new(item, around)?)),
             Kind::Record(shape) => {
@@ -113,38 +151,29 @@ impl KindPlan {
     }
 }
 
+/// The slots of a class: those of its fields in their order, then `extra` and `_nulls`.
+struct Slots(std::vec::IntoIter<Slot>);
+
+impl Slots {
+    fn new(shape: &Shape, class: &Bound<'_, PyType>) -> PyResult<Self> {
+        let slots = class.getattr("_slots")?;
+        let names = shape.fields.iter().map(|field| field.name).chain(["extra", "_nulls"]);
+        let descriptors = names
+            .map(|name| Descriptor::new(&slots.get_item(name)?))
+            .collect::<PyResult<Vec<_>>>()?;
+        let slots: Vec<Slot> = match layout::places(class, &descriptors)? {
+            Some(places) => places.into_iter().map(Slot::At).collect(),
+            None => descriptors.into_iter().map(Slot::Behind).collect(),
+        };
+        Ok(Self(slots.into_iter()))
+    }
+
+    fn take(&mut self) -> PyResult<Slot> {
+        self.0.next().ok_or_else(|| PyTypeError::new_err("a field without a slot"))
+    }
+}
+
 impl Slot {
-    fn new(class: &Bound<'_, PyType>, descriptor: &Bound<'_, PyAny>) -> PyResult<Self> {
-        // SAFETY: the type of a live object; the slot of a descriptor type is such a function.
-        let set = unsafe {
-            let set = ffi::PyType_GetSlot(ffi::Py_TYPE(descriptor.as_ptr()), ffi::Py_tp_descr_set);
-            std::mem::transmute::<*mut std::ffi::c_void, Option<ffi::descrsetfunc>>(set)
-        };
-        let set = set.ok_or_else(|| PyTypeError::new_err("not a slot"))?;
-        let behind = Self::Behind(descriptor.clone().unbind(), set);
-        Ok(behind.place(class)?.map_or(behind, Self::At))
-    }
-
-    /// Where the slot lies, found by having its descriptor put an object there. No such place, or
-    /// more than one, means that instances are not laid out as they always were.
-    fn place(&self, class: &Bound<'_, PyType>) -> PyResult<Option<usize>> {
-        let py = class.py();
-        let words = class.getattr("__basicsize__")?.extract::<usize>()? / size_of::<usize>();
-        // SAFETY: the class is alive; a null pointer becomes the exception.
-        let probe = unsafe {
-            let raw = ffi::PyType_GenericAlloc(class.as_ptr().cast(), 0);
-            Bound::from_owned_ptr_or_err(py, raw)?
-        };
-        let mark = PyList::empty(py).into_any();
-        self.fill(&probe, mark.clone())?;
-        let start = probe.as_ptr().cast::<usize>();
-        // SAFETY: an instance is as large as its class says and was zeroed when it was made.
-        let found = |word: &usize| unsafe { start.add(*word).read() == mark.as_ptr() as usize };
-        let mut places = (0..words).filter(found);
-        let place = places.next();
-        Ok(place.filter(|_| places.next().is_none()).map(|word| word * size_of::<usize>()))
-    }
-
     /// Puts a value into a slot, past the `__setattr__` of frozen classes.
     pub(super) fn fill(
         &self,
@@ -153,19 +182,12 @@ impl Slot {
     ) -> PyResult<()> {
         match self {
             Self::At(place) => {
-                // SAFETY: the place of an object in instances of this class, null or owned.
-                unsafe {
-                    let slot = instance.as_ptr().byte_add(*place).cast::<*mut ffi::PyObject>();
-                    let before = slot.replace(value.into_ptr());
-                    ffi::Py_XDECREF(before);
-                }
+                // SAFETY: `layout::places` found a reference there, null or owned, in instances of
+                // this class, and the instance is one.
+                unsafe { layout::put(instance, *place, value) };
                 Ok(())
             }
-            Self::Behind(descriptor, set) => {
-                // SAFETY: the function of the descriptor's type; all three objects are alive.
-                let done = unsafe { set(descriptor.as_ptr(), instance.as_ptr(), value.as_ptr()) };
-                if done == 0 { Ok(()) } else { Err(PyErr::fetch(instance.py())) }
-            }
+            Self::Behind(descriptor) => descriptor.set(instance, &value),
         }
     }
 }

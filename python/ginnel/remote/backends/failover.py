@@ -28,7 +28,7 @@ class FailoverBackend(Record):
     """What the backend is for; at most 255 bytes."""
     metadata: str | None = None
     """Free text that the service stores and returns unread; at most 4096 bytes."""
-    backends: list[str] | None = None
+    backends: list[str] | None = field(default=None, hash=False)
     """The identifiers of the child backends, in order."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""

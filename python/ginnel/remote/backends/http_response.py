@@ -30,7 +30,7 @@ class HttpResponseBackend(Record):
     """Free text that the service stores and returns unread; at most 4096 bytes."""
     body: str | None = None
     """The body of the answer, at most 64 KiB."""
-    headers: dict[str, str] | None = None
+    headers: dict[str, str] | None = field(default=None, hash=False)
     """The headers of the answer; names come back in lower case."""
     status_code: int | None = None
     """The status of the answer, 200 by default."""

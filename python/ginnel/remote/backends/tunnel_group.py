@@ -29,9 +29,9 @@ class TunnelGroupBackend(Record):
     """What the backend is for; at most 255 bytes."""
     metadata: str | None = None
     """Free text that the service stores and returns unread; at most 4096 bytes."""
-    labels: dict[str, str] | None = None
+    labels: dict[str, str] | None = field(default=None, hash=False)
     """The labels that a tunnel must carry to be selected; none select nothing."""
-    tunnels: list[Ref] | None = None
+    tunnels: list[Ref] | None = field(default=None, hash=False)
     """The tunnels that carry these labels now, oldest first."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""

@@ -28,7 +28,7 @@ class WeightedBackend(Record):
     """What the backend is for; at most 255 bytes."""
     metadata: str | None = None
     """Free text that the service stores and returns unread; at most 4096 bytes."""
-    backends: dict[str, int] | None = None
+    backends: dict[str, int] | None = field(default=None, hash=False)
     """The weight of each child backend by its identifier, 0 to 10000."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""

@@ -39,13 +39,13 @@ class HttpsEdge(Record):
     """What the edge is for; at most 255 bytes."""
     metadata: str | None = None
     """Free text that the service stores and returns unread; at most 4096 bytes."""
-    hostports: list[str] | None = None
+    hostports: list[str] | None = field(default=None, hash=False)
     """The hosts and ports that the edge serves, `host:port`; a host may start with `*.`."""
     mutual_tls: MutualTls | None = None
     """Who vouches for visitors; none lets everybody in."""
     tls_termination: TlsTermination | None = None
     """Which versions of TLS are spoken."""
-    routes: list[HttpsEdgeRoute] | None = None
+    routes: list[HttpsEdgeRoute] | None = field(default=None, hash=False)
     """The routes of the edge."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""

@@ -18,7 +18,7 @@ class MutualTlsChange(Record):
 
     enabled: bool | None = None
     """False to switch the module off without forgetting it; true when unspecified."""
-    certificate_authority_ids: list[str] | None = None
+    certificate_authority_ids: list[str] | None = field(default=None, hash=False)
     """The identifiers of the certificate authorities."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""
@@ -42,7 +42,7 @@ class MutualTls(Record):
 
     enabled: bool | None = None
     """False to switch the module off without forgetting it; true when unspecified."""
-    certificate_authorities: list[Ref] | None = None
+    certificate_authorities: list[Ref] | None = field(default=None, hash=False)
     """The certificate authorities that vouch for visitors."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""
@@ -80,7 +80,7 @@ class IpRestriction(Record):
 
     enabled: bool | None = None
     """False to switch the module off without forgetting it; true when unspecified."""
-    ip_policies: list[Ref] | None = None
+    ip_policies: list[Ref] | None = field(default=None, hash=False)
     """The IP policies that decide."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""
@@ -122,9 +122,9 @@ class RequestHeaders(Record):
 
     enabled: bool | None = None
     """False to switch the module off without forgetting it; true when unspecified."""
-    add: dict[str, str] | None = None
+    add: dict[str, str] | None = field(default=None, hash=False)
     """Headers to add, by name."""
-    remove: list[str] | None = None
+    remove: list[str] | None = field(default=None, hash=False)
     """Names of headers to remove."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""
@@ -136,9 +136,9 @@ class ResponseHeaders(Record):
 
     enabled: bool | None = None
     """False to switch the module off without forgetting it; true when unspecified."""
-    add: dict[str, str] | None = None
+    add: dict[str, str] | None = field(default=None, hash=False)
     """Headers to add, by name."""
-    remove: list[str] | None = None
+    remove: list[str] | None = field(default=None, hash=False)
     """Names of headers to remove."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""
@@ -174,9 +174,9 @@ class UserAgentFilter(Record):
 
     enabled: bool | None = None
     """False to switch the module off without forgetting it; true when unspecified."""
-    allow: list[str] | None = None
+    allow: list[str] | None = field(default=None, hash=False)
     """Regular expressions of agents to let through, whatever `deny` says."""
-    deny: list[str] | None = None
+    deny: list[str] | None = field(default=None, hash=False)
     """Regular expressions of agents to refuse."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""
@@ -188,7 +188,7 @@ class EndpointAction(Record):
 
     type: str | None = None
     """The kind of action, such as `deny`."""
-    config: dict[str, object] | None = None
+    config: dict[str, object] | None = field(default=None, hash=False)
     """The configuration of the action; none where it has none."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""
@@ -200,9 +200,9 @@ class EndpointRule(Record):
 
     name: str | None = None
     """The name of the rule."""
-    expressions: list[str] | None = None
+    expressions: list[str] | None = field(default=None, hash=False)
     """CEL expressions that select the traffic that the rule applies to; none select all."""
-    actions: list[EndpointAction] | None = None
+    actions: list[EndpointAction] | None = field(default=None, hash=False)
     """What to do, in order."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""
@@ -214,9 +214,9 @@ class TrafficPolicy(Record):
 
     enabled: bool | None = None
     """True when the module is applied to traffic; true when unspecified."""
-    inbound: list[EndpointRule] | None = None
+    inbound: list[EndpointRule] | None = field(default=None, hash=False)
     """The rules for requests, or for new connections of a TCP edge."""
-    outbound: list[EndpointRule] | None = None
+    outbound: list[EndpointRule] | None = field(default=None, hash=False)
     """The rules for answers, or for closed connections of a TCP edge."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""
@@ -240,7 +240,7 @@ class IpRestrictionChange(Record):
 
     enabled: bool | None = None
     """False to switch the module off without forgetting it; true when unspecified."""
-    ip_policy_ids: list[str] | None = None
+    ip_policy_ids: list[str] | None = field(default=None, hash=False)
     """The identifiers of the IP policies."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""

@@ -85,11 +85,11 @@ class HttpsEdgeRoute(Record):
     """Changes the headers of answers."""
     webhook_verification: WebhookVerification | None = None
     """Lets only signed webhooks through."""
-    oauth: dict[str, object] | None = None
+    oauth: dict[str, object] | None = field(default=None, hash=False)
     """Login by OAuth; not offered by the embedded service."""
-    saml: dict[str, object] | None = None
+    saml: dict[str, object] | None = field(default=None, hash=False)
     """Login by SAML; not offered by the embedded service."""
-    oidc: dict[str, object] | None = None
+    oidc: dict[str, object] | None = field(default=None, hash=False)
     """Login by OpenID Connect; not offered by the embedded service."""
     websocket_tcp_converter: WebsocketTcpConverter | None = None
     """Carries WebSocket frames as a TCP stream."""
@@ -97,7 +97,7 @@ class HttpsEdgeRoute(Record):
     """Decides on the `User-Agent` header."""
     policy: TrafficPolicy | None = None
     """Rules that act on requests and answers."""
-    traffic_policy: dict[str, object] | None = None
+    traffic_policy: dict[str, object] | None = field(default=None, hash=False)
     """The policy in the form of one document; not offered by the embedded service."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""

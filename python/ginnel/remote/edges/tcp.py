@@ -45,7 +45,7 @@ class TcpEdge(Record):
     """What the edge is for; at most 255 bytes."""
     metadata: str | None = None
     """Free text that the service stores and returns unread; at most 4096 bytes."""
-    hostports: list[str] | None = None
+    hostports: list[str] | None = field(default=None, hash=False)
     """The hosts and ports that the edge serves, `host:port`."""
     backend: BackendModule | None = None
     """Where connections go."""

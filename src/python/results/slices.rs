@@ -1,0 +1,239 @@
+//! Large answers, decoded in slices: an event loop does something else in between.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::{PyTraverseError, PyVisit};
+
+use super::json::{Reader, not_utf8};
+use super::page::PageTree;
+use super::plan::Plan;
+use super::problem::{Made, Read, Unreadable};
+use super::tree::Tree;
+use super::{into_value_error, plan_of, whole};
+
+/// From this size on a body is worth more than one slice: below it, all of it takes about as long.
+pub(in crate::python) const MIN_SLICED_BYTES: usize = 256 << 10;
+/// How many bytes are read between two looks at the clock.
+const CLOCK_BYTES: usize = 16 << 10;
+/// How many bytes are held against UTF-8 between two looks at the clock.
+const UTF8_BYTES: usize = 1 << 20;
+
+/// What a body stands for.
+pub(in crate::python) enum Target {
+    /// An object; it is decoded in one slice.
+    One(Arc<Plan>),
+    /// A page of a list, whose items are in a field.
+    Page {
+        /// The field of the items.
+        field: Cow<'static, str>,
+        /// How an item is made.
+        plan: Arc<Plan>,
+    },
+    /// Any JSON.
+    Free,
+}
+
+/// A body that is decoded in slices.
+///
+/// A slice ends after an item of a page, or after a value of free JSON; one item, or one text, is
+/// never divided. The collector of garbage waits for the end of a slice: what is made here is no
+/// garbage, and a collection of all objects may take longer than the slice.
+#[pyclass(module = "ginnel._native")]
+pub(in crate::python) struct BodyDecoder {
+    body: Bytes,
+    /// How much of the body is known to be UTF-8.
+    checked: usize,
+    pause: (usize, usize),
+    state: State,
+}
+
+enum State {
+    One(Arc<Plan>),
+    Page(PageTree),
+    Free(Tree),
+    Done,
+}
+
+/// When a slice is over.
+pub(super) struct Pace {
+    /// How far to read before the next look at the clock.
+    until: usize,
+    end: Option<Instant>,
+}
+
+impl Pace {
+    /// A slice that takes as long as it takes.
+    pub(super) fn unlimited() -> Self {
+        Self { until: usize::MAX, end: None }
+    }
+
+    fn within(budget: Duration) -> Self {
+        Self { until: 0, end: Instant::now().checked_add(budget) }
+    }
+
+    /// Whether to stop, with so many bytes read.
+    #[inline]
+    pub(super) fn is_over(&mut self, read_bytes: usize) -> bool {
+        read_bytes >= self.until && self.is_late(read_bytes)
+    }
+
+    fn is_late(&mut self, read_bytes: usize) -> bool {
+        self.until = read_bytes.saturating_add(CLOCK_BYTES);
+        self.end.is_some_and(|end| Instant::now() >= end)
+    }
+}
+
+#[pymethods]
+impl BodyDecoder {
+    /// A body that is a page of instances of `class` in `field`, one of them, or any JSON.
+    #[new]
+    #[pyo3(signature = (body, class = None, field = None))]
+    fn decoder_of(
+        body: &Bound<'_, pyo3::types::PyBytes>,
+        class: Option<&Bound<'_, PyAny>>,
+        field: Option<String>,
+    ) -> PyResult<Self> {
+        let target = match (class, field) {
+            (None, None) => Target::Free,
+            (Some(class), None) => Target::One(plan_of(class)?),
+            (Some(class), Some(field)) => {
+                Target::Page { field: field.into(), plan: plan_of(class)? }
+            }
+            (None, Some(_)) => return Err(PyTypeError::new_err("a field of which class?")),
+        };
+        Ok(Self::new(body.py(), Bytes::copy_from_slice(body.as_bytes()), target))
+    }
+
+    /// From this size on a body is worth slices.
+    #[classattr]
+    const MIN_BYTES: usize = MIN_SLICED_BYTES;
+
+    /// Decodes for about so many seconds: `(True, result)` when that is all, else `(False, None)`.
+    #[pyo3(name = "advance")]
+    fn advance_for<'py>(
+        &mut self,
+        py: Python<'py>,
+        seconds: f64,
+    ) -> PyResult<(bool, Option<Bound<'py, PyAny>>)> {
+        let budget = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO);
+        let result = self.advance(py, budget).map_err(into_value_error)?;
+        Ok((result.is_some(), result))
+    }
+
+    #[allow(clippy::missing_errors_doc)]
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.traverse(&visit)
+    }
+
+    fn __clear__(&mut self) {
+        self.state = State::Done;
+    }
+}
+
+impl BodyDecoder {
+    pub(in crate::python) fn new(py: Python<'_>, body: Bytes, target: Target) -> Self {
+        let state = match target {
+            Target::One(plan) => State::One(plan),
+            Target::Page { field, plan } => State::Page(PageTree::new(py, field, plan)),
+            Target::Free => State::Free(Tree::default()),
+        };
+        Self { body, checked: 0, pause: (0, 0), state }
+    }
+
+    /// Decodes for about that long; gives the result once it is complete, as `one`, `page` and
+    /// `free` do. After a result or a problem there is nothing left to do.
+    pub(in crate::python) fn advance<'py>(
+        &mut self,
+        py: Python<'py>,
+        budget: Duration,
+    ) -> Made<Option<Bound<'py, PyAny>>> {
+        let advanced = self.slice(py, &mut Pace::within(budget));
+        if !matches!(advanced, Ok(None)) {
+            self.state = State::Done;
+        }
+        advanced
+    }
+
+    fn slice<'py>(&mut self, py: Python<'py>, pace: &mut Pace) -> Made<Option<Bound<'py, PyAny>>> {
+        if !self.check_utf8(pace)? {
+            return Ok(None);
+        }
+        let _paused = PausedCollector::new(py);
+        // SAFETY: all of it was held against UTF-8, and nothing changes it.
+        let text = unsafe { std::str::from_utf8_unchecked(&self.body) };
+        let mut json = Reader::resume(text, self.pause);
+        let result = match &mut self.state {
+            State::One(plan) => Some(whole(py, &mut json, plan)?),
+            State::Page(page) => match page.advance(py, &mut json, pace)? {
+                Some(page) => Some(page.into_pyobject(py)?.into_any()),
+                None => None,
+            },
+            State::Free(tree) => tree.advance(py, &mut json, pace)?,
+            State::Done => return Err(finished()),
+        };
+        if result.is_some() {
+            json.finish()?;
+        }
+        self.pause = json.pause();
+        Ok(result)
+    }
+
+    /// Shows the objects of a result that is not complete to the collector of garbage.
+    pub(in crate::python) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match &self.state {
+            State::One(_) | State::Done => Ok(()),
+            State::Page(page) => page.traverse(visit),
+            State::Free(tree) => tree.traverse(visit),
+        }
+    }
+
+    /// Holds the body against UTF-8, piece by piece; true once that is done.
+    fn check_utf8(&mut self, pace: &mut Pace) -> Read<bool> {
+        while self.checked < self.body.len() {
+            let rest = &self.body[self.checked..];
+            let piece = &rest[..rest.len().min(UTF8_BYTES)];
+            self.checked += match std::str::from_utf8(piece) {
+                Ok(_) => piece.len(),
+                // A character that goes on in the next piece.
+                Err(error) if error.error_len().is_none() && piece.len() < rest.len() => {
+                    error.valid_up_to()
+                }
+                Err(error) => return Err(not_utf8(self.checked + error.valid_up_to())),
+            };
+            if self.checked < self.body.len() && pace.is_late(0) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn finished() -> Unreadable {
+    PyRuntimeError::new_err("the body was decoded already").into()
+}
+
+/// The collector of garbage at rest, until this is dropped.
+struct PausedCollector(bool);
+
+impl PausedCollector {
+    /// Nothing that runs until it is dropped may give the interpreter's lock away.
+    fn new(_: Python<'_>) -> Self {
+        // SAFETY: whoever has the token holds the lock.
+        Self(unsafe { ffi::PyGC_Disable() } == 1)
+    }
+}
+
+impl Drop for PausedCollector {
+    fn drop(&mut self) {
+        if self.0 {
+            // SAFETY: as when it was made.
+            unsafe { ffi::PyGC_Enable() };
+        }
+    }
+}
