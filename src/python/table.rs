@@ -25,10 +25,14 @@ pub(super) fn find(name: &str) -> PyResult<&'static Info> {
     found.ok_or_else(|| PyLookupError::new_err(format!("no operation {name}")))
 }
 
-/// The type of the wire of that name, such as `ApiKey`.
-pub(super) fn find_shape(name: &str) -> PyResult<&'static Shape> {
-    let all = shapes_of(remote::operations().chain(local::operations()));
-    let found = all.into_iter().find(|shape| shape.name == name);
+/// The type of the wire that a class of that name and module stands for, such as `ApiKey`. Both APIs
+/// have some names, such as `IpRestriction`, for types of their own.
+pub(super) fn find_shape(name: &str, module: &str) -> PyResult<&'static Shape> {
+    let remote = || shapes_of(remote::operations());
+    let local = || shapes_of(local::operations());
+    let is_local = module.starts_with("ginnel.local");
+    let (first, second) = if is_local { (local(), remote()) } else { (remote(), local()) };
+    let found = first.into_iter().chain(second).find(|shape| shape.name == name);
     found.ok_or_else(|| PyLookupError::new_err(format!("no type {name}")))
 }
 

@@ -1,7 +1,9 @@
 //! Where the slots of a class lie in its instances.
 //!
 //! A slot can be filled by its descriptor, which is a call for each field, or by putting the object
-//! where the descriptor would. FIGURE
+//! where the descriptor would. With descriptors a page of 100 keys takes a client 4 to 9 % more time
+//! (`bench/clients`, scenario `pages`, the least of 11 and of 13 rounds: 93.0 against 89.1 and 110.1
+//! against 101.1 µs of processor time for a page; a slot by itself, 9 ns).
 //!
 //! The place is not in Python's stable interface, so it is found by asking the descriptor, and held
 //! against what must be true of it, at the first use of each class: instances have a fixed size and

@@ -342,13 +342,14 @@ pub(super) fn slots(class: &Bound<'_, PyAny>) -> PyResult<Vec<(&'static str, Opt
     Ok(plan_of(class)?.places())
 }
 
-/// The plan for a class of the wire, which its name tells.
+/// The plan for a class of the wire, which its name and its module tell.
 fn plan_of(class: &Bound<'_, PyAny>) -> PyResult<Arc<Plan>> {
     if let Some(plan) = known_plan(class) {
         return Ok(plan);
     }
     let name: String = class.getattr("__name__")?.extract()?;
-    plan(table::find_shape(&name)?, class)
+    let module: String = class.getattr("__module__")?.extract()?;
+    plan(table::find_shape(&name, &module)?, class)
 }
 
 fn into_value_error(problem: Unreadable) -> PyErr {
