@@ -198,6 +198,9 @@ MOMENT = datetime(2017, 1, 1, tzinfo=UTC)
         ("0001-01-01T00:00:00Z", datetime(1, 1, 1, tzinfo=UTC)),
         ("9999-12-31T23:59:59Z", datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)),
         ("2016-02-29T00:00:00-23:59", None),
+        ("2000-02-29T00:00:00+00:00", None),
+        ("9999-12-31T22:58:60-01:00", None),
+        ("2017-01-01T00:00:00." + "0" * 40 + "Z", MOMENT),
     ],
 )
 def test_a_time_is_that_moment(text: str, moment: datetime | None) -> None:
@@ -224,6 +227,18 @@ def test_a_time_is_that_moment(text: str, moment: datetime | None) -> None:
         ("2024-01-01T00:00:00.Z", "no digits"),
         ("2024-01-01T00:00:00+24:00", "offset"),
         ("2024-01-01T00:00:00+0000", "offset"),
+        ("1900-02-29T00:00:00Z", "no such day"),
+        ("2024-04-31T00:00:00Z", "no such day"),
+        ("2024-01-00T00:00:00Z", "no such day"),
+        ("2024-01-01T00:60:00Z", "no such time of day"),
+        ("2024-01-01T00:00:00,5Z", "offset"),
+        ("2024-01-01T00:00:00+00:60", "offset"),
+        ("2024-01-01T00:00:00ZZ", "offset"),
+        ("2024-01-01T00:00:00é", "offset"),
+        ("\uff12024-01-01T00:00:00Z", "form"),
+        ("2024-01-01T00:00Z", "form"),
+        ("9999-12-31T23:59:00-00:01", "year"),
+        ("9999-12-31T23:58:60-00:01", "year"),
         ("2024-01-01", "form"),
         ("20240101T000000Z", "form"),
         ("", "form"),
@@ -233,7 +248,7 @@ def test_a_time_is_that_moment(text: str, moment: datetime | None) -> None:
 )
 def test_a_time_that_is_none_is_refused_at_once(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=rf"created_at: .* timestamp: .*{problem}.* at byte 38"):
-        read(json.dumps({"id": "1", "uri": "u", "created_at": text}))
+        read(json.dumps({"id": "1", "uri": "u", "created_at": text}, ensure_ascii=False))
 
 
 INTEGERS = [0, -1, 2**53 + 1, 2**63 - 1, 2**63, -(2**64), 10**400, int("9" * 4300)]
