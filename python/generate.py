@@ -141,7 +141,7 @@ def docstring(text: str, depth: int) -> str:
 
 
 def record(shape: dict[str, Any], file: File, homes: dict[str, tuple[str, ...]]) -> str:
-    file.imports["dataclasses"] |= {"dataclass", "field"}
+    file.imports[file.up("_dataclass")] |= {"dataclass", "field"}
     base = MIXINS.get(shape["name"], "Record")
     file.imports[file.up(f"_{base.lower()}")].add(base)
     file.checked["collections.abc"].add("Mapping")
@@ -204,9 +204,10 @@ def method(
     match output:
         case {"page": item}:
             pager = "AsyncPager" if wait else "Pager"
-            file.imports[file.up("_pager")].add(pager)
+            file.checked[file.up("_pager")].add(pager)
             prefix, result = "", f"{pager}[{item}]"
-            body = f"return {pager}(self._core, {operation}, {item}, ({names}))"
+            load = f"from {file.up('_pager')} import {pager}\n\n        "
+            body = f"{load}return {pager}(self._core, {operation}, {item}, ({names}))"
         case {"one": item}:
             result = item
             call = "await self._core.start" if wait else "self._core.call"
@@ -250,7 +251,7 @@ def children(name: str, nodes: dict[str, File], file: File, wait: bool) -> list[
         same = target == file.path
         if not same:
             file.checked[source].add(cls)
-        file.imports["functools"].add("cached_property")
+        file.imports[file.up("_resource")].add("cached_property")
         load = "" if same else f"        from {source} import {cls}\n\n"
         attribute = node.rsplit(".", 1)[-1]
         doc = docstring(f"`{node}`", 8)

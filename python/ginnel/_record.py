@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from datetime import datetime, timedelta
-
 from . import _native
+from ._dataclass import Dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime
     from typing import Any, ClassVar, Self
 
 SECRET = {"secret": True}
@@ -31,6 +30,8 @@ def _lazy(slot: Any, wire: type, read: Callable[[Any], object]) -> property:
 
 def _moment(text: str) -> datetime:
     """The moment of an RFC 3339 timestamp; a leap second is the first second after it."""
+    from datetime import datetime, timedelta
+
     try:
         return datetime.fromisoformat(text)
     except ValueError:
@@ -62,7 +63,7 @@ class _Masked:
 _MASKED = _Masked()
 
 
-class Record:
+class Record(Dataclass):
     """A result: a frozen dataclass that knows its form on the wire.
 
     Fields that were absent are None. Fields that this version does not know are in `extra`.
@@ -71,8 +72,6 @@ class Record:
     __slots__ = ("_nulls",)
 
     _slots: ClassVar[dict[str, Any]] = {}
-    if TYPE_CHECKING:
-        __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def extra(self) -> Mapping[str, object]:
@@ -80,7 +79,7 @@ class Record:
         return {}
 
     def __init_subclass__(cls) -> None:
-        # `dataclass(slots=True)` makes the class a second time, now with its slots.
+        # `dataclass` makes the class a second time, now with its slots.
         names = cls.__dict__.get("__slots__")
         if names is None:
             return
@@ -129,6 +128,10 @@ class Record:
 
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:
         """The fields that have a value; a mask stands for secrets."""
+        from dataclasses import fields
+
+        from dataclasses import fields
+
         for field in fields(self):
             value = getattr(self, field.name)
             if value is None or (field.name == "extra" and not value):
@@ -146,8 +149,6 @@ def _to_wire(value: object) -> object:
     match value:
         case Record():
             return value.to_dict()
-        case datetime():
-            return value.isoformat().replace("+00:00", "Z")
         case bytes():
             from base64 import b64encode
 
@@ -156,5 +157,7 @@ def _to_wire(value: object) -> object:
             return [_to_wire(item) for item in value]
         case dict():
             return {key: _to_wire(item) for key, item in value.items()}
+        case _ if hasattr(value, "isoformat"):
+            return str(value.isoformat()).replace("+00:00", "Z")
         case _:
             return value

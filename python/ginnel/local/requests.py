@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from .._captured import Captured
+from .._dataclass import dataclass, field
 from .._message import Message
-from .._pager import AsyncPager, Pager
 from .._resource import Resource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
+
+    from .._pager import AsyncPager, Pager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -101,6 +101,8 @@ class Requests(Resource):
 
         `GET /requests/http`
         """
+        from .._pager import Pager
+
         return Pager(self._core, "agent.requests.list", CapturedRequest, (limit, tunnel_name))
 
     def get(self, id: str) -> CapturedRequest:
@@ -146,6 +148,8 @@ class AsyncRequests(Resource):
 
         `GET /requests/http`
         """
+        from .._pager import AsyncPager
+
         return AsyncPager(self._core, "agent.requests.list", CapturedRequest, (limit, tunnel_name))
 
     async def get(self, id: str) -> CapturedRequest:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from .._pager import AsyncPager, Pager
+from .._dataclass import dataclass, field
 from .._record import SECRET, Record
 from .._resource import Resource
 from .._shown import Shown
@@ -12,6 +10,8 @@ from .._shown import Shown
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from .._pager import AsyncPager, Pager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -168,6 +168,8 @@ class Tunnels(Resource):
 
         `GET /tunnels`
         """
+        from .._pager import Pager
+
         return Pager(self._core, "agent.tunnels.list", AgentTunnel, ())
 
     def start(
@@ -320,6 +322,8 @@ class AsyncTunnels(Resource):
 
         `GET /tunnels`
         """
+        from .._pager import AsyncPager
+
         return AsyncPager(self._core, "agent.tunnels.list", AgentTunnel, ())
 
     async def start(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from .._pager import AsyncPager, Pager
+from .._dataclass import dataclass, field
 from .._record import SECRET, Record
 from .._resource import Resource
 
@@ -12,6 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
+
+    from .._pager import AsyncPager, Pager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -67,6 +67,8 @@ class ApiKeys(Resource):
 
         `GET /api_keys`
         """
+        from .._pager import Pager
+
         return Pager(self._core, "api_keys.list", ApiKey, (before_id, limit))
 
     def get(self, id: str) -> ApiKey:
@@ -135,6 +137,8 @@ class AsyncApiKeys(Resource):
 
         `GET /api_keys`
         """
+        from .._pager import AsyncPager
+
         return AsyncPager(self._core, "api_keys.list", ApiKey, (before_id, limit))
 
     async def get(self, id: str) -> ApiKey:

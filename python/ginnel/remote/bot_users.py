@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from .._pager import AsyncPager, Pager
+from .._dataclass import dataclass, field
 from .._record import Record
 from .._resource import Resource
 
@@ -12,6 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
+
+    from .._pager import AsyncPager, Pager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -55,6 +55,8 @@ class BotUsers(Resource):
 
         `GET /bot_users`
         """
+        from .._pager import Pager
+
         return Pager(self._core, "bot_users.list", BotUser, (before_id, limit))
 
     def get(self, id: str) -> BotUser:
@@ -115,6 +117,8 @@ class AsyncBotUsers(Resource):
 
         `GET /bot_users`
         """
+        from .._pager import AsyncPager
+
         return AsyncPager(self._core, "bot_users.list", BotUser, (before_id, limit))
 
     async def get(self, id: str) -> BotUser:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from .._pager import AsyncPager, Pager
+from .._dataclass import dataclass, field
 from .._record import Record
 from .._resource import Resource
 
@@ -12,6 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
+
+    from .._pager import AsyncPager, Pager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -74,6 +74,8 @@ class CertificateAuthorities(Resource):
 
         `GET /certificate_authorities`
         """
+        from .._pager import Pager
+
         return Pager(
             self._core, "certificate_authorities.list", CertificateAuthority, (before_id, limit)
         )
@@ -145,6 +147,8 @@ class AsyncCertificateAuthorities(Resource):
 
         `GET /certificate_authorities`
         """
+        from .._pager import AsyncPager
+
         return AsyncPager(
             self._core, "certificate_authorities.list", CertificateAuthority, (before_id, limit)
         )

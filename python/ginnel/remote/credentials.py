@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from .._pager import AsyncPager, Pager
+from .._dataclass import dataclass, field
 from .._record import SECRET, Record
 from .._resource import Resource
 
@@ -12,6 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
+
+    from .._pager import AsyncPager, Pager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -76,6 +76,8 @@ class Credentials(Resource):
 
         `GET /credentials`
         """
+        from .._pager import Pager
+
         return Pager(self._core, "credentials.list", Credential, (before_id, limit))
 
     def get(self, id: str) -> Credential:
@@ -158,6 +160,8 @@ class AsyncCredentials(Resource):
 
         `GET /credentials`
         """
+        from .._pager import AsyncPager
+
         return AsyncPager(self._core, "credentials.list", Credential, (before_id, limit))
 
     async def get(self, id: str) -> Credential:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from .._pager import AsyncPager, Pager
+from .._dataclass import dataclass, field
 from .._record import Record
 from .._resource import Resource
 
@@ -12,6 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
+
+    from .._pager import AsyncPager, Pager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -56,6 +56,8 @@ class IpPolicies(Resource):
 
         `GET /ip_policies`
         """
+        from .._pager import Pager
+
         return Pager(self._core, "ip_policies.list", IpPolicy, (before_id, limit))
 
     def get(self, id: str) -> IpPolicy:
@@ -122,6 +124,8 @@ class AsyncIpPolicies(Resource):
 
         `GET /ip_policies`
         """
+        from .._pager import AsyncPager
+
         return AsyncPager(self._core, "ip_policies.list", IpPolicy, (before_id, limit))
 
     async def get(self, id: str) -> IpPolicy:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from .._pager import AsyncPager, Pager
+from .._dataclass import dataclass, field
 from .._record import Record
 from .._resource import Resource
 from .refs import Ref
@@ -13,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
+
+    from .._pager import AsyncPager, Pager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -79,6 +79,8 @@ class IpPolicyRules(Resource):
 
         `GET /ip_policy_rules`
         """
+        from .._pager import Pager
+
         return Pager(self._core, "ip_policy_rules.list", IpPolicyRule, (before_id, limit))
 
     def get(self, id: str) -> IpPolicyRule:
@@ -164,6 +166,8 @@ class AsyncIpPolicyRules(Resource):
 
         `GET /ip_policy_rules`
         """
+        from .._pager import AsyncPager
+
         return AsyncPager(self._core, "ip_policy_rules.list", IpPolicyRule, (before_id, limit))
 
     async def get(self, id: str) -> IpPolicyRule:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from .._dataclass import dataclass, field
 from .._record import Record
 
 TYPE_CHECKING = False

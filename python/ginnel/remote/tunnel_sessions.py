@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from .._pager import AsyncPager, Pager
+from .._dataclass import dataclass, field
 from .._record import Record
 from .._resource import Resource
 from .refs import Ref
@@ -13,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
+
+    from .._pager import AsyncPager, Pager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -57,6 +57,8 @@ class TunnelSessions(Resource):
 
         `GET /tunnel_sessions`
         """
+        from .._pager import Pager
+
         return Pager(self._core, "tunnel_sessions.list", TunnelSession, (before_id, limit))
 
     def get(self, id: str) -> TunnelSession:
@@ -114,6 +116,8 @@ class AsyncTunnelSessions(Resource):
 
         `GET /tunnel_sessions`
         """
+        from .._pager import AsyncPager
+
         return AsyncPager(self._core, "tunnel_sessions.list", TunnelSession, (before_id, limit))
 
     async def get(self, id: str) -> TunnelSession:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from ..._pager import AsyncPager, Pager
+from ..._dataclass import dataclass, field
 from ..._record import Record
 from ..._resource import Resource
 
@@ -12,6 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
+
+    from ..._pager import AsyncPager, Pager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -78,6 +78,8 @@ class BackendsHttpResponse(Resource):
 
         `GET /backends/http_response`
         """
+        from ..._pager import Pager
+
         return Pager(
             self._core, "backends.http_response.list", HttpResponseBackend, (before_id, limit)
         )
@@ -171,6 +173,8 @@ class AsyncBackendsHttpResponse(Resource):
 
         `GET /backends/http_response`
         """
+        from ..._pager import AsyncPager
+
         return AsyncPager(
             self._core, "backends.http_response.list", HttpResponseBackend, (before_id, limit)
         )

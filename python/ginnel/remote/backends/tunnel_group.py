@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from ..._pager import AsyncPager, Pager
+from ..._dataclass import dataclass, field
 from ..._record import Record
 from ..._resource import Resource
 from ..refs import Ref
@@ -13,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
+
+    from ..._pager import AsyncPager, Pager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -71,6 +71,8 @@ class BackendsTunnelGroup(Resource):
 
         `GET /backends/tunnel_group`
         """
+        from ..._pager import Pager
+
         return Pager(
             self._core, "backends.tunnel_group.list", TunnelGroupBackend, (before_id, limit)
         )
@@ -152,6 +154,8 @@ class AsyncBackendsTunnelGroup(Resource):
 
         `GET /backends/tunnel_group`
         """
+        from ..._pager import AsyncPager
+
         return AsyncPager(
             self._core, "backends.tunnel_group.list", TunnelGroupBackend, (before_id, limit)
         )

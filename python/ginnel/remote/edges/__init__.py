@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
-from ..._resource import Resource
+from ..._resource import Resource, cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

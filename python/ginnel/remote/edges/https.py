@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property
-
-from ..._pager import AsyncPager, Pager
+from ..._dataclass import dataclass, field
 from ..._record import Record
-from ..._resource import Resource
+from ..._resource import Resource, cached_property
 from .modules import MutualTls, MutualTlsChange, TlsTermination, TlsTerminationChange
 from .routes import HttpsEdgeRoute
 
@@ -16,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from ..._pager import AsyncPager, Pager
     from .https_modules import (
         AsyncEdgesHttpsMutualTls,
         AsyncEdgesHttpsTlsTermination,
@@ -111,6 +109,8 @@ class EdgesHttps(Resource):
 
         `GET /edges/https`
         """
+        from ..._pager import Pager
+
         return Pager(self._core, "edges.https.list", HttpsEdge, (before_id, limit))
 
     def get(self, id: str) -> HttpsEdge:
@@ -225,6 +225,8 @@ class AsyncEdgesHttps(Resource):
 
         `GET /edges/https`
         """
+        from ..._pager import AsyncPager
+
         return AsyncPager(self._core, "edges.https.list", HttpsEdge, (before_id, limit))
 
     async def get(self, id: str) -> HttpsEdge:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property
-
+from ..._dataclass import dataclass, field
 from ..._record import Record
-from ..._resource import Resource
+from ..._resource import Resource, cached_property
 from .modules import (
     BackendModule,
     BackendModuleChange,

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property
-
-from ..._pager import AsyncPager, Pager
+from ..._dataclass import dataclass, field
 from ..._record import Record
-from ..._resource import Resource
+from ..._resource import Resource, cached_property
 from .modules import (
     BackendModule,
     BackendModuleChange,
@@ -21,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from ..._pager import AsyncPager, Pager
     from .tcp_modules import (
         AsyncEdgesTcpBackend,
         AsyncEdgesTcpIpRestriction,
@@ -118,6 +116,8 @@ class EdgesTcp(Resource):
 
         `GET /edges/tcp`
         """
+        from ..._pager import Pager
+
         return Pager(self._core, "edges.tcp.list", TcpEdge, (before_id, limit))
 
     def get(self, id: str) -> TcpEdge:
@@ -234,6 +234,8 @@ class AsyncEdgesTcp(Resource):
 
         `GET /edges/tcp`
         """
+        from ..._pager import AsyncPager
+
         return AsyncPager(self._core, "edges.tcp.list", TcpEdge, (before_id, limit))
 
     async def get(self, id: str) -> TcpEdge:
