@@ -135,7 +135,7 @@ def test_whatever_is_asked_first_finds_a_dataclass(first: str) -> None:
     code = f"""
 import dataclasses, inspect
 from ginnel.remote.api_keys import ApiKey
-WIRE: dict[str, Any] = {WIRE}
+WIRE = {WIRE}
 print({first})
 """
     assert run(code) == "True"
