@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import _native
+from ._client import takes_options
 from ._spelling import Spelling
 from .exceptions import AgentError, ConfigError
 
@@ -24,6 +25,7 @@ class Agent(Spelling):
     requests, and serves the agent API.
     """
 
+    @takes_options
     def __init__(
         self,
         service: Service | None = None,

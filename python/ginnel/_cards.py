@@ -70,7 +70,7 @@ def row(shown: Record) -> dict[str, str]:
                 "tunnel": text(shown.tunnel_name),
                 "method": text(shown.request.method),
                 "uri": text(address(shown.request.uri)),
-                "status": status(answer.status_code, answer.status) if answer else "",
+                "status": _outcome(shown),
                 "took": text(milliseconds(shown.duration)) if answer else "",
                 "id": text(shown.id),
             }
@@ -91,22 +91,25 @@ def row(shown: Record) -> dict[str, str]:
 
 def _exchange(captured: CapturedRequest) -> str:
     request, response = captured.request, captured.response
-    if response is None:
-        outcome = [badge("no answer", BAD) if captured.error else badge("no answer yet", OPEN)]
-    else:
-        took = f"in {milliseconds(captured.duration)}"
-        outcome = [status(response.status_code, response.status), quiet(took)]
+    took = quiet(f"in {milliseconds(captured.duration)}") if response else ""
     where = [f"tunnel {captured.tunnel_name}", f"from {captured.remote_addr}"]
     where += [moment(captured.start), captured.id]
     both = [_message(request, strong("Request"), quiet(request.proto))]
     if response is not None:
         both.append(_message(response, strong("Response"), quiet(response.proto)))
     return frame(
-        line(strong(request.method), code(address(request.uri)), *outcome),
+        line(strong(request.method), code(address(request.uri)), _outcome(captured), took),
         line(" · ".join(map(quiet, where))),
         line(badge("failed", BAD), quiet(visible(captured.error))) if captured.error else "",
         sides(*both),
     )
+
+
+def _outcome(captured: CapturedRequest) -> str:
+    """What became of a request, as a badge."""
+    if captured.response is not None:
+        return status(captured.response.status_code, captured.response.status)
+    return badge("no answer", BAD) if captured.error else badge("no answer yet", OPEN)
 
 
 def _message(message: RequestMessage | ResponseMessage, *title: str) -> str:

@@ -31,10 +31,9 @@ def client(shown: _Client) -> str:
 def pager(name: str, item: str, whole: str) -> str:
     """A list that has not been fetched, and how it is."""
     awaited = "await " if whole.startswith("await ") else ""
-    shown = line(strong(name), quiet("of"), code(item), quiet("nothing is fetched yet"))
-    parts = (f"{awaited}pager[:5]", whole, f"{awaited}pager.to_pandas()")
+    shown = line(strong(name), quiet("of"), code(item), quiet("· nothing is fetched yet"))
     loop = f"{'async ' if awaited else ''}for item in pager"
-    return frame(shown, line(*map(code, (*parts, loop))))
+    return frame(shown, line(*map(code, (f"{awaited}pager[:5]", whole, loop))))
 
 
 def service(shown: Service) -> str:

@@ -28,6 +28,8 @@ _FRAME = (
     "overflow:clip;line-height:1.5"
 )
 _TABLE = "margin:.2em 0;border-collapse:collapse;table-layout:auto;width:auto"
+# What is inside of a cell begins where the text of its neighbour does.
+_INNER_TABLE = _TABLE.replace("margin:.2em 0", "margin:-.15em 0 .3em")
 _CELL = (
     "text-align:left;vertical-align:top;padding:.15em 1em .15em 0;white-space:normal;"
     "overflow-wrap:anywhere;background:transparent"
@@ -113,8 +115,8 @@ def sides(*parts: str) -> str:
     return f'<div style="display:flex;flex-wrap:wrap;gap:.3em 1.5em">{each}</div>'
 
 
-def pairs(rows: Iterable[tuple[str, str]]) -> str:
-    """Names and their values, which are HTML already."""
+def pairs(rows: Iterable[tuple[str, str]], *, inside: bool = False) -> str:
+    """Names and their values, which are HTML already; inside of another table, in line with it."""
     rows = list(rows)
     inner = "".join(
         f'<tr style="background:transparent"><th scope="row" style="{_NAME};font-weight:400">'
@@ -122,7 +124,8 @@ def pairs(rows: Iterable[tuple[str, str]]) -> str:
         for name, value in rows[:PAIRS]
     )
     more = line(quiet(f"{len(rows) - PAIRS} more")) if len(rows) > PAIRS else ""
-    return f'<table style="{_TABLE}"><tbody>{inner}</tbody></table>{more}' if rows else ""
+    style = _INNER_TABLE if inside else _TABLE
+    return f'<table style="{style}"><tbody>{inner}</tbody></table>{more}' if rows else ""
 
 
 def grid(columns: Sequence[str], rows: Iterable[Mapping[str, str]], label: str) -> str:

@@ -89,7 +89,8 @@ def _columns(record: Record) -> dict[str, str]:
 
 
 def _rows(values: Iterable[tuple[str, object]], depth: int) -> str:
-    return pairs((name, _html(value, depth)) for name, value in values)
+    rows = ((name, _html(value, depth)) for name, value in values)
+    return pairs(rows, inside=depth > 0)
 
 
 def _html(value: object, depth: int) -> str:

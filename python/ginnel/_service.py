@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import _native
-from ._client import AsyncRemoteClient, RemoteClient
+from ._client import AsyncRemoteClient, RemoteClient, takes_options
 from ._spelling import Spelling
 from .exceptions import ConfigError
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 class Service(Spelling):
     """The management API, served from this process until `stop` or the end of a `with` block."""
 
+    @takes_options
     def __init__(
         self,
         path: str | PathLike[str] | None = None,

@@ -30,16 +30,16 @@ PYTHON_SUGGESTS = sys.version_info >= (3, 13)
 """Whether Python itself says which keyword was likely meant."""
 
 
-TAKE_OPTIONS = ("__init__", "with_options")
-"""The methods whose keywords are options of a client."""
-
-
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of a message: the nearest of the known names; empty where none is near."""
+    near = _nearest(name, known)
+    return f"; did you mean {near!r}?" if near else ""
+
+
+def _nearest(name: str, known: Iterable[str]) -> str | None:
     from difflib import get_close_matches
 
-    nearest = get_close_matches(name, list(known), 1)
-    return f". Did you mean {nearest[0]!r}?" if nearest else ""
+    return next(iter(get_close_matches(name, list(known), 1)), None)
 
 
 class Spelling:
@@ -58,35 +58,8 @@ class Spelling:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         for name, value in vars(cls).copy().items():
-            if name in TAKE_OPTIONS:
-                setattr(cls, name, _with_options(value))
-            elif not (PYTHON_SUGGESTS or name.startswith("_")) and _has_keywords(value):
+            if not (PYTHON_SUGGESTS or name.startswith("_")) and _has_keywords(value):
                 setattr(cls, name, _with_keywords(value))
-
-
-def _with_options(method: FunctionType) -> Callable[..., Any]:
-    """A method that takes a client's options; its errors name the class of the client."""
-
-    @wraps(method)
-    def call(self: object, *arguments: Any, **options: Any) -> Any:
-        try:
-            return method(self, *arguments, **options)
-        except TypeError as error:
-            if not _was_called_wrongly(error):
-                raise
-            raise _naming(type(self).__name__, error, method, options) from None
-
-    return call
-
-
-def _naming(client: str, error: TypeError, method: FunctionType, options: Any) -> TypeError:
-    called = client if method.__name__ == "__init__" else f"{client}.{method.__name__}"
-    known = _keywords(method)
-    unknown = next((name for name in options if name not in known), None)
-    if unknown is None:
-        return TypeError(str(error).replace(f"{method.__qualname__}()", f"{called}()"))
-    nearest = did_you_mean(unknown, known) or f"; it has {', '.join(known)}"
-    return TypeError(f"{called}() has no option {unknown!r}{nearest}")
 
 
 def _has_keywords(value: object) -> bool:
@@ -122,16 +95,14 @@ def _with_keywords(method: FunctionType) -> Callable[..., Any]:
 
 
 def _suggesting(error: TypeError, method: FunctionType, keywords: Iterable[str]) -> TypeError:
-    known = _keywords(method)
-    nearest = (did_you_mean(name, known) for name in keywords if name not in known)
-    return TypeError(f"{error}{next(nearest, '')}")
+    """The error as Python words it from 3.13 on."""
+    code = method.__code__
+    known = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    unknown = next((name for name in keywords if name not in known), "")
+    near = _nearest(unknown, known)
+    return TypeError(f"{error}. Did you mean {near!r}?") if near else error
 
 
 def _was_called_wrongly(error: TypeError) -> bool:
     """Whether the call failed before the first line of what was called."""
     return error.__traceback__ is not None and error.__traceback__.tb_next is None
-
-
-def _keywords(method: FunctionType) -> tuple[str, ...]:
-    code = method.__code__
-    return code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]

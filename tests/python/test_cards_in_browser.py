@@ -143,6 +143,26 @@ def cards(remote: ginnel.RemoteClient) -> Iterator[Shown]:
     yield from (event(), event(status=None), report())
     yield policy.check({"on_http_request": [{"actions": [{"type": "dance"}]}]})
     yield policy.check({})
+    yield from (remote, remote.ip_policies.list(), ginnel.AsyncAgentClient(), running_cards())
+
+
+class Drawn:
+    """Cards as they were at some moment."""
+
+    def __init__(self, *shown: Shown) -> None:
+        self._html = "".join(one._repr_html_() for one in shown)
+
+    def _repr_html_(self) -> str:
+        return self._html
+
+
+def running_cards() -> Drawn:
+    """The cards of a service, an agent and its client, that run and that have stopped."""
+    with ginnel.Service() as service, ginnel.Agent(service) as agent:
+        here = agent.async_client()
+        running = Drawn(service, agent, here, here.tunnels.list())
+        here.close()
+    return Drawn(running, service, agent, here)
 
 
 def hostile_cards() -> Iterator[Shown]:
