@@ -276,7 +276,8 @@ def test_a_failed_test_reports_what_was_captured(
 
     assert "4 failed, 1 passed, 1 error" in done.stdout, done.stdout
     title = re.compile(r"^-+ ginnel: captured requests -+$", re.MULTILINE)
-    reports = re.split(r"^_{3,} .*?(test_\w+) _{3,}$", done.stdout, flags=re.MULTILINE)
+    told = re.split(r"^=+ short test summary", done.stdout, flags=re.MULTILINE)[0]
+    reports = re.split(r"^_{3,} .*?(test_\w+) _{3,}$", told, flags=re.MULTILINE)
     sections = {
         name: [section.strip().splitlines() for section in title.split(text)[1:]]
         for name, text in zip(reports[1::2], reports[2::2], strict=True)
