@@ -17,6 +17,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 import ginnel
+from ginnel._results import Results
 from ginnel.local.requests import CapturedRequest
 from ginnel.local.tunnels import AgentTunnel
 
@@ -389,3 +390,13 @@ def test_an_error_says_what_failed(ginnel_remote: ginnel.RemoteClient) -> None:
     assert repr(pickle.loads(pickle.dumps(error))) == repr(error)
     assert str(error.operation_id) in error._repr_html_()
     assert ginnel_remote._core.key_hint is None or ginnel_remote._core.key_hint not in repr(error)
+
+
+def test_a_list_says_which_requests_have_no_answer() -> None:
+    failed = CapturedRequest.from_dict({**captured().to_dict(), "error": "connection refused"})
+
+    shown = Tags(Results([answered(captured(), "200 OK"), captured(), failed])._repr_html_()).text
+
+    assert "200 OK" in shown
+    assert shown.count("no answer yet") == 1
+    assert shown.count("no answer") == 2
