@@ -64,6 +64,11 @@ impl Answer {
         self.response.body()
     }
 
+    /// The body, to be kept; nothing is copied, and the headers are gone.
+    pub fn share_body(&mut self) -> Bytes {
+        self.response.share_body()
+    }
+
     /// The address of the request.
     pub fn url(&self) -> String {
         self.settings.redacted(&self.settings.origin.url_of(&self.target))

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{Body, BodyLength, FramingError};
@@ -37,6 +38,7 @@ pub struct Response {
 enum ResponseBody {
     Within(Range<usize>),
     Own(Vec<u8>),
+    Shared(Bytes),
 }
 
 impl Default for ResponseBody {
@@ -233,6 +235,7 @@ impl ResponseReader {
         let content = match &mut response.body {
             ResponseBody::Within(_) => &mut response.bytes,
             ResponseBody::Own(content) => content,
+            ResponseBody::Shared(_) => return Ok(()),
         };
         let taken = body.take(bytes, |data| content.extend_from_slice(data));
         let taken =
@@ -255,7 +258,23 @@ impl Response {
         match &self.body {
             ResponseBody::Within(range) => self.bytes.get(range.clone()).unwrap_or_default(),
             ResponseBody::Own(body) => body,
+            ResponseBody::Shared(body) => body,
         }
+    }
+
+    /// The body, to be kept; nothing is copied. The head is gone then where it was in one piece with it.
+    pub fn share_body(&mut self) -> Bytes {
+        let body = match std::mem::take(&mut self.body) {
+            ResponseBody::Within(range) => {
+                self.head = 0..0;
+                let bytes = Bytes::from(std::mem::take(&mut self.bytes));
+                if range.end <= bytes.len() { bytes.slice(range) } else { Bytes::new() }
+            }
+            ResponseBody::Own(body) => body.into(),
+            ResponseBody::Shared(body) => body,
+        };
+        self.body = ResponseBody::Shared(body.clone());
+        body
     }
 
     /// Puts another body in the place of the one that came.

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -13,7 +14,7 @@ use pyo3::types::{PyDict, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 use super::event_loop::LoopDriver;
 use super::exit::{Entered, attached};
 use super::pending_call::PendingCall;
-use super::results::{self, Plan, Unreadable};
+use super::results::{self, BodyDecoder, MIN_SLICED_BYTES, Plan, Target};
 use super::watch::Watch;
 use super::{arguments, error, options, table};
 use crate::api::{Call, Info, Output, Verb};
@@ -263,7 +264,10 @@ impl Core {
             return Err(end);
         }
         match outcome {
-            Ok(Some(answer)) => expected.read(py, answer),
+            Ok(Some(answer)) => match answer.accept() {
+                Ok(answer) => expected.read(py, &answer),
+                Err(problem) => Err(error::failed(py, problem)),
+            },
             Ok(None) => Err(error::raise(py, "APIError", "the call was interrupted")),
             Err(problem) => Err(error::failed(py, problem)),
         }
@@ -295,9 +299,12 @@ impl Expected {
         Ok(Self::Output(info, plan))
     }
 
-    /// The answer as what was expected, or the exception that it stands for.
-    pub(super) fn read<'py>(&self, py: Python<'py>, answer: Answer) -> PyResult<Bound<'py, PyAny>> {
-        let answer = answer.accept().map_err(|problem| error::failed(py, problem))?;
+    /// An answer that was accepted as what was expected, or the exception that it stands for.
+    pub(super) fn read<'py>(
+        &self,
+        py: Python<'py>,
+        answer: &Answer,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let body = answer.body();
         let read = match self {
             Self::Free if body.is_empty() => Ok(py.None().into_bound(py)),
@@ -309,10 +316,25 @@ impl Expected {
             },
             Self::Output(_, None) => Ok(py.None().into_bound(py)),
         };
-        read.map_err(|problem| match problem {
-            Unreadable::Python(error) => error,
-            Unreadable::Json(problem) => error::failed(py, answer.undecodable(problem.to_string())),
-        })
+        read.map_err(|problem| error::unreadable(py, answer, problem))
+    }
+
+    /// How to read an answer in slices; none where one slice does.
+    pub(super) fn slices(&self, py: Python<'_>, answer: &mut Answer) -> Option<BodyDecoder> {
+        if answer.body().len() < MIN_SLICED_BYTES {
+            return None;
+        }
+        let target = match self {
+            Self::Free => Target::Free,
+            Self::Output(info, Some(plan)) => match info.output {
+                Output::Page { field, .. } => {
+                    Target::Page { field: field.into(), plan: plan.clone() }
+                }
+                _ => Target::One(plan.clone()),
+            },
+            Self::Output(_, None) => return None,
+        };
+        Some(BodyDecoder::new(py, answer.share_body(), target))
     }
 }
 
@@ -321,7 +343,17 @@ fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     static RUNNING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     // Importing asyncio takes longer than importing us; where a loop runs it has been imported.
     let import = || Ok::<_, PyErr>(py.import("ginnel._asyncio")?.getattr("running_loop")?.unbind());
-    RUNNING.get_or_try_init(py, import)?.bind(py).call0()
+    let running_loop = RUNNING.get_or_try_init(py, import)?.bind(py);
+    running_loop.call0().map_err(|error| no_loop(py, error))
+}
+
+/// What to say where no event loop runs; trio has none that a call could wait in.
+fn no_loop(py: Python<'_>, error: PyErr) -> PyErr {
+    if !error.is_instance_of::<PyRuntimeError>(py) {
+        return error;
+    }
+    let said = py.import("ginnel._no_loop").and_then(|module| module.call_method0("no_loop_error"));
+    said.map_or_else(|failed| failed, PyErr::from_value)
 }
 
 /// Whether handlers of signals run on this thread, as far as the system tells.

@@ -6,8 +6,9 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict};
 
 use super::results;
+use super::results::Unreadable;
 use crate::api::Malformed;
-use crate::client::{Cause, ConfigError, Error, StatusError};
+use crate::client::{Answer, Cause, ConfigError, Error, StatusError};
 use crate::service;
 
 /// An exception of ours by the name of its class.
@@ -43,6 +44,14 @@ pub(super) fn not_started(py: Python<'_>, error: &service::Error) -> PyErr {
         _ => "ServiceError",
     };
     raise(py, class, &error.to_string())
+}
+
+/// An answer whose body is not what the operation returns.
+pub(super) fn unreadable(py: Python<'_>, answer: &Answer, problem: Unreadable) -> PyErr {
+    match problem {
+        Unreadable::Python(error) => error,
+        Unreadable::Json(problem) => failed(py, answer.undecodable(problem.to_string())),
+    }
 }
 
 /// A failed call.

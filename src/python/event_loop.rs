@@ -8,10 +8,10 @@
 //!
 //! Code of the user runs in between, so nothing is locked then.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -23,6 +23,7 @@ use super::core::Expected;
 use super::error;
 use super::exit::{Entered, attached};
 use super::pending_call::PendingCall;
+use super::results::BodyDecoder;
 use super::watch::Watch;
 use crate::api::Call;
 use crate::client::{Answer, Client, Error, Event, EventFilter, Task, What};
@@ -34,6 +35,8 @@ pub(super) struct LoopDriver {
     event_loop: Py<PyWeakrefReference>,
     calls: Mutex<HashMap<u64, Waiting>>,
     timer: Mutex<Timer>,
+    /// Large answers, of which each has a slice in its turn.
+    decoding: Mutex<VecDeque<Decoding>>,
     transport: Transport,
 }
 
@@ -63,6 +66,16 @@ struct Waiting {
     /// What becomes of its answer.
     expected: Expected,
 }
+
+/// A large answer.
+struct Decoding {
+    pending: Py<PendingCall>,
+    answer: Answer,
+    decoder: BodyDecoder,
+}
+
+/// How long the loop may be held up by large answers in one of its turns.
+const MAX_DECODE_TIME: Duration = Duration::from_millis(5);
 
 /// Where the network thread leaves its news.
 struct Mailbox {
@@ -94,6 +107,7 @@ impl LoopDriver {
             event_loop: PyWeakrefReference::new(event_loop)?.unbind(),
             calls: Mutex::default(),
             timer: Mutex::default(),
+            decoding: Mutex::default(),
             transport,
         })
     }
@@ -114,9 +128,9 @@ impl LoopDriver {
         let py = slf.py();
         let _entered = Entered::new(py);
         let this = slf.get();
-        let delivered = this.deliver(py, this.transport.turn());
+        let delivered = this.deliver(slf, this.transport.turn());
         // Also when the program is about to end: what was started must not wait for another turn.
-        let flushed = this.deliver(py, this.transport.flush());
+        let flushed = this.deliver(slf, this.transport.flush());
         this.arm(slf)?;
         delivered.and(flushed)
     }
@@ -127,9 +141,33 @@ impl LoopDriver {
         let _entered = Entered::new(py);
         let this = slf.get();
         lock(&this.timer).next = None;
-        let delivered = this.deliver(py, this.transport.expire());
+        let delivered = this.deliver(slf, this.transport.expire());
         this.arm(slf)?;
         delivered
+    }
+
+    /// Decodes a slice of a large answer.
+    fn decode(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let _entered = Entered::new(py);
+        let this = slf.get();
+        let Some(mut next) = lock(&this.decoding).pop_front() else { return Ok(()) };
+        if next.pending.borrow(py).is_over() {
+            return this.decode_soon(slf);
+        }
+        let outcome = match next.decoder.advance(py, MAX_DECODE_TIME) {
+            Ok(None) => {
+                lock(&this.decoding).push_back(next);
+                return this.decode_soon(slf);
+            }
+            Ok(Some(value)) => Ok(value),
+            Err(problem) => Err(error::unreadable(py, &next.answer, problem)),
+        };
+        this.decode_soon(slf)?;
+        let settled = PendingCall::settle(next.pending.bind(py), outcome);
+        let flushed = this.deliver(slf, this.transport.flush());
+        this.arm(slf)?;
+        settled.and(flushed)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -142,12 +180,19 @@ impl LoopDriver {
         for waiting in calls.values() {
             visit.call(&waiting.pending)?;
         }
+        let Ok(decoding) = self.decoding.try_lock() else { return Ok(()) };
+        for large in decoding.iter() {
+            visit.call(&large.pending)?;
+            large.decoder.traverse(&visit)?;
+        }
         Ok(())
     }
 
     fn __clear__(&self) {
         let calls = std::mem::take(&mut *lock(&self.calls));
         drop(calls);
+        let decoding = std::mem::take(&mut *lock(&self.decoding));
+        drop(decoding);
     }
 }
 
@@ -224,12 +269,12 @@ impl LoopDriver {
     ///
     /// # Errors
     /// With the first exception that must end the loop; the rest is told nevertheless.
-    fn deliver(&self, py: Python<'_>, news: Vec<(u64, News)>) -> PyResult<()> {
+    fn deliver(&self, slf: &Bound<'_, Self>, news: Vec<(u64, News)>) -> PyResult<()> {
         let mut outcome = Ok(());
         for (number, news) in news {
             let told = match news {
-                News::Event(event) => self.tell(py, number, event),
-                News::Finished(finished) => self.settle(py, number, finished),
+                News::Event(event) => self.tell(slf.py(), number, event),
+                News::Finished(finished) => self.settle(slf, number, finished),
             };
             outcome = outcome.and(told);
         }
@@ -244,14 +289,43 @@ impl LoopDriver {
         pending.map_or(Ok(()), |pending| PendingCall::note(pending.bind(py), event))
     }
 
-    fn settle(&self, py: Python<'_>, number: u64, finished: Result<Answer, Error>) -> PyResult<()> {
-        let Some(waiting) = lock(&self.calls).remove(&number) else { return Ok(()) };
+    fn settle(
+        &self,
+        slf: &Bound<'_, Self>,
+        number: u64,
+        finished: Result<Answer, Error>,
+    ) -> PyResult<()> {
+        let py = slf.py();
+        let Some(Waiting { pending, expected }) = lock(&self.calls).remove(&number) else {
+            return Ok(());
+        };
         self.transport.forget(number);
-        let outcome = match finished {
-            Ok(answer) => waiting.expected.read(py, answer),
+        let outcome = match finished.and_then(Answer::accept) {
+            Ok(mut answer) => match expected.slices(py, &mut answer) {
+                Some(decoder) => {
+                    let mut decoding = lock(&self.decoding);
+                    decoding.push_back(Decoding { pending, answer, decoder });
+                    let is_first = decoding.len() == 1;
+                    drop(decoding);
+                    // With others before it, its turn comes after theirs.
+                    return if is_first { self.decode_soon(slf) } else { Ok(()) };
+                }
+                None => expected.read(py, &answer),
+            },
             Err(problem) => Err(error::failed(py, problem)),
         };
-        PendingCall::settle(waiting.pending.bind(py), outcome)
+        PendingCall::settle(pending.bind(py), outcome)
+    }
+
+    /// Has the loop decode a slice when it comes round, if there is one.
+    fn decode_soon(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        if lock(&self.decoding).is_empty() {
+            return Ok(());
+        }
+        let Some(event_loop) = self.event_loop(py) else { return Ok(()) };
+        let decode = slf.getattr(intern!(py, "decode"))?;
+        event_loop.call_method1(py, intern!(py, "call_soon"), (decode,)).map(drop)
     }
 }
 

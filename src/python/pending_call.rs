@@ -191,6 +191,11 @@ impl PendingCall {
         }
     }
 
+    /// Whether there is nothing to settle any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.done()
+    }
+
     /// Has the task that waits tell of an event.
     ///
     /// # Errors

@@ -40,7 +40,7 @@ use slices::Pace;
 pub(super) use page::Page;
 pub(super) use plan::{Plan, plan};
 pub(super) use problem::Unreadable;
-pub(super) use slices::BodyDecoder;
+pub(super) use slices::{BodyDecoder, MIN_SLICED_BYTES, Target};
 
 /// A body that is one object.
 pub(super) fn one<'py>(py: Python<'py>, body: &[u8], plan: &Plan) -> Made<Bound<'py, PyAny>> {
