@@ -91,5 +91,5 @@ pub(super) fn is_base64(text: &str) -> bool {
     let other = |found: bool, byte: &u8| {
         found | !(byte.is_ascii_alphanumeric() | (*byte == b'+') | (*byte == b'/'))
     };
-    bytes.len() % 4 == 0 && !letters.iter().fold(false, other)
+    bytes.len().is_multiple_of(4) && !letters.iter().fold(false, other)
 }
