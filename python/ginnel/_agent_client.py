@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from functools import cached_property
 from time import monotonic, sleep
 
 from ._client import _Awaited, _Blocking, _Client, copied, hooks, takes_options
 from ._native import Core
 from ._progress import counting
+from ._resource import cached_property
 from .exceptions import AgentNotRunningError, APIError, APITimeoutError, NotFoundError
 from .local.requests import AsyncRequests, Requests
 from .local.root import Root

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ._html import GOOD, OPEN, badge, code, frame, line, link, pairs, quiet, strong, text
+from ._resource import cached_property
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
