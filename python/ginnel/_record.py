@@ -130,8 +130,6 @@ class Record(Dataclass):
         """The fields that have a value; a mask stands for secrets."""
         from dataclasses import fields
 
-        from dataclasses import fields
-
         for field in fields(self):
             value = getattr(self, field.name)
             if value is None or (field.name == "extra" and not value):
