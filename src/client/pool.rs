@@ -101,8 +101,8 @@ impl<S: Transport> Pool<S> {
 
     /// An idle connection that is good for this; those that are good for nothing are closed.
     fn take_idle(&self, needs: Needs<'_>) -> Option<Connection<S>> {
-        while needs.may_reuse {
-            let mut connection = self.lock().idle.pop()?;
+        let next = || if needs.may_reuse { self.lock().idle.pop() } else { None };
+        while let Some(mut connection) = next() {
             if needs.suits(&mut connection) {
                 return Some(connection);
             }

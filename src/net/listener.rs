@@ -115,6 +115,7 @@ pub(crate) async fn first_byte(stream: &TcpStream, limit: Duration) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::ErrorKind;
     use std::net::TcpStream;

@@ -5,7 +5,6 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict};
 
-use super::results;
 use super::results::Unreadable;
 use crate::api::Malformed;
 use crate::client::{Answer, Cause, ConfigError, Error, StatusError};
@@ -98,7 +97,7 @@ fn status(py: Python<'_>, error: &StatusError) -> PyErr {
         fields.set_item("status_code", error.status.as_u16())?;
         fields.set_item("error_code", code)?;
         fields.set_item("message", error.message())?;
-        fields.set_item("details", details(py, error)?)?;
+        fields.set_item("details", pythonize::pythonize(py, &error.body.details)?)?;
         fields.set_item("operation_id", error.operation_id())?;
         fields.set_item("headers", headers(py, &error.headers)?)?;
         fields.set_item("body", PyBytes::new(py, &error.content))?;
@@ -113,11 +112,6 @@ pub(super) fn headers<'py>(py: Python<'py>, headers: &HeaderMap) -> PyResult<Bou
         fields.set_item(name.as_str(), String::from_utf8_lossy(value.as_bytes()))?;
     }
     Ok(fields)
-}
-
-fn details<'py>(py: Python<'py>, error: &StatusError) -> PyResult<Bound<'py, PyAny>> {
-    let text = serde_json::Value::from(error.body.details.clone()).to_string();
-    results::parse(py, text.as_bytes())
 }
 
 /// The class for a status. A 403 that is about the key itself has one of the codes 200 to 208

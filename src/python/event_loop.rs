@@ -43,7 +43,7 @@ pub(super) struct LoopDriver {
 /// What moves the bytes.
 enum Transport {
     #[cfg(unix)]
-    Reactor(Mutex<crate::client::Reactor>),
+    Reactor(Box<Mutex<crate::client::Reactor>>),
     Network(Arc<Mailbox>, Mutex<Tasks>),
 }
 
@@ -75,7 +75,7 @@ struct Decoding {
 }
 
 /// How long the loop may be held up by large answers in one of its turns.
-const MAX_DECODE_TIME: Duration = Duration::from_millis(5);
+const MAX_DECODE_TIME: Duration = Duration::from_millis(2);
 
 /// Where the network thread leaves its news.
 struct Mailbox {
@@ -332,7 +332,7 @@ impl LoopDriver {
 impl Transport {
     #[cfg(unix)]
     fn reactor() -> PyResult<Self> {
-        Ok(Self::Reactor(Mutex::new(crate::client::Reactor::new()?)))
+        Ok(Self::Reactor(Box::new(Mutex::new(crate::client::Reactor::new()?))))
     }
 
     #[cfg(not(unix))]

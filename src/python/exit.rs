@@ -68,7 +68,7 @@ impl<'py> Entered<'py> {
     pub(super) fn new(py: Python<'py>) -> Self {
         let calls = CALLS.current();
         if calls.is_over() {
-            py.detach(|| sleep_until_the_end());
+            py.detach(sleep_until_the_end);
         }
         calls.attached.fetch_add(1, SeqCst);
         Self(py)

@@ -21,8 +21,9 @@
 //! through a thread that holds the interpreter's lock. Measured against it, one descriptor that wakes
 //! the loop for all finished calls costs a third of the processor time with one call in flight and a
 //! quarter with 64, and no foreign thread ever enters the interpreter, so it can exit at any time. So
-//! neither crate is used. Nor is pythonize: its tree of values between text and objects has no room
-//! for integers of any size, and cannot be made in slices.
+//! neither crate is used. pythonize makes Python objects of what an error's body says (`error.rs`), and
+//! PyO3 0.29 is the newest that it shares; results are made by `results/`, since a tree of values between
+//! text and objects has no room for integers of any size, and cannot be made in slices.
 
 mod agent;
 mod arguments;

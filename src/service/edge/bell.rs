@@ -129,6 +129,7 @@ impl Drop for Listener {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use tokio::net::TcpListener;
 
