@@ -30,13 +30,12 @@ except ImportError as _missing:
     ) from _missing
 
 if TYPE_CHECKING:
-    from asyncio import Future
     from collections.abc import Callable
 
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
     from ._client import _Client
-    from ._native import Bridge, Core
+    from ._native import Core, PendingCall
     from .events import Event
 
     _Hook: TypeAlias = Callable[[Event], object] | None
@@ -96,27 +95,14 @@ class _TracedCore:
     def request(self, method: str, *rest: Any) -> object:
         return self._wait(method.upper(), None, lambda core: core.request(method, *rest))
 
-    def start(self, bridge: Bridge, future: Future[Any], operation: str, *rest: Any) -> int:
-        return self._start(
-            future,
-            *_template(operation),
-            lambda core: core.start(bridge, future, operation, *rest),
-        )
+    def start(self, operation: str, *rest: Any) -> PendingCall[Any]:
+        return self._start(*_template(operation), lambda core: core.start(operation, *rest))
 
-    def start_page(self, bridge: Bridge, future: Future[Any], operation: str, *rest: Any) -> int:
-        return self._start(
-            future,
-            *_template(operation),
-            lambda core: core.start_page(bridge, future, operation, *rest),
-        )
+    def start_page(self, operation: str, *rest: Any) -> PendingCall[Any]:
+        return self._start(*_template(operation), lambda core: core.start_page(operation, *rest))
 
-    def start_request(self, bridge: Bridge, future: Future[Any], method: str, *rest: Any) -> int:
-        return self._start(
-            future,
-            method.upper(),
-            None,
-            lambda core: core.start_request(bridge, future, method, *rest),
-        )
+    def start_request(self, method: str, *rest: Any) -> PendingCall[Any]:
+        return self._start(method.upper(), None, lambda core: core.start_request(method, *rest))
 
     def _wait(self, method: str, template: str | None, send: Callable[[Core], T]) -> T:
         call = self._begin(method, template)
@@ -129,21 +115,17 @@ class _TracedCore:
         return result
 
     def _start(
-        self,
-        future: Future[Any],
-        method: str,
-        template: str | None,
-        send: Callable[[Core], int],
-    ) -> int:
+        self, method: str, template: str | None, send: Callable[[Core], PendingCall[T]]
+    ) -> PendingCall[T]:
         call = self._begin(method, template)
         try:
-            ticket = send(call.core)
+            pending = send(call.core)
         except BaseException as error:
             call.end(error)
             raise
-        # Before the task that awaits the future is woken, since it was asked for first.
-        future.add_done_callback(call.settled)
-        return ticket
+        # Before the task that awaits it is woken, since it was asked for first.
+        pending.add_done_callback(call.settled)
+        return pending
 
     def _begin(self, method: str, template: str | None) -> _TracedCall:
         about: dict[str, str | int] = {"http.request.method": method, **self._server}
@@ -181,8 +163,8 @@ class _TracedCall:
         if hook := self.hooks[2]:
             hook(event)
 
-    def settled(self, future: Future[Any]) -> None:
-        self.end(CancelledError() if future.cancelled() else future.exception())
+    def settled(self, pending: PendingCall[Any]) -> None:
+        self.end(CancelledError() if pending.cancelled() else pending.exception())
 
     def end(self, error: BaseException | None) -> None:
         if error is not None:

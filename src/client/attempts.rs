@@ -126,8 +126,16 @@ impl Attempts {
     }
 
     /// How long the attempt has to wait for the limit of the client's rate.
-    pub fn reserve(&self) -> Option<Duration> {
-        self.settings.rate_limit.as_ref()?.reserve(Instant::now())
+    ///
+    /// # Errors
+    /// When that is longer than the call may take.
+    pub fn reserve(&self) -> Result<Option<Duration>, Cause> {
+        let Some(limit) = &self.settings.rate_limit else { return Ok(None) };
+        let deadline = self.settings.deadline;
+        let latest = deadline.and_then(|deadline| self.started.checked_add(deadline));
+        let reserved = limit.reserve(Instant::now(), latest);
+        let lasts = deadline.unwrap_or_default();
+        reserved.map_err(|pause| Cause::RateLimit { pause, deadline: lasts })
     }
 
     /// Begins the next attempt.
@@ -176,6 +184,11 @@ impl Attempts {
         };
         self.needs_new_connection = outcome.as_ref().is_err_and(Cause::is_broken);
         Next::Again(pause)
+    }
+
+    /// The outcome of a call whose next attempt cannot begin.
+    pub fn give_up(&mut self, cause: Cause) -> Result<Answer, Error> {
+        self.done(Err(cause))
     }
 
     fn event(&self, what: What) -> Event {

@@ -30,8 +30,9 @@ pub(super) fn run(
 ) -> Result<Answer, Error> {
     let filter = observer.as_ref().map(|observer| observer.filter);
     loop {
-        if let Some(pause) = attempts.reserve() {
-            sleep(pause, is_interrupted)?;
+        match attempts.reserve() {
+            Ok(pause) => pause.map_or(Ok(()), |pause| sleep(pause, is_interrupted))?,
+            Err(cause) => return attempts.give_up(cause),
         }
         let begun = attempts.begin();
         let mut events = Vec::new();

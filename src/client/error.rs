@@ -71,6 +71,18 @@ pub enum Cause {
     /// No connection came about in time; nothing was sent.
     #[error("no connection within {} s", .0.as_secs_f64())]
     ConnectTimeout(std::time::Duration),
+    /// The limit of the client's rate does not let the attempt begin in time; nothing was sent.
+    #[error(
+        "rate_limit lets no request go before {:.1} s, which is beyond the deadline of {} s",
+        .pause.as_secs_f64(),
+        .deadline.as_secs_f64()
+    )]
+    RateLimit {
+        /// How long it would have to wait.
+        pause: std::time::Duration,
+        /// How long the call may take.
+        deadline: std::time::Duration,
+    },
     /// The attempt took too long.
     #[error("no answer within {} s", .0.as_secs_f64())]
     Timeout(std::time::Duration),
@@ -145,6 +157,7 @@ impl Cause {
             Self::Connect(_)
                 | Self::ConnectTimeout(_)
                 | Self::NotRunning(_)
+                | Self::RateLimit { .. }
                 | Self::BrokenUnsent(_)
                 | Self::Proxy(_)
         )

@@ -44,8 +44,9 @@ pub(super) async fn run(
 ) -> Result<Answer, Error> {
     let filter = observer.as_ref().map(|observer| observer.filter);
     loop {
-        if let Some(pause) = attempts.reserve() {
-            sleep(pause).await;
+        match attempts.reserve() {
+            Ok(pause) => sleep(pause.unwrap_or_default()).await,
+            Err(cause) => return attempts.give_up(cause),
         }
         let mut events = vec![attempts.begin()];
         tell(&mut observer, &mut events)?;

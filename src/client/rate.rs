@@ -19,14 +19,28 @@ pub(super) struct RateLimit {
 
 impl RateLimit {
     /// Takes the next free slot; gives how long it is until then, if that is not now.
-    pub fn reserve(&self, now: Instant) -> Option<Duration> {
+    ///
+    /// # Errors
+    /// When it is later than `latest`; then it stays free. Gives how long it is until then.
+    pub fn reserve(
+        &self,
+        now: Instant,
+        latest: Option<Instant>,
+    ) -> Result<Option<Duration>, Duration> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let slot = match slots.len() < self.requests {
-            true => now,
-            false => slots.pop_front().map_or(now, |first| (first + self.window).max(now)),
+        let slot = match slots.front().filter(|_| slots.len() >= self.requests) {
+            Some(first) => (*first + self.window).max(now),
+            None => now,
         };
+        let pause = slot.saturating_duration_since(now);
+        if latest.is_some_and(|latest| slot > latest) {
+            return Err(pause);
+        }
+        if slots.len() >= self.requests {
+            slots.pop_front();
+        }
         slots.push_back(slot);
-        Some(slot.saturating_duration_since(now)).filter(|pause| !pause.is_zero())
+        Ok(Some(pause).filter(|pause| !pause.is_zero()))
     }
 }
 
@@ -71,11 +85,13 @@ mod tests {
         let start = Instant::now();
         let at = |milliseconds| start + Duration::from_millis(milliseconds);
         let sent: Vec<_> = [0, 0, 0, 100, 100, 2500]
-            .map(|came| at(came) + limit.reserve(at(came)).unwrap_or_default())
+            .map(|came| at(came) + limit.reserve(at(came), None).unwrap().unwrap_or_default())
             .map(|sent| (sent - start).as_millis())
             .to_vec();
 
         assert_eq!(sent, [0, 0, 0, 1000, 1000, 2500]);
+        let late = (0..3).map(|_| limit.reserve(at(2600), Some(at(2700)))).collect::<Vec<_>>();
+        assert_eq!(late, [Ok(None), Ok(None), Err(Duration::from_millis(900))]);
     }
 
     #[test]

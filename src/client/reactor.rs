@@ -271,8 +271,16 @@ impl Reactor {
 
     fn begin(&mut self, number: u64, has_slot: bool) {
         let Some(running) = self.calls.get_mut(&number) else { return };
-        if let Some(pause) = running.attempts.reserve().filter(|_| !has_slot) {
-            return self.pause(number, pause, true);
+        if !has_slot {
+            match running.attempts.reserve() {
+                Ok(None) => {}
+                Ok(Some(pause)) => return self.pause(number, pause, true),
+                Err(cause) => {
+                    let outcome = running.attempts.give_up(cause);
+                    self.calls.remove(&number);
+                    return self.news.push((number, News::Finished(outcome)));
+                }
+            }
         }
         let begun = running.attempts.begin();
         if running.filter == Some(EventFilter::All) {

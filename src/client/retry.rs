@@ -38,7 +38,9 @@ pub(super) fn may_repeat_status(method: Verb, status: u16) -> bool {
 pub(super) fn may_repeat_failure(method: Verb, cause: &Cause) -> bool {
     match cause {
         // An agent does not start because somebody asks again.
-        Cause::Deadline(_) | Cause::Body(_) | Cause::NotRunning(_) => false,
+        Cause::Deadline(_) | Cause::RateLimit { .. } | Cause::Body(_) | Cause::NotRunning(_) => {
+            false
+        }
         Cause::Proxy(error) => error.is_transient(),
         cause => cause.is_unsent() || method != Verb::POST,
     }

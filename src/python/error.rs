@@ -62,9 +62,10 @@ pub(super) fn failed(py: Python<'_>, error: Error) -> PyErr {
         Error::ForeignPage { .. } => raise(py, "PaginationError", &message),
         Error::Transport { cause, method, url, attempts } => {
             let class = match cause {
-                Cause::Timeout(_) | Cause::ConnectTimeout(_) | Cause::Deadline(_) => {
-                    "APITimeoutError"
-                }
+                Cause::Timeout(_)
+                | Cause::ConnectTimeout(_)
+                | Cause::Deadline(_)
+                | Cause::RateLimit { .. } => "APITimeoutError",
                 Cause::Body(_) => "ResponseDecodeError",
                 Cause::NotRunning(_) => "AgentNotRunningError",
                 _ => "APIConnectionError",

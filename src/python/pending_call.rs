@@ -23,6 +23,8 @@ pub(super) struct PendingCall {
     #[pyo3(get, set, name = "_asyncio_future_blocking")]
     is_blocking: bool,
     callbacks: Vec<Callback>,
+    /// Whether the next callback is that of the task that waits: it asks first, and then adds it.
+    expects_task: bool,
     /// What hooks are to be told; the task that waits does it, so that they run as part of it.
     events: Vec<Event>,
     watch: Option<Watch>,
@@ -41,6 +43,8 @@ enum State {
 struct Callback {
     function: Py<PyAny>,
     context: Option<Py<PyAny>>,
+    /// Whether it wakes the task that waits.
+    is_task: bool,
 }
 
 #[pymethods]
@@ -62,6 +66,7 @@ impl PendingCall {
                 return Err(PyRuntimeError::new_err("await wasn't used with a call"));
             }
             call.is_blocking = true;
+            call.expects_task = true;
             return Ok(slf.clone());
         }
         // In a tuple, since one that is the value would become the arguments.
@@ -110,7 +115,8 @@ impl PendingCall {
         function: Py<PyAny>,
         context: Option<Py<PyAny>>,
     ) -> PyResult<()> {
-        let callback = Callback { function, context };
+        let is_task = std::mem::take(&mut slf.borrow_mut().expects_task);
+        let callback = Callback { function, context, is_task };
         if slf.borrow().done() {
             return callback.schedule(slf);
         }
@@ -184,6 +190,7 @@ impl PendingCall {
             state: State::Pending,
             is_blocking: false,
             callbacks: Vec::new(),
+            expects_task: false,
             events: Vec::new(),
             watch,
             driver: Some(driver),
@@ -206,9 +213,10 @@ impl PendingCall {
             return Ok(());
         }
         call.events.push(event);
-        let callbacks = std::mem::take(&mut call.callbacks);
+        let is_task = |callback: &mut Callback| callback.is_task;
+        let woken = call.callbacks.extract_if(.., is_task).collect();
         drop(call);
-        Self::run_all(slf, callbacks)
+        Self::run_all(slf, woken)
     }
 
     /// Tells of the events so far; what ends the call with one of them drops its request.

@@ -146,7 +146,7 @@ def test_a_first_result_needs_nothing_that_takes_long() -> None:
 import sys
 from ginnel._native import decode
 from ginnel.remote.api_keys import ApiKey
-assert decode(ApiKey, b'{{"id": "ak_1", "uri": "u", "new": 1}}').id == "ak_1"
+assert decode(ApiKey, b'{"id": "ak_1", "uri": "u", "new": 1}').id == "ak_1"
 print(*sys.modules)
 """
     slow = {"asyncio", "collections", "dataclasses", "datetime", "functools", "inspect", "typing"}

@@ -124,7 +124,7 @@ pub fn own_host() -> Ipv4Addr {
         return Ipv4Addr::LOCALHOST;
     }
     // Above those that tests name, such as 127.0.0.2.
-    let number = std::process::id() << 6 | NEXT.fetch_add(1, Ordering::Relaxed) % 64;
+    let number = (std::process::id() << 6) | (NEXT.fetch_add(1, Ordering::Relaxed) % 64);
     Ipv4Addr::from_bits(127 << 24 | number & 0x00ff_ffff)
 }
 
