@@ -5,12 +5,14 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Acquire};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderValue};
 
 use super::pool::Needs;
+use super::rate::Slot;
 use super::{Answer, Cause, Error, Event, EventFilter, Settings, What, coding, request, retry};
 use crate::api::{Call, Verb, mask};
 use crate::http1::Response;
@@ -28,6 +30,10 @@ pub(super) struct Attempts {
     /// When the attempt began.
     begun: Instant,
     attempt: u32,
+    /// The slot of the rate limit that waits for its time.
+    slot: Option<Slot>,
+    /// Whether the client was closed.
+    is_closed: Arc<AtomicBool>,
     /// Whether the server may have acted on an attempt before this one.
     may_have_acted: bool,
     /// Whether the attempt uses a connection that carried another request.
@@ -79,7 +85,11 @@ impl Attempts {
     ///
     /// # Errors
     /// When no request can be made of it.
-    pub fn new(settings: Arc<Settings>, call: Call) -> Result<Self, Error> {
+    pub fn new(
+        settings: Arc<Settings>,
+        call: Call,
+        is_closed: Arc<AtomicBool>,
+    ) -> Result<Self, Error> {
         let request = request::encode(&settings, &call).map_err(Error::Malformed)?;
         let started = Instant::now();
         Ok(Self {
@@ -89,6 +99,8 @@ impl Attempts {
             started,
             begun: started,
             attempt: 0,
+            slot: None,
+            is_closed,
             may_have_acted: false,
             is_reusing: false,
             needs_new_connection: false,
@@ -125,26 +137,37 @@ impl Attempts {
         self.settings.reuse_ban.permits(state)
     }
 
-    /// How long the attempt has to wait for the limit of the client's rate.
+    /// Takes the next slot of the client's rate limit; gives how long it is until then.
     ///
     /// # Errors
     /// When that is longer than the call may take.
-    pub fn reserve(&self) -> Result<Option<Duration>, Cause> {
+    pub fn reserve(&mut self) -> Result<Option<Duration>, Cause> {
         let Some(limit) = &self.settings.rate_limit else { return Ok(None) };
-        let deadline = self.settings.deadline;
+        let (now, deadline) = (Instant::now(), self.settings.deadline);
         let latest = deadline.and_then(|deadline| self.started.checked_add(deadline));
-        let reserved = limit.reserve(Instant::now(), latest);
         let lasts = deadline.unwrap_or_default();
-        reserved.map_err(|pause| Cause::RateLimit { pause, deadline: lasts })
+        let slot = limit.reserve(now, latest);
+        let slot = slot.map_err(|pause| Cause::RateLimit { pause, deadline: lasts })?;
+        let pause = slot.at.saturating_duration_since(now);
+        self.slot = Some(slot);
+        Ok(Some(pause).filter(|pause| !pause.is_zero()))
     }
 
     /// Begins the next attempt.
-    pub fn begin(&mut self) -> Event {
-        if self.attempt > 0 {
+    ///
+    /// # Errors
+    /// When the client was closed meanwhile.
+    pub fn begin(&mut self) -> Result<Event, Error> {
+        if self.is_closed.load(Acquire) {
+            return Err(Error::Closed);
+        }
+        let slot = self.slot.take();
+        if self.attempt > 0 || slot.is_some() {
             self.begun = Instant::now();
         }
+        slot.map(Slot::spend);
         self.attempt += 1;
-        self.event(What::Sent)
+        Ok(self.event(What::Sent))
     }
 
     /// Until when the attempt may take, if there is a limit.
@@ -184,6 +207,11 @@ impl Attempts {
         };
         self.needs_new_connection = outcome.as_ref().is_err_and(Cause::is_broken);
         Next::Again(pause)
+    }
+
+    /// Whether the client was closed.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed.load(Acquire)
     }
 
     /// The outcome of a call whose next attempt cannot begin.

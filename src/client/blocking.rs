@@ -31,10 +31,10 @@ pub(super) fn run(
     let filter = observer.as_ref().map(|observer| observer.filter);
     loop {
         match attempts.reserve() {
-            Ok(pause) => pause.map_or(Ok(()), |pause| sleep(pause, is_interrupted))?,
+            Ok(pause) => sleep(pause.unwrap_or_default(), &attempts, is_interrupted)?,
             Err(cause) => return attempts.give_up(cause),
         }
-        let begun = attempts.begin();
+        let begun = attempts.begin()?;
         let mut events = Vec::new();
         events.extend(observer.is_some().then_some(begun));
         tell(&mut observer, &mut events)?;
@@ -42,12 +42,13 @@ pub(super) fn run(
             Ok(response) => Ok(response),
             Err(Stop::Failed(cause)) => Err(cause),
             Err(Stop::Interrupted) => return Err(Error::Interrupted),
+            Err(Stop::Closed) => return Err(Error::Closed),
         };
         let next = attempts.end(outcome, filter, &mut events);
         tell(&mut observer, &mut events)?;
         match next {
             Next::Done(outcome) => return outcome,
-            Next::Again(pause) => sleep(pause, is_interrupted)?,
+            Next::Again(pause) => sleep(pause, &attempts, is_interrupted)?,
         }
     }
 }
@@ -65,11 +66,19 @@ pub(super) fn tell(
     if is_over { Err(Error::Interrupted) } else { Ok(()) }
 }
 
-fn sleep(pause: Duration, is_interrupted: &mut dyn FnMut() -> bool) -> Result<(), Error> {
+fn sleep(
+    pause: Duration,
+    attempts: &Attempts,
+    is_interrupted: &mut dyn FnMut() -> bool,
+) -> Result<(), Error> {
+    if pause.is_zero() {
+        return Ok(());
+    }
     let end = Instant::now() + pause;
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        // The next attempt says that the client is closed.
+        if left.is_zero() || attempts.is_closed() {
             return Ok(());
         }
         thread::sleep(left.min(TICK));
@@ -122,6 +131,7 @@ fn lease(
         let is_late = limit.is_some_and(|limit| limit.left().is_zero());
         let stop = match limit {
             _ if is_interrupted() => Stop::Interrupted,
+            _ if attempts.is_closed() => Stop::Closed,
             Some(limit) if is_late => Stop::Failed(limit.cause(false)),
             _ => continue,
         };

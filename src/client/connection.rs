@@ -147,7 +147,7 @@ impl<S: Transport> Connection<S> {
         let mut turn_bytes = 0;
         loop {
             let received = match self.socket.receive(room, wait) {
-                Ok(0) => return exchange.finish(None).map(Progress::Done),
+                Ok(0) => return exchange.finish(self.cut()).map(Progress::Done),
                 Ok(count) => room.get(..count).unwrap_or_default(),
                 Err(error) if is_not_ready(&error) => return Ok(Progress::Waits),
                 Err(error) => return exchange.finish(Some(error)).map(Progress::Done),
@@ -165,6 +165,13 @@ impl<S: Transport> Connection<S> {
                 return Ok(Progress::More);
             }
         }
+    }
+
+    /// What is wrong with the end of the connection: TLS says when no more comes, so that nobody on
+    /// the way can cut an answer short that lasts until the close.
+    fn cut(&self) -> Option<io::Error> {
+        let is_cut = self.tls.as_ref().is_some_and(|tls| !tls.is_over);
+        is_cut.then(|| io::Error::new(io::ErrorKind::UnexpectedEof, "TLS ended without notice"))
     }
 
     /// Whether another request may follow on this connection, as far as the answer tells.

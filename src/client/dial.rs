@@ -40,6 +40,8 @@ pub(super) enum Stop {
     Failed(Cause),
     /// The caller waits no more.
     Interrupted,
+    /// The client was closed.
+    Closed,
 }
 
 impl From<Cause> for Stop {
@@ -104,7 +106,7 @@ pub(super) fn dial(
         return Ok(Connection::new(socket, tls.map(|tls| Tls::new(tls, None))));
     };
     let opened = through(proxy, settings, patience);
-    opened.map_err(|error| patience.stop(error, behind_proxy))
+    opened.map_err(|error| patience.stop(error, |error| behind_proxy(proxy, error)))
 }
 
 /// Opens a connection through a proxy.
@@ -149,10 +151,15 @@ fn into_io(error: ProxyError) -> io::Error {
     }
 }
 
-fn behind_proxy(error: io::Error) -> Cause {
+fn behind_proxy(proxy: &Proxy, error: io::Error) -> Cause {
     match error.downcast::<ProxyError>() {
         Ok(error) => Cause::Proxy(error),
-        Err(error) => Cause::Connect(error),
+        // What TLS says is about the server as well.
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Cause::Connect(error),
+        Err(error) => {
+            let text = format!("the proxy {}:{}: {error}", proxy.host(), proxy.port());
+            Cause::Connect(io::Error::new(error.kind(), text))
+        }
     }
 }
 

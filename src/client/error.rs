@@ -163,6 +163,16 @@ impl Cause {
         )
     }
 
+    /// True when TLS refused the server, or the server us: another attempt will end likewise.
+    pub(super) fn is_refused_by_tls(&self) -> bool {
+        match self {
+            Self::Connect(error) => {
+                error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
+            }
+            _ => false,
+        }
+    }
+
     /// True when the connection was lost, or what came over it was no answer.
     pub(super) fn is_broken(&self) -> bool {
         matches!(self, Self::Broken { .. } | Self::BrokenUnsent(_) | Self::Response(_))

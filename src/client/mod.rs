@@ -87,7 +87,7 @@ pub struct Client {
 
 /// What clones of a client share.
 struct Shared {
-    closed: AtomicBool,
+    closed: Arc<AtomicBool>,
     /// Connections of blocking calls, and of those of event loops.
     plain: PerProcess<OnceLock<Arc<Pool<Socket>>>>,
     /// Connections of calls on a runtime of tokio.
@@ -102,7 +102,7 @@ impl Client {
     pub fn new(options: Options) -> Result<Self, ConfigError> {
         let settings = Arc::new(Settings::new(options)?);
         let shared = Shared {
-            closed: AtomicBool::new(false),
+            closed: Arc::default(),
             plain: PerProcess::new(OnceLock::new),
             tokio: PerProcess::new(OnceLock::new),
         };
@@ -242,7 +242,7 @@ impl Client {
 
     fn begin(&self, call: Call) -> Result<Attempts, Error> {
         self.check_open()?;
-        Attempts::new(self.settings.clone(), call)
+        Attempts::new(self.settings.clone(), call, self.shared.closed.clone())
     }
 
     fn plain_pool(&self) -> Arc<Pool<Socket>> {

@@ -9,14 +9,14 @@ use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Duration, Instant, sleep_until, timeout_at};
 
 use super::attempts::{Attempts, Limit, Next};
 use super::blocking::tell;
 use super::connection::{Connection, Progress, RECEIVE_BYTES};
 use super::dial::{Patience, Stop, dial};
 use super::pool::{Grant, Lease, Pool};
-use super::socket::{Socket, Transport, idle};
+use super::socket::{Socket, TICK, Transport, idle};
 use super::{Answer, Cause, Error, Observer};
 use crate::http1::Response;
 use crate::reuse::IdleState;
@@ -45,10 +45,10 @@ pub(super) async fn run(
     let filter = observer.as_ref().map(|observer| observer.filter);
     loop {
         match attempts.reserve() {
-            Ok(pause) => sleep(pause.unwrap_or_default()).await,
+            Ok(pause) => rest(pause.unwrap_or_default(), &attempts).await,
             Err(cause) => return attempts.give_up(cause),
         }
-        let mut events = vec![attempts.begin()];
+        let mut events = vec![attempts.begin()?];
         tell(&mut observer, &mut events)?;
         let limit = attempts.limit();
         let is_connected = AtomicBool::new(false);
@@ -57,15 +57,28 @@ pub(super) async fn run(
             None => attempt.await,
             Some(limit) => match timeout_at(Instant::from_std(limit.at), attempt).await {
                 Ok(outcome) => outcome,
-                Err(_) => Err(limit.cause(is_connected.load(Relaxed))),
+                Err(_) => Err(limit.cause(is_connected.load(Relaxed)).into()),
             },
+        };
+        let outcome = match outcome {
+            Ok(response) => Ok(response),
+            Err(Stop::Failed(cause)) => Err(cause),
+            Err(Stop::Interrupted | Stop::Closed) => return Err(Error::Closed),
         };
         let next = attempts.end(outcome, filter, &mut events);
         tell(&mut observer, &mut events)?;
         match next {
             Next::Done(outcome) => return outcome,
-            Next::Again(pause) => sleep(pause).await,
+            Next::Again(pause) => rest(pause, &attempts).await,
         }
+    }
+}
+
+/// Pauses, but not for longer than the client is open; the next attempt says that it is not.
+async fn rest(pause: Duration, attempts: &Attempts) {
+    let end = Instant::now() + pause;
+    while Instant::now() < end && !attempts.is_closed() {
+        sleep_until(end.min(Instant::now() + TICK)).await;
     }
 }
 
@@ -74,17 +87,17 @@ async fn attempt(
     attempts: &mut Attempts,
     limit: Option<Limit>,
     is_connected: &AtomicBool,
-) -> Result<Response, Cause> {
-    let mut lease = lease(pool, attempts).await;
+) -> Result<Response, Stop> {
+    let mut lease = lease(pool, attempts).await?;
     attempts.reuse(lease.connection.is_some());
     if lease.connection.is_none() {
         lease.connection = Some(connection(attempts, limit).await?);
     }
     is_connected.store(true, Relaxed);
-    exchange(lease, attempts).await
+    Ok(exchange(lease, attempts).await?)
 }
 
-async fn lease(pool: &Arc<Pool<TcpStream>>, attempts: &Attempts) -> Lease<TcpStream> {
+async fn lease(pool: &Arc<Pool<TcpStream>>, attempts: &Attempts) -> Result<Lease<TcpStream>, Stop> {
     /// A place in the line that is given up when nobody waits any more.
     struct Place(Arc<super::pool::Ticket<TcpStream>>);
     impl Drop for Place {
@@ -99,14 +112,17 @@ async fn lease(pool: &Arc<Pool<TcpStream>>, attempts: &Attempts) -> Lease<TcpStr
         Box::new(move || turn.notify_one())
     };
     let place = match pool.request(attempts.needs(), notify) {
-        Grant::Lease(lease) => return lease,
+        Grant::Lease(lease) => return Ok(lease),
         Grant::Ticket(ticket) => Place(ticket),
     };
     loop {
         turn.notified().await;
         if let Some(mut lease) = place.0.take() {
             lease.check(attempts.needs());
-            return lease;
+            return Ok(lease);
+        }
+        if attempts.is_closed() {
+            return Err(Stop::Closed);
         }
     }
 }
@@ -133,7 +149,7 @@ async fn connection(
     let connection = match dialed.await {
         Ok(Ok(connection)) => connection,
         Ok(Err(Stop::Failed(cause))) => return Err(cause),
-        Ok(Err(Stop::Interrupted)) | Err(_) => {
+        Ok(Err(Stop::Interrupted | Stop::Closed)) | Err(_) => {
             return Err(Cause::Connect(io::Error::other("the runtime ends")));
         }
     };

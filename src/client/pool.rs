@@ -117,13 +117,17 @@ impl<S: Transport> Pool<S> {
 }
 
 impl<S> Pool<S> {
-    /// Closes the idle connections, and keeps none from now on.
+    /// Closes the idle connections, and keeps none from now on. Who waits in line learns of it.
     pub fn close(&self) {
         let mut line = self.lock();
         line.is_closed = true;
-        let idle = std::mem::take(&mut line.idle);
+        let (idle, waiting) = (std::mem::take(&mut line.idle), std::mem::take(&mut line.waiting));
         drop(line);
         drop(idle);
+        for ticket in waiting {
+            ticket.cancel();
+            (ticket.notify)();
+        }
     }
 
     /// Gives the right to a connection to who has waited for longest. Where nobody waits, the

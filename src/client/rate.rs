@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The largest number of requests that a limit may have.
@@ -13,34 +13,64 @@ const MAX_REQUESTS: usize = 1_000_000;
 pub(super) struct RateLimit {
     requests: usize,
     window: Duration,
-    /// When the last requests were or will be sent, at most as many as there may be in a window.
+    /// When requests were sent in the last window, and will be, in their order.
     slots: Mutex<VecDeque<Instant>>,
 }
 
+/// The right to send a request at a time; what is dropped unused is free for others.
+#[derive(Debug)]
+pub(super) struct Slot {
+    limit: Arc<RateLimit>,
+    pub at: Instant,
+    is_used: bool,
+}
+
 impl RateLimit {
-    /// Takes the next free slot; gives how long it is until then, if that is not now.
+    /// Takes the next free slot.
     ///
     /// # Errors
     /// When it is later than `latest`; then it stays free. Gives how long it is until then.
     pub fn reserve(
-        &self,
+        self: &Arc<Self>,
         now: Instant,
         latest: Option<Instant>,
-    ) -> Result<Option<Duration>, Duration> {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let slot = match slots.front().filter(|_| slots.len() >= self.requests) {
-            Some(first) => (*first + self.window).max(now),
-            None => now,
-        };
-        let pause = slot.saturating_duration_since(now);
-        if latest.is_some_and(|latest| slot > latest) {
-            return Err(pause);
-        }
-        if slots.len() >= self.requests {
+    ) -> Result<Slot, Duration> {
+        let mut slots = self.lock();
+        while slots.front().is_some_and(|first| *first + self.window <= now) {
             slots.pop_front();
         }
-        slots.push_back(slot);
-        Ok(Some(pause).filter(|pause| !pause.is_zero()))
+        // The one that must be a window ago when this one is sent.
+        let before = slots.len().checked_sub(self.requests).and_then(|at| slots.get(at));
+        let at = before.map_or(now, |before| (*before + self.window).max(now));
+        // In the order of coming, also where a slot before others has become free.
+        let at = slots.back().map_or(at, |last| at.max(*last));
+        if latest.is_some_and(|latest| at > latest) {
+            return Err(at.saturating_duration_since(now));
+        }
+        slots.push_back(at);
+        Ok(Slot { limit: self.clone(), at, is_used: false })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Instant>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Slot {
+    /// The request is sent.
+    pub fn spend(mut self) {
+        self.is_used = true;
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if self.is_used {
+            return;
+        }
+        let mut slots = self.limit.lock();
+        let found = slots.iter().rposition(|at| *at == self.at);
+        found.and_then(|at| slots.remove(at));
     }
 }
 
@@ -81,17 +111,33 @@ mod tests {
 
     #[test]
     fn no_window_holds_more_requests_than_allowed() {
-        let limit: RateLimit = "3/1s".parse().unwrap();
+        let limit = Arc::new("3/1s".parse::<RateLimit>().unwrap());
         let start = Instant::now();
         let at = |milliseconds| start + Duration::from_millis(milliseconds);
-        let sent: Vec<_> = [0, 0, 0, 100, 100, 2500]
-            .map(|came| at(came) + limit.reserve(at(came), None).unwrap().unwrap_or_default())
-            .map(|sent| (sent - start).as_millis())
-            .to_vec();
+        let sent = [0, 0, 0, 100, 100, 2500].map(|came| {
+            let slot = limit.reserve(at(came), None).unwrap();
+            let sent = (slot.at - start).as_millis();
+            slot.spend();
+            sent
+        });
 
         assert_eq!(sent, [0, 0, 0, 1000, 1000, 2500]);
-        let late = (0..3).map(|_| limit.reserve(at(2600), Some(at(2700)))).collect::<Vec<_>>();
-        assert_eq!(late, [Ok(None), Ok(None), Err(Duration::from_millis(900))]);
+        let _two = [limit.reserve(at(2600), None), limit.reserve(at(2600), None)];
+        let late = limit.reserve(at(2600), Some(at(2700)));
+        assert_eq!(late.unwrap_err(), Duration::from_millis(900));
+    }
+
+    #[test]
+    fn what_is_not_used_is_free_again() {
+        let limit = Arc::new("1/1s".parse::<RateLimit>().unwrap());
+        let now = Instant::now();
+        limit.reserve(now, None).unwrap().spend();
+        let waiting: Vec<_> = (0..20).map(|_| limit.reserve(now, None).unwrap()).collect();
+        assert_eq!(waiting[19].at - now, Duration::from_secs(20));
+
+        drop(waiting);
+
+        assert_eq!(limit.reserve(now, None).unwrap().at - now, Duration::from_secs(1));
     }
 
     #[test]

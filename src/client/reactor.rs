@@ -20,7 +20,7 @@ use super::attempts::{Attempts, Limit, Next};
 use super::connection::{Connection, Exchange, Progress, RECEIVE_BYTES};
 use super::dial::{Patience, Stop, dial};
 use super::pool::{Grant, Lease, Pool, Ticket};
-use super::socket::Socket;
+use super::socket::{Socket, TICK};
 use super::{Answer, Cause, Client, Error, Event, EventFilter};
 use crate::api::Call;
 use crate::http1::Response;
@@ -247,17 +247,20 @@ impl Reactor {
     /// is to be called again is the earliest time then.
     pub fn expire(&mut self) {
         let now = Instant::now();
-        let due =
-            self.calls.iter().filter(|(_, running)| running.due().is_some_and(|at| at <= now));
+        let due = self.calls.iter().filter(|(_, running)| running.is_due(now));
         let mut due: Vec<_> = due.map(|(number, _)| *number).collect();
         // In the order in which they began.
         due.sort_unstable();
         for number in due {
             let Some(running) = self.calls.get(&number) else { continue };
             match (&running.stage, running.limit) {
-                (Stage::Pausing(_, has_slot), _) => {
+                (Stage::Pausing(until, has_slot), _) => {
                     let has_slot = *has_slot;
-                    self.begin(number, has_slot);
+                    if running.attempts.is_closed() {
+                        self.finish(number, Err(Error::Closed));
+                    } else if *until <= now {
+                        self.begin(number, has_slot);
+                    }
                 }
                 (stage, Some(limit)) => {
                     let is_connected = matches!(stage, Stage::Exchanging { .. });
@@ -266,7 +269,7 @@ impl Reactor {
                 _ => {}
             }
         }
-        self.earliest = self.calls.values().filter_map(|running| running.due()).min();
+        self.earliest = self.calls.values().filter_map(|running| running.due(now)).min();
     }
 
     fn begin(&mut self, number: u64, has_slot: bool) {
@@ -277,12 +280,14 @@ impl Reactor {
                 Ok(Some(pause)) => return self.pause(number, pause, true),
                 Err(cause) => {
                     let outcome = running.attempts.give_up(cause);
-                    self.calls.remove(&number);
-                    return self.news.push((number, News::Finished(outcome)));
+                    return self.finish(number, outcome);
                 }
             }
         }
-        let begun = running.attempts.begin();
+        let begun = match running.attempts.begin() {
+            Ok(begun) => begun,
+            Err(error) => return self.finish(number, Err(error)),
+        };
         if running.filter == Some(EventFilter::All) {
             self.news.push((number, News::Event(begun)));
         }
@@ -301,9 +306,15 @@ impl Reactor {
         }
     }
 
+    /// Ends a call that has no connection.
+    fn finish(&mut self, number: u64, outcome: Result<Answer, Error>) {
+        self.calls.remove(&number);
+        self.news.push((number, News::Finished(outcome)));
+    }
+
     fn pause(&mut self, number: u64, pause: Duration, has_slot: bool) {
         let end = Instant::now() + pause;
-        self.note(Some(end));
+        self.note(Some(end.min(Instant::now() + TICK)));
         self.enter(number, Stage::Pausing(end, has_slot));
     }
 
@@ -441,6 +452,7 @@ impl Reactor {
                     lease.check(running.attempts.needs());
                     self.connect(number, lease);
                 }
+                None if running.attempts.is_closed() => self.finish(number, Err(Error::Closed)),
                 None => running.stage = Stage::Queued(ticket),
             },
             // It concerns an attempt that is over.
@@ -494,12 +506,16 @@ impl Reactor {
 }
 
 impl Running {
-    /// When something has to happen at the latest.
-    fn due(&self) -> Option<Instant> {
+    /// When it is to be looked at: what pauses now and then, as the client may be closed.
+    fn due(&self, now: Instant) -> Option<Instant> {
         match self.stage {
-            Stage::Pausing(until, _) => Some(until),
+            Stage::Pausing(until, _) => Some(until.min(now + TICK)),
             _ => self.limit.map(|limit| limit.at),
         }
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        matches!(self.stage, Stage::Pausing(..)) || self.limit.is_some_and(|limit| limit.at <= now)
     }
 }
 

@@ -42,6 +42,7 @@ pub(super) fn may_repeat_failure(method: Verb, cause: &Cause) -> bool {
             false
         }
         Cause::Proxy(error) => error.is_transient(),
+        cause if cause.is_refused_by_tls() => false,
         cause => cause.is_unsent() || method != Verb::POST,
     }
 }

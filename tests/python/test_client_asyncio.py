@@ -563,7 +563,9 @@ def test_a_deadline_passes_in_the_queue(run: Loops) -> None:
                 calls = (client.api_keys.get(f"ak_{turn}") for turn in range(10))
                 results = await asyncio.gather(*calls, return_exceptions=True)
                 assert {type(result) for result in results} == {ginnel.APITimeoutError}
-                assert {request.name for request in server.requests} == {"ak_0"}
+                # Another one may have had its turn in its last moment.
+                assert "ak_0" in {request.name for request in server.requests}
+                assert len(server.requests) <= 2
 
     run(main)
 
