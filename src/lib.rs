@@ -5,8 +5,9 @@
 //! `remote.ip_policies.get(id)` in Python is one line of `python/ginnel/remote/ip_policies.py`,
 //! which was generated from one line of `api/remote/ip_policies.rs`. It names the operation to
 //! `python/core.rs`, where `python/arguments.rs` makes JSON of the arguments and
-//! [`api::encode_arguments`] makes a request of that. [`client`] sends it: `client/attempts.rs` until
-//! an answer is worth returning, `client/link.rs` over a connection.
+//! [`api::encode_arguments`] makes a request of that. [`client`] sends it: a driver, such as
+//! `client/blocking.rs`, until `client/attempts.rs` says that the answer is worth returning, over a
+//! `client/connection.rs` of `client/pool.rs`; `http1/reader.rs` reads what comes back.
 //!
 //! At the [`service`], `service/pipeline.rs` checks the request against the same line of the table
 //! and calls the handler in `service/handlers/ip_policies.rs`, which reads from `service/store`. The

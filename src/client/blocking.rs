@@ -161,7 +161,7 @@ fn exchange(
         }
         // Where sending is stuck, the answer may be there already.
         let waits = is_sent && wait_for_last_tick(connection, limit);
-        match connection.receive(&mut exchange, room, waits)? {
+        match connection.receive_once(&mut exchange, room, waits)?.0 {
             Progress::Done(response) => break response,
             // A server that sends little by little lets no tick pass.
             Progress::More if looked.elapsed() < TICK => {}

@@ -17,8 +17,8 @@ use crate::reuse::IdleState;
 const MAX_IDLE_BEFORE_POST: Duration = Duration::from_secs(5);
 /// How much is received at once, in bytes.
 pub(super) const RECEIVE_BYTES: usize = 64 << 10;
-/// How much is received in one turn, so that others have theirs, in bytes.
-const MAX_TURN_BYTES: usize = 512 << 10;
+/// How much is received in one turn by all connections of a driver, so that others have theirs, in bytes.
+pub(super) const MAX_TURN_BYTES: usize = 1 << 20;
 
 /// One connection.
 #[derive(Debug)]
@@ -137,34 +137,40 @@ impl<S: Transport> Connection<S> {
         Ok(true)
     }
 
-    /// Receives what there is of the answer; with `wait`, what arrives within a tick.
+    /// Receives what there is of the answer, as far as the budget of the turn goes.
     pub fn receive(
         &mut self,
         exchange: &mut Exchange,
         room: &mut [u8],
-        wait: bool,
+        budget_bytes: &mut usize,
     ) -> Result<Progress, Cause> {
-        let mut turn_bytes = 0;
-        loop {
-            let received = match self.socket.receive(room, wait) {
-                Ok(0) => return exchange.finish(self.cut()).map(Progress::Done),
-                Ok(count) => room.get(..count).unwrap_or_default(),
-                Err(error) if is_not_ready(&error) => return Ok(Progress::Waits),
-                Err(error) => return exchange.finish(Some(error)).map(Progress::Done),
-            };
-            let response = match &mut self.tls {
-                None => exchange.feed(received)?,
-                Some(tls) => tls.feed(received, exchange)?,
-            };
-            if let Some(response) = response {
-                return Ok(Progress::Done(response));
-            }
-            turn_bytes += received.len();
-            // Who waits looks at the time in between: the next piece may take a tick.
-            if wait || turn_bytes >= MAX_TURN_BYTES {
-                return Ok(Progress::More);
+        while *budget_bytes > 0 {
+            match self.receive_once(exchange, room, false)? {
+                (Progress::More, count) => *budget_bytes = budget_bytes.saturating_sub(count),
+                (progress, _) => return Ok(progress),
             }
         }
+        Ok(Progress::More)
+    }
+
+    /// Receives once, and says how many bytes; with `wait`, what arrives within a tick.
+    pub fn receive_once(
+        &mut self,
+        exchange: &mut Exchange,
+        room: &mut [u8],
+        wait: bool,
+    ) -> Result<(Progress, usize), Cause> {
+        let received = match self.socket.receive(room, wait) {
+            Ok(0) => return Ok((Progress::Done(exchange.finish(self.cut())?), 0)),
+            Ok(count) => room.get(..count).unwrap_or_default(),
+            Err(error) if is_not_ready(&error) => return Ok((Progress::Waits, 0)),
+            Err(error) => return Ok((Progress::Done(exchange.finish(Some(error))?), 0)),
+        };
+        let response = match &mut self.tls {
+            None => exchange.feed(received)?,
+            Some(tls) => tls.feed(received, exchange)?,
+        };
+        Ok((response.map_or(Progress::More, Progress::Done), received.len()))
     }
 
     /// What is wrong with the end of the connection: TLS says when no more comes, so that nobody on

@@ -13,7 +13,7 @@ use tokio::time::{Duration, Instant, sleep_until, timeout_at};
 
 use super::attempts::{Attempts, Limit, Next};
 use super::blocking::tell;
-use super::connection::{Connection, Progress, RECEIVE_BYTES};
+use super::connection::{Connection, MAX_TURN_BYTES, Progress, RECEIVE_BYTES};
 use super::dial::{Patience, Stop, dial};
 use super::pool::{Grant, Lease, Pool};
 use super::socket::{Socket, TICK, Transport, idle};
@@ -170,7 +170,8 @@ async fn exchange(mut lease: Lease<TcpStream>, attempts: &Attempts) -> Result<Re
     let mut exchange = connection.begin(request)?;
     let response = loop {
         let is_sent = connection.send(&mut exchange, request, false)?;
-        match connection.receive(&mut exchange, &mut room, false)? {
+        let mut budget_bytes = MAX_TURN_BYTES;
+        match connection.receive(&mut exchange, &mut room, &mut budget_bytes)? {
             Progress::Done(response) => break response,
             Progress::More => tokio::task::yield_now().await,
             Progress::Waits => {

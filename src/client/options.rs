@@ -490,14 +490,17 @@ fn block(headers: &HeaderMap) -> Arc<[u8]> {
 
 fn max_connections(given: Option<usize>) -> Result<usize, ConfigError> {
     match given {
-        Some(0) => Err(ConfigError::new("max_connections", "is 0: must be 1 or more")),
+        Some(0) => Err(ConfigError::invalid("max_connections", "0", "must be 1 or more")),
         given => Ok(given.unwrap_or(MAX_CONNECTIONS)),
     }
 }
 
 fn rate_limit(given: Option<&str>) -> Result<Option<Arc<RateLimit>>, ConfigError> {
-    let wrong = |problem| ConfigError::new("rate_limit", problem);
-    given.map(|text| text.parse().map(Arc::new).map_err(wrong)).transpose()
+    let read = |text: &str| {
+        let wrong = |problem| ConfigError::invalid("rate_limit", format!("{text:?}"), problem);
+        text.parse().map(Arc::new).map_err(wrong)
+    };
+    given.map(read).transpose()
 }
 
 fn limit(given: Option<Duration>, default: Duration) -> Option<Duration> {

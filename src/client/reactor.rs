@@ -17,7 +17,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
 
 use super::attempts::{Attempts, Limit, Next};
-use super::connection::{Connection, Exchange, Progress, RECEIVE_BYTES};
+use super::connection::{Connection, Exchange, MAX_TURN_BYTES, Progress, RECEIVE_BYTES};
 use super::dial::{Patience, Stop, dial};
 use super::pool::{Grant, Lease, Pool, Ticket};
 use super::socket::{Socket, TICK};
@@ -48,6 +48,8 @@ pub struct Reactor {
     is_in_turn: bool,
     news: Vec<(u64, News)>,
     room: Vec<u8>,
+    /// How much may still be received in this turn.
+    budget_bytes: usize,
     /// The earliest time at which something is over that began since this was taken.
     earliest: Option<Instant>,
 }
@@ -170,6 +172,7 @@ impl Reactor {
             is_in_turn: false,
             news: Vec::new(),
             room: vec![0; RECEIVE_BYTES],
+            budget_bytes: 0,
             earliest: None,
         })
     }
@@ -207,6 +210,7 @@ impl Reactor {
     /// Moves what can be moved now. Requests that start until [`Reactor::flush`] go out there.
     pub fn turn(&mut self) -> Vec<(u64, News)> {
         self.is_in_turn = true;
+        self.budget_bytes = MAX_TURN_BYTES;
         for number in std::mem::take(&mut self.unfinished) {
             self.receive(number);
         }
@@ -402,7 +406,7 @@ impl Reactor {
         let Some(running) = self.calls.get_mut(&number) else { return false };
         let Stage::Exchanging { lease, exchange, .. } = &mut running.stage else { return false };
         let Some(connection) = &mut lease.connection else { return false };
-        match connection.receive(exchange, &mut self.room, false) {
+        match connection.receive(exchange, &mut self.room, &mut self.budget_bytes) {
             Ok(Progress::Waits) => return false,
             Ok(Progress::More) => self.unfinished.push(number),
             Ok(Progress::Done(response)) => self.end(number, Ok(response)),

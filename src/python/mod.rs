@@ -18,10 +18,9 @@
 //! # Versions
 //!
 //! pyo3-asyncio stopped at PyO3 0.20; its successor pyo3-async-runtimes wakes the loop once per call,
-//! through a thread that holds the interpreter's lock. Measured against it, one descriptor that wakes
-//! the loop for all finished calls costs a third of the processor time with one call in flight and a
-//! quarter with 64, and no foreign thread ever enters the interpreter, so it can exit at any time. So
-//! neither crate is used. pythonize makes Python objects of what an error's body says (`error.rs`), and
+//! through a thread that holds the interpreter's lock. Calls that run on the loop's own thread, behind one
+//! descriptor that it watches for all of them, need no other thread at all (`docs/benchmarks.md` has the
+//! figures). So neither crate is used. pythonize makes Python objects of what an error's body says (`error.rs`), and
 //! PyO3 0.29 is the newest that it shares; results are made by `results/`, since a tree of values between
 //! text and objects has no room for integers of any size, and cannot be made in slices.
 

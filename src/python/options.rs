@@ -36,7 +36,7 @@ pub(super) fn read(options: &Bound<'_, PyDict>) -> PyResult<Options> {
         base_url: values.text("base_url")?,
         timeout: values.seconds("timeout")?,
         deadline: values.seconds("deadline")?,
-        max_retries: values.count("max_retries")?,
+        max_retries: values.count("max_retries", 0)?,
         service_version: values.text("service_version")?,
         headers: values.headers("headers")?,
         ca_bundle: values.path("ca_bundle")?,
@@ -45,7 +45,7 @@ pub(super) fn read(options: &Bound<'_, PyDict>) -> PyResult<Options> {
         ignore_environment: !values.flag("trust_env", true)?,
         allow_http: values.flag("allow_http", false)?,
         app: values.text("app")?,
-        max_connections: values.count("max_connections")?.map(|count| count as usize),
+        max_connections: values.count("max_connections", 1)?.map(|count| count as usize),
         rate_limit: values.text("rate_limit")?,
     })
 }
@@ -85,6 +85,9 @@ impl<'py> OptionValues<'_, 'py> {
     /// A time; what is longer than a duration can be is for ever, and so is zero.
     fn seconds(&self, name: &'static str) -> PyResult<Option<Duration>> {
         let Some(value) = self.value(name)? else { return Ok(None) };
+        if value.is_instance_of::<PyBool>() {
+            return Err(wrong_type(name, &value, SECONDS));
+        }
         let seconds =
             match value.extract::<f64>() {
                 Ok(seconds) => seconds,
@@ -100,14 +103,19 @@ impl<'py> OptionValues<'_, 'py> {
     }
 
     /// A number; what is larger than a number of ours is as good as the largest.
-    fn count(&self, name: &'static str) -> PyResult<Option<u32>> {
+    fn count(&self, name: &'static str, least: u32) -> PyResult<Option<u32>> {
         let Some(value) = self.value(name)? else { return Ok(None) };
+        let too_small = || wrong_value(name, &value, &format!("must be {least} or more"));
+        if value.is_instance_of::<PyBool>() {
+            return Err(wrong_type(name, &value, COUNT));
+        }
         match value.extract() {
+            Ok(count) if count < least => Err(too_small()),
             Ok(count) => Ok(Some(count)),
             Err(error) if !error.is_instance_of::<PyOverflowError>(value.py()) => {
                 Err(wrong_type(name, &value, COUNT))
             }
-            Err(_) if value.lt(0)? => Err(wrong_value(name, &value, "must be 0 or more")),
+            Err(_) if value.lt(0)? => Err(too_small()),
             Err(_) => Ok(Some(u32::MAX)),
         }
     }
