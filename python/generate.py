@@ -40,6 +40,8 @@ MIXINS = {
 """What some types build on; each in the module of its name."""
 BY_HAND = {"root", "status"}
 """Resources whose operations are methods of the client itself."""
+RAW_TREES = {"remote": "RemoteResources", "local": "AgentResources"}
+"""What the classes are called that hold the resources of `with_raw_response`."""
 
 
 def camel(name: str) -> str:
@@ -206,15 +208,16 @@ def method(
             pager = "AsyncPager" if wait else "Pager"
             file.checked[file.up("_pager")].add(pager)
             prefix, result = "", f"{pager}[{item}]"
-            load = f"from {file.up('_pager')} import {pager}\n\n        "
-            body = f"{load}return {pager}(self._core, {operation}, {item}, ({names}))"
+            make = "async_pager" if wait else "pager"
+            load = f"from {file.up('_pager')} import {make}\n\n        "
+            body = f"{load}return {make}(self._core, {operation}, {item}, ({names}))"
         case {"one": item}:
             result = item
             call = "await self._core.start" if wait else "self._core.call"
             body = f"return {call}({operation}, {item}, ({names}))"
         case _:
             call = "await self._core.start" if wait else "self._core.call"
-            body = f"{call}({operation}, None, ({names}))"
+            body = f"return {call}({operation}, None, ({names}))"
     for item in (output or {}).values():
         if item in homes and homes[item] != file.path:
             file.imports[file.relative(homes[item])].add(item)
@@ -301,6 +304,7 @@ def write(api: str, tree: str | None = None) -> None:
         write_tree(tree, file_of(("_tree",), f"src/api/{api}"), nodes)
     for file in files.values():
         file.write()
+    write_raw(api, resources, nodes)
 
 
 def write_tree(tree: str, root: File, nodes: dict[str, File]) -> None:
@@ -311,6 +315,73 @@ def write_tree(tree: str, root: File, nodes: dict[str, File]) -> None:
         members = children("", nodes, root, wait)
         head = f"class {cls}(Resource):\n{docstring('The resources of the management API.', 4)}\n\n"
         root.body.append(head + "\n\n".join(members))
+
+
+def raw_members(name: str, info: list[dict[str, Any]], wait: bool, file: File) -> list[str]:
+    """The operations of a resource as those of `with_raw_response`."""
+    cls = ("Async" if wait else "") + camel(name)
+    lines = []
+    for operation in info:
+        pages = "page" in (operation["output"] or {})
+        make = "raw" + ("_async" if wait else "") + ("_list" if pages else "")
+        file.imports[file.up("_raw_resources")].add(make)
+        lines.append(f"    {operation['name']} = {make}({cls}.{operation['name']})")
+    return lines
+
+
+def raw_class(
+    name: str, nodes: dict[str, File], operations: dict[str, Any], file: File, wait: bool
+) -> str:
+    """A class of `with_raw_response`; that of the top level has no name of its own."""
+    prefix = "AsyncRaw" if wait else "Raw"
+    own = operations.get(name, [])
+    if own:
+        target = nodes[name].path
+        source = file.relative(target[:-1] if target[-1] == "__init__" else target)
+        file.imports[source].add(("Async" if wait else "") + camel(name))
+    members = raw_members(name, own, wait, file)
+    depth = name.count(".") + 1 if name else 0
+    for node in nodes:
+        if node.count(".") == depth and (not name or node.startswith(f"{name}.")):
+            file.imports[file.up("_resource")].add("cached_property")
+            members.append(
+                f"    @cached_property\n    def {node.rsplit('.', 1)[-1]}(self) -> "
+                f"{prefix}{camel(node)}:\n{docstring(f'`{node}`', 8)}\n"
+                f"        return {prefix}{camel(node)}(self._core)"
+            )
+    if name:
+        file.imports[file.up("_resource")].add("Resource")
+        head = f"class {prefix}{camel(name)}(Resource):\n"
+        return (
+            head
+            + docstring(f"`{name}`, with its answers as they came.", 4)
+            + "\n\n"
+            + "\n".join(members)
+        )
+    base, tree = f"{prefix}Calls", RAW_TREES[file.api]
+    file.imports[file.up("_raw_resources")].add(base)
+    if file.api == "local":
+        client = "AsyncAgentClient" if wait else "AgentClient"
+        file.imports[file.up("_agent_client")].add(client)
+        make = "raw_async" if wait else "raw"
+        members += [f"    {method} = {make}({client}.{method})" for method in sorted(BY_HAND)]
+    head = f"class {prefix}{tree}({base}):\n"
+    return (
+        head
+        + docstring("The resources, with their answers as they came.", 4)
+        + "\n\n"
+        + "\n".join(members)
+    )
+
+
+def write_raw(api: str, resources: list[dict[str, Any]], nodes: dict[str, File]) -> None:
+    """The classes of `with_raw_response`; signatures stay in one place, so they have none."""
+    file = File(api, ("_raw",), f"src/api/{api}")
+    operations = {resource["name"]: resource["operations"] for resource in resources}
+    for name in [*nodes, ""]:
+        for wait in (False, True):
+            file.body.append(raw_class(name, nodes, operations, file, wait))
+    file.write()
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from .exceptions import (
     APITimeoutError,
     AuthenticationError,
     BadRequestError,
+    CassetteError,
     ClientClosedError,
     ConfigError,
     ConflictError,
@@ -36,19 +37,24 @@ from .exceptions import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._agent_client import AgentClient, AsyncAgentClient
+    from ._raw_response import RawResponse
 else:
+    _LATER = {
+        "AgentClient": "_agent_client",
+        "AsyncAgentClient": "_agent_client",
+        "RawResponse": "_raw_response",
+    }
 
     def __getattr__(name):
-        """Import the agent's clients when they are asked for: they need more than the others."""
-        if name not in ("AgentClient", "AsyncAgentClient"):
+        """Import what needs more than the rest, or is seldom needed, when it is asked for."""
+        if name not in _LATER:
             from ._spelling import did_you_mean
 
             nearest = "" if name.startswith("_") else did_you_mean(name, __all__)
             message = f"module {__name__!r} has no attribute {name!r}{nearest}"
             raise AttributeError(message, name=name, obj=None)
-        from . import _agent_client
-
-        globals()[name] = found = getattr(_agent_client, name)
+        module = __import__(f"{__name__}.{_LATER[name]}", fromlist=[name])
+        globals()[name] = found = getattr(module, name)
         return found
 
     def __dir__():
@@ -68,6 +74,7 @@ __all__ = [
     "AsyncRemoteClient",
     "AuthenticationError",
     "BadRequestError",
+    "CassetteError",
     "ClientClosedError",
     "ConfigError",
     "ConflictError",
@@ -76,6 +83,7 @@ __all__ = [
     "PaginationError",
     "PermissionDeniedError",
     "RateLimitError",
+    "RawResponse",
     "RemoteClient",
     "ResponseDecodeError",
     "ServerError",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from ._client import _Path
     from .events import Event
+    from .local._raw import AsyncRawAgentResources, RawAgentResources
     from .local.requests import CapturedRequest
     from .local.tunnels import AgentTunnel
 
@@ -503,6 +504,13 @@ class AgentClient(_AgentOptions, _Blocking):
     """
 
     @cached_property
+    def with_raw_response(self) -> RawAgentResources:
+        """The same calls, which return a `RawResponse` each."""
+        from .local._raw import RawAgentResources
+
+        return RawAgentResources(self._core.raw())
+
+    @cached_property
     def tunnels(self) -> AgentTunnels:
         """Tunnels of the agent."""
         return AgentTunnels(self._core)
@@ -565,6 +573,13 @@ class AsyncAgentClient(_AgentOptions, _Awaited):
     Its names are those of AgentClient. It is bound to no event loop. Cancelling a call drops its
     request.
     """
+
+    @cached_property
+    def with_raw_response(self) -> AsyncRawAgentResources:
+        """The same calls, which return a `RawResponse` each when they are awaited."""
+        from .local._raw import AsyncRawAgentResources
+
+        return AsyncRawAgentResources(self._core.raw())
 
     @cached_property
     def tunnels(self) -> AsyncAgentTunnels:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ._native import Core
+from ._resource import cached_property
 from ._spelling import Spelling
 from .remote._tree import AsyncRemoteResources, RemoteResources
 
@@ -14,8 +15,11 @@ if TYPE_CHECKING:
     from typing import Any, Self, TypeAlias, TypeVar
 
     from .events import Event
+    from .remote._raw import AsyncRawRemoteResources, RawRemoteResources
 
     _Hook: TypeAlias = Callable[[Event], object]
+    _Scalar: TypeAlias = str | int | float | bool | None
+    _Parameter: TypeAlias = _Scalar | list[str] | list[int] | list[float] | list[bool]
     _Path: TypeAlias = str | PathLike[str]
     _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -26,11 +30,13 @@ def takes_options(method: _Method) -> _Method:
     known = frozenset(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
 
     def checked(self: _Client, *arguments: Any, **options: Any) -> Any:
-        if not options.keys() <= known:
-            raise TypeError(
-                _unknown(self, method.__name__, sorted(options.keys() - known)[0], known)
-            )
-        return method(self, *arguments, **options)
+        try:
+            return method(self, *arguments, **options)
+        except TypeError:
+            if unknown := options.keys() - known:
+                problem = _unknown(self, method.__name__, min(unknown), known)
+                raise TypeError(problem) from None
+            raise
 
     for name in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__"):
         setattr(checked, name, getattr(method, name))
@@ -79,23 +85,40 @@ class _Client(Spelling):
         max_retries: int | None = None,
         headers: Mapping[str, str] | None = None,
         service_version: str | None = None,
+        extra_query: Mapping[str, _Parameter] | None = None,
     ) -> Self:
         """A client with other options that shares this one's connections.
 
-        What is left out stays as it is. Closing one closes both.
+        What is left out stays as it is. Closing one closes both. It costs so little that there may
+        be one for each call: `remote.with_options(timeout=2).api_keys.list()`.
+
+        Args:
+            timeout: Seconds for one attempt; 0 for no limit.
+            deadline: Seconds for a call with its retries and pauses; 0 for no limit.
+            max_retries: How many times a failed attempt is repeated.
+            headers: Headers to add to each request, in place of all that were added before.
+            service_version: The version of the API to ask for.
+            extra_query: Parameters to append to the query of each request, in place of those
+                before; a list is a parameter that is there several times. A request that has one of
+                a name already, by its arguments or as the address of a page, keeps its own.
+
+        Raises:
+            ConfigError: An option is unusable; the message names it.
+            TypeError: There is no such option; the message names the nearest one.
         """
-        changes = {
-            "timeout": timeout,
-            "deadline": deadline,
-            "max_retries": max_retries,
-            "headers": copied(headers),
-            "service_version": service_version,
-        }
-        given = {name: value for name, value in changes.items() if value is not None}
-        options = self._options | given
+        if headers is not None:
+            headers = copied(headers)  # type: ignore[assignment]
         other = object.__new__(type(self))
-        other._options = options
-        other._core = self._core.with_options(options)
+        other._core = self._core.with_options(
+            timeout, deadline, max_retries, headers, service_version, extra_query
+        )
+        options = other._options = self._options.copy()
+        if timeout is not None:
+            options["timeout"] = timeout
+        if deadline is not None:
+            options["deadline"] = deadline
+        if max_retries is not None:
+            options["max_retries"] = max_retries
         return other
 
     def close(self) -> None:
@@ -275,6 +298,13 @@ class RemoteClient(_RemoteOptions, _Blocking, RemoteResources):
     share it. Calls raise the exceptions of `ginnel.exceptions`.
     """
 
+    @cached_property
+    def with_raw_response(self) -> RawRemoteResources:
+        """The same calls, which return a `RawResponse` each."""
+        from .remote._raw import RawRemoteResources
+
+        return RawRemoteResources(self._core.raw())
+
 
 class AsyncRemoteClient(_RemoteOptions, _Awaited, AsyncRemoteResources):
     """A client of the management API whose calls are awaited.
@@ -282,3 +312,10 @@ class AsyncRemoteClient(_RemoteOptions, _Awaited, AsyncRemoteResources):
     Its names are those of RemoteClient. It is bound to no event loop. Cancelling a call drops its
     request.
     """
+
+    @cached_property
+    def with_raw_response(self) -> AsyncRawRemoteResources:
+        """The same calls, which return a `RawResponse` each when they are awaited."""
+        from .remote._raw import AsyncRawRemoteResources
+
+        return AsyncRawRemoteResources(self._core.raw())

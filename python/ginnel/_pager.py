@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import chain
 from operator import index
-from typing import TYPE_CHECKING, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
 
 from ._progress import counting
 from ._results import Results
@@ -339,3 +339,19 @@ class AsyncPager(_Pages[T]):
         from ._arrow import table
 
         return table(self._result, await self.to_list(limit))
+
+
+def pager(core: Core, operation: str, result: type[T], arguments: tuple[object, ...]) -> Pager[T]:
+    """A list; through a core for raw answers, the answer that is its first page."""
+    if core.is_raw:
+        return cast("Pager[T]", core.page(operation, result, arguments))
+    return Pager(core, operation, result, arguments)
+
+
+def async_pager(
+    core: Core, operation: str, result: type[T], arguments: tuple[object, ...]
+) -> AsyncPager[T]:
+    """As `pager`; the answer is awaited."""
+    if core.is_raw:
+        return cast("AsyncPager[T]", core.start_page(operation, result, arguments))
+    return AsyncPager(core, operation, result, arguments)

@@ -9,6 +9,7 @@ GinnelError
 │ ├ ServiceAddressError: its address is in use, or cannot be listened on
 │ └ ServiceStoreError: its database is damaged, locked, read-only, newer, or no database at all
 ├ AgentError: the agent in this process cannot start
+├ CassetteError: a cassette does not know the call, or cannot be read or written
 └ APIError: a call failed
   ├ APIConnectionError(ConnectionError): no complete answer arrived
   │ ├ APITimeoutError(TimeoutError): not within the timeout or the deadline
@@ -41,6 +42,7 @@ __all__ = [
     "AgentNotRunningError",
     "AuthenticationError",
     "BadRequestError",
+    "CassetteError",
     "ClientClosedError",
     "ConfigError",
     "ConflictError",
@@ -92,6 +94,10 @@ class ServiceStoreError(ServiceError):
 
 class AgentError(GinnelError):
     """The agent in this process cannot start or is refused; the message says why."""
+
+
+class CassetteError(GinnelError):
+    """A cassette does not know a call and may not record it, or its file cannot be used."""
 
 
 class APIError(GinnelError):

@@ -80,8 +80,11 @@ class _TracedCore:
         # `close`, `base_url` and what else makes no call.
         return getattr(self._core, name)
 
-    def with_options(self, options: dict[str, object]) -> _TracedCore:
-        return _TracedCore(self._core.with_options(options), self._tracer, self._hooks)
+    def with_options(self, *changed: object) -> _TracedCore:
+        return _TracedCore(self._core.with_options(*changed), self._tracer, self._hooks)
+
+    def raw(self) -> _TracedCore:
+        return _TracedCore(self._core.raw(), self._tracer, self._hooks)
 
     def within(self, seconds: float) -> _TracedCore:
         return _TracedCore(self._core.within(seconds), self._tracer, self._hooks)
@@ -164,7 +167,11 @@ class _TracedCall:
             hook(event)
 
     def settled(self, pending: PendingCall[Any]) -> None:
-        self.end(CancelledError() if pending.cancelled() else pending.exception())
+        if not pending.done():
+            # The task that waits was woken to tell hooks of an event.
+            pending.add_done_callback(self.settled)
+        else:
+            self.end(CancelledError() if pending.cancelled() else pending.exception())
 
     def end(self, error: BaseException | None) -> None:
         if error is not None:

@@ -25,9 +25,9 @@ pub use kind::{
     Base64, Description, Field, Flag, Kind, Metadata, Note, Number, Secret, Shape, Text,
     TextOrNumber, Timestamp, Trailers, Typed,
 };
-#[cfg(feature = "python")]
-pub(crate) use operation::append_query;
 pub use operation::{
     Call, Info, Malformed, Operation, Output, Page, Place, Resource, Verb, encode, encode_arguments,
 };
+#[cfg(feature = "python")]
+pub(crate) use operation::{append_query, encode_component};
 pub use origin::Origin;

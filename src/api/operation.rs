@@ -282,6 +282,11 @@ fn push_segment(name: &str, value: Option<&Value>, target: &mut String) -> Resul
     Ok(())
 }
 
+/// A text as a name or a value of a query holds it.
+pub(crate) fn encode_component(text: &str) -> String {
+    utf8_percent_encode(text, SEGMENT).collect()
+}
+
 /// Appends a query of these names and values to a path; null values are left out.
 pub(crate) fn append_query<'a>(
     query: impl Iterator<Item = (&'a String, &'a Value)>,

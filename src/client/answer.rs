@@ -27,6 +27,17 @@ pub struct Answer {
     pub(super) settings: Arc<Settings>,
 }
 
+/// An answer that may be stored, and come again: without what the client sent in confidence.
+#[derive(Debug, Clone)]
+pub struct Recorded {
+    /// The status.
+    pub status: u16,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body, its coding undone.
+    pub body: Vec<u8>,
+}
+
 /// An answer that reports an error. It shows nothing that the client sent in confidence.
 #[derive(Debug)]
 pub struct StatusError {
@@ -67,6 +78,13 @@ impl Answer {
     /// The body, to be kept; nothing is copied, and the headers are gone.
     pub fn share_body(&mut self) -> Bytes {
         self.response.share_body()
+    }
+
+    /// The answer as it may be stored.
+    pub fn record(&self) -> Recorded {
+        let mut headers = self.headers();
+        self.settings.credentials.mask_headers(&mut headers);
+        Recorded { status: self.response.status, headers, body: self.masked_body().into() }
     }
 
     /// The address of the request.

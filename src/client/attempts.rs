@@ -13,7 +13,9 @@ use http::header::{HeaderMap, HeaderValue};
 
 use super::pool::Needs;
 use super::rate::Slot;
-use super::{Answer, Cause, Error, Event, EventFilter, Settings, What, coding, request, retry};
+use super::{
+    Answer, Cause, Error, Event, EventFilter, Recorded, Settings, What, coding, request, retry,
+};
 use crate::api::{Call, Verb, mask};
 use crate::http1::Response;
 use crate::reuse::IdleState;
@@ -217,6 +219,18 @@ impl Attempts {
     /// The outcome of a call whose next attempt cannot begin.
     pub fn give_up(&mut self, cause: Cause) -> Result<Answer, Error> {
         self.done(Err(cause))
+    }
+
+    /// The answer that was recorded, as that to one attempt that was not made.
+    pub fn replay(
+        mut self,
+        recorded: Recorded,
+        mut tell: impl FnMut(Event),
+    ) -> Result<Answer, Error> {
+        tell(self.begin()?);
+        let outcome = Ok(Response::new(recorded.status, &recorded.headers, recorded.body));
+        tell(self.event(self.ended(&outcome)));
+        self.done(outcome)
     }
 
     fn event(&self, what: What) -> Event {

@@ -60,12 +60,12 @@ use tokio::net::TcpStream;
 
 use crate::api::{self, Call, Operation};
 
-pub use answer::{Answer, StatusError};
+pub use answer::{Answer, Recorded, StatusError};
 pub use dial::loopback_only;
 pub use error::{Cause, ConfigError, Error};
 pub use event::{Event, EventFilter, Observer, What};
 pub use network::Task;
-pub use options::{Api, ClientCert, Options, Settings};
+pub use options::{Api, ClientCert, OptionChanges, Options, Settings};
 pub use proxy::ProxyError;
 #[cfg(unix)]
 pub use reactor::{News, Reactor};
@@ -112,9 +112,9 @@ impl Client {
     /// A client with other options for the same address, which shares connections with this one.
     ///
     /// # Errors
-    /// When an option is unusable, or is one that connections depend on and has another value.
-    pub fn with_options(&self, options: Options) -> Result<Self, ConfigError> {
-        let settings = self.settings.with_options(options)?;
+    /// When a changed option is unusable.
+    pub fn with_options(&self, changes: OptionChanges) -> Result<Self, ConfigError> {
+        let settings = self.settings.with_options(changes)?;
         Ok(Self { settings: Arc::new(settings), shared: Arc::clone(&self.shared) })
     }
 
@@ -240,8 +240,28 @@ impl Client {
         self.shared.closed.load(Ordering::Acquire)
     }
 
+    /// A call as it is sent, with what the options append to its query. Doing it again changes nothing.
+    pub fn complete(&self, mut call: Call) -> Call {
+        self.settings.append_query(&mut call.target);
+        call
+    }
+
+    /// The answer to a call that was recorded; nothing is sent.
+    ///
+    /// # Errors
+    /// When the client is closed, or no request can be made of the call.
+    pub fn replay(
+        &self,
+        call: Call,
+        recorded: Recorded,
+        tell: impl FnMut(Event),
+    ) -> Result<Answer, Error> {
+        self.begin(call)?.replay(recorded, tell)
+    }
+
     fn begin(&self, call: Call) -> Result<Attempts, Error> {
         self.check_open()?;
+        let call = self.complete(call);
         Attempts::new(self.settings.clone(), call, self.shared.closed.clone())
     }
 

@@ -15,7 +15,7 @@ use super::proxy::Proxy;
 use super::rate::RateLimit;
 use super::redaction::{Credentials, mask_login};
 use super::tls::Roots;
-use crate::api::{Secret, mask};
+use crate::api::{self, Secret, mask};
 use crate::reuse::ReuseBan;
 
 /// Which of the two APIs a client speaks.
@@ -82,41 +82,52 @@ impl From<PathBuf> for ClientCert {
     }
 }
 
-/// What connections depend on, and clients that share connections have in common.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Route {
-    origin: Origin,
-    ca_bundle: Option<PathBuf>,
-    client_cert: Option<ClientCert>,
-    proxy: Option<String>,
-    ignore_environment: bool,
+/// Options that a client changes for some of its calls. What is left out stays as it is.
+#[derive(Debug, Clone, Default)]
+pub struct OptionChanges {
+    /// As [`Options::timeout`].
+    pub timeout: Option<Duration>,
+    /// As [`Options::deadline`].
+    pub deadline: Option<Duration>,
+    /// As [`Options::max_retries`].
+    pub max_retries: Option<u32>,
+    /// As [`Options::headers`], in place of all of those.
+    pub headers: Option<Vec<(String, String)>>,
+    /// As [`Options::service_version`].
+    pub service_version: Option<String>,
+    /// Parameters to append to the query of each request, in place of those before. A request that
+    /// has one of a name already keeps its own.
+    pub query: Option<Vec<(String, String)>>,
 }
 
-/// Options that were found good, in the form that calls need.
+/// Options that were found good, in the form that calls need. Clones share what they have in common,
+/// so that a client with other options costs no more than what it changes.
 #[derive(Clone)]
 pub struct Settings {
     /// Which API is called.
     pub api: Api,
     /// Where requests go.
-    pub origin: Origin,
+    pub origin: Arc<Origin>,
     /// Limit of one attempt.
     pub timeout: Option<Duration>,
     /// Limit of one call.
     pub deadline: Option<Duration>,
     /// How many times a failed attempt is repeated.
     pub max_retries: u32,
-    /// The headers of a request without a body.
-    headers: HeaderMap,
-    /// Those headers as they are sent.
+    /// Our own headers of a request without a body.
+    own_headers: Arc<HeaderMap>,
+    /// The headers that the user added.
+    added_headers: Arc<HeaderMap>,
+    /// All headers, as they are sent.
     head: Arc<[u8]>,
+    /// What is appended to the query of each request.
+    query: Arc<[Parameter]>,
     /// What of the headers no error shows.
     pub(super) credentials: Credentials,
     /// The proxy on the way, if any.
     pub(super) proxy: Option<Proxy>,
     /// Whom to trust.
     pub(super) roots: Roots,
-    /// What `proxy` and `roots` were made of.
-    route: Route,
     /// Says when connections must not carry another request.
     pub(super) reuse_ban: ReuseBan,
     /// How many connections there are at most.
@@ -124,9 +135,15 @@ pub struct Settings {
     /// How many requests are sent at most in a time.
     pub(super) rate_limit: Option<Arc<RateLimit>>,
     /// What stands before the target of each request.
-    target_prefix: String,
+    target_prefix: Arc<str>,
     /// The last characters of the key, to tell keys apart.
-    hint: String,
+    hint: Arc<str>,
+}
+
+/// A parameter of a query, encoded.
+struct Parameter {
+    name: String,
+    value: String,
 }
 
 /// Scheme, host, port and path in front of every request.
@@ -155,6 +172,7 @@ const TRANSPORT_HEADERS: [&str; 10] = [
     "transfer-encoding",
     "upgrade",
 ];
+const SERVICE_VERSION: HeaderName = HeaderName::from_static("service-version");
 const USER_AGENT: &str = concat!("ginnel/", env!("CARGO_PKG_VERSION"));
 
 impl fmt::Debug for Settings {
@@ -167,61 +185,86 @@ impl fmt::Debug for Settings {
 impl Settings {
     /// Completes options from the environment and checks them.
     pub fn new(options: Options) -> Result<Self, ConfigError> {
-        let route = Route::of(&options)?;
-        let proxy = Proxy::choose(&options, &route.origin)?;
-        let bundle = route.ca_bundle.clone().or_else(|| path("GINNEL_CA_BUNDLE"));
-        let roots = Roots::choose(bundle.as_ref(), route.client_cert.as_ref())?;
-        Self::along(options, route, proxy, roots)
-    }
-
-    /// Settings of other options for the same connections: proxy, trusted certificates and sessions of
-    /// TLS stay as they are, even where the environment or a file has changed.
-    ///
-    /// # Errors
-    /// When an option is unusable, or is one that connections depend on and has another value.
-    pub(super) fn with_options(&self, mut options: Options) -> Result<Self, ConfigError> {
-        options.base_url.get_or_insert_with(|| self.origin.to_string());
-        let route = Route::of(&options)?;
-        self.route.check_same(&route)?;
-        let mut settings = Self::along(options, route, self.proxy.clone(), self.roots.clone())?;
-        settings.reuse_ban = self.reuse_ban.clone();
-        settings.rate_limit = self.rate_limit.clone();
-        Ok(settings)
-    }
-
-    fn along(
-        options: Options,
-        route: Route,
-        proxy: Option<Proxy>,
-        roots: Roots,
-    ) -> Result<Self, ConfigError> {
+        let origin = usable_origin(&options)?;
+        let proxy = Proxy::choose(&options, &origin)?;
+        let bundle = options.ca_bundle.clone().or_else(|| path("GINNEL_CA_BUNDLE"));
+        let roots = Roots::choose(bundle.as_ref(), options.client_cert.as_ref())?;
         let api_key = api_key(&options)?;
-        let mut headers = headers(&options, &route.origin, api_key.as_ref())?;
-        let absolute = proxy.as_ref().filter(|proxy| proxy.wants_absolute_form(&route.origin));
+        let mut own_headers = own_headers(&options, &origin, api_key.as_ref())?;
+        let absolute = proxy.as_ref().filter(|proxy| proxy.wants_absolute_form(&origin));
         if let Some(authorization) = absolute.and_then(Proxy::authorization) {
-            headers.insert(header::PROXY_AUTHORIZATION, authorization.clone());
+            own_headers.insert(header::PROXY_AUTHORIZATION, authorization.clone());
         }
-        Ok(Self {
+        let target_prefix = match absolute {
+            Some(_) => origin.to_string(),
+            None => origin.prefix.clone(),
+        };
+        let mut settings = Self {
             api: options.api,
-            timeout: limit(options.timeout, TIMEOUT),
-            deadline: limit(options.deadline, DEADLINE),
+            timeout: limit(options.timeout.unwrap_or(TIMEOUT)),
+            deadline: limit(options.deadline.unwrap_or(DEADLINE)),
             max_retries: options.max_retries.unwrap_or(MAX_RETRIES),
-            credentials: Credentials::of(&headers),
-            head: block(&headers),
-            headers,
-            target_prefix: match absolute {
-                Some(_) => route.origin.to_string(),
-                None => route.origin.prefix.clone(),
-            },
+            credentials: Credentials::default(),
+            head: Arc::default(),
+            own_headers: own_headers.into(),
+            added_headers: checked_headers(&options.headers)?.into(),
+            query: Arc::default(),
+            target_prefix: target_prefix.into(),
             proxy,
             roots,
             reuse_ban: ReuseBan::default(),
             max_connections: max_connections(options.max_connections)?,
             rate_limit: rate_limit(options.rate_limit.as_deref())?,
-            hint: api_key.map(|key| hint(&key)).unwrap_or_default(),
-            origin: route.origin.clone(),
-            route,
-        })
+            hint: api_key.map(|key| hint(&key)).unwrap_or_default().into(),
+            origin: origin.into(),
+        };
+        settings.write_head();
+        Ok(settings)
+    }
+
+    /// These settings with changes. What connections depend on stays as it is, even where the
+    /// environment or a file has changed.
+    ///
+    /// # Errors
+    /// When a changed option is unusable.
+    pub(super) fn with_options(&self, changes: OptionChanges) -> Result<Self, ConfigError> {
+        let mut settings = self.clone();
+        settings.timeout = changes.timeout.map_or(self.timeout, limit);
+        settings.deadline = changes.deadline.map_or(self.deadline, limit);
+        settings.max_retries = changes.max_retries.unwrap_or(self.max_retries);
+        if let Some(query) = changes.query {
+            settings.query = query.iter().map(Parameter::encode).collect();
+        }
+        if changes.headers.is_some() || changes.service_version.is_some() {
+            settings.change_headers(changes.headers, changes.service_version)?;
+        }
+        Ok(settings)
+    }
+
+    fn change_headers(
+        &mut self,
+        added: Option<Vec<(String, String)>>,
+        service_version: Option<String>,
+    ) -> Result<(), ConfigError> {
+        if let Some(added) = added {
+            self.added_headers = checked_headers(&added)?.into();
+        }
+        let version = Arc::make_mut(&mut self.own_headers).get_mut(SERVICE_VERSION);
+        if let Some((version, text)) = version.zip(service_version) {
+            *version = value("service_version", &text)?;
+        }
+        self.write_head();
+        Ok(())
+    }
+
+    /// Writes the headers anew as they are sent.
+    fn write_head(&mut self) {
+        let mut headers = HeaderMap::clone(&self.own_headers);
+        for (name, value) in &*self.added_headers {
+            headers.insert(name, value.clone());
+        }
+        self.credentials = Credentials::of(&headers);
+        self.head = block(&headers);
     }
 
     /// The end of the key, such as `…3kZq`; empty without a key.
@@ -236,11 +279,25 @@ impl Settings {
 
     /// Adds headers, in place of those of their names.
     pub(super) fn add_headers(&mut self, more: &[(String, String)]) -> Result<(), ConfigError> {
-        let more = more.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-        add(&mut self.headers, more)?;
-        self.credentials = Credentials::of(&self.headers);
-        self.head = block(&self.headers);
+        Arc::make_mut(&mut self.added_headers).extend(checked_headers(more)?);
+        self.write_head();
         Ok(())
+    }
+
+    /// Appends what belongs in the query of each request, but for names that are there already.
+    pub(super) fn append_query(&self, target: &mut String) {
+        if self.query.is_empty() {
+            return;
+        }
+        let before = target.clone();
+        let query = before.split_once('?').map(|(_, query)| query);
+        let mut separator = if query.is_some() { '&' } else { '?' };
+        let known = |parameter: &&Parameter| query.is_some_and(|query| parameter.is_in(query));
+        for Parameter { name, value } in self.query.iter().filter(|parameter| !known(parameter)) {
+            target.push(separator);
+            separator = '&';
+            target.extend([name, "=", value]);
+        }
     }
 
     /// The headers of a request without a body, as they are sent.
@@ -254,36 +311,14 @@ impl Settings {
     }
 }
 
-impl Route {
-    fn of(options: &Options) -> Result<Self, ConfigError> {
-        let origin = origin(options)?;
-        if !origin.is_tls() && !origin.is_loopback() && !options.allow_http {
-            let problem = "is unencrypted and not on this machine; use https, or allow_http=True";
-            return Err(ConfigError::invalid("base_url", quoted(&origin), problem));
-        }
-        Ok(Self {
-            origin,
-            ca_bundle: options.ca_bundle.clone(),
-            client_cert: options.client_cert.clone(),
-            proxy: options.proxy.clone(),
-            ignore_environment: options.ignore_environment,
-        })
+impl Parameter {
+    fn encode((name, value): &(String, String)) -> Self {
+        Self { name: api::encode_component(name), value: api::encode_component(value) }
     }
 
-    fn check_same(&self, other: &Self) -> Result<(), ConfigError> {
-        let changed = [
-            ("base_url", self.origin != other.origin),
-            ("ca_bundle", self.ca_bundle != other.ca_bundle),
-            ("client_cert", self.client_cert != other.client_cert),
-            ("proxy", self.proxy != other.proxy),
-            ("trust_env", self.ignore_environment != other.ignore_environment),
-        ];
-        match changed.iter().find(|(_, changed)| *changed) {
-            Some((option, _)) => {
-                Err(ConfigError::new(option, "cannot change: make another client"))
-            }
-            None => Ok(()),
-        }
+    /// Whether a query has one of this name.
+    fn is_in(&self, query: &str) -> bool {
+        query.split('&').any(|pair| pair.split('=').next() == Some(&self.name))
     }
 }
 
@@ -399,7 +434,17 @@ fn api_key(options: &Options) -> Result<Option<Secret>, ConfigError> {
     }
 }
 
-fn headers(
+/// The origin of options, if the key may be sent to it.
+fn usable_origin(options: &Options) -> Result<Origin, ConfigError> {
+    let origin = origin(options)?;
+    if !origin.is_tls() && !origin.is_loopback() && !options.allow_http {
+        let problem = "is unencrypted and not on this machine; use https, or allow_http=True";
+        return Err(ConfigError::invalid("base_url", quoted(&origin), problem));
+    }
+    Ok(origin)
+}
+
+fn own_headers(
     options: &Options,
     origin: &Origin,
     api_key: Option<&Secret>,
@@ -411,8 +456,7 @@ fn headers(
         bearer.set_sensitive(true);
         headers.insert(header::AUTHORIZATION, bearer);
         let version = options.service_version.as_deref().unwrap_or("2");
-        headers
-            .insert(HeaderName::from_static("service-version"), value("service_version", version)?);
+        headers.insert(SERVICE_VERSION, value("service_version", version)?);
     }
     let agent = match &options.app {
         Some(app) => format!("{app} {USER_AGENT}"),
@@ -424,17 +468,16 @@ fn headers(
     if !origin.is_loopback() {
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(ACCEPT_ENCODING));
     }
-    add(&mut headers, options.headers.iter().map(|(name, text)| (name.as_str(), text.as_str())))?;
     Ok(headers)
 }
 
-fn add<'a>(
-    headers: &mut HeaderMap,
-    more: impl IntoIterator<Item = (&'a str, &'a str)>,
-) -> Result<(), ConfigError> {
-    for (name, text) in more {
+/// Headers of the user.
+fn checked_headers(given: &[(String, String)]) -> Result<HeaderMap, ConfigError> {
+    let mut headers = HeaderMap::new();
+    for (name, text) in given {
         let wrong = |problem: &str| ConfigError::new("headers", format!("{name:?} {problem}"));
-        let known = HeaderName::try_from(name).map_err(|_| wrong("is not the name of a header"))?;
+        let known = HeaderName::try_from(name.as_str())
+            .map_err(|_| wrong("is not the name of a header"))?;
         if TRANSPORT_HEADERS.contains(&known.as_str()) {
             return Err(wrong("is set by the client itself, which knows how it sends a request"));
         }
@@ -450,7 +493,7 @@ fn add<'a>(
         }
         headers.insert(known, value);
     }
-    Ok(())
+    Ok(headers)
 }
 
 /// Whether a text is a host with or without a port.
@@ -503,8 +546,8 @@ fn rate_limit(given: Option<&str>) -> Result<Option<Arc<RateLimit>>, ConfigError
     given.map(read).transpose()
 }
 
-fn limit(given: Option<Duration>, default: Duration) -> Option<Duration> {
-    Some(given.unwrap_or(default)).filter(|limit| !limit.is_zero())
+fn limit(lasts: Duration) -> Option<Duration> {
+    Some(lasts).filter(|limit| !limit.is_zero())
 }
 
 fn hint(key: &Secret) -> String {

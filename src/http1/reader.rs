@@ -253,6 +253,18 @@ impl ResponseReader {
 }
 
 impl Response {
+    /// An answer that came over no connection; its body is not coded.
+    pub fn new(status: u16, headers: &HeaderMap, body: Vec<u8>) -> Self {
+        let mut bytes = Vec::new();
+        for (name, value) in headers {
+            for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+                bytes.extend_from_slice(part);
+            }
+        }
+        let (head, body) = (0..bytes.len(), ResponseBody::Own(body));
+        Self { status, bytes, head, body, ..Self::default() }
+    }
+
     /// The body as it came.
     pub fn body(&self) -> &[u8] {
         match &self.body {

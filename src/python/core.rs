@@ -11,14 +11,16 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 
-use super::event_loop::LoopDriver;
+use super::cassette::Playback;
+use super::event_loop::{LoopDriver, Waited};
 use super::exit::{Entered, attached};
+use super::options::Changed;
 use super::pending_call::PendingCall;
 use super::results::{self, BodyDecoder, MIN_SLICED_BYTES, Plan, Target};
 use super::watch::Watch;
-use super::{arguments, error, options, table};
+use super::{arguments, error, options, raw_answer, table};
 use crate::api::{Call, Info, Output, Verb};
-use crate::client::{Answer, Client, ConfigError, Event, Observer};
+use crate::client::{Answer, Client, Event, Observer, Recorded};
 
 /// A client of one of the APIs. Python's classes hold one and say what is called on it.
 #[pyclass(frozen, module = "ginnel._native")]
@@ -28,12 +30,21 @@ pub(super) struct Core {
     hooks: Option<Py<PyAny>>,
     /// The driver of the event loop of the last call; weak, as the loop may end before the client.
     driver: Mutex<Option<Py<PyWeakrefReference>>>,
+    /// Whether calls return answers as they came.
+    #[pyo3(get)]
+    is_raw: bool,
 }
 
 /// What becomes of an answer.
-pub(super) enum Expected {
+pub(super) struct Expected {
+    output: ExpectedOutput,
+    /// Whether it is returned as it came, and read later.
+    is_raw: bool,
+}
+
+enum ExpectedOutput {
     /// The output of an operation; the plan is missing where there is none.
-    Output(&'static Info, Option<std::sync::Arc<Plan>>),
+    Of(&'static Info, Option<std::sync::Arc<Plan>>),
     /// Any JSON.
     Free,
 }
@@ -43,12 +54,28 @@ impl Core {
     #[new]
     #[pyo3(signature = (options))]
     fn new(options: &Bound<'_, PyDict>) -> PyResult<Self> {
-        Self::made(Client::new(options::read(options)?), options)
+        let client = Client::new(options::read(options)?);
+        let client = client.map_err(|problem| error::config(options.py(), &problem))?;
+        let hooks = options.get_item("hooks")?.filter(|hooks| !hooks.is_none());
+        Ok(Self {
+            client,
+            hooks: hooks.map(Bound::unbind),
+            driver: Mutex::default(),
+            is_raw: false,
+        })
     }
 
-    /// The same connections with other options.
-    fn with_options(&self, options: &Bound<'_, PyDict>) -> PyResult<Self> {
-        Self::made(self.client.with_options(options::read(options)?), options)
+    /// The same connections with other options: timeout, deadline, max_retries, headers,
+    /// service_version, extra_query.
+    #[pyo3(signature = (*changed))]
+    fn with_options<'py>(&self, py: Python<'py>, changed: Changed<'py>) -> PyResult<Self> {
+        let client = self.client.with_options(options::changes(&changed)?);
+        Ok(self.along(py, client.map_err(|problem| error::config(py, &problem))?))
+    }
+
+    /// The same client whose calls return answers as they came.
+    fn raw(&self, py: Python<'_>) -> Self {
+        Self { is_raw: true, ..self.along(py, self.client.clone()) }
     }
 
     /// The same client with a deadline of so many seconds, at least a millisecond.
@@ -56,14 +83,14 @@ impl Core {
         // What is longer than a duration can be is long enough as a day.
         let deadline = Duration::try_from_secs_f64(seconds.max(0.001));
         let client = self.client.within(deadline.unwrap_or(Duration::from_secs(86_400)));
-        Self::of(client, self.hooks.as_ref().map(|hooks| hooks.clone_ref(py)))
+        self.along(py, client)
     }
 
     /// The same client for one call: with more headers, and with these hooks instead of its own.
     fn for_call(&self, headers: Vec<(String, String)>, hooks: Bound<'_, PyAny>) -> PyResult<Self> {
         let client = self.client.with_headers(&headers);
         let client = client.map_err(|problem| error::config(hooks.py(), &problem))?;
-        Ok(Self::of(client, Some(hooks.unbind())))
+        Ok(Self { hooks: Some(hooks.clone().unbind()), ..self.along(hooks.py(), client) })
     }
 
     /// Performs an operation and waits for its result.
@@ -77,8 +104,7 @@ impl Core {
         let entered = Entered::new(py);
         let info = table::find(operation)?;
         let call = arguments::encode(info, arguments)?;
-        let expected = Expected::of(info, result)?;
-        self.wait(&entered, py, call, &expected)
+        self.wait(&entered, py, call, self.expected(info, result)?)
     }
 
     /// Performs a list operation, or fetches the page at `next`.
@@ -94,7 +120,7 @@ impl Core {
         let entered = Entered::new(py);
         let info = table::find(operation)?;
         let call = self.page_call(py, info, arguments, next)?;
-        self.wait(&entered, py, call, &Expected::of(info, result)?)
+        self.wait(&entered, py, call, self.expected(info, result)?)
     }
 
     /// Sends any request and waits for its JSON.
@@ -109,7 +135,7 @@ impl Core {
     ) -> PyResult<Bound<'py, PyAny>> {
         let entered = Entered::new(py);
         let call = free_call(py, method, path, json, query)?;
-        self.wait(&entered, py, call, &Expected::Free)
+        self.wait(&entered, py, call, self.expected_json())
     }
 
     /// Starts an operation in the running event loop; what it returns is awaited.
@@ -123,7 +149,7 @@ impl Core {
         let _entered = Entered::new(py);
         let info = table::find(operation)?;
         let call = arguments::encode(info, arguments)?;
-        self.send(py, call, Expected::of(info, result)?)
+        self.send(py, call, self.expected(info, result)?)
     }
 
     /// Starts to fetch a page, as `page` and `start`.
@@ -139,7 +165,7 @@ impl Core {
         let _entered = Entered::new(py);
         let info = table::find(operation)?;
         let call = self.page_call(py, info, arguments, next)?;
-        self.send(py, call, Expected::of(info, result)?)
+        self.send(py, call, self.expected(info, result)?)
     }
 
     /// Starts any request, as `request` and `start`.
@@ -154,7 +180,7 @@ impl Core {
     ) -> PyResult<Py<PendingCall>> {
         let _entered = Entered::new(py);
         let call = free_call(py, method, path, json, query)?;
-        self.send(py, call, Expected::Free)
+        self.send(py, call, self.expected_json())
     }
 
     /// Closes the idle connections; calls fail from now on.
@@ -185,23 +211,45 @@ impl Core {
 }
 
 impl Core {
-    fn of(client: Client, hooks: Option<Py<PyAny>>) -> Self {
-        Self { client, hooks, driver: Mutex::default() }
+    /// Another client with the same hooks and the same form of results.
+    fn along(&self, py: Python<'_>, client: Client) -> Self {
+        let hooks = self.hooks.as_ref().map(|hooks| hooks.clone_ref(py));
+        let driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        let driver = driver.as_ref().map(|driver| driver.clone_ref(py));
+        Self { client, hooks, driver: Mutex::new(driver), is_raw: self.is_raw }
     }
 
-    fn made(client: Result<Client, ConfigError>, options: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let client = client.map_err(|problem| error::config(options.py(), &problem))?;
-        let hooks = options.get_item("hooks")?.filter(|hooks| !hooks.is_none());
-        Ok(Self::of(client, hooks.map(Bound::unbind)))
+    fn expected(&self, info: &'static Info, class: &Bound<'_, PyAny>) -> PyResult<Expected> {
+        let plan = match info.output {
+            Output::Nothing => None,
+            Output::One(shape) | Output::Page { item: shape, .. } => {
+                Some(results::plan(shape, class)?)
+            }
+        };
+        Ok(Expected { output: ExpectedOutput::Of(info, plan), is_raw: self.is_raw })
+    }
+
+    fn expected_json(&self) -> Expected {
+        Expected { output: ExpectedOutput::Free, is_raw: self.is_raw }
     }
 
     /// Sends a request in the running event loop.
     fn send(&self, py: Python<'_>, call: Call, expected: Expected) -> PyResult<Py<PendingCall>> {
         let event_loop = running_loop(py)?;
         let driver = self.driver(&event_loop)?;
-        let watch =
-            Watch::over(py, self.hooks.as_ref(), (self.client.settings(), &call), &expected)?;
-        LoopDriver::start(&driver, &event_loop, &self.client, call, expected, watch)
+        let watch = self.watch(py, &call, &expected)?;
+        let call = self.client.complete(call);
+        let recording = match Playback::of(py, &self.client, &call)? {
+            Playback::Off => None,
+            Playback::Record(recording) => Some(recording),
+            Playback::Answer(recorded) => {
+                let answer = self.replay(py, call, recorded, watch.as_ref())?;
+                let outcome = answer.and_then(|answer| expected.made(py, answer));
+                return LoopDriver::settle_soon(&driver, &event_loop, outcome);
+            }
+        };
+        let started = (call, Waited { expected, recording });
+        LoopDriver::start(&driver, &event_loop, &self.client, started, watch)
     }
 
     /// The driver of a loop; most calls are of the same loop as the one before.
@@ -232,10 +280,17 @@ impl Core {
         entered: &Entered<'py>,
         py: Python<'py>,
         call: Call,
-        expected: &Expected,
+        expected: Expected,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let watch =
-            Watch::over(py, self.hooks.as_ref(), (self.client.settings(), &call), expected)?;
+        let watch = self.watch(py, &call, &expected)?;
+        let call = self.client.complete(call);
+        let recording = match Playback::of(py, &self.client, &call)? {
+            Playback::Off => None,
+            Playback::Record(recording) => Some(recording),
+            Playback::Answer(recorded) => {
+                return expected.made(py, self.replay(py, call, recorded, watch.as_ref())??);
+            }
+        };
         // What ends the call: raised by a hook, or by the handler of a signal.
         let end = Mutex::new(None);
         let note = |error: Option<PyErr>| {
@@ -264,13 +319,41 @@ impl Core {
             return Err(end);
         }
         match outcome {
-            Ok(Some(answer)) => match answer.accept() {
-                Ok(answer) => expected.read(py, &answer),
-                Err(problem) => Err(error::failed(py, problem)),
-            },
+            Ok(Some(answer)) => {
+                if let Some(recording) = recording {
+                    recording.record(py, &answer)?;
+                }
+                let accepted = answer.accept().map_err(|problem| error::failed(py, problem));
+                accepted.and_then(|answer| expected.made(py, answer))
+            }
             Ok(None) => Err(error::raise(py, "APIError", "the call was interrupted")),
             Err(problem) => Err(error::failed(py, problem)),
         }
+    }
+
+    fn watch(&self, py: Python<'_>, call: &Call, expected: &Expected) -> PyResult<Option<Watch>> {
+        Watch::over(py, self.hooks.as_ref(), (self.client.settings(), call), expected)
+    }
+
+    /// The answer that a cassette has, or the exception that it stands for.
+    ///
+    /// # Errors
+    /// With what a hook raised to end the call.
+    fn replay(
+        &self,
+        py: Python<'_>,
+        call: Call,
+        recorded: Recorded,
+        watch: Option<&Watch>,
+    ) -> PyResult<PyResult<Answer>> {
+        let mut told = Ok(());
+        let answer = self.client.replay(call, recorded, |event| {
+            if let (Some(watch), Ok(())) = (watch, &told) {
+                told = watch.tell(py, &event);
+            }
+        });
+        told?;
+        Ok(answer.and_then(Answer::accept).map_err(|problem| error::failed(py, problem)))
     }
 
     fn page_call(
@@ -289,14 +372,17 @@ impl Core {
 }
 
 impl Expected {
-    fn of(info: &'static Info, class: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let plan = match info.output {
-            Output::Nothing => None,
-            Output::One(shape) | Output::Page { item: shape, .. } => {
-                Some(results::plan(shape, class)?)
-            }
-        };
-        Ok(Self::Output(info, plan))
+    /// The operation that was called, if it was one.
+    pub(super) fn operation(&self) -> Option<&'static Info> {
+        match self.output {
+            ExpectedOutput::Of(info, _) => Some(info),
+            ExpectedOutput::Free => None,
+        }
+    }
+
+    /// What a call returns for an answer that was accepted.
+    pub(super) fn made(self, py: Python<'_>, answer: Answer) -> PyResult<Bound<'_, PyAny>> {
+        if self.is_raw { raw_answer::raw(py, answer, self) } else { self.read(py, &answer) }
     }
 
     /// An answer that was accepted as what was expected, or the exception that it stands for.
@@ -306,33 +392,33 @@ impl Expected {
         answer: &Answer,
     ) -> PyResult<Bound<'py, PyAny>> {
         let body = answer.body();
-        let read = match self {
-            Self::Free if body.is_empty() => Ok(py.None().into_bound(py)),
-            Self::Free => results::free(py, body),
-            Self::Output(info, Some(plan)) => match info.output {
+        let read = match &self.output {
+            ExpectedOutput::Free if body.is_empty() => Ok(py.None().into_bound(py)),
+            ExpectedOutput::Free => results::free(py, body),
+            ExpectedOutput::Of(info, Some(plan)) => match info.output {
                 Output::Page { field, .. } => results::page(py, body, field, plan)
                     .and_then(|page| Ok(page.into_pyobject(py)?.into_any())),
                 _ => results::one(py, body, plan),
             },
-            Self::Output(_, None) => Ok(py.None().into_bound(py)),
+            ExpectedOutput::Of(_, None) => Ok(py.None().into_bound(py)),
         };
         read.map_err(|problem| error::unreadable(py, answer, problem))
     }
 
     /// How to read an answer in slices; none where one slice does.
     pub(super) fn slices(&self, py: Python<'_>, answer: &mut Answer) -> Option<BodyDecoder> {
-        if answer.body().len() < MIN_SLICED_BYTES {
+        if self.is_raw || answer.body().len() < MIN_SLICED_BYTES {
             return None;
         }
-        let target = match self {
-            Self::Free => Target::Free,
-            Self::Output(info, Some(plan)) => match info.output {
+        let target = match &self.output {
+            ExpectedOutput::Free => Target::Free,
+            ExpectedOutput::Of(info, Some(plan)) => match info.output {
                 Output::Page { field, .. } => {
                     Target::Page { field: field.into(), plan: plan.clone() }
                 }
                 _ => Target::One(plan.clone()),
             },
-            Self::Output(_, None) => return None,
+            ExpectedOutput::Of(_, None) => return None,
         };
         Some(BodyDecoder::new(py, answer.share_body(), target))
     }

@@ -17,8 +17,9 @@ use pyo3::exceptions::PyNotImplementedError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
+use pyo3::types::{PyCFunction, PyWeakrefMethods, PyWeakrefReference};
 
+use super::cassette::Recording;
 use super::core::Expected;
 use super::error;
 use super::exit::{Entered, attached};
@@ -63,8 +64,14 @@ struct Timer {
 /// What a call is for.
 struct Waiting {
     pending: Py<PendingCall>,
-    /// What becomes of its answer.
-    expected: Expected,
+    waited: Waited,
+}
+
+/// What becomes of the answer of a call.
+pub(super) struct Waited {
+    pub(super) expected: Expected,
+    /// The cassette that awaits it, too.
+    pub(super) recording: Option<Recording>,
 }
 
 /// A large answer.
@@ -196,6 +203,8 @@ impl LoopDriver {
     }
 }
 
+/// The number of calls that the transport knows nothing of.
+const REPLAYED: u64 = u64::MAX;
 /// What is told before anything is sent.
 const FIRST_EVENT: Event = Event { attempt: 1, what: What::Sent };
 
@@ -216,8 +225,7 @@ impl LoopDriver {
         slf: &Bound<'_, Self>,
         event_loop: &Bound<'_, PyAny>,
         client: &Client,
-        call: Call,
-        expected: Expected,
+        (call, waited): (Call, Waited),
         watch: Option<Watch>,
     ) -> PyResult<Py<PendingCall>> {
         let py = slf.py();
@@ -230,7 +238,7 @@ impl LoopDriver {
         let started = this.transport.start(client, call, filter);
         let (number, has_news) = started.map_err(|problem| error::failed(py, problem))?;
         let pending = Py::new(py, PendingCall::new(slf.clone().unbind(), number, watch))?;
-        let waiting = Waiting { pending: pending.clone_ref(py), expected };
+        let waiting = Waiting { pending: pending.clone_ref(py), waited };
         lock(&this.calls).insert(number, waiting);
         if has_news {
             // Not now: a task is running, and its call has not begun to be awaited.
@@ -238,6 +246,26 @@ impl LoopDriver {
             event_loop.call_method1(intern!(py, "call_soon"), (drain,))?;
         }
         this.arm(slf)?;
+        Ok(pending)
+    }
+
+    /// A call whose outcome is known, and told when the loop comes round, as any other's.
+    pub(super) fn settle_soon(
+        slf: &Bound<'_, Self>,
+        event_loop: &Bound<'_, PyAny>,
+        outcome: PyResult<Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PendingCall>> {
+        let py = slf.py();
+        let pending = Py::new(py, PendingCall::new(slf.clone().unbind(), REPLAYED, None))?;
+        let known = Mutex::new(Some((pending.clone_ref(py), outcome.map(Bound::unbind))));
+        let settle = PyCFunction::new_closure(py, None, None, move |arguments, _| {
+            let known = lock(&known).take();
+            let py = arguments.py();
+            known.map_or(Ok(()), |(pending, outcome)| {
+                PendingCall::settle(pending.bind(py), outcome.map(|value| value.into_bound(py)))
+            })
+        })?;
+        event_loop.call_method1(intern!(py, "call_soon"), (settle,))?;
         Ok(pending)
     }
 
@@ -296,10 +324,16 @@ impl LoopDriver {
         finished: Result<Answer, Error>,
     ) -> PyResult<()> {
         let py = slf.py();
-        let Some(Waiting { pending, expected }) = lock(&self.calls).remove(&number) else {
+        let Some(Waiting { pending, waited }) = lock(&self.calls).remove(&number) else {
             return Ok(());
         };
         self.transport.forget(number);
+        let Waited { expected, recording } = waited;
+        if let (Some(recording), Ok(answer)) = (recording, &finished)
+            && let Err(error) = recording.record(py, answer)
+        {
+            return PendingCall::settle(pending.bind(py), Err(error));
+        }
         let outcome = match finished.and_then(Answer::accept) {
             Ok(mut answer) => match expected.slices(py, &mut answer) {
                 Some(decoder) => {
@@ -310,7 +344,7 @@ impl LoopDriver {
                     // With others before it, its turn comes after theirs.
                     return if is_first { self.decode_soon(slf) } else { Ok(()) };
                 }
-                None => expected.read(py, &answer),
+                None => expected.made(py, answer),
             },
             Err(problem) => Err(error::failed(py, problem)),
         };

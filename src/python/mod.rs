@@ -27,6 +27,7 @@
 mod agent;
 mod arguments;
 mod capture;
+mod cassette;
 mod core;
 mod error;
 mod event_loop;
@@ -34,6 +35,7 @@ mod exit;
 mod options;
 mod pending_call;
 mod policy;
+mod raw_answer;
 mod rehearsal;
 mod results;
 mod secrets;
@@ -66,6 +68,8 @@ mod _native {
     #[pymodule_export]
     #[pymodule_export]
     use super::capture::unpack;
+    #[pymodule_export]
+    use super::cassette::use_cassette;
     #[pymodule_export]
     use super::core::{Core, loopback_only};
     #[pymodule_export]

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
 
 use super::error;
 use crate::api::{Secret, mask};
-use crate::client::{Api, ClientCert, ConfigError, Options};
+use crate::client::{Api, ClientCert, ConfigError, OptionChanges, Options};
 
 /// The hooks, as the tuple `hooks` holds them.
 const HOOKS: [&str; 3] = ["on_request", "on_response", "on_retry"];
@@ -24,6 +24,9 @@ const PATH: &str = "must be the path of a file";
 const SECONDS: &str = "must be a number of seconds";
 const COUNT: &str = "must be a whole number";
 const HEADERS: &str = "must be a mapping of str to str";
+const QUERY: &str = "must be a mapping of names to values";
+const NAMES: &str = "must have names that are a str, not empty, without half of a surrogate pair";
+const PARAMETER: &str = "must be a str, int, float or bool, or a list of them";
 const CLIENT_CERT: &str = "must be the path of a PEM file, or a pair of them, (certificate, key)";
 
 /// Reads the options of a client, and checks its hooks.
@@ -50,6 +53,36 @@ pub(super) fn read(options: &Bound<'_, PyDict>) -> PyResult<Options> {
     })
 }
 
+/// Options that a client changes for some of its calls, in the order of `with_options`.
+pub(super) type Changed<'py> = (
+    Option<Bound<'py, PyAny>>,
+    Option<Bound<'py, PyAny>>,
+    Option<Bound<'py, PyAny>>,
+    Option<Bound<'py, PyAny>>,
+    Option<Bound<'py, PyAny>>,
+    Option<Bound<'py, PyAny>>,
+);
+
+/// Reads the changes of options.
+pub(super) fn changes(changed: &Changed<'_>) -> PyResult<OptionChanges> {
+    let (timeout, deadline, max_retries, headers, service_version, query) = changed;
+    Ok(OptionChanges {
+        timeout: read_if(timeout, |value| seconds("timeout", value))?,
+        deadline: read_if(deadline, |value| seconds("deadline", value))?,
+        max_retries: read_if(max_retries, |value| count("max_retries", value, 0))?,
+        headers: read_if(headers, |value| all_headers("headers", value))?,
+        service_version: read_if(service_version, |value| text("service_version", value))?,
+        query: read_if(query, |value| parameters("extra_query", value))?,
+    })
+}
+
+fn read_if<'py, T>(
+    value: &Option<Bound<'py, PyAny>>,
+    read: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<T>,
+) -> PyResult<Option<T>> {
+    value.as_ref().map(read).transpose()
+}
+
 /// The options by their names; `None` is none.
 struct OptionValues<'a, 'py>(&'a Bound<'py, PyDict>);
 
@@ -59,8 +92,7 @@ impl<'py> OptionValues<'_, 'py> {
     }
 
     fn text(&self, name: &'static str) -> PyResult<Option<String>> {
-        let Some(value) = self.value(name)? else { return Ok(None) };
-        value.extract().map(Some).map_err(|_| wrong_type(name, &value, STR))
+        read_if(&self.value(name)?, |value| text(name, value))
     }
 
     /// A text that no error shows, whatever it is.
@@ -82,48 +114,16 @@ impl<'py> OptionValues<'_, 'py> {
         value.extract().map(Some).map_err(|_| wrong_type(name, &value, PATH))
     }
 
-    /// A time; what is longer than a duration can be is for ever, and so is zero.
     fn seconds(&self, name: &'static str) -> PyResult<Option<Duration>> {
-        let Some(value) = self.value(name)? else { return Ok(None) };
-        if value.is_instance_of::<PyBool>() {
-            return Err(wrong_type(name, &value, SECONDS));
-        }
-        let seconds =
-            match value.extract::<f64>() {
-                Ok(seconds) => seconds,
-                Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
-                    if value.lt(0)? { -1.0 } else { f64::INFINITY }
-                }
-                Err(_) => return Err(wrong_type(name, &value, SECONDS)),
-            };
-        if seconds.is_nan() || seconds < 0.0 {
-            return Err(wrong_value(name, &value, "must be 0 or more seconds; 0 is no limit"));
-        }
-        Ok(Some(Duration::try_from_secs_f64(seconds).unwrap_or_default()))
+        read_if(&self.value(name)?, |value| seconds(name, value))
     }
 
-    /// A number; what is larger than a number of ours is as good as the largest.
     fn count(&self, name: &'static str, least: u32) -> PyResult<Option<u32>> {
-        let Some(value) = self.value(name)? else { return Ok(None) };
-        let too_small = || wrong_value(name, &value, &format!("must be {least} or more"));
-        if value.is_instance_of::<PyBool>() {
-            return Err(wrong_type(name, &value, COUNT));
-        }
-        match value.extract() {
-            Ok(count) if count < least => Err(too_small()),
-            Ok(count) => Ok(Some(count)),
-            Err(error) if !error.is_instance_of::<PyOverflowError>(value.py()) => {
-                Err(wrong_type(name, &value, COUNT))
-            }
-            Err(_) if value.lt(0)? => Err(too_small()),
-            Err(_) => Ok(Some(u32::MAX)),
-        }
+        read_if(&self.value(name)?, |value| count(name, value, least))
     }
 
     fn headers(&self, name: &'static str) -> PyResult<Vec<(String, String)>> {
-        let Some(value) = self.value(name)? else { return Ok(Vec::new()) };
-        let headers = value.cast::<PyDict>().map_err(|_| wrong_type(name, &value, HEADERS))?;
-        headers.iter().map(|(key, text)| header(name, &key, &text)).collect()
+        Ok(read_if(&self.value(name)?, |value| all_headers(name, value))?.unwrap_or_default())
     }
 
     fn client_cert(&self, name: &'static str) -> PyResult<Option<ClientCert>> {
@@ -145,6 +145,95 @@ impl<'py> OptionValues<'_, 'py> {
         }
         Ok(())
     }
+}
+
+fn text(name: &'static str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    value.extract().map_err(|_| wrong_type(name, value, STR))
+}
+
+/// A time; what is longer than a duration can be is for ever, and so is zero.
+fn seconds(name: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    if value.is_instance_of::<PyBool>() {
+        return Err(wrong_type(name, value, SECONDS));
+    }
+    let seconds = match value.extract::<f64>() {
+        Ok(seconds) => seconds,
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
+            if value.lt(0)? {
+                -1.0
+            } else {
+                f64::INFINITY
+            }
+        }
+        Err(_) => return Err(wrong_type(name, value, SECONDS)),
+    };
+    if seconds.is_nan() || seconds < 0.0 {
+        return Err(wrong_value(name, value, "must be 0 or more seconds; 0 is no limit"));
+    }
+    Ok(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}
+
+/// A number; what is larger than a number of ours is as good as the largest.
+fn count(name: &'static str, value: &Bound<'_, PyAny>, least: u32) -> PyResult<u32> {
+    let too_small = || wrong_value(name, value, &format!("must be {least} or more"));
+    if value.is_instance_of::<PyBool>() {
+        return Err(wrong_type(name, value, COUNT));
+    }
+    match value.extract() {
+        Ok(count) if count < least => Err(too_small()),
+        Ok(count) => Ok(count),
+        Err(error) if !error.is_instance_of::<PyOverflowError>(value.py()) => {
+            Err(wrong_type(name, value, COUNT))
+        }
+        Err(_) if value.lt(0)? => Err(too_small()),
+        Err(_) => Ok(u32::MAX),
+    }
+}
+
+fn all_headers(option: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
+    let headers = value.cast::<PyDict>().map_err(|_| wrong_type(option, value, HEADERS))?;
+    headers.iter().map(|(key, text)| header(option, &key, &text)).collect()
+}
+
+/// Parameters of a query. A list is a parameter that is there several times; None is none.
+fn parameters(option: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
+    let mapping = value.cast::<PyMapping>().map_err(|_| wrong_type(option, value, QUERY))?;
+    let mut parameters = Vec::new();
+    for pair in mapping.items()? {
+        let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
+        let name = key.extract::<String>().ok().filter(|name| !name.is_empty());
+        let wrong = || ConfigError::new(option, NAMES);
+        let name = name.ok_or_else(|| error::config(key.py(), &wrong()))?;
+        let values = match value.cast::<PyList>() {
+            Ok(values) => values.iter().collect(),
+            Err(_) => vec![value],
+        };
+        for value in values.iter().filter(|value| !value.is_none()) {
+            parameters.push((name.clone(), parameter(option, &name, value)?));
+        }
+    }
+    Ok(parameters)
+}
+
+/// The value of a parameter; it may be a secret.
+fn parameter(option: &'static str, name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    let wrong = |problem: &str| {
+        let problem = format!("{name:?} {problem}");
+        error::config(value.py(), &ConfigError::new(option, problem))
+    };
+    if let Ok(flag) = value.cast::<PyBool>() {
+        return Ok(flag.is_true().to_string());
+    }
+    if value.is_instance_of::<PyFloat>() && !value.extract::<f64>()?.is_finite() {
+        return Err(wrong("must be a finite number"));
+    }
+    if value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>() {
+        return value.str()?.extract();
+    }
+    let Ok(text) = value.cast::<PyString>() else {
+        return Err(wrong(&format!("{PARAMETER}, not {}", class(value))));
+    };
+    text.extract().map_err(|_| wrong("must not hold half of a surrogate pair"))
 }
 
 /// A header; its value may be a secret.

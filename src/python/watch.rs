@@ -44,9 +44,9 @@ impl Watch {
             (None, Some(logger)) if !is_enabled(logger)? => EventFilter::Retries,
             _ => EventFilter::All,
         };
-        let path = match expected {
-            Expected::Output(info, _) => Cow::Borrowed(info.path),
-            Expected::Free => {
+        let path = match expected.operation() {
+            Some(info) => Cow::Borrowed(info.path),
+            None => {
                 let path = call.target.split('?').next().unwrap_or_default();
                 Cow::Owned(settings.redacted(path))
             }

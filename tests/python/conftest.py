@@ -41,7 +41,7 @@ class Face:
             async def perform() -> Any:
                 return method(*arguments, **keywords)
 
-            if method.__name__ == "list":
+            if method.__name__ == "list" and not method.__self__._core.is_raw:
                 return PagerFace(method(*arguments, **keywords))
             return perform()
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import ginnel
+from conftest import Face
 from server import Server, answer
 
 KEY = {"id": "ak_1", "uri": "u"}
@@ -20,6 +21,12 @@ CLIENTS = [
     ginnel.AsyncAgentClient,
 ]
 REMOTE = CLIENTS[:2]
+
+
+def with_options(client: Any, **options: Any) -> Any:
+    """A copy of a client of either kind, behind the same face."""
+    copied = getattr(client, "_target", client).with_options(**options)
+    return Face(copied) if isinstance(client, Face) else copied
 
 
 def refused(kind: Any, **options: Any) -> str:
@@ -271,3 +278,78 @@ def test_what_connections_depend_on_stays_when_the_environment_changes(
     monkeypatch.setenv("https_proxy", "ftp://nowhere")
 
     assert client.with_options(timeout=1).base_url == "https://x.test"
+
+
+async def test_extra_query_is_appended_to_each_request(make_client: Any) -> None:
+    page = {"keys": [KEY], "uri": "u", "next_page_uri": "/api_keys?tag=x&before_id=ak_1"}
+    with Server(
+        [answer(200, KEY), answer(200, page), answer(200, page), answer(200, {})]
+    ) as server:
+        plain = make_client("k", base_url=server.url)
+        values = {"tag": ["a b", "&"], "flag": True, "n": 2**70, "x": 0.5, "é": "", "no": None}
+        client = with_options(plain, extra_query=values)
+        await client.api_keys.get("ak_1")
+        async for _ in client.api_keys.list(limit=1).pages():
+            if len(server.requests) == 3:
+                break
+        await client.request("GET", "/x", query={"flag": "mine"})
+
+    shown = f"flag=true&n={2**70}&x=0.5&%C3%A9="
+    assert [request.target for request in server.requests] == [
+        f"/api_keys/ak_1?tag=a%20b&tag=%26&{shown}",
+        f"/api_keys?limit=1&tag=a%20b&tag=%26&{shown}",
+        f"/api_keys?tag=x&before_id=ak_1&{shown}",
+        f"/x?flag=mine&tag=a%20b&tag=%26&n={2**70}&x=0.5&%C3%A9=",
+    ]
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (5, "extra_query=5: must be a mapping of names to values, not int"),
+        ({"a": object()}, 'extra_query "a" must be a str, int, float or bool, or a list of them'),
+        ({"a": [[1]]}, 'extra_query "a" must be a str, int, float or bool, or a list of them'),
+        ({"a": b"b"}, 'extra_query "a" must be a str, int, float or bool, or a list of them'),
+        ({"a": float("nan")}, 'extra_query "a" must be a finite number'),
+        ({"a": "\ud800"}, 'extra_query "a" must not hold half of a surrogate pair'),
+        ({1: "a"}, "extra_query must have names that are a str, not empty"),
+        ({"": "a"}, "extra_query must have names that are a str, not empty"),
+    ],
+)
+def test_a_bad_extra_query_names_the_parameter(kind: Any, value: Any, said: str) -> None:
+    client = kind(base_url="https://x.test", **({"api_key": "k"} if kind in REMOTE else {}))
+
+    with pytest.raises(ginnel.ConfigError) as caught:
+        client.with_options(extra_query=value)
+
+    assert said in str(caught.value)
+
+
+async def test_changed_options_leave_the_others_as_they_are(make_client: Any) -> None:
+    with Server([answer(200, KEY)] * 4) as server:
+        options: dict[str, Any] = {
+            "app": "tool/1",
+            "headers": {"x-a": "1", "x-b": "2"},
+            "service_version": "3",
+        }
+        client = make_client("secret-key", base_url=server.url, **options)
+        changed: list[dict[str, Any]] = [
+            {"timeout": 5},
+            {"extra_query": {"a": 1}},
+            {"headers": {"x-a": "3"}},
+            {"service_version": "4"},
+        ]
+        for changes in changed:
+            client = with_options(client, **changes)
+            await client.api_keys.get("ak_1")
+
+    told = [
+        [request.headers.get(name) for name in ("x-a", "x-b", "service-version")]
+        for request in server.requests
+    ]
+    assert told == [["1", "2", "3"], ["1", "2", "3"], ["3", None, "3"], ["3", None, "4"]]
+    for request in server.requests:
+        assert request.headers["authorization"] == "Bearer secret-key"
+        assert request.headers["user-agent"].startswith("tool/1 ginnel/")
+    assert [request.target for request in server.requests][1:] == ["/api_keys/ak_1?a=1"] * 3

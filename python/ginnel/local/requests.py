@@ -101,9 +101,9 @@ class Requests(Resource):
 
         `GET /requests/http`
         """
-        from .._pager import Pager
+        from .._pager import pager
 
-        return Pager(self._core, "agent.requests.list", CapturedRequest, (limit, tunnel_name))
+        return pager(self._core, "agent.requests.list", CapturedRequest, (limit, tunnel_name))
 
     def get(self, id: str) -> CapturedRequest:
         """Fetch one captured request.
@@ -124,14 +124,14 @@ class Requests(Resource):
 
         `POST /requests/http`
         """
-        self._core.call("agent.requests.replay", None, (id, tunnel_name))
+        return self._core.call("agent.requests.replay", None, (id, tunnel_name))
 
     def clear(self) -> None:
         """Remove all captured requests.
 
         `DELETE /requests/http`
         """
-        self._core.call("agent.requests.clear", None, ())
+        return self._core.call("agent.requests.clear", None, ())
 
 
 class AsyncRequests(Resource):
@@ -148,9 +148,9 @@ class AsyncRequests(Resource):
 
         `GET /requests/http`
         """
-        from .._pager import AsyncPager
+        from .._pager import async_pager
 
-        return AsyncPager(self._core, "agent.requests.list", CapturedRequest, (limit, tunnel_name))
+        return async_pager(self._core, "agent.requests.list", CapturedRequest, (limit, tunnel_name))
 
     async def get(self, id: str) -> CapturedRequest:
         """Fetch one captured request.
@@ -171,11 +171,11 @@ class AsyncRequests(Resource):
 
         `POST /requests/http`
         """
-        await self._core.start("agent.requests.replay", None, (id, tunnel_name))
+        return await self._core.start("agent.requests.replay", None, (id, tunnel_name))
 
     async def clear(self) -> None:
         """Remove all captured requests.
 
         `DELETE /requests/http`
         """
-        await self._core.start("agent.requests.clear", None, ())
+        return await self._core.start("agent.requests.clear", None, ())

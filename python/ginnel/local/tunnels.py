@@ -168,9 +168,9 @@ class Tunnels(Resource):
 
         `GET /tunnels`
         """
-        from .._pager import Pager
+        from .._pager import pager
 
-        return Pager(self._core, "agent.tunnels.list", AgentTunnel, ())
+        return pager(self._core, "agent.tunnels.list", AgentTunnel, ())
 
     def start(
         self,
@@ -311,7 +311,7 @@ class Tunnels(Resource):
 
         `DELETE /tunnels/{name}`
         """
-        self._core.call("agent.tunnels.stop", None, (name,))
+        return self._core.call("agent.tunnels.stop", None, (name,))
 
 
 class AsyncTunnels(Resource):
@@ -322,9 +322,9 @@ class AsyncTunnels(Resource):
 
         `GET /tunnels`
         """
-        from .._pager import AsyncPager
+        from .._pager import async_pager
 
-        return AsyncPager(self._core, "agent.tunnels.list", AgentTunnel, ())
+        return async_pager(self._core, "agent.tunnels.list", AgentTunnel, ())
 
     async def start(
         self,
@@ -465,4 +465,4 @@ class AsyncTunnels(Resource):
 
         `DELETE /tunnels/{name}`
         """
-        await self._core.start("agent.tunnels.stop", None, (name,))
+        return await self._core.start("agent.tunnels.stop", None, (name,))

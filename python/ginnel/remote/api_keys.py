@@ -67,9 +67,9 @@ class ApiKeys(Resource):
 
         `GET /api_keys`
         """
-        from .._pager import Pager
+        from .._pager import pager
 
-        return Pager(self._core, "api_keys.list", ApiKey, (before_id, limit))
+        return pager(self._core, "api_keys.list", ApiKey, (before_id, limit))
 
     def get(self, id: str) -> ApiKey:
         """Fetch one API key.
@@ -103,7 +103,7 @@ class ApiKeys(Resource):
 
         `DELETE /api_keys/{id}`
         """
-        self._core.call("api_keys.delete", None, (id,))
+        return self._core.call("api_keys.delete", None, (id,))
 
 
 class AsyncApiKeys(Resource):
@@ -137,9 +137,9 @@ class AsyncApiKeys(Resource):
 
         `GET /api_keys`
         """
-        from .._pager import AsyncPager
+        from .._pager import async_pager
 
-        return AsyncPager(self._core, "api_keys.list", ApiKey, (before_id, limit))
+        return async_pager(self._core, "api_keys.list", ApiKey, (before_id, limit))
 
     async def get(self, id: str) -> ApiKey:
         """Fetch one API key.
@@ -173,4 +173,4 @@ class AsyncApiKeys(Resource):
 
         `DELETE /api_keys/{id}`
         """
-        await self._core.start("api_keys.delete", None, (id,))
+        return await self._core.start("api_keys.delete", None, (id,))

@@ -55,9 +55,9 @@ class BotUsers(Resource):
 
         `GET /bot_users`
         """
-        from .._pager import Pager
+        from .._pager import pager
 
-        return Pager(self._core, "bot_users.list", BotUser, (before_id, limit))
+        return pager(self._core, "bot_users.list", BotUser, (before_id, limit))
 
     def get(self, id: str) -> BotUser:
         """Fetch one bot user.
@@ -89,7 +89,7 @@ class BotUsers(Resource):
 
         `DELETE /bot_users/{id}`
         """
-        self._core.call("bot_users.delete", None, (id,))
+        return self._core.call("bot_users.delete", None, (id,))
 
 
 class AsyncBotUsers(Resource):
@@ -117,9 +117,9 @@ class AsyncBotUsers(Resource):
 
         `GET /bot_users`
         """
-        from .._pager import AsyncPager
+        from .._pager import async_pager
 
-        return AsyncPager(self._core, "bot_users.list", BotUser, (before_id, limit))
+        return async_pager(self._core, "bot_users.list", BotUser, (before_id, limit))
 
     async def get(self, id: str) -> BotUser:
         """Fetch one bot user.
@@ -153,4 +153,4 @@ class AsyncBotUsers(Resource):
 
         `DELETE /bot_users/{id}`
         """
-        await self._core.start("bot_users.delete", None, (id,))
+        return await self._core.start("bot_users.delete", None, (id,))

@@ -74,9 +74,9 @@ class CertificateAuthorities(Resource):
 
         `GET /certificate_authorities`
         """
-        from .._pager import Pager
+        from .._pager import pager
 
-        return Pager(
+        return pager(
             self._core, "certificate_authorities.list", CertificateAuthority, (before_id, limit)
         )
 
@@ -114,7 +114,7 @@ class CertificateAuthorities(Resource):
 
         `DELETE /certificate_authorities/{id}`
         """
-        self._core.call("certificate_authorities.delete", None, (id,))
+        return self._core.call("certificate_authorities.delete", None, (id,))
 
 
 class AsyncCertificateAuthorities(Resource):
@@ -147,9 +147,9 @@ class AsyncCertificateAuthorities(Resource):
 
         `GET /certificate_authorities`
         """
-        from .._pager import AsyncPager
+        from .._pager import async_pager
 
-        return AsyncPager(
+        return async_pager(
             self._core, "certificate_authorities.list", CertificateAuthority, (before_id, limit)
         )
 
@@ -187,4 +187,4 @@ class AsyncCertificateAuthorities(Resource):
 
         `DELETE /certificate_authorities/{id}`
         """
-        await self._core.start("certificate_authorities.delete", None, (id,))
+        return await self._core.start("certificate_authorities.delete", None, (id,))

@@ -76,9 +76,9 @@ class Credentials(Resource):
 
         `GET /credentials`
         """
-        from .._pager import Pager
+        from .._pager import pager
 
-        return Pager(self._core, "credentials.list", Credential, (before_id, limit))
+        return pager(self._core, "credentials.list", Credential, (before_id, limit))
 
     def get(self, id: str) -> Credential:
         """Fetch one credential.
@@ -119,7 +119,7 @@ class Credentials(Resource):
 
         `DELETE /credentials/{id}`
         """
-        self._core.call("credentials.delete", None, (id,))
+        return self._core.call("credentials.delete", None, (id,))
 
 
 class AsyncCredentials(Resource):
@@ -160,9 +160,9 @@ class AsyncCredentials(Resource):
 
         `GET /credentials`
         """
-        from .._pager import AsyncPager
+        from .._pager import async_pager
 
-        return AsyncPager(self._core, "credentials.list", Credential, (before_id, limit))
+        return async_pager(self._core, "credentials.list", Credential, (before_id, limit))
 
     async def get(self, id: str) -> Credential:
         """Fetch one credential.
@@ -205,4 +205,4 @@ class AsyncCredentials(Resource):
 
         `DELETE /credentials/{id}`
         """
-        await self._core.start("credentials.delete", None, (id,))
+        return await self._core.start("credentials.delete", None, (id,))

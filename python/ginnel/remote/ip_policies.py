@@ -56,9 +56,9 @@ class IpPolicies(Resource):
 
         `GET /ip_policies`
         """
-        from .._pager import Pager
+        from .._pager import pager
 
-        return Pager(self._core, "ip_policies.list", IpPolicy, (before_id, limit))
+        return pager(self._core, "ip_policies.list", IpPolicy, (before_id, limit))
 
     def get(self, id: str) -> IpPolicy:
         """Fetch one IP policy.
@@ -93,7 +93,7 @@ class IpPolicies(Resource):
 
         `DELETE /ip_policies/{id}`
         """
-        self._core.call("ip_policies.delete", None, (id,))
+        return self._core.call("ip_policies.delete", None, (id,))
 
 
 class AsyncIpPolicies(Resource):
@@ -124,9 +124,9 @@ class AsyncIpPolicies(Resource):
 
         `GET /ip_policies`
         """
-        from .._pager import AsyncPager
+        from .._pager import async_pager
 
-        return AsyncPager(self._core, "ip_policies.list", IpPolicy, (before_id, limit))
+        return async_pager(self._core, "ip_policies.list", IpPolicy, (before_id, limit))
 
     async def get(self, id: str) -> IpPolicy:
         """Fetch one IP policy.
@@ -161,4 +161,4 @@ class AsyncIpPolicies(Resource):
 
         `DELETE /ip_policies/{id}`
         """
-        await self._core.start("ip_policies.delete", None, (id,))
+        return await self._core.start("ip_policies.delete", None, (id,))

@@ -79,9 +79,9 @@ class IpPolicyRules(Resource):
 
         `GET /ip_policy_rules`
         """
-        from .._pager import Pager
+        from .._pager import pager
 
-        return Pager(self._core, "ip_policy_rules.list", IpPolicyRule, (before_id, limit))
+        return pager(self._core, "ip_policy_rules.list", IpPolicyRule, (before_id, limit))
 
     def get(self, id: str) -> IpPolicyRule:
         """Fetch one rule.
@@ -123,7 +123,7 @@ class IpPolicyRules(Resource):
 
         `DELETE /ip_policy_rules/{id}`
         """
-        self._core.call("ip_policy_rules.delete", None, (id,))
+        return self._core.call("ip_policy_rules.delete", None, (id,))
 
 
 class AsyncIpPolicyRules(Resource):
@@ -166,9 +166,9 @@ class AsyncIpPolicyRules(Resource):
 
         `GET /ip_policy_rules`
         """
-        from .._pager import AsyncPager
+        from .._pager import async_pager
 
-        return AsyncPager(self._core, "ip_policy_rules.list", IpPolicyRule, (before_id, limit))
+        return async_pager(self._core, "ip_policy_rules.list", IpPolicyRule, (before_id, limit))
 
     async def get(self, id: str) -> IpPolicyRule:
         """Fetch one rule.
@@ -210,4 +210,4 @@ class AsyncIpPolicyRules(Resource):
 
         `DELETE /ip_policy_rules/{id}`
         """
-        await self._core.start("ip_policy_rules.delete", None, (id,))
+        return await self._core.start("ip_policy_rules.delete", None, (id,))

@@ -57,9 +57,9 @@ class TunnelSessions(Resource):
 
         `GET /tunnel_sessions`
         """
-        from .._pager import Pager
+        from .._pager import pager
 
-        return Pager(self._core, "tunnel_sessions.list", TunnelSession, (before_id, limit))
+        return pager(self._core, "tunnel_sessions.list", TunnelSession, (before_id, limit))
 
     def get(self, id: str) -> TunnelSession:
         """Fetch one session.
@@ -79,7 +79,7 @@ class TunnelSessions(Resource):
 
         `POST /tunnel_sessions/{id}/stop`
         """
-        self._core.call("tunnel_sessions.stop", None, (id,))
+        return self._core.call("tunnel_sessions.stop", None, (id,))
 
     def restart(self, id: str) -> None:
         """Ask the agent to start anew.
@@ -89,7 +89,7 @@ class TunnelSessions(Resource):
 
         `POST /tunnel_sessions/{id}/restart`
         """
-        self._core.call("tunnel_sessions.restart", None, (id,))
+        return self._core.call("tunnel_sessions.restart", None, (id,))
 
     def update(self, id: str) -> None:
         """Ask the agent to update itself.
@@ -99,7 +99,7 @@ class TunnelSessions(Resource):
 
         `POST /tunnel_sessions/{id}/update`
         """
-        self._core.call("tunnel_sessions.update", None, (id,))
+        return self._core.call("tunnel_sessions.update", None, (id,))
 
 
 class AsyncTunnelSessions(Resource):
@@ -116,9 +116,9 @@ class AsyncTunnelSessions(Resource):
 
         `GET /tunnel_sessions`
         """
-        from .._pager import AsyncPager
+        from .._pager import async_pager
 
-        return AsyncPager(self._core, "tunnel_sessions.list", TunnelSession, (before_id, limit))
+        return async_pager(self._core, "tunnel_sessions.list", TunnelSession, (before_id, limit))
 
     async def get(self, id: str) -> TunnelSession:
         """Fetch one session.
@@ -138,7 +138,7 @@ class AsyncTunnelSessions(Resource):
 
         `POST /tunnel_sessions/{id}/stop`
         """
-        await self._core.start("tunnel_sessions.stop", None, (id,))
+        return await self._core.start("tunnel_sessions.stop", None, (id,))
 
     async def restart(self, id: str) -> None:
         """Ask the agent to start anew.
@@ -148,7 +148,7 @@ class AsyncTunnelSessions(Resource):
 
         `POST /tunnel_sessions/{id}/restart`
         """
-        await self._core.start("tunnel_sessions.restart", None, (id,))
+        return await self._core.start("tunnel_sessions.restart", None, (id,))
 
     async def update(self, id: str) -> None:
         """Ask the agent to update itself.
@@ -158,4 +158,4 @@ class AsyncTunnelSessions(Resource):
 
         `POST /tunnel_sessions/{id}/update`
         """
-        await self._core.start("tunnel_sessions.update", None, (id,))
+        return await self._core.start("tunnel_sessions.update", None, (id,))

@@ -57,9 +57,9 @@ class Tunnels(Resource):
 
         `GET /tunnels`
         """
-        from .._pager import Pager
+        from .._pager import pager
 
-        return Pager(self._core, "tunnels.list", Tunnel, (before_id, limit))
+        return pager(self._core, "tunnels.list", Tunnel, (before_id, limit))
 
     def get(self, id: str) -> Tunnel:
         """Fetch one tunnel.
@@ -84,9 +84,9 @@ class AsyncTunnels(Resource):
 
         `GET /tunnels`
         """
-        from .._pager import AsyncPager
+        from .._pager import async_pager
 
-        return AsyncPager(self._core, "tunnels.list", Tunnel, (before_id, limit))
+        return async_pager(self._core, "tunnels.list", Tunnel, (before_id, limit))
 
     async def get(self, id: str) -> Tunnel:
         """Fetch one tunnel.

@@ -68,9 +68,9 @@ class BackendsFailover(Resource):
 
         `GET /backends/failover`
         """
-        from ..._pager import Pager
+        from ..._pager import pager
 
-        return Pager(self._core, "backends.failover.list", FailoverBackend, (before_id, limit))
+        return pager(self._core, "backends.failover.list", FailoverBackend, (before_id, limit))
 
     def get(self, id: str) -> FailoverBackend:
         """Fetch one failover backend.
@@ -112,7 +112,7 @@ class BackendsFailover(Resource):
 
         `DELETE /backends/failover/{id}`
         """
-        self._core.call("backends.failover.delete", None, (id,))
+        return self._core.call("backends.failover.delete", None, (id,))
 
 
 class AsyncBackendsFailover(Resource):
@@ -149,9 +149,11 @@ class AsyncBackendsFailover(Resource):
 
         `GET /backends/failover`
         """
-        from ..._pager import AsyncPager
+        from ..._pager import async_pager
 
-        return AsyncPager(self._core, "backends.failover.list", FailoverBackend, (before_id, limit))
+        return async_pager(
+            self._core, "backends.failover.list", FailoverBackend, (before_id, limit)
+        )
 
     async def get(self, id: str) -> FailoverBackend:
         """Fetch one failover backend.
@@ -193,4 +195,4 @@ class AsyncBackendsFailover(Resource):
 
         `DELETE /backends/failover/{id}`
         """
-        await self._core.start("backends.failover.delete", None, (id,))
+        return await self._core.start("backends.failover.delete", None, (id,))

@@ -78,9 +78,9 @@ class BackendsHttpResponse(Resource):
 
         `GET /backends/http_response`
         """
-        from ..._pager import Pager
+        from ..._pager import pager
 
-        return Pager(
+        return pager(
             self._core, "backends.http_response.list", HttpResponseBackend, (before_id, limit)
         )
 
@@ -130,7 +130,7 @@ class BackendsHttpResponse(Resource):
 
         `DELETE /backends/http_response/{id}`
         """
-        self._core.call("backends.http_response.delete", None, (id,))
+        return self._core.call("backends.http_response.delete", None, (id,))
 
 
 class AsyncBackendsHttpResponse(Resource):
@@ -173,9 +173,9 @@ class AsyncBackendsHttpResponse(Resource):
 
         `GET /backends/http_response`
         """
-        from ..._pager import AsyncPager
+        from ..._pager import async_pager
 
-        return AsyncPager(
+        return async_pager(
             self._core, "backends.http_response.list", HttpResponseBackend, (before_id, limit)
         )
 
@@ -225,4 +225,4 @@ class AsyncBackendsHttpResponse(Resource):
 
         `DELETE /backends/http_response/{id}`
         """
-        await self._core.start("backends.http_response.delete", None, (id,))
+        return await self._core.start("backends.http_response.delete", None, (id,))

@@ -82,9 +82,9 @@ class BackendsStatic(Resource):
 
         `GET /backends/static`
         """
-        from ..._pager import Pager
+        from ..._pager import pager
 
-        return Pager(self._core, "backends.static.list", StaticBackend, (before_id, limit))
+        return pager(self._core, "backends.static.list", StaticBackend, (before_id, limit))
 
     def get(self, id: str) -> StaticBackend:
         """Fetch one static backend.
@@ -128,7 +128,7 @@ class BackendsStatic(Resource):
 
         `DELETE /backends/static/{id}`
         """
-        self._core.call("backends.static.delete", None, (id,))
+        return self._core.call("backends.static.delete", None, (id,))
 
 
 class AsyncBackendsStatic(Resource):
@@ -167,9 +167,9 @@ class AsyncBackendsStatic(Resource):
 
         `GET /backends/static`
         """
-        from ..._pager import AsyncPager
+        from ..._pager import async_pager
 
-        return AsyncPager(self._core, "backends.static.list", StaticBackend, (before_id, limit))
+        return async_pager(self._core, "backends.static.list", StaticBackend, (before_id, limit))
 
     async def get(self, id: str) -> StaticBackend:
         """Fetch one static backend.
@@ -213,4 +213,4 @@ class AsyncBackendsStatic(Resource):
 
         `DELETE /backends/static/{id}`
         """
-        await self._core.start("backends.static.delete", None, (id,))
+        return await self._core.start("backends.static.delete", None, (id,))

@@ -71,9 +71,9 @@ class BackendsTunnelGroup(Resource):
 
         `GET /backends/tunnel_group`
         """
-        from ..._pager import Pager
+        from ..._pager import pager
 
-        return Pager(
+        return pager(
             self._core, "backends.tunnel_group.list", TunnelGroupBackend, (before_id, limit)
         )
 
@@ -117,7 +117,7 @@ class BackendsTunnelGroup(Resource):
 
         `DELETE /backends/tunnel_group/{id}`
         """
-        self._core.call("backends.tunnel_group.delete", None, (id,))
+        return self._core.call("backends.tunnel_group.delete", None, (id,))
 
 
 class AsyncBackendsTunnelGroup(Resource):
@@ -154,9 +154,9 @@ class AsyncBackendsTunnelGroup(Resource):
 
         `GET /backends/tunnel_group`
         """
-        from ..._pager import AsyncPager
+        from ..._pager import async_pager
 
-        return AsyncPager(
+        return async_pager(
             self._core, "backends.tunnel_group.list", TunnelGroupBackend, (before_id, limit)
         )
 
@@ -200,4 +200,4 @@ class AsyncBackendsTunnelGroup(Resource):
 
         `DELETE /backends/tunnel_group/{id}`
         """
-        await self._core.start("backends.tunnel_group.delete", None, (id,))
+        return await self._core.start("backends.tunnel_group.delete", None, (id,))

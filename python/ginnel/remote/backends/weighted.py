@@ -68,9 +68,9 @@ class BackendsWeighted(Resource):
 
         `GET /backends/weighted`
         """
-        from ..._pager import Pager
+        from ..._pager import pager
 
-        return Pager(self._core, "backends.weighted.list", WeightedBackend, (before_id, limit))
+        return pager(self._core, "backends.weighted.list", WeightedBackend, (before_id, limit))
 
     def get(self, id: str) -> WeightedBackend:
         """Fetch one weighted backend.
@@ -112,7 +112,7 @@ class BackendsWeighted(Resource):
 
         `DELETE /backends/weighted/{id}`
         """
-        self._core.call("backends.weighted.delete", None, (id,))
+        return self._core.call("backends.weighted.delete", None, (id,))
 
 
 class AsyncBackendsWeighted(Resource):
@@ -149,9 +149,11 @@ class AsyncBackendsWeighted(Resource):
 
         `GET /backends/weighted`
         """
-        from ..._pager import AsyncPager
+        from ..._pager import async_pager
 
-        return AsyncPager(self._core, "backends.weighted.list", WeightedBackend, (before_id, limit))
+        return async_pager(
+            self._core, "backends.weighted.list", WeightedBackend, (before_id, limit)
+        )
 
     async def get(self, id: str) -> WeightedBackend:
         """Fetch one weighted backend.
@@ -193,4 +195,4 @@ class AsyncBackendsWeighted(Resource):
 
         `DELETE /backends/weighted/{id}`
         """
-        await self._core.start("backends.weighted.delete", None, (id,))
+        return await self._core.start("backends.weighted.delete", None, (id,))

@@ -109,9 +109,9 @@ class EdgesHttps(Resource):
 
         `GET /edges/https`
         """
-        from ..._pager import Pager
+        from ..._pager import pager
 
-        return Pager(self._core, "edges.https.list", HttpsEdge, (before_id, limit))
+        return pager(self._core, "edges.https.list", HttpsEdge, (before_id, limit))
 
     def get(self, id: str) -> HttpsEdge:
         """Fetch one HTTPS edge with its routes.
@@ -160,7 +160,7 @@ class EdgesHttps(Resource):
 
         `DELETE /edges/https/{id}`
         """
-        self._core.call("edges.https.delete", None, (id,))
+        return self._core.call("edges.https.delete", None, (id,))
 
 
 class AsyncEdgesHttps(Resource):
@@ -225,9 +225,9 @@ class AsyncEdgesHttps(Resource):
 
         `GET /edges/https`
         """
-        from ..._pager import AsyncPager
+        from ..._pager import async_pager
 
-        return AsyncPager(self._core, "edges.https.list", HttpsEdge, (before_id, limit))
+        return async_pager(self._core, "edges.https.list", HttpsEdge, (before_id, limit))
 
     async def get(self, id: str) -> HttpsEdge:
         """Fetch one HTTPS edge with its routes.
@@ -276,4 +276,4 @@ class AsyncEdgesHttps(Resource):
 
         `DELETE /edges/https/{id}`
         """
-        await self._core.start("edges.https.delete", None, (id,))
+        return await self._core.start("edges.https.delete", None, (id,))

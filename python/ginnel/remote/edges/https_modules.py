@@ -49,7 +49,7 @@ class EdgesHttpsMutualTls(Resource):
 
         `DELETE /edges/https/{id}/mutual_tls`
         """
-        self._core.call("edges.https.mutual_tls.delete", None, (id,))
+        return self._core.call("edges.https.mutual_tls.delete", None, (id,))
 
 
 class AsyncEdgesHttpsMutualTls(Resource):
@@ -91,7 +91,7 @@ class AsyncEdgesHttpsMutualTls(Resource):
 
         `DELETE /edges/https/{id}/mutual_tls`
         """
-        await self._core.start("edges.https.mutual_tls.delete", None, (id,))
+        return await self._core.start("edges.https.mutual_tls.delete", None, (id,))
 
 
 class EdgesHttpsTlsTermination(Resource):
@@ -132,7 +132,7 @@ class EdgesHttpsTlsTermination(Resource):
 
         `DELETE /edges/https/{id}/tls_termination`
         """
-        self._core.call("edges.https.tls_termination.delete", None, (id,))
+        return self._core.call("edges.https.tls_termination.delete", None, (id,))
 
 
 class AsyncEdgesHttpsTlsTermination(Resource):
@@ -173,4 +173,4 @@ class AsyncEdgesHttpsTlsTermination(Resource):
 
         `DELETE /edges/https/{id}/tls_termination`
         """
-        await self._core.start("edges.https.tls_termination.delete", None, (id,))
+        return await self._core.start("edges.https.tls_termination.delete", None, (id,))

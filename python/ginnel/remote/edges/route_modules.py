@@ -63,7 +63,7 @@ class EdgesHttpsRoutesBackend(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/backend`
         """
-        self._core.call("edges.https.routes.backend.delete", None, (edge_id, id))
+        return self._core.call("edges.https.routes.backend.delete", None, (edge_id, id))
 
 
 class AsyncEdgesHttpsRoutesBackend(Resource):
@@ -109,7 +109,7 @@ class AsyncEdgesHttpsRoutesBackend(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/backend`
         """
-        await self._core.start("edges.https.routes.backend.delete", None, (edge_id, id))
+        return await self._core.start("edges.https.routes.backend.delete", None, (edge_id, id))
 
 
 class EdgesHttpsRoutesIpRestriction(Resource):
@@ -157,7 +157,7 @@ class EdgesHttpsRoutesIpRestriction(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/ip_restriction`
         """
-        self._core.call("edges.https.routes.ip_restriction.delete", None, (edge_id, id))
+        return self._core.call("edges.https.routes.ip_restriction.delete", None, (edge_id, id))
 
 
 class AsyncEdgesHttpsRoutesIpRestriction(Resource):
@@ -205,7 +205,9 @@ class AsyncEdgesHttpsRoutesIpRestriction(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/ip_restriction`
         """
-        await self._core.start("edges.https.routes.ip_restriction.delete", None, (edge_id, id))
+        return await self._core.start(
+            "edges.https.routes.ip_restriction.delete", None, (edge_id, id)
+        )
 
 
 class EdgesHttpsRoutesPolicy(Resource):
@@ -257,7 +259,7 @@ class EdgesHttpsRoutesPolicy(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/policy`
         """
-        self._core.call("edges.https.routes.policy.delete", None, (edge_id, id))
+        return self._core.call("edges.https.routes.policy.delete", None, (edge_id, id))
 
 
 class AsyncEdgesHttpsRoutesPolicy(Resource):
@@ -309,7 +311,7 @@ class AsyncEdgesHttpsRoutesPolicy(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/policy`
         """
-        await self._core.start("edges.https.routes.policy.delete", None, (edge_id, id))
+        return await self._core.start("edges.https.routes.policy.delete", None, (edge_id, id))
 
 
 class EdgesHttpsRoutesUserAgentFilter(Resource):
@@ -364,7 +366,7 @@ class EdgesHttpsRoutesUserAgentFilter(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/user_agent_filter`
         """
-        self._core.call("edges.https.routes.user_agent_filter.delete", None, (edge_id, id))
+        return self._core.call("edges.https.routes.user_agent_filter.delete", None, (edge_id, id))
 
 
 class AsyncEdgesHttpsRoutesUserAgentFilter(Resource):
@@ -419,7 +421,9 @@ class AsyncEdgesHttpsRoutesUserAgentFilter(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/user_agent_filter`
         """
-        await self._core.start("edges.https.routes.user_agent_filter.delete", None, (edge_id, id))
+        return await self._core.start(
+            "edges.https.routes.user_agent_filter.delete", None, (edge_id, id)
+        )
 
 
 class EdgesHttpsRoutesCircuitBreaker(Resource):
@@ -492,7 +496,7 @@ class EdgesHttpsRoutesCircuitBreaker(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/circuit_breaker`
         """
-        self._core.call("edges.https.routes.circuit_breaker.delete", None, (edge_id, id))
+        return self._core.call("edges.https.routes.circuit_breaker.delete", None, (edge_id, id))
 
 
 class AsyncEdgesHttpsRoutesCircuitBreaker(Resource):
@@ -565,7 +569,9 @@ class AsyncEdgesHttpsRoutesCircuitBreaker(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/circuit_breaker`
         """
-        await self._core.start("edges.https.routes.circuit_breaker.delete", None, (edge_id, id))
+        return await self._core.start(
+            "edges.https.routes.circuit_breaker.delete", None, (edge_id, id)
+        )
 
 
 class EdgesHttpsRoutesCompression(Resource):
@@ -606,7 +612,7 @@ class EdgesHttpsRoutesCompression(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/compression`
         """
-        self._core.call("edges.https.routes.compression.delete", None, (edge_id, id))
+        return self._core.call("edges.https.routes.compression.delete", None, (edge_id, id))
 
 
 class AsyncEdgesHttpsRoutesCompression(Resource):
@@ -649,7 +655,7 @@ class AsyncEdgesHttpsRoutesCompression(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/compression`
         """
-        await self._core.start("edges.https.routes.compression.delete", None, (edge_id, id))
+        return await self._core.start("edges.https.routes.compression.delete", None, (edge_id, id))
 
 
 class EdgesHttpsRoutesRequestHeaders(Resource):
@@ -704,7 +710,7 @@ class EdgesHttpsRoutesRequestHeaders(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/request_headers`
         """
-        self._core.call("edges.https.routes.request_headers.delete", None, (edge_id, id))
+        return self._core.call("edges.https.routes.request_headers.delete", None, (edge_id, id))
 
 
 class AsyncEdgesHttpsRoutesRequestHeaders(Resource):
@@ -759,7 +765,9 @@ class AsyncEdgesHttpsRoutesRequestHeaders(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/request_headers`
         """
-        await self._core.start("edges.https.routes.request_headers.delete", None, (edge_id, id))
+        return await self._core.start(
+            "edges.https.routes.request_headers.delete", None, (edge_id, id)
+        )
 
 
 class EdgesHttpsRoutesResponseHeaders(Resource):
@@ -814,7 +822,7 @@ class EdgesHttpsRoutesResponseHeaders(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/response_headers`
         """
-        self._core.call("edges.https.routes.response_headers.delete", None, (edge_id, id))
+        return self._core.call("edges.https.routes.response_headers.delete", None, (edge_id, id))
 
 
 class AsyncEdgesHttpsRoutesResponseHeaders(Resource):
@@ -869,7 +877,9 @@ class AsyncEdgesHttpsRoutesResponseHeaders(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/response_headers`
         """
-        await self._core.start("edges.https.routes.response_headers.delete", None, (edge_id, id))
+        return await self._core.start(
+            "edges.https.routes.response_headers.delete", None, (edge_id, id)
+        )
 
 
 class EdgesHttpsRoutesWebhookVerification(Resource):
@@ -918,7 +928,9 @@ class EdgesHttpsRoutesWebhookVerification(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/webhook_verification`
         """
-        self._core.call("edges.https.routes.webhook_verification.delete", None, (edge_id, id))
+        return self._core.call(
+            "edges.https.routes.webhook_verification.delete", None, (edge_id, id)
+        )
 
 
 class AsyncEdgesHttpsRoutesWebhookVerification(Resource):
@@ -967,7 +979,7 @@ class AsyncEdgesHttpsRoutesWebhookVerification(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/webhook_verification`
         """
-        await self._core.start(
+        return await self._core.start(
             "edges.https.routes.webhook_verification.delete", None, (edge_id, id)
         )
 
@@ -1016,7 +1028,9 @@ class EdgesHttpsRoutesWebsocketTcpConverter(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/websocket_tcp_converter`
         """
-        self._core.call("edges.https.routes.websocket_tcp_converter.delete", None, (edge_id, id))
+        return self._core.call(
+            "edges.https.routes.websocket_tcp_converter.delete", None, (edge_id, id)
+        )
 
 
 class AsyncEdgesHttpsRoutesWebsocketTcpConverter(Resource):
@@ -1063,6 +1077,6 @@ class AsyncEdgesHttpsRoutesWebsocketTcpConverter(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}/websocket_tcp_converter`
         """
-        await self._core.start(
+        return await self._core.start(
             "edges.https.routes.websocket_tcp_converter.delete", None, (edge_id, id)
         )

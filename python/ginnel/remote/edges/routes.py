@@ -323,7 +323,7 @@ class EdgesHttpsRoutes(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}`
         """
-        self._core.call("edges.https.routes.delete", None, (edge_id, id))
+        return self._core.call("edges.https.routes.delete", None, (edge_id, id))
 
 
 class AsyncEdgesHttpsRoutes(Resource):
@@ -548,4 +548,4 @@ class AsyncEdgesHttpsRoutes(Resource):
 
         `DELETE /edges/https/{edge_id}/routes/{id}`
         """
-        await self._core.start("edges.https.routes.delete", None, (edge_id, id))
+        return await self._core.start("edges.https.routes.delete", None, (edge_id, id))

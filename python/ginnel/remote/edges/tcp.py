@@ -116,9 +116,9 @@ class EdgesTcp(Resource):
 
         `GET /edges/tcp`
         """
-        from ..._pager import Pager
+        from ..._pager import pager
 
-        return Pager(self._core, "edges.tcp.list", TcpEdge, (before_id, limit))
+        return pager(self._core, "edges.tcp.list", TcpEdge, (before_id, limit))
 
     def get(self, id: str) -> TcpEdge:
         """Fetch one TCP edge.
@@ -168,7 +168,7 @@ class EdgesTcp(Resource):
 
         `DELETE /edges/tcp/{id}`
         """
-        self._core.call("edges.tcp.delete", None, (id,))
+        return self._core.call("edges.tcp.delete", None, (id,))
 
 
 class AsyncEdgesTcp(Resource):
@@ -234,9 +234,9 @@ class AsyncEdgesTcp(Resource):
 
         `GET /edges/tcp`
         """
-        from ..._pager import AsyncPager
+        from ..._pager import async_pager
 
-        return AsyncPager(self._core, "edges.tcp.list", TcpEdge, (before_id, limit))
+        return async_pager(self._core, "edges.tcp.list", TcpEdge, (before_id, limit))
 
     async def get(self, id: str) -> TcpEdge:
         """Fetch one TCP edge.
@@ -286,4 +286,4 @@ class AsyncEdgesTcp(Resource):
 
         `DELETE /edges/tcp/{id}`
         """
-        await self._core.start("edges.tcp.delete", None, (id,))
+        return await self._core.start("edges.tcp.delete", None, (id,))

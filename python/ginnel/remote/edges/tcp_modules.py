@@ -46,7 +46,7 @@ class EdgesTcpBackend(Resource):
 
         `DELETE /edges/tcp/{id}/backend`
         """
-        self._core.call("edges.tcp.backend.delete", None, (id,))
+        return self._core.call("edges.tcp.backend.delete", None, (id,))
 
 
 class AsyncEdgesTcpBackend(Resource):
@@ -87,7 +87,7 @@ class AsyncEdgesTcpBackend(Resource):
 
         `DELETE /edges/tcp/{id}/backend`
         """
-        await self._core.start("edges.tcp.backend.delete", None, (id,))
+        return await self._core.start("edges.tcp.backend.delete", None, (id,))
 
 
 class EdgesTcpIpRestriction(Resource):
@@ -128,7 +128,7 @@ class EdgesTcpIpRestriction(Resource):
 
         `DELETE /edges/tcp/{id}/ip_restriction`
         """
-        self._core.call("edges.tcp.ip_restriction.delete", None, (id,))
+        return self._core.call("edges.tcp.ip_restriction.delete", None, (id,))
 
 
 class AsyncEdgesTcpIpRestriction(Resource):
@@ -169,7 +169,7 @@ class AsyncEdgesTcpIpRestriction(Resource):
 
         `DELETE /edges/tcp/{id}/ip_restriction`
         """
-        await self._core.start("edges.tcp.ip_restriction.delete", None, (id,))
+        return await self._core.start("edges.tcp.ip_restriction.delete", None, (id,))
 
 
 class EdgesTcpPolicy(Resource):
@@ -215,7 +215,7 @@ class EdgesTcpPolicy(Resource):
 
         `DELETE /edges/tcp/{id}/policy`
         """
-        self._core.call("edges.tcp.policy.delete", None, (id,))
+        return self._core.call("edges.tcp.policy.delete", None, (id,))
 
 
 class AsyncEdgesTcpPolicy(Resource):
@@ -261,4 +261,4 @@ class AsyncEdgesTcpPolicy(Resource):
 
         `DELETE /edges/tcp/{id}/policy`
         """
-        await self._core.start("edges.tcp.policy.delete", None, (id,))
+        return await self._core.start("edges.tcp.policy.delete", None, (id,))
