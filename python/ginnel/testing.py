@@ -19,6 +19,9 @@ With `ginnel_service_scope = session` in the configuration of pytest, `ginnel_se
 `ginnel_session_service`, and holds after each test again what it held before. Tests with the marker
 keep a service of their own.
 
+`@pytest.mark.ginnel_cassette("name.json")` plays the calls of a test from a file beside it, or
+records them; `cassette` does so for a block. `--ginnel-record` says whether calls are recorded.
+
 `assert_received` asserts what a tunnel received. Where a test fails, its report has a section
 `ginnel: captured requests` of what the agents of its fixtures captured meanwhile.
 """
@@ -30,20 +33,28 @@ from typing import TYPE_CHECKING, Any, overload
 
 import pytest
 
+from . import _cassette
 from ._calls import ServiceCall
+from ._cassette import Cassette
+from .exceptions import CassetteError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+    from os import PathLike
     from re import Pattern
 
     from . import Agent, AgentClient, AsyncAgentClient, AsyncRemoteClient, RemoteClient, Service
     from ._agent_client import AgentRequests, AsyncAgentRequests
+    from ._cassette import RecordMode
     from ._results import Results
     from .local.requests import CapturedRequest
 
 __all__ = [
+    "Cassette",
+    "CassetteError",
     "ServiceCall",
     "assert_received",
+    "cassette",
     "ginnel_agent",
     "ginnel_agent_client",
     "ginnel_async_agent_client",
@@ -58,18 +69,34 @@ __all__ = [
 _SCOPES = ("function", "session")
 _STARTED = pytest.StashKey[float]()
 _AGENTS = pytest.StashKey["list[str]"]()
+_CASSETTE = pytest.StashKey[Cassette]()
+_FAILED = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Make the option of the configuration known to pytest."""
     line = "How long the fixture ginnel_service lasts: function or session."
     parser.addini("ginnel_service_scope", line, default=_SCOPES[0])
+    parser.getgroup("ginnel").addoption(
+        "--ginnel-record",
+        choices=_cassette.MODES,
+        default=_cassette.DEFAULT_MODE,
+        help=(
+            "What cassettes do with calls: play alone (none), record where there is no file (once), "
+            "record what is not known (new), or record everything anew (all); once by default."
+        ),
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known to pytest."""
-    line = "ginnel_service(**options): options of the service of the fixture ginnel_service."
-    config.addinivalue_line("markers", line)
+    """Make the markers known to pytest."""
+    for line in (
+        "ginnel_service(**options): options of the service of the fixture ginnel_service.",
+        "ginnel_cassette(path, record=None): the calls of the test are played from a file, or "
+        "recorded; its path is relative to the file of the test.",
+    ):
+        config.addinivalue_line("markers", line)
+    _cassette.default_mode = config.getoption("--ginnel-record")
     scope = config.getini("ginnel_service_scope")
     if scope not in _SCOPES:
         raise pytest.UsageError(f"ginnel_service_scope={scope}: must be function or session")
@@ -77,9 +104,30 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Note when a test begins."""
+    """Note when a test begins, and use its cassette."""
     item.stash[_STARTED] = time.time()
     item.stash[_AGENTS] = []
+    item.stash[_FAILED] = False
+    if marker := item.get_closest_marker("ginnel_cassette"):
+        item.stash[_CASSETTE] = _marked(item, *marker.args, **marker.kwargs).__enter__()
+
+
+def _marked(
+    item: pytest.Item, path: str | PathLike[str], record: RecordMode | None = None
+) -> Cassette:
+    return Cassette(item.path.parent / path, record)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """Put the cassette of a test away; a test that failed leaves the file as it was."""
+    try:
+        return (yield)
+    finally:
+        if used := item.stash.get(_CASSETTE, None):
+            del item.stash[_CASSETTE]
+            failure = AssertionError if item.stash[_FAILED] else None
+            used.__exit__(failure, None, None)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -99,6 +147,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add what agents captured to the report of a test that failed."""
     report = yield
+    item.stash[_FAILED] = item.stash.get(_FAILED, False) or report.failed
     if report.failed and report.when != "teardown":
         from ._test_report import agent_urls, sections
 
@@ -106,6 +155,33 @@ def pytest_runtest_makereport(
         urls = [*item.stash.get(_AGENTS, []), *agent_urls(fixtures)]
         report.sections.extend(sections(urls, item.stash.get(_STARTED, 0.0)))
     return report
+
+
+def cassette(path: str | PathLike[str], *, record: RecordMode | None = None) -> Cassette:
+    """Play the calls of a `with` block from a file, or record them: those of all clients.
+
+    ```python
+    with cassette("keys.json"):
+        remote.api_keys.list().to_list()
+    ```
+
+    A call is known by its method, its path with the query, and its body; the address of the server
+    does not matter, and nothing is sent for what is played. Each recorded answer is played once, the
+    answers to the same request in their order; answers that are errors are raised as those of a
+    server. Of retries the last answer is recorded; calls without an answer are not recorded. Secrets
+    are masked in the file. It is written at the end of the block, unless that is an exception.
+
+    Args:
+        path: The file.
+        record: `"none"` plays alone, `"once"` records where there is no file, `"new"` records what
+            is not in the file, and `"all"` records everything anew. Left out, `--ginnel-record`
+            decides; `"once"` without it.
+
+    Raises:
+        CassetteError: A call is made that the file does not have, or the file cannot be used.
+        ConfigError: There is no such way to record.
+    """
+    return Cassette(path, record)
 
 
 @pytest.fixture(scope="session")
