@@ -99,7 +99,7 @@ class Cassette:
             self.save()
 
     def save(self) -> None:
-        """Write what was recorded. The end of the block does so, unless it ends with an exception."""
+        """Write what was recorded, as the end of the block does unless that is an exception."""
         with self._lock:
             new = [exchange for exchange in self._recorded if exchange is not None]
         if not self._is_recording or (self.record == "new" and not new and self.path.exists()):
@@ -150,8 +150,8 @@ class Cassette:
         if count := known.count(request):
             times = "once" if count == 1 else f"{count} times"
             return (
-                f"{line} was recorded {times} in {self.path}, and is made once more; each answer is "
-                f"played once; {again}"
+                f"{line} was recorded {times} in {self.path}, and is made once more; each answer "
+                f"is played once; {again}"
             )
         said = f"{line} is not in {self.path}, and record={self.record!r} forbids to record it"
         if not known:

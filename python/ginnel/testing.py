@@ -82,8 +82,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=_cassette.MODES,
         default=_cassette.DEFAULT_MODE,
         help=(
-            "What cassettes do with calls: play alone (none), record where there is no file (once), "
-            "record what is not known (new), or record everything anew (all); once by default."
+            "What cassettes do with calls: play alone (none), record where there is no file "
+            "(once, the default), record what is not known (new), or everything anew (all)."
         ),
     )
 
@@ -165,11 +165,12 @@ def cassette(path: str | PathLike[str], *, record: RecordMode | None = None) -> 
         remote.api_keys.list().to_list()
     ```
 
-    A call is known by its method, its path with the query, and its body; the address of the server
-    does not matter, and nothing is sent for what is played. Each recorded answer is played once, the
-    answers to the same request in their order; answers that are errors are raised as those of a
-    server. Of retries the last answer is recorded; calls without an answer are not recorded. Secrets
-    are masked in the file. It is written at the end of the block, unless that is an exception.
+    A call is known by its method, its path with the query, and its body; the address of the
+    server does not matter, and nothing is sent for what is played. Each recorded answer is played
+    once, the answers to the same request in their order; answers that are errors are raised as
+    those of a server. Of retries the last answer is recorded; calls without an answer are not
+    recorded. Secrets are masked in the file. It is written at the end of the block, unless that is
+    an exception.
 
     Args:
         path: The file.

@@ -105,9 +105,9 @@ async def test_secrets_keep_the_form_of_their_values(make_client: Any, tape: Pat
 async def test_captured_messages_are_masked_inside(tape: Path) -> None:
     message = f"POST /hook?token={SECRET} HTTP/1.1\r\nAuthorization: Bearer {SECRET}\r\n\r\n"
     coded = base64.b64encode((message + json.dumps({"password": SECRET})).encode()).decode()
-    with Server([answer(200, {"request": {"raw": coded}})]) as server:
-        with cassette(tape), ginnel.AgentClient(server.url) as client:
-            client.request("GET", "/requests/http/1")
+    server = Server([answer(200, {"request": {"raw": coded}})])
+    with server, cassette(tape), ginnel.AgentClient(server.url) as client:
+        client.request("GET", "/requests/http/1")
 
     (made,) = exchanges(tape)
     kept = base64.b64decode(made["response"]["body"]["request"]["raw"]).decode()
@@ -149,7 +149,7 @@ async def test_each_answer_is_played_once_in_its_order(
         assert played.unplayed == ["GET /api_keys/ak_1"]
         assert (await player.api_keys.get("ak_1")).description == "b"
         with pytest.raises(
-            CassetteError, match="was recorded 2 times in .*, and is made once more"
+            CassetteError, match=r"was recorded 2 times in .*, and is made once more"
         ):
             await player.api_keys.get("ak_1")
 
@@ -203,9 +203,8 @@ async def test_what_is_new_is_recorded_where_that_is_asked_for(
 async def test_nothing_is_written_where_a_block_ends_with_an_exception(
     client: Any, tape: Path
 ) -> None:
-    with pytest.raises(ZeroDivisionError), cassette(tape):
-        await client.api_keys.list().to_list()
-        raise ZeroDivisionError
+    with pytest.raises(ginnel.NotFoundError), cassette(tape):
+        await client.api_keys.get("ak_" + "0" * 27)
 
     assert not tape.exists()
     assert await client.api_keys.list().to_list()
@@ -216,8 +215,8 @@ async def test_a_client_in_a_cassette_is_closed_all_the_same(
 ) -> None:
     with cassette(tape):
         await client.api_keys.list().to_list()
+    getattr(player, "_target", player).close()
     with cassette(tape), pytest.raises(ginnel.ClientClosedError):
-        getattr(player, "_target", player).close()
         await player.api_keys.list().to_list()
 
 
@@ -282,9 +281,9 @@ async def test_calls_at_the_same_time_are_recorded_in_their_order(tape: Path) ->
 async def test_a_file_is_the_same_when_it_is_recorded_again(tape: Path) -> None:
     texts = []
     for _ in range(2):
-        with ginnel.Service(seed=7) as service, service.client() as client:
-            with cassette(tape, record="all"):
-                await calls(Face(client))
+        service = ginnel.Service(seed=7)
+        with service, service.client() as client, cassette(tape, record="all"):
+            await calls(Face(client))
         texts.append(tape.read_text())
 
     assert texts[0] == texts[1]
