@@ -59,7 +59,7 @@ class Cassette:
         mode = default_mode if record is None else record
         if mode not in MODES:
             raise ConfigError(f"record={mode!r}: must be one of {', '.join(MODES)}")
-        self.path = Path(path)
+        self.path: Path = Path(path)
         """The file."""
         self.record: str = mode
         """What it does with calls that it does not know: see `ginnel.testing.cassette`."""

@@ -59,7 +59,7 @@ impl Playback {
         let cassette = current.as_ref().map(|cassette| cassette.clone_ref(py));
         drop(current);
         let Some(cassette) = cassette.filter(|_| !client.is_closed()) else { return Ok(Self::Off) };
-        let body = call.body.as_deref().map(|body| PyBytes::new(py, body.as_ref()));
+        let body = call.body.as_deref().map(|body| PyBytes::new(py, body));
         let origin = client.settings().origin.to_string();
         let asked = (call.method.as_str(), &call.target, body, origin);
         let (place, found): (Py<PyAny>, Option<RecordedParts>) =
