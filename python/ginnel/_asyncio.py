@@ -38,7 +38,8 @@ def _connected(loop: AbstractEventLoop) -> LoopDriver:
         # The loop of Windows. A strong reference would keep the loop alive for ever.
         loop_ref = ref(loop)
         made = LoopDriver(loop, lambda: _notify(loop_ref))
-        setattr(loop, "_ginnel_driver", made)
+        # The loop holds it, as the others hold what they watch.
+        vars(loop)["_ginnel_driver"] = made
     return made
 
 

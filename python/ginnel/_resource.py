@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+
 from ._spelling import Spelling
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from functools import cached_property
-
     from ._native import Core
+
+if TYPE_CHECKING or "functools" in sys.modules:
+    from functools import cached_property
 else:
 
     class cached_property:
-        """That of `functools`, whose import takes half as long as that of this package."""
+        """That of `functools`, whose import would take half as long as that of this package."""
 
         def __init__(self, make):
             self._make = make
