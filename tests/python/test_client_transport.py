@@ -623,7 +623,7 @@ async def pieces(kind: str) -> AsyncIterator[bytes]:
         yield b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n" + block
         return
     if kind == "gzip":
-        body = gzip.compress(b'{"a":"' + b" " * (MAX_BODY_BYTES + 1) + b'"}', 1)
+        body = gzip.compress(b'{"a":"' + b" " * (MAX_BODY_BYTES + 1) + b'"}', 1, mtime=0)
         yield answer(200, body, content_encoding="gzip")
         return
     framing = {

@@ -24,7 +24,11 @@ def raw(body: bytes) -> bytes:
 
 
 def members(body: bytes) -> bytes:
-    return gzip.compress(body[:5]) + gzip.compress(b"") + gzip.compress(body[5:])
+    return (
+        gzip.compress(body[:5], mtime=0)
+        + gzip.compress(b"", mtime=0)
+        + gzip.compress(body[5:], mtime=0)
+    )
 
 
 def brotli(body: bytes) -> bytes:
@@ -39,15 +43,15 @@ CODINGS: list[tuple[str, Callable[[bytes], bytes]]] = [
     ("GZip", gzip.compress),
     ("x-gzip", gzip.compress),
     ("gzip", members),
-    ("gzip", lambda body: gzip.compress(body) + b"\0" * 100),
+    ("gzip", lambda body: gzip.compress(body, mtime=0) + b"\0" * 100),
     ("deflate", zlib.compress),
     ("DEFLATE", raw),
     ("br", brotli),
     ("BR", brotli),
     ("identity", bytes),
-    ("gzip, br", lambda body: brotli(gzip.compress(body))),
-    ("br,gzip ,\tidentity", lambda body: gzip.compress(brotli(body))),
-    ("deflate, gzip, deflate", lambda body: zlib.compress(gzip.compress(raw(body)))),
+    ("gzip, br", lambda body: brotli(gzip.compress(body, mtime=0))),
+    ("br,gzip ,\tidentity", lambda body: gzip.compress(brotli(body), mtime=0)),
+    ("deflate, gzip, deflate", lambda body: zlib.compress(gzip.compress(raw(body), mtime=0))),
 ]
 
 
@@ -73,7 +77,7 @@ async def test_every_coding_is_taken_off(
 
 
 async def test_codings_on_several_lines(client_of: Any) -> None:
-    coded = brotli(gzip.compress(BODY))
+    coded = brotli(gzip.compress(BODY, mtime=0))
     head, _, body = answer(200, coded, content_encoding="gzip").partition(b"\r\n\r\n")
     with Server([head + b"\r\ncontent-encoding: br\r\n\r\n" + body]) as server:
         assert (await client_of(server).api_keys.get("ak_1")).id == "ak_1"
@@ -108,7 +112,11 @@ async def test_an_error_in_an_unknown_coding_keeps_its_status(client_of: Any) ->
         ("zstd", b"\x28\xb5\x2f\xfd", 'content coding "zstd" is not supported'),
         ("gzip, zstd", b"\x28\xb5\x2f\xfd", 'content coding "zstd" is not supported'),
         ("gzip,gzip,gzip,gzip", b"x", "it has 4 content codings"),
-        ("gzip", gzip.compress(BODY)[:-1], "its content coding gzip is damaged: it ends early"),
+        (
+            "gzip",
+            gzip.compress(BODY, mtime=0)[:-1],
+            "its content coding gzip is damaged: it ends early",
+        ),
         ("gzip", BODY, "its content coding gzip is damaged"),
         ("deflate", zlib.compress(BODY)[:-5], "its content coding deflate is damaged"),
         ("br", brotli(BODY)[:-1], "its content coding br is damaged: it ends early"),
@@ -128,7 +136,7 @@ async def test_what_cannot_be_decoded_is_told(
 
 
 async def test_a_small_answer_does_not_unfold_without_end(client_of: Any) -> None:
-    bomb = gzip.compress(gzip.compress(b"\0" * (65 << 20), 9), 9)
+    bomb = gzip.compress(gzip.compress(b"\0" * (65 << 20), 9), 9, mtime=0)
     assert len(bomb) < 10_000
     said = "unfolds to more than 67108864 bytes"
     with (

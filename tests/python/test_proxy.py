@@ -85,7 +85,7 @@ async def test_nothing_on_this_machine_goes_through_the_environments_proxy(
 
 
 async def test_a_compressed_answer(make_client: Any) -> None:
-    body = gzip.compress(json.dumps(KEY).encode())
+    body = gzip.compress(json.dumps(KEY).encode(), mtime=0)
     with Server([answer(200, body, content_encoding="gzip")]) as proxy:
         client = make_client("k", base_url=ELSEWHERE, allow_http=True, proxy=proxy.url)
 
@@ -387,7 +387,7 @@ async def test_a_proxied_answer_has_the_limit_of_every_answer(
     make_client: Any, coding: str
 ) -> None:
     body = b"x" * (MAX_BODY_BYTES + 1)
-    body = gzip.compress(body, 1) if coding == "gzip" else body
+    body = gzip.compress(body, 1, mtime=0) if coding == "gzip" else body
     with Server([answer(200, body, content_encoding=coding)]) as proxy:
         client = make_client(
             "k", base_url=ELSEWHERE, allow_http=True, proxy=proxy.url, max_retries=0
