@@ -29,5 +29,6 @@ pub use operation::{
     Call, Info, Malformed, Operation, Output, Page, Place, Resource, Verb, encode, encode_arguments,
 };
 #[cfg(feature = "python")]
-pub(crate) use operation::{append_query, encode_component};
+pub(crate) use operation::append_query;
+pub(crate) use operation::encode_component;
 pub use origin::Origin;
