@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
+from weakref import WeakSet
 
 from server import answer
 
@@ -78,6 +79,7 @@ class StubServer:
     """The largest number of connections that were open at once."""
 
     def __enter__(self) -> Self:
+        self._writers: WeakSet[asyncio.StreamWriter] = WeakSet()
         self.loop = asyncio.new_event_loop()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
         self.port: int = self._listener.getsockname()[1]
@@ -107,6 +109,7 @@ class StubServer:
             for connection in list(self.open):
                 connection.close()
             self.loop.run_until_complete(self._end_tasks())
+            self.loop.run_until_complete(self._abort_all())
 
     async def _end_tasks(self) -> None:
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -114,10 +117,17 @@ class StubServer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def _abort_all(self) -> None:
+        """Closes what has bytes to send that nobody reads, and waits until that is done."""
+        for writer in self._writers:
+            writer.transport.abort()
+        await asyncio.sleep(0.01)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
         connection = Connection(reader, writer)
         self.connections += 1
+        self._writers.add(writer)
         async with self._listed(connection):
             while request := await read_request(connection):
                 self.requests.append(request)

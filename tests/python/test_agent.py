@@ -261,9 +261,9 @@ async def test_waiting_for_nobody_says_so() -> None:
     url = f"http://127.0.0.1:{free_port()}"
 
     with pytest.raises(ginnel.APITimeoutError, match="the agent is not running"):
-        ginnel.AgentClient(url).wait_ready(timeout=0.1)
+        ginnel.AgentClient(url).wait_ready(timeout=0.5)
     with pytest.raises(ginnel.APITimeoutError, match="the agent is not running"):
-        await ginnel.AsyncAgentClient(url).wait_ready(timeout=0.1)
+        await ginnel.AsyncAgentClient(url).wait_ready(timeout=0.5)
 
 
 def test_a_post_is_sent_once_and_a_get_again() -> None:
