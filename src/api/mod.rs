@@ -25,10 +25,10 @@ pub use kind::{
     Base64, Description, Field, Flag, Kind, Metadata, Note, Number, Secret, Shape, Text,
     TextOrNumber, Timestamp, Trailers, Typed,
 };
-pub use operation::{
-    Call, Info, Malformed, Operation, Output, Page, Place, Resource, Verb, encode, encode_arguments,
-};
 #[cfg(feature = "python")]
 pub(crate) use operation::append_query;
 pub(crate) use operation::encode_component;
+pub use operation::{
+    Call, Info, Malformed, Operation, Output, Page, Place, Resource, Verb, encode, encode_arguments,
+};
 pub use origin::Origin;
