@@ -167,7 +167,9 @@ impl Attempts {
         if self.attempt > 0 || slot.is_some() {
             self.begun = Instant::now();
         }
-        slot.map(Slot::spend);
+        if let Some(slot) = slot {
+            slot.spend();
+        }
         self.attempt += 1;
         Ok(self.event(What::Sent))
     }
