@@ -208,6 +208,7 @@ class Upstream:
         self._server.close()
         for writer in self._serving.values():
             writer.transport.abort()
+        await asyncio.sleep(0)
         while any(task and not task.done() for task in self._serving):
             await asyncio.sleep(0.01)
 
