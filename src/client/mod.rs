@@ -37,6 +37,7 @@ mod error;
 mod event;
 pub(crate) mod fork;
 mod network;
+pub(crate) mod number_map;
 mod on_tokio;
 mod options;
 mod pool;

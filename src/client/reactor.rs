@@ -5,7 +5,6 @@
 //! The watching is edge-triggered, so each receive goes on until nothing is left, the answer is complete,
 //! or others want their turn.
 
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -19,6 +18,7 @@ use mio::{Events, Interest, Poll, Registry, Token, Waker};
 use super::attempts::{Attempts, Limit, Next};
 use super::connection::{Connection, Exchange, MAX_TURN_BYTES, Progress, RECEIVE_BYTES};
 use super::dial::{Patience, Stop, dial};
+use super::number_map::NumberMap;
 use super::pool::{Grant, Lease, Pool, Ticket};
 use super::socket::{Socket, TICK};
 use super::{Answer, Cause, Client, Error, Event, EventFilter};
@@ -38,9 +38,9 @@ pub struct Reactor {
     events: Events,
     mailbox: Arc<Mailbox>,
     last_call: u64,
-    calls: HashMap<u64, Box<Running>>,
+    calls: NumberMap<Box<Running>>,
     /// Which call uses a connection.
-    using: HashMap<u64, u64>,
+    using: NumberMap<u64>,
     /// Requests that go out at the end of the turn.
     unsent: Vec<u64>,
     /// Calls that may have more to receive.
@@ -165,8 +165,8 @@ impl Reactor {
             events: Events::with_capacity(MAX_EVENTS),
             mailbox: Arc::new(Mailbox { waker, has_mail, mail }),
             last_call: 0,
-            calls: HashMap::new(),
-            using: HashMap::new(),
+            calls: NumberMap::default(),
+            using: NumberMap::default(),
             unsent: Vec::new(),
             unfinished: Vec::new(),
             is_in_turn: false,

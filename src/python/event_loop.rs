@@ -8,7 +8,7 @@
 //!
 //! Code of the user runs in between, so nothing is locked then.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,6 +27,7 @@ use super::pending_call::PendingCall;
 use super::results::BodyDecoder;
 use super::watch::Watch;
 use crate::api::Call;
+use crate::client::number_map::NumberMap;
 use crate::client::{Answer, Client, Error, Event, EventFilter, Task, What};
 
 /// The calls of one loop.
@@ -34,7 +35,7 @@ use crate::client::{Answer, Client, Error, Event, EventFilter, Task, What};
 pub(super) struct LoopDriver {
     /// Weak, since the loop holds this.
     event_loop: Py<PyWeakrefReference>,
-    calls: Mutex<HashMap<u64, Waiting>>,
+    calls: Mutex<NumberMap<Waiting>>,
     timer: Mutex<Timer>,
     /// Large answers, of which each has a slice in its turn.
     decoding: Mutex<VecDeque<Decoding>>,
@@ -52,7 +53,7 @@ enum Transport {
 #[derive(Default)]
 struct Tasks {
     last: u64,
-    running: HashMap<u64, Task>,
+    running: NumberMap<Task>,
 }
 
 /// When the loop calls [`LoopDriver::expire`] next.
