@@ -249,9 +249,11 @@ impl Settings {
         if let Some(added) = added {
             self.added_headers = checked_headers(&added)?.into();
         }
-        let version = Arc::make_mut(&mut self.own_headers).get_mut(SERVICE_VERSION);
-        if let Some((version, text)) = version.zip(service_version) {
-            *version = value("service_version", &text)?;
+        if let Some(text) =
+            service_version.filter(|_| self.own_headers.contains_key(SERVICE_VERSION))
+        {
+            let version = value("service_version", &text)?;
+            Arc::make_mut(&mut self.own_headers).insert(SERVICE_VERSION, version);
         }
         self.write_head();
         Ok(())
