@@ -13,7 +13,7 @@ demo: dev ## Set up, and walk both APIs against a service and an agent of our ow
 
 test: dev packages lint docs ## Set up, and run every test, type check and lint.
 	cargo test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 	tests/wheels.sh dev
 
 packages: ## Install Chromium and nginx from Debian if there are none, for the tests.
