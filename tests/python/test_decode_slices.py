@@ -101,6 +101,67 @@ def test_a_character_may_lie_across_pieces(offset: int) -> None:
         slices(_native.BodyDecoder(f'"{text}'.encode()[:-1]))
 
 
+LONG_TEXTS = {
+    "ascii": "a" * 3_000_000,
+    "latin": "é" * 1_500_001,
+    "wide": "a" + "漢" * 1_000_000,
+    "pairs": "ab" + "🦊" * 500_000,
+    "last one wide": "a" * 3_000_000 + "🦊",
+    "quotes": 'a "text" of \\ texts\n' * 150_000,
+    "backslashes": "\\" * 1_500_001,
+    "one quote": "b" * 2_000_000 + '"' + "b" * 2_000_000,
+}
+
+
+@pytest.mark.parametrize("ascii_only", [True, False])
+@pytest.mark.parametrize("name", LONG_TEXTS)
+def test_a_long_text_is_many_slices(name: str, ascii_only: bool) -> None:
+    text = LONG_TEXTS[name]
+    key = {"id": "ak_1", "uri": "u", "description": text}
+    numbers = list(range(200_000))
+    page = {"numbers": numbers, "keys": [key, {"id": "2", "uri": "u", "new": text}], "uri": "u"}
+    body = json.dumps(page, ensure_ascii=ascii_only).encode()
+    one = json.dumps(key, ensure_ascii=ascii_only).encode()
+
+    free = slices(_native.BodyDecoder(body))
+    count, (keys, uri, _) = slices(_native.BodyDecoder(body, ApiKey, "keys"))
+    first = slices(_native.BodyDecoder(one, ApiKey))
+
+    assert free[1] == page
+    assert [keys[0].description, keys[1].extra["new"], uri] == [text, text, "u"]
+    assert first[1].description == text
+    assert min(free[0], count, first[0]) > len(text.encode()) // (64 << 10)
+
+
+def test_long_numbers_are_no_text() -> None:
+    value = {"a": list(range(300_000)), "b": "x" * 1_000_000, "c": [0.5] * 300_000}
+    for indent in (None, 1):
+        assert slices(_native.BodyDecoder(json.dumps(value, indent=indent).encode()))[1] == value
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["\n", "\\x", "\\ud800", "\\ud800\\u0041", "\\u12", "\\ud83d\\", "\\ud83d\\ude0"],
+)
+@pytest.mark.parametrize("place", [0, (64 << 10) - 3, 1_000_000])
+def test_a_problem_in_a_long_text_is_named(wrong: str, place: int) -> None:
+    text = "a" * place + wrong + "é" * (1_000_000 - place // 2)
+    body = f'{{"id":"1","uri":"{text}","more":"{"m" * 1_000_000}"}}'.encode()
+    with pytest.raises(ValueError, match=r"uri: .* at byte \d+") as at_once:
+        _native.decode(ApiKey, body)
+
+    with pytest.raises(ValueError, match=r"uri: .* at byte \d+") as in_slices:
+        slices(_native.BodyDecoder(body, ApiKey))
+
+    assert str(in_slices.value) == str(at_once.value)
+
+
+def test_a_long_text_that_does_not_end() -> None:
+    for text in ('"' + "a" * 3_000_000, '"' + "a" * 3_000_000 + '\\"', '["' + "\\" * 3_000_000):
+        with pytest.raises(ValueError, match="an early end"):
+            slices(_native.BodyDecoder(text.encode()))
+
+
 def test_a_result_is_taken_once() -> None:
     decoder = _native.BodyDecoder(b"[1]")
     assert decoder.advance(1.0) == (True, [1])

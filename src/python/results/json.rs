@@ -5,6 +5,10 @@
 
 use std::borrow::Cow;
 
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use super::long_texts::LongTexts;
 use super::problem::{Problem, Read};
 
 /// How many arrays and objects may stand inside each other; more than services write, and few enough
@@ -19,6 +23,8 @@ pub(super) struct Reader<'j> {
     text: &'j str,
     at: usize,
     depth: usize,
+    /// Texts that are made already.
+    long_texts: Option<&'j LongTexts>,
 }
 
 /// A key of an object.
@@ -37,14 +43,18 @@ pub(super) enum Number<'j> {
 impl<'j> Reader<'j> {
     pub(super) fn new(body: &'j [u8]) -> Read<Self> {
         match std::str::from_utf8(body) {
-            Ok(text) => Ok(Self { text, at: 0, depth: 0 }),
+            Ok(text) => Ok(Self { text, at: 0, depth: 0, long_texts: None }),
             Err(error) => Err(not_utf8(error.valid_up_to())),
         }
     }
 
     /// Reads on where another reader of the same text stopped.
-    pub(super) fn resume(text: &'j str, (at, depth): (usize, usize)) -> Self {
-        Self { text, at, depth }
+    pub(super) fn resume(
+        text: &'j str,
+        (at, depth): (usize, usize),
+        long_texts: &'j LongTexts,
+    ) -> Self {
+        Self { text, at, depth, long_texts: Some(long_texts) }
     }
 
     /// Where another reader may read on.
@@ -146,10 +156,27 @@ impl<'j> Reader<'j> {
         if escaped { self.unescaped(start) } else { Ok(Cow::Borrowed(text)) }
     }
 
+    /// Takes a string as Python has it.
+    pub(super) fn py_string<'py>(&mut self, py: Python<'py>) -> Read<Bound<'py, PyString>> {
+        match self.long_text() {
+            Some(text) => Ok(text.bind(py).clone()),
+            None => Ok(PyString::new(py, &self.string()?)),
+        }
+    }
+
+    /// Takes the string that comes next if it is made already.
+    fn long_text(&mut self) -> Option<&'j Py<PyString>> {
+        let long_texts = self.long_texts?;
+        let (text, end) = long_texts.find(self.position())?;
+        self.at = end;
+        Some(text)
+    }
+
     /// Takes a value of any kind.
     pub(super) fn skip(&mut self) -> Read<()> {
         match self.peek()? {
             // Its escapes are looked at too, so that whoever reads it later can.
+            b'"' if self.long_text().is_some() => Ok(()),
             b'"' => self.string().map(drop),
             b'{' => self.skip_object(),
             b'[' => self.skip_array(),
@@ -285,7 +312,7 @@ fn float<'j>(text: &str, start: usize) -> Read<Number<'j>> {
 }
 
 /// How many bytes a string goes on without a quote, a backslash or a control character.
-fn plain(bytes: &[u8]) -> usize {
+pub(super) fn plain(bytes: &[u8]) -> usize {
     let mut at = 0;
     // Eight bytes at once: strings are what answers consist of.
     for word in bytes.chunks_exact(8) {

@@ -6,7 +6,8 @@
 //! (`texts.rs`), stay as they came and are read when asked for (`ginnel/_record.py`). Items of a list
 //! (`page.rs`) often share texts, such as an owner or a description: what came for the same field
 //! before is taken again (`recent.rs`). JSON without a class becomes dicts and lists (`tree.rs`).
-//! Large bodies are decoded in slices (`slices.rs`).
+//! Large bodies are decoded in slices (`slices.rs`), of which long texts have their own
+//! (`long_texts.rs`).
 //!
 //! Whatever is made can be shown, compared, copied and written again. What could not, such as a
 //! number beyond the range of a float or half of a surrogate pair, is refused with its place
@@ -15,6 +16,7 @@
 
 mod json;
 mod layout;
+mod long_texts;
 mod page;
 mod plan;
 mod problem;
@@ -27,7 +29,7 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyList, PyString};
+use pyo3::types::{PyBool, PyDict, PyList};
 
 use super::table;
 use json::{Number, Reader};
@@ -226,7 +228,7 @@ fn value<'py, 'j>(
     recent: &mut Recent<'py, 'j>,
 ) -> Made<Bound<'py, PyAny>> {
     Ok(match kind {
-        KindPlan::Text => PyString::new(py, &json.string()?).into_any(),
+        KindPlan::Text => json.py_string(py)?.into_any(),
         KindPlan::Time => checked_text(py, json, |text| {
             let wrong = |why| format!("{:?} is not an RFC 3339 timestamp: {why}", brief(text));
             texts::check_time(text).map_err(wrong)
@@ -261,9 +263,9 @@ fn checked_text<'py>(
     check: impl FnOnce(&str) -> Result<(), String>,
 ) -> Made<Bound<'py, PyAny>> {
     let start = json.position();
-    let text = json.string()?;
-    check(&text).map_err(|problem| Problem::at(problem, start))?;
-    Ok(PyString::new(py, &text).into_any())
+    let text = json.py_string(py)?;
+    check(text.to_str()?).map_err(|problem| Problem::at(problem, start))?;
+    Ok(text.into_any())
 }
 
 fn list<'py, 'j>(

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
 use super::json::{Reader, not_utf8};
+use super::long_texts::LongTexts;
 use super::page::PageTree;
 use super::plan::Plan;
 use super::problem::{Made, Read, Unreadable};
@@ -41,14 +42,15 @@ pub(in crate::python) enum Target {
 
 /// A body that is decoded in slices.
 ///
-/// A slice ends after an item of a page, or after a value of free JSON; one item, or one text, is
-/// never divided. The collector of garbage waits for the end of a slice: what is made here is no
+/// A slice ends after an item of a page, after a value of free JSON, or within a long text; one item is
+/// never divided otherwise. The collector of garbage waits for the end of a slice: what is made here is no
 /// garbage, and a collection of all objects may take longer than the slice.
 #[pyclass(module = "ginnel._native")]
 pub(in crate::python) struct BodyDecoder {
     body: Bytes,
     /// How much of the body is known to be UTF-8.
     checked: usize,
+    long_texts: LongTexts,
     pause: (usize, usize),
     state: State,
 }
@@ -83,7 +85,8 @@ impl Pace {
         read_bytes >= self.until && self.is_late(read_bytes)
     }
 
-    fn is_late(&mut self, read_bytes: usize) -> bool {
+    /// Whether to stop, by the clock.
+    pub(super) fn is_late(&mut self, read_bytes: usize) -> bool {
         self.until = read_bytes.saturating_add(CLOCK_BYTES);
         self.end.is_some_and(|end| Instant::now() >= end)
     }
@@ -143,7 +146,7 @@ impl BodyDecoder {
             Target::Page { field, plan } => State::Page(PageTree::new(py, field, plan)),
             Target::Free => State::Free(Tree::default()),
         };
-        Self { body, checked: 0, pause: (0, 0), state }
+        Self { body, checked: 0, long_texts: LongTexts::default(), pause: (0, 0), state }
     }
 
     /// Decodes for about that long; gives the result once it is complete, as `one`, `page` and
@@ -167,7 +170,10 @@ impl BodyDecoder {
         let _paused = PausedCollector::new(py);
         // SAFETY: all of it was held against UTF-8, and nothing changes it.
         let text = unsafe { std::str::from_utf8_unchecked(&self.body) };
-        let mut json = Reader::resume(text, self.pause);
+        if !self.long_texts.advance(py, text, pace)? {
+            return Ok(None);
+        }
+        let mut json = Reader::resume(text, self.pause, &self.long_texts);
         let result = match &mut self.state {
             State::One(plan) => Some(whole(py, &mut json, plan)?),
             State::Page(page) => match page.advance(py, &mut json, pace)? {

@@ -190,7 +190,7 @@ impl Keys {
 /// A value that holds no other.
 fn simple<'py>(py: Python<'py>, json: &mut Reader<'_>) -> Made<Option<Bound<'py, PyAny>>> {
     Ok(match json.peek()? {
-        b'"' => Some(PyString::new(py, &json.string()?).into_any()),
+        b'"' => Some(json.py_string(py)?.into_any()),
         b'-' | b'0'..=b'9' => Some(number(py, json)?),
         b't' if json.takes(b"true") => Some(true.into_bound_py_any(py)?),
         b'f' if json.takes(b"false") => Some(false.into_bound_py_any(py)?),
