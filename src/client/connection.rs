@@ -9,6 +9,7 @@ use rustls::ClientConnection;
 use super::Cause;
 use super::attempts::MAX_BODY_BYTES;
 use super::socket::{Transport, is_not_ready};
+use super::tls_error::refusal;
 use crate::http1::{Response, ResponseError, ResponseReader};
 use crate::reuse::IdleState;
 
@@ -293,8 +294,7 @@ fn decrypt(
     loop {
         if !rest.is_empty() {
             tls.read_tls(&mut rest)?;
-            let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-            tls.process_new_packets().map_err(invalid)?;
+            tls.process_new_packets().map_err(refusal)?;
         }
         loop {
             let mut reader = tls.reader();

@@ -14,8 +14,11 @@ use socket2::{Domain, Protocol, Type};
 
 use super::attempts::Limit;
 use super::connection::{Connection, Tls};
+use super::options::Origin;
 use super::proxy::{Proxy, ProxyError};
 use super::socket::{Patient, Socket, TICK};
+use super::tls::Peer;
+use super::tls_error::Handshake;
 use super::{Api, Cause, Settings};
 
 /// True while tests forbid connections to other machines.
@@ -99,7 +102,7 @@ pub(super) fn dial(
         let connected = connect(origin.host(), origin.port(), patience);
         let mut socket = connected.map_err(|error| stop(patience, settings, error))?;
         let tls = match origin.is_tls() {
-            true => Some(shake_hands(settings, origin.host(), &mut socket, patience)),
+            true => Some(shake_hands(server(settings), &mut socket, patience)),
             false => None,
         };
         let tls = tls.transpose().map_err(|error| patience.stop(error, Cause::Connect))?;
@@ -117,22 +120,29 @@ fn through(
 ) -> io::Result<Connection<Socket>> {
     let origin = &settings.origin;
     let mut socket = connect(proxy.host(), proxy.port(), patience)?;
+    let proxy_handshake = Handshake {
+        peer: Peer::Proxy,
+        host: proxy.host(),
+        port: proxy.port(),
+        roots: &settings.roots,
+    };
     let mut to_proxy = match proxy.is_tls() {
-        true => Some(shake_hands(settings, proxy.host(), &mut socket, patience)?),
+        true => Some(shake_hands(proxy_handshake, &mut socket, patience)?),
         false => None,
     };
+    let address = address_for(proxy, origin, patience)?;
     let mut on_tick = || patience.tick();
     let mut stream = Patient { socket: &mut socket, on_tick: &mut on_tick };
     let is_secure = origin.is_tls();
     let to_server = match &mut to_proxy {
         None => {
-            proxy.open(&mut stream, origin).map_err(into_io)?;
-            is_secure.then(|| shake_hands_over(settings, origin.host(), &mut stream)).transpose()?
+            proxy.open(&mut stream, origin, address).map_err(into_io)?;
+            is_secure.then(|| shake_hands_over(server(settings), &mut stream)).transpose()?
         }
         Some(tls) => {
             let mut stream = rustls::Stream::new(tls, &mut stream);
-            proxy.open(&mut stream, origin).map_err(into_io)?;
-            is_secure.then(|| shake_hands_over(settings, origin.host(), &mut stream)).transpose()?
+            proxy.open(&mut stream, origin, address).map_err(into_io)?;
+            is_secure.then(|| shake_hands_over(server(settings), &mut stream)).transpose()?
         }
     };
     let tls = match (to_server, to_proxy) {
@@ -141,6 +151,26 @@ fn through(
         (None, None) => None,
     };
     Ok(Connection::new(socket, tls))
+}
+
+/// The address of the origin, for proxies that are not to resolve its name.
+fn address_for(
+    proxy: &Proxy,
+    origin: &Origin,
+    patience: &mut Patience<'_>,
+) -> io::Result<Option<IpAddr>> {
+    if !proxy.needs_address(origin) {
+        return Ok(None);
+    }
+    let failed = |source| ProxyError::Name { host: origin.host().to_owned(), source };
+    let none = || io::Error::new(io::ErrorKind::NotFound, "it has no address");
+    match resolve(origin.host(), origin.port(), patience) {
+        Err(error) if is_ended(&error) => Err(error),
+        found => found
+            .and_then(|addresses| addresses.first().map(SocketAddr::ip).ok_or_else(none))
+            .map(Some)
+            .map_err(|error| io::Error::other(failed(error))),
+    }
 }
 
 /// Errors of the connection are what they are, so that the end of a wait stays known.
@@ -163,26 +193,31 @@ fn behind_proxy(proxy: &Proxy, error: io::Error) -> Cause {
     }
 }
 
+/// The handshake with the server itself.
+fn server(settings: &Settings) -> Handshake<'_> {
+    let origin = &settings.origin;
+    let (host, port) = (origin.host(), origin.port());
+    Handshake { peer: Peer::Server, host, port, roots: &settings.roots }
+}
+
 fn shake_hands(
-    settings: &Settings,
-    host: &str,
+    handshake: Handshake<'_>,
     socket: &mut Socket,
     patience: &mut Patience<'_>,
 ) -> io::Result<ClientConnection> {
     let mut on_tick = || patience.tick();
-    shake_hands_over(settings, host, &mut Patient { socket, on_tick: &mut on_tick })
+    shake_hands_over(handshake, &mut Patient { socket, on_tick: &mut on_tick })
 }
 
 fn shake_hands_over(
-    settings: &Settings,
-    host: &str,
+    handshake: Handshake<'_>,
     stream: &mut (impl io::Read + io::Write),
 ) -> io::Result<ClientConnection> {
-    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-    let config = settings.roots.config()?;
+    let name = ServerName::try_from(handshake.host.to_owned()).map_err(io::Error::other)?;
+    let config = handshake.roots.config(handshake.peer)?;
     let mut tls = ClientConnection::new(config, name).map_err(io::Error::other)?;
     while tls.is_handshaking() {
-        tls.complete_io(stream)?;
+        tls.complete_io(stream).map_err(|error| handshake.error(error))?;
     }
     Ok(tls)
 }

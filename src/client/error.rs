@@ -3,6 +3,7 @@
 use crate::api::Malformed;
 use crate::http1::ResponseError;
 
+use super::tls_error::TlsError;
 use super::{ProxyError, StatusError};
 
 /// Why a call failed.
@@ -166,9 +167,7 @@ impl Cause {
     /// True when TLS refused the server, or the server us: another attempt will end likewise.
     pub(super) fn is_refused_by_tls(&self) -> bool {
         match self {
-            Self::Connect(error) => {
-                error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
-            }
+            Self::Connect(error) => error.get_ref().is_some_and(|inner| inner.is::<TlsError>()),
             _ => false,
         }
     }

@@ -50,6 +50,7 @@ mod request;
 mod retry;
 mod socket;
 mod tls;
+mod tls_error;
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -50,7 +50,8 @@ pub struct Options {
     pub headers: Vec<(String, String)>,
     /// Certificates to trust instead of the system's, a PEM file; else `GINNEL_CA_BUNDLE`.
     pub ca_bundle: Option<PathBuf>,
-    /// A certificate to show to servers that ask for one.
+    /// A certificate to show to servers that ask for one; else `GINNEL_CLIENT_CERT`, a file with the
+    /// key. No proxy sees it.
     pub client_cert: Option<ClientCert>,
     /// A proxy to use, whatever the environment says: `http`, `https`, `socks5` (names are resolved
     /// here) or `socks5h://[user:password@]host[:port]`.
@@ -154,6 +155,7 @@ pub struct Origin {
     prefix: String,
 }
 
+const CLIENT_CERT_VARIABLE: &str = "GINNEL_CLIENT_CERT";
 const TIMEOUT: Duration = Duration::from_secs(10);
 const DEADLINE: Duration = Duration::from_secs(90);
 const MAX_RETRIES: u32 = 2;
@@ -188,7 +190,14 @@ impl Settings {
         let origin = usable_origin(&options)?;
         let proxy = Proxy::choose(&options, &origin)?;
         let bundle = options.ca_bundle.clone().or_else(|| path("GINNEL_CA_BUNDLE"));
-        let roots = Roots::choose(bundle.as_ref(), options.client_cert.as_ref())?;
+        let roots = match &options.client_cert {
+            Some(files) => Roots::choose(bundle.as_ref(), Some(("client_cert", files)))?,
+            None => {
+                let files = path(CLIENT_CERT_VARIABLE).map(ClientCert::from);
+                let files = files.as_ref().map(|files| (CLIENT_CERT_VARIABLE, files));
+                Roots::choose(bundle.as_ref(), files)?
+            }
+        };
         let api_key = api_key(&options)?;
         let mut own_headers = own_headers(&options, &origin, api_key.as_ref())?;
         let absolute = proxy.as_ref().filter(|proxy| proxy.wants_absolute_form(&origin));

@@ -22,17 +22,26 @@ pub(super) enum Roots {
     System,
     /// The same, with a certificate of our own; the configuration is made when first needed.
     SystemWithCertificate(Arc<CertifiedKey>, Arc<OnceLock<Arc<ClientConfig>>>),
-    /// The certificates of a file.
-    Bundle(Arc<ClientConfig>),
+    /// The certificates of a file; proxies see no certificate of our own.
+    Bundle { to_servers: Arc<ClientConfig>, to_proxies: Arc<ClientConfig> },
+}
+
+/// Whom a connection with TLS leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Peer {
+    Server,
+    Proxy,
 }
 
 impl Roots {
-    /// Reads the files at once, so that a wrong path is told where it was given.
+    /// Reads the files at once, so that a wrong path is told where it was given. The certificate
+    /// comes with the name of its option.
     pub(super) fn choose(
         bundle: Option<&PathBuf>,
-        certificate: Option<&ClientCert>,
+        certificate: Option<(&'static str, &ClientCert)>,
     ) -> Result<Self, ConfigError> {
-        let certificate = certificate.map(certified_key).transpose()?;
+        let certificate = certificate.map(|(option, files)| certified_key(option, files));
+        let certificate = certificate.transpose()?;
         match (bundle, certificate) {
             (None, None) => Ok(Self::System),
             (None, Some(certificate)) => {
@@ -40,22 +49,39 @@ impl Roots {
             }
             (Some(path), certificate) => {
                 let roots = read_bundle(path)?;
-                let config = config(roots, certificate)
-                    .map_err(|error| wrong("ca_bundle", path, error.to_string()))?;
-                Ok(Self::Bundle(Arc::new(config)))
+                let config = |certificate| {
+                    let config = config(roots.clone(), certificate).map(Arc::new);
+                    config.map_err(|error| wrong("ca_bundle", path, error.to_string()))
+                };
+                let to_proxies = config(None)?;
+                let to_servers = match certificate {
+                    Some(certificate) => config(Some(certificate))?,
+                    None => Arc::clone(&to_proxies),
+                };
+                Ok(Self::Bundle { to_servers, to_proxies })
             }
         }
     }
 
     /// The configuration for connections; the system's certificates are read when first needed, and
     /// without a certificate of our own only once per process.
-    pub(super) fn config(&self) -> Result<Arc<ClientConfig>, std::io::Error> {
+    pub(super) fn config(&self, peer: Peer) -> Result<Arc<ClientConfig>, std::io::Error> {
         static SYSTEM: OnceLock<Arc<ClientConfig>> = OnceLock::new();
-        match self {
-            Self::Bundle(config) => Ok(Arc::clone(config)),
-            Self::System => of_system(&SYSTEM, None),
-            Self::SystemWithCertificate(certificate, made) => of_system(made, Some(certificate)),
+        match (self, peer) {
+            (Self::Bundle { to_servers, .. }, Peer::Server) => Ok(Arc::clone(to_servers)),
+            (Self::Bundle { to_proxies, .. }, Peer::Proxy) => Ok(Arc::clone(to_proxies)),
+            (Self::SystemWithCertificate(certificate, made), Peer::Server) => {
+                of_system(made, Some(certificate))
+            }
+            (Self::SystemWithCertificate(..), Peer::Proxy) | (Self::System, _) => {
+                of_system(&SYSTEM, None)
+            }
         }
+    }
+
+    /// Whether a file says whom to trust.
+    pub(super) fn is_bundle(&self) -> bool {
+        matches!(self, Self::Bundle { .. })
     }
 }
 
@@ -102,9 +128,11 @@ fn certificates(
 }
 
 /// Certificate and key of the user's, which must belong together.
-fn certified_key(files: &ClientCert) -> Result<Arc<CertifiedKey>, ConfigError> {
-    const OPTION: &str = "client_cert";
-    let chain = certificates(OPTION, &files.chain)?;
+fn certified_key(
+    option: &'static str,
+    files: &ClientCert,
+) -> Result<Arc<CertifiedKey>, ConfigError> {
+    let chain = certificates(option, &files.chain)?;
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| {
         let problem = match error {
             pem::Error::NoItemsFound => {
@@ -113,7 +141,7 @@ fn certified_key(files: &ClientCert) -> Result<Arc<CertifiedKey>, ConfigError> {
             }
             error => unreadable(&error),
         };
-        wrong(OPTION, &files.key, problem)
+        wrong(option, &files.key, problem)
     })?;
     let certified = CertifiedKey::from_der(chain, key, &provider());
     certified.map(Arc::new).map_err(|error| {
@@ -124,7 +152,7 @@ fn certified_key(files: &ClientCert) -> Result<Arc<CertifiedKey>, ConfigError> {
             }
             error => format!("cannot be used: {error}"),
         };
-        wrong(OPTION, &files.key, problem)
+        wrong(option, &files.key, problem)
     })
 }
 

@@ -60,6 +60,9 @@ pub enum ResponseError {
     /// What came is not the head of an answer.
     #[error("the answer is not HTTP/1.1: {0}")]
     Malformed(&'static str),
+    /// What came is the beginning of TLS.
+    #[error("the server speaks TLS there: its address begins with https://")]
+    Tls,
     /// The head says in more than one way where the body ends, or its chunks are broken.
     #[error("the answer is ambiguous: {0}")]
     Framing(&'static str),
@@ -325,6 +328,10 @@ impl Response {
 fn head(bytes: &[u8]) -> Result<Option<Head>, ResponseError> {
     if matches!(bytes, [b'\r' | b'\n', ..]) {
         return Err(ResponseError::Malformed("it begins with an empty line"));
+    }
+    // An alert, or a part of a handshake (RFC 8446, section 5.1).
+    if matches!(bytes, [0x15 | 0x16, 0x03, ..]) {
+        return Err(ResponseError::Tls);
     }
     let mut fields = [const { std::mem::MaybeUninit::uninit() }; MAX_HEAD_FIELDS];
     let mut parsed = httparse::Response::new(&mut []);

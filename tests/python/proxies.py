@@ -8,7 +8,7 @@ import ssl
 import struct
 import threading
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 OPENED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
@@ -21,6 +21,7 @@ class Proxy:
     tls: ssl.SSLContext | None = None
     connections: int = 0
     closed: int = 0
+    certificates: list[Any] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -49,6 +50,9 @@ class Proxy:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
             stream = self.tls.wrap_socket(client, server_side=True) if self.tls else client
             with stream:
+                if isinstance(stream, ssl.SSLSocket):
+                    # Nothing or {}: none, or one that was not looked at.
+                    self.certificates.append(stream.getpeercert() or {})
                 if not self.open(stream):
                     # So that what was sent and not read does not take the answer away.
                     stream.shutdown(socket.SHUT_WR)

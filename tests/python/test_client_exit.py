@@ -463,6 +463,41 @@ except KeyboardInterrupt:
     # 0.1 s for the others, 0.2 s for this one.
     print(time.monotonic() - sent[0] - 0.1)
 """,
+    "timeout behind socks5": """
+proxy = socket.create_server(("127.0.0.1", 0))
+proxied = options | {"timeout": 0.3, "proxy": f"socks5://127.0.0.1:{proxy.getsockname()[1]}"}
+client = ginnel.RemoteClient("k", **proxied)
+def call():
+    try:
+        client.api_keys.get("ak_1")
+    except ginnel.APITimeoutError:
+        pass
+print(timed(call) - 0.3)
+""",
+    "close behind socks5": """
+import asyncio
+proxy = socket.create_server(("127.0.0.1", 0))
+proxied = options | {"proxy": f"socks5://127.0.0.1:{proxy.getsockname()[1]}"}
+client = ginnel.AsyncRemoteClient("k", **proxied)
+thread, ended = hanging(lambda: asyncio.run(client.api_keys.get("ak_1")))
+print(timed(client.close))
+""",
+    "Ctrl-C behind socks5": """
+def interrupt():
+    while not queries:
+        time.sleep(0.005)
+    sent.append(time.monotonic())
+    os.kill(os.getpid(), signal.SIGINT)
+sent = []
+proxy = socket.create_server(("127.0.0.1", 0))
+proxied = options | {"proxy": f"socks5://127.0.0.1:{proxy.getsockname()[1]}"}
+client = ginnel.RemoteClient("k", **proxied)
+threading.Thread(target=interrupt).start()
+try:
+    client.api_keys.get("ak_1")
+except KeyboardInterrupt:
+    print(time.monotonic() - sent[0] - 0.1)
+""",
     "another call": """
 # The address of the second one needs no resolver.
 first = ginnel.RemoteClient("k", **options)

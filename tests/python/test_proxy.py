@@ -104,6 +104,12 @@ async def test_a_compressed_answer(make_client: Any) -> None:
         "proxy.test:port",
         "http://proxy.test/path",
         "http://",
+        "nonsense:",
+        "http://proxy.test:",
+        "socks5://:1080",
+        "http:///proxy.test",
+        "user:pw@",
+        "3128",
     ],
 )
 def test_what_is_no_proxy_never_means_a_direct_connection(
@@ -112,14 +118,15 @@ def test_what_is_no_proxy_never_means_a_direct_connection(
     takes = "must be http, https, socks5 or socks5h://"
     with pytest.raises(ginnel.ConfigError, match=takes) as caught:
         ginnel.RemoteClient("k", base_url=SECURE, proxy=address)
-    assert str(caught.value).startswith(f'proxy="{address}": ')
+    shown = address.replace("user:pw@", "••••••@")
+    assert str(caught.value).startswith(f'proxy="{shown}": ')
 
     for variable in ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]:
         with monkeypatch.context() as environment:
             environment.setenv(variable, address)
             with pytest.raises(ginnel.ConfigError, match=takes) as caught:
                 ginnel.RemoteClient("k", base_url=SECURE)
-            assert str(caught.value).startswith(f'{variable}="{address}": ')
+            assert str(caught.value).startswith(f'{variable}="{shown}": ')
             ginnel.RemoteClient("k", base_url=SECURE, trust_env=False).close()
             ginnel.RemoteClient("k", base_url="https://127.0.0.1:1").close()
             environment.setenv("no_proxy", "example.test")
@@ -192,6 +199,63 @@ def test_variables_that_lead_nowhere(names: dict[str, str]) -> None:
 
         assert "APIConnectionError" in called.stderr
         assert server.connections == 0
+
+
+@pytest.mark.parametrize(
+    ("exempt", "is_direct"),
+    [
+        ("api.example.test:80", True),
+        ("api.example.test:8080", False),
+        (".example.test:80", True),
+        ("other.test *.example.test", True),
+        ("*", True),
+        ("192.0.2.0/24", False),
+    ],
+)
+def test_no_proxy_with_ports_and_wildcards(
+    exempt: str, is_direct: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "nonsense:")
+    monkeypatch.setenv("NO_PROXY", exempt)
+
+    # What is exempt needs no proxy, so nobody looks at its address.
+    if is_direct:
+        ginnel.RemoteClient("k", base_url=ELSEWHERE, allow_http=True).close()
+    else:
+        with pytest.raises(ginnel.ConfigError, match='http_proxy="nonsense:"'):
+            ginnel.RemoteClient("k", base_url=ELSEWHERE, allow_http=True)
+
+
+async def test_a_proxy_sees_no_certificate_of_the_client(
+    make_client: Any, authority: trustme.CA, bundle: Path, tmp_path: Path
+) -> None:
+    import ssl
+
+    members = trustme.CA()
+    own = tmp_path / "own.pem"
+    members.issue_cert("client.test").private_key_and_cert_chain_pem.write_to_path(own)
+
+    def context(name: str, verify_mode: ssl.VerifyMode) -> ssl.SSLContext:
+        made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        authority.issue_cert(name).configure_cert(made)
+        members.configure_trust(made)
+        made.verify_mode = verify_mode
+        return made
+
+    to_proxy = context("127.0.0.1", ssl.CERT_OPTIONAL)
+    with (
+        Server([answer(200, KEY)], tls=context("api.example.test", ssl.CERT_REQUIRED)) as server,
+        ConnectProxy(server.url, tls=to_proxy) as proxy,
+    ):
+        client = make_client(
+            "k", base_url=SECURE, proxy=proxy.url, ca_bundle=bundle, client_cert=own
+        )
+
+        assert (await client.api_keys.get("ak_1")).id == "ak_1"
+
+        assert proxy.certificates == [{}]
+        (certificate,) = server.certificates
+        assert certificate["subjectAltName"] == (("DNS", "client.test"),)
 
 
 async def test_a_login_goes_to_the_proxy_with_each_request(make_client: Any) -> None:

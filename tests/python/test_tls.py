@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
+import re
+import socket
 import ssl
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +91,111 @@ async def test_a_stranger_gets_no_key(
         assert server.requests == []
 
 
+DAY = datetime.timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "days", "trusted", "words"),
+    [
+        ("127.0.0.1", (-1, 1), False, "is not trusted: no authority that this system trusts"),
+        ("127.0.0.1", (-1, 1), None, "is not trusted: none of the authorities in ca_bundle"),
+        ("other.test", (-1, 1), True, "is not for 127.0.0.1, but for other.test"),
+        ("127.0.0.1", (-3, -2), True, "expired at 20"),
+        ("127.0.0.1", (2, 3), True, "is not valid before 20"),
+    ],
+)
+async def test_what_is_wrong_with_a_certificate_is_told(
+    make_client: Any,
+    authority: trustme.CA,
+    tmp_path: Path,
+    name: str,
+    days: tuple[int, int],
+    trusted: bool | None,
+    words: str,
+) -> None:
+    now = datetime.datetime.now(datetime.UTC)
+    made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    leaf = authority.issue_cert(
+        name, not_before=now + days[0] * DAY, not_after=now + days[1] * DAY
+    )
+    leaf.configure_cert(made)
+    path = tmp_path / "ca.pem"
+    (authority if trusted else trustme.CA()).cert_pem.write_to_path(path)
+    options = {} if trusted is False else {"ca_bundle": path}
+    with Server([], tls=made) as server:
+        client = make_client("k", base_url=server.url, max_retries=0, **options)
+
+        with pytest.raises(ginnel.APIConnectionError) as caught:
+            await client.api_keys.get("ak_1")
+
+    told = str(caught.value)
+    at = server.url.removeprefix("https://")
+    assert f"the certificate of the server at {at} {words}" in told
+    # What the library says stays there for a search.
+    assert "(invalid peer certificate: " in told
+
+
+@contextlib.contextmanager
+def saying(text: bytes) -> Iterator[str]:
+    """The address of a server that says this to whatever it gets, and closes."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(text)
+
+        serving = threading.Thread(target=serve, daemon=True)
+        serving.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        serving.join(10)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak TLS: is its address http://{at}?"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "does not speak TLS: is its address http://{at}?"),
+        (b"", "closed the connection when TLS was to begin; does it speak TLS there?"),
+    ],
+)
+async def test_a_server_without_tls_is_told(
+    make_client: Any, bundle: Path, text: bytes, words: str
+) -> None:
+    with saying(text) as at:
+        client = make_client("k", base_url=f"https://{at}", ca_bundle=bundle, max_retries=0)
+
+        told = f"the server at {at} {words.format(at=at)}"
+        with pytest.raises(ginnel.APIConnectionError, match=re.escape(told)):
+            await client.api_keys.get("ak_1")
+
+
+async def test_a_proxy_without_tls_is_told(make_client: Any, bundle: Path) -> None:
+    with saying(b"HTTP/1.1 400 Bad Request\r\n\r\n") as at:
+        client = make_client(
+            "k",
+            base_url="https://api.example.test",
+            proxy=f"https://{at}",
+            ca_bundle=bundle,
+            max_retries=0,
+        )
+
+        told = f"the proxy at {at} does not speak TLS: is its address http://{at}?"
+        with pytest.raises(ginnel.APIConnectionError, match=re.escape(told)):
+            await client.api_keys.get("ak_1")
+
+
+async def test_a_server_with_tls_is_told(make_client: Any) -> None:
+    for alert in (b"\x15\x03\x01\x00\x02\x02\x0a", b"\x16\x03\x03\x00\x7a"):
+        with saying(alert) as at:
+            client = make_client("k", base_url=f"http://{at}", max_retries=0)
+
+            words = "the server speaks TLS there: its address begins with https://"
+            with pytest.raises(ginnel.APIConnectionError, match=re.escape(words)):
+                await client.api_keys.get("ak_1")
+
+
 @pytest.mark.parametrize("content", ["", "no certificate"])
 def test_a_bundle_without_certificates_is_named(tmp_path: Path, content: str) -> None:
     path = tmp_path / "ca.pem"
@@ -156,7 +267,8 @@ async def test_without_the_right_certificate_nothing_is_sent(
     options = {"client_cert": stranger} if certified else {}
     with Server([], tls=strict) as server:
         client = make_client("k", base_url=server.url, ca_bundle=bundle, max_retries=0, **options)
-        with pytest.raises(ginnel.APIConnectionError):
+        words = "does not accept the certificate of client_cert" if certified else "wants a certificate"
+        with pytest.raises(ginnel.APIConnectionError, match=words):
             await client.api_keys.get("ak_1")
 
         assert server.requests == []

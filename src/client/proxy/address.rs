@@ -1,6 +1,7 @@
 //! The address of a proxy, as users and the environment write it.
 
 use std::fmt;
+use std::net::Ipv4Addr;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -101,6 +102,7 @@ fn parse(address: &str) -> Result<Address, String> {
     // The name of the scheme first: of an unknown one, the rest may be written in any way.
     let name = address.split("://").next().unwrap_or_default().to_ascii_lowercase();
     let scheme = Scheme::of(&name).ok_or_else(|| format!("the scheme {name} is not supported"))?;
+    let written_host = written_host(&address)?;
     let url = Url::parse(&address).map_err(|error| error.to_string())?;
     if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
         return Err("something follows the host and the port".to_owned());
@@ -117,11 +119,34 @@ fn parse(address: &str) -> Result<Address, String> {
     }
     Ok(Address {
         scheme,
-        host: host(&url)?,
+        host: host(&url, written_host)?,
         port: url.port().unwrap_or(scheme.default_port()),
         authorization: login.as_ref().and_then(basic),
         login,
     })
+}
+
+/// The host as it is written.
+///
+/// # Errors
+/// Where the parser of addresses would read something else than what is written.
+fn written_host(address: &str) -> Result<&str, String> {
+    if address.contains(|letter: char| letter.is_control() || letter == '\\') {
+        return Err("it may hold no white space, control character or backslash".to_owned());
+    }
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host_and_port = authority.rsplit('@').next().unwrap_or_default();
+    let host = match host_and_port.rsplit_once(':') {
+        Some((host, port)) if !host_and_port.ends_with(']') => {
+            if port.is_empty() && !host.is_empty() {
+                return Err("no port follows the colon".to_owned());
+            }
+            host
+        }
+        _ => host_and_port,
+    };
+    if host.is_empty() { Err("empty host".to_owned()) } else { Ok(host) }
 }
 
 fn fits(user: usize, password: usize) -> bool {
@@ -129,10 +154,14 @@ fn fits(user: usize, password: usize) -> bool {
 }
 
 /// The host without brackets. Of schemes that the parser of addresses does not know, it takes any text.
-fn host(url: &Url) -> Result<String, String> {
+fn host(url: &Url, written: &str) -> Result<String, String> {
     let text = url.host_str().unwrap_or_default();
     match Host::parse(text).map_err(|error| error.to_string())? {
         Host::Domain(name) => Ok(name),
+        // A port without its host is one, for example.
+        Host::Ipv4(_) if written.parse::<Ipv4Addr>().is_err() => {
+            Err(format!("{written} is a number and no host"))
+        }
         Host::Ipv4(address) => Ok(address.to_string()),
         Host::Ipv6(address) => Ok(address.to_string()),
     }

@@ -7,12 +7,13 @@
 
 mod address;
 mod connect;
+mod exempt;
 mod socks;
 #[cfg(test)]
 mod tests;
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::Uri;
@@ -22,6 +23,7 @@ use hyper_util::client::proxy::matcher::Matcher;
 use super::ConfigError;
 use super::options::{Options, Origin};
 use address::{Address, Scheme};
+use exempt::is_exempt;
 
 /// The proxy that requests go through.
 #[derive(Clone)]
@@ -174,29 +176,13 @@ impl Proxy {
         self.0.scheme == Scheme::Socks5 && origin.host().parse::<IpAddr>().is_err()
     }
 
-    /// Asks the proxy for a connection to the origin; does nothing where requests are in absolute form.
-    /// No byte of the origin's is taken from the stream. After an error the stream is of no use.
+    /// Asks the proxy for a connection to the origin, at its address where [`Proxy::needs_address`];
+    /// does nothing where requests are in absolute form. No byte of the origin's is taken from the
+    /// stream. After an error the stream is of no use.
     ///
     /// # Errors
     /// When the proxy refuses, breaks off, or is none. Errors of the stream come through as they are.
     pub(super) fn open(
-        &self,
-        stream: &mut (impl Read + Write),
-        origin: &Origin,
-    ) -> Result<(), ProxyError> {
-        let address = match self.needs_address(origin) {
-            true => Some(resolve(origin)?),
-            false => None,
-        };
-        self.open_at(stream, origin, address)
-    }
-
-    /// As [`Proxy::open`], for an origin whose address is known. Without an address, the proxy resolves
-    /// the origin's name.
-    ///
-    /// # Errors
-    /// As [`Proxy::open`].
-    pub(super) fn open_at(
         &self,
         stream: &mut (impl Read + Write),
         origin: &Origin,
@@ -218,19 +204,4 @@ impl Proxy {
 enum Target<'a> {
     Name(&'a str),
     Address(IpAddr),
-}
-
-fn resolve(origin: &Origin) -> Result<IpAddr, ProxyError> {
-    let host = origin.host().to_owned();
-    let failed = |source| ProxyError::Name { host: host.clone(), source };
-    let mut found = (origin.host(), origin.port()).to_socket_addrs().map_err(failed)?;
-    let none = || failed(io::Error::new(io::ErrorKind::NotFound, "it has no address"));
-    found.next().map(|address| address.ip()).ok_or_else(none)
-}
-
-/// Whether `NO_PROXY` names the origin.
-fn is_exempt(origin: &Origin, exempt: &str) -> bool {
-    let Ok(uri) = Uri::try_from(origin.to_string()) else { return false };
-    let any = Matcher::builder().http("http://any").https("http://any").no(exempt).build();
-    any.intercept(&uri).is_none()
 }
