@@ -18,7 +18,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::failure::Failure;
 use crate::api::{Info, Resource, encode_arguments, local, remote};
-use crate::client::{Api, Options};
+use crate::client::{Api, ClientCert, Options};
 
 /// The names of the options that every operation has. No parameter of an operation has such a name.
 const OUTPUT: &str = ":output";
@@ -30,6 +30,10 @@ const KEY_FILE: &str = ":api-key-file";
 const TIMEOUT: &str = ":timeout";
 const RETRIES: &str = ":max-retries";
 const CA_BUNDLE: &str = ":ca-bundle";
+const CLIENT_CERT: &str = ":client-cert";
+const CLIENT_KEY: &str = ":client-key";
+const DEADLINE: &str = ":deadline";
+const PROXY: &str = ":proxy";
 const ALLOW_HTTP: &str = ":allow-http";
 
 const API_HELP: &str = "\
@@ -116,11 +120,20 @@ fn options(api: Api, matches: &ArgMatches) -> Options {
         base_url: matches.get_one(BASE_URL).cloned(),
         timeout: matches.get_one::<u64>(TIMEOUT).copied().map(Duration::from_secs),
         max_retries: matches.get_one(RETRIES).copied(),
+        deadline: matches.get_one::<u64>(DEADLINE).copied().map(Duration::from_secs),
         ca_bundle: matches.get_one(CA_BUNDLE).cloned(),
+        client_cert: client_cert(matches),
+        proxy: matches.get_one(PROXY).cloned(),
         allow_http: matches.get_flag(ALLOW_HTTP),
         app: Some(concat!("ginnel-cli/", env!("CARGO_PKG_VERSION")).to_owned()),
         ..Options::default()
     }
+}
+
+fn client_cert(matches: &ArgMatches) -> Option<ClientCert> {
+    let chain = matches.get_one::<PathBuf>(CLIENT_CERT)?;
+    let key = matches.get_one::<PathBuf>(CLIENT_KEY).unwrap_or(chain);
+    Some(ClientCert { chain: chain.clone(), key: key.clone() })
 }
 
 /// Where the help lists the options of every operation, after those of the operation itself.
@@ -144,12 +157,23 @@ fn common(variable: &'static str) -> Vec<Arg> {
         option(TIMEOUT, "SECONDS")
             .value_parser(value_parser!(u64))
             .help("How long one attempt may take"),
+        option(DEADLINE, "SECONDS")
+            .value_parser(value_parser!(u64))
+            .help("How long a call may take with its retries and pauses"),
         option(RETRIES, "N")
             .value_parser(value_parser!(u32))
             .help("How many times a failed attempt is repeated"),
         option(CA_BUNDLE, "FILE")
             .value_parser(value_parser!(PathBuf))
             .help("Certificates to trust instead of the system's; else GINNEL_CA_BUNDLE"),
+        option(CLIENT_CERT, "FILE").value_parser(value_parser!(PathBuf)).help(
+            "A certificate to show to servers that ask for one, PEM; else GINNEL_CLIENT_CERT",
+        ),
+        option(CLIENT_KEY, "FILE")
+            .value_parser(value_parser!(PathBuf))
+            .requires(CLIENT_CERT)
+            .help("Its key, unless that is in the file of the certificate"),
+        option(PROXY, "URL").help("A proxy to use, whatever the environment says"),
         flag(ALLOW_HTTP).help("Send the key unencrypted to another machine"),
     ]
 }
