@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use http::header::{HeaderMap, HeaderValue};
 
 use super::pool::Needs;
@@ -329,9 +328,13 @@ fn mask_secrets(headers: &mut HeaderMap) {
 /// Undoes the coding of a body. An error whose coding nobody knows is still that error.
 fn decode(response: &mut Response) -> Result<(), Cause> {
     let codings = response.values("content-encoding");
-    let body = Bytes::copy_from_slice(response.body());
-    match coding::decode(codings, body, MAX_BODY_BYTES) {
-        Ok(body) => response.replace_body(body.into()),
+    let decoded = match coding::decode(codings, response.body(), MAX_BODY_BYTES) {
+        Ok(Cow::Borrowed(_)) => return Ok(()),
+        Ok(Cow::Owned(body)) => Ok(body),
+        Err(problem) => Err(problem),
+    };
+    match decoded {
+        Ok(body) => response.replace_body(body),
         Err(problem) if problem.is_unsupported() && response.status >= 400 => {
             response.replace_body(Vec::new());
         }

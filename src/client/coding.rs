@@ -3,11 +3,11 @@
 //! zstd is not among them, and never offered: a decoder in Rust alone is one more dependency and 130 kB,
 //! for servers that know one of the others as well.
 
+use std::borrow::Cow;
 use std::io::{self, Read};
 
 use brotli::enc::StandardAlloc;
 use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
-use bytes::Bytes;
 use flate2::bufread::GzDecoder;
 use flate2::{Decompress, FlushDecompress, Status};
 
@@ -65,14 +65,14 @@ enum Problem {
 }
 
 /// Takes the codings off that the lines of `Content-Encoding` name, up to `max` bytes. An empty body
-/// has none.
-pub(super) fn decode<'a>(
+/// has none. Where nothing is taken off, the body is what it was.
+pub(super) fn decode<'a, 'b>(
     lines: impl IntoIterator<Item = &'a [u8]>,
-    body: Bytes,
+    body: &'b [u8],
     max: usize,
-) -> Result<Bytes, CodingError> {
+) -> Result<Cow<'b, [u8]>, CodingError> {
     if body.is_empty() {
-        return Ok(body);
+        return Ok(Cow::Borrowed(body));
     }
     let codings = lines.into_iter().flat_map(|line| line.split(|byte| *byte == b','));
     let codings = codings.map(<[u8]>::trim_ascii).filter_map(Coding::of);
@@ -81,7 +81,10 @@ pub(super) fn decode<'a>(
         return Err(CodingError::TooMany(codings.len()));
     }
     // The last one was put on last.
-    codings.into_iter().rev().try_fold(body, |body, coding| coding.take_off(&body, max))
+    codings.into_iter().rev().try_fold(Cow::Borrowed(body), |body, coding| match body.is_empty() {
+        true => Ok(body),
+        false => coding.take_off(&body, max).map(Cow::Owned),
+    })
 }
 
 impl Coding {
@@ -107,16 +110,13 @@ impl Coding {
         }
     }
 
-    fn take_off(self, body: &Bytes, max: usize) -> Result<Bytes, CodingError> {
-        if body.is_empty() {
-            return Ok(body.clone());
-        }
+    fn take_off(self, body: &[u8], max: usize) -> Result<Vec<u8>, CodingError> {
         let decoded = match self {
             Self::Gzip => gunzip(body, max),
             Self::Deflate => deflated(body, max),
             Self::Brotli => brotli(body, max),
         };
-        decoded.map(Bytes::from).map_err(|problem| match problem {
+        decoded.map_err(|problem| match problem {
             Problem::Damaged(problem) => CodingError::Damaged { coding: self.name(), problem },
             Problem::TooLong => CodingError::TooLong(max),
         })
@@ -249,6 +249,7 @@ fn growth(length: usize, max: usize) -> usize {
 mod tests {
     use std::io::Write;
 
+    use bytes::Bytes;
     use flate2::Compression;
     use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 
@@ -291,7 +292,7 @@ mod tests {
     }
 
     fn one(coding: &str, body: impl Into<Bytes>, max: usize) -> Result<Bytes, CodingError> {
-        decode([coding.as_bytes()], body.into(), max)
+        decode([coding.as_bytes()], &body.into(), max).map(|body| body.into_owned().into())
     }
 
     fn is_damaged(decoded: &Result<Bytes, CodingError>) -> bool {
@@ -311,7 +312,7 @@ mod tests {
         for name in ["", "identity", "Identity", ",", " , identity"] {
             assert_eq!(one(name, TEXT, 1).unwrap(), TEXT, "{name:?}");
         }
-        assert_eq!(decode([], Bytes::from_static(TEXT), 1).unwrap(), TEXT);
+        assert_eq!(decode([], TEXT, 1).unwrap(), TEXT);
     }
 
     #[test]
@@ -330,7 +331,7 @@ mod tests {
         let body = coded("br", &coded("zlib", &coded("gzip", TEXT)));
 
         assert_eq!(one("gzip, deflate,\tbr", body.clone(), 1000).unwrap(), TEXT);
-        assert_eq!(decode([&b"gzip,deflate"[..], b"br"], body.clone(), 1000).unwrap(), TEXT);
+        assert_eq!(decode([&b"gzip,deflate"[..], b"br"], &body, 1000).unwrap(), TEXT);
         assert_eq!(one("gzip,, identity ,deflate,br,", body.clone(), 1000).unwrap(), TEXT);
         assert!(is_damaged(&one("br, deflate, gzip", body.clone(), 1000)));
         let four = one("gzip, gzip, gzip, gzip", body, 1000);
@@ -347,7 +348,7 @@ mod tests {
             assert_eq!(error, CodingError::Unknown(shown.to_owned()));
             assert!(error.is_unsupported());
         }
-        let error = decode([&b"\xff\x1b[2J"[..]], Bytes::from_static(TEXT), 1000).unwrap_err();
+        let error = decode([&b"\xff\x1b[2J"[..]], TEXT, 1000).unwrap_err();
         assert!(!error.to_string().contains('\x1b'), "{error}");
         let long = one(&"x".repeat(9_000), TEXT, 1000).unwrap_err();
         assert!(long.to_string().len() < 150, "{long}");
