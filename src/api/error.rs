@@ -36,6 +36,14 @@ impl ErrorBody {
         }
     }
 
+    /// The JSON text of the details, as the body has it, where it is an object.
+    pub fn details_text(body: &[u8]) -> Option<String> {
+        let body = String::from_utf8_lossy(body);
+        let fields: HashMap<String, &RawValue> = serde_json::from_str(&body).ok()?;
+        let text = fields.get("details")?.get();
+        text.starts_with('{').then(|| text.to_owned())
+    }
+
     /// The code as text, whichever way it was written.
     pub fn code(&self) -> Option<String> {
         match self.error_code.as_ref()? {

@@ -6,7 +6,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict};
 
 use super::results::Unreadable;
-use crate::api::Malformed;
+use crate::api::{ErrorBody, Malformed};
 use crate::client::{Answer, Cause, ConfigError, Error, StatusError};
 use crate::service;
 
@@ -98,12 +98,22 @@ fn status(py: Python<'_>, error: &StatusError) -> PyErr {
         fields.set_item("status_code", error.status.as_u16())?;
         fields.set_item("error_code", code)?;
         fields.set_item("message", error.message())?;
-        fields.set_item("details", pythonize::pythonize(py, &error.body.details)?)?;
+        fields.set_item("details", details(py, error)?)?;
         fields.set_item("operation_id", error.operation_id())?;
         fields.set_item("headers", headers(py, &error.headers)?)?;
         fields.set_item("body", PyBytes::new(py, &error.content))?;
         fields.set_item("retry_after", error.retry_after().map(|pause| pause.as_secs_f64()))
     })
+}
+
+/// The details of an error, with numbers as they were written. Those that are more deeply nested than
+/// results may be are taken as they were read.
+fn details<'py>(py: Python<'py>, error: &StatusError) -> PyResult<Bound<'py, PyAny>> {
+    let text = ErrorBody::details_text(&error.content);
+    match text.and_then(|text| super::results::free(py, text.as_bytes()).ok()) {
+        Some(details) => Ok(details),
+        None => Ok(pythonize::pythonize(py, &error.body.details)?),
+    }
 }
 
 /// Headers as a dict; of those that came more than once the last counts.

@@ -20,7 +20,7 @@
 //! pyo3-asyncio stopped at PyO3 0.20; its successor pyo3-async-runtimes wakes the loop once per call,
 //! through a thread that holds the interpreter's lock. Calls that run on the loop's own thread, behind one
 //! descriptor that it watches for all of them, need no other thread at all (`docs/benchmarks.md` has the
-//! figures). So neither crate is used. pythonize makes Python objects of what an error's body says (`error.rs`), and
+//! figures). So neither crate is used. pythonize makes Python objects of details of errors that `results/` refuses (`error.rs`), and
 //! PyO3 0.29 is the newest that it shares; results are made by `results/`, since a tree of values between
 //! text and objects has no room for integers of any size, and cannot be made in slices.
 

@@ -327,6 +327,11 @@ async def test_a_list_that_is_null_is_empty(make_client: Any) -> None:
         (b'{"msg":"no","status_code":[],"details":[],"error_code":{}}', None, {}),
         (b'{"msg":"no","details":{"a":"\\ud800"},"error_code":218}', "218", {}),
         (b'{"msg":"no","details":{"a":1e400},"new":"\xff"}', None, {}),
+        (
+            b'{"msg":"no","details":{"a":' + b"7" * 40 + b',"b":[-18446744073709551617],"c":0.10}}',
+            None,
+            {"a": int("7" * 40), "b": [-18446744073709551617], "c": 0.1},
+        ),
     ],
 )
 async def test_each_field_of_an_error_is_read_by_itself(
