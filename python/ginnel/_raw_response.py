@@ -15,6 +15,11 @@ REQUEST_IDS = ("x-request-id", "ngrok-trace-id")
 """The headers by which servers name a request, the first one that is there counts."""
 
 
+def request_id(headers: Mapping[str, str]) -> str | None:
+    """The name that the server gave to a request, where the headers of its answer say it."""
+    return next((headers[name] for name in REQUEST_IDS if name in headers), None)
+
+
 class RawResponse(Generic[T_co]):
     """The answer to a call of `client.with_raw_response`; `parse` gives its result.
 
@@ -61,7 +66,7 @@ class RawResponse(Generic[T_co]):
     @property
     def request_id(self) -> str | None:
         """The name that the server gave to the request, from `X-Request-Id` or `Ngrok-Trace-Id`."""
-        return next((self.headers[name] for name in REQUEST_IDS if name in self.headers), None)
+        return request_id(self.headers)
 
     def parse(self) -> T_co:
         """What the call returns without `with_raw_response`; of a list, its first `Page`.

@@ -165,7 +165,7 @@ class APIStatusError(APIError):
     `status_code` is its status, `error_code` the API's own code such as `ERR_NGROK_218` (absent on
     a plain 404), `message` the API's words, `details` more of them for programs (its `err` is the
     reason that an agent gives, and part of `str`), `operation_id` the name of the failed operation
-    at the server, `headers` the headers of the answer in lower case, `body` its body, `retry_after`
+    at the server, `request_id` that of the request, `headers` the headers of the answer in lower case, `body` its body, `retry_after`
     the seconds that the server asks to wait.
     """
 
@@ -195,6 +195,13 @@ class APIStatusError(APIError):
         self.headers: Mapping[str, str] = headers or {}
         self.body = body
         self.retry_after = retry_after
+
+    @property
+    def request_id(self) -> str | None:
+        """The name that the server gave to the request, from `X-Request-Id` or `Ngrok-Trace-Id`."""
+        from ._raw_response import request_id
+
+        return request_id(self.headers)
 
 
 def _with_reason(text: str, message: str, reason: object) -> str:

@@ -4,6 +4,8 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header, request};
 
+use super::pipeline::REQUEST_ID;
+
 /// How long a browser may remember the answer to a preflight.
 const REMEMBERED: HeaderValue = HeaderValue::from_static("600");
 
@@ -36,5 +38,6 @@ pub(super) fn allow_reading(request: &HeaderMap, answer: &mut HeaderMap) {
         let yes = HeaderValue::from_static("true");
         answer.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, yes);
         answer.insert(header::VARY, HeaderValue::from_static("Origin"));
+        answer.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from(REQUEST_ID));
     }
 }

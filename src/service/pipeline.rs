@@ -11,7 +11,8 @@ use std::task::Poll;
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, request};
 use serde_json::{Map, Value};
@@ -25,6 +26,32 @@ use crate::api::id::prefix;
 
 /// Says that changes are not stored, for the database file has lost its name.
 const STORE_HEADER: HeaderName = HeaderName::from_static("ginnel-store");
+
+/// Names the request, as in `details.operation_id` where it failed.
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The name of a request, in its extensions.
+#[derive(Clone)]
+struct RequestId(String);
+
+/// Gives each request a name, which its answer says.
+pub(super) async fn identify(
+    State(shared): State<Arc<Shared>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    // Without random bytes nothing has a name; that is no reason to refuse a request.
+    let Ok(id) = shared.operation_ids.next(prefix::OPERATION) else {
+        return next.run(request).await;
+    };
+    let value = HeaderValue::try_from(&id);
+    request.extensions_mut().insert(RequestId(id));
+    let mut response = next.run(request).await;
+    if let Ok(value) = value {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    response
+}
 
 /// All that one path template answers.
 pub(super) struct Endpoint {
@@ -164,9 +191,9 @@ where
         Ok(arguments) => serve(context, arguments).await,
         Err(refusal) => Err(refusal),
     };
-    result.map_err(|refusal| match shared.operation_ids.next(prefix::OPERATION) {
-        Ok(id) => refusal.with("operation_id", &id),
-        Err(_) => refusal,
+    result.map_err(|refusal| match head.extensions.get() {
+        Some(RequestId(id)) => refusal.with("operation_id", id),
+        None => refusal,
     })
 }
 

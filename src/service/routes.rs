@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Request;
+use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::{any, get};
 use bytes::Bytes;
@@ -54,6 +55,7 @@ pub(super) fn router(shared: &Arc<Shared>) -> Router {
         .route("/openapi.json", get(move || async move { ([CONTENT_TYPE_JSON], described) }))
         .route("/", any(move |request| answer_root(root, request)))
         .fallback(move |request| answer_nowhere(nowhere, request))
+        .layer(from_fn_with_state(shared.clone(), pipeline::identify))
 }
 
 /// The API as an OpenAPI document; it says nothing secret, so it needs no key.

@@ -49,12 +49,32 @@ async def test_a_raw_answer_is_what_came(make_client: Any) -> None:
     assert repr(raw).startswith(f"<RawResponse of GET {server.url}/api_keys/ak_1: 200, 47 bytes, ")
 
 
-async def test_a_raw_answer_without_a_name_of_the_request_has_none(client: Any) -> None:
-    raw = await client.with_raw_response.api_keys.create(description="ci")
+async def test_a_raw_answer_without_a_name_of_the_request_has_none(make_client: Any) -> None:
+    with Server([answer(201, KEY)]) as server:
+        client = make_client("k", base_url=server.url)
+        raw = await client.with_raw_response.api_keys.create(description="ci")
 
     assert raw.request_id is None
     assert raw.status_code == 201
-    assert raw.parse().token
+
+
+async def test_the_service_gives_each_request_a_name(client: Any, make_client: Any) -> None:
+    created = await client.with_raw_response.api_keys.create(description="ci")
+    fetched = await client.with_raw_response.api_keys.get(created.parse().id)
+    deleted = await client.with_raw_response.api_keys.delete(created.parse().id)
+    with pytest.raises(ginnel.NotFoundError) as missing:
+        await client.api_keys.get("ak_none")
+    with pytest.raises(ginnel.NotFoundError) as nowhere:
+        await client.request("GET", "/nowhere")
+    stranger = make_client("no_key", base_url=client.base_url)
+    with pytest.raises(ginnel.AuthenticationError) as refused:
+        await stranger.api_keys.get("ak_none")
+
+    answers = [created, fetched, deleted, missing.value, nowhere.value, refused.value]
+    names = {str(answer.request_id) for answer in answers}
+    assert len(names) == len(answers)
+    assert all(name.startswith("op_") and len(name) == 30 for name in names)
+    assert missing.value.request_id == missing.value.operation_id
 
 
 async def test_a_raw_list_is_its_first_page(make_client: Any) -> None:
