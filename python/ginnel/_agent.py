@@ -159,6 +159,11 @@ class Agent(Spelling):
     ) -> None:
         self.stop()
 
+    def __reduce__(self) -> str | tuple[object, ...]:
+        name = type(self).__name__
+        problem = f"{name} cannot be pickled or copied: it runs in this process"
+        raise TypeError(f"{problem}; pass on the addresses where it is reached")
+
     def __repr__(self) -> str:
         return f"<Agent at {self.url}, {self.state}>"
 

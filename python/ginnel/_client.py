@@ -133,6 +133,18 @@ class _Client(Spelling):
         """The address that requests go to."""
         return self._core.base_url
 
+    def __copy__(self) -> Self:
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        name = type(self).__name__
+        problem = f"{name} cannot be pickled or copied deeply: it has open connections and a key"
+        raise TypeError(
+            f"{problem}; make another {name} where it is needed, or share it between threads"
+        )
+
     def __repr__(self) -> str:
         state = ", closed" if self.is_closed else ""
         key = f", key {self._core.key_hint}" if self._core.key_hint else ""

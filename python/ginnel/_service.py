@@ -342,6 +342,11 @@ class Service(Spelling):
     ) -> None:
         self.stop()
 
+    def __reduce__(self) -> str | tuple[object, ...]:
+        name = type(self).__name__
+        problem = f"{name} cannot be pickled or copied: it runs in this process"
+        raise TypeError(f"{problem}; pass on the addresses where it is reached")
+
     def __repr__(self) -> str:
         state = "" if self.is_running else ", stopped"
         return f"<Service at {self.url}{state}>"

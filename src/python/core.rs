@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -20,7 +20,7 @@ use super::results::{self, BodyDecoder, MIN_SLICED_BYTES, Plan, Target};
 use super::watch::Watch;
 use super::{arguments, error, options, raw_answer, table};
 use crate::api::{Call, Info, Output, Verb};
-use crate::client::{Answer, Client, Event, Observer, Recorded};
+use crate::client::{Answer, Api, Client, Event, Observer, Recorded};
 
 /// A client of one of the APIs. Python's classes hold one and say what is called on it.
 #[pyclass(frozen, module = "ginnel._native")]
@@ -203,6 +203,18 @@ impl Core {
     #[getter]
     fn key_hint(&self) -> &str {
         self.client.settings().key_hint()
+    }
+
+    /// Resources and pagers hold this; clients refuse by themselves.
+    fn __reduce__(&self) -> PyResult<()> {
+        let client = match self.client.settings().api {
+            Api::Remote => "RemoteClient",
+            Api::Agent => "AgentClient",
+        };
+        Err(PyTypeError::new_err(format!(
+            "what belongs to a client cannot be pickled or copied deeply: a client has open \
+             connections; make another {client} where it is needed, or share it between threads"
+        )))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

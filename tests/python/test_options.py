@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -353,3 +355,49 @@ async def test_changed_options_leave_the_others_as_they_are(make_client: Any) ->
         assert request.headers["authorization"] == "Bearer secret-key"
         assert request.headers["user-agent"].startswith("tool/1 ginnel/")
     assert [request.target for request in server.requests][1:] == ["/api_keys/ak_1?a=1"] * 3
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_a_client_says_why_it_is_not_pickled(kind: Any) -> None:
+    class Own(kind):
+        pass
+
+    for made in (kind, Own):
+        client = made("k", base_url="http://127.0.0.1:1") if "Remote" in kind.__name__ else made()
+        name = made.__name__
+        for copied in (pickle.dumps, copy.deepcopy):
+            words = f"^{name} cannot be pickled or copied deeply: .* make another {name} where"
+            with pytest.raises(TypeError, match=words):
+                copied(client)
+        shallow = copy.copy(client)
+        assert type(shallow) is made
+        shallow.close()
+        assert client.is_closed
+
+
+def test_what_belongs_to_a_client_says_so_too() -> None:
+    with (
+        ginnel.RemoteClient("k", base_url="http://127.0.0.1:1") as client,
+        ginnel.AgentClient() as agent,
+    ):
+        for part in (client.api_keys, client.api_keys.list(), client.with_raw_response):
+            with pytest.raises(TypeError, match="belongs to a client .* make another RemoteClient"):
+                pickle.dumps(part)
+        with pytest.raises(TypeError, match="make another AgentClient"):
+            pickle.dumps(agent.tunnels)
+
+
+def test_a_service_and_an_agent_are_not_pickled() -> None:
+    with ginnel.Service() as service:
+        for copied in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match="Service cannot be pickled or copied: it runs in"):
+                copied(service)
+
+
+def test_the_certificate_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GINNEL_CLIENT_CERT", str(tmp_path / "none.pem"))
+
+    with pytest.raises(ginnel.ConfigError, match="^GINNEL_CLIENT_CERT=.*none.pem.*cannot be read"):
+        ginnel.RemoteClient("k", base_url="https://x.test")
