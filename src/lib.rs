@@ -26,8 +26,9 @@
 //!
 //! `python` and `cli` use `client`, `service` and `agent`; those use `api` and `http1`; `service` and
 //! `agent` share `net` and `tunnel`; `service` uses `policy`, which `python` and `cli` try as well. What
-//! keeps connections for another request, in `client`, `service` and `agent`, asks `reuse`. `net` uses
-//! `api`; `api`, `http1`, `policy`, `reuse` and `tunnel` use none of the others. `tests/rust/layers.rs`
+//! keeps connections for another request, in `client`, `service` and `agent`, asks `reuse`; `client` and
+//! `agent` read coded bodies with `coding`. `net` uses
+//! `api`; `api`, `coding`, `http1`, `policy`, `reuse` and `tunnel` use none of the others. `tests/rust/layers.rs`
 //! holds the code to that.
 
 #[cfg(feature = "service")]
@@ -36,6 +37,7 @@ pub mod api;
 #[cfg(feature = "service")]
 pub mod cli;
 pub mod client;
+mod coding;
 mod http1;
 #[cfg(feature = "service")]
 mod net;

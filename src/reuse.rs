@@ -1,4 +1,5 @@
-//! Whether a connection to an upstream may carry another request; every pool asks here.
+//! Whether a connection to an upstream may carry another request; every pool asks here. How an idle connection is
+//! looked at is the matter of its owner, but for what the service and the agent share.
 //!
 //! HTTP/1.1 assigns answers to requests by their order alone (RFC 9112, section 9.3). What an upstream
 //! sends after the end of an answer, a body after HEAD for instance, would be taken for the answer to
@@ -10,23 +11,12 @@
 //! [`REUSE_BAN_SECONDS`]. What remains is an upstream that was never seen to do it, or not lately, and
 //! whose surplus arrives late enough to meet the next request on its way.
 
-use std::future::poll_fn;
-use std::io::{self, Read};
-use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock};
-use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
-
-use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
-use tokio::task::coop::unconstrained;
 
 /// For how many seconds no connection to an upstream is reused after it sent surplus.
 const REUSE_BAN_SECONDS: u64 = 60;
-/// How much of it is read: one byte says enough.
-const MAX_SURPLUS_BYTES: usize = 1024;
 
 /// What an idle connection looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,106 +75,30 @@ impl ReuseBan {
     }
 }
 
-/// Polls once for what is there already.
-///
-/// Nobody is woken, a [`Socket`] asks the kernel, and the task's budget is not asked: when that is used
-/// up, tokio says that nothing is there.
-pub(crate) fn poll_now<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
-    pin!(unconstrained(poll_fn(poll))).poll(&mut Context::from_waker(&NOBODY))
-}
-
-/// Wakes nobody, and is known by that: others that do so may look different each time.
-static NOBODY: LazyLock<Waker> = LazyLock::new(|| Waker::from(Arc::new(Nobody)));
-
-struct Nobody;
-
-impl Wake for Nobody {
-    fn wake(self: Arc<Self>) {}
-}
-
-/// A socket that tells [`poll_now`] what is there.
-///
-/// tokio alone tells what it knows of, and looks only when a thread of the runtime has nothing else to
-/// do.
-pub(crate) struct Socket(pub TcpStream);
-
-/// What a read comes to that tokio says this of.
-pub(crate) fn ask_kernel(
-    socket: &TcpStream,
-    cx: &Context<'_>,
-    buffer: &mut ReadBuf<'_>,
-    read: Poll<io::Result<()>>,
-) -> Poll<io::Result<()>> {
-    if read.is_ready() || !cx.waker().will_wake(&NOBODY) {
-        return read;
-    }
-    let room = buffer.initialize_unfilled_to(buffer.remaining().min(MAX_SURPLUS_BYTES));
-    match (&*SockRef::from(socket)).read(room) {
-        Ok(count) => {
-            buffer.advance(count);
-            Poll::Ready(Ok(()))
-        }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
-        Err(error) => Poll::Ready(Err(error)),
-    }
-}
-
-impl AsyncRead for Socket {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut self.0).poll_read(cx, buffer);
-        ask_kernel(&self.0, cx, buffer, read)
-    }
-}
-
-impl AsyncWrite for Socket {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(cx, parts)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
-    }
-}
-
 #[cfg(feature = "service")]
-pub(crate) use bytes_only::{ReuseBans, idle_state};
+pub(crate) use bytes_only::{ReuseBans, Socket, ask_kernel, idle_state, poll_now};
 
-/// For connections that are read as bytes.
+/// For connections of the service and the agent; those of clients look at their sockets themselves
+/// (`client/socket.rs`).
 #[cfg(feature = "service")]
 mod bytes_only {
     use std::collections::HashMap;
+    use std::future::poll_fn;
+    use std::io::{self, Read};
     use std::net::SocketAddr;
-    use std::pin::Pin;
-    use std::sync::{Arc, Mutex, PoisonError};
-    use std::task::Poll;
+    use std::pin::{Pin, pin};
+    use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+    use std::task::{Context, Poll, Wake, Waker};
 
-    use tokio::io::{AsyncRead, ReadBuf};
+    use socket2::SockRef;
+    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+    use tokio::net::TcpStream;
+    use tokio::task::coop::unconstrained;
 
-    use super::{IdleState, ReuseBan, poll_now};
+    use super::{IdleState, ReuseBan};
+
+    /// How much surplus is read: one byte says enough.
+    const MAX_SURPLUS_BYTES: usize = 1024;
 
     impl IdleState {
         /// The state of a connection after an answer when so much more was read.
@@ -195,6 +109,91 @@ mod bytes_only {
         /// The state of a connection that has ended when so much was read and not used.
         pub(crate) fn at_end(unread: &[u8]) -> Self {
             if unread.is_empty() { Self::Closed } else { Self::Surplus }
+        }
+    }
+
+    /// Polls once for what is there already.
+    ///
+    /// Nobody is woken, a [`Socket`] asks the kernel, and the task's budget is not asked: when that is used
+    /// up, tokio says that nothing is there.
+    pub(crate) fn poll_now<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
+        pin!(unconstrained(poll_fn(poll))).poll(&mut Context::from_waker(&NOBODY))
+    }
+
+    /// Wakes nobody, and is known by that: others that do so may look different each time.
+    static NOBODY: LazyLock<Waker> = LazyLock::new(|| Waker::from(Arc::new(Nobody)));
+
+    struct Nobody;
+
+    impl Wake for Nobody {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    /// A socket that tells [`poll_now`] what is there.
+    ///
+    /// tokio alone tells what it knows of, and looks only when a thread of the runtime has nothing else to
+    /// do.
+    pub(crate) struct Socket(pub TcpStream);
+
+    /// What a read comes to that tokio says this of.
+    pub(crate) fn ask_kernel(
+        socket: &TcpStream,
+        cx: &Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+        read: Poll<io::Result<()>>,
+    ) -> Poll<io::Result<()>> {
+        if read.is_ready() || !cx.waker().will_wake(&NOBODY) {
+            return read;
+        }
+        let room = buffer.initialize_unfilled_to(buffer.remaining().min(MAX_SURPLUS_BYTES));
+        match (&*SockRef::from(socket)).read(room) {
+            Ok(count) => {
+                buffer.advance(count);
+                Poll::Ready(Ok(()))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    impl AsyncRead for Socket {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            let read = Pin::new(&mut self.0).poll_read(cx, buffer);
+            ask_kernel(&self.0, cx, buffer, read)
+        }
+    }
+
+    impl AsyncWrite for Socket {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Pin::new(&mut self.0).poll_write(cx, bytes)
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_flush(cx)
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_shutdown(cx)
+        }
+
+        fn poll_write_vectored(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            parts: &[io::IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            Pin::new(&mut self.0).poll_write_vectored(cx, parts)
+        }
+
+        fn is_write_vectored(&self) -> bool {
+            self.0.is_write_vectored()
         }
     }
 
@@ -226,8 +225,13 @@ mod bytes_only {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "service"))]
 mod tests {
+    use std::io;
+    use std::pin::Pin;
+
+    use tokio::net::TcpStream;
+
     use super::*;
 
     #[test]

@@ -12,10 +12,9 @@ use http::header::{HeaderMap, HeaderValue};
 
 use super::pool::Needs;
 use super::rate::Slot;
-use super::{
-    Answer, Cause, Error, Event, EventFilter, Recorded, Settings, What, coding, request, retry,
-};
+use super::{Answer, Cause, Error, Event, EventFilter, Recorded, Settings, What, request, retry};
 use crate::api::{Call, Verb, mask};
+use crate::coding;
 use crate::http1::Response;
 use crate::reuse::IdleState;
 

@@ -30,7 +30,6 @@
 mod answer;
 mod attempts;
 mod blocking;
-mod coding;
 mod connection;
 mod dial;
 mod error;

@@ -10,12 +10,12 @@ use http::uri::Authority;
 use url::Url;
 
 use super::ConfigError;
-use super::coding::ACCEPT_ENCODING;
 use super::proxy::Proxy;
 use super::rate::RateLimit;
 use super::redaction::{Credentials, mask_login};
 use super::tls::Roots;
 use crate::api::{self, Secret, mask};
+use crate::coding::ACCEPT_ENCODING;
 use crate::reuse::ReuseBan;
 
 /// Which of the two APIs a client speaks.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use pyo3::prelude::*;
 
-use crate::agent::capture::{End, decode};
+use crate::coding::{End, decode_some};
 
 /// A body without its content codings, up to `most` bytes, and how the reading ended: `whole`,
 /// `longer`, `cut` or `damaged`; none where a coding is not known.
@@ -15,12 +15,12 @@ pub(super) fn unpack<'p>(
     body: &[u8],
     most: usize,
 ) -> Option<(Cow<'p, [u8]>, &'static str)> {
-    let decoded = py.detach(|| decode(encoding, body, most))?;
-    let end = match decoded.end {
+    let (decoded, end) = py.detach(|| decode_some(encoding, body, most))?;
+    let end = match end {
         End::Whole => "whole",
         End::Longer => "longer",
         End::Cut => "cut",
         End::Damaged => "damaged",
     };
-    Some((Cow::Owned(decoded.bytes), end))
+    Some((Cow::Owned(decoded), end))
 }

@@ -10,11 +10,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("net", &["api"]),
     ("policy", &[]),
     ("tunnel", &[]),
-    ("client", &["api", "http1", "reuse"]),
+    ("client", &["api", "coding", "http1", "reuse"]),
     ("service", &["api", "http1", "net", "policy", "reuse", "tunnel"]),
-    ("agent", &["api", "http1", "net", "reuse", "tunnel"]),
+    ("agent", &["api", "coding", "http1", "net", "reuse", "tunnel"]),
     ("cli", &["agent", "api", "client", "net", "policy", "service"]),
-    ("python", &["agent", "api", "client", "policy", "service", "cli"]),
+    ("python", &["agent", "api", "client", "coding", "policy", "service", "cli"]),
 ];
 
 #[test]

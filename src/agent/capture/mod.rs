@@ -5,13 +5,11 @@
 //! bytes (agent sheet, section 5).
 
 mod body;
-mod coding;
 mod record;
 mod recording;
 mod store;
 
 pub use body::Body;
-pub use coding::{Decoded, End, decode};
 pub use record::{Exchange, Message, Record, Source, Via};
 pub use recording::Recording;
 pub use store::{Captures, Change, Limit, Opening, Usage};

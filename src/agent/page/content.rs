@@ -1,7 +1,8 @@
 //! Bodies as people read them.
 
-use crate::agent::capture::{Message, decode};
+use crate::agent::capture::Message;
 use crate::api::mask;
+use crate::coding::decode_some;
 
 /// How long a decoded body may be; the rest is left out.
 const LONGEST: usize = 8 << 20;
@@ -42,7 +43,7 @@ pub(super) fn encoding(message: &Message) -> Option<String> {
 /// The body without its encoding; none where it has none, or one that is not known.
 pub(super) fn decoded(message: &Message) -> Option<Decoded> {
     let encoding = encoding(message)?;
-    let bytes = decode(&encoding, &message.body.bytes(), LONGEST)?.bytes;
+    let bytes = decode_some(&encoding, &message.body.bytes(), LONGEST)?.0;
     // A body that was cut off still shows its beginning.
     (!bytes.is_empty()).then_some(Decoded { encoding, bytes })
 }

@@ -1,4 +1,5 @@
-//! Content codings (RFC 9110, section 8.4): takes off a body what was put on for the way.
+//! Content codings (RFC 9110, section 8.4): takes off a body what was put on for the way, for clients
+//! that need all of it, and for those who look at as much as there is.
 //!
 //! zstd is not among them, and never offered: a decoder in Rust alone is one more dependency and 130 kB,
 //! for servers that know one of the others as well.
@@ -12,7 +13,7 @@ use flate2::bufread::GzDecoder;
 use flate2::{Decompress, FlushDecompress, Status};
 
 /// What requests offer to take.
-pub(super) const ACCEPT_ENCODING: &str = "gzip, deflate, br";
+pub(crate) const ACCEPT_ENCODING: &str = "gzip, deflate, br";
 /// How many codings a body may have.
 const MAX_CODINGS: usize = 3;
 /// How much room the first reading of a body gets, in sizes of the coded body.
@@ -24,7 +25,7 @@ const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 
 /// Why a body stays coded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum CodingError {
+pub(crate) enum CodingError {
     /// The coding is none of those that requests offer to take. The body may be whole.
     #[error("its content coding {0:?} is not supported; gzip, deflate and br are")]
     Unknown(String),
@@ -46,7 +47,7 @@ pub(super) enum CodingError {
 
 impl CodingError {
     /// True where the body may be whole, and only cannot be read here: the answer's status counts.
-    pub(super) fn is_unsupported(&self) -> bool {
+    pub(crate) fn is_unsupported(&self) -> bool {
         matches!(self, Self::Unknown(_) | Self::TooMany(_))
     }
 }
@@ -61,12 +62,43 @@ enum Coding {
 /// What can be wrong with one coding.
 enum Problem {
     Damaged(String),
+    /// It ends early.
+    Cut,
     TooLong,
 }
 
+/// How the reading of as much as there is of a body ended.
+#[cfg(feature = "service")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// With the end of the body.
+    Whole,
+    /// With as many bytes as are taken; there are more.
+    Longer,
+    /// Too early: the coded body was cut off.
+    Cut,
+    /// At bytes that are not what the coding says.
+    Damaged,
+}
+
+#[cfg(feature = "service")]
+impl End {
+    fn of(problem: Option<&Problem>) -> Self {
+        match problem {
+            None => Self::Whole,
+            Some(Problem::TooLong) => Self::Longer,
+            Some(Problem::Cut) => Self::Cut,
+            Some(Problem::Damaged(_)) => Self::Damaged,
+        }
+    }
+}
+
+/// A body without a coding, as far as it could be read, and why not further.
+type Partial = (Vec<u8>, Option<Problem>);
+
 /// Takes the codings off that the lines of `Content-Encoding` name, up to `max` bytes. An empty body
 /// has none. Where nothing is taken off, the body is what it was.
-pub(super) fn decode<'a, 'b>(
+pub(crate) fn decode<'a, 'b>(
     lines: impl IntoIterator<Item = &'a [u8]>,
     body: &'b [u8],
     max: usize,
@@ -74,17 +106,35 @@ pub(super) fn decode<'a, 'b>(
     if body.is_empty() {
         return Ok(Cow::Borrowed(body));
     }
-    let codings = lines.into_iter().flat_map(|line| line.split(|byte| *byte == b','));
-    let codings = codings.map(<[u8]>::trim_ascii).filter_map(Coding::of);
-    let codings = codings.collect::<Result<Vec<_>, _>>()?;
-    if codings.len() > MAX_CODINGS {
-        return Err(CodingError::TooMany(codings.len()));
-    }
     // The last one was put on last.
-    codings.into_iter().rev().try_fold(Cow::Borrowed(body), |body, coding| match body.is_empty() {
-        true => Ok(body),
-        false => coding.take_off(&body, max).map(Cow::Owned),
+    codings(lines)?.into_iter().rev().try_fold(Cow::Borrowed(body), |body, coding| {
+        match body.is_empty() {
+            true => Ok(body),
+            false => coding.take_off_all(&body, max).map(Cow::Owned),
+        }
     })
+}
+
+/// As much as can be read of a body without its codings, up to `max` bytes: it may be cut off, or
+/// damaged further on. None where it has no codings, or one that is not known.
+#[cfg(feature = "service")]
+pub(crate) fn decode_some(encoding: &str, body: &[u8], max: usize) -> Option<(Vec<u8>, End)> {
+    let codings = codings([encoding.as_bytes()]).ok()?;
+    let mut codings = codings.into_iter().rev();
+    let first = codings.next()?.take_off(body, max);
+    let (decoded, problem) = codings.fold(first, |(body, problem), coding| {
+        let (decoded, next) = coding.take_off(&body, max);
+        // What is wrong further inside follows from that.
+        (decoded, problem.or(next))
+    });
+    Some((decoded, End::of(problem.as_ref())))
+}
+
+fn codings<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Coding>, CodingError> {
+    let names = lines.into_iter().flat_map(|line| line.split(|byte| *byte == b','));
+    let codings = names.map(<[u8]>::trim_ascii).filter_map(Coding::of);
+    let codings = codings.collect::<Result<Vec<_>, _>>()?;
+    if codings.len() > MAX_CODINGS { Err(CodingError::TooMany(codings.len())) } else { Ok(codings) }
 }
 
 impl Coding {
@@ -110,32 +160,46 @@ impl Coding {
         }
     }
 
-    fn take_off(self, body: &[u8], max: usize) -> Result<Vec<u8>, CodingError> {
-        let decoded = match self {
+    fn take_off_all(self, body: &[u8], max: usize) -> Result<Vec<u8>, CodingError> {
+        match self.take_off(body, max) {
+            (decoded, None) => Ok(decoded),
+            (_, Some(Problem::TooLong)) => Err(CodingError::TooLong(max)),
+            (_, Some(Problem::Cut)) => {
+                let problem = "it ends early".to_owned();
+                Err(CodingError::Damaged { coding: self.name(), problem })
+            }
+            (_, Some(Problem::Damaged(problem))) => {
+                Err(CodingError::Damaged { coding: self.name(), problem })
+            }
+        }
+    }
+
+    fn take_off(self, body: &[u8], max: usize) -> Partial {
+        let (mut decoded, problem) = match self {
             Self::Gzip => gunzip(body, max),
             Self::Deflate => deflated(body, max),
             Self::Brotli => brotli(body, max),
         };
-        decoded.map_err(|problem| match problem {
-            Problem::Damaged(problem) => CodingError::Damaged { coding: self.name(), problem },
-            Problem::TooLong => CodingError::TooLong(max),
-        })
+        decoded.truncate(max);
+        (decoded, problem)
     }
 }
 
 /// All members of a gzip file. What follows them and is none is ignored, as gunzip does: padding.
-fn gunzip(body: &[u8], max: usize) -> Result<Vec<u8>, Problem> {
+fn gunzip(body: &[u8], max: usize) -> Partial {
     let mut decoded = Vec::with_capacity(first_room(body, max));
     let mut member = GzDecoder::new(body);
     loop {
         let left = max - decoded.len();
-        let read = member.by_ref().take(left as u64 + 1).read_to_end(&mut decoded);
-        if read.map_err(|error| problem(&error))? > left {
-            return Err(Problem::TooLong);
+        // What comes before a mistake is read.
+        match member.by_ref().take(left as u64 + 1).read_to_end(&mut decoded) {
+            Ok(read) if read > left => return (decoded, Some(Problem::TooLong)),
+            Ok(_) => {}
+            Err(error) => return (decoded, Some(problem(&error))),
         }
         let rest = *member.get_ref();
         if !rest.starts_with(GZIP_MAGIC) {
-            return Ok(decoded);
+            return (decoded, None);
         }
         member.reset(rest);
     }
@@ -143,25 +207,24 @@ fn gunzip(body: &[u8], max: usize) -> Result<Vec<u8>, Problem> {
 
 fn problem(error: &io::Error) -> Problem {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => ends_early(),
+        io::ErrorKind::UnexpectedEof => Problem::Cut,
         _ => Problem::Damaged(error.to_string()),
     }
 }
 
-fn ends_early() -> Problem {
-    Problem::Damaged("it ends early".to_owned())
-}
-
 /// A `deflate` body: in the format of zlib, as it should be, or without its header, as some send it.
-fn deflated(body: &[u8], max: usize) -> Result<Vec<u8>, Problem> {
+fn deflated(body: &[u8], max: usize) -> Partial {
     if !has_zlib_header(body) {
         return inflate(body, false, max);
     }
     let as_zlib = inflate(body, true, max);
-    match as_zlib {
-        // Without a header, a body may begin like one.
-        Err(Problem::Damaged(_)) => inflate(body, false, max).or(as_zlib),
-        as_zlib => as_zlib,
+    if matches!(as_zlib.1, None | Some(Problem::TooLong)) {
+        return as_zlib;
+    }
+    // Without a header, a body may begin like one.
+    match inflate(body, false, max) {
+        raw @ (_, None) => raw,
+        _ => as_zlib,
     }
 }
 
@@ -173,37 +236,39 @@ fn has_zlib_header(body: &[u8]) -> bool {
     }
 }
 
-fn inflate(body: &[u8], zlib: bool, max: usize) -> Result<Vec<u8>, Problem> {
+fn inflate(body: &[u8], zlib: bool, max: usize) -> Partial {
     let mut state = Decompress::new(zlib);
     let mut decoded = Vec::with_capacity(first_room(body, max));
     let mut rest = body;
     loop {
         let (taken, made) = (state.total_in(), decoded.len());
-        let status = state.decompress_vec(rest, &mut decoded, FlushDecompress::None);
-        let status = status.map_err(|error| Problem::Damaged(error.to_string()))?;
+        let status = match state.decompress_vec(rest, &mut decoded, FlushDecompress::None) {
+            Ok(status) => status,
+            Err(error) => return (decoded, Some(Problem::Damaged(error.to_string()))),
+        };
         if decoded.len() > max {
-            return Err(Problem::TooLong);
+            return (decoded, Some(Problem::TooLong));
         }
         let taken = usize::try_from(state.total_in() - taken).unwrap_or(rest.len());
         rest = rest.get(taken..).unwrap_or_default();
         if status == Status::StreamEnd {
-            return Ok(decoded);
+            return (decoded, None);
         }
         if decoded.len() == decoded.capacity() {
             decoded.reserve_exact(growth(decoded.len(), max));
         } else if taken == 0 && decoded.len() == made {
-            return Err(ends_early());
+            return (decoded, Some(Problem::Cut));
         }
     }
 }
 
-fn brotli(body: &[u8], max: usize) -> Result<Vec<u8>, Problem> {
+fn brotli(body: &[u8], max: usize) -> Partial {
     let alloc = StandardAlloc::default;
     // Strict: a window of up to 16 MiB as RFC 7932 has it, not of 1 GiB.
     let mut state = BrotliState::new_strict(alloc(), alloc(), alloc());
     let mut decoded = vec![0; first_room(body, max)];
     let (mut left, mut taken, mut made, mut total) = (body.len(), 0, 0, 0);
-    loop {
+    let problem = loop {
         let mut room = decoded.len() - made;
         let result = BrotliDecompressStream(
             &mut left,
@@ -216,22 +281,21 @@ fn brotli(body: &[u8], max: usize) -> Result<Vec<u8>, Problem> {
             &mut state,
         );
         if made > max {
-            return Err(Problem::TooLong);
+            break Some(Problem::TooLong);
         }
         match result {
-            BrotliResult::ResultSuccess => {
-                decoded.truncate(made);
-                return Ok(decoded);
-            }
+            BrotliResult::ResultSuccess => break None,
             BrotliResult::NeedsMoreOutput => {
                 decoded.resize(decoded.len() + growth(decoded.len(), max), 0);
             }
-            BrotliResult::NeedsMoreInput => return Err(ends_early()),
+            BrotliResult::NeedsMoreInput => break Some(Problem::Cut),
             BrotliResult::ResultFailure => {
-                return Err(Problem::Damaged("it is not brotli".to_owned()));
+                break Some(Problem::Damaged("it is not brotli".to_owned()));
             }
         }
-    }
+    };
+    decoded.truncate(made);
+    (decoded, problem)
 }
 
 /// How much room a body gets at first: one byte more than `max` at most, to see that there is more.
@@ -437,5 +501,37 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    #[cfg(feature = "service")]
+    fn what_there_is_of_a_body_is_read() {
+        let text = TEXT.repeat(50);
+        for (form, name) in FORMS {
+            let body = coded(form, &text);
+            let some = |body: &[u8], max| decode_some(name, body, max).unwrap();
+            assert_eq!(some(&body, 1 << 20), (text.clone(), End::Whole), "{name}");
+            assert_eq!(some(&body, 9), (TEXT[..9].to_vec(), End::Longer), "{name}");
+            let (cut, end) = some(&body[..body.len() - 12], 1 << 20);
+            assert!(text.starts_with(&cut) && end == End::Cut, "{name}");
+            assert_eq!(some(b"", 9), (Vec::new(), End::Cut), "{name}");
+            assert_eq!(some(b"\xff\xffno such thing", 9).1, End::Damaged, "{name}");
+        }
+        let twice = coded("br", &coded("gzip", &text));
+        assert_eq!(decode_some("gzip, identity, BR", &twice, 1 << 20).unwrap().0, text);
+        let bomb = coded("gzip", &coded("gzip", &vec![0; 20_000_000]));
+        assert_eq!(decode_some("gzip, gzip", &bomb, 1000).unwrap().0.len(), 1000);
+        for unknown in ["", "identity", "zstd", "gzip, zstd", "br, br, br, br"] {
+            assert!(decode_some(unknown, &twice, 100).is_none(), "{unknown}");
+        }
+    }
+
+    /// The beginning of a stream with a window of 1 GiB, which RFC 7932 does not have: 0x11, then 30.
+    #[test]
+    #[cfg(feature = "service")]
+    fn large_windows_of_brotli_are_refused_for_all() {
+        let body = [0x11, 30, 0x02, 0x00, 0x00, 0x03];
+        assert!(is_damaged(&one("br", body.to_vec(), 100)));
+        assert_eq!(decode_some("br", &body, 100).unwrap(), (Vec::new(), End::Damaged));
     }
 }
