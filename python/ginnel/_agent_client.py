@@ -463,7 +463,8 @@ class _AgentOptions(_Client):
             ca_bundle: A PEM file of certificates to trust instead of the system's, for an agent API
                 behind HTTPS; else `GINNEL_CA_BUNDLE`.
             client_cert: A certificate to show to servers that ask for one: a PEM file with
-                certificate and key, or a pair of files, `(certificate, key)`.
+                certificate and key, or a pair of files, `(certificate, key)`; else
+                `GINNEL_CLIENT_CERT`, one file.
             allow_http: True to call an agent on another machine unencrypted.
             app: What to put in front of our `User-Agent`, such as "deploy/1.2".
             max_connections: How many connections there are at most, 100 by default. Calls that find

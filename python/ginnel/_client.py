@@ -258,7 +258,8 @@ class _RemoteOptions(_Client):
                 `GINNEL_CA_BUNDLE`.
             client_cert: A certificate to show to servers that ask for one: a PEM file that holds
                 the certificate, those between it and its authority, and its key, or a pair of
-                files, `(certificate, key)`. The key is not encrypted.
+                files, `(certificate, key)`; else `GINNEL_CLIENT_CERT`, one file. The key is not
+                encrypted. Proxies are not shown the certificate.
             proxy: A proxy to use, whatever the environment says, as
                 `scheme://[user:password@]host[:port]`. The scheme is `http` (also where it is left
                 out), `https`, `socks5` (names are resolved here) or `socks5h` (by the proxy).

@@ -165,8 +165,8 @@ class APIStatusError(APIError):
     `status_code` is its status, `error_code` the API's own code such as `ERR_NGROK_218` (absent on
     a plain 404), `message` the API's words, `details` more of them for programs (its `err` is the
     reason that an agent gives, and part of `str`), `operation_id` the name of the failed operation
-    at the server, `request_id` that of the request, `headers` the headers of the answer in lower case, `body` its body, `retry_after`
-    the seconds that the server asks to wait.
+    at the server, `request_id` that of the request, `headers` the headers of the answer in
+    lower case, `body` its body, `retry_after` the seconds that the server asks to wait.
     """
 
     def __init__(

@@ -115,9 +115,7 @@ async def test_what_is_wrong_with_a_certificate_is_told(
 ) -> None:
     now = datetime.datetime.now(datetime.UTC)
     made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    leaf = authority.issue_cert(
-        name, not_before=now + days[0] * DAY, not_after=now + days[1] * DAY
-    )
+    leaf = authority.issue_cert(name, not_before=now + days[0] * DAY, not_after=now + days[1] * DAY)
     leaf.configure_cert(made)
     path = tmp_path / "ca.pem"
     (authority if trusted else trustme.CA()).cert_pem.write_to_path(path)
@@ -267,7 +265,9 @@ async def test_without_the_right_certificate_nothing_is_sent(
     options = {"client_cert": stranger} if certified else {}
     with Server([], tls=strict) as server:
         client = make_client("k", base_url=server.url, ca_bundle=bundle, max_retries=0, **options)
-        words = "does not accept the certificate of client_cert" if certified else "wants a certificate"
+        words = (
+            "does not accept the certificate of client_cert" if certified else "wants a certificate"
+        )
         with pytest.raises(ginnel.APIConnectionError, match=words):
             await client.api_keys.get("ak_1")
 
