@@ -457,3 +457,20 @@ def test_help_puts_what_every_call_has_at_its_end() -> None:
     assert "-o, --output <FORMAT>" in common
     assert "ginnel local tunnels start --addr 8080 --proto http --name TEXT" in common
     assert ".;" not in told
+
+
+def test_calls_take_the_options_of_the_clients(tmp_path: Path) -> None:
+    with Server([answer(200, {"id": "ak_1", "uri": "u"})]) as proxy:
+        known = {"GINNEL_BASE_URL": "http://api.example.test", "GINNEL_API_KEY": "k"}
+        call = ("api", "api-keys", "get", "ak_1", "--allow-http", "--deadline", "30")
+
+        done = run(*call, "--proxy", proxy.url, **known)
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert proxy.requests[0].target == "http://api.example.test/api_keys/ak_1"
+    missing = str(tmp_path / "none.pem")
+    refused = run(*call, "--client-cert", missing, **known)
+    assert "client_cert=" in refused.stderr and "cannot be read" in refused.stderr
+    assert run(*call, "--client-key", missing, **known).returncode == 2
+    refused = run(*call, **known, GINNEL_CLIENT_CERT=missing)
+    assert "GINNEL_CLIENT_CERT=" in refused.stderr
