@@ -1,11 +1,13 @@
 """Writes python/ginnel/remote/ and local/ from the tables of operations; `make generate` runs it.
 
-The tables are in Rust (`src/api/`); each file there has one of the same name here.
+The tables are in Rust (`src/api/`); each file there has one of the same name here. What has no
+operation of its own is written once, for asyncio, and its blocking face is made from that.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -42,6 +44,29 @@ BY_HAND = {"root", "status"}
 """Resources whose operations are methods of the client itself."""
 RAW_TREES = {"remote": "RemoteResources", "local": "AgentResources"}
 """What the classes are called that hold the resources of `with_raw_response`."""
+
+BLOCKING_MODULES = {"_agent_client_async": "_agent_client"}
+"""Modules that are written for asyncio, and those of their blocking faces."""
+BLOCKING_WORDS = {
+    r"The asyncio client of the agent API; `make generate` writes the blocking one from it\.": (
+        "The blocking client of the agent API."
+    ),
+    r"client of the agent API whose calls are awaited\.\n\n(    .*\n)+?(?=    \"\"\")": (
+        "client of the agent API whose calls wait for their results.\n\n"
+        "    Threads may share it. Calls raise the exceptions of `ginnel.exceptions`.\n"
+    ),
+    r" each when they are awaited\.": " each.",
+    r"an `async with` block": "a `with` block",
+    r"\bimport asyncio\b": "from time import sleep",
+    r"\basyncio\.sleep\b": "sleep",
+    r"\basync (?=def|for|with)": "",
+    r"\bawait ": "",
+    r"\b_Awaited\b": "_Blocking",
+    r"\basynccontextmanager\b": "contextmanager",
+    r"Async(?=[A-Z])": "",
+    r"(?<=core\.)start\(": "call(",
+}
+"""What stands in a blocking face for what stands in the one for asyncio, in this order."""
 
 
 def camel(name: str) -> str:
@@ -362,7 +387,7 @@ def raw_class(
     file.imports[file.up("_raw_resources")].add(base)
     if file.api == "local":
         client = "AsyncAgentClient" if wait else "AgentClient"
-        file.imports[file.up("_agent_client")].add(client)
+        file.imports[file.up("_agent_client" + ("_async" if wait else ""))].add(client)
         make = "raw_async" if wait else "raw"
         members += [f"    {method} = {make}({client}.{method})" for method in sorted(BY_HAND)]
     head = f"class {prefix}{tree}({base}):\n"
@@ -384,11 +409,23 @@ def write_raw(api: str, resources: list[dict[str, Any]], nodes: dict[str, File])
     file.write()
 
 
+def write_blocking(source: str, target: str) -> None:
+    """The blocking face of a module that is written for asyncio."""
+    text = (PACKAGE / f"{source}.py").read_text()
+    for pattern, replacement in BLOCKING_WORDS.items():
+        text = re.sub(pattern, replacement, text)
+    head = HEAD.format(source=f"python/ginnel/{source}.py")
+    (PACKAGE / f"{target}.py").write_text(f"{head}{text}")
+
+
 def main() -> None:
     write("remote", "RemoteResources")
     write("local")
+    for source, target in BLOCKING_MODULES.items():
+        write_blocking(source, target)
     ruff = [sys.executable, "-m", "ruff"]
     written = [str(PACKAGE / api) for api in ("remote", "local")]
+    written += [str(PACKAGE / f"{target}.py") for target in BLOCKING_MODULES.values()]
     subprocess.run([*ruff, "check", "--quiet", "--fix", "--select", "I,F401", *written], check=True)
     subprocess.run([*ruff, "format", "--quiet", *written], check=True)
 

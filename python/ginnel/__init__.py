@@ -36,12 +36,13 @@ from .exceptions import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ._agent_client import AgentClient, AsyncAgentClient
+    from ._agent_client import AgentClient
+    from ._agent_client_async import AsyncAgentClient
     from ._raw_response import RawResponse
 else:
     _LATER = {
         "AgentClient": "_agent_client",
-        "AsyncAgentClient": "_agent_client",
+        "AsyncAgentClient": "_agent_client_async",
         "RawResponse": "_raw_response",
     }
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from ._agent_client import AgentClient, AsyncAgentClient
+    from ._agent_client import AgentClient
+    from ._agent_client_async import AsyncAgentClient
     from ._service import Service
 
 
@@ -122,7 +123,7 @@ class Agent(Spelling):
 
     def async_client(self) -> AsyncAgentClient:
         """An asyncio client of this agent's API."""
-        from ._agent_client import AsyncAgentClient
+        from ._agent_client_async import AsyncAgentClient
 
         return AsyncAgentClient(self._base_url())
 

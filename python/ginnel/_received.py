@@ -11,7 +11,9 @@ from time import sleep
 from typing import TYPE_CHECKING
 
 from . import _mask
-from ._agent_client import AgentClient, AsyncAgentClient, AsyncAgentRequests, _Wait
+from ._agent_base import Wait
+from ._agent_client import AgentClient
+from ._agent_client_async import AsyncAgentClient, AsyncAgentRequests
 from ._body import address, cut, decoded, field_value, visible
 from ._lines import exchange
 from ._native import is_secret
@@ -144,7 +146,7 @@ class Expectation:
         return 0.5, [f"tunnel: expected {self.tunnel_name}, got {visible(captured.tunnel_name)}"]
 
 
-class Check(_Wait):
+class Check(Wait):
     """Looks at what was captured until it is as expected, or the time is over."""
 
     def __init__(self, expected: Expectation, count: int | None, timeout: float | None) -> None:

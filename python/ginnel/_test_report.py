@@ -30,11 +30,11 @@ def sections(urls: Iterable[str], since: float) -> Iterator[tuple[str, str]]:
 
 def agent_urls(fixtures: Iterable[object]) -> Iterator[str]:
     """The addresses of the agents that are among fixtures, or that clients among them call."""
-    clients = sys.modules.get("ginnel._agent_client")
+    clients = sys.modules.get("ginnel._agent_base")
     for value in fixtures:
         if isinstance(value, Agent) and value.url:
             yield f"{value.url}/api"
-        elif clients and isinstance(value, clients.AgentClient | clients.AsyncAgentClient):
+        elif clients and isinstance(value, clients.AgentOptions):
             yield value.base_url
 
 

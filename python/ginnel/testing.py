@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from re import Pattern
 
     from . import Agent, AgentClient, AsyncAgentClient, AsyncRemoteClient, RemoteClient, Service
-    from ._agent_client import AgentRequests, AsyncAgentRequests
+    from ._agent_client import AgentRequests
+    from ._agent_client_async import AsyncAgentRequests
     from ._cassette import RecordMode
     from ._results import Results
     from .local.requests import CapturedRequest

@@ -60,6 +60,8 @@ def test_the_generated_files_are_fresh(tmp_path: Path) -> None:
     (tmp_path / "ginnel").mkdir()
     for api in ("remote", "local"):
         shutil.copytree(PACKAGE / api, tmp_path / "ginnel" / api)
+    for source_of_both in PACKAGE.glob("*_async.py"):
+        shutil.copy(source_of_both, tmp_path / "ginnel")
     shutil.copy(source, tmp_path)
     shutil.copy(PACKAGE.parent.parent / "pyproject.toml", tmp_path)
 

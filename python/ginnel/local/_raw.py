@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .._agent_client import AgentClient, AsyncAgentClient
+from .._agent_client import AgentClient
+from .._agent_client_async import AsyncAgentClient
 from .._raw_resources import AsyncRawCalls, RawCalls, raw, raw_async, raw_async_list, raw_list
 from .._resource import Resource, cached_property
 from .requests import AsyncRequests, Requests
