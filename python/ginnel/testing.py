@@ -29,7 +29,7 @@ records them; `cassette` does so for a block. `--ginnel-record` says whether cal
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
     from os import PathLike
     from re import Pattern
+    from typing import Concatenate, ParamSpec, Protocol, overload
 
     from . import Agent, AgentClient, AsyncAgentClient, AsyncRemoteClient, RemoteClient, Service
     from ._agent_client import AgentRequests
@@ -341,36 +342,36 @@ def _check(socket: object, address: object) -> None:
         raise OSError(ENETUNREACH, f"{host} is not this machine, and ginnel_loopback_only is on")
 
 
-@overload
-def assert_received(
-    source: AgentClient | AgentRequests | Iterable[CapturedRequest],
-    /,
-    *,
-    method: str | None = None,
-    path: str | Pattern[str] | None = None,
-    headers: Mapping[str, str | Pattern[str] | None] | None = None,
-    json: object = None,
-    body: bytes | str | None = None,
-    status: int | None = None,
-    tunnel_name: str | None = None,
-    count: int | None = None,
-    timeout: float | None = None,
-) -> Results[CapturedRequest]: ...
-@overload
-def assert_received(
-    source: AsyncAgentClient | AsyncAgentRequests,
-    /,
-    *,
-    method: str | None = None,
-    path: str | Pattern[str] | None = None,
-    headers: Mapping[str, str | Pattern[str] | None] | None = None,
-    json: object = None,
-    body: bytes | str | None = None,
-    status: int | None = None,
-    tunnel_name: str | None = None,
-    count: int | None = None,
-    timeout: float | None = None,
-) -> Coroutine[Any, Any, Results[CapturedRequest]]: ...
+if TYPE_CHECKING:
+    P = ParamSpec("P")
+
+    class ForBothFaces(Protocol[P]):
+        """A function of what an agent captured; of an asyncio client it is awaited."""
+
+        @overload
+        def __call__(
+            self,
+            source: AgentClient | AgentRequests | Iterable[CapturedRequest],
+            /,
+            *arguments: P.args,
+            **keywords: P.kwargs,
+        ) -> Results[CapturedRequest]: ...
+        @overload
+        def __call__(
+            self,
+            source: AsyncAgentClient | AsyncAgentRequests,
+            /,
+            *arguments: P.args,
+            **keywords: P.kwargs,
+        ) -> Coroutine[Any, Any, Results[CapturedRequest]]: ...
+
+
+def _for_both_faces(function: Callable[Concatenate[Any, P], Any]) -> ForBothFaces[P]:
+    """The function itself: only type checkers are told which face gives what."""
+    return function
+
+
+@_for_both_faces
 def assert_received(
     source: Any,
     /,

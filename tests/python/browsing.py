@@ -29,7 +29,8 @@ ARGUMENTS = [
     "--disable-sync",
     "--host-resolver-rules=MAP rebound.test 127.0.0.1",
 ]
-PATIENCE = 15_000
+PATIENCE = 60_000
+"""Milliseconds to wait for what the page does: a debug build takes 1 s to mask a long body."""
 
 
 class Local(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Proxies that open tunnels, and say what they were asked for."""
+"""Proxies that lead to one server, and say what they were asked for."""
 
 from __future__ import annotations
 
@@ -8,61 +8,45 @@ import ssl
 import struct
 import threading
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
+
+from listener import Listener
 
 OPENED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
 @dataclass
-class Proxy:
+class Proxy(Listener):
     """Takes connections, and leads each to `target` once its handshake is over."""
 
     target: str
     tls: ssl.SSLContext | None = None
-    connections: int = 0
-    closed: int = 0
     certificates: list[Any] = field(default_factory=list)
 
-    def __enter__(self) -> Self:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
+    @property
+    def url(self) -> str:
+        """The address as that of an HTTP proxy."""
+        return f"{'https' if self.tls else 'http'}://{self.address}"
 
-    def __exit__(self, *_: object) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
+    def serve(self, connection: socket.socket) -> None:
+        stream = self.tls.wrap_socket(connection, server_side=True) if self.tls else connection
+        with stream:
+            if isinstance(stream, ssl.SSLSocket):
+                # Nothing or {}: none, or one that was not looked at.
+                self.certificates.append(stream.getpeercert() or {})
+            if not self.open(stream):
+                # So that what was sent and not read does not take the answer away.
+                stream.shutdown(socket.SHUT_WR)
+                while stream.recv(65536):
+                    pass
                 return
-            self.connections += 1
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def _serve(self, client: socket.socket) -> None:
-        self._lead(client)
-        self.closed += 1
-
-    def _lead(self, client: socket.socket) -> None:
-        with contextlib.suppress(OSError), client:
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
-            stream = self.tls.wrap_socket(client, server_side=True) if self.tls else client
-            with stream:
-                if isinstance(stream, ssl.SSLSocket):
-                    # Nothing or {}: none, or one that was not looked at.
-                    self.certificates.append(stream.getpeercert() or {})
-                if not self.open(stream):
-                    # So that what was sent and not read does not take the answer away.
-                    stream.shutdown(socket.SHUT_WR)
-                    while stream.recv(65536):
-                        pass
-                    return
-                host, port = self.target.removeprefix("https://").removeprefix("http://").split(":")
-                with socket.create_connection((host, int(port))) as server:
-                    threading.Thread(target=_copy, args=(server, stream), daemon=True).start()
-                    _copy(stream, server)
+            host, port = self.target.removeprefix("https://").removeprefix("http://").split(":")
+            with socket.create_connection((host, int(port))) as server:
+                server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
+                back = threading.Thread(target=_copy, args=(server, stream), daemon=True)
+                back.start()
+                _copy(stream, server)
+                back.join()
 
     def open(self, stream: socket.socket) -> bool:
         """Speaks with a client until the tunnel is open; False when it stays closed."""
@@ -70,10 +54,13 @@ class Proxy:
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:
+    """Copies bytes until one end closes, and closes both then."""
     with contextlib.suppress(OSError):
-        while data := source.recv(65536):
+        while data := source.recv(1 << 18):
             target.sendall(data)
-        target.shutdown(socket.SHUT_RDWR)
+    for end in (source, target):
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
 
 
 def _exactly(stream: socket.socket, length: int) -> bytes:
@@ -86,16 +73,19 @@ def _exactly(stream: socket.socket, length: int) -> bytes:
     return data
 
 
+class AddressProxy(Proxy):
+    """Leads on requests with absolute addresses as they are."""
+
+    def open(self, stream: socket.socket) -> bool:
+        return True
+
+
 @dataclass
 class ConnectProxy(Proxy):
     """Each CONNECT gets the next answer, and after them the last one again."""
 
     answers: list[bytes] = field(default_factory=lambda: [OPENED])
     heads: list[str] = field(default_factory=list)
-
-    @property
-    def url(self) -> str:
-        return f"{'https' if self.tls else 'http'}://{self.address}"
 
     def open(self, stream: socket.socket) -> bool:
         head = b""

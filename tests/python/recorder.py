@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
-import threading
 from dataclasses import dataclass, field
-from typing import BinaryIO, Self
+from typing import BinaryIO
+
+from listener import Listener
 
 
 @dataclass
-class Recorder:
+class Recorder(Listener):
     """Notes the head of every request, and answers with it."""
 
     heads: list[bytes] = field(default_factory=list)
 
-    def __enter__(self) -> Self:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError), connection, connection.makefile("rb") as lines:
+    def serve(self, connection: socket.socket) -> None:
+        with connection.makefile("rb") as lines:
             while (head := read_head(lines)) is not None:
                 lines.read(int(value_of(head, b"content-length") or 0))
                 self.heads.append(head)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import socket
 import ssl
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
+
+from listener import Listener
 
 
 @dataclass
@@ -21,50 +21,30 @@ class Request:
 
 
 @dataclass
-class Server:
+class Server(Listener):
     """Each request gets the next answer; an answer of None closes the connection instead."""
 
     answers: list[bytes | Callable[[], bytes | None] | None]
     close_after_each: bool = False
     tls: ssl.SSLContext | None = None
     requests: list[Request] = field(default_factory=list)
-    connections: int = 0
-    closed: int = 0
     serving: list[socket.socket] = field(default_factory=list)
     # Of each connection with TLS: whether it resumed a session, and the client's certificate.
     resumed: list[bool | None] = field(default_factory=list)
     certificates: list[Any] = field(default_factory=list)
 
     def __enter__(self) -> Self:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        scheme = "https" if self.tls else "http"
-        self.url = f"{scheme}://127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__enter__()
+        self.url = f"{'https' if self.tls else 'http'}://{self.address}"
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            # Otherwise a second answer waits until the first one is acknowledged.
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
-            self.connections += 1
-            self.serving.append(connection)
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError), connection:
-            if self.tls:
-                connection = self.tls.wrap_socket(connection, server_side=True)
-                self.resumed.append(connection.session_reused)
-                self.certificates.append(connection.getpeercert())
-            self._answer(connection)
-        self.closed += 1
+    def serve(self, connection: socket.socket) -> None:
+        self.serving.append(connection)
+        if self.tls:
+            connection = self.tls.wrap_socket(connection, server_side=True)
+            self.resumed.append(connection.session_reused)
+            self.certificates.append(connection.getpeercert())
+        self._answer(connection)
 
     def _answer(self, connection: socket.socket) -> None:
         with connection, connection.makefile("rb") as lines:

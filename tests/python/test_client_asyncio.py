@@ -33,6 +33,7 @@ from server import answer
 from stub_server import (
     Connection,
     Request,
+    Respond,
     StubServer,
     echo,
     hold,
@@ -411,17 +412,23 @@ def test_a_failed_task_of_a_group_cancels_the_others(run: Loops) -> None:
     run(main)
 
 
-def test_a_timeout_at_the_time_of_the_answer(run: Loops) -> None:
-    """Either the answer or the timeout; and the next call gets what is its own."""
+def late_by(seconds: float) -> Respond:
+    """Answers at once, but for what is late by its name."""
 
     async def respond(request: Request, connection: Connection) -> None:
         if request.name.startswith("late"):
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(seconds)
         await echo(request, connection)
+
+    return respond
+
+
+def test_a_timeout_at_the_time_of_the_answer(run: Loops) -> None:
+    """Either the answer or the timeout; and the next call gets what is its own."""
 
     async def main() -> None:
         outcomes: Counter[str] = Counter()
-        with StubServer(respond) as server:
+        with StubServer(late_by(0.02)) as server:
             async with make(server) as client:
                 for turn in range(40):
                     try:
@@ -439,13 +446,8 @@ def test_a_timeout_at_the_time_of_the_answer(run: Loops) -> None:
 
 
 def test_the_clients_own_timeout_at_the_time_of_the_answer(run: Loops) -> None:
-    async def respond(request: Request, connection: Connection) -> None:
-        if request.name.startswith("late"):
-            await asyncio.sleep(0.03)
-        await echo(request, connection)
-
     async def main() -> None:
-        with StubServer(respond) as server:
+        with StubServer(late_by(0.03)) as server:
             async with make(server, max_retries=0) as client:
                 for turn in range(30):
                     hasty = client.with_options(timeout=0.027 + 0.0004 * (turn % 15))

@@ -25,7 +25,7 @@ import trustme
 
 import ginnel
 from ginnel.events import Event
-from relays import Proxy
+from proxies import AddressProxy, ConnectProxy, Proxy, SocksProxy
 from server import Server, answer
 from stub_server import Connection, Request, Respond, StubServer, echo, hold, lose, until
 
@@ -533,6 +533,13 @@ def ca_bundle(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -
     return path
 
 
+PROXIES: dict[tuple[str, bool], tuple[type[Proxy], str]] = {
+    ("proxy", False): (AddressProxy, "http"),
+    ("proxy", True): (ConnectProxy, "http"),
+    ("SOCKS5", False): (SocksProxy, "socks5h"),
+    ("SOCKS5", True): (SocksProxy, "socks5h"),
+}
+"""What stands between a client and its server, and how it is called."""
 WAYS = ["direct", "direct TLS", "proxy", "proxy TLS", "SOCKS5", "SOCKS5 TLS"]
 
 
@@ -564,11 +571,11 @@ class Way:
         if self.name == "direct":
             yield options
             return
-        with Proxy(server.port) as proxy:
-            proxied = "socks5h" if self.name == "SOCKS5" else "http"
+        kind, proxied = PROXIES[self.name, self.tls is not None]
+        with kind(server.url) as proxy:
             options |= {
                 "base_url": f"{scheme}://api.example.test",
-                "proxy": f"{proxied}://127.0.0.1:{proxy.port}",
+                "proxy": f"{proxied}://{proxy.address}",
             }
             yield options
             assert proxy.connections > 0

@@ -145,14 +145,25 @@ def test_going_back_to_the_list_forgets_the_request(house: House, page: Page) ->
     expect(rows(page)).to_have_count(1)
 
 
-def test_copying_is_seen(house: House, page: Page) -> None:
+def test_copying_is_seen_for_two_seconds(house: House, page: Page) -> None:
+    """Also when the request is drawn anew meanwhile, as each answer to a replay makes it."""
     house.send("/hook")
     choose(page, "/hook")
     first = page.get_by_label("Copy the request as").locator("option").first
+    sizes = page.locator("#detail .facts")
+    # Time stands still from here on, however busy the machine is.
+    page.clock.install()
+    page.clock.pause_at(page.evaluate("Date.now()") + 60_000)
 
     assert "/hook" in copied(page, "url")
-
     expect(first).to_have_text("Copied ✓")
+    house.client.requests.replay(house.newest())
+    expect(rows(page)).to_have_count(2)
+    page.clock.run_for(1000)
+    expect(sizes).to_contain_text("Replayed")
+    expect(first).to_have_text("Copied ✓")
+    page.clock.run_for(1000)
+
     expect(first).to_have_text("Copy as…")
 
 

@@ -18,6 +18,7 @@ import ginnel
 from addresses import own_host
 from ginnel.remote.bot_users import BotUser
 from ginnel.remote.credentials import Credential
+from listener import Listener
 
 BASE = "tunnels.test"
 
@@ -34,22 +35,11 @@ def remote(service: ginnel.Service) -> Iterator[ginnel.RemoteClient]:
         yield client
 
 
-class Local:
+class Local(Listener):
     """A local service that answers requests, switches protocols when asked to, and echoes bytes."""
 
-    def __init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError), connection, connection.makefile("rb") as lines:
+    def serve(self, connection: socket.socket) -> None:
+        with connection.makefile("rb") as lines:
             while first := lines.readline():
                 if not first.endswith(b"HTTP/1.1\r\n"):
                     connection.sendall(first)
@@ -63,15 +53,11 @@ class Local:
                 else:
                     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
 
-    def close(self) -> None:
-        self._listener.close()
-
 
 @pytest.fixture
 def local() -> Iterator[Local]:
-    local = Local()
-    yield local
-    local.close()
+    with Local() as local:
+        yield local
 
 
 @contextlib.contextmanager

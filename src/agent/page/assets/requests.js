@@ -22,7 +22,7 @@ const KEYS = [
 const wanted = byId("wanted");
 const place = byId("detail");
 const problem = byId("problem");
-const page = { filter: wanted.value, chosen: null, detail: null, reveal: false, paused: false, waiting: [], turn: 0, usage: null };
+const page = { filter: wanted.value, chosen: null, detail: null, reveal: false, copied: false, paused: false, waiting: [], turn: 0, usage: null };
 
 const list = new List({ choose, open });
 const live = new Live({ update, link });
@@ -345,6 +345,7 @@ function redraw(detail, original) {
     },
     har: `/inspect/data/export.har${query({ id: detail.id, reveal: page.reveal ? "1" : "" })}`,
   }, original);
+  drawCopied();
   place.scrollTop = shut;
   if (focused) byId(focused)?.focus({ preventScroll: true });
 }
@@ -382,6 +383,8 @@ async function modify() {
   }
 }
 
+let copying;
+
 async function copy(form) {
   if (!form) return;
   try {
@@ -389,12 +392,22 @@ async function copy(form) {
       `/inspect/data/requests/${page.chosen}/copy${query({ as: form, reveal: page.reveal ? "1" : "" })}`);
     await navigator.clipboard.writeText(content).catch(() => copyByHand(content));
     announce("Copied");
-    const chosen = place.querySelector("select option");
-    say(chosen, "Copied ✓");
-    setTimeout(() => say(chosen, "Copy as…"), COPIED);
+    page.copied = true;
+    drawCopied();
+    clearTimeout(copying);
+    copying = setTimeout(() => {
+      page.copied = false;
+      drawCopied();
+    }, COPIED);
   } catch (error) {
     notice(error.message);
   }
+}
+
+/** Says that the copy is there, also when the request is drawn anew meanwhile. */
+function drawCopied() {
+  const label = place.querySelector("select option");
+  if (label) say(label, page.copied ? "Copied ✓" : "Copy as…");
 }
 
 /** Where the clipboard is closed to the page, people copy for themselves. */
