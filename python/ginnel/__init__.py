@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
+
+if "t" in getattr(sys, "abiflags", ""):
+    raise ImportError(
+        "ginnel does not support free-threaded Python, and this is one: "
+        f"{sys.executable}, {sys.version.partition(' (')[0]}; use a build with the global "
+        "interpreter lock (pythonX.Y without the t)"
+    )
 
 from ._agent import Agent
 from ._client import AsyncRemoteClient, RemoteClient

@@ -86,6 +86,17 @@ def test_results_are_dataclasses_in_every_sense() -> None:
             assert found == "ak_1"
 
 
+def test_an_interpreter_without_the_lock_is_refused() -> None:
+    """Also where the module of the core is none for it: this is said first."""
+    code = "import sys; sys.abiflags = 't'; import ginnel"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: ginnel does not support free-threaded Python")
+
+
 def test_importing_us_imports_nothing_that_takes_long() -> None:
     code = "import sys, ginnel; print(*sys.modules)"
 
