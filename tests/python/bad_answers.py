@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Self
 
+from stub_server import close
+
 MARK = b"STOLEN"
 FAKE = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nSet-Cookie: s=STOLEN\r\n\r\nSTOLEN"
 FAKE_204 = b"HTTP/1.1 204 No Content\r\nSet-Cookie: s=STOLEN\r\n\r\n"
@@ -205,12 +207,13 @@ class Upstream:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._server.close()
+        await close(self._server)
         for writer in self._serving.values():
             writer.transport.abort()
-        await asyncio.sleep(0)
-        while any(task and not task.done() for task in self._serving):
-            await asyncio.sleep(0.01)
+        tasks = [task for task in self._serving if task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1

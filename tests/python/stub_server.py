@@ -105,7 +105,7 @@ class StubServer:
             server = self.loop.run_until_complete(serve())
             self.loop.call_soon(started.set)
             self.loop.run_forever()
-            server.close()
+            self.loop.run_until_complete(close(server))
             for connection in list(self.open):
                 connection.close()
             self.loop.run_until_complete(self._end_tasks())
@@ -159,6 +159,20 @@ class StubServer:
     def run(self, work: Any) -> Any:
         """Runs a coroutine in the server's loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(20)
+
+
+async def close(server: asyncio.Server) -> None:
+    """Takes no more connections, and lets those that were taken begin, so that they can be ended.
+
+    A server that is closed, or a task that is cancelled, before a connection's first step leaves
+    its transport to the collector.
+    """
+    loop = asyncio.get_running_loop()
+    for listener in server.sockets:
+        loop.remove_reader(listener.fileno())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    server.close()
 
 
 async def read_request(connection: Connection) -> Request | None:

@@ -572,8 +572,6 @@ def test_a_deadline_passes_in_the_queue(run: Loops) -> None:
     run(main)
 
 
-# So many objects have the collector find what tests of other files left, which is not its own.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_large_answer_lets_the_loop_turn(run: Loops) -> None:
     """30 MB of answer: the loop goes on while they arrive and while they are decoded."""
     keys = [{"id": f"ak_{turn}", "uri": "u", "metadata": "m" * 1100} for turn in range(30_000)]
