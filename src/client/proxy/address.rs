@@ -95,6 +95,9 @@ impl fmt::Display for Address {
 }
 
 fn parse(address: &str) -> Result<Address, String> {
+    if address.contains(|letter: char| letter.is_control() || letter == '\\') {
+        return Err("it may hold no white space, control character or backslash".to_owned());
+    }
     let address = match address.contains("://") {
         true => address.to_owned(),
         false => format!("http://{address}"),
@@ -131,9 +134,6 @@ fn parse(address: &str) -> Result<Address, String> {
 /// # Errors
 /// Where the parser of addresses would read something else than what is written.
 fn written_host(address: &str) -> Result<&str, String> {
-    if address.contains(|letter: char| letter.is_control() || letter == '\\') {
-        return Err("it may hold no white space, control character or backslash".to_owned());
-    }
     let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host_and_port = authority.rsplit('@').next().unwrap_or_default();
