@@ -87,6 +87,20 @@ async def test_the_file_has_no_secrets_and_no_address(
     assert made["response"]["body"]["uri"] == f"<base_url>/api_keys/{key.id}"
 
 
+async def test_addresses_that_begin_as_that_of_the_server_are_others(
+    make_client: Any, tape: Path
+) -> None:
+    """As with a port whose first digits are those of the server's."""
+    with Server([]) as server:
+        others = [f"{server.url}0/x", f"{server.url}.test/x"]
+        server.answers.append(answer(200, {"own": f"{server.url}/x", "others": others}))
+        with cassette(tape):
+            await make_client("k", base_url=server.url).request("GET", "/x")
+
+    (made,) = exchanges(tape)
+    assert made["response"]["body"] == {"own": "<base_url>/x", "others": others}
+
+
 async def test_secrets_keep_the_form_of_their_values(make_client: Any, tape: Path) -> None:
     body = {"password": [SECRET, 12345, None, True, {"a": 1.5}], "text": f"see {SECRET}"}
     headers = {"Set-Cookie": f"session={SECRET}", "X-Note": SECRET}

@@ -248,11 +248,11 @@ async def test_any_mapping_will_do_and_is_read_at_once(make_client: Any) -> None
         client = make_client("k", base_url=server.url, headers=headers)
         headers.value = "second"
         await client.api_keys.get("ak_1")
-        copy = ginnel.RemoteClient.with_options
-        assert copy is not None
-        await client.api_keys.get("ak_1")
+        copy = with_options(client, headers=headers)
+        headers.value = "third"
+        await copy.api_keys.get("ak_1")
 
-    assert [request.headers["x-turn"] for request in server.requests] == ["first", "first"]
+    assert [request.headers["x-turn"] for request in server.requests] == ["first", "second"]
 
 
 def test_large_numbers_mean_no_limit() -> None:
