@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
+use super::escapes::unescaped;
 use super::long_texts::LongTexts;
 use super::problem::{Problem, Read};
 
@@ -144,7 +145,7 @@ impl<'j> Reader<'j> {
     pub(super) fn key(&mut self) -> Read<Key<'j>> {
         let start = self.position();
         let (written, escaped) = self.quoted("no key")?;
-        let name = if escaped { self.unescaped(start)? } else { Cow::Borrowed(written) };
+        let name = said(written, escaped, start)?;
         self.expect(b':', "no colon")?;
         Ok(Key { written, name })
     }
@@ -153,7 +154,7 @@ impl<'j> Reader<'j> {
     pub(super) fn string(&mut self) -> Read<Cow<'j, str>> {
         let start = self.position();
         let (text, escaped) = self.quoted("no string")?;
-        if escaped { self.unescaped(start) } else { Ok(Cow::Borrowed(text)) }
+        said(text, escaped, start)
     }
 
     /// Takes a string as Python has it.
@@ -236,14 +237,6 @@ impl<'j> Reader<'j> {
         Ok((text, escaped))
     }
 
-    /// What the string from `start` to here says. Half of a surrogate pair is no character, so a
-    /// result that held it could not be written.
-    fn unescaped(&self, start: usize) -> Read<Cow<'j, str>> {
-        serde_json::from_slice(self.since(start))
-            .map(Cow::Owned)
-            .map_err(|_| Problem::at("a wrong escape", start))
-    }
-
     fn skip_object(&mut self) -> Read<()> {
         let mut more = self.begin(b'{', b'}', "no object")?;
         while more {
@@ -309,6 +302,14 @@ fn float<'j>(text: &str, start: usize) -> Read<Number<'j>> {
         Ok(number) if number.is_finite() => Ok(Number::Float(number)),
         _ => Err(Problem::at("a number beyond the range of a float", start)),
     }
+}
+
+/// What a string says that begins there.
+fn said(text: &str, escaped: bool, start: usize) -> Read<Cow<'_, str>> {
+    if !escaped {
+        return Ok(Cow::Borrowed(text));
+    }
+    unescaped(text).map(Cow::Owned).ok_or_else(|| Problem::at("a wrong escape", start))
 }
 
 /// How many bytes a string goes on without a quote, a backslash or a control character.

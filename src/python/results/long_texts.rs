@@ -11,6 +11,7 @@ use std::ops::Range;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
+use super::escapes::unescaped;
 use super::json::plain;
 use super::slices::Pace;
 
@@ -98,7 +99,7 @@ impl LongTexts {
             let Some(piece) = piece(body, pieces.at, end) else {
                 return Ok(Step::search_behind(end));
             };
-            let Some(text) = body.get(piece.clone()).and_then(unescaped) else {
+            let Some(text) = body.get(piece.clone()).and_then(said) else {
                 return Ok(Step::search_behind(end));
             };
             pieces.made.push(PyString::new(py, &text).unbind());
@@ -190,10 +191,6 @@ fn piece(body: &str, start: usize, end: usize) -> Option<Range<usize>> {
 }
 
 /// What a piece says.
-fn unescaped(piece: &str) -> Option<Cow<'_, str>> {
-    if !piece.contains('\\') {
-        return Some(piece.into());
-    }
-    let quoted = ["\"", piece, "\""].concat();
-    serde_json::from_str::<String>(&quoted).ok().map(Cow::Owned)
+fn said(piece: &str) -> Option<Cow<'_, str>> {
+    if piece.contains('\\') { unescaped(piece).map(Cow::Owned) } else { Some(piece.into()) }
 }

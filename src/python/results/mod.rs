@@ -14,6 +14,7 @@
 //! (`problem.rs`). In everything else the text means what it means to Python's `json`
 //! (`tests/python/test_decode_random.py`).
 
+mod escapes;
 mod json;
 mod layout;
 mod long_texts;
