@@ -106,6 +106,8 @@ class _Client(Spelling):
             ConfigError: An option is unusable; the message names it.
             TypeError: There is no such option; the message names the nearest one.
         """
+        if headers is not None and type(headers) is not dict:
+            headers = copied(headers)  # type: ignore[assignment]
         other = object.__new__(type(self))
         other._core = self._core.with_options(
             timeout, deadline, max_retries, headers, service_version, extra_query

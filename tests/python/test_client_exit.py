@@ -155,7 +155,10 @@ def words(stderr: str) -> str:
     return "\n".join(
         line
         for line in stderr.splitlines()
-        if "never awaited" not in line and "RuntimeWarning" not in line
+        if "never awaited" not in line
+        and "RuntimeWarning" not in line
+        # Debug builds tell of these, too; the program leaves its loop on purpose.
+        and "ResourceWarning: unclosed event loop" not in line
     )
 
 
