@@ -52,12 +52,22 @@ times = st.datetimes(timezones=st.timezones()).map(
 references = st.fixed_dictionaries({"id": texts, "uri": texts})
 
 
+KNOWN = {
+    field["name"]
+    for api in ("remote", "local")
+    for shape in json.loads(_native.shapes(api))
+    for field in shape["fields"]
+}
+"""The names of fields; what is found under one of them has a type."""
+unknown = texts.filter(lambda name: name not in KNOWN)
+
+
 def objects(required: dict[str, Any], optional: dict[str, Any]) -> st.SearchStrategy[Any]:
     """The fields of a class, and others, in any order."""
     known = st.fixed_dictionaries(
         required, optional={name: st.none() | field for name, field in optional.items()}
     )
-    whole = st.tuples(known, st.dictionaries(texts, values, max_size=3))
+    whole = st.tuples(known, st.dictionaries(unknown, values, max_size=3))
     merged = whole.map(lambda both: both[1] | both[0])
     return merged.flatmap(lambda wire: st.permutations(list(wire.items())).map(dict))
 
