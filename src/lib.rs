@@ -36,6 +36,8 @@ pub mod api;
 #[cfg(feature = "service")]
 pub mod cli;
 pub mod client;
+#[cfg(feature = "service")]
+mod files;
 mod http1;
 #[cfg(feature = "service")]
 mod net;

@@ -17,7 +17,6 @@ pub mod code;
 mod context;
 mod cors;
 mod decode;
-mod durable;
 pub mod edge;
 mod error;
 pub mod handlers;

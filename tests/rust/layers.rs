@@ -11,7 +11,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("policy", &[]),
     ("tunnel", &[]),
     ("client", &["api", "http1", "reuse"]),
-    ("service", &["api", "http1", "net", "policy", "reuse", "tunnel"]),
+    ("service", &["api", "files", "http1", "net", "policy", "reuse", "tunnel"]),
     ("agent", &["api", "http1", "net", "reuse", "tunnel"]),
     ("cli", &["agent", "api", "client", "net", "policy", "service"]),
     ("python", &["agent", "api", "client", "policy", "service", "cli"]),

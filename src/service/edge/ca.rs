@@ -29,9 +29,8 @@ use rustls::sign::CertifiedKey;
 use super::guard::Terms;
 use super::interfaces;
 use crate::api::mask;
+use crate::files;
 use crate::net::certificate::{self, Unusable};
-use crate::service::durable;
-use crate::service::store::beside;
 
 /// The names of this machine, for visitors who ask for none.
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
@@ -145,7 +144,8 @@ impl Authority {
         let (path, (pem, signing)) = match database {
             None => (None, make()?),
             Some(database) => {
-                let (certificate, key) = (beside(database, "-ca.pem"), beside(database, "-ca.key"));
+                let (certificate, key) =
+                    (files::beside(database, "-ca.pem"), files::beside(database, "-ca.key"));
                 let kept = read_or_create(&certificate, &key)?;
                 (Some(certificate), kept)
             }
@@ -413,24 +413,24 @@ fn read(certificate: &Path, private: &Path) -> Result<(String, KeyPair), Certifi
 /// Writes both files; a process that is killed in between leaves what [`finish`] completes.
 fn write(certificate: &Path, pem: &str, private: &Path, key: &str) -> Result<(), CertificateError> {
     let failed = |source| CertificateError::File { path: private.to_owned(), source };
-    let staged_pem = durable::stage(certificate, pem.as_bytes(), durable::PUBLIC_MODE);
+    let staged_pem = files::stage(certificate, pem.as_bytes(), files::PUBLIC_MODE);
     let staged_pem = staged_pem.map_err(failed)?;
-    let staged_key = durable::stage(private, key.as_bytes(), durable::SECRET_MODE);
+    let staged_key = files::stage(private, key.as_bytes(), files::SECRET_MODE);
     let staged_key = staged_key.map_err(failed)?;
-    durable::sync_folder(private).map_err(failed)?;
+    files::sync_folder(private).map_err(failed)?;
     // The key first: an authority that is published without its key could never issue.
     std::fs::rename(staged_key, private).map_err(failed)?;
     std::fs::rename(staged_pem, certificate).map_err(failed)?;
-    durable::sync_folder(private).map_err(failed)
+    files::sync_folder(private).map_err(failed)
 }
 
 /// Gives a certificate its name where a process was killed after its key had got one.
 fn finish(certificate: &Path, private: &Path) -> Result<(), CertificateError> {
-    let staged = durable::staged(certificate);
+    let staged = files::staged(certificate);
     if is_there(&staged)? && read(&staged, private).is_ok() {
         let failed = |source| CertificateError::File { path: certificate.to_owned(), source };
         std::fs::rename(&staged, certificate).map_err(failed)?;
-        durable::sync_folder(certificate).map_err(failed)?;
+        files::sync_folder(certificate).map_err(failed)?;
     }
     Ok(())
 }

@@ -5,25 +5,32 @@ use std::io::{ErrorKind, Result, Write};
 use std::path::{Path, PathBuf};
 
 /// For the owner alone.
-pub(super) const SECRET_MODE: u32 = 0o600;
+pub(crate) const SECRET_MODE: u32 = 0o600;
 /// For everybody to read.
-pub(super) const PUBLIC_MODE: u32 = 0o644;
+pub(crate) const PUBLIC_MODE: u32 = 0o644;
+
+/// The name of a file that belongs to another, which is beside it.
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
 
 /// Writes a file; until it is complete, the one that had the name keeps it.
-pub(super) fn write(path: &Path, content: &[u8], mode: u32) -> Result<()> {
+pub(crate) fn write(path: &Path, content: &[u8], mode: u32) -> Result<()> {
     let staged = stage(path, content, mode)?;
     std::fs::rename(&staged, path)?;
     sync_folder(path)
 }
 
 /// Writes a file that must not exist yet.
-pub(super) fn write_new(path: &Path, content: &[u8], mode: u32) -> Result<()> {
+pub(crate) fn write_new(path: &Path, content: &[u8], mode: u32) -> Result<()> {
     fill(with_mode(OpenOptions::new().write(true).create_new(true), mode).open(path)?, content)?;
     sync_folder(path)
 }
 
 /// Writes the content for `path` to a file beside it, `<path>.new`; gives its name.
-pub(super) fn stage(path: &Path, content: &[u8], mode: u32) -> Result<PathBuf> {
+pub(crate) fn stage(path: &Path, content: &[u8], mode: u32) -> Result<PathBuf> {
     let staged = staged(path);
     // Removed rather than reused: its mode might be another.
     match std::fs::remove_file(&staged) {
@@ -35,14 +42,14 @@ pub(super) fn stage(path: &Path, content: &[u8], mode: u32) -> Result<PathBuf> {
 }
 
 /// The name that the content for `path` has before it is complete.
-pub(super) fn staged(path: &Path) -> PathBuf {
+pub(crate) fn staged(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     PathBuf::from(name)
 }
 
 /// Has the names in the folder of `path` put on disk.
-pub(super) fn sync_folder(path: &Path) -> Result<()> {
+pub(crate) fn sync_folder(path: &Path) -> Result<()> {
     match File::open(folder(path)).and_then(|folder| folder.sync_all()) {
         // A folder that may not be listed, or a file system without such a thing: the names are in
         // place, and only a loss of power at this moment could take them back.
@@ -52,7 +59,7 @@ pub(super) fn sync_folder(path: &Path) -> Result<()> {
 }
 
 /// The folder that a file is in.
-pub(super) fn folder(path: &Path) -> &Path {
+pub(crate) fn folder(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -69,7 +76,7 @@ fn fill(mut file: File, content: &[u8]) -> Result<()> {
 }
 
 /// Says who may read a file that is made.
-pub(super) fn with_mode(options: &mut OpenOptions, mode: u32) -> &mut OpenOptions {
+pub(crate) fn with_mode(options: &mut OpenOptions, mode: u32) -> &mut OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, mode);
     #[cfg(not(unix))]
