@@ -12,8 +12,8 @@ use super::output::{complain, say, try_say};
 use super::runtime;
 use super::signals::{NOTHING_TO_READ, Signals, on_hangup};
 use crate::api::{Secret, id};
+use crate::gateway::{Events, Heard};
 use crate::policy::Cidr;
-use crate::service::edge::{Events, Heard};
 use crate::service::store::HealthEvents;
 use crate::service::{Options, Refusals, Service, read_admin_key, read_authtoken};
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::PyEOFError;
 use pyo3::prelude::*;
 
-use crate::service::edge::{self, Heard};
+use crate::gateway::{self, Heard};
 
 /// How long the interpreter is left alone before it looks for Ctrl-C.
 const STEP: Duration = Duration::from_millis(50);
@@ -63,7 +63,7 @@ impl Events {
 
 impl Events {
     /// Takes events out of the runtime, which may end before those who wait for them.
-    pub(super) fn take(mut events: edge::Events, runtime: &tokio::runtime::Handle) -> Self {
+    pub(super) fn take(mut events: gateway::Events, runtime: &tokio::runtime::Handle) -> Self {
         let (sender, receiver) = std::sync::mpsc::sync_channel(WAITING);
         let bell = Bell::default();
         let last = LastRing(bell.clone());

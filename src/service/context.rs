@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::accounts::Caller;
 use super::address::Base;
 use super::callers::Callers;
-use super::edge::Edges;
+use super::publish::Publisher;
 use super::rate_limit::RateLimit;
 use super::rehearsal::Rehearsal;
 use super::sessions::Registry;
@@ -13,6 +13,7 @@ use super::store::{Document, Store, Transaction, View};
 use super::{Refusal, code};
 use crate::api::id::{self, Ids};
 use crate::api::{Info, Operation, Origin, Output, Page};
+use crate::gateway::Edges;
 
 /// What a handler answers: the result of its operation, or a refusal.
 pub(super) type Reply<O> = Result<<O as Operation>::Output, Refusal>;
@@ -26,6 +27,8 @@ pub(super) struct Shared {
     pub rate_limit: Option<RateLimit>,
     /// Where traffic comes in.
     pub edges: Edges,
+    /// Hands the gateway what the store says.
+    pub publisher: Arc<Publisher>,
     /// The agents that are connected, and their tunnels.
     pub registry: Arc<Registry>,
     /// What tests have asked for.

@@ -2,10 +2,10 @@
 
 use std::io::ErrorKind;
 
-use super::edge::EdgeError;
-use super::edge::ca::CertificateError;
 use super::store;
 use crate::api::mask;
+use crate::gateway::EdgeError;
+use crate::gateway::ca::CertificateError;
 
 /// Why a service did not start.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,8 @@
 //! in `handlers` that has the name of its resource. The handler reads and writes through `store`.
 //! Whatever is wrong on the way is a [`Refusal`], which becomes HTTP at the end of `pipeline`.
 //!
-//! Public traffic comes in through [`edge`].
+//! What faces the public is the [`gateway`](crate::gateway): `publish` compiles what the store says and
+//! hands it over.
 
 mod accounts;
 mod address;
@@ -17,12 +18,12 @@ pub mod code;
 mod context;
 mod cors;
 mod decode;
-pub mod edge;
 mod error;
 pub mod handlers;
 mod options;
 mod pipeline;
 mod policies;
+mod publish;
 mod rate_limit;
 mod refusal;
 mod rehearsal;
@@ -31,7 +32,6 @@ mod server;
 mod sessions;
 pub mod store;
 mod tokens;
-mod trusted_proxies;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -40,23 +40,24 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+pub use crate::gateway::trusted_proxies::{TrustedProxies, TrustedProxyError};
 pub use decode::decode;
 pub use error::Error;
 pub use options::{Options, read_admin_key, read_authtoken};
 pub use refusal::Refusal;
 pub use rehearsal::{Called, Fault};
 pub use tokens::new_admin_key;
-pub use trusted_proxies::{TrustedProxies, TrustedProxyError};
 
 use crate::api::id::Ids;
 use crate::api::{Origin, Secret};
+use crate::gateway::ca::Authority;
+use crate::gateway::{self, Edges};
 use crate::net::ConnectionLimit;
 pub use crate::net::Refusals;
 use address::Base;
 use callers::Callers;
 use context::Shared;
-use edge::Edges;
-use edge::ca::Authority;
+use publish::Publisher;
 use rehearsal::Rehearsal;
 use server::Server;
 use sessions::{House, Listener, Registry};
@@ -107,7 +108,7 @@ impl Service {
             }
             let edges = Edges::start(edge_settings, authority).await?;
             let opened = async {
-                edges.follow(&store)?;
+                let publisher = Publisher::start(edges.clone(), &store)?;
                 let registry = Arc::new(Registry::default());
                 edges.find_tunnels_in(registry.clone());
                 let (open, opened) = oneshot::channel();
@@ -118,17 +119,19 @@ impl Service {
                 let tokens = store.write(move |change| files.prepare(change, given)).await?;
                 // Nobody waits for it where no agents are taken.
                 let _ = open.send(());
-                Ok((registry, agents, tokens))
+                Ok((publisher, registry, agents, tokens))
             };
             match opened.await {
-                Ok((registry, agents, tokens)) => Ok((edges, registry, agents, tokens)),
+                Ok((publisher, registry, agents, tokens)) => {
+                    Ok((edges, publisher, registry, agents, tokens))
+                }
                 Err(error) => {
                     edges.close();
                     Err(error)
                 }
             }
         };
-        let (edges, registry, agents, tokens) = match prepared.await {
+        let (edges, publisher, registry, agents, tokens) = match prepared.await {
             Ok(prepared) => prepared,
             Err(error) => {
                 close(store).await;
@@ -142,6 +145,7 @@ impl Service {
             code_prefix: options.code_prefix,
             rate_limit,
             edges,
+            publisher,
             registry,
             rehearsal: Rehearsal::new(options.kept_calls),
             operation_ids: Ids::of(options.origin.part(1)),
@@ -201,7 +205,7 @@ impl Service {
     }
 
     /// What is decided on public traffic from now on.
-    pub fn events(&self) -> edge::Events {
+    pub fn events(&self) -> gateway::Events {
         self.shared.edges.events()
     }
 

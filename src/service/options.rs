@@ -9,8 +9,9 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 
 use super::rate_limit::RateLimit;
-use super::{Error, TrustedProxies, edge, sessions};
+use super::{Error, TrustedProxies, sessions};
 use crate::api::{Origin, Secret, id};
+use crate::gateway;
 use crate::net::descriptors::{self, DescriptorLimit};
 use crate::net::{self, Acceptor, ConnectionCaps, ConnectionLimit};
 use crate::policy::path::AmbiguousPaths;
@@ -65,7 +66,7 @@ pub struct Options {
     /// most 1,024 where there is room. Addresses of trusted proxies may hold all.
     pub edge_connections_per_address: Option<usize>,
     /// How long visitors and upstreams may take.
-    pub patience: edge::Patience,
+    pub patience: gateway::Patience,
     /// The name or address that agents connect to; loopback by default.
     pub agent_host: String,
     /// The port for agents; 0, the default, takes a free one, none listens on none.
@@ -89,7 +90,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let edge = edge::Settings::default();
+        let edge = gateway::Settings::default();
         Self {
             path: None,
             host: "127.0.0.1".to_owned(),
@@ -169,8 +170,8 @@ impl Options {
     }
 
     /// How public traffic is to be taken.
-    pub(super) fn edge_settings(&self) -> edge::Settings {
-        edge::Settings {
+    pub(super) fn edge_settings(&self) -> gateway::Settings {
+        gateway::Settings {
             host: self.edge_host.clone(),
             http_port: self.http_port,
             https_port: self.https_port,

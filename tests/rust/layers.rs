@@ -8,13 +8,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("api", &[]),
     ("http1", &[]),
     ("net", &["api"]),
+    ("gateway", &["api", "files", "http1", "net", "policy", "reuse"]),
     ("policy", &[]),
     ("tunnel", &[]),
     ("client", &["api", "http1", "reuse"]),
-    ("service", &["api", "files", "http1", "net", "policy", "reuse", "tunnel"]),
+    ("service", &["api", "files", "gateway", "http1", "net", "policy", "reuse", "tunnel"]),
     ("agent", &["api", "http1", "net", "reuse", "tunnel"]),
-    ("cli", &["agent", "api", "client", "net", "policy", "service"]),
-    ("python", &["agent", "api", "client", "policy", "service", "cli"]),
+    ("cli", &["agent", "api", "client", "gateway", "net", "policy", "service"]),
+    ("python", &["agent", "api", "client", "gateway", "policy", "service", "cli"]),
 ];
 
 #[test]

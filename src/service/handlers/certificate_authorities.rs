@@ -5,10 +5,10 @@ use crate::api::id::{self, prefix};
 use crate::api::remote::certificate_authorities::{
     CertificateAuthority, Create, Delete, Get, List, Update,
 };
+use crate::gateway::guard;
 use crate::net::certificate;
 use crate::service::certificate::Certificate;
 use crate::service::context::{found, remove, wrong_prefix};
-use crate::service::edge::guard;
 use crate::service::store::Transaction;
 use crate::service::{Refusal, code};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::service::edge::Endpoint;
+use crate::gateway::Endpoint;
 
 /// The access list of a credential; an empty one allows everything.
 #[derive(Debug, Clone)]

@@ -13,7 +13,7 @@ use super::tunnel::{Kind, Life, Tunnel};
 use super::{revocation, wanted};
 use crate::api::Timestamp;
 use crate::api::id::prefix;
-use crate::service::edge::{Endpoint, Reuse, Speaks, Target, Wanted};
+use crate::gateway::{Endpoint, Reuse, Speaks, Target, Wanted};
 use crate::tunnel::message::{
     Answer, AuthAnswer, Bind, BindAnswer, BindAnswerExtra, BindLabeled, BindLabeledAnswer, Hidden,
     SrvInfoAnswer, Unbind,
@@ -319,12 +319,9 @@ impl Target for NotYet {
 
     fn dial<'a>(
         &'a self,
-        _: &'a crate::service::edge::Visitor,
-        _: &'a crate::service::edge::Through,
-    ) -> crate::service::edge::BoxFuture<
-        'a,
-        Result<crate::service::edge::Io, crate::service::edge::Undialable>,
-    > {
-        Box::pin(async { Err(crate::service::edge::Undialable::Offline) })
+        _: &'a crate::gateway::Visitor,
+        _: &'a crate::gateway::Through,
+    ) -> crate::gateway::BoxFuture<'a, Result<crate::gateway::Io, crate::gateway::Undialable>> {
+        Box::pin(async { Err(crate::gateway::Undialable::Offline) })
     }
 }

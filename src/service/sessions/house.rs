@@ -6,8 +6,8 @@ use super::Settings;
 use super::access::AccessList;
 use super::registry::{Online, Registry};
 use crate::api::id::Ids;
+use crate::gateway::Edges;
 use crate::service::accounts;
-use crate::service::edge::Edges;
 use crate::service::store::{self, Store};
 use crate::tunnel::message::error_text;
 

@@ -15,9 +15,9 @@ use super::house::House;
 use super::reservation::Reservation;
 use super::socket::Socket;
 use super::{conversation, revocation};
+use crate::gateway::ca::Authority;
 use crate::net::{self, Acceptor, Connection, ConnectionLimit, FIRST_BYTE_TIMEOUT};
 use crate::service::Error;
-use crate::service::edge::ca::Authority;
 use crate::tunnel::{LoginLimits, Session, Side};
 
 /// How long TLS may take.

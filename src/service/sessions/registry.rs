@@ -9,9 +9,9 @@ use super::access::AccessList;
 use super::stream_shares::StreamShares;
 use super::tunnel::{Kind, Tunnel};
 use crate::api::Timestamp;
+use crate::gateway::{Endpoint, Groups, Target};
 use crate::net::Source;
 use crate::service::accounts::Agent;
-use crate::service::edge::{Endpoint, Groups, Target};
 use crate::tunnel::message::Hidden;
 use crate::tunnel::{Code, Session};
 

@@ -13,8 +13,8 @@ use subtle::ConstantTimeEq;
 
 use crate::api::Timestamp;
 use crate::api::id::{has_prefix, prefix};
+use crate::gateway::{Endpoint, Wanted};
 use crate::service::accounts;
-use crate::service::edge::{Endpoint, Wanted};
 use crate::service::store::{Document, Error, Store, Transaction, View};
 
 /// How long an address waits for an agent that was gone when the service started.

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::proxy_protocol::Version;
 use super::registry::Online;
 use crate::api::Timestamp;
-use crate::service::edge::{BoxFuture, Io, Reuse, Speaks, Target, Through, Undialable, Visitor};
+use crate::gateway::{BoxFuture, Io, Reuse, Speaks, Target, Through, Undialable, Visitor};
 use crate::tunnel::message::ProxyHeader;
 use crate::tunnel::{Code, Group, Stream, proxy};
 

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use url::Url;
 
 use crate::api::Secret;
-use crate::service::edge::{
+use crate::gateway::{
     AllowDeny, Credentials, EndpointOptions, HeaderChanges, Proto, Speaks, TlsTermination, Wanted,
     Webhook,
 };

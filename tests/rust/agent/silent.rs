@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use ginnel::gateway::Patience;
 use ginnel::service::Options;
-use ginnel::service::edge::Patience;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;

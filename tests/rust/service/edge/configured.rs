@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use ginnel::service::edge::{Groups, Heard, Proto, Target, Wanted};
+use ginnel::gateway::{Groups, Heard, Proto, Target, Wanted};
 use serde_json::{Value, json};
 
 use super::super::support::{Folder, Running, free_address};

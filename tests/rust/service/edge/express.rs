@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ginnel::service::edge::{Endpoint, Heard};
+use ginnel::gateway::{Endpoint, Heard};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
@@ -13,7 +13,7 @@ use super::support::{Direct, Peer, bound, edges, header, mirror, soon, upstream}
 const LONG: &str = "CDN-Loop: other.test\r\n";
 
 /// An endpoint whose upstream says the same to each request, and closes if `closes`.
-async fn saying(said: &'static str, closes: bool) -> (ginnel::service::edge::Edges, Endpoint) {
+async fn saying(said: &'static str, closes: bool) -> (ginnel::gateway::Edges, Endpoint) {
     let edges = edges().await;
     let address = upstream(move |mut peer| async move {
         while !peer.head().await.is_empty() {

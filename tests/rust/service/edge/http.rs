@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ginnel::service::edge::{EndpointOptions, Proto, Settings, Wanted};
+use ginnel::gateway::{EndpointOptions, Proto, Settings, Wanted};
 use tokio::io::AsyncWriteExt;
 
 use super::support::{
@@ -447,7 +447,7 @@ async fn names_share_a_port_below_a_base_domain() {
 async fn a_subdomain_is_one_label_below_a_base_domain() {
     let settings = Settings { base_domain: Some("tunnels.test".into()), ..Settings::default() };
     let named = |label: &str| Wanted { subdomain: Some(label.into()), ..Wanted::any(Proto::Http) };
-    let refused = async |edges: &ginnel::service::edge::Edges, label: &str| {
+    let refused = async |edges: &ginnel::gateway::Edges, label: &str| {
         let bound = edges.bind(named(label), Direct::to(mirror().await)).await;
         bound.err().unwrap().to_string()
     };

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ginnel::service::edge::{Edges, Endpoint, Patience, Proto, Settings, Wanted};
+use ginnel::gateway::{Edges, Endpoint, Patience, Proto, Settings, Wanted};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;

@@ -1,6 +1,6 @@
 //! Internal endpoints that carry bytes: policies lead TCP edges there.
 
-use ginnel::service::edge::{AllowDeny, Endpoint, EndpointOptions, Proto, Wanted};
+use ginnel::gateway::{AllowDeny, Endpoint, EndpointOptions, Proto, Wanted};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 

@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use ginnel::api::Secret;
-use ginnel::service::edge::{
-    AllowDeny, Credentials, EndpointOptions, HeaderChanges, Proto, Wanted,
-};
+use ginnel::gateway::{AllowDeny, Credentials, EndpointOptions, HeaderChanges, Proto, Wanted};
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 

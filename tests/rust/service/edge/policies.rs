@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ginnel::api::Secret;
-use ginnel::service::edge::{EndpointOptions, Heard, Proto, Wanted, Webhook};
+use ginnel::gateway::{EndpointOptions, Heard, Proto, Wanted, Webhook};
 use serde_json::{Value, json};
 
 use super::configured::{Site, code, status};

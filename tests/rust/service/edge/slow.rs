@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ginnel::service::edge::{Edges, Patience, Settings};
+use ginnel::gateway::{Edges, Patience, Settings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::sleep;

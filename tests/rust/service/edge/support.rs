@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ginnel::service::edge::{
+use ginnel::gateway::{
     BoxFuture, Edges, Endpoint, Io, Proto, Reuse, Settings, Target, Through, Undialable, Visitor,
     Wanted, ca::Authority,
 };

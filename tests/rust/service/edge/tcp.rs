@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 
-use ginnel::service::edge::{Endpoint, Proto, Wanted};
+use ginnel::gateway::{Endpoint, Proto, Wanted};
 use tokio::io::AsyncWriteExt;
 
 use super::support::{Direct, Peer, edges, host_of, upstream};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ginnel::api::Secret;
-use ginnel::service::edge::ca::Authority;
-use ginnel::service::edge::{EndpointOptions, Proto, Settings, TlsTermination, Wanted};
+use ginnel::gateway::ca::Authority;
+use ginnel::gateway::{EndpointOptions, Proto, Settings, TlsTermination, Wanted};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ginnel::service::edge::{BoxFuture, Io, Reuse, Speaks, Target, Through, Undialable, Visitor};
+use ginnel::gateway::{BoxFuture, Io, Reuse, Speaks, Target, Through, Undialable, Visitor};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use http::{HeaderMap, HeaderValue, Request, Response};

@@ -1,0 +1,418 @@
+//! What faces the public: listeners, TLS, and the way of every request and connection to whoever
+//! serves it.
+//!
+//! A connection comes in through a `door` and is spoken to by `serve`, over a `line` that refuses
+//! what could be understood in two ways. `reception` brings each request into one form, finds its
+//! site (`hosts`) and route (`site`), and `forward` sends it to a target over a `wire`, which comes
+//! from a `pool` or is dialed; HTTP/1.1 (`link`) or HTTP/2 (`http2`) is spoken on it. A request that
+//! is only to be carried takes the short way through `express` instead. Connections that are bytes go
+//! through `tcp`. What the service has to say itself is a `fault`.
+//!
+//! What edges are is compiled by whoever knows them, and handed in: the gateway knows neither the
+//! database nor the management API.
+
+pub(crate) mod backend;
+pub(crate) mod bell;
+pub(crate) mod bind;
+pub(crate) mod body;
+pub mod ca;
+pub(crate) mod converter;
+pub(crate) mod door;
+pub(crate) mod endpoint_site;
+pub(crate) mod event;
+pub(crate) mod express;
+pub(crate) mod fault;
+pub(crate) mod fixed_target;
+pub(crate) mod forward;
+pub(crate) mod forwarded;
+pub(crate) mod guard;
+pub(crate) mod head;
+pub(crate) mod hosts;
+pub(crate) mod http2;
+pub(crate) mod interfaces;
+pub(crate) mod internal;
+pub(crate) mod io;
+pub(crate) mod line;
+pub(crate) mod link;
+pub(crate) mod listen;
+pub(crate) mod many;
+pub(crate) mod modules;
+pub(crate) mod pool;
+pub(crate) mod pulse;
+pub(crate) mod ration;
+pub(crate) mod read_ahead;
+pub(crate) mod reception;
+pub(crate) mod rules;
+pub(crate) mod serve;
+pub(crate) mod site;
+pub(crate) mod slot;
+pub(crate) mod socket;
+pub(crate) mod target;
+pub(crate) mod tcp;
+pub(crate) mod trusted_proxies;
+pub(crate) mod upgrade;
+pub(crate) mod wanted;
+pub(crate) mod way;
+pub(crate) mod wire;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+pub use bind::{BindError, Endpoint};
+pub use event::{Event, Events, Heard};
+pub use io::{AsyncReadWrite, Io};
+pub use target::{BoxFuture, Groups, Reuse, Speaks, Target, Through, Tls, Undialable, Visitor};
+pub use wanted::{
+    AllowDeny, Credentials, EndpointOptions, HeaderChanges, Proto, TlsTermination, Wanted, Webhook,
+};
+
+use bell::{Bell, Call};
+use ca::{Authority, CertificateError};
+use door::Door;
+use event::Teller;
+use forward::Upstream;
+use hosts::Hosts;
+use modules::{IpPolicies, IpRules};
+use pool::Pools;
+use read_ahead::ReadAheadBudget;
+use reception::Entrance;
+use rules::Fetcher;
+use site::Site;
+use slot::Slot;
+use trusted_proxies::TrustedProxies;
+
+use crate::api::Origin;
+use crate::net::descriptors::{self, DescriptorLimit};
+use crate::net::{self, ConnectionCaps, ConnectionLimit};
+use crate::policy::path::AmbiguousPaths;
+
+/// How often connections that nobody uses are looked at.
+const SWEEP: Duration = Duration::from_secs(5);
+
+/// How public traffic is taken.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The name or address to listen on.
+    pub host: String,
+    /// The port for HTTP that all hosts share; 0 takes a free one, none listens on none.
+    pub http_port: Option<u16>,
+    /// The port for HTTPS that all hosts share; 0 takes a free one, none listens on none.
+    pub https_port: Option<u16>,
+    /// The domain below which endpoints get names on the shared ports; without one, each gets a
+    /// port of its own.
+    pub base_domain: Option<String>,
+    /// True when the ports of endpoints that ask for HTTPS speak TLS.
+    pub tls_endpoints: bool,
+    /// What stands before the number of an error code.
+    pub code_prefix: String,
+    /// The proxies in front of the service.
+    pub trusted_proxies: TrustedProxies,
+    /// What becomes of requests with ambiguous paths where routes or rules look at paths.
+    pub ambiguous_paths: AmbiguousPaths,
+    /// How many connections are held at once; none for what the file descriptors of the process
+    /// leave. More are closed at once.
+    pub connections: Option<usize>,
+    /// How many of them one address may hold; none for a quarter, at least 500 and at most 1,024
+    /// where there is room.
+    pub connections_per_address: Option<usize>,
+    /// How long others may take.
+    pub patience: Patience,
+    /// Where the names of endpoints come from that ask for none.
+    pub origin: Origin,
+}
+
+/// How long others may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// How often a visitor's connection is looked at: it has 4 of these for a head, 12 when nothing
+    /// of a body moves, and 36 between requests.
+    pub tick: Duration,
+    /// How long an upstream may think before it answers.
+    pub think: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { tick: Duration::from_millis(2500), think: Duration::from_secs(60) }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            host: "127.0.0.1".to_owned(),
+            http_port: Some(0),
+            https_port: Some(0),
+            base_domain: None,
+            tls_endpoints: false,
+            code_prefix: "ERR_NGROK_".to_owned(),
+            trusted_proxies: TrustedProxies::default(),
+            ambiguous_paths: AmbiguousPaths::default(),
+            connections: None,
+            connections_per_address: None,
+            patience: Patience::default(),
+            origin: Origin::default(),
+        }
+    }
+}
+
+impl Settings {
+    fn connection_limit(&self) -> Arc<ConnectionLimit> {
+        let total = self.connections.unwrap_or_else(|| DescriptorLimit::now().visitors());
+        let per_address = self.connections_per_address;
+        let per_address = per_address.unwrap_or_else(|| descriptors::visitors_per_address(total));
+        let caps = ConnectionCaps { total, per_address, reserved: 0 };
+        let proxies = self.trusted_proxies.clone();
+        ConnectionLimit::new("visitors", caps, move |address| proxies.contains(address))
+    }
+}
+
+/// All public addresses of a service.
+///
+/// Clones share them; [`Edges::stop`] lets go of all.
+#[derive(Clone)]
+pub struct Edges(Arc<Inner>);
+
+/// What all connections share.
+pub(crate) struct Inner {
+    settings: Settings,
+    authority: Arc<Authority>,
+    /// Where what follows a change of the configuration runs.
+    runtime: tokio::runtime::Handle,
+    groups: Slot<Option<Arc<dyn Groups>>>,
+    ip_policies: IpPolicies,
+    pools: Pools,
+    hosts: Hosts,
+    /// The internal endpoints that carry bytes.
+    streams: Hosts,
+    teller: Teller,
+    fetcher: Fetcher,
+    limit: Arc<ConnectionLimit>,
+    read_ahead: Arc<ReadAheadBudget>,
+    /// Closed when no connection is served.
+    serving: watch::Sender<()>,
+    /// Each connection that has become something other than HTTP holds a receiver.
+    upgraded: watch::Sender<()>,
+    /// True as soon as no more connections are taken.
+    stop: watch::Sender<bool>,
+    /// True when nothing more happens.
+    ended: watch::Sender<bool>,
+    http: OnceLock<SocketAddr>,
+    https: OnceLock<SocketAddr>,
+    doors: Mutex<Vec<Door>>,
+    /// The bells of all doors.
+    bells: Mutex<Bells>,
+}
+
+/// The bells of all doors, and what was called last.
+struct Bells {
+    all: Vec<Weak<Bell>>,
+    call: Call,
+}
+
+/// Why public traffic cannot be taken.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EdgeError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address, `host:port`.
+        address: String,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// There is no certificate.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+}
+
+impl Edges {
+    /// Starts to take public traffic on the shared ports, on the current tokio runtime.
+    ///
+    /// # Errors
+    /// When an address cannot be listened on, or TLS cannot be set up.
+    pub async fn start(settings: Settings, authority: Arc<Authority>) -> Result<Self, EdgeError> {
+        let limit = settings.connection_limit();
+        authority.add_host(&settings.host);
+        let edges = Arc::new(Inner {
+            settings,
+            authority,
+            runtime: tokio::runtime::Handle::current(),
+            groups: Slot::new(None),
+            ip_policies: IpPolicies::default(),
+            pools: Pools::default(),
+            hosts: Hosts::default(),
+            streams: Hosts::default(),
+            teller: Teller::default(),
+            fetcher: Fetcher::default(),
+            limit,
+            read_ahead: Arc::default(),
+            serving: watch::Sender::default(),
+            upgraded: watch::Sender::new(()),
+            stop: watch::Sender::new(false),
+            ended: watch::Sender::new(false),
+            http: OnceLock::new(),
+            https: OnceLock::new(),
+            doors: Mutex::default(),
+            bells: Mutex::new(Bells { all: Vec::new(), call: Call::Open }),
+        });
+        if let Some(port) = edges.settings.http_port {
+            let door = edges.http_door(edges.listen(port).await?, Entrance::Shared(None))?;
+            let _ = edges.http.set(door.address());
+            edges.doors().push(door);
+        }
+        if let Some(port) = edges.settings.https_port {
+            let door = edges.https_door(edges.listen(port).await?, Entrance::Shared(None))?;
+            edges.authority.add_address(door.address().ip());
+            let _ = edges.https.set(door.address());
+            edges.doors().push(door);
+        }
+        tokio::spawn(sweep(Arc::downgrade(&edges), edges.stop.subscribe()));
+        Ok(Self(edges))
+    }
+
+    /// The address of the shared HTTP port.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.0.http.get().copied()
+    }
+
+    /// The address of the shared HTTPS port.
+    pub fn https_address(&self) -> Option<SocketAddr> {
+        self.0.https.get().copied()
+    }
+
+    /// The authority that visitors must trust.
+    pub fn authority(&self) -> &Arc<Authority> {
+        &self.0.authority
+    }
+
+    /// How many connections are held.
+    pub(crate) fn limit(&self) -> &ConnectionLimit {
+        &self.0.limit
+    }
+
+    /// Says who knows the tunnels of labels.
+    pub fn find_tunnels_in(&self, groups: Arc<dyn Groups>) {
+        self.0.groups.set(Some(groups));
+    }
+
+    /// Everything that happens to public traffic from now on.
+    pub fn events(&self) -> Events {
+        self.0.teller.listen(self.0.ended.subscribe())
+    }
+
+    /// Whether an agent's endpoint has a `host:port` now.
+    pub fn is_online(&self, hostport: &str) -> bool {
+        let text = hostport.to_ascii_lowercase();
+        let parts = text.rsplit_once(':').and_then(|(name, port)| Some((name, port.parse().ok()?)));
+        parts.is_some_and(|(name, port)| self.0.hosts.has_agent(name, port))
+    }
+
+    /// Leads a host on the shared ports to a site, unless another has it.
+    pub(crate) fn add_name(&self, name: &str, port: u16, site: &Arc<Slot<Site>>) {
+        // Whoever has the name keeps it; the caller tries again.
+        let _ = self.0.hosts.add(name, port, site, false);
+    }
+
+    /// Leads a host on the shared ports to this site no longer.
+    pub(crate) fn remove_name(&self, name: &str, port: u16, site: &Arc<Slot<Site>>) {
+        self.0.hosts.remove(name, port, site);
+    }
+
+    /// Listens on a port for connections of bytes; works on any thread.
+    ///
+    /// # Errors
+    /// When the port cannot be listened on.
+    pub(crate) fn listen_for_bytes(
+        &self,
+        port: u16,
+        site: Arc<Slot<Site>>,
+    ) -> Result<Door, EdgeError> {
+        self.0.bytes_door_now(port, site)
+    }
+
+    /// Whether a port can be listened on now.
+    pub(crate) fn can_listen(&self, port: u16) -> bool {
+        self.0.listen_now(port).is_ok()
+    }
+
+    /// A target with its connections.
+    pub(crate) fn upstream(&self, target: Arc<dyn Target>) -> Upstream {
+        self.0.upstream(target)
+    }
+
+    /// Where the rules of an IP policy are found, whether it exists or not.
+    pub(crate) fn ip_policy(&self, id: &str) -> Arc<Slot<IpRules>> {
+        self.0.ip_policies.of(id)
+    }
+
+    /// True as soon as no more connections are taken.
+    pub(crate) fn closing(&self) -> watch::Receiver<bool> {
+        self.0.stop.subscribe()
+    }
+
+    /// Drops the idle connections to the target with this key, which takes no more requests; those
+    /// that carry one are dropped when it has ended.
+    pub fn close_idle(&self, key: &str) {
+        self.0.pools.close(key);
+    }
+
+    /// Takes no more connections and requests; those in flight are finished.
+    pub fn close(&self) {
+        self.0.stop.send_replace(true);
+        self.0.ring(Call::Close);
+        self.0.doors().clear();
+    }
+
+    /// Takes no more connections and requests, finishes those in flight for as long as `grace`, and
+    /// cuts off the rest.
+    pub async fn stop(&self, grace: Duration) {
+        self.close();
+        let gone = async { tokio::join!(self.0.serving.closed(), self.0.upgraded.closed()) };
+        // Nobody is left to wait for those who are cut off.
+        let _ = tokio::time::timeout(grace, gone).await;
+        self.0.ring(Call::Cut);
+        self.0.ended.send_replace(true);
+    }
+}
+
+impl Inner {
+    /// A bell that rings when all do, and closes a socket.
+    fn new_bell(&self, socket: net::Listener) -> Arc<Bell> {
+        let bell = Bell::new(socket);
+        let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
+        bell.ring(bells.call);
+        bells.all.retain(|bell| bell.strong_count() > 0);
+        bells.all.push(Arc::downgrade(&bell));
+        bell
+    }
+
+    fn ring(&self, call: Call) {
+        let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
+        bells.call = bells.call.max(call);
+        bells.all.iter().filter_map(Weak::upgrade).for_each(|bell| bell.ring(call));
+    }
+
+    /// A target with its connections.
+    fn upstream(&self, target: Arc<dyn Target>) -> Upstream {
+        let pool = self.pools.of(target.key());
+        Upstream { target, pool }
+    }
+
+    fn doors(&self) -> std::sync::MutexGuard<'_, Vec<Door>> {
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Drops idle connections to upstreams that have been idle for too long.
+async fn sweep(edges: Weak<Inner>, mut stop: watch::Receiver<bool>) {
+    loop {
+        let stopped = tokio::time::timeout(SWEEP, stop.wait_for(|stop| *stop)).await;
+        let Some(edges) = edges.upgrade().filter(|_| stopped.is_err()) else { return };
+        edges.pools.sweep();
+    }
+}
