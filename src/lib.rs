@@ -16,7 +16,7 @@
 //! # One visitor, followed through the folders
 //!
 //! A visitor of a tunnel comes in through a listener of `gateway`, if `net` has a place left. The
-//! edge finds the route and asks its modules; where there is nothing to ask, `gateway/express`
+//! edge finds the route and asks its modules; where there is nothing to ask, `gateway/http/fast_path`
 //! takes the request as it is. The target is a tunnel (`service/sessions/tunnel.rs`), so a stream is
 //! opened in the agent's session ([`tunnel`]). At the [`agent`], `agent/link.rs` finds the tunnel that the stream is
 //! for, and `agent/relay` carries the bytes to the local service and back, while `agent/capture` keeps

@@ -1,59 +1,23 @@
 //! What faces the public: listeners, TLS, and the way of every request and connection to whoever
 //! serves it.
 //!
-//! A connection comes in through a `door` and is spoken to by `serve`, over a `line` that refuses
-//! what could be understood in two ways. `reception` brings each request into one form, finds its
-//! site (`hosts`) and route (`site`), and `forward` sends it to a target over a `wire`, which comes
-//! from a `pool` or is dialed; HTTP/1.1 (`link`) or HTTP/2 (`http2`) is spoken on it. A request that
-//! is only to be carried takes the short way through `express` instead. Connections that are bytes go
-//! through `tcp`. What the service has to say itself is a `fault`.
+//! A connection comes in through a `listener`, which ends TLS (`tls`). `http` reads requests from it
+//! and finds where they go in `routing`: a host leads to a virtual host, a path to one of its routes,
+//! the route to a backend. The `modules` of the route act on the request, and `upstream` sends it to a
+//! target. Connections that are bytes go through `tcp`. `events` tell what was decided.
 //!
 //! What edges are is compiled by whoever knows them, and handed in: the gateway knows neither the
 //! database nor the management API.
 
-pub(crate) mod backend;
-pub(crate) mod bell;
-pub(crate) mod bind;
-pub(crate) mod body;
-pub mod ca;
-pub(crate) mod converter;
-pub(crate) mod door;
-pub(crate) mod endpoint_site;
-pub(crate) mod event;
-pub(crate) mod express;
-pub(crate) mod fault;
-pub(crate) mod fixed_target;
-pub(crate) mod forward;
-pub(crate) mod forwarded;
-pub(crate) mod guard;
-pub(crate) mod head;
-pub(crate) mod hosts;
-pub(crate) mod http2;
-pub(crate) mod interfaces;
-pub(crate) mod internal;
-pub(crate) mod io;
-pub(crate) mod line;
-pub(crate) mod link;
-pub(crate) mod listen;
-pub(crate) mod many;
+pub(crate) mod events;
+pub(crate) mod http;
+pub(crate) mod listener;
 pub(crate) mod modules;
-pub(crate) mod pool;
-pub(crate) mod pulse;
-pub(crate) mod ration;
-pub(crate) mod read_ahead;
-pub(crate) mod reception;
-pub(crate) mod rules;
-pub(crate) mod serve;
-pub(crate) mod site;
+pub(crate) mod routing;
 pub(crate) mod slot;
-pub(crate) mod socket;
-pub(crate) mod target;
 pub(crate) mod tcp;
-pub(crate) mod trusted_proxies;
-pub(crate) mod upgrade;
-pub(crate) mod wanted;
-pub(crate) mod way;
-pub(crate) mod wire;
+pub mod tls;
+pub(crate) mod upstream;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -61,28 +25,30 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-pub use bind::{BindError, Endpoint};
-pub use event::{Event, Events, Heard};
-pub use io::{AsyncReadWrite, Io};
-pub use target::{BoxFuture, Groups, Reuse, Speaks, Target, Through, Tls, Undialable, Visitor};
-pub use wanted::{
+pub use events::{Event, Events, Heard};
+pub use routing::endpoint::{BindError, Endpoint};
+pub use routing::endpoint_spec::{
     AllowDeny, Credentials, EndpointOptions, HeaderChanges, Proto, TlsTermination, Wanted, Webhook,
 };
+pub use routing::target::{
+    BoxFuture, Groups, Reuse, Speaks, Target, Through, Tls, Undialable, Visitor,
+};
+pub use upstream::io::{AsyncReadWrite, Io};
 
-use bell::{Bell, Call};
-use ca::{Authority, CertificateError};
-use door::Door;
-use event::Teller;
-use forward::Upstream;
-use hosts::Hosts;
+use self::http::connection::Entrance;
+use self::http::read_ahead::ReadAheadBudget;
+use events::Teller;
+use listener::Door;
+use listener::shutdown::{Bell, Call};
+use listener::trusted_proxies::TrustedProxies;
+use modules::traffic_policy::Fetcher;
 use modules::{IpPolicies, IpRules};
-use pool::Pools;
-use read_ahead::ReadAheadBudget;
-use reception::Entrance;
-use rules::Fetcher;
-use site::Site;
+use routing::hosts::Hosts;
+use routing::virtual_host::Site;
 use slot::Slot;
-use trusted_proxies::TrustedProxies;
+use tls::authority::{Authority, CertificateError};
+use upstream::forward::Upstream;
+use upstream::pool::Pools;
 
 use crate::api::Origin;
 use crate::net::descriptors::{self, DescriptorLimit};

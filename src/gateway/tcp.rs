@@ -6,16 +6,17 @@ use chrono::Utc;
 use rustls::ServerConfig;
 use tokio::io::copy_bidirectional_with_sizes;
 
-use crate::gateway::bell::{Call, Listener};
-use crate::gateway::event::Trace;
-use crate::gateway::fault;
-use crate::gateway::internal::{self, MOST_HOPS};
-use crate::gateway::rules::{self, Rules, Watched};
-use crate::gateway::site::{Route, Site};
+use crate::gateway::events::Trace;
+use crate::gateway::http::error_response;
+use crate::gateway::http::server;
+use crate::gateway::listener::shutdown::{Call, Listener};
+use crate::gateway::listener::socket::Socket;
+use crate::gateway::modules::traffic_policy::{self, Rules, Watched};
+use crate::gateway::routing::internal::{self, MOST_HOPS};
+use crate::gateway::routing::target::Visitor;
+use crate::gateway::routing::virtual_host::{Route, Site};
 use crate::gateway::slot::Slot;
-use crate::gateway::socket::Socket;
-use crate::gateway::target::Visitor;
-use crate::gateway::{Inner, Io, serve};
+use crate::gateway::{Inner, Io};
 use crate::net::Connection;
 use crate::policy::Carried;
 
@@ -32,7 +33,7 @@ pub(crate) async fn carry(
 ) {
     let Connection { stream, peer, permit: _permit } = connection;
     // With TLS it is the visitor who speaks first; with anything else, who knows.
-    if proto == "tls" && !serve::speaks(&edges, &stream, &mut bell).await {
+    if proto == "tls" && !server::speaks(&edges, &stream, &mut bell).await {
         return;
     }
     let Ok(local) = stream.local_addr() else { return };
@@ -49,12 +50,12 @@ pub(crate) async fn carry_unwrapped(
     config: Arc<ServerConfig>,
 ) {
     let Connection { stream, peer, permit: _permit } = connection;
-    if !serve::speaks(&edges, &stream, &mut bell).await {
+    if !server::speaks(&edges, &stream, &mut bell).await {
         return;
     }
     let Ok(local) = stream.local_addr() else { return };
-    let Some(stream) = serve::handshake(stream, config).await else { return };
-    let tls = Some(Arc::new(serve::agreed(&stream)));
+    let Some(stream) = server::handshake(stream, config).await else { return };
+    let tls = Some(Arc::new(server::agreed(&stream)));
     let visitor = Visitor { peer, local, proto: "tls", tls, passthrough: false };
     pass(&edges, &slot, Socket::Tls(Box::new(stream)), &visitor, bell).await;
 }
@@ -105,8 +106,8 @@ async fn enter(
         };
         let mut watched = watch(&route, visitor);
         let find = |url: &str| match passed.len() {
-            MOST_HOPS.. => Err(fault::TOO_MANY_HOPS),
-            _ => internal::stream(edges, url).ok_or(fault::NO_ENDPOINT),
+            MOST_HOPS.. => Err(error_response::TOO_MANY_HOPS),
+            _ => internal::stream(edges, url).ok_or(error_response::NO_ENDPOINT),
         };
         let next = watched.enter(edges, rules, trace, find).await.ok()?;
         passed.push((route.clone(), watched));
@@ -120,8 +121,8 @@ async fn enter(
 fn watch(route: &Route, visitor: &Visitor) -> Watched {
     let id = if route.edge_id.is_empty() { &route.id } else { &route.edge_id };
     let (host, port) = (visitor.local.ip().to_string(), visitor.local.port());
-    let endpoint = rules::endpoint(id, visitor.proto, &host, port);
-    Watched::new(rules::connection(visitor, Utc::now()), endpoint)
+    let endpoint = traffic_policy::endpoint(id, visitor.proto, &host, port);
+    Watched::new(traffic_policy::connection(visitor, Utc::now()), endpoint)
 }
 
 fn rules_of(route: &Route) -> Option<&Rules> {

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use super::store;
 use crate::api::mask;
 use crate::gateway::EdgeError;
-use crate::gateway::ca::CertificateError;
+use crate::gateway::tls::authority::CertificateError;
 
 /// Why a service did not start.
 #[derive(Debug, thiserror::Error)]

@@ -40,7 +40,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-pub use crate::gateway::trusted_proxies::{TrustedProxies, TrustedProxyError};
+pub use crate::gateway::listener::trusted_proxies::{TrustedProxies, TrustedProxyError};
 pub use decode::decode;
 pub use error::Error;
 pub use options::{Options, read_admin_key, read_authtoken};
@@ -50,7 +50,7 @@ pub use tokens::new_admin_key;
 
 use crate::api::id::Ids;
 use crate::api::{Origin, Secret};
-use crate::gateway::ca::Authority;
+use crate::gateway::tls::authority::Authority;
 use crate::gateway::{self, Edges};
 use crate::net::ConnectionLimit;
 pub use crate::net::Refusals;

@@ -3,10 +3,11 @@
 //! Remote API sheet, section 6, gives the order: who may come, what the request becomes, whether
 //! the backend is spared; then what the answer becomes.
 
-pub(crate) mod compress;
-
+pub(crate) mod compression;
 mod headers;
-mod restriction;
+mod ip_restriction;
+pub(crate) mod traffic_policy;
+pub(crate) mod websocket_tcp;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,17 +18,17 @@ use http::{HeaderMap, Method, Request, Response};
 pub(crate) use crate::policy::credentials::Passwords;
 pub(crate) use crate::policy::state::breaker::{self, Breaker};
 pub(crate) use headers::Changes;
-pub(crate) use restriction::{IpPolicies, IpRules, Restriction};
+pub(crate) use ip_restriction::{IpPolicies, IpRules, Restriction};
 
-use crate::gateway::body::{Body, Outgoing};
-use crate::gateway::fault::{self, Fault};
-use crate::gateway::rules::{self, Rules};
-use crate::gateway::site::{Route, Turned};
-use crate::gateway::target::Visitor;
-use crate::gateway::way::Way;
+use crate::gateway::http::body::{Body, Outgoing};
+use crate::gateway::http::error_response::{self, Fault};
+use crate::gateway::http::request_context::Way;
+use crate::gateway::routing::target::Visitor;
+use crate::gateway::routing::virtual_host::{Route, Turned};
 use crate::policy::Phase;
 use crate::policy::user_agent::Filter;
-use compress::{ALL, Coding};
+use compression::{ALL, Coding};
+use traffic_policy::Rules;
 
 /// The modules of a route; what is none does nothing.
 #[derive(Default)]
@@ -91,11 +92,11 @@ impl Modules {
     /// Lets a request in by who sends it, or says why not.
     fn let_in<B>(&self, way: &mut Way<'_>, request: &Request<B>) -> Result<(), Fault> {
         let turned = if !self.admits(way.visitor) {
-            ("ip_restriction", fault::BLOCKED)
+            ("ip_restriction", error_response::BLOCKED)
         } else if !self.admits_agent(request.headers()) {
-            ("user_agent_filter", fault::AGENT_BLOCKED)
+            ("user_agent_filter", error_response::AGENT_BLOCKED)
         } else if self.passwords.as_ref().is_some_and(|it| !it.allow(request.headers())) {
-            ("basic_auth", fault::UNAUTHORIZED)
+            ("basic_auth", error_response::UNAUTHORIZED)
         } else {
             return Ok(());
         };
@@ -109,20 +110,21 @@ impl Modules {
         route: &Route,
         way: &mut Way<'_>,
         request: Request<Outgoing>,
-    ) -> Result<(Option<rules::Passage>, Entered), Turned> {
+    ) -> Result<(Option<traffic_policy::Passage>, Entered), Turned> {
         if self.webhook.is_none() && self.policy.is_none() {
             return Ok((None, Entered::Goes(request)));
         }
-        let mut passage = rules::Passage::new(way, way.endpoint(route, request.headers()), request);
+        let mut passage =
+            traffic_policy::Passage::new(way, way.endpoint(route, request.headers()), request);
         let rules = [(&self.webhook, "webhook_verification"), (&self.policy, "policy")];
         for (rules, module) in rules.into_iter().filter_map(|(it, name)| Some((it.as_ref()?, name)))
         {
             match passage.enter(way, rules, module).await {
-                rules::Verdict::On => {}
-                rules::Verdict::Answered(response) => {
+                traffic_policy::Verdict::On => {}
+                traffic_policy::Verdict::Answered(response) => {
                     return Ok((Some(passage), Entered::Answered(*response)));
                 }
-                rules::Verdict::Turned(turned) => return Err(turned),
+                traffic_policy::Verdict::Turned(turned) => return Err(turned),
             }
         }
         let request = passage.take(self.responds())?;
@@ -135,7 +137,7 @@ impl Modules {
         route: &Route,
         way: &mut Way<'_>,
         mut request: Request<Outgoing>,
-        passage: Option<&mut rules::Passage>,
+        passage: Option<&mut traffic_policy::Passage>,
     ) -> Result<Response<Body>, Turned> {
         self.request_headers.apply(request.headers_mut());
         match self.try_send(route, way, request, passage).await {
@@ -152,7 +154,7 @@ impl Modules {
         route: &Route,
         way: &mut Way<'_>,
         request: Request<Outgoing>,
-        passage: Option<&mut rules::Passage>,
+        passage: Option<&mut traffic_policy::Passage>,
     ) -> Result<Response<Body>, Fault> {
         let attempt = match &self.breaker {
             None => None,
@@ -161,7 +163,7 @@ impl Modules {
                 if attempt.is_none() {
                     way.trace.note(|it| it.module = Some("circuit_breaker"));
                 }
-                Some(attempt.ok_or(fault::TRIPPED)?)
+                Some(attempt.ok_or(error_response::TRIPPED)?)
             }
         };
         let answer = route.send(way, request).await;
@@ -179,7 +181,7 @@ impl Modules {
     async fn leave(
         &self,
         way: &mut Way<'_>,
-        passage: Option<rules::Passage>,
+        passage: Option<traffic_policy::Passage>,
         mut response: Response<Body>,
         coding: Option<Coding>,
     ) -> Response<Body> {
@@ -189,7 +191,7 @@ impl Modules {
             response = passage.leave(way, rules, response).await;
         }
         match coding {
-            Some(coding) => compress::compress(response, coding),
+            Some(coding) => compression::compress(response, coding),
             None => response,
         }
     }
@@ -205,7 +207,7 @@ impl Modules {
 
     fn coding<B>(&self, request: &Request<B>) -> Option<Coding> {
         let wanted = self.compression && request.method() != Method::HEAD;
-        wanted.then(|| compress::negotiate(request.headers(), ALL))?
+        wanted.then(|| compression::negotiate(request.headers(), ALL))?
     }
 }
 

@@ -13,8 +13,8 @@ use crate::api::remote::backends::static_::StaticBackend;
 use crate::api::remote::backends::tunnel_group::TunnelGroupBackend;
 use crate::api::remote::backends::weighted::WeightedBackend;
 use crate::gateway::Edges;
-use crate::gateway::backend::{Backend, Fixed, Kind};
-use crate::gateway::fixed_target::FixedTarget;
+use crate::gateway::routing::backend::{Backend, Fixed, Kind};
+use crate::gateway::upstream::static_target::FixedTarget;
 use crate::service::publish::{State, kind};
 use crate::service::store::{self, View};
 

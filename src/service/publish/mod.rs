@@ -5,11 +5,11 @@
 //! policies are looked up by identifier when a request comes, so that edges need not know.
 
 mod backends;
-mod guards;
+mod https_edges;
 mod ip_policies;
-mod rules;
-mod sites;
-mod streams;
+mod tcp_edges;
+mod tls_policies;
+mod traffic_policies;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -29,14 +29,14 @@ use crate::api::remote::edges::tcp::TcpEdge;
 use crate::api::remote::ip_policies::IpPolicy;
 use crate::api::remote::ip_policy_rules::IpPolicyRule;
 use crate::gateway::Edges;
-use crate::gateway::backend::Backend;
 use crate::gateway::modules::Breaker;
+use crate::gateway::routing::backend::Backend;
 use crate::gateway::slot::Slot;
 use crate::policy::user_agent::Filter;
 use crate::policy::{self, Policy};
 use crate::service::store::{self, Document, Store, View};
-use sites::HttpsSite;
-use streams::Stream;
+use https_edges::HttpsSite;
+use tcp_edges::Stream;
 
 /// How many documents are read at a time.
 const PAGE: usize = 500;
@@ -92,7 +92,7 @@ impl Publisher {
     pub(super) fn taken_port(&self, edge: &str, hostports: &[String]) -> Option<u16> {
         let state = self.state();
         let own = state.streams.get(edge);
-        streams::ports(hostports)
+        tcp_edges::ports(hostports)
             .into_iter()
             .find(|port| !own.is_some_and(|own| own.has(*port)) && !state.gateway.can_listen(*port))
     }

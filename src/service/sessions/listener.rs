@@ -15,7 +15,7 @@ use super::house::House;
 use super::reservation::Reservation;
 use super::socket::Socket;
 use super::{conversation, revocation};
-use crate::gateway::ca::Authority;
+use crate::gateway::tls::authority::Authority;
 use crate::net::{self, Acceptor, Connection, ConnectionLimit, FIRST_BYTE_TIMEOUT};
 use crate::service::Error;
 use crate::tunnel::{LoginLimits, Session, Side};

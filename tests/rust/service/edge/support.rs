@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ginnel::gateway::{
     BoxFuture, Edges, Endpoint, Io, Proto, Reuse, Settings, Target, Through, Undialable, Visitor,
-    Wanted, ca::Authority,
+    Wanted, tls::Authority,
 };
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ginnel::api::Secret;
-use ginnel::gateway::ca::Authority;
+use ginnel::gateway::tls::Authority;
 use ginnel::gateway::{EndpointOptions, Proto, Settings, TlsTermination, Wanted};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};

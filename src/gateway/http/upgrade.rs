@@ -1,0 +1,77 @@
+//! Connections that have become something other than HTTP.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, copy_bidirectional};
+use tokio::sync::watch;
+
+use crate::gateway::Io;
+use crate::gateway::http::connection_timer::Pulse;
+use crate::gateway::listener::shutdown::{Call, Listener};
+use crate::gateway::modules::websocket_tcp;
+use crate::gateway::upstream::http1::Link;
+use crate::http1::GoingAway;
+
+/// What carries on behind an upgraded connection.
+pub(crate) struct Tasks {
+    /// Says when everything must end.
+    pub bell: Listener,
+    /// The state of the visitor's connection, which is no longer HTTP then.
+    pub pulse: Arc<Pulse>,
+    /// How long an upstream may think before it answers.
+    pub think: Duration,
+    /// Held by what carries on: a graceful stop waits for it.
+    pub carried: watch::Receiver<()>,
+}
+
+impl Tasks {
+    /// Lets a visitor and an upstream talk until one of them ends, each direction on its own. At a
+    /// graceful stop, a visitor who speaks WebSocket is told so in a close frame.
+    pub(crate) fn join(&self, visitor: OnUpgrade, link: Link, is_websocket: bool) {
+        let shutdown = is_websocket.then(|| self.shutdown());
+        self.carry_on(talk(visitor, link, shutdown));
+    }
+
+    /// Lets a visitor and a target talk, the one in messages and the other in bytes.
+    pub(crate) fn convert(&self, visitor: OnUpgrade, target: Io) {
+        self.carry_on(websocket_tcp::convert(visitor, target, self.shutdown()));
+    }
+
+    /// Waits for a graceful stop.
+    fn shutdown(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut bell = self.bell.clone();
+        async move { bell.wait_for(Call::Close).await }
+    }
+
+    fn carry_on(&self, talk: impl Future<Output = ()> + Send + 'static) {
+        self.pulse.upgraded.store(true, Relaxed);
+        let (mut bell, carried) = (self.bell.clone(), self.carried.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = talk => {}
+                () = bell.wait_for(Call::Cut) => {}
+            }
+            drop(carried);
+        });
+    }
+}
+
+async fn talk(visitor: OnUpgrade, link: Link, shutdown: Option<impl Future<Output = ()> + Send>) {
+    let (visitor, upstream) = tokio::join!(visitor, link.into_raw());
+    let (Ok(visitor), Some((upstream, said))) = (visitor, upstream) else { return };
+    let (reads, writes) = tokio::io::split(upstream);
+    let reads = std::io::Cursor::new(said).chain(reads);
+    let mut visitor = TokioIo::new(visitor);
+    // How it ends concerns the two, who see it.
+    let _ = match shutdown {
+        None => copy_bidirectional(&mut visitor, &mut tokio::io::join(reads, writes)).await,
+        Some(shutdown) => {
+            let reads = GoingAway::new(reads, shutdown);
+            copy_bidirectional(&mut visitor, &mut tokio::io::join(reads, writes)).await
+        }
+    };
+}
