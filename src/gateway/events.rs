@@ -20,7 +20,7 @@ use crate::gateway::http::error_response::ERROR_CODE;
 use crate::gateway::routing::target::Visitor;
 
 /// How many events a listener may fall behind.
-const BEHIND: usize = 1024;
+const MAX_EVENT_BACKLOG: usize = 1024;
 
 /// What happened to one request, or to one connection of bytes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -77,7 +77,7 @@ fn host_of(authority: &str) -> &str {
 }
 
 /// Where events are heard.
-pub struct Events {
+pub struct EventSubscriber {
     receiver: broadcast::Receiver<Arc<Event>>,
     /// True when there will be no more.
     ended: watch::Receiver<bool>,
@@ -85,78 +85,81 @@ pub struct Events {
 
 /// What a listener hears.
 #[derive(Debug, Clone)]
-pub enum Heard {
+pub enum EventDelivery {
     /// An event.
     Event(Arc<Event>),
     /// So many events were missed, because the listener was slow.
     Missed(u64),
 }
 
-impl Events {
+impl EventSubscriber {
     /// The next event; none when the service has ended.
-    pub async fn next(&mut self) -> Option<Heard> {
+    pub async fn next(&mut self) -> Option<EventDelivery> {
         let next = tokio::select! {
             biased;
             next = self.receiver.recv() => next,
             _ = self.ended.wait_for(|ended| *ended) => return None,
         };
         match next {
-            Ok(event) => Some(Heard::Event(event)),
-            Err(broadcast::error::RecvError::Lagged(missed)) => Some(Heard::Missed(missed)),
+            Ok(event) => Some(EventDelivery::Event(event)),
+            Err(broadcast::error::RecvError::Lagged(missed)) => Some(EventDelivery::Missed(missed)),
             Err(broadcast::error::RecvError::Closed) => None,
         }
     }
 }
 
 /// Where events are told.
-pub(crate) struct Teller {
+pub(crate) struct EventBus {
     sender: broadcast::Sender<Arc<Event>>,
     /// False while nobody listens; a request looks here first, because it costs next to nothing.
-    heard: AtomicBool,
+    subscribed: AtomicBool,
 }
 
-impl Default for Teller {
+impl Default for EventBus {
     fn default() -> Self {
-        Self { sender: broadcast::Sender::new(BEHIND), heard: AtomicBool::new(false) }
+        Self {
+            sender: broadcast::Sender::new(MAX_EVENT_BACKLOG),
+            subscribed: AtomicBool::new(false),
+        }
     }
 }
 
-impl Teller {
+impl EventBus {
     /// Listens until `ended` says so.
-    pub(crate) fn listen(&self, ended: watch::Receiver<bool>) -> Events {
-        let events = Events { receiver: self.sender.subscribe(), ended };
-        self.heard.store(true, Release);
+    pub(crate) fn subscribe(&self, ended: watch::Receiver<bool>) -> EventSubscriber {
+        let events = EventSubscriber { receiver: self.sender.subscribe(), ended };
+        self.subscribed.store(true, Release);
         events
     }
 
     /// Whether anybody listens.
-    pub(crate) fn is_heard(&self) -> bool {
-        self.heard.load(Relaxed)
+    pub(crate) fn has_subscribers(&self) -> bool {
+        self.subscribed.load(Relaxed)
     }
 
     /// Follows a request, if anybody wants to know.
-    pub(crate) fn trace(&self) -> Trace {
-        let followed = self.heard.load(Relaxed).then(Box::default);
-        Trace { followed }
+    pub(crate) fn trace(&self) -> RequestTrace {
+        let record = self.subscribed.load(Relaxed).then(Box::default);
+        RequestTrace { record }
     }
 
-    pub(crate) fn tell(&self, event: Event) {
+    pub(crate) fn publish(&self, event: Event) {
         if self.sender.send(Arc::new(event)).is_err() {
-            self.heard.store(false, Release);
+            self.subscribed.store(false, Release);
             // Somebody may have come between the two.
-            self.heard.fetch_or(self.sender.receiver_count() > 0, Release);
+            self.subscribed.fetch_or(self.sender.receiver_count() > 0, Release);
         }
     }
 }
 
 /// What is known of a request on its way; nothing unless somebody listens.
 #[derive(Default)]
-pub(crate) struct Trace {
-    followed: Option<Box<Followed>>,
+pub(crate) struct RequestTrace {
+    record: Option<Box<TraceRecord>>,
 }
 
 /// What is known of a request.
-pub(crate) struct Followed {
+pub(crate) struct TraceRecord {
     since: Instant,
     method: Option<String>,
     host: Option<String>,
@@ -170,7 +173,7 @@ pub(crate) struct Followed {
     pub logs: Vec<Value>,
 }
 
-impl Default for Followed {
+impl Default for TraceRecord {
     fn default() -> Self {
         Self {
             since: Instant::now(),
@@ -188,11 +191,11 @@ impl Default for Followed {
     }
 }
 
-impl Trace {
+impl RequestTrace {
     /// Notes something down, if anybody wants to know.
-    pub(crate) fn note(&mut self, note: impl FnOnce(&mut Followed)) {
-        if let Some(followed) = &mut self.followed {
-            note(followed);
+    pub(crate) fn note(&mut self, note: impl FnOnce(&mut TraceRecord)) {
+        if let Some(record) = &mut self.record {
+            note(record);
         }
     }
 
@@ -207,26 +210,26 @@ impl Trace {
     }
 
     /// Tells how a request ended; none when it was closed without an answer.
-    pub(crate) fn tell<B>(self, to: &Teller, visitor: &Visitor, answer: Option<&Response<B>>) {
-        let Some(followed) = self.followed else { return };
+    pub(crate) fn publish<B>(self, to: &EventBus, visitor: &Visitor, answer: Option<&Response<B>>) {
+        let Some(record) = self.record else { return };
         let owned = |id: Option<Arc<str>>| id.filter(|id| !id.is_empty()).map(|id| id.to_string());
-        to.tell(Event {
+        to.publish(Event {
             time: Utc::now().to_rfc3339_opts(SecondsFormat::Millis, true),
             proto: visitor.proto,
             peer: visitor.peer,
-            method: followed.method,
-            host: followed.host,
-            path: followed.path,
+            method: record.method,
+            host: record.host,
+            path: record.path,
             status: answer.map(|answer| answer.status().as_u16()),
             code: answer.and_then(|answer| answer.headers().get(ERROR_CODE)).map(text),
-            edge_id: owned(followed.edge_id),
-            route_id: owned(followed.route_id),
-            backend_id: owned(followed.backend_id),
-            module: followed.module,
-            rule: followed.rule,
-            action: followed.action,
-            logs: followed.logs,
-            duration_ms: followed.since.elapsed().as_secs_f64() * 1000.0,
+            edge_id: owned(record.edge_id),
+            route_id: owned(record.route_id),
+            backend_id: owned(record.backend_id),
+            module: record.module,
+            rule: record.rule,
+            action: record.action,
+            logs: record.logs,
+            duration_ms: record.since.elapsed().as_secs_f64() * 1000.0,
         });
     }
 }

@@ -14,7 +14,6 @@ pub(crate) mod http;
 pub(crate) mod listener;
 pub(crate) mod modules;
 pub(crate) mod routing;
-pub(crate) mod slot;
 pub(crate) mod tcp;
 pub mod tls;
 pub(crate) mod upstream;
@@ -25,30 +24,32 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-pub use events::{Event, Events, Heard};
-pub use routing::endpoint::{BindError, Endpoint};
+pub use events::{Event, EventDelivery, EventSubscriber};
+pub use routing::endpoint::{BindError, PublicEndpoint};
 pub use routing::endpoint_spec::{
-    AllowDeny, Credentials, EndpointOptions, HeaderChanges, Proto, TlsTermination, Wanted, Webhook,
+    AllowDeny, Credentials, EndpointOptions, EndpointSpec, HeaderChanges, Proto, TlsTermination,
+    Webhook,
 };
 pub use routing::target::{
-    BoxFuture, Groups, Reuse, Speaks, Target, Through, Tls, Undialable, Visitor,
+    BoxFuture, ConnectionReuse, DialError, RouteRef, Target, Tls, TunnelGroups, UpstreamProtocol,
+    Visitor,
 };
 pub use upstream::io::{AsyncReadWrite, Io};
 
-use self::http::connection::Entrance;
+use self::http::connection::HostSelection;
 use self::http::read_ahead::ReadAheadBudget;
-use events::Teller;
-use listener::Door;
-use listener::shutdown::{Bell, Call};
+use arc_swap::ArcSwap;
+use events::EventBus;
+use listener::GatewayListener;
+use listener::shutdown::{Shutdown, ShutdownPhase};
 use listener::trusted_proxies::TrustedProxies;
 use modules::traffic_policy::Fetcher;
 use modules::{IpPolicies, IpRules};
 use routing::hosts::Hosts;
-use routing::virtual_host::Site;
-use slot::Slot;
+use routing::virtual_host::VirtualHost;
 use tls::authority::{Authority, CertificateError};
 use upstream::forward::Upstream;
-use upstream::pool::Pools;
+use upstream::pool::UpstreamPools;
 
 use crate::api::Origin;
 use crate::net::descriptors::{self, DescriptorLimit};
@@ -56,7 +57,7 @@ use crate::net::{self, ConnectionCaps, ConnectionLimit};
 use crate::policy::path::AmbiguousPaths;
 
 /// How often connections that nobody uses are looked at.
-const SWEEP: Duration = Duration::from_secs(5);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How public traffic is taken.
 #[derive(Debug, Clone)]
@@ -85,24 +86,24 @@ pub struct Settings {
     /// where there is room.
     pub connections_per_address: Option<usize>,
     /// How long others may take.
-    pub patience: Patience,
+    pub timeouts: Timeouts,
     /// Where the names of endpoints come from that ask for none.
     pub origin: Origin,
 }
 
 /// How long others may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct Timeouts {
     /// How often a visitor's connection is looked at: it has 4 of these for a head, 12 when nothing
     /// of a body moves, and 36 between requests.
     pub tick: Duration,
     /// How long an upstream may think before it answers.
-    pub think: Duration,
+    pub response_timeout: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
-        Self { tick: Duration::from_millis(2500), think: Duration::from_secs(60) }
+        Self { tick: Duration::from_millis(2500), response_timeout: Duration::from_secs(60) }
     }
 }
 
@@ -119,7 +120,7 @@ impl Default for Settings {
             ambiguous_paths: AmbiguousPaths::default(),
             connections: None,
             connections_per_address: None,
-            patience: Patience::default(),
+            timeouts: Timeouts::default(),
             origin: Origin::default(),
         }
     }
@@ -138,23 +139,23 @@ impl Settings {
 
 /// All public addresses of a service.
 ///
-/// Clones share them; [`Edges::stop`] lets go of all.
+/// Clones share them; [`Gateway::stop`] lets go of all.
 #[derive(Clone)]
-pub struct Edges(Arc<Inner>);
+pub struct Gateway(Arc<GatewayState>);
 
 /// What all connections share.
-pub(crate) struct Inner {
+pub(crate) struct GatewayState {
     settings: Settings,
     authority: Arc<Authority>,
     /// Where what follows a change of the configuration runs.
     runtime: tokio::runtime::Handle,
-    groups: Slot<Option<Arc<dyn Groups>>>,
+    groups: ArcSwap<Option<Arc<dyn TunnelGroups>>>,
     ip_policies: IpPolicies,
-    pools: Pools,
+    pools: UpstreamPools,
     hosts: Hosts,
     /// The internal endpoints that carry bytes.
     streams: Hosts,
-    teller: Teller,
+    events: EventBus,
     fetcher: Fetcher,
     limit: Arc<ConnectionLimit>,
     read_ahead: Arc<ReadAheadBudget>,
@@ -168,21 +169,21 @@ pub(crate) struct Inner {
     ended: watch::Sender<bool>,
     http: OnceLock<SocketAddr>,
     https: OnceLock<SocketAddr>,
-    doors: Mutex<Vec<Door>>,
-    /// The bells of all doors.
-    bells: Mutex<Bells>,
+    listeners: Mutex<Vec<GatewayListener>>,
+    /// The shutdowns of all listeners.
+    shutdowns: Mutex<Shutdowns>,
 }
 
-/// The bells of all doors, and what was called last.
-struct Bells {
-    all: Vec<Weak<Bell>>,
-    call: Call,
+/// The shutdowns of all listeners, and how far they have come.
+struct Shutdowns {
+    all: Vec<Weak<Shutdown>>,
+    call: ShutdownPhase,
 }
 
 /// Why public traffic cannot be taken.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum EdgeError {
+pub enum GatewayError {
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {source}")]
     Listen {
@@ -196,24 +197,27 @@ pub enum EdgeError {
     Certificate(#[from] CertificateError),
 }
 
-impl Edges {
+impl Gateway {
     /// Starts to take public traffic on the shared ports, on the current tokio runtime.
     ///
     /// # Errors
     /// When an address cannot be listened on, or TLS cannot be set up.
-    pub async fn start(settings: Settings, authority: Arc<Authority>) -> Result<Self, EdgeError> {
+    pub async fn start(
+        settings: Settings,
+        authority: Arc<Authority>,
+    ) -> Result<Self, GatewayError> {
         let limit = settings.connection_limit();
         authority.add_host(&settings.host);
-        let edges = Arc::new(Inner {
+        let gateway = Arc::new(GatewayState {
             settings,
             authority,
             runtime: tokio::runtime::Handle::current(),
-            groups: Slot::new(None),
+            groups: ArcSwap::from_pointee(None),
             ip_policies: IpPolicies::default(),
-            pools: Pools::default(),
+            pools: UpstreamPools::default(),
             hosts: Hosts::default(),
             streams: Hosts::default(),
-            teller: Teller::default(),
+            events: EventBus::default(),
             fetcher: Fetcher::default(),
             limit,
             read_ahead: Arc::default(),
@@ -223,22 +227,24 @@ impl Edges {
             ended: watch::Sender::new(false),
             http: OnceLock::new(),
             https: OnceLock::new(),
-            doors: Mutex::default(),
-            bells: Mutex::new(Bells { all: Vec::new(), call: Call::Open }),
+            listeners: Mutex::default(),
+            shutdowns: Mutex::new(Shutdowns { all: Vec::new(), call: ShutdownPhase::Running }),
         });
-        if let Some(port) = edges.settings.http_port {
-            let door = edges.http_door(edges.listen(port).await?, Entrance::Shared(None))?;
-            let _ = edges.http.set(door.address());
-            edges.doors().push(door);
+        if let Some(port) = gateway.settings.http_port {
+            let listener =
+                gateway.listen_http(gateway.listen(port).await?, HostSelection::ByHost(None))?;
+            let _ = gateway.http.set(listener.address());
+            gateway.listeners().push(listener);
         }
-        if let Some(port) = edges.settings.https_port {
-            let door = edges.https_door(edges.listen(port).await?, Entrance::Shared(None))?;
-            edges.authority.add_address(door.address().ip());
-            let _ = edges.https.set(door.address());
-            edges.doors().push(door);
+        if let Some(port) = gateway.settings.https_port {
+            let listener =
+                gateway.listen_https(gateway.listen(port).await?, HostSelection::ByHost(None))?;
+            gateway.authority.add_address(listener.address().ip());
+            let _ = gateway.https.set(listener.address());
+            gateway.listeners().push(listener);
         }
-        tokio::spawn(sweep(Arc::downgrade(&edges), edges.stop.subscribe()));
-        Ok(Self(edges))
+        tokio::spawn(sweep(Arc::downgrade(&gateway), gateway.stop.subscribe()));
+        Ok(Self(gateway))
     }
 
     /// The address of the shared HTTP port.
@@ -262,13 +268,13 @@ impl Edges {
     }
 
     /// Says who knows the tunnels of labels.
-    pub fn find_tunnels_in(&self, groups: Arc<dyn Groups>) {
-        self.0.groups.set(Some(groups));
+    pub fn find_tunnels_in(&self, groups: Arc<dyn TunnelGroups>) {
+        self.0.groups.store(Arc::new(Some(groups)));
     }
 
     /// Everything that happens to public traffic from now on.
-    pub fn events(&self) -> Events {
-        self.0.teller.listen(self.0.ended.subscribe())
+    pub fn events(&self) -> EventSubscriber {
+        self.0.events.subscribe(self.0.ended.subscribe())
     }
 
     /// Whether an agent's endpoint has a `host:port` now.
@@ -278,15 +284,20 @@ impl Edges {
         parts.is_some_and(|(name, port)| self.0.hosts.has_agent(name, port))
     }
 
-    /// Leads a host on the shared ports to a site, unless another has it.
-    pub(crate) fn add_name(&self, name: &str, port: u16, site: &Arc<Slot<Site>>) {
+    /// Leads a host on the shared ports to a virtual host, unless another has it.
+    pub(crate) fn add_name(&self, name: &str, port: u16, virtual_host: &Arc<ArcSwap<VirtualHost>>) {
         // Whoever has the name keeps it; the caller tries again.
-        let _ = self.0.hosts.add(name, port, site, false);
+        let _ = self.0.hosts.add(name, port, virtual_host, false);
     }
 
-    /// Leads a host on the shared ports to this site no longer.
-    pub(crate) fn remove_name(&self, name: &str, port: u16, site: &Arc<Slot<Site>>) {
-        self.0.hosts.remove(name, port, site);
+    /// Leads a host on the shared ports to this virtual host no longer.
+    pub(crate) fn remove_name(
+        &self,
+        name: &str,
+        port: u16,
+        virtual_host: &Arc<ArcSwap<VirtualHost>>,
+    ) {
+        self.0.hosts.remove(name, port, virtual_host);
     }
 
     /// Listens on a port for connections of bytes; works on any thread.
@@ -296,14 +307,14 @@ impl Edges {
     pub(crate) fn listen_for_bytes(
         &self,
         port: u16,
-        site: Arc<Slot<Site>>,
-    ) -> Result<Door, EdgeError> {
-        self.0.bytes_door_now(port, site)
+        virtual_host: Arc<ArcSwap<VirtualHost>>,
+    ) -> Result<GatewayListener, GatewayError> {
+        self.0.listen_tcp_now(port, virtual_host)
     }
 
     /// Whether a port can be listened on now.
     pub(crate) fn can_listen(&self, port: u16) -> bool {
-        self.0.listen_now(port).is_ok()
+        self.0.bind_port_now(port).is_ok()
     }
 
     /// A target with its connections.
@@ -312,7 +323,7 @@ impl Edges {
     }
 
     /// Where the rules of an IP policy are found, whether it exists or not.
-    pub(crate) fn ip_policy(&self, id: &str) -> Arc<Slot<IpRules>> {
+    pub(crate) fn ip_policy(&self, id: &str) -> Arc<ArcSwap<IpRules>> {
         self.0.ip_policies.of(id)
     }
 
@@ -330,8 +341,8 @@ impl Edges {
     /// Takes no more connections and requests; those in flight are finished.
     pub fn close(&self) {
         self.0.stop.send_replace(true);
-        self.0.ring(Call::Close);
-        self.0.doors().clear();
+        self.0.begin(ShutdownPhase::Graceful);
+        self.0.listeners().clear();
     }
 
     /// Takes no more connections and requests, finishes those in flight for as long as `grace`, and
@@ -341,26 +352,26 @@ impl Edges {
         let gone = async { tokio::join!(self.0.serving.closed(), self.0.upgraded.closed()) };
         // Nobody is left to wait for those who are cut off.
         let _ = tokio::time::timeout(grace, gone).await;
-        self.0.ring(Call::Cut);
+        self.0.begin(ShutdownPhase::Forced);
         self.0.ended.send_replace(true);
     }
 }
 
-impl Inner {
-    /// A bell that rings when all do, and closes a socket.
-    fn new_bell(&self, socket: net::Listener) -> Arc<Bell> {
-        let bell = Bell::new(socket);
-        let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
-        bell.ring(bells.call);
-        bells.all.retain(|bell| bell.strong_count() > 0);
-        bells.all.push(Arc::downgrade(&bell));
-        bell
+impl GatewayState {
+    /// A shutdown that begins when all do, and closes a socket.
+    fn new_shutdown(&self, socket: net::Listener) -> Arc<Shutdown> {
+        let shutdown = Shutdown::new(socket);
+        let mut shutdowns = self.shutdowns.lock().unwrap_or_else(PoisonError::into_inner);
+        shutdown.begin(shutdowns.call);
+        shutdowns.all.retain(|shutdown| shutdown.strong_count() > 0);
+        shutdowns.all.push(Arc::downgrade(&shutdown));
+        shutdown
     }
 
-    fn ring(&self, call: Call) {
-        let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
-        bells.call = bells.call.max(call);
-        bells.all.iter().filter_map(Weak::upgrade).for_each(|bell| bell.ring(call));
+    fn begin(&self, call: ShutdownPhase) {
+        let mut shutdowns = self.shutdowns.lock().unwrap_or_else(PoisonError::into_inner);
+        shutdowns.call = shutdowns.call.max(call);
+        shutdowns.all.iter().filter_map(Weak::upgrade).for_each(|shutdown| shutdown.begin(call));
     }
 
     /// A target with its connections.
@@ -369,16 +380,16 @@ impl Inner {
         Upstream { target, pool }
     }
 
-    fn doors(&self) -> std::sync::MutexGuard<'_, Vec<Door>> {
-        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+    fn listeners(&self) -> std::sync::MutexGuard<'_, Vec<GatewayListener>> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Drops idle connections to upstreams that have been idle for too long.
-async fn sweep(edges: Weak<Inner>, mut stop: watch::Receiver<bool>) {
+async fn sweep(gateway: Weak<GatewayState>, mut stop: watch::Receiver<bool>) {
     loop {
-        let stopped = tokio::time::timeout(SWEEP, stop.wait_for(|stop| *stop)).await;
-        let Some(edges) = edges.upgrade().filter(|_| stopped.is_err()) else { return };
-        edges.pools.sweep();
+        let stopped = tokio::time::timeout(SWEEP_INTERVAL, stop.wait_for(|stop| *stop)).await;
+        let Some(gateway) = gateway.upgrade().filter(|_| stopped.is_err()) else { return };
+        gateway.pools.sweep();
     }
 }

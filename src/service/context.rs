@@ -13,7 +13,7 @@ use super::store::{Document, Store, Transaction, View};
 use super::{Refusal, code};
 use crate::api::id::{self, Ids};
 use crate::api::{Info, Operation, Origin, Output, Page};
-use crate::gateway::Edges;
+use crate::gateway::Gateway;
 
 /// What a handler answers: the result of its operation, or a refusal.
 pub(super) type Reply<O> = Result<<O as Operation>::Output, Refusal>;
@@ -26,7 +26,7 @@ pub(super) struct Shared {
     pub code_prefix: String,
     pub rate_limit: Option<RateLimit>,
     /// Where traffic comes in.
-    pub edges: Edges,
+    pub edges: Gateway,
     /// Hands the gateway what the store says.
     pub publisher: Arc<Publisher>,
     /// The agents that are connected, and their tunnels.

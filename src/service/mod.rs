@@ -51,7 +51,7 @@ pub use tokens::new_admin_key;
 use crate::api::id::Ids;
 use crate::api::{Origin, Secret};
 use crate::gateway::tls::authority::Authority;
-use crate::gateway::{self, Edges};
+use crate::gateway::{self, Gateway};
 use crate::net::ConnectionLimit;
 pub use crate::net::Refusals;
 use address::Base;
@@ -106,7 +106,7 @@ impl Service {
             if let Some(host) = options::host_of(options.public_url.as_deref()) {
                 authority.add_host(&host);
             }
-            let edges = Edges::start(edge_settings, authority).await?;
+            let edges = Gateway::start(edge_settings, authority).await?;
             let opened = async {
                 let publisher = Publisher::start(edges.clone(), &store)?;
                 let registry = Arc::new(Registry::default());
@@ -200,12 +200,12 @@ impl Service {
     }
 
     /// The public addresses.
-    pub fn edges(&self) -> &Edges {
+    pub fn gateway(&self) -> &Gateway {
         &self.shared.edges
     }
 
     /// What is decided on public traffic from now on.
-    pub fn events(&self) -> gateway::Events {
+    pub fn events(&self) -> gateway::EventSubscriber {
         self.shared.edges.events()
     }
 
@@ -286,7 +286,7 @@ impl Service {
 async fn agents(
     settings: Option<sessions::Settings>,
     store: &Arc<Store>,
-    edges: &Edges,
+    edges: &Gateway,
     registry: &Arc<Registry>,
     ids: Ids,
     opened: oneshot::Receiver<()>,
@@ -305,7 +305,7 @@ async fn authority(
     let opened = tokio::task::spawn_blocking(move || {
         let authority = Authority::open(database.as_deref()).map_err(Error::Authority)?;
         if let Some((chain, key)) = certificate {
-            authority.give(&chain, &key)?;
+            authority.provide(&chain, &key)?;
         }
         Ok::<_, Error>(authority)
     });

@@ -66,7 +66,7 @@ pub struct Options {
     /// most 1,024 where there is room. Addresses of trusted proxies may hold all.
     pub edge_connections_per_address: Option<usize>,
     /// How long visitors and upstreams may take.
-    pub patience: gateway::Patience,
+    pub timeouts: gateway::Timeouts,
     /// The name or address that agents connect to; loopback by default.
     pub agent_host: String,
     /// The port for agents; 0, the default, takes a free one, none listens on none.
@@ -112,7 +112,7 @@ impl Default for Options {
             ambiguous_paths: edge.ambiguous_paths,
             edge_connections: edge.connections,
             edge_connections_per_address: edge.connections_per_address,
-            patience: edge.patience,
+            timeouts: edge.timeouts,
             agent_host: "127.0.0.1".to_owned(),
             agent_port: Some(0),
             agent_connections: None,
@@ -182,7 +182,7 @@ impl Options {
             ambiguous_paths: self.ambiguous_paths,
             connections: self.edge_connections,
             connections_per_address: self.edge_connections_per_address,
-            patience: self.patience,
+            timeouts: self.timeouts,
             origin: self.origin.part(3),
         }
     }

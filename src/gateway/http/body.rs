@@ -9,40 +9,40 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::time::Sleep;
 
-use crate::gateway::http::connection_timer::{Answering, Pulse};
+use crate::gateway::http::connection_timer::{ActiveRequest, ConnectionActivity};
 use crate::gateway::http::read_ahead::ReadAhead;
 use crate::gateway::modules::compression::Encoder;
-use crate::gateway::upstream::http1::Relay;
+use crate::gateway::upstream::http1::Http1Body;
 use crate::gateway::upstream::http2;
 
 /// Why a body ends early.
-pub(crate) type Broken = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How long an upstream may be silent about whether it wants a body.
-const CONTINUE: Duration = Duration::from_secs(1);
+const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The body of an answer.
 pub(crate) struct Body {
-    kind: Kind,
+    kind: ResponseBodyKind,
     /// The request is being answered until its body is gone.
-    answering: Option<Answering>,
+    answering: Option<ActiveRequest>,
 }
 
-enum Kind {
+enum ResponseBodyKind {
     Full(Option<Bytes>),
-    Relay(Relay),
+    Http1Body(Http1Body),
     /// As it comes from an upstream that speaks HTTP/2.
-    Stream(http2::Relay),
-    Encoded(Box<Encoded>),
+    Stream(http2::Http2Body),
+    Compressed(Box<CompressedBody>),
     /// One that was begun, and what there is of it.
-    Begun(Option<Bytes>, Box<Kind>),
+    Begun(Option<Bytes>, Box<ResponseBodyKind>),
     /// One that is read ahead of its visitor.
     Ahead(Arc<ReadAhead>),
 }
 
 /// A body that is compressed on the way.
-struct Encoded {
-    body: Kind,
+struct CompressedBody {
+    body: ResponseBodyKind,
     /// None when its end has been given.
     encoder: Option<Encoder>,
     /// True when the encoder holds something back.
@@ -52,60 +52,60 @@ struct Encoded {
 
 impl Body {
     pub(crate) fn empty() -> Self {
-        Self::of(Kind::Full(None))
+        Self::of(ResponseBodyKind::Full(None))
     }
 
     pub(crate) fn full(bytes: Bytes) -> Self {
-        Self::of(Kind::Full(Some(bytes).filter(|bytes| !bytes.is_empty())))
+        Self::of(ResponseBodyKind::Full(Some(bytes).filter(|bytes| !bytes.is_empty())))
     }
 
-    pub(crate) fn relay(relay: Relay) -> Self {
-        Self::of(Kind::Relay(relay))
+    pub(crate) fn relay(relay: Http1Body) -> Self {
+        Self::of(ResponseBodyKind::Http1Body(relay))
     }
 
     /// The body of an upstream's answer, from a stream of HTTP/2.
-    pub(crate) fn stream(relay: http2::Relay) -> Self {
-        Self::of(Kind::Stream(relay))
+    pub(crate) fn stream(relay: http2::Http2Body) -> Self {
+        Self::of(ResponseBodyKind::Stream(relay))
     }
 
     /// Puts what was taken back in front.
     pub(crate) fn put_back(&mut self, bytes: Bytes) {
-        let rest = std::mem::replace(&mut self.kind, Kind::Full(None));
-        self.kind = Kind::Begun(Some(bytes), Box::new(rest));
+        let rest = std::mem::replace(&mut self.kind, ResponseBodyKind::Full(None));
+        self.kind = ResponseBodyKind::Begun(Some(bytes), Box::new(rest));
     }
 
     /// The same, compressed.
     pub(crate) fn encoded(self, encoder: Encoder) -> Self {
         let Self { kind: body, answering } = self;
         let encoder = Some(encoder);
-        let encoded = Encoded { body, encoder, unflushed: false, trailers: None };
-        Self { kind: Kind::Encoded(Box::new(encoded)), answering }
+        let encoded = CompressedBody { body, encoder, unflushed: false, trailers: None };
+        Self { kind: ResponseBodyKind::Compressed(Box::new(encoded)), answering }
     }
 
     /// Keeps the mark that the request is being answered.
-    pub(crate) fn holding(self, answering: Answering) -> Self {
-        let kind = match answering.among_many() {
-            Some((part, many)) if !matches!(self.kind, Kind::Full(_)) => {
-                Kind::Ahead(part.read_ahead(Self::of(self.kind), many))
+    pub(crate) fn holding(self, answering: ActiveRequest) -> Self {
+        let kind = match answering.stream_timer() {
+            Some((part, many)) if !matches!(self.kind, ResponseBodyKind::Full(_)) => {
+                ResponseBodyKind::Ahead(part.read_ahead(Self::of(self.kind), many))
             }
             _ => self.kind,
         };
         Self { kind, answering: Some(answering) }
     }
 
-    fn of(kind: Kind) -> Self {
+    fn of(kind: ResponseBodyKind) -> Self {
         Self { kind, answering: None }
     }
 }
 
 impl HttpBody for Body {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let frame = self.kind.poll_frame(cx);
         if let Some(answering) = &mut self.answering {
             let given = match &frame {
@@ -132,13 +132,13 @@ fn after(bytes: Option<&Bytes>, rest: SizeHint) -> SizeHint {
     rest.exact().map_or_else(SizeHint::default, |rest| SizeHint::with_exact(first + rest))
 }
 
-impl Kind {
+impl ResponseBodyKind {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Full(bytes) => bytes.is_none(),
-            Self::Relay(relay) => relay.is_end_stream(),
+            Self::Http1Body(relay) => relay.is_end_stream(),
             Self::Stream(relay) => relay.is_end_stream(),
-            Self::Encoded(encoded) => encoded.encoder.is_none() && encoded.trailers.is_none(),
+            Self::Compressed(encoded) => encoded.encoder.is_none() && encoded.trailers.is_none(),
             Self::Begun(bytes, rest) => bytes.is_none() && rest.is_end_stream(),
             Self::Ahead(ahead) => ahead.is_end_stream(),
         }
@@ -147,20 +147,23 @@ impl Kind {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
-            Self::Relay(relay) => relay.size_hint(),
+            Self::Http1Body(relay) => relay.size_hint(),
             Self::Stream(relay) => relay.size_hint(),
-            Self::Encoded(_) => SizeHint::default(),
+            Self::Compressed(_) => SizeHint::default(),
             Self::Begun(bytes, rest) => after(bytes.as_ref(), rest.size_hint()),
             Self::Ahead(ahead) => ahead.size_hint(),
         }
     }
 
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self {
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Relay(relay) => relay.poll_frame(cx).map_err(Into::into),
+            Self::Http1Body(relay) => relay.poll_frame(cx).map_err(Into::into),
             Self::Stream(relay) => relay.poll_frame(cx).map_err(Into::into),
-            Self::Encoded(encoded) => encoded.poll_frame(cx),
+            Self::Compressed(encoded) => encoded.poll_frame(cx),
             Self::Begun(bytes, rest) => match bytes.take() {
                 Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
                 None => rest.poll_frame(cx),
@@ -170,8 +173,11 @@ impl Kind {
     }
 }
 
-impl Encoded {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+impl CompressedBody {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         loop {
             let Some(encoder) = &mut self.encoder else {
                 return Poll::Ready(self.trailers.take().map(Ok));
@@ -207,24 +213,24 @@ impl Encoded {
 
 /// The body of a request.
 #[derive(Default)]
-pub(crate) enum Outgoing {
+pub(crate) enum RequestBody {
     /// None at all.
     #[default]
     Empty,
     /// These bytes.
     Full(Option<Bytes>),
     /// One that was begun, and what there is of it.
-    Begun(Option<Bytes>, Box<Outgoing>),
+    Begun(Option<Bytes>, Box<RequestBody>),
     /// As it comes from the visitor.
     Visitor(VisitorBody),
     /// As it comes from the visitor, once the upstream asks for it.
-    Held(Box<Held>),
+    Held(Box<DeferredBody>),
 }
 
 /// A body as it comes from the visitor, whose connection is told when it cannot be read.
 pub(crate) struct VisitorBody {
     body: Incoming,
-    pulse: Arc<Pulse>,
+    activity: Arc<ConnectionActivity>,
 }
 
 impl VisitorBody {
@@ -234,24 +240,24 @@ impl VisitorBody {
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
         if let Poll::Ready(Some(Err(_))) = &frame {
-            self.pulse.body_failed();
+            self.activity.body_failed();
         }
         frame
     }
 }
 
 /// A body that waits for the upstream's word.
-pub(crate) struct Held {
+pub(crate) struct DeferredBody {
     body: VisitorBody,
-    word: Arc<Word>,
-    patience: Option<Pin<Box<Sleep>>>,
+    word: Arc<ContinueSignal>,
+    timeouts: Option<Pin<Box<Sleep>>>,
 }
 
 /// Whether the upstream wants a body.
 #[derive(Default)]
-pub(crate) struct Word(Mutex<(bool, Option<Waker>)>);
+pub(crate) struct ContinueSignal(Mutex<(bool, Option<Waker>)>);
 
-impl Word {
+impl ContinueSignal {
     /// The upstream wants the body.
     pub(crate) fn given(&self) {
         let mut word = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -271,13 +277,13 @@ impl Word {
     }
 }
 
-impl Outgoing {
+impl RequestBody {
     /// The body of a request that came on this visitor's connection.
-    pub(crate) fn of(body: Incoming, pulse: &Arc<Pulse>) -> Self {
+    pub(crate) fn of(body: Incoming, activity: &Arc<ConnectionActivity>) -> Self {
         if body.is_end_stream() {
             return Self::Empty;
         }
-        Self::Visitor(VisitorBody { body, pulse: pulse.clone() })
+        Self::Visitor(VisitorBody { body, activity: activity.clone() })
     }
 
     /// These bytes.
@@ -292,29 +298,29 @@ impl Outgoing {
     }
 
     /// Holds the body back until the word is given, or the upstream has been silent for a second.
-    pub(crate) fn held(self, word: Arc<Word>) -> Self {
+    pub(crate) fn held(self, word: Arc<ContinueSignal>) -> Self {
         match self {
             Self::Visitor(body) => {
-                let patience = Some(Box::pin(tokio::time::sleep(CONTINUE)));
-                Self::Held(Box::new(Held { body, word, patience }))
+                let timeouts = Some(Box::pin(tokio::time::sleep(CONTINUE_TIMEOUT)));
+                Self::Held(Box::new(DeferredBody { body, word, timeouts }))
             }
             other => other,
         }
     }
 }
 
-impl Held {
+impl DeferredBody {
     fn poll_word(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(patience) = &mut self.patience else { return Poll::Ready(()) };
+        let Some(timeouts) = &mut self.timeouts else { return Poll::Ready(()) };
         if self.word.poll(cx).is_pending() {
-            ready!(patience.as_mut().poll(cx));
+            ready!(timeouts.as_mut().poll(cx));
         }
-        self.patience = None;
+        self.timeouts = None;
         Poll::Ready(())
     }
 }
 
-impl HttpBody for Outgoing {
+impl HttpBody for RequestBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

@@ -9,65 +9,67 @@ use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
-use crate::gateway::Inner;
-use crate::gateway::events::Trace;
-use crate::gateway::http::body::{Body, Outgoing};
-use crate::gateway::http::connection_timer::{Answering, Pulse};
-use crate::gateway::http::error_response::{self, Fault};
+use crate::gateway::GatewayState;
+use crate::gateway::events::RequestTrace;
+use crate::gateway::http::body::{Body, RequestBody};
+use crate::gateway::http::connection_timer::{ActiveRequest, ConnectionActivity};
+use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::forwarded;
 use crate::gateway::http::head::{self, Origin};
-use crate::gateway::http::request_context::{Described, Way};
+use crate::gateway::http::request_context::{ConnectionAttributes, RequestContext};
 use crate::gateway::http::upgrade;
-use crate::gateway::listener::shutdown::Listener;
-use crate::gateway::modules::traffic_policy::Watched;
-use crate::gateway::routing::backend::Kind;
+use crate::gateway::listener::shutdown::ShutdownSignal;
+use crate::gateway::modules::traffic_policy::ConnectionExecution;
+use crate::gateway::routing::backend::BackendKind;
 use crate::gateway::routing::internal::is_internal;
-use crate::gateway::routing::target::{Reuse, Speaks, Target, Through, Visitor};
-use crate::gateway::routing::virtual_host::{Route, Site, Turned};
-use crate::gateway::slot::Slot;
-use crate::gateway::tls::policy::Guard;
+use crate::gateway::routing::target::{
+    ConnectionReuse, RouteRef, Target, UpstreamProtocol, Visitor,
+};
+use crate::gateway::routing::virtual_host::{Rejection, Route, VirtualHost};
+use crate::gateway::tls::policy::TlsPolicy;
 use crate::gateway::upstream::forward::Upstream;
 use crate::policy::Phase;
+use arc_swap::ArcSwap;
 
 /// How many routes are remembered that have let a connection in.
-const ADMITTED: usize = 64;
+const MAX_ADMITTED_ROUTES: usize = 64;
 
 /// What is served behind a listener.
 #[derive(Clone)]
-pub(crate) enum Entrance {
-    /// One site has the listener to itself.
-    Own(Arc<Slot<Site>>),
-    /// The host decides; a site with a guard is for those who came by it.
-    Shared(Option<Arc<Guard>>),
+pub(crate) enum HostSelection {
+    /// One virtual host has the listener to itself.
+    Single(Arc<ArcSwap<VirtualHost>>),
+    /// The host decides; a virtual host with a TLS policy is for those who came by it.
+    ByHost(Option<Arc<TlsPolicy>>),
 }
 
 /// One visitor who speaks HTTP.
-pub(crate) struct Reception {
-    edges: Arc<Inner>,
-    entrance: Entrance,
-    client: Client,
+pub(crate) struct HttpConnection {
+    gateway: Arc<GatewayState>,
+    host_selection: HostSelection,
+    client: Requester,
     /// True for a proxy that says for whom it comes.
     is_proxy: bool,
     origin: Origin,
-    pulse: Arc<Pulse>,
-    runtime: upgrade::Tasks,
+    activity: Arc<ConnectionActivity>,
+    runtime: upgrade::UpgradeContext,
     /// The routes whose rules for connections have let this one in.
     admitted: Mutex<Vec<Arc<Route>>>,
 }
 
 /// Who sends a request: whoever is connected, or somebody for whom a trusted proxy is.
-struct Client {
+struct Requester {
     visitor: Visitor,
-    described: Described,
+    attributes: ConnectionAttributes,
 }
 
-impl Reception {
+impl HttpConnection {
     pub(crate) fn new(
-        edges: Arc<Inner>,
-        entrance: Entrance,
+        gateway: Arc<GatewayState>,
+        host_selection: HostSelection,
         visitor: Visitor,
-        pulse: Arc<Pulse>,
-        bell: Listener,
+        activity: Arc<ConnectionActivity>,
+        shutdown: ShutdownSignal,
     ) -> Self {
         let peer = visitor.peer.ip().to_canonical().to_string();
         let origin = Origin {
@@ -75,16 +77,16 @@ impl Reception {
             peer: HeaderValue::try_from(peer).unwrap_or(HeaderValue::from_static("unknown")),
             proto: HeaderValue::from_static(visitor.proto),
         };
-        let runtime = upgrade::Tasks {
-            bell,
-            pulse: pulse.clone(),
-            think: edges.settings.patience.think,
-            carried: edges.upgraded.subscribe(),
+        let runtime = upgrade::UpgradeContext {
+            shutdown,
+            activity: activity.clone(),
+            response_timeout: gateway.settings.timeouts.response_timeout,
+            carried: gateway.upgraded.subscribe(),
         };
-        let is_proxy = edges.settings.trusted_proxies.contains(visitor.peer.ip());
-        let client = Client { visitor, described: Described::new() };
+        let is_proxy = gateway.settings.trusted_proxies.contains(visitor.peer.ip());
+        let client = Requester { visitor, attributes: ConnectionAttributes::new() };
         let admitted = Mutex::default();
-        Self { edges, entrance, client, is_proxy, origin, pulse, runtime, admitted }
+        Self { gateway, host_selection, client, is_proxy, origin, activity, runtime, admitted }
     }
 
     pub(crate) fn visitor(&self) -> &Visitor {
@@ -101,42 +103,42 @@ impl Reception {
     }
 
     /// Marks the beginning of an answer.
-    pub(crate) fn answering(&self) -> Answering {
-        self.pulse.answering()
+    pub(crate) fn answering(&self) -> ActiveRequest {
+        self.activity.active_requests()
     }
 
     /// How long an upstream may think.
-    pub(crate) fn think(&self) -> Duration {
-        self.runtime.think
+    pub(crate) fn response_timeout(&self) -> Duration {
+        self.runtime.response_timeout
     }
 
     /// What stands before the number of a code.
     pub(crate) fn code_prefix(&self) -> &str {
-        &self.edges.settings.code_prefix
+        &self.gateway.settings.code_prefix
     }
 
     /// Where a request is only carried to, with nothing done on the way; none in all other cases.
-    pub(crate) fn short(&self, host: &str, path: &str) -> Option<(Upstream, Through)> {
-        if self.edges.teller.is_heard() {
+    pub(crate) fn fast_path_target(&self, host: &str, path: &str) -> Option<(Upstream, RouteRef)> {
+        if self.gateway.events.has_subscribers() {
             return None;
         }
-        let site = match &self.entrance {
-            Entrance::Own(slot) => slot.get(),
-            Entrance::Shared(passed) => {
+        let virtual_host = match &self.host_selection {
+            HostSelection::Single(slot) => slot.load_full(),
+            HostSelection::ByHost(passed) => {
                 let (host, port) = head::split(host);
-                match self.site(host, port, path, passed.as_ref()) {
-                    Ok(Found::Site(site)) => site,
+                match self.virtual_host(host, port, path, passed.as_ref()) {
+                    Ok(HostMatch::VirtualHost(virtual_host)) => virtual_host,
                     _ => return None,
                 }
             }
         };
-        let route = site.find_plain(path)?;
+        let route = virtual_host.find_plain(path)?;
         if route.modules.is_some() || route.host_header.is_some() {
             return None;
         }
-        match &route.backend.get().kind {
-            Kind::Upstream(upstream) if goes_short(upstream.target.as_ref()) => {
-                Some((upstream.clone(), route.through()))
+        match &route.backend.load_full().kind {
+            BackendKind::Upstream(upstream) if takes_fast_path(upstream.target.as_ref()) => {
+                Some((upstream.clone(), route.route_ref()))
             }
             _ => None,
         }
@@ -146,63 +148,66 @@ impl Reception {
     pub(crate) async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
-    ) -> Result<Response<Body>, Closed> {
-        let answering = self.pulse.answering();
-        let mut trace = self.edges.teller.trace();
+    ) -> Result<Response<Body>, ConnectionClosed> {
+        let answering = self.activity.active_requests();
+        let mut trace = self.gateway.events.trace();
         trace.request(&request);
         let somebody = self.behind_proxy(request.headers());
         let client = somebody.as_ref().unwrap_or(&self.client);
         let response = match self.forward(client, request, &mut trace).await {
             // Whatever was made of a part of the body, the request as a whole cannot be understood.
-            Ok(_) | Err(Turned::Away(_)) if self.pulse.has_failed_body() => {
-                error_response::BAD_REQUEST.into_response(&self.edges.settings.code_prefix)
+            Ok(_) | Err(Rejection::Respond(_)) if self.activity.has_failed_body() => {
+                error_response::BAD_REQUEST.into_response(&self.gateway.settings.code_prefix)
             }
             Ok(response) => response,
-            Err(Turned::Away(fault)) => fault.into_response(&self.edges.settings.code_prefix),
-            Err(Turned::Closed) => {
-                trace.tell::<()>(&self.edges.teller, &client.visitor, None);
-                self.pulse.closed.store(true, Relaxed);
-                return Err(Closed);
+            Err(Rejection::Respond(error)) => {
+                error.into_response(&self.gateway.settings.code_prefix)
+            }
+            Err(Rejection::Close) => {
+                trace.publish::<()>(&self.gateway.events, &client.visitor, None);
+                self.activity.closed.store(true, Relaxed);
+                return Err(ConnectionClosed);
             }
         };
-        trace.tell(&self.edges.teller, &client.visitor, Some(&response));
+        trace.publish(&self.gateway.events, &client.visitor, Some(&response));
         Ok(response.map(|body| body.holding(answering)))
     }
 
     /// For whom a trusted proxy has sent a request; none where nobody else has.
-    fn behind_proxy(&self, headers: &HeaderMap) -> Option<Client> {
+    fn behind_proxy(&self, headers: &HeaderMap) -> Option<Requester> {
         if !self.is_proxy {
             return None;
         }
         let own = &self.client.visitor;
-        let peer = forwarded::client(headers, own.peer, &self.edges.settings.trusted_proxies);
-        let somebody = || Client {
+        let peer = forwarded::client(headers, own.peer, &self.gateway.settings.trusted_proxies);
+        let somebody = || Requester {
             visitor: Visitor { peer, ..own.clone() },
-            described: self.client.described.again(),
+            attributes: self.client.attributes.again(),
         };
         (peer != own.peer).then(somebody)
     }
 
     async fn forward(
         &self,
-        client: &Client,
+        client: &Requester,
         mut request: Request<Incoming>,
-        trace: &mut Trace,
-    ) -> Result<Response<Body>, Turned> {
+        trace: &mut RequestTrace,
+    ) -> Result<Response<Body>, Rejection> {
         head::admit(&mut request)?;
         forwarded::remove(request.headers_mut(), self.is_proxy);
-        let site = match &self.entrance {
-            Entrance::Own(slot) => slot.get(),
-            Entrance::Shared(passed) => {
+        let virtual_host = match &self.host_selection {
+            HostSelection::Single(slot) => slot.load_full(),
+            HostSelection::ByHost(passed) => {
                 let (host, port) =
                     head::host(request.headers()).ok_or(error_response::NO_ENDPOINT)?;
-                match self.site(host, port, request.uri(), passed.as_ref())? {
-                    Found::Site(site) => site,
-                    Found::Elsewhere(url) => return Ok(redirect(url)),
+                match self.virtual_host(host, port, request.uri(), passed.as_ref())? {
+                    HostMatch::VirtualHost(virtual_host) => virtual_host,
+                    HostMatch::Redirect(url) => return Ok(redirect(url)),
                 }
             }
         };
-        let found = site.find(request.uri().path(), self.edges.settings.ambiguous_paths)?;
+        let found =
+            virtual_host.find(request.uri().path(), self.gateway.settings.ambiguous_paths)?;
         if let Some(path) = &found.path {
             head::set_path(&mut request, path)?;
         }
@@ -211,43 +216,47 @@ impl Reception {
             it.edge_id = Some(route.edge_id.clone());
             it.route_id = Some(route.id.clone());
         });
-        let mut way = Way {
-            edges: &self.edges,
+        let mut context = RequestContext {
+            gateway: &self.gateway,
             visitor: &client.visitor,
             origin: &self.origin,
             runtime: &self.runtime,
             trace,
-            connection: &client.described,
-            through: route.through(),
+            connection: &client.attributes,
+            route_ref: route.route_ref(),
             hops: 0,
         };
-        self.admit(&mut way, route, &request).await?;
-        route.serve(&mut way, request.map(|body| Outgoing::of(body, &self.pulse))).await
+        self.admit(&mut context, route, &request).await?;
+        route.serve(&mut context, request.map(|body| RequestBody::of(body, &self.activity))).await
     }
 
     /// Runs the rules for connections, once for each connection and route; a connection of a proxy is
     /// one for each request.
     async fn admit(
         &self,
-        way: &mut Way<'_>,
+        context: &mut RequestContext<'_>,
         route: &Arc<Route>,
         request: &Request<Incoming>,
-    ) -> Result<(), Turned> {
+    ) -> Result<(), Rejection> {
         let rules = route.modules.as_ref().and_then(|modules| modules.policy.as_ref());
         let Some(rules) = rules.filter(|rules| rules.has(Phase::Connect)) else { return Ok(()) };
         if !self.is_proxy && self.admitted().iter().any(|known| Arc::ptr_eq(known, route)) {
             return Ok(());
         }
-        let mut watched = Watched::new(way.connection(), way.endpoint(route, request.headers()));
-        let entered = watched
-            .enter(&self.edges, rules, way.trace, |_| Err::<(), _>(error_response::NO_ENDPOINT));
-        entered.await.map_err(|()| Turned::Closed)?;
+        let mut execution = ConnectionExecution::new(
+            context.connection(),
+            context.endpoint(route, request.headers()),
+        );
+        let entered = execution.enter(&self.gateway, rules, context.trace, |_| {
+            Err::<(), _>(error_response::NO_ENDPOINT)
+        });
+        entered.await.map_err(|()| Rejection::Close)?;
         if self.is_proxy {
             return Ok(());
         }
         let mut admitted = self.admitted();
         // A configuration that keeps changing leaves routes behind.
-        if admitted.len() >= ADMITTED {
+        if admitted.len() >= MAX_ADMITTED_ROUTES {
             admitted.clear();
         }
         admitted.push(route.clone());
@@ -258,14 +267,14 @@ impl Reception {
         self.admitted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The site of the host that a request names.
-    fn site(
+    /// The virtual host of the host that a request names.
+    fn virtual_host(
         &self,
         host: String,
         port: Option<u16>,
         uri: impl Display,
-        passed: Option<&Arc<Guard>>,
-    ) -> Result<Found, Fault> {
+        passed: Option<&Arc<TlsPolicy>>,
+    ) -> Result<HostMatch, ErrorResponse> {
         let visitor = self.visitor();
         let is_secure = visitor.tls.is_some();
         let usual = if is_secure { 443 } else { 80 };
@@ -280,42 +289,44 @@ impl Reception {
         {
             return Err(error_response::MISDIRECTED);
         }
-        let claim = self.edges.hosts.find(&host, port).ok_or(error_response::NO_ENDPOINT)?;
+        let claim = self.gateway.hosts.find(&host, port).ok_or(error_response::NO_ENDPOINT)?;
         if !is_secure
             && claim.port != port
-            && self.edges.https.get().is_some()
-            && let Some(url) = self.edges.url_of(&host, true)
+            && self.gateway.https.get().is_some()
+            && let Some(url) = self.gateway.url_of(&host, true)
         {
-            return Ok(Found::Elsewhere(format!("{url}{uri}")));
+            return Ok(HostMatch::Redirect(format!("{url}{uri}")));
         }
-        let site = claim.site.get();
-        // The handshake may have named nobody, another port's site, or what the site was before.
-        let passes = |guard: &Arc<Guard>| match passed {
-            Some(passed) => Arc::ptr_eq(passed, guard),
-            None => !is_secure && !guard.asks,
+        let virtual_host = claim.virtual_host.load_full();
+        // The handshake may have named nobody, another port's virtual host, or what the virtual host was before.
+        let passes = |tls_policy: &Arc<TlsPolicy>| match passed {
+            Some(passed) => Arc::ptr_eq(passed, tls_policy),
+            None => !is_secure && !tls_policy.requires_certificate,
         };
-        if !site.guard.as_ref().is_none_or(passes) {
+        if !virtual_host.tls_policy.as_ref().is_none_or(passes) {
             return Err(error_response::MISDIRECTED);
         }
-        Ok(Found::Site(site))
+        Ok(HostMatch::VirtualHost(virtual_host))
     }
 }
 
 /// Where a host is served.
-enum Found {
-    Site(Arc<Site>),
+enum HostMatch {
+    VirtualHost(Arc<VirtualHost>),
     /// At another address.
-    Elsewhere(String),
+    Redirect(String),
 }
 
 /// A policy wants the connection to be closed without an answer.
 #[derive(Debug, thiserror::Error)]
 #[error("closed by a policy")]
-pub(crate) struct Closed;
+pub(crate) struct ConnectionClosed;
 
 /// Whether a target takes requests as the bytes that they came in.
-fn goes_short(target: &dyn Target) -> bool {
-    target.is_agent() && target.reuse() != Reuse::Nobody && target.speaks() == Speaks::Http1
+fn takes_fast_path(target: &dyn Target) -> bool {
+    target.is_agent()
+        && target.reuse() != ConnectionReuse::Nobody
+        && target.protocol() == UpstreamProtocol::Http1
 }
 
 /// Sends a visitor elsewhere, with method and body.

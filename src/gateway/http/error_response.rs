@@ -18,7 +18,7 @@ const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 /// Why a visitor gets an answer of the service itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub(crate) struct ErrorResponse {
     /// The HTTP status.
     pub status: u16,
     /// The number of the code; none where there is no code for it.
@@ -30,13 +30,13 @@ pub(crate) struct Fault {
     passes: bool,
 }
 
-macro_rules! faults {
+macro_rules! error_responses {
     ($( $name:ident = $status:literal, $number:expr, $text:literal; )+) => {
-        $( pub(crate) const $name: Fault = Fault::new($status, $number, $text); )+
+        $( pub(crate) const $name: ErrorResponse = ErrorResponse::new($status, $number, $text); )+
     };
 }
 
-faults! {
+error_responses! {
     NO_ENDPOINT = 404, Some(3200), "Nothing is online at this address.";
     NO_WEBSOCKET = 400, Some(3206), "Only WebSockets are served here.";
     MISDIRECTED = 421, None, "The connection was not opened for this host as it is now.";
@@ -55,18 +55,21 @@ faults! {
 }
 
 /// Whoever serves it has as much to do as it can.
-pub(crate) const BUSY: Fault =
-    Fault::new(503, Some(724), "No backend takes this request now; try again.").passing();
+pub(crate) const BUSY: ErrorResponse =
+    ErrorResponse::new(503, Some(724), "No backend takes this request now; try again.").passing();
 /// The request cannot be understood in one way only.
-pub(crate) const BAD_REQUEST: Fault = Fault::new(400, None, "The request is malformed.").closing();
+pub(crate) const BAD_REQUEST: ErrorResponse =
+    ErrorResponse::new(400, None, "The request is malformed.").closing();
 /// Tunnels for anything to anywhere are not what this is.
-pub(crate) const NO_CONNECT: Fault = Fault::new(405, None, "CONNECT is not served.").closing();
+pub(crate) const NO_CONNECT: ErrorResponse =
+    ErrorResponse::new(405, None, "CONNECT is not served.").closing();
 /// The line with the path is too long.
-pub(crate) const TOO_LONG: Fault = Fault::new(414, None, "The address is too long.").closing();
+pub(crate) const TOO_LONG: ErrorResponse =
+    ErrorResponse::new(414, None, "The address is too long.").closing();
 
 /// The path means one thing to one server and something else to another.
-pub(crate) fn ambiguous(ambiguity: Ambiguity) -> Fault {
-    Fault::new(400, None, ambiguity.sentence())
+pub(crate) fn ambiguous(ambiguity: Ambiguity) -> ErrorResponse {
+    ErrorResponse::new(400, None, ambiguity.sentence())
 }
 
 /// Names a code in the headers of an answer; `prefix` stands before the number.
@@ -77,7 +80,7 @@ pub(crate) fn name(headers: &mut HeaderMap, number: Option<u16>, prefix: &str) {
     }
 }
 
-impl Fault {
+impl ErrorResponse {
     const fn new(status: u16, number: Option<u16>, text: &'static str) -> Self {
         Self { status, number, text, closes: false, passes: false }
     }

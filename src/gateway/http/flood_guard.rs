@@ -11,37 +11,37 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::gateway::http::connection_timer::Pulse;
+use crate::gateway::http::connection_timer::ConnectionActivity;
 use crate::gateway::listener::socket::Socket;
 
 /// How many frames that ask for nothing a visitor may send ahead.
-const STOCK: u64 = 10_000;
+const INITIAL_FRAME_CREDIT: u64 = 10_000;
 /// The length of what comes before the first frame, in bytes.
-const PREFACE: usize = 24;
+const PREFACE_BYTES: usize = 24;
 /// The length of the head of a frame, in bytes.
-const HEAD: usize = 9;
+const FRAME_HEAD_BYTES: usize = 9;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const END_STREAM: u8 = 1;
 
 /// The socket of a visitor who speaks HTTP/2, watched on the way.
-pub(crate) struct Ration {
+pub(crate) struct FloodGuard {
     socket: Socket,
-    frames: Frames,
-    pulse: Arc<Pulse>,
+    frames: FrameCounter,
+    activity: Arc<ConnectionActivity>,
     spent: u64,
 }
 
-impl Ration {
-    pub(crate) fn new(socket: Socket, pulse: Arc<Pulse>) -> Self {
-        Self { socket, frames: Frames::default(), pulse, spent: 0 }
+impl FloodGuard {
+    pub(crate) fn new(socket: Socket, activity: Arc<ConnectionActivity>) -> Self {
+        Self { socket, frames: FrameCounter::default(), activity, spent: 0 }
     }
 
     fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let earned = self.pulse.earned();
+        let earned = self.activity.earned();
         // What was earned and not needed does not add up.
         self.spent = self.spent.max(earned) + self.frames.feed(bytes);
-        if self.spent > earned + STOCK {
+        if self.spent > earned + INITIAL_FRAME_CREDIT {
             return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "a flood of frames"));
         }
         Ok(())
@@ -50,16 +50,16 @@ impl Ration {
 
 /// Where one frame ends and the next begins.
 #[derive(Default)]
-struct Frames {
+struct FrameCounter {
     /// How many bytes of the current head, and before it of the preface, have come.
     have: usize,
-    head: [u8; HEAD],
+    head: [u8; FRAME_HEAD_BYTES],
     /// How many bytes of the current payload have not come.
     left: usize,
     begun: bool,
 }
 
-impl Frames {
+impl FrameCounter {
     /// How many frames begin in these bytes that ask for nothing.
     fn feed(&mut self, mut bytes: &[u8]) -> u64 {
         let mut idle = 0;
@@ -69,12 +69,12 @@ impl Frames {
         while !bytes.is_empty() {
             let payload = self.left.min(bytes.len());
             self.left -= payload;
-            let (head, rest) =
-                bytes[payload..].split_at((bytes.len() - payload).min(HEAD - self.have));
+            let (head, rest) = bytes[payload..]
+                .split_at((bytes.len() - payload).min(FRAME_HEAD_BYTES - self.have));
             self.head[self.have..self.have + head.len()].copy_from_slice(head);
             self.have += head.len();
             bytes = rest;
-            if self.have == HEAD {
+            if self.have == FRAME_HEAD_BYTES {
                 self.have = 0;
                 idle += u64::from(self.enter());
             }
@@ -83,9 +83,9 @@ impl Frames {
     }
 
     fn skip_preface<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
-        let (preface, rest) = bytes.split_at(bytes.len().min(PREFACE - self.have));
+        let (preface, rest) = bytes.split_at(bytes.len().min(PREFACE_BYTES - self.have));
         self.have += preface.len();
-        if self.have == PREFACE {
+        if self.have == PREFACE_BYTES {
             (self.begun, self.have) = (true, 0);
         }
         rest
@@ -103,7 +103,7 @@ impl Frames {
     }
 }
 
-impl AsyncRead for Ration {
+impl AsyncRead for FloodGuard {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -119,7 +119,7 @@ impl AsyncRead for Ration {
     }
 }
 
-impl AsyncWrite for Ration {
+impl AsyncWrite for FloodGuard {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -155,7 +155,7 @@ mod tests {
 
     fn frame(kind: u8, flags: u8, length: u8) -> Vec<u8> {
         let mut bytes = vec![0, 0, length, kind, flags, 0, 0, 0, 1];
-        bytes.resize(HEAD + usize::from(length), kind);
+        bytes.resize(FRAME_HEAD_BYTES + usize::from(length), kind);
         bytes
     }
 
@@ -164,10 +164,10 @@ mod tests {
         let frames =
             [(4, 0, 0), (1, 5, 30), (0, 0, 200), (0, 0, 0), (0, 1, 0), (6, 0, 8), (8, 0, 4)];
         let frames = frames.map(|(kind, flags, length)| frame(kind, flags, length));
-        let said = [vec![b'P'; PREFACE], frames.concat()].concat();
+        let said = [vec![b'P'; PREFACE_BYTES], frames.concat()].concat();
 
         for size in [1, 2, 5, 9, 10, 100, 1000] {
-            let mut frames = Frames::default();
+            let mut frames = FrameCounter::default();
             let idle: u64 = said.chunks(size).map(|bytes| frames.feed(bytes)).sum();
             assert_eq!(idle, 4, "in pieces of {size}");
         }

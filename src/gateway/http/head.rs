@@ -7,7 +7,7 @@ use http::header::{
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
 
-use crate::gateway::http::error_response::{self, ERROR_CODE, Fault};
+use crate::gateway::http::error_response::{self, ERROR_CODE, ErrorResponse};
 use crate::gateway::http::forwarded::{
     FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, is_forwarded,
 };
@@ -16,12 +16,12 @@ use crate::policy::path::RawPath;
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 /// The header that tells whom a request has come through (RFC 8586), for circles to be seen.
-const LOOP: HeaderName = HeaderName::from_static("cdn-loop");
+const LOOP_HEADER: HeaderName = HeaderName::from_static("cdn-loop");
 /// What this service calls itself there.
 pub(crate) const LOOP_NAME: HeaderValue = HeaderValue::from_static("ginnel");
 
 /// The longest path with its query, in bytes.
-pub(crate) const LONGEST_PATH: usize = 8 << 10;
+pub(crate) const MAX_PATH_BYTES: usize = 8 << 10;
 
 /// How often a request may have been forwarded: more is a loop.
 const MOST_HOPS: usize = 20;
@@ -35,7 +35,7 @@ pub(crate) struct Origin {
 }
 
 /// Brings a request into one form, with its host in `Host` and a path alone as its address.
-pub(crate) fn admit<B>(request: &mut Request<B>) -> Result<(), Fault> {
+pub(crate) fn admit<B>(request: &mut Request<B>) -> Result<(), ErrorResponse> {
     if request.method() == Method::CONNECT {
         return Err(error_response::NO_CONNECT);
     }
@@ -43,7 +43,7 @@ pub(crate) fn admit<B>(request: &mut Request<B>) -> Result<(), Fault> {
         join_cookies(request.headers_mut());
     }
     let uri = request.uri();
-    if uri.path_and_query().map_or(0, |path| path.as_str().len()) > LONGEST_PATH {
+    if uri.path_and_query().map_or(0, |path| path.as_str().len()) > MAX_PATH_BYTES {
         return Err(error_response::TOO_LONG);
     }
     let mut hosts = request.headers().get_all(HOST).iter();
@@ -52,8 +52,8 @@ pub(crate) fn admit<B>(request: &mut Request<B>) -> Result<(), Fault> {
         return Err(error_response::BAD_REQUEST);
     }
     let Some(authority) = uri.authority() else {
-        let named = host.is_none_or(|host| is_authority(host.as_bytes()));
-        return if named { Ok(()) } else { Err(error_response::BAD_REQUEST) };
+        let identity = host.is_none_or(|host| is_authority(host.as_bytes()));
+        return if identity { Ok(()) } else { Err(error_response::BAD_REQUEST) };
     };
     if authority.as_str().contains('@') || host.is_some_and(|host| differs(host, authority)) {
         return Err(error_response::BAD_REQUEST);
@@ -78,7 +78,7 @@ fn join_cookies(headers: &mut HeaderMap) {
 }
 
 /// Gives a request another path; what it was is kept for rules.
-pub(crate) fn set_path<B>(request: &mut Request<B>, path: &str) -> Result<(), Fault> {
+pub(crate) fn set_path<B>(request: &mut Request<B>, path: &str) -> Result<(), ErrorResponse> {
     let raw = RawPath(request.uri().path().to_owned());
     request.extensions_mut().insert(raw);
     let uri = request.uri_mut();
@@ -107,7 +107,10 @@ pub(crate) fn is_authority(host: &[u8]) -> bool {
 }
 
 /// Readies a request for its upstream; true when it asks for another protocol.
-pub(crate) fn outbound<B>(request: &mut Request<B>, origin: &Origin) -> Result<bool, Fault> {
+pub(crate) fn outbound<B>(
+    request: &mut Request<B>,
+    origin: &Origin,
+) -> Result<bool, ErrorResponse> {
     let version = request.version();
     *request.version_mut() = Version::HTTP_11;
     let headers = request.headers_mut();
@@ -126,7 +129,7 @@ pub(crate) fn outbound<B>(request: &mut Request<B>, origin: &Origin) -> Result<b
     if hops(headers) >= MOST_HOPS {
         return Err(error_response::LOOP);
     }
-    append(headers, LOOP, &LOOP_NAME);
+    append(headers, LOOP_HEADER, &LOOP_NAME);
     append(headers, FORWARDED_FOR, &origin.peer);
     append(headers, FORWARDED_PROTO, &origin.proto);
     if !headers.contains_key(FORWARDED_HOST)
@@ -139,7 +142,7 @@ pub(crate) fn outbound<B>(request: &mut Request<B>, origin: &Origin) -> Result<b
 
 /// How often a request has come through a service like this before.
 fn hops(headers: &HeaderMap) -> usize {
-    let lists = headers.get_all(LOOP).iter().map(HeaderValue::as_bytes);
+    let lists = headers.get_all(LOOP_HEADER).iter().map(HeaderValue::as_bytes);
     let names = lists.flat_map(|list| list.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
     names.filter(|name| *name == LOOP_NAME.as_bytes()).count()
 }
@@ -205,21 +208,21 @@ fn drop_hops(headers: &mut HeaderMap) {
 fn drop_named(headers: &mut HeaderMap) {
     let Entry::Occupied(entry) = headers.entry(CONNECTION) else { return };
     let (_, values) = entry.remove_entry_mult();
-    let named: Vec<HeaderName> = values
+    let identity: Vec<HeaderName> = values
         .flat_map(|value| {
             let tokens = value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
             tokens.filter_map(|token| HeaderName::from_bytes(token).ok()).collect::<Vec<_>>()
         })
         .filter(|name| !stays(name))
         .collect();
-    for name in named {
+    for name in identity {
         headers.remove(name);
     }
 }
 
 /// Whether a visitor may not have a header removed.
 fn stays(name: &HeaderName) -> bool {
-    [CONTENT_LENGTH, HOST, LOOP].contains(name) || is_forwarded(name.as_str().as_bytes())
+    [CONTENT_LENGTH, HOST, LOOP_HEADER].contains(name) || is_forwarded(name.as_str().as_bytes())
 }
 
 fn has_token(value: &HeaderValue, token: &str) -> bool {
@@ -344,13 +347,13 @@ mod tests {
 
     #[test]
     fn a_circle_is_seen() {
-        let through = |times: usize| {
+        let route_ref = |times: usize| {
             let list = vec!["ginnel"; times].join(",");
             outbound(&mut request(&[("host", "a"), ("cdn-loop", &list)]), &origin())
         };
 
-        assert_eq!(through(MOST_HOPS - 1), Ok(false));
-        assert_eq!(through(MOST_HOPS), Err(error_response::LOOP));
+        assert_eq!(route_ref(MOST_HOPS - 1), Ok(false));
+        assert_eq!(route_ref(MOST_HOPS), Err(error_response::LOOP));
     }
 
     #[test]

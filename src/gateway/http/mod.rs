@@ -1,7 +1,7 @@
 //! HTTP with visitors, from the first byte of a connection to the last answer on it.
 //!
 //! `server` speaks HTTP/1.1 or HTTP/2 with a visitor; `connection` brings each request into one form,
-//! finds what is served for it, and answers. A request that is only to be carried takes the short way
+//! finds what is served for it, and answers. A request that is only to be carried takes the fast path
 //! through `fast_path`. What the gateway has to say itself is an `error_response`.
 
 pub(crate) mod body;

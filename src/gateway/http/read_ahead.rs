@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body as _, Frame, SizeHint};
 
-use crate::gateway::http::body::{Body, Broken};
+use crate::gateway::http::body::{Body, BodyError};
 
 /// How much of one answer is read ahead, in bytes.
 const MAX_ANSWER_BYTES: u64 = 64 << 10;
@@ -24,16 +24,16 @@ pub(crate) struct ReadAheadBudget(AtomicUsize);
 /// The body of an answer, read by whoever asks first: its visitor, or the task that serves it.
 pub(crate) struct ReadAhead {
     budget: Arc<ReadAheadBudget>,
-    state: Mutex<State>,
+    state: Mutex<ReadAheadState>,
 }
 
-struct State {
+struct ReadAheadState {
     body: Body,
     frames: VecDeque<Frame<Bytes>>,
     /// How many bytes of the budget the frames have.
     bytes: usize,
     /// Why the body has no more frames.
-    end: Option<Result<(), Broken>>,
+    end: Option<Result<(), BodyError>>,
     /// True when the visitor waits for the upstream already.
     starved: bool,
 }
@@ -41,7 +41,7 @@ struct State {
 impl ReadAhead {
     pub(crate) fn new(body: Body, budget: Arc<ReadAheadBudget>) -> Arc<Self> {
         let frames = VecDeque::new();
-        let state = State { body, frames, bytes: 0, end: None, starved: false };
+        let state = ReadAheadState { body, frames, bytes: 0, end: None, starved: false };
         Arc::new(Self { budget, state: Mutex::new(state) })
     }
 
@@ -49,7 +49,7 @@ impl ReadAhead {
     pub(crate) fn poll_frame(
         &self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let mut state = self.state();
         if let Some(frame) = state.frames.pop_front() {
             let length = length_of(&frame);
@@ -103,14 +103,14 @@ impl ReadAhead {
         rest.map_or_else(SizeHint::default, |rest| SizeHint::with_exact(rest + state.bytes as u64))
     }
 
-    fn has_room(&self, state: &State) -> bool {
+    fn has_room(&self, state: &ReadAheadState) -> bool {
         // An answer that cannot be had whole keeps its connection anyway.
         let left = state.body.size_hint().exact().unwrap_or_default();
         state.bytes as u64 + left.max(1) <= MAX_ANSWER_BYTES
             && self.budget.0.load(Relaxed) < MAX_TOTAL_BYTES
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ReadAheadState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,39 +5,39 @@ use std::sync::{Arc, OnceLock};
 use chrono::{DateTime, Utc};
 use http::HeaderMap;
 
-use crate::gateway::Inner;
-use crate::gateway::events::Trace;
-use crate::gateway::http::error_response::{self, Fault};
+use crate::gateway::GatewayState;
+use crate::gateway::events::RequestTrace;
+use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::head::{self, Origin};
 use crate::gateway::http::upgrade;
 use crate::gateway::modules::traffic_policy;
 use crate::gateway::routing::internal::{self, MOST_HOPS};
-use crate::gateway::routing::target::{Through, Visitor};
-use crate::gateway::routing::virtual_host::{Route, Site};
+use crate::gateway::routing::target::{RouteRef, Visitor};
+use crate::gateway::routing::virtual_host::{Route, VirtualHost};
 use crate::policy::{Connection, Endpoint};
 
 /// What a request meets on its way.
-pub(crate) struct Way<'r> {
-    pub edges: &'r Inner,
+pub(crate) struct RequestContext<'r> {
+    pub gateway: &'r GatewayState,
     pub visitor: &'r Visitor,
     pub origin: &'r Origin,
-    pub runtime: &'r upgrade::Tasks,
-    pub trace: &'r mut Trace,
+    pub runtime: &'r upgrade::UpgradeContext,
+    pub trace: &'r mut RequestTrace,
     /// The connection as rules see it.
-    pub connection: &'r Described,
+    pub connection: &'r ConnectionAttributes,
     /// The route that the request came in by.
-    pub through: Through,
+    pub route_ref: RouteRef,
     /// How many internal endpoints the request has come through.
     pub hops: usize,
 }
 
 /// A connection as rules see it; made when the first rule wants to see it.
-pub(crate) struct Described {
+pub(crate) struct ConnectionAttributes {
     since: DateTime<Utc>,
     known: OnceLock<Arc<Connection>>,
 }
 
-impl Described {
+impl ConnectionAttributes {
     /// Describes somebody else on the same connection.
     pub(crate) fn again(&self) -> Self {
         Self { since: self.since, known: OnceLock::new() }
@@ -53,7 +53,7 @@ impl Described {
     }
 }
 
-impl Way<'_> {
+impl RequestContext<'_> {
     /// The connection as rules see it.
     pub(crate) fn connection(&self) -> Arc<Connection> {
         self.connection.of(self.visitor)
@@ -67,11 +67,11 @@ impl Way<'_> {
         traffic_policy::endpoint(id, self.visitor.proto, &host, port)
     }
 
-    /// The site of an internal endpoint, for another hop.
-    pub(crate) fn internal(&self, url: &str) -> Result<Arc<Site>, Fault> {
+    /// The virtual host of an internal endpoint, for another hop.
+    pub(crate) fn internal(&self, url: &str) -> Result<Arc<VirtualHost>, ErrorResponse> {
         if self.hops >= MOST_HOPS {
             return Err(error_response::TOO_MANY_HOPS);
         }
-        internal::site(self.edges, url).ok_or(error_response::NO_ENDPOINT)
+        internal::virtual_host(self.gateway, url).ok_or(error_response::NO_ENDPOINT)
     }
 }

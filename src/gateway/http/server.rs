@@ -18,65 +18,66 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
-use crate::gateway::Inner;
-use crate::gateway::http::connection::{Entrance, Reception};
-use crate::gateway::http::connection_timer::{Clock, HEAD as HEAD_TICKS, Pulse};
-use crate::gateway::http::fast_path::{Lane, Left};
-use crate::gateway::http::flood_guard::Ration;
-use crate::gateway::http::stream_timers::Runner;
-use crate::gateway::http::visitor_stream::Line;
-use crate::gateway::listener::shutdown::{Call, Listener};
+use crate::gateway::GatewayState;
+use crate::gateway::http::connection::{HostSelection, HttpConnection};
+use crate::gateway::http::connection_timer::{ActivityTimeouts, ConnectionActivity, HEAD_TICKS};
+use crate::gateway::http::fast_path::{FastPathConnection, FastPathExit};
+use crate::gateway::http::flood_guard::FloodGuard;
+use crate::gateway::http::stream_timers::StreamExecutor;
+use crate::gateway::http::visitor_stream::VisitorStream;
+use crate::gateway::listener::shutdown::{ShutdownPhase, ShutdownSignal};
 use crate::gateway::listener::socket::Socket;
 use crate::gateway::routing::target::{Tls, Visitor};
 use crate::net::{self, Connection, Permit};
 
 /// How long a handshake may take.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the end of a connection may take.
-const FAREWELL: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The largest head of a request, in bytes.
-const HEAD: usize = 64 << 10;
+const MAX_HEAD_BYTES: usize = 64 << 10;
 /// How much of a connection is buffered at most in either direction, in bytes.
-const BUFFER: usize = 128 << 10;
+const MAX_BUFFER_BYTES: usize = 128 << 10;
 /// How many requests a connection may carry at once with HTTP/2.
-const STREAMS: u32 = 128;
+const MAX_STREAMS: u32 = 128;
 /// How much a visitor may send ahead with HTTP/2, for one request, in bytes.
-const WINDOW: u32 = 256 << 10;
+const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 /// How often an HTTP/2 connection is asked whether it is still there.
-const PING: Duration = Duration::from_secs(30);
+const PING_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Serves a visitor who speaks HTTP without TLS.
-pub(crate) async fn plain(
-    edges: Arc<Inner>,
-    entrance: Entrance,
+pub(crate) async fn serve_plain(
+    gateway: Arc<GatewayState>,
+    host_selection: HostSelection,
     connection: Connection,
-    mut bell: Listener,
+    mut shutdown: ShutdownSignal,
 ) {
     let Connection { stream, peer, permit } = connection;
-    if !speaks(&edges, &stream, &mut bell).await {
+    if !protocol(&gateway, &stream, &mut shutdown).await {
         return;
     }
     let Ok(local) = stream.local_addr() else { return };
     let visitor = Visitor { peer, local, proto: "http", tls: None, passthrough: false };
-    http1(edges, entrance, (Socket::Plain(stream), permit), visitor, bell).await;
+    http1(gateway, host_selection, (Socket::Plain(stream), permit), visitor, shutdown).await;
 }
 
 /// Serves a visitor who speaks HTTP over TLS.
-pub(crate) async fn secure(
-    edges: Arc<Inner>,
-    entrance: Entrance,
+pub(crate) async fn serve_tls(
+    gateway: Arc<GatewayState>,
+    host_selection: HostSelection,
     connection: Connection,
-    mut bell: Listener,
+    mut shutdown: ShutdownSignal,
     config: Arc<ServerConfig>,
 ) {
     let Connection { stream, peer, permit } = connection;
-    if !speaks(&edges, &stream, &mut bell).await {
+    if !protocol(&gateway, &stream, &mut shutdown).await {
         return;
     }
     let Ok(local) = stream.local_addr() else { return };
-    let agreeing = timeout(HANDSHAKE, welcome(&edges, entrance, stream, config)).await;
-    let Ok(Some((stream, entrance))) = agreeing else { return };
-    let tls = agreed(&stream);
+    let agreeing =
+        timeout(HANDSHAKE_TIMEOUT, accept_tls(&gateway, host_selection, stream, config)).await;
+    let Ok(Some((stream, host_selection))) = agreeing else { return };
+    let tls = tls_info(&stream);
     let is_http2 = tls.alpn == "h2";
     let visitor =
         Visitor { peer, local, proto: "https", tls: Some(Arc::new(tls)), passthrough: false };
@@ -84,39 +85,43 @@ pub(crate) async fn secure(
     if is_http2 {
         // Nothing goes on after it, as protocols do that HTTP/1.1 is left for.
         let _permit = permit;
-        http2(edges, entrance, socket, visitor, bell).await;
+        http2(gateway, host_selection, socket, visitor, shutdown).await;
     } else {
-        http1(edges, entrance, (socket, permit), visitor, bell).await;
+        http1(gateway, host_selection, (socket, permit), visitor, shutdown).await;
     }
 }
 
-/// Waits for the first byte of a visitor who is to speak first; false when none comes, or the bell
-/// rings.
-pub(crate) async fn speaks(edges: &Inner, stream: &TcpStream, bell: &mut Listener) -> bool {
-    let limit = net::FIRST_BYTE_TIMEOUT.min(edges.settings.patience.tick * u32::from(HEAD_TICKS));
+/// Waits for the first byte of a visitor who is to speak first; false when none comes, or at a
+/// shutdown.
+pub(crate) async fn protocol(
+    gateway: &GatewayState,
+    stream: &TcpStream,
+    shutdown: &mut ShutdownSignal,
+) -> bool {
+    let limit = net::FIRST_BYTE_TIMEOUT.min(gateway.settings.timeouts.tick * u32::from(HEAD_TICKS));
     tokio::select! {
         spoke = net::first_byte(stream, limit) => spoke,
-        () = bell.wait_for(Call::Close) => false,
+        () = shutdown.wait_for(ShutdownPhase::Graceful) => false,
     }
 }
 
-/// Agrees on TLS with a visitor as the site wants it that the visitor names.
-async fn welcome(
-    edges: &Inner,
-    entrance: Entrance,
+/// Agrees on TLS with a visitor as the virtual host wants it that the visitor names.
+async fn accept_tls(
+    gateway: &GatewayState,
+    host_selection: HostSelection,
     stream: TcpStream,
     config: Arc<ServerConfig>,
-) -> Option<(TlsStream<TcpStream>, Entrance)> {
-    let Entrance::Shared(_) = &entrance else {
-        return Some((TlsAcceptor::from(config).accept(stream).await.ok()?, entrance));
+) -> Option<(TlsStream<TcpStream>, HostSelection)> {
+    let HostSelection::ByHost(_) = &host_selection else {
+        return Some((TlsAcceptor::from(config).accept(stream).await.ok()?, host_selection));
     };
     let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await.ok()?;
     let name = hello.client_hello().server_name().map(str::to_ascii_lowercase);
-    let claim = name.and_then(|name| edges.hosts.find(&name, 443));
-    let guard = claim.and_then(|claim| claim.site.get().guard.clone());
-    let config = guard.as_ref().map_or(config, |guard| guard.config.clone());
+    let claim = name.and_then(|name| gateway.hosts.find(&name, 443));
+    let tls_policy = claim.and_then(|claim| claim.virtual_host.load_full().tls_policy.clone());
+    let config = tls_policy.as_ref().map_or(config, |tls_policy| tls_policy.config.clone());
     let stream = hello.into_stream(config).await.ok()?;
-    Some((stream, Entrance::Shared(guard)))
+    Some((stream, HostSelection::ByHost(tls_policy)))
 }
 
 /// Agrees on TLS with a visitor, who has not forever for it.
@@ -124,11 +129,11 @@ pub(crate) async fn handshake(
     stream: TcpStream,
     config: Arc<ServerConfig>,
 ) -> Option<TlsStream<TcpStream>> {
-    timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream)).await.ok()?.ok()
+    timeout(HANDSHAKE_TIMEOUT, TlsAcceptor::from(config).accept(stream)).await.ok()?.ok()
 }
 
 /// What TLS has agreed on.
-pub(crate) fn agreed(stream: &TlsStream<TcpStream>) -> Tls {
+pub(crate) fn tls_info(stream: &TlsStream<TcpStream>) -> Tls {
     let (_, connection) = stream.get_ref();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Tls {
@@ -144,124 +149,147 @@ pub(crate) fn agreed(stream: &TlsStream<TcpStream>) -> Tls {
 }
 
 async fn http1(
-    edges: Arc<Inner>,
-    entrance: Entrance,
+    gateway: Arc<GatewayState>,
+    host_selection: HostSelection,
     (socket, permit): (Socket, Permit),
     visitor: Visitor,
-    bell: Listener,
+    shutdown: ShutdownSignal,
 ) {
-    let pulse = Arc::new(Pulse::default());
-    let tick = edges.settings.patience.tick;
-    let reception = Reception::new(edges, entrance, visitor, pulse.clone(), bell.clone());
-    let reception = Arc::new(reception);
-    let mut line = Line::new(socket, pulse.clone(), permit);
-    let mut hour = Hour::new(&pulse, tick, bell);
-    if !short(&reception, &mut line, &mut hour).await {
+    let activity = Arc::new(ConnectionActivity::default());
+    let tick = gateway.settings.timeouts.tick;
+    let http_connection =
+        HttpConnection::new(gateway, host_selection, visitor, activity.clone(), shutdown.clone());
+    let http_connection = Arc::new(http_connection);
+    let mut stream = VisitorStream::new(socket, activity.clone(), permit);
+    let mut timer = ConnectionTimer::new(&activity, tick, shutdown);
+    if !fast_path_target(&http_connection, &mut stream, &mut timer).await {
         return;
     }
-    let service = service_fn(move |request| reception.clone().answer(request));
+    let service = service_fn(move |request| http_connection.clone().answer(request));
     let mut builder = http1::Builder::new();
     // A request may have 100 headers; saying so would make the parser slower.
-    builder.preserve_header_case(true).max_header_size(HEAD).max_buf_size(BUFFER);
+    builder
+        .preserve_header_case(true)
+        .max_header_size(MAX_HEAD_BYTES)
+        .max_buf_size(MAX_BUFFER_BYTES);
     let mut connection =
-        pin!(builder.serve_connection(TokioIo::new(line), service).with_upgrades());
-    if hour.watch(connection.as_mut(), Call::Close).await == Struck::Called {
+        pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
+    if timer.watch(connection.as_mut(), ShutdownPhase::Graceful).await == TimerEvent::Shutdown {
         connection.as_mut().graceful_shutdown();
-        hour.watch(connection, Call::Cut).await;
+        timer.watch(connection, ShutdownPhase::Forced).await;
     }
 }
 
-/// Serves requests for as long as they go the short way; true when there are others.
-async fn short(reception: &Reception, line: &mut Line, hour: &mut Hour<'_>) -> bool {
+/// Serves requests for as long as they go the fast path; true when there are others.
+async fn fast_path_target(
+    http_connection: &HttpConnection,
+    stream: &mut VisitorStream,
+    timer: &mut ConnectionTimer<'_>,
+) -> bool {
     let closes = AtomicBool::new(false);
     let mut left = None;
     {
-        let lane = Lane::new(reception, line, &closes);
-        let mut serving = pin!(async { left = Some(lane.run().await) });
-        let struck = hour.watch(serving.as_mut(), Call::Close).await;
-        if struck == Struck::Called && hour.pulse.is_answering() {
+        let fast_path = FastPathConnection::new(http_connection, stream, &closes);
+        let mut serving = pin!(async { left = Some(fast_path.run().await) });
+        let struck = timer.watch(serving.as_mut(), ShutdownPhase::Graceful).await;
+        if struck == TimerEvent::Shutdown && timer.activity.is_answering() {
             closes.store(true, Relaxed);
-            hour.watch(serving, Call::Cut).await;
+            timer.watch(serving, ShutdownPhase::Forced).await;
         }
     }
-    if left.is_none_or(|left| left == Left::Over) {
+    if left.is_none_or(|left| left == FastPathExit::Finished) {
         // Whether the visitor still listens does not matter.
-        let _ = timeout(FAREWELL, line.shutdown()).await;
+        let _ = timeout(CLOSE_TIMEOUT, stream.shutdown()).await;
     }
-    left == Some(Left::Rest)
+    left == Some(FastPathExit::Handover)
 }
 
 async fn http2(
-    edges: Arc<Inner>,
-    entrance: Entrance,
+    gateway: Arc<GatewayState>,
+    host_selection: HostSelection,
     socket: Socket,
     visitor: Visitor,
-    bell: Listener,
+    shutdown: ShutdownSignal,
 ) {
-    let pulse = Arc::new(Pulse::of_many(edges.read_ahead.clone()));
-    let tick = edges.settings.patience.tick;
-    let reception = Reception::new(edges, entrance, visitor, pulse.clone(), bell.clone());
-    let reception = Arc::new(reception);
-    let service = service_fn(move |request| reception.clone().answer(request));
-    let mut builder = http2::Builder::new(Runner(pulse.clone()));
+    let activity = Arc::new(ConnectionActivity::multiplexed(gateway.read_ahead.clone()));
+    let tick = gateway.settings.timeouts.tick;
+    let http_connection =
+        HttpConnection::new(gateway, host_selection, visitor, activity.clone(), shutdown.clone());
+    let http_connection = Arc::new(http_connection);
+    let service = service_fn(move |request| http_connection.clone().answer(request));
+    let mut builder = http2::Builder::new(StreamExecutor(activity.clone()));
     builder
         .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS)
-        .max_header_list_size(HEAD as u32)
-        .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(4 * WINDOW)
-        .max_send_buf_size(BUFFER)
-        .keep_alive_interval(PING);
-    let ration = Ration::new(socket, pulse.clone());
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(ration), service));
-    let mut hour = Hour::new(&pulse, tick, bell);
-    if hour.watch(connection.as_mut(), Call::Close).await == Struck::Called {
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEAD_BYTES as u32)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(4 * STREAM_WINDOW_BYTES)
+        .max_send_buf_size(MAX_BUFFER_BYTES)
+        .keep_alive_interval(PING_INTERVAL);
+    let flood_guard = FloodGuard::new(socket, activity.clone());
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(flood_guard), service));
+    let mut timer = ConnectionTimer::new(&activity, tick, shutdown);
+    if timer.watch(connection.as_mut(), ShutdownPhase::Graceful).await == TimerEvent::Shutdown {
         connection.as_mut().graceful_shutdown();
-        hour.watch(connection, Call::Cut).await;
+        timer.watch(connection, ShutdownPhase::Forced).await;
     }
 }
 
 /// Looks at a connection from time to time.
-struct Hour<'p> {
-    pulse: &'p Pulse,
-    clock: Clock,
+struct ConnectionTimer<'p> {
+    activity: &'p ConnectionActivity,
+    clock: ActivityTimeouts,
     tick: Duration,
     next: Pin<Box<Sleep>>,
-    bell: Listener,
+    shutdown: ShutdownSignal,
 }
 
 /// Why a connection is not watched any longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Struck {
+enum TimerEvent {
     /// It has ended, or its visitor has used up its time.
-    Over,
-    /// The bell has rung.
-    Called,
+    Expired,
+    /// The gateway shuts down.
+    Shutdown,
 }
 
-impl<'p> Hour<'p> {
-    fn new(pulse: &'p Pulse, tick: Duration, bell: Listener) -> Self {
-        Self { pulse, clock: Clock::default(), tick, next: Box::pin(sleep(tick)), bell }
+impl<'p> ConnectionTimer<'p> {
+    fn new(activity: &'p ConnectionActivity, tick: Duration, shutdown: ShutdownSignal) -> Self {
+        Self {
+            activity,
+            clock: ActivityTimeouts::default(),
+            tick,
+            next: Box::pin(sleep(tick)),
+            shutdown,
+        }
     }
 
     /// Lets a connection run until it ends, until its visitor has used up its time, or until there
     /// is a call at least as urgent.
-    async fn watch<C: Future>(&mut self, mut connection: Pin<&mut C>, call: Call) -> Struck {
+    async fn watch<C: Future>(
+        &mut self,
+        mut connection: Pin<&mut C>,
+        call: ShutdownPhase,
+    ) -> TimerEvent {
         poll_fn(|cx| {
             // What went wrong with a connection concerns its visitor, who knows.
             let ended = connection.as_mut().poll(cx).is_ready();
-            if ended || self.pulse.closed.load(Relaxed) || self.strikes(cx) {
-                return Poll::Ready(Struck::Over);
+            if ended || self.activity.closed.load(Relaxed) || self.is_expired(cx) {
+                return Poll::Ready(TimerEvent::Expired);
             }
-            if self.bell.heard(cx) >= call { Poll::Ready(Struck::Called) } else { Poll::Pending }
+            if self.shutdown.heard(cx) >= call {
+                Poll::Ready(TimerEvent::Shutdown)
+            } else {
+                Poll::Pending
+            }
         })
         .await
     }
 
     /// True when a tick has come, and with it the end.
-    fn strikes(&mut self, cx: &mut Context<'_>) -> bool {
+    fn is_expired(&mut self, cx: &mut Context<'_>) -> bool {
         while self.next.as_mut().poll(cx).is_ready() {
-            if self.clock.is_over(self.pulse) {
+            if self.clock.is_over(self.activity) {
                 return true;
             }
             self.next.as_mut().reset(Instant::now() + self.tick);

@@ -10,28 +10,28 @@ use tokio::io::{AsyncReadExt, copy_bidirectional};
 use tokio::sync::watch;
 
 use crate::gateway::Io;
-use crate::gateway::http::connection_timer::Pulse;
-use crate::gateway::listener::shutdown::{Call, Listener};
+use crate::gateway::http::connection_timer::ConnectionActivity;
+use crate::gateway::listener::shutdown::{ShutdownPhase, ShutdownSignal};
 use crate::gateway::modules::websocket_tcp;
-use crate::gateway::upstream::http1::Link;
+use crate::gateway::upstream::http1::Http1Connection;
 use crate::http1::GoingAway;
 
 /// What carries on behind an upgraded connection.
-pub(crate) struct Tasks {
+pub(crate) struct UpgradeContext {
     /// Says when everything must end.
-    pub bell: Listener,
+    pub shutdown: ShutdownSignal,
     /// The state of the visitor's connection, which is no longer HTTP then.
-    pub pulse: Arc<Pulse>,
+    pub activity: Arc<ConnectionActivity>,
     /// How long an upstream may think before it answers.
-    pub think: Duration,
+    pub response_timeout: Duration,
     /// Held by what carries on: a graceful stop waits for it.
     pub carried: watch::Receiver<()>,
 }
 
-impl Tasks {
+impl UpgradeContext {
     /// Lets a visitor and an upstream talk until one of them ends, each direction on its own. At a
     /// graceful stop, a visitor who speaks WebSocket is told so in a close frame.
-    pub(crate) fn join(&self, visitor: OnUpgrade, link: Link, is_websocket: bool) {
+    pub(crate) fn join(&self, visitor: OnUpgrade, link: Http1Connection, is_websocket: bool) {
         let shutdown = is_websocket.then(|| self.shutdown());
         self.carry_on(talk(visitor, link, shutdown));
     }
@@ -43,24 +43,28 @@ impl Tasks {
 
     /// Waits for a graceful stop.
     fn shutdown(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut bell = self.bell.clone();
-        async move { bell.wait_for(Call::Close).await }
+        let mut shutdown = self.shutdown.clone();
+        async move { shutdown.wait_for(ShutdownPhase::Graceful).await }
     }
 
     fn carry_on(&self, talk: impl Future<Output = ()> + Send + 'static) {
-        self.pulse.upgraded.store(true, Relaxed);
-        let (mut bell, carried) = (self.bell.clone(), self.carried.clone());
+        self.activity.upgraded.store(true, Relaxed);
+        let (mut shutdown, carried) = (self.shutdown.clone(), self.carried.clone());
         tokio::spawn(async move {
             tokio::select! {
                 () = talk => {}
-                () = bell.wait_for(Call::Cut) => {}
+                () = shutdown.wait_for(ShutdownPhase::Forced) => {}
             }
             drop(carried);
         });
     }
 }
 
-async fn talk(visitor: OnUpgrade, link: Link, shutdown: Option<impl Future<Output = ()> + Send>) {
+async fn talk(
+    visitor: OnUpgrade,
+    link: Http1Connection,
+    shutdown: Option<impl Future<Output = ()> + Send>,
+) {
     let (visitor, upstream) = tokio::join!(visitor, link.into_raw());
     let (Ok(visitor), Some((upstream, said))) = (visitor, upstream) else { return };
     let (reads, writes) = tokio::io::split(upstream);

@@ -9,25 +9,25 @@ use std::task::{Context, Poll};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::gateway::http::connection_timer::Pulse;
+use crate::gateway::http::connection_timer::ConnectionActivity;
 use crate::gateway::listener::socket::Socket;
 use crate::http1::StrictStream;
 use crate::net::Permit;
 
 /// The socket of a visitor who speaks HTTP/1.1, watched on the way.
-pub(crate) struct Line {
+pub(crate) struct VisitorStream {
     socket: StrictStream<Socket>,
     /// What was read before and put back.
     ahead: BytesMut,
-    pulse: Arc<Pulse>,
+    activity: Arc<ConnectionActivity>,
     /// Goes where the socket goes, also to another protocol.
     _permit: Permit,
 }
 
-impl Line {
-    pub(crate) fn new(socket: Socket, pulse: Arc<Pulse>, permit: Permit) -> Self {
+impl VisitorStream {
+    pub(crate) fn new(socket: Socket, activity: Arc<ConnectionActivity>, permit: Permit) -> Self {
         let socket = StrictStream::new(socket);
-        Self { socket, ahead: BytesMut::new(), pulse, _permit: permit }
+        Self { socket, ahead: BytesMut::new(), activity, _permit: permit }
     }
 
     /// True when something ambiguous has come, so that nothing more is read.
@@ -41,12 +41,12 @@ impl Line {
     }
 
     fn written<T>(&self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        self.pulse.blocked(written.is_pending());
+        self.activity.blocked(written.is_pending());
         written
     }
 }
 
-impl AsyncRead for Line {
+impl AsyncRead for VisitorStream {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -59,22 +59,22 @@ impl AsyncRead for Line {
             this.ahead.advance(taken);
             return Poll::Ready(Ok(()));
         }
-        let upgraded = this.pulse.upgraded.load(Relaxed);
+        let upgraded = this.activity.upgraded.load(Relaxed);
         if upgraded {
             this.socket.upgrade();
         }
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.socket).poll_read(cx, buffer);
         match &read {
-            Poll::Pending => this.pulse.starved(),
+            Poll::Pending => this.activity.starved(),
             Poll::Ready(_) if upgraded || buffer.filled().len() == before => {}
-            Poll::Ready(_) => this.pulse.arrived(this.socket.expects()),
+            Poll::Ready(_) => this.activity.arrived(this.socket.expects()),
         }
         read
     }
 }
 
-impl AsyncWrite for Line {
+impl AsyncWrite for VisitorStream {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -11,56 +11,56 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 
-use crate::gateway::Inner;
-use crate::gateway::listener::shutdown::{Bell, Call, Listener};
+use crate::gateway::GatewayState;
+use crate::gateway::listener::shutdown::{Shutdown, ShutdownPhase, ShutdownSignal};
 use crate::net::{self, Acceptor, Connection};
 
 /// A listener at work; dropping it refuses connections at once, and takes no more requests.
-pub(crate) struct Door {
-    bell: Arc<Bell>,
+pub(crate) struct GatewayListener {
+    shutdown: Arc<Shutdown>,
 }
 
-impl Door {
-    /// Serves the connections of a listener; each ends by itself when the bell rings.
+impl GatewayListener {
+    /// Serves the connections of a listener; each ends by itself at a shutdown.
     pub(crate) fn open<F>(
-        edges: &Arc<Inner>,
+        gateway: &Arc<GatewayState>,
         listener: TcpListener,
-        serve: impl Fn(Connection, Listener) -> F + Send + Sync + 'static,
+        serve: impl Fn(Connection, ShutdownSignal) -> F + Send + Sync + 'static,
     ) -> std::io::Result<Self>
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let (socket, acceptor) = net::Listener::new(listener)?;
-        let bell = edges.new_bell(socket);
-        tokio::spawn(accept(edges.clone(), acceptor, bell.listen(), serve));
-        Ok(Self { bell })
+        let shutdown = gateway.new_shutdown(socket);
+        tokio::spawn(accept(gateway.clone(), acceptor, shutdown.listen(), serve));
+        Ok(Self { shutdown })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.bell.address()
+        self.shutdown.address()
     }
 }
 
-impl Drop for Door {
+impl Drop for GatewayListener {
     fn drop(&mut self) {
-        self.bell.ring(Call::Close);
+        self.shutdown.begin(ShutdownPhase::Graceful);
     }
 }
 
 async fn accept<F>(
-    edges: Arc<Inner>,
+    gateway: Arc<GatewayState>,
     acceptor: Acceptor,
-    bell: Listener,
-    serve: impl Fn(Connection, Listener) -> F,
+    shutdown: ShutdownSignal,
+    serve: impl Fn(Connection, ShutdownSignal) -> F,
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
-    while let Some(connection) = acceptor.accept(&edges.limit).await {
-        let serving = serve(connection, bell.clone());
-        let served = edges.serving.subscribe();
+    while let Some(connection) = acceptor.accept(&gateway.limit).await {
+        let serving = serve(connection, shutdown.clone());
+        let routes = gateway.serving.subscribe();
         tokio::spawn(async move {
             serving.await;
-            drop(served);
+            drop(routes);
         });
     }
 }

@@ -1,4 +1,4 @@
-//! Opening the doors of a service: ports for HTTP, for HTTPS and for bytes.
+//! Opens listeners: ports for HTTP, for HTTPS and for bytes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -6,118 +6,120 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 
-use crate::gateway::http::connection::Entrance;
+use crate::gateway::http::connection::HostSelection;
 use crate::gateway::http::server;
-use crate::gateway::listener::Door;
-use crate::gateway::routing::virtual_host::Site;
-use crate::gateway::slot::Slot;
+use crate::gateway::listener::GatewayListener;
+use crate::gateway::routing::virtual_host::VirtualHost;
 use crate::gateway::tls::policy::ALPN;
-use crate::gateway::{EdgeError, Inner, tcp};
+use crate::gateway::{GatewayError, GatewayState, tcp};
+use arc_swap::ArcSwap;
 
-impl Inner {
+impl GatewayState {
     /// Listens on a port of the service's host.
-    pub(crate) async fn listen(&self, port: u16) -> Result<TcpListener, EdgeError> {
+    pub(crate) async fn listen(&self, port: u16) -> Result<TcpListener, GatewayError> {
         let bound = TcpListener::bind((self.settings.host.as_str(), port)).await;
-        bound.map_err(|source| self.unlistened(port, source))
+        bound.map_err(|source| self.listen_error(port, source))
     }
 
     /// Listens on a port of the service's host; works on any thread.
-    pub(crate) fn listen_now(&self, port: u16) -> Result<std::net::TcpListener, EdgeError> {
+    pub(crate) fn bind_port_now(&self, port: u16) -> Result<std::net::TcpListener, GatewayError> {
         let bound = std::net::TcpListener::bind((self.settings.host.as_str(), port));
-        bound.map_err(|source| self.unlistened(port, source))
+        bound.map_err(|source| self.listen_error(port, source))
     }
 
     /// Serves HTTP.
-    pub(crate) fn http_door(
+    pub(crate) fn listen_http(
         self: &Arc<Self>,
         listener: TcpListener,
-        entrance: Entrance,
-    ) -> Result<Door, EdgeError> {
-        let edges = Arc::downgrade(self);
-        let door = Door::open(self, listener, move |connection, bell| {
-            let (edges, entrance) = (edges.upgrade(), entrance.clone());
+        host_selection: HostSelection,
+    ) -> Result<GatewayListener, GatewayError> {
+        let gateway = Arc::downgrade(self);
+        let listener = GatewayListener::open(self, listener, move |connection, shutdown| {
+            let (gateway, host_selection) = (gateway.upgrade(), host_selection.clone());
             async move {
-                let Some(edges) = edges else { return };
-                server::plain(edges, entrance, connection, bell).await;
+                let Some(gateway) = gateway else { return };
+                server::serve_plain(gateway, host_selection, connection, shutdown).await;
             }
         });
-        door.map_err(|source| self.unlistened(0, source))
+        listener.map_err(|source| self.listen_error(0, source))
     }
 
     /// Serves HTTP over TLS.
-    pub(crate) fn https_door(
+    pub(crate) fn listen_https(
         self: &Arc<Self>,
         listener: TcpListener,
-        entrance: Entrance,
-    ) -> Result<Door, EdgeError> {
-        let guard = match &entrance {
-            Entrance::Own(site) => site.get().guard.clone(),
-            Entrance::Shared(_) => None,
+        host_selection: HostSelection,
+    ) -> Result<GatewayListener, GatewayError> {
+        let tls_policy = match &host_selection {
+            HostSelection::Single(virtual_host) => virtual_host.load_full().tls_policy.clone(),
+            HostSelection::ByHost(_) => None,
         };
-        let config = match guard {
-            Some(guard) => guard.config.clone(),
+        let config = match tls_policy {
+            Some(tls_policy) => tls_policy.config.clone(),
             None => self.authority.server_config(&ALPN)?,
         };
-        let edges = Arc::downgrade(self);
-        let door = Door::open(self, listener, move |connection, bell| {
-            let (edges, entrance, config) = (edges.upgrade(), entrance.clone(), config.clone());
+        let gateway = Arc::downgrade(self);
+        let listener = GatewayListener::open(self, listener, move |connection, shutdown| {
+            let (gateway, host_selection, config) =
+                (gateway.upgrade(), host_selection.clone(), config.clone());
             async move {
-                let Some(edges) = edges else { return };
-                server::secure(edges, entrance, connection, bell, config).await;
+                let Some(gateway) = gateway else { return };
+                server::serve_tls(gateway, host_selection, connection, shutdown, config).await;
             }
         });
-        door.map_err(|source| self.unlistened(0, source))
+        listener.map_err(|source| self.listen_error(0, source))
     }
 
     /// Carries bytes; `proto` is `tcp` or `tls`.
-    pub(crate) fn bytes_door(
+    pub(crate) fn listen_tcp(
         self: &Arc<Self>,
         listener: TcpListener,
-        site: Arc<Slot<Site>>,
+        virtual_host: Arc<ArcSwap<VirtualHost>>,
         proto: &'static str,
-    ) -> Result<Door, EdgeError> {
-        let edges = Arc::downgrade(self);
-        let door = Door::open(self, listener, move |connection, bell| {
-            let (edges, site) = (edges.upgrade(), site.clone());
+    ) -> Result<GatewayListener, GatewayError> {
+        let gateway = Arc::downgrade(self);
+        let listener = GatewayListener::open(self, listener, move |connection, shutdown| {
+            let (gateway, virtual_host) = (gateway.upgrade(), virtual_host.clone());
             async move {
-                let Some(edges) = edges else { return };
-                tcp::carry(edges, site, connection, bell, proto).await;
+                let Some(gateway) = gateway else { return };
+                tcp::carry(gateway, virtual_host, connection, shutdown, proto).await;
             }
         });
-        door.map_err(|source| self.unlistened(0, source))
+        listener.map_err(|source| self.listen_error(0, source))
     }
 
     /// Carries what is said over TLS that ends here.
-    pub(crate) fn unwrapping_door(
+    pub(crate) fn listen_tls(
         self: &Arc<Self>,
         listener: TcpListener,
-        site: Arc<Slot<Site>>,
+        virtual_host: Arc<ArcSwap<VirtualHost>>,
         config: Arc<ServerConfig>,
-    ) -> Result<Door, EdgeError> {
-        let edges = Arc::downgrade(self);
-        let door = Door::open(self, listener, move |connection, bell| {
-            let (edges, site, config) = (edges.upgrade(), site.clone(), config.clone());
+    ) -> Result<GatewayListener, GatewayError> {
+        let gateway = Arc::downgrade(self);
+        let listener = GatewayListener::open(self, listener, move |connection, shutdown| {
+            let (gateway, virtual_host, config) =
+                (gateway.upgrade(), virtual_host.clone(), config.clone());
             async move {
-                let Some(edges) = edges else { return };
-                tcp::carry_unwrapped(edges, site, connection, bell, config).await;
+                let Some(gateway) = gateway else { return };
+                tcp::carry_unwrapped(gateway, virtual_host, connection, shutdown, config).await;
             }
         });
-        door.map_err(|source| self.unlistened(0, source))
+        listener.map_err(|source| self.listen_error(0, source))
     }
 
     /// Listens on a port for bytes; works on any thread.
-    pub(crate) fn bytes_door_now(
+    pub(crate) fn listen_tcp_now(
         self: &Arc<Self>,
         port: u16,
-        site: Arc<Slot<Site>>,
-    ) -> Result<Door, EdgeError> {
+        virtual_host: Arc<ArcSwap<VirtualHost>>,
+    ) -> Result<GatewayListener, GatewayError> {
         let _runtime = self.runtime.enter();
-        let listener = self.listen_now(port)?;
+        let listener = self.bind_port_now(port)?;
         let listener = listener
             .set_nonblocking(true)
             .and_then(|()| TcpListener::from_std(listener))
-            .map_err(|source| self.unlistened(port, source))?;
-        self.bytes_door(listener, site, "tcp")
+            .map_err(|source| self.listen_error(port, source))?;
+        self.listen_tcp(listener, virtual_host, "tcp")
     }
 
     /// The address of a host on the shared ports.
@@ -129,8 +131,8 @@ impl Inner {
         Some(format!("{scheme}://{host}{port}"))
     }
 
-    fn unlistened(&self, port: u16, source: std::io::Error) -> EdgeError {
-        EdgeError::Listen { address: format!("{}:{port}", self.settings.host), source }
+    fn listen_error(&self, port: u16, source: std::io::Error) -> GatewayError {
+        GatewayError::Listen { address: format!("{}:{port}", self.settings.host), source }
     }
 }
 

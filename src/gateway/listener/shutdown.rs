@@ -1,7 +1,7 @@
 //! Letting everyone know that it is time to go, without anyone having to ask often.
 //!
 //! A connection looks at a number each time it does something, and leaves its waker once. The socket
-//! that the connections come from is closed by whoever rings.
+//! that the connections come from is closed by whoever begins the shutdown.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -14,41 +14,41 @@ use crate::net;
 
 /// How urgent it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Call {
+pub(crate) enum ShutdownPhase {
     /// Not at all.
-    Open,
+    Running,
     /// No more connections and requests; what is in flight is finished.
-    Close,
+    Graceful,
     /// Everything ends at once.
-    Cut,
+    Forced,
 }
 
 /// Tells everyone who listens.
 #[derive(Debug)]
-pub(crate) struct Bell {
+pub(crate) struct Shutdown {
     call: AtomicU8,
     socket: net::Listener,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<Wakers>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct Wakers {
     wakers: HashMap<u64, Waker>,
     last: u64,
 }
 
 /// Somebody who listens.
 #[derive(Debug)]
-pub(crate) struct Listener {
-    bell: Arc<Bell>,
+pub(crate) struct ShutdownSignal {
+    shutdown: Arc<Shutdown>,
     /// Where the waker lies, and what was called when it was left.
-    place: Option<(u64, Call)>,
+    place: Option<(u64, ShutdownPhase)>,
 }
 
-impl Bell {
-    /// A bell for the connections of a socket.
+impl Shutdown {
+    /// The shutdown of the connections of a socket.
     pub(crate) fn new(socket: net::Listener) -> Arc<Self> {
-        let call = AtomicU8::new(Call::Open as u8);
+        let call = AtomicU8::new(ShutdownPhase::Running as u8);
         Arc::new(Self { call, socket, waiting: Mutex::default() })
     }
 
@@ -58,71 +58,71 @@ impl Bell {
     }
 
     /// Calls everyone who listens now or later; a call is not taken back.
-    pub(crate) fn ring(&self, call: Call) {
+    pub(crate) fn begin(&self, call: ShutdownPhase) {
         self.call.fetch_max(call as u8, SeqCst);
-        if call >= Call::Close {
+        if call >= ShutdownPhase::Graceful {
             self.socket.close();
         }
         let wakers = std::mem::take(&mut self.waiting().wakers);
         wakers.into_values().for_each(Waker::wake);
     }
 
-    pub(crate) fn listen(self: &Arc<Self>) -> Listener {
-        Listener { bell: self.clone(), place: None }
+    pub(crate) fn listen(self: &Arc<Self>) -> ShutdownSignal {
+        ShutdownSignal { shutdown: self.clone(), place: None }
     }
 
-    fn now(&self) -> Call {
+    fn now(&self) -> ShutdownPhase {
         match self.call.load(SeqCst) {
-            0 => Call::Open,
-            1 => Call::Close,
-            _ => Call::Cut,
+            0 => ShutdownPhase::Running,
+            1 => ShutdownPhase::Graceful,
+            _ => ShutdownPhase::Forced,
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, Wakers> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Listener {
+impl ShutdownSignal {
     /// What was called; the task is woken when that changes.
     ///
     /// To be asked by one task only, since the waker is left once for each call.
-    pub(crate) fn heard(&mut self, cx: &mut Context<'_>) -> Call {
-        let before = self.bell.now();
+    pub(crate) fn heard(&mut self, cx: &mut Context<'_>) -> ShutdownPhase {
+        let before = self.shutdown.now();
         if self.place.is_some_and(|(_, at)| at == before) {
             return before;
         }
         self.leave();
-        let mut waiting = self.bell.waiting();
+        let mut waiting = self.shutdown.waiting();
         waiting.last += 1;
         let place = waiting.last;
         waiting.wakers.insert(place, cx.waker().clone());
         drop(waiting);
         self.place = Some((place, before));
-        // It may have rung between the two.
-        self.bell.now()
+        // It may have begun between the two.
+        self.shutdown.now()
     }
 
     /// Waits for a call at least as urgent.
-    pub(crate) async fn wait_for(&mut self, call: Call) {
+    pub(crate) async fn wait_for(&mut self, call: ShutdownPhase) {
         poll_fn(|cx| if self.heard(cx) >= call { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
     fn leave(&mut self) {
         if let Some((place, _)) = self.place.take() {
-            self.bell.waiting().wakers.remove(&place);
+            self.shutdown.waiting().wakers.remove(&place);
         }
     }
 }
 
-impl Clone for Listener {
+impl Clone for ShutdownSignal {
     fn clone(&self) -> Self {
-        self.bell.listen()
+        self.shutdown.listen()
     }
 }
 
-impl Drop for Listener {
+impl Drop for ShutdownSignal {
     fn drop(&mut self) {
         self.leave();
     }
@@ -139,22 +139,22 @@ mod tests {
     async fn everyone_hears_every_call() {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (socket, _acceptor) = net::Listener::new(socket).unwrap();
-        let bell = Bell::new(socket);
-        let mut early = bell.listen();
+        let shutdown = Shutdown::new(socket);
+        let mut early = shutdown.listen();
         let waiting = tokio::spawn(async move {
-            early.wait_for(Call::Close).await;
-            early.wait_for(Call::Cut).await;
+            early.wait_for(ShutdownPhase::Graceful).await;
+            early.wait_for(ShutdownPhase::Forced).await;
         });
         tokio::task::yield_now().await;
 
-        bell.ring(Call::Close);
+        shutdown.begin(ShutdownPhase::Graceful);
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
-        bell.ring(Call::Cut);
-        bell.ring(Call::Close);
+        shutdown.begin(ShutdownPhase::Forced);
+        shutdown.begin(ShutdownPhase::Graceful);
 
         assert!(waiting.await.is_ok());
-        bell.listen().wait_for(Call::Cut).await;
-        assert!(bell.waiting().wakers.is_empty(), "who has gone leaves nothing behind");
+        shutdown.listen().wait_for(ShutdownPhase::Forced).await;
+        assert!(shutdown.waiting().wakers.is_empty(), "who has gone leaves nothing behind");
     }
 }

@@ -5,12 +5,12 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// What is done to the headers of a message: removed first, then added.
 #[derive(Debug, Default)]
-pub(crate) struct Changes {
+pub(crate) struct HeaderEdits {
     add: Vec<(HeaderName, HeaderValue)>,
     remove: Vec<HeaderName>,
 }
 
-impl Changes {
+impl HeaderEdits {
     /// Reads changes; what HTTP cannot carry, and what says where a message ends, is left out.
     pub(crate) fn new<'a>(
         add: impl Iterator<Item = (&'a String, &'a String)>,

@@ -17,14 +17,14 @@ use http::{HeaderMap, Method, Request, Response};
 
 pub(crate) use crate::policy::credentials::Passwords;
 pub(crate) use crate::policy::state::breaker::{self, Breaker};
-pub(crate) use headers::Changes;
-pub(crate) use ip_restriction::{IpPolicies, IpRules, Restriction};
+pub(crate) use headers::HeaderEdits;
+pub(crate) use ip_restriction::{IpPolicies, IpRestrictions, IpRules};
 
-use crate::gateway::http::body::{Body, Outgoing};
-use crate::gateway::http::error_response::{self, Fault};
-use crate::gateway::http::request_context::Way;
+use crate::gateway::http::body::{Body, RequestBody};
+use crate::gateway::http::error_response::{self, ErrorResponse};
+use crate::gateway::http::request_context::RequestContext;
 use crate::gateway::routing::target::Visitor;
-use crate::gateway::routing::virtual_host::{Route, Turned};
+use crate::gateway::routing::virtual_host::{Rejection, Route};
 use crate::policy::Phase;
 use crate::policy::user_agent::Filter;
 use compression::{ALL, Coding};
@@ -33,15 +33,15 @@ use traffic_policy::Rules;
 /// The modules of a route; what is none does nothing.
 #[derive(Default)]
 pub(crate) struct Modules {
-    pub restriction: Option<Restriction>,
+    pub restriction: Option<IpRestrictions>,
     pub agents: Option<Filter>,
     pub passwords: Option<Passwords>,
     /// The rule that only signed webhooks pass.
     pub webhook: Option<Rules>,
     pub policy: Option<Rules>,
     pub breaker: Option<Arc<Breaker>>,
-    pub request_headers: Changes,
-    pub response_headers: Changes,
+    pub request_headers: HeaderEdits,
+    pub response_headers: HeaderEdits,
     pub compression: bool,
     /// WebSockets become connections of bytes.
     pub converter: bool,
@@ -76,22 +76,28 @@ impl Modules {
     pub(crate) async fn serve(
         &self,
         route: &Route,
-        way: &mut Way<'_>,
-        request: Request<Outgoing>,
-    ) -> Result<Response<Body>, Turned> {
-        self.let_in(way, &request)?;
+        context: &mut RequestContext<'_>,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Body>, Rejection> {
+        self.let_in(context, &request)?;
         let coding = self.coding(&request);
-        let (mut passage, entered) = self.apply_rules(route, way, request).await?;
+        let (mut execution, entered) = self.apply_rules(route, context, request).await?;
         let response = match entered {
-            Entered::Answered(response) => response,
-            Entered::Goes(request) => self.send(route, way, request, passage.as_mut()).await?,
+            PolicyResult::Respond(response) => response,
+            PolicyResult::Continue(request) => {
+                self.send(route, context, request, execution.as_mut()).await?
+            }
         };
-        Ok(self.leave(way, passage, response, coding).await)
+        Ok(self.leave(context, execution, response, coding).await)
     }
 
     /// Lets a request in by who sends it, or says why not.
-    fn let_in<B>(&self, way: &mut Way<'_>, request: &Request<B>) -> Result<(), Fault> {
-        let turned = if !self.admits(way.visitor) {
+    fn let_in<B>(
+        &self,
+        context: &mut RequestContext<'_>,
+        request: &Request<B>,
+    ) -> Result<(), ErrorResponse> {
+        let rejection = if !self.admits(context.visitor) {
             ("ip_restriction", error_response::BLOCKED)
         } else if !self.admits_agent(request.headers()) {
             ("user_agent_filter", error_response::AGENT_BLOCKED)
@@ -100,50 +106,53 @@ impl Modules {
         } else {
             return Ok(());
         };
-        way.trace.note(|it| it.module = Some(turned.0));
-        Err(turned.1)
+        context.trace.note(|it| it.module = Some(rejection.0));
+        Err(rejection.1)
     }
 
     /// Runs the rules for requests, if there are any.
     async fn apply_rules(
         &self,
         route: &Route,
-        way: &mut Way<'_>,
-        request: Request<Outgoing>,
-    ) -> Result<(Option<traffic_policy::Passage>, Entered), Turned> {
+        context: &mut RequestContext<'_>,
+        request: Request<RequestBody>,
+    ) -> Result<(Option<traffic_policy::PolicyExecution>, PolicyResult), Rejection> {
         if self.webhook.is_none() && self.policy.is_none() {
-            return Ok((None, Entered::Goes(request)));
+            return Ok((None, PolicyResult::Continue(request)));
         }
-        let mut passage =
-            traffic_policy::Passage::new(way, way.endpoint(route, request.headers()), request);
+        let mut execution = traffic_policy::PolicyExecution::new(
+            context,
+            context.endpoint(route, request.headers()),
+            request,
+        );
         let rules = [(&self.webhook, "webhook_verification"), (&self.policy, "policy")];
         for (rules, module) in rules.into_iter().filter_map(|(it, name)| Some((it.as_ref()?, name)))
         {
-            match passage.enter(way, rules, module).await {
-                traffic_policy::Verdict::On => {}
-                traffic_policy::Verdict::Answered(response) => {
-                    return Ok((Some(passage), Entered::Answered(*response)));
+            match execution.enter(context, rules, module).await {
+                traffic_policy::ExecutionOutcome::Continue => {}
+                traffic_policy::ExecutionOutcome::Respond(response) => {
+                    return Ok((Some(execution), PolicyResult::Respond(*response)));
                 }
-                traffic_policy::Verdict::Turned(turned) => return Err(turned),
+                traffic_policy::ExecutionOutcome::Reject(rejection) => return Err(rejection),
             }
         }
-        let request = passage.take(self.responds())?;
-        Ok((Some(passage), Entered::Goes(request)))
+        let request = execution.take(self.responds())?;
+        Ok((Some(execution), PolicyResult::Continue(request)))
     }
 
     /// Sends a request to the backend, unless that is being spared.
     async fn send(
         &self,
         route: &Route,
-        way: &mut Way<'_>,
-        mut request: Request<Outgoing>,
-        passage: Option<&mut traffic_policy::Passage>,
-    ) -> Result<Response<Body>, Turned> {
+        context: &mut RequestContext<'_>,
+        mut request: Request<RequestBody>,
+        execution: Option<&mut traffic_policy::PolicyExecution>,
+    ) -> Result<Response<Body>, Rejection> {
         self.request_headers.apply(request.headers_mut());
-        match self.try_send(route, way, request, passage).await {
+        match self.try_send(route, context, request, execution).await {
             // The rules for answers may have something to say to that as well.
-            Err(fault) if self.responds() => {
-                Ok(fault.into_response(&way.edges.settings.code_prefix))
+            Err(error) if self.responds() => {
+                Ok(error.into_response(&context.gateway.settings.code_prefix))
             }
             answer => Ok(answer?),
         }
@@ -152,27 +161,27 @@ impl Modules {
     async fn try_send(
         &self,
         route: &Route,
-        way: &mut Way<'_>,
-        request: Request<Outgoing>,
-        passage: Option<&mut traffic_policy::Passage>,
-    ) -> Result<Response<Body>, Fault> {
+        context: &mut RequestContext<'_>,
+        request: Request<RequestBody>,
+        execution: Option<&mut traffic_policy::PolicyExecution>,
+    ) -> Result<Response<Body>, ErrorResponse> {
         let attempt = match &self.breaker {
             None => None,
             Some(breaker) => {
                 let attempt = breaker.try_once(Instant::now());
                 if attempt.is_none() {
-                    way.trace.note(|it| it.module = Some("circuit_breaker"));
+                    context.trace.note(|it| it.module = Some("circuit_breaker"));
                 }
                 Some(attempt.ok_or(error_response::TRIPPED)?)
             }
         };
-        let answer = route.send(way, request).await;
+        let answer = route.send(context, request).await;
         let status = answer.as_ref().map_or_else(|it| it.status, |it| it.status().as_u16());
         if let Some(attempt) = attempt {
             attempt.ended(status < 500, Instant::now());
         }
-        if let Some(passage) = passage {
-            passage.answered(status);
+        if let Some(execution) = execution {
+            execution.answered(status);
         }
         answer
     }
@@ -180,15 +189,15 @@ impl Modules {
     /// Readies an answer for the visitor.
     async fn leave(
         &self,
-        way: &mut Way<'_>,
-        passage: Option<traffic_policy::Passage>,
+        context: &mut RequestContext<'_>,
+        execution: Option<traffic_policy::PolicyExecution>,
         mut response: Response<Body>,
         coding: Option<Coding>,
     ) -> Response<Body> {
         self.response_headers.apply(response.headers_mut());
         let rules = self.policy.as_ref().filter(|rules| rules.has(Phase::Response));
-        if let (Some(rules), Some(passage)) = (rules, passage) {
-            response = passage.leave(way, rules, response).await;
+        if let (Some(rules), Some(execution)) = (rules, execution) {
+            response = execution.leave(context, rules, response).await;
         }
         match coding {
             Some(coding) => compression::compress(response, coding),
@@ -206,13 +215,13 @@ impl Modules {
     }
 
     fn coding<B>(&self, request: &Request<B>) -> Option<Coding> {
-        let wanted = self.compression && request.method() != Method::HEAD;
-        wanted.then(|| compression::negotiate(request.headers(), ALL))?
+        let spec = self.compression && request.method() != Method::HEAD;
+        spec.then(|| compression::negotiate(request.headers(), ALL))?
     }
 }
 
 /// What rules have made of a request.
-enum Entered {
-    Goes(Request<Outgoing>),
-    Answered(Response<Body>),
+enum PolicyResult {
+    Continue(Request<RequestBody>),
+    Respond(Response<Body>),
 }

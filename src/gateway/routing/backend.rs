@@ -9,28 +9,28 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 
-use crate::gateway::Inner;
+use crate::gateway::GatewayState;
 use crate::gateway::http::body::Body;
-use crate::gateway::http::error_response::{self, Fault};
-use crate::gateway::routing::target::Undialable;
-use crate::gateway::slot::Slot;
+use crate::gateway::http::error_response::{self, ErrorResponse};
+use crate::gateway::routing::target::DialError;
 use crate::gateway::upstream::forward::Upstream;
+use arc_swap::ArcSwap;
 
 /// How deep backends may lie in one another.
-const DEPTH: usize = 8;
+const MAX_DEPTH: usize = 8;
 /// How many targets are tried for one request.
-const TRIES: usize = 100;
+const MAX_CANDIDATES: usize = 100;
 
 /// Where requests and connections go.
 pub(crate) struct Backend {
     /// The identifier; empty for the endpoint of an agent.
     pub id: Arc<str>,
     /// What it is.
-    pub kind: Kind,
+    pub kind: BackendKind,
 }
 
 /// What a backend is.
-pub(crate) enum Kind {
+pub(crate) enum BackendKind {
     /// Nothing: it was deleted, switched off, or never set.
     Nothing,
     /// The endpoint of an agent that is gone for now.
@@ -40,50 +40,50 @@ pub(crate) enum Kind {
     /// All online tunnels with these labels, in turn.
     Group { labels: BTreeMap<String, String>, turn: AtomicUsize },
     /// The first that can be dialed.
-    Failover(Vec<Arc<Slot<Backend>>>),
+    Failover(Vec<Arc<ArcSwap<Backend>>>),
     /// One at random, in proportion to its weight.
-    Weighted(Vec<(u64, Arc<Slot<Backend>>)>),
+    Weighted(Vec<(u64, Arc<ArcSwap<Backend>>)>),
     /// An answer that is always the same.
-    Fixed(Fixed),
+    Fixed(FixedResponse),
 }
 
 /// An answer that is always the same.
-pub(crate) struct Fixed {
+pub(crate) struct FixedResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
 /// Something that can be tried.
-pub(crate) enum Candidate {
+pub(crate) enum BackendCandidate {
     Upstream(Upstream),
     Fixed(Arc<Backend>),
 }
 
 /// The targets to try, in order; found one after the other.
-pub(crate) struct Candidates<'e> {
-    edges: &'e Inner,
-    waiting: Vec<Waiting>,
-    given: usize,
+pub(crate) struct BackendCandidates<'e> {
+    gateway: &'e GatewayState,
+    pending: Vec<PendingCandidate>,
+    tried: usize,
     /// True when a group without tunnels was among them.
     empty_group: bool,
     /// The backend that gave the last candidate.
     pub from: Option<Arc<str>>,
 }
 
-enum Waiting {
-    Backend(Arc<Slot<Backend>>, usize),
+enum PendingCandidate {
+    Backend(Arc<ArcSwap<Backend>>, usize),
     Upstream(Upstream, Arc<str>),
 }
 
 impl Backend {
     /// The backend of a route that has none.
     pub(crate) fn nothing() -> Self {
-        Self { id: "".into(), kind: Kind::Nothing }
+        Self { id: "".into(), kind: BackendKind::Nothing }
     }
 }
 
-impl Fixed {
+impl FixedResponse {
     pub(crate) fn response(&self) -> Response<Body> {
         let mut response = Response::new(Body::full(self.body.clone()));
         *response.status_mut() = self.status;
@@ -92,29 +92,29 @@ impl Fixed {
     }
 }
 
-impl<'e> Candidates<'e> {
-    pub(crate) fn of(edges: &'e Inner, backend: Arc<Slot<Backend>>) -> Self {
-        let waiting = vec![Waiting::Backend(backend, 0)];
-        Self { edges, waiting, given: 0, empty_group: false, from: None }
+impl<'e> BackendCandidates<'e> {
+    pub(crate) fn of(gateway: &'e GatewayState, backend: Arc<ArcSwap<Backend>>) -> Self {
+        let pending = vec![PendingCandidate::Backend(backend, 0)];
+        Self { gateway, pending, tried: 0, empty_group: false, from: None }
     }
 
     /// Whether others may be left.
     pub(crate) fn has_more(&self) -> bool {
-        !self.waiting.is_empty() && self.given < TRIES
+        !self.pending.is_empty() && self.tried < MAX_CANDIDATES
     }
 
     /// The next target to try.
-    pub(crate) fn next(&mut self) -> Option<Candidate> {
+    pub(crate) fn next(&mut self) -> Option<BackendCandidate> {
         while self.has_more() {
-            match self.waiting.pop()? {
-                Waiting::Upstream(upstream, from) => {
-                    self.given += 1;
+            match self.pending.pop()? {
+                PendingCandidate::Upstream(upstream, from) => {
+                    self.tried += 1;
                     self.from = Some(from);
-                    return Some(Candidate::Upstream(upstream));
+                    return Some(BackendCandidate::Upstream(upstream));
                 }
-                Waiting::Backend(slot, depth) => {
-                    if let Some(candidate) = self.unfold(&slot.get(), depth) {
-                        self.given += 1;
+                PendingCandidate::Backend(slot, depth) => {
+                    if let Some(candidate) = self.unfold(&slot.load_full(), depth) {
+                        self.tried += 1;
                         return Some(candidate);
                     }
                 }
@@ -124,41 +124,42 @@ impl<'e> Candidates<'e> {
     }
 
     /// What is said when nothing took the request; `last` is why the last target did not.
-    pub(crate) fn exhausted(&self, last: Option<&Undialable>) -> Fault {
+    pub(crate) fn exhausted(&self, last: Option<&DialError>) -> ErrorResponse {
         let is_endpoint = self.from.as_deref() == Some("");
         match last {
-            Some(Undialable::Offline) if is_endpoint => error_response::NO_ENDPOINT,
-            Some(Undialable::Unreachable(_)) => error_response::UNREACHABLE,
-            Some(Undialable::Busy) => error_response::BUSY,
-            Some(Undialable::Offline) => error_response::NO_TARGET,
+            Some(DialError::Offline) if is_endpoint => error_response::NO_ENDPOINT,
+            Some(DialError::Unreachable(_)) => error_response::UNREACHABLE,
+            Some(DialError::Busy) => error_response::BUSY,
+            Some(DialError::Offline) => error_response::NO_TARGET,
             None if self.empty_group => error_response::NO_TUNNEL,
             None => error_response::NO_TARGET,
         }
     }
 
     /// A backend that can be tried itself, or its parts put in line.
-    fn unfold(&mut self, backend: &Arc<Backend>, depth: usize) -> Option<Candidate> {
-        if depth >= DEPTH {
+    fn unfold(&mut self, backend: &Arc<Backend>, depth: usize) -> Option<BackendCandidate> {
+        if depth >= MAX_DEPTH {
             return None;
         }
         match &backend.kind {
-            Kind::Nothing | Kind::Offline => {}
-            Kind::Upstream(upstream) => {
+            BackendKind::Nothing | BackendKind::Offline => {}
+            BackendKind::Upstream(upstream) => {
                 self.from = Some(backend.id.clone());
-                return Some(Candidate::Upstream(upstream.clone()));
+                return Some(BackendCandidate::Upstream(upstream.clone()));
             }
-            Kind::Fixed(_) => {
+            BackendKind::Fixed(_) => {
                 self.from = Some(backend.id.clone());
-                return Some(Candidate::Fixed(backend.clone()));
+                return Some(BackendCandidate::Fixed(backend.clone()));
             }
-            Kind::Group { labels, turn } => self.group(&backend.id, labels, turn),
-            Kind::Failover(children) => {
+            BackendKind::Group { labels, turn } => self.group(&backend.id, labels, turn),
+            BackendKind::Failover(children) => {
                 let children = children.iter().rev().cloned();
-                self.waiting.extend(children.map(|child| Waiting::Backend(child, depth + 1)));
+                self.pending
+                    .extend(children.map(|child| PendingCandidate::Backend(child, depth + 1)));
             }
-            Kind::Weighted(children) => {
-                let child = pick(children).map(|child| Waiting::Backend(child, depth + 1));
-                self.waiting.extend(child);
+            BackendKind::Weighted(children) => {
+                let child = pick(children).map(|child| PendingCandidate::Backend(child, depth + 1));
+                self.pending.extend(child);
             }
         }
         None
@@ -166,7 +167,7 @@ impl<'e> Candidates<'e> {
 
     /// Puts the tunnels of a group in line, each time starting with another one.
     fn group(&mut self, id: &Arc<str>, labels: &BTreeMap<String, String>, turn: &AtomicUsize) {
-        let mut targets = match &*self.edges.groups.get() {
+        let mut targets = match &*self.gateway.groups.load_full() {
             Some(groups) if !labels.is_empty() => groups.matching(labels),
             _ => Vec::new(),
         };
@@ -177,14 +178,14 @@ impl<'e> Candidates<'e> {
         let first = turn.fetch_add(1, Relaxed) % targets.len();
         targets.rotate_left(first);
         for target in targets.into_iter().rev() {
-            let pool = self.edges.pools.of(target.key());
-            self.waiting.push(Waiting::Upstream(Upstream { target, pool }, id.clone()));
+            let pool = self.gateway.pools.of(target.key());
+            self.pending.push(PendingCandidate::Upstream(Upstream { target, pool }, id.clone()));
         }
     }
 }
 
 /// One child at random; a weight of zero is never picked.
-fn pick(children: &[(u64, Arc<Slot<Backend>>)]) -> Option<Arc<Slot<Backend>>> {
+fn pick(children: &[(u64, Arc<ArcSwap<Backend>>)]) -> Option<Arc<ArcSwap<Backend>>> {
     let all: u64 = children.iter().map(|(weight, _)| weight).sum();
     if all == 0 {
         return None;

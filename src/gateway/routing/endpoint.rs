@@ -7,26 +7,26 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 
 use crate::api::Origin;
-use crate::gateway::http::connection::Entrance;
-use crate::gateway::listener::Door;
+use crate::gateway::http::connection::HostSelection;
+use crate::gateway::listener::GatewayListener;
 use crate::gateway::listener::open::reachable;
 use crate::gateway::routing::backend::Backend;
 use crate::gateway::routing::endpoint_modules;
-use crate::gateway::routing::endpoint_spec::{EndpointOptions, Proto, Wanted};
+use crate::gateway::routing::endpoint_spec::{EndpointOptions, EndpointSpec, Proto};
 use crate::gateway::routing::hosts::Hosts;
 use crate::gateway::routing::internal::{self, is_internal};
 use crate::gateway::routing::target::Target;
-use crate::gateway::routing::virtual_host::Site;
-use crate::gateway::slot::Slot;
+use crate::gateway::routing::virtual_host::VirtualHost;
 use crate::gateway::tls::authority::CertificateError;
-use crate::gateway::tls::policy::{Guard, Terms, only_signed_by};
-use crate::gateway::{EdgeError, Edges, Inner};
+use crate::gateway::tls::policy::{TlsParams, TlsPolicy, only_signed_by};
+use crate::gateway::{Gateway, GatewayError, GatewayState};
 use crate::policy::Scope;
+use arc_swap::ArcSwap;
 
 /// What the names of endpoints are made of: no letter looks like another.
-const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+const RANDOM_NAME_LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 /// How long such a name is.
-const NAME: usize = 10;
+const RANDOM_NAME_LENGTH: usize = 10;
 
 /// Why an endpoint cannot be made public.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +48,7 @@ pub enum BindError {
     Unsupported(&'static str),
     /// The address cannot be listened on, or TLS cannot be set up.
     #[error(transparent)]
-    Listen(#[from] EdgeError),
+    Listen(#[from] GatewayError),
 }
 
 impl BindError {
@@ -65,35 +65,35 @@ impl BindError {
 /// An endpoint that is online; dropping it takes it offline.
 ///
 /// Requests in flight are finished, and connections that carry bytes stay.
-pub struct Endpoint {
+pub struct PublicEndpoint {
     url: String,
     proto: Proto,
     host: Option<String>,
     address: Option<SocketAddr>,
     options: EndpointOptions,
-    served: Served,
+    routes: EndpointRoutes,
     /// The name on the shared ports, and the port that goes with it.
     name: Option<(String, u16)>,
-    edges: Arc<Inner>,
-    _door: Option<Door>,
+    gateway: Arc<GatewayState>,
+    _door: Option<GatewayListener>,
 }
 
 /// What is served at an endpoint.
 #[derive(Clone)]
-struct Served {
-    site: Arc<Slot<Site>>,
-    backend: Arc<Slot<Backend>>,
+struct EndpointRoutes {
+    virtual_host: Arc<ArcSwap<VirtualHost>>,
+    backend: Arc<ArcSwap<Backend>>,
 }
 
 /// Where an endpoint is.
-struct Place {
+struct EndpointAddress {
     url: String,
     host: Option<String>,
     name: Option<(String, u16)>,
-    door: Option<Door>,
+    listener: Option<GatewayListener>,
 }
 
-impl Endpoint {
+impl PublicEndpoint {
     /// The address for visitors.
     pub fn url(&self) -> &str {
         &self.url
@@ -109,7 +109,7 @@ impl Endpoint {
         self.host.as_deref()
     }
 
-    /// Where it listens, where it has a port of its own; `Wanted::addr` gives it back later.
+    /// Where it listens, where it has a port of its own; `EndpointSpec::addr` gives it back later.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
@@ -122,119 +122,121 @@ impl Endpoint {
     /// Sends traffic to another target from the next request on; to none, the endpoint keeps its
     /// address and says that nobody is there.
     pub fn retarget(&self, target: Option<Arc<dyn Target>>) {
-        self.served.backend.set(endpoint_modules::backend(&self.edges, target));
+        self.routes.backend.store(Arc::new(endpoint_modules::backend(&self.gateway, target)));
     }
 }
 
-impl Drop for Endpoint {
+impl Drop for PublicEndpoint {
     fn drop(&mut self) {
         if let Some((name, port)) = &self.name {
-            self.edges.names_of(self.proto).remove(name, *port, &self.served.site);
+            self.gateway.names_of(self.proto).remove(name, *port, &self.routes.virtual_host);
         }
         // Connections that are kept alive meet nobody from now on.
         self.retarget(None);
     }
 }
 
-impl Edges {
+impl Gateway {
     /// Makes a target public.
     ///
     /// # Errors
     /// When the address is taken, or what is wanted cannot be had.
     pub async fn bind(
         &self,
-        wanted: Wanted,
+        spec: EndpointSpec,
         target: Arc<dyn Target>,
-    ) -> Result<Endpoint, BindError> {
-        let edges = &self.0;
-        let backend = Arc::new(Slot::new(endpoint_modules::backend(edges, Some(target))));
-        let scope = match wanted.proto {
+    ) -> Result<PublicEndpoint, BindError> {
+        let gateway = &self.0;
+        let backend =
+            Arc::new(ArcSwap::from_pointee(endpoint_modules::backend(gateway, Some(target))));
+        let scope = match spec.proto {
             Proto::Http | Proto::Https => Scope::HttpTunnel,
             Proto::Tcp | Proto::Tls => Scope::TcpTunnel,
         };
-        let mut site = compiled(edges, wanted.options.clone(), backend.clone(), scope).await?;
-        let host = edges.host_for(&wanted)?;
-        site.guard = edges.guard_for(&wanted, host.as_deref())?;
-        let served = Served { site: Arc::new(Slot::new(site)), backend };
-        let place = match (wanted.proto, host) {
+        let mut virtual_host =
+            compiled(gateway, spec.options.clone(), backend.clone(), scope).await?;
+        let host = gateway.host_for(&spec)?;
+        virtual_host.tls_policy = gateway.tls_policy_for(&spec, host.as_deref())?;
+        let routes =
+            EndpointRoutes { virtual_host: Arc::new(ArcSwap::from_pointee(virtual_host)), backend };
+        let place = match (spec.proto, host) {
             (Proto::Http | Proto::Https, Some(host)) => {
-                edges.place_by_name(wanted.proto, host, &served)?
+                gateway.place_by_name(spec.proto, host, &routes)?
             }
-            (Proto::Http | Proto::Https, None) => edges.place_at_port(&wanted, &served).await?,
-            (Proto::Tcp | Proto::Tls, host) => edges.place_of_bytes(&wanted, host, &served).await?,
+            (Proto::Http | Proto::Https, None) => gateway.place_at_port(&spec, &routes).await?,
+            (Proto::Tcp | Proto::Tls, host) => gateway.place_of_bytes(&spec, host, &routes).await?,
         };
-        Ok(Endpoint {
+        Ok(PublicEndpoint {
             url: place.url,
-            proto: wanted.proto,
+            proto: spec.proto,
             host: place.host,
-            address: place.door.as_ref().map(Door::address),
-            options: wanted.options,
-            served,
+            address: place.listener.as_ref().map(GatewayListener::address),
+            options: spec.options,
+            routes,
             name: place.name,
-            edges: edges.clone(),
-            _door: place.door,
+            gateway: gateway.clone(),
+            _door: place.listener,
         })
     }
 }
 
-/// Makes the site of an endpoint, away from the threads that carry traffic: it may take a while.
+/// Makes the virtual host of an endpoint, away from the threads that carry traffic: it may take a while.
 async fn compiled(
-    edges: &Arc<Inner>,
+    gateway: &Arc<GatewayState>,
     options: EndpointOptions,
-    backend: Arc<Slot<Backend>>,
+    backend: Arc<ArcSwap<Backend>>,
     scope: Scope,
-) -> Result<Site, BindError> {
-    let finder = edges.clone();
+) -> Result<VirtualHost, BindError> {
+    let finder = gateway.clone();
     let compiling = tokio::task::spawn_blocking(move || {
-        endpoint_modules::site(&options, backend, scope, |id| finder.ip_policies.of(id))
+        endpoint_modules::virtual_host(&options, backend, scope, |id| finder.ip_policies.of(id))
     });
     compiling.await.map_err(|_| BindError::Unsupported("this policy"))?
 }
 
-impl Inner {
+impl GatewayState {
     /// How TLS is spoken with the visitors of an endpoint; none where it is as usual.
-    fn guard_for(
+    fn tls_policy_for(
         &self,
-        wanted: &Wanted,
+        spec: &EndpointSpec,
         host: Option<&str>,
-    ) -> Result<Option<Arc<Guard>>, BindError> {
+    ) -> Result<Option<Arc<TlsPolicy>>, BindError> {
         let unusable = |problem| match problem {
             CertificateError::Unusable { field, problem } => BindError::Invalid { field, problem },
-            problem => BindError::Listen(EdgeError::Certificate(problem)),
+            problem => BindError::Listen(GatewayError::Certificate(problem)),
         };
         let invalid = |problem| BindError::Invalid { field: "mutual_tls_cas", problem };
-        let ends_bytes =
-            wanted.options.tls_termination.as_ref().filter(|_| wanted.proto == Proto::Tls);
-        let mut terms = Terms::default();
-        if let Some(authorities) = &wanted.options.mutual_tls_cas {
-            terms.visitors = only_signed_by(authorities).map_err(invalid)?;
+        let ends_bytes = spec.options.tls_termination.as_ref().filter(|_| spec.proto == Proto::Tls);
+        let mut tls_params = TlsParams::default();
+        if let Some(authorities) = &spec.options.mutual_tls_cas {
+            tls_params.visitors = only_signed_by(authorities).map_err(invalid)?;
         } else if ends_bytes.is_none() {
             return Ok(None);
         }
         if let Some(termination) = ends_bytes {
-            let guard = Guard::of_bytes(&self.authority, termination, terms);
-            return guard.map(Some).map_err(unusable);
+            let tls_policy = TlsPolicy::of_bytes(&self.authority, termination, tls_params);
+            return tls_policy.map(Some).map_err(unusable);
         }
         // Whoever has a name is reached on the shared port, everybody else on a port of their own.
         let has_tls = match host {
             Some(host) => self.https.get().is_some() && !is_internal(host),
             None => self.settings.tls_endpoints,
         };
-        if wanted.proto != Proto::Https || !has_tls {
+        if spec.proto != Proto::Https || !has_tls {
             return Err(invalid("needs TLS that ends at the service".to_owned()));
         }
-        Guard::of_http(&self.authority, terms).map(Some).map_err(unusable)
+        TlsPolicy::of_http(&self.authority, tls_params).map(Some).map_err(unusable)
     }
 
     /// The host name of an endpoint; none where it gets a port instead.
-    fn host_for(&self, wanted: &Wanted) -> Result<Option<String>, BindError> {
-        if wanted.proto == Proto::Tcp {
+    fn host_for(&self, spec: &EndpointSpec) -> Result<Option<String>, BindError> {
+        if spec.proto == Proto::Tcp {
             return Ok(None);
         }
-        if let Some(host) = wanted.host.as_deref().filter(|host| !host.is_empty()) {
+        if let Some(host) = spec.host.as_deref().filter(|host| !host.is_empty()) {
             return checked_host(host).map(Some);
         }
-        let subdomain = wanted.subdomain.as_deref().filter(|label| !label.is_empty());
+        let subdomain = spec.subdomain.as_deref().filter(|label| !label.is_empty());
         let invalid =
             |problem: &str| BindError::Invalid { field: "subdomain", problem: problem.to_owned() };
         let Some(base) = &self.settings.base_domain else {
@@ -258,8 +260,8 @@ impl Inner {
         &self,
         proto: Proto,
         host: String,
-        served: &Served,
-    ) -> Result<Place, BindError> {
+        routes: &EndpointRoutes,
+    ) -> Result<EndpointAddress, BindError> {
         let url = match is_internal(&host) {
             true => {
                 Some(format!("{}://{host}", if proto == Proto::Https { "https" } else { "http" }))
@@ -268,28 +270,33 @@ impl Inner {
         };
         let url = url.ok_or(BindError::Unsupported("a host name without a shared port"))?;
         let port = if proto == Proto::Https { 443 } else { 80 };
-        if !self.hosts.add(&host, port, &served.site, true) {
+        if !self.hosts.add(&host, port, &routes.virtual_host, true) {
             return Err(BindError::Taken(url));
         }
-        Ok(Place { url, name: Some((host.clone(), port)), host: Some(host), door: None })
+        Ok(EndpointAddress {
+            url,
+            name: Some((host.clone(), port)),
+            host: Some(host),
+            listener: None,
+        })
     }
 
     /// Gives a port for HTTP.
     async fn place_at_port(
         self: &Arc<Self>,
-        wanted: &Wanted,
-        served: &Served,
-    ) -> Result<Place, BindError> {
-        let listener = self.listen_for(wanted).await?;
-        let entrance = Entrance::Own(served.site.clone());
-        let is_secure = wanted.proto == Proto::Https && self.settings.tls_endpoints;
-        let (scheme, door) = if is_secure {
-            ("https", self.https_door(listener, entrance)?)
+        spec: &EndpointSpec,
+        routes: &EndpointRoutes,
+    ) -> Result<EndpointAddress, BindError> {
+        let listener = self.listen_for(spec).await?;
+        let host_selection = HostSelection::Single(routes.virtual_host.clone());
+        let is_secure = spec.proto == Proto::Https && self.settings.tls_endpoints;
+        let (scheme, listener) = if is_secure {
+            ("https", self.listen_https(listener, host_selection)?)
         } else {
-            ("http", self.http_door(listener, entrance)?)
+            ("http", self.listen_http(listener, host_selection)?)
         };
-        let url = format!("{scheme}://{}", reachable(door.address()));
-        Ok(Place { url, host: None, name: None, door: Some(door) })
+        let url = format!("{scheme}://{}", reachable(listener.address()));
+        Ok(EndpointAddress { url, host: None, name: None, listener: Some(listener) })
     }
 
     /// The names that endpoints of a protocol have.
@@ -303,51 +310,58 @@ impl Inner {
     /// Gives a name for bytes that only policies lead to.
     fn place_inside(
         &self,
-        wanted: &Wanted,
+        spec: &EndpointSpec,
         (name, port): (String, u16),
-        served: &Served,
-    ) -> Result<Place, BindError> {
-        if wanted.options.tls_termination.is_some() {
+        routes: &EndpointRoutes,
+    ) -> Result<EndpointAddress, BindError> {
+        if spec.options.tls_termination.is_some() {
             return Err(BindError::Unsupported("TLS that ends at an internal endpoint"));
         }
         let host = checked_host(&name)?;
-        let url = match wanted.proto {
+        let url = match spec.proto {
             Proto::Tls => format!("tls://{host}"),
             _ => format!("tcp://{host}:{port}"),
         };
-        if !self.streams.add(&host, port, &served.site, true) {
+        if !self.streams.add(&host, port, &routes.virtual_host, true) {
             return Err(BindError::Taken(url));
         }
-        Ok(Place { url, name: Some((host.clone(), port)), host: Some(host), door: None })
+        Ok(EndpointAddress {
+            url,
+            name: Some((host.clone(), port)),
+            host: Some(host),
+            listener: None,
+        })
     }
 
     /// Gives a port for bytes.
     async fn place_of_bytes(
         self: &Arc<Self>,
-        wanted: &Wanted,
+        spec: &EndpointSpec,
         host: Option<String>,
-        served: &Served,
-    ) -> Result<Place, BindError> {
-        if let Some(name) = internal::name_of(wanted) {
-            return self.place_inside(wanted, name, served);
+        routes: &EndpointRoutes,
+    ) -> Result<EndpointAddress, BindError> {
+        if let Some(name) = internal::name_of(spec) {
+            return self.place_inside(spec, name, routes);
         }
-        let listener = self.listen_for(wanted).await?;
-        let scheme = if wanted.proto == Proto::Tls { "tls" } else { "tcp" };
-        let site = served.site.clone();
-        let door = match site.get().guard.clone() {
-            Some(guard) => self.unwrapping_door(listener, site, guard.config.clone())?,
-            None => self.bytes_door(listener, site, scheme)?,
+        let listener = self.listen_for(spec).await?;
+        let scheme = if spec.proto == Proto::Tls { "tls" } else { "tcp" };
+        let virtual_host = routes.virtual_host.clone();
+        let listener = match virtual_host.load_full().tls_policy.clone() {
+            Some(tls_policy) => {
+                self.listen_tls(listener, virtual_host, tls_policy.config.clone())?
+            }
+            None => self.listen_tcp(listener, virtual_host, scheme)?,
         };
-        let address = door.address();
+        let address = listener.address();
         let url = match &host {
             Some(host) => format!("{scheme}://{host}:{}", address.port()),
             None => format!("{scheme}://{}", reachable(address)),
         };
-        Ok(Place { url, host, name: None, door: Some(door) })
+        Ok(EndpointAddress { url, host, name: None, listener: Some(listener) })
     }
 
-    async fn listen_for(&self, wanted: &Wanted) -> Result<TcpListener, BindError> {
-        let Some(addr) = wanted.addr.as_deref().filter(|addr| !addr.is_empty()) else {
+    async fn listen_for(&self, spec: &EndpointSpec) -> Result<TcpListener, BindError> {
+        let Some(addr) = spec.addr.as_deref().filter(|addr| !addr.is_empty()) else {
             return Ok(self.listen(0).await?);
         };
         let invalid = |problem: &str| BindError::Invalid {
@@ -357,7 +371,7 @@ impl Inner {
         let (_, port) = addr.rsplit_once(':').ok_or_else(|| invalid("is not host:port"))?;
         let port = port.parse().map_err(|_| invalid("has no port"))?;
         match self.listen(port).await {
-            Err(EdgeError::Listen { source, .. }) if source.kind() == ErrorKind::AddrInUse => {
+            Err(GatewayError::Listen { source, .. }) if source.kind() == ErrorKind::AddrInUse => {
                 Err(BindError::Taken(addr.to_owned()))
             }
             listening => Ok(listening?),
@@ -381,9 +395,9 @@ fn is_label(text: &str) -> bool {
 }
 
 fn random_name(origin: &Origin) -> Result<String, BindError> {
-    let mut bytes = [0; NAME];
+    let mut bytes = [0; RANDOM_NAME_LENGTH];
     origin
         .fill(&mut bytes)
         .map_err(|problem| BindError::Invalid { field: "host", problem: problem.to_string() })?;
-    Ok(bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect())
+    Ok(bytes.iter().map(|byte| char::from(RANDOM_NAME_LETTERS[usize::from(byte % 32)])).collect())
 }

@@ -5,26 +5,26 @@ use std::time::Duration;
 
 use http::HeaderValue;
 
-use crate::gateway::Inner;
+use crate::gateway::GatewayState;
 use crate::gateway::modules::breaker::Limits;
 use crate::gateway::modules::traffic_policy::{self, Rules};
-use crate::gateway::modules::{Breaker, Changes, IpRules, Modules, Passwords, Restriction};
-use crate::gateway::routing::backend::{Backend, Kind};
+use crate::gateway::modules::{Breaker, HeaderEdits, IpRestrictions, IpRules, Modules, Passwords};
+use crate::gateway::routing::backend::{Backend, BackendKind};
 use crate::gateway::routing::endpoint::BindError;
 use crate::gateway::routing::endpoint_spec::{AllowDeny, EndpointOptions, HeaderChanges, Webhook};
 use crate::gateway::routing::target::Target;
-use crate::gateway::routing::virtual_host::{Route, Site};
-use crate::gateway::slot::Slot;
+use crate::gateway::routing::virtual_host::{Route, VirtualHost};
 use crate::policy::user_agent::Filter;
 use crate::policy::{Cidr, Policy, Scope};
+use arc_swap::ArcSwap;
 
 /// What is served for an agent.
-pub(crate) fn site(
+pub(crate) fn virtual_host(
     options: &EndpointOptions,
-    backend: Arc<Slot<Backend>>,
+    backend: Arc<ArcSwap<Backend>>,
     scope: Scope,
-    find: impl FnMut(&str) -> Arc<Slot<IpRules>>,
-) -> Result<Site, BindError> {
+    find: impl FnMut(&str) -> Arc<ArcSwap<IpRules>>,
+) -> Result<VirtualHost, BindError> {
     let host_header = options.host_header.as_deref().map(HeaderValue::from_str).transpose();
     let host_header = host_header.map_err(|problem| invalid("host_header", &problem))?;
     let modules = Modules {
@@ -41,14 +41,14 @@ pub(crate) fn site(
     };
     let modules = Some(modules).filter(|modules| !modules.is_empty());
     let (id, edge_id) = ("".into(), "".into());
-    Ok(Site::of(Route { id, edge_id, modules, host_header, backend }))
+    Ok(VirtualHost::of(Route { id, edge_id, modules, host_header, backend }))
 }
 
 /// Where the requests of an agent's endpoint go; nowhere while the agent is away.
-pub(crate) fn backend(edges: &Inner, target: Option<Arc<dyn Target>>) -> Backend {
+pub(crate) fn backend(gateway: &GatewayState, target: Option<Arc<dyn Target>>) -> Backend {
     let kind = match target {
-        Some(target) => Kind::Upstream(edges.upstream(target)),
-        None => Kind::Offline,
+        Some(target) => BackendKind::Upstream(gateway.upstream(target)),
+        None => BackendKind::Offline,
     };
     Backend { id: "".into(), kind }
 }
@@ -57,13 +57,13 @@ fn invalid(field: &'static str, problem: &dyn std::fmt::Display) -> BindError {
     BindError::Invalid { field, problem: problem.to_string() }
 }
 
-fn restriction(ranges: &AllowDeny) -> Result<Restriction, BindError> {
+fn restriction(ranges: &AllowDeny) -> Result<IpRestrictions, BindError> {
     let parse = |text: &String| {
         text.parse().map_err(|problem| invalid("ip_restriction", &format!("{text:?}: {problem}")))
     };
     let allow = ranges.allow.iter().map(parse).collect::<Result<Vec<Cidr>, _>>()?;
     let deny = ranges.deny.iter().map(parse).collect::<Result<_, _>>()?;
-    Ok(Restriction(vec![Arc::new(Slot::new(IpRules { allow, deny }))]))
+    Ok(IpRestrictions(vec![Arc::new(ArcSwap::from_pointee(IpRules { allow, deny }))]))
 }
 
 fn agents(lists: &AllowDeny) -> Result<Filter, BindError> {
@@ -73,19 +73,20 @@ fn agents(lists: &AllowDeny) -> Result<Filter, BindError> {
     })
 }
 
-fn webhook(wanted: &Webhook) -> Result<Rules, BindError> {
-    let policy = Policy::compile(&traffic_policy::webhook(wanted), Scope::HttpTunnel);
-    let policy = policy.map_err(|problems| invalid("webhook", &traffic_policy::told(&problems)))?;
+fn webhook(spec: &Webhook) -> Result<Rules, BindError> {
+    let policy = Policy::compile(&traffic_policy::webhook(spec), Scope::HttpTunnel);
+    let policy = policy
+        .map_err(|problems| invalid("webhook", &traffic_policy::describe_problems(&problems)))?;
     Ok(Rules::new(Arc::new(policy), Arc::default(), |_| Arc::default()))
 }
 
 fn policy(
     text: &str,
     scope: Scope,
-    find: impl FnMut(&str) -> Arc<Slot<IpRules>>,
+    find: impl FnMut(&str) -> Arc<ArcSwap<IpRules>>,
 ) -> Result<Rules, BindError> {
-    let policy =
-        traffic_policy::read(text, scope).map_err(|told| invalid("traffic_policy", &told))?;
+    let policy = traffic_policy::read(text, scope)
+        .map_err(|describe_problems| invalid("traffic_policy", &describe_problems))?;
     Ok(Rules::new(Arc::new(policy), Arc::default(), find))
 }
 
@@ -100,6 +101,6 @@ fn breaker(share: f64) -> Arc<Breaker> {
     Breaker::new(Limits { tripped: ten, window: ten, buckets: 10, volume: 20, share })
 }
 
-fn changes(given: &HeaderChanges) -> Changes {
-    Changes::new(given.add.iter().map(|(name, value)| (name, value)), given.remove.iter())
+fn changes(given: &HeaderChanges) -> HeaderEdits {
+    HeaderEdits::new(given.add.iter().map(|(name, value)| (name, value)), given.remove.iter())
 }

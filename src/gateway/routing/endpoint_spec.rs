@@ -17,7 +17,7 @@ pub enum Proto {
 
 /// An endpoint that an agent asks for.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct EndpointSpec {
     /// What is spoken there.
     pub proto: Proto,
     /// The host name, for HTTP and TLS; may start with `*.`.
@@ -30,7 +30,7 @@ pub struct Wanted {
     pub options: EndpointOptions,
 }
 
-impl Wanted {
+impl EndpointSpec {
     /// An endpoint wherever there is room, without options.
     pub fn any(proto: Proto) -> Self {
         let options = EndpointOptions::default();

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use http::Uri;
 
-use crate::gateway::Inner;
-use crate::gateway::routing::endpoint_spec::{Proto, Wanted};
-use crate::gateway::routing::virtual_host::{Route, Site};
+use crate::gateway::GatewayState;
+use crate::gateway::routing::endpoint_spec::{EndpointSpec, Proto};
+use crate::gateway::routing::virtual_host::{Route, VirtualHost};
 
 /// How the names of internal endpoints end.
 const INTERNAL: &str = ".internal";
@@ -21,11 +21,11 @@ pub(crate) fn is_internal(host: &str) -> bool {
 
 /// The name and port of an internal endpoint that carries bytes; none when it is to have a port of
 /// the service.
-pub(crate) fn name_of(wanted: &Wanted) -> Option<(String, u16)> {
-    let (name, port) = match wanted.proto {
-        Proto::Tls => (wanted.host.as_deref()?, 443),
+pub(crate) fn name_of(spec: &EndpointSpec) -> Option<(String, u16)> {
+    let (name, port) = match spec.proto {
+        Proto::Tls => (spec.host.as_deref()?, 443),
         Proto::Tcp => {
-            let (name, port) = wanted.addr.as_deref()?.rsplit_once(':')?;
+            let (name, port) = spec.addr.as_deref()?.rsplit_once(':')?;
             (name, port.parse().ok()?)
         }
         Proto::Http | Proto::Https => return None,
@@ -35,19 +35,23 @@ pub(crate) fn name_of(wanted: &Wanted) -> Option<(String, u16)> {
 }
 
 /// What is served at the URL of an internal endpoint that speaks HTTP; none while nobody is there.
-pub(crate) fn site(edges: &Inner, url: &str) -> Option<Arc<Site>> {
+pub(crate) fn virtual_host(gateway: &GatewayState, url: &str) -> Option<Arc<VirtualHost>> {
     let (name, port) = place(url, &[("http", Some(80)), ("https", Some(443))])?;
-    let site = edges.hosts.find(&name, port)?.site.get();
+    let virtual_host = gateway.hosts.find(&name, port)?.virtual_host.load_full();
     // Nobody can show a certificate on a way that has no TLS.
-    Some(site).filter(|site| !site.asks() && !site.is_offline())
+    Some(virtual_host)
+        .filter(|virtual_host| !virtual_host.requires_certificate() && !virtual_host.is_offline())
 }
 
 /// What is served at the URL of an internal endpoint that carries bytes; none while nobody is there.
-pub(crate) fn stream(edges: &Inner, url: &str) -> Option<Arc<Route>> {
+pub(crate) fn stream(gateway: &GatewayState, url: &str) -> Option<Arc<Route>> {
     let (name, port) = place(url, &[("tls", Some(443)), ("tcp", None)])?;
-    let claim = edges.streams.find(&name, port).filter(|claim| claim.port == port)?;
-    let site = claim.site.get();
-    site.route("").filter(|_| !site.asks() && !site.is_offline()).cloned()
+    let claim = gateway.streams.find(&name, port).filter(|claim| claim.port == port)?;
+    let virtual_host = claim.virtual_host.load_full();
+    virtual_host
+        .route("")
+        .filter(|_| !virtual_host.requires_certificate() && !virtual_host.is_offline())
+        .cloned()
 }
 
 /// The name and port in the URL of an internal endpoint, with the usual ports of its schemes.

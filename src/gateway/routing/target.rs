@@ -17,11 +17,11 @@ pub trait Target: Send + Sync + 'static {
     fn key(&self) -> &str;
 
     /// Whose request may follow on a connection when an HTTP exchange has finished.
-    fn reuse(&self) -> Reuse;
+    fn reuse(&self) -> ConnectionReuse;
 
     /// What HTTP requests are spoken with on the connections.
-    fn speaks(&self) -> Speaks {
-        Speaks::Http1
+    fn protocol(&self) -> UpstreamProtocol {
+        UpstreamProtocol::Http1
     }
 
     /// Whether an agent takes the connections, who may not reach what it forwards to: it says so in
@@ -39,13 +39,13 @@ pub trait Target: Send + Sync + 'static {
     fn dial<'a>(
         &'a self,
         visitor: &'a Visitor,
-        through: &'a Through,
-    ) -> BoxFuture<'a, Result<Io, Undialable>>;
+        route_ref: &'a RouteRef,
+    ) -> BoxFuture<'a, Result<Io, DialError>>;
 }
 
 /// Who may use a connection after its first exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reuse {
+pub enum ConnectionReuse {
     /// Nobody: the connection names the port of its visitor as well, as with the PROXY protocol.
     Nobody,
     /// Visitors from the same address who came the same way: the connection names both.
@@ -56,7 +56,7 @@ pub enum Reuse {
 
 /// What led a visitor to a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Through {
+pub struct RouteRef {
     /// The identifier of the edge; empty for the endpoint of an agent.
     pub edge_id: Arc<str>,
     /// The identifier of the route; empty where there is none to choose.
@@ -65,7 +65,7 @@ pub struct Through {
 
 /// What HTTP requests are spoken with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Speaks {
+pub enum UpstreamProtocol {
     /// HTTP/1.1.
     #[default]
     Http1,
@@ -74,7 +74,7 @@ pub enum Speaks {
 }
 
 /// Finds the online tunnels that serve all these labels.
-pub trait Groups: Send + Sync + 'static {
+pub trait TunnelGroups: Send + Sync + 'static {
     /// The tunnels whose labels contain all of `labels`, oldest first; none for no labels.
     fn matching(&self, labels: &BTreeMap<String, String>) -> Vec<Arc<dyn Target>>;
 }
@@ -82,7 +82,7 @@ pub trait Groups: Send + Sync + 'static {
 /// Why no connection to a target could be opened; nothing was sent then.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Undialable {
+pub enum DialError {
     /// Nobody serves the target now.
     #[error("offline")]
     Offline,

@@ -7,26 +7,26 @@ use http::header::HOST;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::upgrade::OnUpgrade;
 
-use crate::gateway::Inner;
-use crate::gateway::events::Trace;
-use crate::gateway::http::body::{Body, Outgoing};
-use crate::gateway::http::error_response::{self, Fault};
+use crate::gateway::GatewayState;
+use crate::gateway::events::RequestTrace;
+use crate::gateway::http::body::{Body, RequestBody};
+use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::head;
-use crate::gateway::http::request_context::Way;
+use crate::gateway::http::request_context::RequestContext;
 use crate::gateway::modules::Modules;
 use crate::gateway::modules::websocket_tcp;
-use crate::gateway::routing::backend::{Backend, Candidate, Candidates, Kind};
-use crate::gateway::routing::target::{BoxFuture, Through, Undialable, Visitor};
-use crate::gateway::slot::Slot;
-use crate::gateway::tls::policy::Guard;
-use crate::gateway::upstream::forward::{Exchange, Outcome, forward};
+use crate::gateway::routing::backend::{Backend, BackendCandidate, BackendCandidates, BackendKind};
+use crate::gateway::routing::target::{BoxFuture, DialError, RouteRef, Visitor};
+use crate::gateway::tls::policy::TlsPolicy;
+use crate::gateway::upstream::forward::{ForwardOutcome, OutboundRequest, forward};
 use crate::policy::path::{self, AmbiguousPaths};
+use arc_swap::ArcSwap;
 
 /// What is served at a public address.
 #[derive(Default)]
-pub(crate) struct Site {
+pub(crate) struct VirtualHost {
     /// How TLS is spoken with visitors; none where it is as usual.
-    pub guard: Option<Arc<Guard>>,
+    pub tls_policy: Option<Arc<TlsPolicy>>,
     exact: HashMap<String, Arc<Route>>,
     /// The longest first.
     prefixes: Vec<(String, Arc<Route>)>,
@@ -36,31 +36,31 @@ pub(crate) struct Site {
 
 /// Which paths a route serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Match {
+pub(crate) enum PathMatch {
     /// This one.
     Exact(String),
     /// All that begin like this.
     Prefix(String),
 }
 
-/// Where a site sends a request.
-pub(crate) struct Found<'s> {
+/// Where a virtual host sends a request.
+pub(crate) struct RouteMatch<'s> {
     pub route: &'s Arc<Route>,
     /// The path that the request goes on with, where that is another one.
     pub path: Option<String>,
 }
 
 /// Why a request gets no answer of its backend.
-pub(crate) enum Turned {
+pub(crate) enum Rejection {
     /// The service answers it.
-    Away(Fault),
+    Respond(ErrorResponse),
     /// The connection is closed, with all other requests on it.
-    Closed,
+    Close,
 }
 
-impl From<Fault> for Turned {
-    fn from(fault: Fault) -> Self {
-        Self::Away(fault)
+impl From<ErrorResponse> for Rejection {
+    fn from(error: ErrorResponse) -> Self {
+        Self::Respond(error)
     }
 }
 
@@ -75,53 +75,57 @@ pub(crate) struct Route {
     /// The `Host` that the target shall see.
     pub host_header: Option<HeaderValue>,
     /// Where requests go.
-    pub backend: Arc<Slot<Backend>>,
+    pub backend: Arc<ArcSwap<Backend>>,
 }
 
-impl Site {
-    /// A site that treats all requests alike.
+impl VirtualHost {
+    /// A virtual host that treats all requests alike.
     pub(crate) fn of(route: Route) -> Self {
-        Self::new([(Match::Prefix(String::new()), Arc::new(route))])
+        Self::new([(PathMatch::Prefix(String::new()), Arc::new(route))])
     }
 
-    pub(crate) fn new(routes: impl IntoIterator<Item = (Match, Arc<Route>)>) -> Self {
-        let mut site = Self::default();
-        for (wanted, route) in routes {
-            site.reads_paths |= !wanted.is_everything() || route.reads_paths();
-            match wanted {
-                Match::Exact(path) => {
-                    site.exact.insert(path::normalized(&path).into_owned(), route);
+    pub(crate) fn new(routes: impl IntoIterator<Item = (PathMatch, Arc<Route>)>) -> Self {
+        let mut virtual_host = Self::default();
+        for (spec, route) in routes {
+            virtual_host.reads_paths |= !spec.is_everything() || route.reads_paths();
+            match spec {
+                PathMatch::Exact(path) => {
+                    virtual_host.exact.insert(path::normalized(&path).into_owned(), route);
                 }
-                Match::Prefix(prefix) => {
-                    site.prefixes.push((path::normalized(&prefix).into_owned(), route));
+                PathMatch::Prefix(prefix) => {
+                    virtual_host.prefixes.push((path::normalized(&prefix).into_owned(), route));
                 }
             }
         }
-        site.prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
-        site
+        virtual_host.prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        virtual_host
     }
 
     /// True for the endpoint of an agent that is gone for now.
     pub(crate) fn is_offline(&self) -> bool {
         let mut routes = self.prefixes.iter().map(|(_, route)| route);
-        routes.any(|route| matches!(route.backend.get().kind, Kind::Offline))
+        routes.any(|route| matches!(route.backend.load_full().kind, BackendKind::Offline))
     }
 
-    /// The same site with a guard, or with none.
-    pub(crate) fn guarded(self, guard: Option<Arc<Guard>>) -> Self {
-        Self { guard, ..self }
+    /// The same virtual host with a TLS policy, or with none.
+    pub(crate) fn with_tls_policy(self, tls_policy: Option<Arc<TlsPolicy>>) -> Self {
+        Self { tls_policy, ..self }
     }
 
     /// True when visitors must show a certificate.
-    pub(crate) fn asks(&self) -> bool {
-        self.guard.as_ref().is_some_and(|guard| guard.asks)
+    pub(crate) fn requires_certificate(&self) -> bool {
+        self.tls_policy.as_ref().is_some_and(|tls_policy| tls_policy.requires_certificate)
     }
 
     /// The route of a request, unless its path is ambiguous and something depends on it.
-    pub(crate) fn find(&self, path: &str, ambiguous: AmbiguousPaths) -> Result<Found<'_>, Fault> {
+    pub(crate) fn find(
+        &self,
+        path: &str,
+        ambiguous: AmbiguousPaths,
+    ) -> Result<RouteMatch<'_>, ErrorResponse> {
         let found = |path: &str, other| {
             let route = self.route(path).ok_or(error_response::NO_ROUTE)?;
-            Ok(Found { route, path: other })
+            Ok(RouteMatch { route, path: other })
         };
         if !self.reads_paths {
             return found(path, None);
@@ -152,7 +156,7 @@ impl Site {
     }
 }
 
-impl Match {
+impl PathMatch {
     /// Whether it is for all paths.
     fn is_everything(&self) -> bool {
         matches!(self, Self::Prefix(prefix) if matches!(prefix.as_str(), "" | "/"))
@@ -165,92 +169,93 @@ impl Route {
     }
 
     /// What those are told who are led on from here.
-    pub(crate) fn through(&self) -> Through {
-        Through { edge_id: self.edge_id.clone(), route_id: self.id.clone() }
+    pub(crate) fn route_ref(&self) -> RouteRef {
+        RouteRef { edge_id: self.edge_id.clone(), route_id: self.id.clone() }
     }
 
     /// Takes a request through the modules to the backend, and its answer back.
     pub(crate) async fn serve(
         &self,
-        way: &mut Way<'_>,
-        request: Request<Outgoing>,
-    ) -> Result<Response<Body>, Turned> {
+        context: &mut RequestContext<'_>,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Body>, Rejection> {
         match &self.modules {
-            Some(modules) => modules.serve(self, way, request).await,
-            None => Ok(self.send(way, request).await?),
+            Some(modules) => modules.serve(self, context, request).await,
+            None => Ok(self.send(context, request).await?),
         }
     }
 
     /// The same for a request that a policy has sent here.
     pub(crate) fn serve_within<'s>(
         &'s self,
-        way: &'s mut Way<'_>,
-        request: Request<Outgoing>,
-    ) -> BoxFuture<'s, Result<Response<Body>, Turned>> {
+        context: &'s mut RequestContext<'_>,
+        request: Request<RequestBody>,
+    ) -> BoxFuture<'s, Result<Response<Body>, Rejection>> {
         Box::pin(async move {
-            way.hops += 1;
-            let served = self.serve(way, request).await;
-            way.hops -= 1;
-            served
+            context.hops += 1;
+            let routes = self.serve(context, request).await;
+            context.hops -= 1;
+            routes
         })
     }
 
     /// Sends a request on, without what concerned only its visitor's connection.
     pub(crate) async fn send(
         &self,
-        way: &mut Way<'_>,
-        mut request: Request<Outgoing>,
-    ) -> Result<Response<Body>, Fault> {
-        let upgrades = head::outbound(&mut request, way.origin)?;
+        context: &mut RequestContext<'_>,
+        mut request: Request<RequestBody>,
+    ) -> Result<Response<Body>, ErrorResponse> {
+        let upgrades = head::outbound(&mut request, context.origin)?;
         if let Some(host) = &self.host_header {
             request.headers_mut().insert(HOST, host.clone());
         }
         let upgrade = upgrades.then(|| hyper::upgrade::on(&mut request));
         if self.modules.as_ref().is_some_and(|modules| modules.converter) {
-            return self.convert(way, request.headers(), upgrade).await;
+            return self.convert(context, request.headers(), upgrade).await;
         }
-        self.forward(way, Exchange { request, upgrade }).await
+        self.forward(context, OutboundRequest { request, upgrade }).await
     }
 
     /// Sends a request to the first target that takes it.
     async fn forward(
         &self,
-        way: &mut Way<'_>,
-        mut exchange: Exchange,
-    ) -> Result<Response<Body>, Fault> {
-        let backend = self.backend.get();
-        if let Kind::Offline = backend.kind {
+        context: &mut RequestContext<'_>,
+        mut exchange: OutboundRequest,
+    ) -> Result<Response<Body>, ErrorResponse> {
+        let backend = self.backend.load_full();
+        if let BackendKind::Offline = backend.kind {
             return Err(error_response::NO_ENDPOINT);
         }
         drop(backend);
-        let mut candidates = Candidates::of(way.edges, self.backend.clone());
+        let mut candidates = BackendCandidates::of(context.gateway, self.backend.clone());
         let mut last = None;
         while let Some(candidate) = candidates.next() {
-            way.trace.note(|it| it.backend_id = candidates.from.clone());
+            context.trace.note(|it| it.backend_id = candidates.from.clone());
             let upstream = match candidate {
-                Candidate::Upstream(upstream) => upstream,
-                Candidate::Fixed(backend) => match &backend.kind {
-                    Kind::Fixed(fixed) => return Ok(fixed.response()),
+                BackendCandidate::Upstream(upstream) => upstream,
+                BackendCandidate::Fixed(backend) => match &backend.kind {
+                    BackendKind::Fixed(fixed) => return Ok(fixed.response()),
                     _ => continue,
                 },
             };
             let spare = if candidates.has_more() { exchange.spare() } else { None };
             match (
-                forward(&upstream, way.visitor, &way.through, exchange, way.runtime).await,
+                forward(&upstream, context.visitor, &context.route_ref, exchange, context.runtime)
+                    .await,
                 spare,
             ) {
-                (Outcome::Undialed(back, reason), _) => {
+                (ForwardOutcome::DialFailed(back, reason), _) => {
                     exchange = *back;
                     last = Some(reason);
                 }
                 // The agent was there, but not what it forwards to.
-                (Outcome::Unreached(_), Some(spare)) => {
+                (ForwardOutcome::Unreachable(_), Some(spare)) => {
                     exchange = spare;
-                    last = Some(Undialable::Unreachable(String::new()));
+                    last = Some(DialError::Unreachable(String::new()));
                 }
-                (Outcome::Unreached(answer), None) => {
+                (ForwardOutcome::Unreachable(answer), None) => {
                     let mut answer = answer.ok_or(error_response::UNREACHABLE)?;
-                    let prefix = &way.edges.settings.code_prefix;
+                    let prefix = &context.gateway.settings.code_prefix;
                     error_response::name(
                         answer.headers_mut(),
                         error_response::UNREACHABLE.number,
@@ -258,8 +263,8 @@ impl Route {
                     );
                     return Ok(answer);
                 }
-                (Outcome::Answered(response), _) => return Ok(response),
-                (Outcome::Failed(fault), _) => return Err(fault),
+                (ForwardOutcome::Answered(response), _) => return Ok(response),
+                (ForwardOutcome::Failed(error), _) => return Err(error),
             }
         }
         Err(candidates.exhausted(last.as_ref()))
@@ -268,31 +273,32 @@ impl Route {
     /// Lets a visitor talk to the target in bytes, over a WebSocket.
     async fn convert(
         &self,
-        way: &mut Way<'_>,
+        context: &mut RequestContext<'_>,
         headers: &HeaderMap,
         upgrade: Option<OnUpgrade>,
-    ) -> Result<Response<Body>, Fault> {
+    ) -> Result<Response<Body>, ErrorResponse> {
         let response = websocket_tcp::agree(headers)?;
         let visitor = upgrade.ok_or(error_response::NO_WEBSOCKET)?;
-        let target = self.dial(way.edges, way.visitor, &way.through, way.trace).await;
-        way.runtime.convert(visitor, target.ok_or(error_response::UNREACHABLE)?);
+        let target =
+            self.dial(context.gateway, context.visitor, &context.route_ref, context.trace).await;
+        context.runtime.convert(visitor, target.ok_or(error_response::UNREACHABLE)?);
         Ok(response)
     }
 
     /// Opens a connection for bytes; none where nobody takes it.
     pub(crate) async fn dial(
         &self,
-        edges: &Inner,
+        gateway: &GatewayState,
         visitor: &Visitor,
-        through: &Through,
-        trace: &mut Trace,
+        route_ref: &RouteRef,
+        trace: &mut RequestTrace,
     ) -> Option<crate::gateway::Io> {
-        let mut candidates = Candidates::of(edges, self.backend.clone());
+        let mut candidates = BackendCandidates::of(gateway, self.backend.clone());
         while let Some(candidate) = candidates.next() {
             trace.note(|it| it.backend_id = candidates.from.clone());
             // An answer in HTTP is nothing for a visitor who speaks something else.
-            let Candidate::Upstream(upstream) = candidate else { return None };
-            let dialing = upstream.dial(visitor, through);
+            let BackendCandidate::Upstream(upstream) = candidate else { return None };
+            let dialing = upstream.dial(visitor, route_ref);
             if let Ok(Ok(io)) = crate::gateway::upstream::forward::within(dialing).await {
                 return Some(io);
             }
@@ -308,20 +314,20 @@ mod tests {
 
     #[test]
     fn the_exact_path_wins_then_the_longest_prefix() {
-        let site = Site::new(
+        let virtual_host = VirtualHost::new(
             [
-                Match::Prefix("/".into()),
-                Match::Prefix("/api/v1".into()),
-                Match::Prefix("/api".into()),
-                Match::Exact("/api/v1/".into()),
+                PathMatch::Prefix("/".into()),
+                PathMatch::Prefix("/api/v1".into()),
+                PathMatch::Prefix("/api".into()),
+                PathMatch::Exact("/api/v1/".into()),
             ]
-            .map(|wanted| {
-                let host = match &wanted {
-                    Match::Exact(path) => format!("={path}"),
-                    Match::Prefix(path) => path.clone(),
+            .map(|spec| {
+                let host = match &spec {
+                    PathMatch::Exact(path) => format!("={path}"),
+                    PathMatch::Prefix(path) => path.clone(),
                 };
                 let host_header = Some(HeaderValue::try_from(host).unwrap());
-                let backend = Arc::new(Slot::new(Backend::nothing()));
+                let backend = Arc::new(ArcSwap::from_pointee(Backend::nothing()));
                 let route = Route {
                     id: "".into(),
                     edge_id: "".into(),
@@ -329,38 +335,39 @@ mod tests {
                     host_header,
                     backend,
                 };
-                (wanted, Arc::new(route))
+                (spec, Arc::new(route))
             }),
         );
-        let found = |path: &str| site.route(path).unwrap().host_header.clone().unwrap();
+        let found = |path: &str| virtual_host.route(path).unwrap().host_header.clone().unwrap();
 
         assert_eq!(found("/api/v1/"), "=/api/v1/");
         assert_eq!(found("/api/v1/x"), "/api/v1");
         assert_eq!(found("/api/v10"), "/api/v1");
         assert_eq!(found("/apis"), "/api");
         assert_eq!(found("/API"), "/");
-        assert!(Site::default().route("/").is_none());
+        assert!(VirtualHost::default().route("/").is_none());
     }
 
-    /// A site with a route for everything and perhaps another one.
-    fn site(other: Option<Match>) -> Site {
+    /// A virtual host with a route for everything and perhaps another one.
+    fn virtual_host(other: Option<PathMatch>) -> VirtualHost {
         let route = || {
             let (id, edge_id) = (Arc::from(""), Arc::from(""));
-            let backend = Arc::new(Slot::new(Backend::nothing()));
+            let backend = Arc::new(ArcSwap::from_pointee(Backend::nothing()));
             Arc::new(Route { id, edge_id, modules: None, host_header: None, backend })
         };
-        let all = [Some(Match::Prefix("/".into())), other];
-        Site::new(all.into_iter().flatten().map(|wanted| (wanted, route())))
+        let all = [Some(PathMatch::Prefix("/".into())), other];
+        VirtualHost::new(all.into_iter().flatten().map(|spec| (spec, route())))
     }
 
     #[test]
     fn ambiguous_paths_matter_where_a_route_depends_on_them() {
-        let (plain, other) = (site(None), site(Some(Match::Prefix("/a".into()))));
+        let (plain, other) =
+            (virtual_host(None), virtual_host(Some(PathMatch::Prefix("/a".into()))));
         let reject = AmbiguousPaths::Reject;
 
         assert!(plain.find("/x/../a", reject).is_ok_and(|found| found.path.is_none()));
         assert!(plain.find_plain("/x/../%zz").is_some());
-        assert_eq!(other.find("/x/../a", reject).err().map(|fault| fault.status), Some(400));
+        assert_eq!(other.find("/x/../a", reject).err().map(|error| error.status), Some(400));
         assert!(other.find("/x//y", reject).is_ok_and(|found| found.path.is_none()));
         let rooted = other.find("//x", reject).ok().and_then(|found| found.path);
         assert_eq!(rooted.as_deref(), Some("/x"));
@@ -374,9 +381,10 @@ mod tests {
 
     #[test]
     fn a_match_is_brought_into_the_form_of_paths() {
-        let site = site(Some(Match::Exact("//%61/%c3%a4".into())));
-        let found =
-            |path: &str| site.find(path, AmbiguousPaths::Reject).ok().unwrap().route.clone();
+        let virtual_host = virtual_host(Some(PathMatch::Exact("//%61/%c3%a4".into())));
+        let found = |path: &str| {
+            virtual_host.find(path, AmbiguousPaths::Reject).ok().unwrap().route.clone()
+        };
 
         assert!(Arc::ptr_eq(&found("/a/ä"), &found("/%61/%C3%a4")));
         assert!(!Arc::ptr_eq(&found("/a/ä"), &found("/")));

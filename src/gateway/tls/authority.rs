@@ -29,19 +29,19 @@ use rustls::sign::CertifiedKey;
 use crate::api::mask;
 use crate::files;
 use crate::gateway::tls::interfaces;
-use crate::gateway::tls::policy::Terms;
+use crate::gateway::tls::policy::TlsParams;
 use crate::net::certificate::{self, Unusable};
 
 /// The names of this machine, for visitors who ask for none.
-const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// How long the addresses of this machine are taken for known: they may change at any time.
-const KNOWN: Duration = Duration::from_secs(10);
+const INTERFACES_TTL: Duration = Duration::from_secs(10);
 /// How many names have a certificate ready; a visitor may ask for any.
-const READY: usize = 4096;
+const MAX_CACHED_CERTIFICATES: usize = 4096;
 /// How long a certificate is valid: what browsers accept from any authority.
 const VALID_DAYS: u64 = 397;
 /// When a certificate is made anew, long before it ends.
-const RENEWED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const RENEW_AFTER: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
@@ -87,36 +87,36 @@ pub struct Authority {
     /// One key serves all certificates: making one takes longer than signing.
     key: KeyPair,
     provider: Arc<CryptoProvider>,
-    local: Mutex<Local>,
-    issued: Mutex<HashMap<String, Issued>>,
-    given: RwLock<Option<Given>>,
+    local: Mutex<LocalCertificate>,
+    issued: Mutex<HashMap<String, IssuedCertificate>>,
+    provided: RwLock<Option<ProvidedCertificate>>,
 }
 
 /// A certificate that the authority has made.
 #[derive(Clone)]
-struct Issued {
+struct IssuedCertificate {
     certified: Arc<CertifiedKey>,
     made: Instant,
 }
 
 /// The certificate of this machine.
 #[derive(Default)]
-struct Local {
+struct LocalCertificate {
     /// What it is asked to be for, beside the usual names.
     hosts: BTreeSet<String>,
     /// True when any address of this machine leads here.
     everywhere: bool,
     /// The certificate, and what it is for.
-    issued: Option<(BTreeSet<String>, Issued)>,
+    issued: Option<(BTreeSet<String>, IssuedCertificate)>,
     /// When the addresses of this machine were looked at.
-    looked: Option<Instant>,
+    checked_at: Option<Instant>,
 }
 
-impl Local {
+impl LocalCertificate {
     /// What the certificate is to be for.
     fn names(&self) -> BTreeSet<String> {
         let mut names = self.hosts.clone();
-        names.extend(LOCAL.map(str::to_owned));
+        names.extend(LOCAL_NAMES.map(str::to_owned));
         if self.everywhere {
             names.extend(interfaces::addresses().iter().map(IpAddr::to_string));
         }
@@ -124,12 +124,13 @@ impl Local {
     }
 
     fn is_known(&self) -> bool {
-        self.looked.is_some_and(|looked| !self.everywhere || looked.elapsed() < KNOWN)
+        self.checked_at
+            .is_some_and(|checked_at| !self.everywhere || checked_at.elapsed() < INTERFACES_TTL)
     }
 }
 
 /// A certificate that was given.
-struct Given {
+struct ProvidedCertificate {
     certified: Arc<CertifiedKey>,
     leaf: CertificateDer<'static>,
 }
@@ -160,7 +161,7 @@ impl Authority {
             provider: Arc::new(ring::default_provider()),
             local: Mutex::default(),
             issued: Mutex::default(),
-            given: RwLock::default(),
+            provided: RwLock::default(),
         }))
     }
 
@@ -180,7 +181,7 @@ impl Authority {
     ///
     /// # Errors
     /// When a file cannot be read, or the two do not belong together; the old one stays then.
-    pub fn give(&self, chain: &Path, key: &Path) -> Result<(), CertificateError> {
+    pub fn provide(&self, chain: &Path, key: &Path) -> Result<(), CertificateError> {
         let content = |path: &Path, problem: String| CertificateError::Content {
             path: path.to_owned(),
             problem,
@@ -191,8 +192,8 @@ impl Authority {
             Unusable::Key(problem) => content(key, problem),
         })?;
         let leaf = certified.end_entity_cert()?.clone().into_owned();
-        let given = Given { certified, leaf };
-        *self.given.write().unwrap_or_else(PoisonError::into_inner) = Some(given);
+        let provided = ProvidedCertificate { certified, leaf };
+        *self.provided.write().unwrap_or_else(PoisonError::into_inner) = Some(provided);
         Ok(())
     }
 
@@ -204,7 +205,7 @@ impl Authority {
             true => local.everywhere = true,
             false => drop(local.hosts.insert(address.to_canonical().to_string())),
         }
-        local.looked = None;
+        local.checked_at = None;
     }
 
     /// Vouches for a host by which this machine is known: a name or an address.
@@ -217,7 +218,7 @@ impl Authority {
         if ServerName::try_from(host).is_ok() {
             local.hosts.insert(host.to_ascii_lowercase());
         }
-        local.looked = None;
+        local.checked_at = None;
     }
 
     /// How a listener speaks TLS; `protocols` are offered by ALPN, best first.
@@ -228,19 +229,19 @@ impl Authority {
         self: &Arc<Self>,
         protocols: &[&str],
     ) -> Result<Arc<ServerConfig>, CertificateError> {
-        self.config(protocols, Terms::default())
+        self.config(protocols, TlsParams::default())
     }
 
     /// The same for a listener that does not take TLS from just anybody.
     pub(crate) fn config(
         self: &Arc<Self>,
         protocols: &[&str],
-        terms: Terms,
+        tls_params: TlsParams,
     ) -> Result<Arc<ServerConfig>, CertificateError> {
         let builder = ServerConfig::builder_with_provider(self.provider.clone())
-            .with_protocol_versions(terms.versions)?;
-        let resolver = Arc::new(Resolver(self.clone()));
-        let builder = builder.with_client_cert_verifier(terms.visitors);
+            .with_protocol_versions(tls_params.versions)?;
+        let resolver = Arc::new(CertificateResolver(self.clone()));
+        let builder = builder.with_client_cert_verifier(tls_params.visitors);
         let mut config = builder.with_cert_resolver(resolver);
         config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
         Ok(Arc::new(config))
@@ -249,17 +250,17 @@ impl Authority {
     /// The certificate for a name, or for this machine where a visitor names none.
     fn certificate(&self, name: Option<&str>) -> Result<Arc<CertifiedKey>, CertificateError> {
         let Some(name) = name else { return self.local_certificate() };
-        if let Some(given) = self.given_for(name) {
-            return Ok(given);
+        if let Some(provided) = self.provided_for(name) {
+            return Ok(provided);
         }
-        if name == LOCAL[0] {
+        if name == LOCAL_NAMES[0] {
             return self.local_certificate();
         }
         let mut issued = self.issued.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(ready) = issued.get(name).filter(|ready| !ready.is_old()) {
             return Ok(ready.certified.clone());
         }
-        if issued.len() >= READY {
+        if issued.len() >= MAX_CACHED_CERTIFICATES {
             issued.clear();
         }
         let made = issue(&self.issuer, &self.key, &[name.to_owned()])?;
@@ -276,7 +277,7 @@ impl Authority {
             return Ok(issued.certified.clone());
         }
         let names = local.names();
-        local.looked = Some(Instant::now());
+        local.checked_at = Some(Instant::now());
         if let Some((known, issued)) = &local.issued
             && *known == names
             && !issued.is_old()
@@ -288,36 +289,36 @@ impl Authority {
         Ok(made.certified)
     }
 
-    fn local(&self) -> MutexGuard<'_, Local> {
+    fn local(&self) -> MutexGuard<'_, LocalCertificate> {
         self.local.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn given_for(&self, name: &str) -> Option<Arc<CertifiedKey>> {
-        let given = self.given.read().unwrap_or_else(PoisonError::into_inner);
-        let given = given.as_ref()?;
-        let parsed = ParsedCertificate::try_from(&given.leaf).ok()?;
+    fn provided_for(&self, name: &str) -> Option<Arc<CertifiedKey>> {
+        let provided = self.provided.read().unwrap_or_else(PoisonError::into_inner);
+        let provided = provided.as_ref()?;
+        let parsed = ParsedCertificate::try_from(&provided.leaf).ok()?;
         let name = ServerName::try_from(name).ok()?;
         rustls::client::verify_server_name(&parsed, &name).ok()?;
-        Some(given.certified.clone())
+        Some(provided.certified.clone())
     }
 }
 
-impl Issued {
+impl IssuedCertificate {
     fn is_old(&self) -> bool {
-        self.made.elapsed() > RENEWED
+        self.made.elapsed() > RENEW_AFTER
     }
 }
 
 /// Finds the certificate for the name that a visitor asks for.
-struct Resolver(Arc<Authority>);
+struct CertificateResolver(Arc<Authority>);
 
-impl fmt::Debug for Resolver {
+impl fmt::Debug for CertificateResolver {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Resolver")
     }
 }
 
-impl ResolvesServerCert for Resolver {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         // Without a certificate the handshake fails, which is all that can be said to a visitor.
         self.0.certificate(hello.server_name()).ok()
@@ -328,9 +329,11 @@ impl ResolvesServerCert for Resolver {
 fn authority_params(key: &KeyPair) -> CertificateParams {
     let mut params = CertificateParams::default();
     let id = params.key_identifier(key);
-    let short: String = id.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let fast_path_target: String = id.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
     params.distinguished_name = rcgen::DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, format!("ginnel local authority {short}"));
+    params
+        .distinguished_name
+        .push(DnType::CommonName, format!("ginnel local authority {fast_path_target}"));
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params.not_before = date_time_ymd(2025, 1, 1);
@@ -348,7 +351,7 @@ fn issue(
     issuer: &Issuer<'static, KeyPair>,
     key: &KeyPair,
     names: &[String],
-) -> Result<Issued, CertificateError> {
+) -> Result<IssuedCertificate, CertificateError> {
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, "ginnel");
@@ -368,7 +371,7 @@ fn issue(
         .map_err(|problem| rustls::Error::General(problem.to_owned()))?;
     let signing = ring::sign::any_supported_type(&private)?;
     let certified = Arc::new(CertifiedKey::new(vec![leaf.der().clone()], signing));
-    Ok(Issued { certified, made: Instant::now() })
+    Ok(IssuedCertificate { certified, made: Instant::now() })
 }
 
 /// The authority in two files, which are made when there is neither.

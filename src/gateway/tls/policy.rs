@@ -1,4 +1,4 @@
-//! How TLS is spoken with the visitors of a site that does not take it from just anybody.
+//! How TLS is spoken with the visitors of a virtual host that does not take it from just anybody.
 
 use std::sync::Arc;
 
@@ -15,69 +15,75 @@ use crate::net::certificate::{self, Unusable};
 /// The protocols of a port with TLS, best first.
 pub(crate) const ALPN: [&str; 2] = ["h2", "http/1.1"];
 
-/// How TLS is spoken with the visitors of a site.
+/// How TLS is spoken with the visitors of a virtual host.
 ///
-/// What a visitor has been asked is known by the guard that asked: a request is served when its
-/// connection came by the guard that the site has now.
-pub(crate) struct Guard {
+/// What a visitor has been asked is known by the policy that asked: a request is served when its
+/// connection came by the policy that the virtual host has now.
+pub(crate) struct TlsPolicy {
     /// How TLS is spoken.
     pub config: Arc<ServerConfig>,
     /// True when visitors must show a certificate, so that nobody comes without TLS either.
-    pub asks: bool,
+    pub requires_certificate: bool,
 }
 
 /// Whom TLS is spoken with, and how.
-pub(crate) struct Terms {
+pub(crate) struct TlsParams {
     /// The versions of TLS.
     pub versions: &'static [&'static SupportedProtocolVersion],
     /// Who looks at the certificates of visitors.
     pub visitors: Arc<dyn ClientCertVerifier>,
 }
 
-impl Default for Terms {
+impl Default for TlsParams {
     /// Everybody may come.
     fn default() -> Self {
         Self { versions: rustls::DEFAULT_VERSIONS, visitors: anybody() }
     }
 }
 
-impl Guard {
-    /// The guard of a site that speaks HTTP.
+impl TlsPolicy {
+    /// The policy of a virtual host that speaks HTTP.
     pub(crate) fn of_http(
         authority: &Arc<Authority>,
-        terms: Terms,
+        tls_params: TlsParams,
     ) -> Result<Arc<Self>, CertificateError> {
-        let asks = terms.visitors.client_auth_mandatory();
-        let config = authority.config(&ALPN, terms)?;
-        Ok(Arc::new(Self { config, asks }))
+        let requires_certificate = tls_params.visitors.client_auth_mandatory();
+        let config = authority.config(&ALPN, tls_params)?;
+        Ok(Arc::new(Self { config, requires_certificate }))
     }
 
-    /// The guard of a site for bytes whose TLS ends here.
+    /// The policy of a virtual host for bytes whose TLS ends here.
     pub(crate) fn of_bytes(
         authority: &Arc<Authority>,
         termination: &TlsTermination,
-        terms: Terms,
+        tls_params: TlsParams,
     ) -> Result<Arc<Self>, CertificateError> {
-        let asks = terms.visitors.client_auth_mandatory();
+        let requires_certificate = tls_params.visitors.client_auth_mandatory();
         let config = match &termination.certificate {
-            Some((chain, key)) => config_of(chain, &key.0, terms)?,
-            None => authority.config(&[], terms)?,
+            Some((chain, key)) => config_of(chain, &key.0, tls_params)?,
+            None => authority.config(&[], tls_params)?,
         };
-        Ok(Arc::new(Self { config, asks }))
+        Ok(Arc::new(Self { config, requires_certificate }))
     }
 }
 
 /// How a listener speaks TLS with one certificate; both texts are PEM, the leaf first.
-fn config_of(chain: &str, key: &str, terms: Terms) -> Result<Arc<ServerConfig>, CertificateError> {
+fn config_of(
+    chain: &str,
+    key: &str,
+    tls_params: TlsParams,
+) -> Result<Arc<ServerConfig>, CertificateError> {
     let certified = certificate::certified(chain.as_bytes(), key.as_bytes());
     let certified = certified.map_err(|unusable| match unusable {
         Unusable::Certificate(problem) => CertificateError::Unusable { field: "crt", problem },
         Unusable::Key(problem) => CertificateError::Unusable { field: "key", problem },
     })?;
     let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_protocol_versions(terms.versions)?;
+        .with_protocol_versions(tls_params.versions)?;
     let resolver = Arc::new(SingleCertAndKey::from(certified));
-    Ok(Arc::new(builder.with_client_cert_verifier(terms.visitors).with_cert_resolver(resolver)))
+    Ok(Arc::new(
+        builder.with_client_cert_verifier(tls_params.visitors).with_cert_resolver(resolver),
+    ))
 }
 
 /// Asks no visitor for a certificate.

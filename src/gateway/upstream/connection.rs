@@ -6,39 +6,39 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 
 use crate::gateway::Io;
-use crate::gateway::http::body::Outgoing;
-use crate::gateway::routing::target::Speaks;
-use crate::gateway::upstream::http1::{Failed, Link, Named};
-use crate::gateway::upstream::http2::Http2;
-use crate::gateway::upstream::pool::Idle;
+use crate::gateway::http::body::RequestBody;
+use crate::gateway::routing::target::UpstreamProtocol;
+use crate::gateway::upstream::http1::{ConnectionIdentity, ExchangeError, Http1Connection};
+use crate::gateway::upstream::http2::Http2Connection;
+use crate::gateway::upstream::pool::PooledConnection;
 use crate::reuse::IdleState;
 
 /// One connection to an upstream.
-pub(crate) enum Wire {
+pub(crate) enum UpstreamConnection {
     /// Spoken to with HTTP/1.1.
-    Http1(Link),
+    Http1(Http1Connection),
     /// Spoken to with HTTP/2.
-    Http2(Http2),
+    Http2(Http2Connection),
 }
 
-impl Wire {
+impl UpstreamConnection {
     /// Speaks HTTP over a connection.
     pub(crate) async fn new(
         io: Io,
-        speaks: Speaks,
-        named: Option<Named>,
+        protocol: UpstreamProtocol,
+        identity: Option<ConnectionIdentity>,
     ) -> Result<Self, hyper::Error> {
-        match speaks {
-            Speaks::Http1 => Link::new(io, named).await.map(Self::Http1),
-            Speaks::Http2 => Http2::new(io, named).await.map(Self::Http2),
+        match protocol {
+            UpstreamProtocol::Http1 => Http1Connection::new(io, identity).await.map(Self::Http1),
+            UpstreamProtocol::Http2 => Http2Connection::new(io, identity).await.map(Self::Http2),
         }
     }
 
     /// Sends a request and waits for the head of the answer.
     pub(crate) async fn exchange(
         &mut self,
-        request: Request<Outgoing>,
-    ) -> Result<Response<Incoming>, Failed> {
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, ExchangeError> {
         match self {
             Self::Http1(link) => link.exchange(request).await,
             Self::Http2(link) => link.exchange(request).await,
@@ -46,11 +46,11 @@ impl Wire {
     }
 }
 
-impl Idle for Wire {
-    fn named(&self) -> Option<&Named> {
+impl PooledConnection for UpstreamConnection {
+    fn identity(&self) -> Option<&ConnectionIdentity> {
         match self {
-            Self::Http1(link) => link.named(),
-            Self::Http2(link) => link.named(),
+            Self::Http1(link) => link.identity(),
+            Self::Http2(link) => link.identity(),
         }
     }
 

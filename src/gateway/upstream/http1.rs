@@ -20,67 +20,70 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::gateway::Io;
-use crate::gateway::http::body::Outgoing;
-use crate::gateway::routing::target::Through;
-use crate::gateway::upstream::connection::Wire;
-use crate::gateway::upstream::pool::{Idle, Pool};
+use crate::gateway::http::body::RequestBody;
+use crate::gateway::routing::target::RouteRef;
+use crate::gateway::upstream::connection::UpstreamConnection;
+use crate::gateway::upstream::pool::{PooledConnection, UpstreamPool};
 use crate::http1::{PendingResponse, StrictResponses};
 use crate::reuse::{IdleState, poll_now};
 
 /// How much of an answer is buffered at most, in bytes; its head must fit.
-const BUFFER: usize = 128 << 10;
+const MAX_BUFFER_BYTES: usize = 128 << 10;
 
 /// One connection to an upstream.
-pub(crate) struct Link {
-    sender: SendRequest<Outgoing>,
+pub(crate) struct Http1Connection {
+    sender: SendRequest<RequestBody>,
     /// Dropping it is what tells `sender` and a waiting exchange of its end.
-    connection: Option<Box<Connection<TokioIo<Heard>, Outgoing>>>,
+    connection: Option<Box<Connection<TokioIo<ObservedIo>, RequestBody>>>,
     /// True when the connection must not be polled again.
     ended: bool,
     /// Told what is asked.
     pending: Arc<PendingResponse>,
     idle_since: Option<Instant>,
     /// What the connection has named at its beginning; none when it named nobody.
-    named: Option<Named>,
+    identity: Option<ConnectionIdentity>,
 }
 
 /// Whose requests a connection carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct ConnectionIdentity {
     /// The address of the visitor.
     pub address: IpAddr,
     /// What led the visitor here.
-    pub through: Through,
+    pub route_ref: RouteRef,
 }
 
 /// Why an exchange failed.
-pub(crate) enum Failed {
+pub(crate) enum ExchangeError {
     /// Nothing of the request was sent.
-    Unsent(Box<Request<Outgoing>>),
+    Unsent(Box<Request<RequestBody>>),
     /// The upstream closed without a byte.
     Silent,
     /// The upstream closed early, or sent something that is no HTTP.
     Broken,
 }
 
-impl Link {
+impl Http1Connection {
     /// Speaks HTTP over a connection.
-    pub(crate) async fn new(io: Io, named: Option<Named>) -> Result<Self, hyper::Error> {
+    pub(crate) async fn new(
+        io: Io,
+        identity: Option<ConnectionIdentity>,
+    ) -> Result<Self, hyper::Error> {
         let mut builder = http1::Builder::new();
-        builder.preserve_header_case(true).max_buf_size(BUFFER);
+        builder.preserve_header_case(true).max_buf_size(MAX_BUFFER_BYTES);
         let pending = Arc::new(PendingResponse::default());
         let io = StrictResponses::new(io, pending.clone());
         let (sender, connection) =
-            builder.handshake(TokioIo::new(Heard { io, anything: false })).await?;
+            builder.handshake(TokioIo::new(ObservedIo { io, anything: false })).await?;
         let connection = Some(Box::new(connection));
-        Ok(Self { sender, connection, ended: false, pending, idle_since: None, named })
+        Ok(Self { sender, connection, ended: false, pending, idle_since: None, identity })
     }
 
     /// Sends a request and waits for the head of the answer.
     pub(crate) async fn exchange(
         &mut self,
-        request: Request<Outgoing>,
-    ) -> Result<Response<Incoming>, Failed> {
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, ExchangeError> {
         self.pending.begin(request.method() == Method::HEAD);
         let mut reply = pin!(self.sender.try_send_request(request));
         let (connection, ended) = (&mut self.connection, &mut self.ended);
@@ -100,9 +103,9 @@ impl Link {
         });
         let outcome = replied.await;
         outcome.map_err(|mut error| match error.take_message() {
-            Some(request) => Failed::Unsent(Box::new(request)),
-            None if silent || self.heard_nothing() => Failed::Silent,
-            None => Failed::Broken,
+            Some(request) => ExchangeError::Unsent(Box::new(request)),
+            None if silent || self.heard_nothing() => ExchangeError::Silent,
+            None => ExchangeError::Broken,
         })
     }
 
@@ -139,9 +142,9 @@ impl Link {
     }
 }
 
-impl Idle for Link {
-    fn named(&self) -> Option<&Named> {
-        self.named.as_ref()
+impl PooledConnection for Http1Connection {
+    fn identity(&self) -> Option<&ConnectionIdentity> {
+        self.identity.as_ref()
     }
 
     fn idle(&self) -> Option<Duration> {
@@ -162,7 +165,7 @@ impl Idle for Link {
 
 /// Lets a connection work.
 fn drive(
-    connection: &mut Option<Box<Connection<TokioIo<Heard>, Outgoing>>>,
+    connection: &mut Option<Box<Connection<TokioIo<ObservedIo>, RequestBody>>>,
     ended: &mut bool,
     cx: &mut Context<'_>,
 ) {
@@ -173,16 +176,20 @@ fn drive(
 }
 
 /// The body of an answer, with the connection that it comes from.
-pub(crate) struct Relay {
+pub(crate) struct Http1Body {
     body: Incoming,
     /// Goes back to the pool at the end of the body.
-    link: Option<Link>,
-    pool: Option<Arc<Pool>>,
+    link: Option<Http1Connection>,
+    pool: Option<Arc<UpstreamPool>>,
 }
 
-impl Relay {
+impl Http1Body {
     /// The rest of an answer; the connection goes to `pool` afterwards.
-    pub(crate) fn new(body: Incoming, link: Link, pool: Option<Arc<Pool>>) -> Self {
+    pub(crate) fn new(
+        body: Incoming,
+        link: Http1Connection,
+        pool: Option<Arc<UpstreamPool>>,
+    ) -> Self {
         let mut relay = Self { body, link: Some(link), pool };
         relay.finish(false);
         relay
@@ -224,18 +231,18 @@ impl Relay {
             && pool.permits(link.state())
         {
             link.rest();
-            pool.links.put(Wire::Http1(link));
+            pool.connections.put(UpstreamConnection::Http1(link));
         }
     }
 }
 
 /// A connection to an upstream that remembers whether it has ever said anything.
-struct Heard {
+struct ObservedIo {
     io: StrictResponses<Io>,
     anything: bool,
 }
 
-impl AsyncRead for Heard {
+impl AsyncRead for ObservedIo {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -250,7 +257,7 @@ impl AsyncRead for Heard {
     }
 }
 
-impl AsyncWrite for Heard {
+impl AsyncWrite for ObservedIo {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -23,43 +23,46 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, ReadBuf, ReadHalf, join, split};
 
 use crate::gateway::Io;
-use crate::gateway::http::body::Outgoing;
-use crate::gateway::upstream::connection::Wire;
-use crate::gateway::upstream::http1::{Failed, Named};
-use crate::gateway::upstream::pool::{Idle, Pool};
+use crate::gateway::http::body::RequestBody;
+use crate::gateway::upstream::connection::UpstreamConnection;
+use crate::gateway::upstream::http1::{ConnectionIdentity, ExchangeError};
+use crate::gateway::upstream::pool::{PooledConnection, UpstreamPool};
 use crate::reuse::IdleState;
 
 /// How large the head of an answer may be, in bytes.
-const HEAD: u32 = 128 << 10;
+const MAX_HEAD_BYTES: u32 = 128 << 10;
 /// How much of an answer the upstream may send ahead, in bytes.
-const WINDOW: u32 = 256 << 10;
+const WINDOW_BYTES: u32 = 256 << 10;
 
 /// One connection to an upstream.
-pub(crate) struct Http2 {
-    sender: SendRequest<Outgoing>,
+pub(crate) struct Http2Connection {
+    sender: SendRequest<RequestBody>,
     /// Whether the upstream has ever said anything.
     heard: Arc<AtomicBool>,
     idle_since: Option<Instant>,
-    named: Option<Named>,
+    identity: Option<ConnectionIdentity>,
 }
 
-impl Http2 {
+impl Http2Connection {
     /// Speaks HTTP/2 over a connection, knowing that the upstream does.
-    pub(crate) async fn new(io: Io, named: Option<Named>) -> Result<Self, hyper::Error> {
+    pub(crate) async fn new(
+        io: Io,
+        identity: Option<ConnectionIdentity>,
+    ) -> Result<Self, hyper::Error> {
         let heard = Arc::<AtomicBool>::default();
         let (read, write) = split(io);
-        let io = join(Heard { read, anything: heard.clone() }, write);
+        let io = join(ObservedIo { read, anything: heard.clone() }, write);
         let mut builder = Builder::new(TokioExecutor::new());
         builder
-            .max_header_list_size(HEAD)
-            .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW);
+            .max_header_list_size(MAX_HEAD_BYTES)
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES);
         let (sender, connection) = builder.handshake(TokioIo::new(io)).await?;
         tokio::spawn(async move {
             // How it ended shows in the exchange.
             let _ = connection.await;
         });
-        Ok(Self { sender, heard, idle_since: None, named })
+        Ok(Self { sender, heard, idle_since: None, identity })
     }
 
     /// Marks the beginning of an idle time.
@@ -70,30 +73,30 @@ impl Http2 {
     /// Sends a request and waits for the head of the answer.
     pub(crate) async fn exchange(
         &mut self,
-        request: Request<Outgoing>,
-    ) -> Result<Response<Incoming>, Failed> {
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, ExchangeError> {
         let (request, before) = translated(request);
         let mut error = match self.sender.try_send_request(request).await {
             Ok(response) => return Ok(response),
             Err(error) => error,
         };
         Err(match error.take_message() {
-            Some(request) => Failed::Unsent(Box::new(before.restored(request))),
-            None if !self.heard.load(Relaxed) => Failed::Silent,
+            Some(request) => ExchangeError::Unsent(Box::new(before.restored(request))),
+            None if !self.heard.load(Relaxed) => ExchangeError::Silent,
             // The upstream closed a connection that it had kept, just as it was used.
             None if self.idle_since.is_some()
                 && (self.sender.is_closed() || is_refusal(error.error())) =>
             {
-                Failed::Silent
+                ExchangeError::Silent
             }
-            None => Failed::Broken,
+            None => ExchangeError::Broken,
         })
     }
 }
 
-impl Idle for Http2 {
-    fn named(&self) -> Option<&Named> {
-        self.named.as_ref()
+impl PooledConnection for Http2Connection {
+    fn identity(&self) -> Option<&ConnectionIdentity> {
+        self.identity.as_ref()
     }
 
     fn idle(&self) -> Option<Duration> {
@@ -107,19 +110,19 @@ impl Idle for Http2 {
 }
 
 /// What a request said in another way before it was translated.
-struct Before {
+struct RequestParts {
     uri: Uri,
     host: Option<HeaderValue>,
 }
 
 /// A request as HTTP/2 has it, with its host in the address. Asking for another protocol is left out,
 /// as an upstream may overlook it.
-fn translated(mut request: Request<Outgoing>) -> (Request<Outgoing>, Before) {
+fn translated(mut request: Request<RequestBody>) -> (Request<RequestBody>, RequestParts) {
     let headers = request.headers_mut();
     headers.remove(CONNECTION);
     headers.remove(UPGRADE);
     let host = headers.remove(HOST);
-    let before = Before { uri: request.uri().clone(), host };
+    let before = RequestParts { uri: request.uri().clone(), host };
     let named = before.host.as_ref().and_then(|host| Authority::try_from(host.as_bytes()).ok());
     let mut parts = Parts::default();
     parts.scheme = Some(Scheme::HTTP);
@@ -133,9 +136,9 @@ fn translated(mut request: Request<Outgoing>) -> (Request<Outgoing>, Before) {
     (request, before)
 }
 
-impl Before {
+impl RequestParts {
     /// The request as it was, for an upstream that may speak something else.
-    fn restored(self, mut request: Request<Outgoing>) -> Request<Outgoing> {
+    fn restored(self, mut request: Request<RequestBody>) -> Request<RequestBody> {
         *request.uri_mut() = self.uri;
         *request.version_mut() = Version::HTTP_11;
         if let Some(host) = self.host {
@@ -156,16 +159,20 @@ fn is_refusal(error: &hyper::Error) -> bool {
 }
 
 /// The body of an answer, with the connection that it comes from.
-pub(crate) struct Relay {
+pub(crate) struct Http2Body {
     body: Incoming,
     /// Goes back to the pool at the end of the body.
-    link: Option<Http2>,
-    pool: Option<Arc<Pool>>,
+    link: Option<Http2Connection>,
+    pool: Option<Arc<UpstreamPool>>,
 }
 
-impl Relay {
+impl Http2Body {
     /// The rest of an answer; the connection goes to `pool` afterwards.
-    pub(crate) fn new(body: Incoming, link: Http2, pool: Option<Arc<Pool>>) -> Self {
+    pub(crate) fn new(
+        body: Incoming,
+        link: Http2Connection,
+        pool: Option<Arc<UpstreamPool>>,
+    ) -> Self {
         let mut relay = Self { body, link: Some(link), pool };
         if relay.body.is_end_stream() {
             relay.finish();
@@ -199,18 +206,18 @@ impl Relay {
             && pool.permits(link.state())
         {
             link.rest();
-            pool.links.put(Wire::Http2(link));
+            pool.connections.put(UpstreamConnection::Http2(link));
         }
     }
 }
 
 /// What an upstream sends, remembering whether it has ever sent anything.
-struct Heard {
+struct ObservedIo {
     read: ReadHalf<Io>,
     anything: Arc<AtomicBool>,
 }
 
-impl AsyncRead for Heard {
+impl AsyncRead for ObservedIo {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -10,18 +10,20 @@ use rustls::{DigitallySignedStruct, SignatureScheme};
 use tokio_rustls::TlsConnector;
 
 use crate::gateway::Io;
-use crate::gateway::routing::target::{BoxFuture, Reuse, Target, Through, Undialable, Visitor};
+use crate::gateway::routing::target::{
+    BoxFuture, ConnectionReuse, DialError, RouteRef, Target, Visitor,
+};
 use crate::net::private;
 use crate::reuse::Socket;
 
 /// A target at one fixed address.
-pub(crate) struct FixedTarget {
+pub(crate) struct StaticTarget {
     key: String,
     address: String,
     tls: Option<TlsConnector>,
 }
 
-impl FixedTarget {
+impl StaticTarget {
     /// A target at `host:port`. The APIs of this process are no targets.
     ///
     /// TLS hides the traffic; whose certificate it is is not asked, because nothing in the
@@ -33,16 +35,16 @@ impl FixedTarget {
     }
 }
 
-impl Target for FixedTarget {
+impl Target for StaticTarget {
     fn key(&self) -> &str {
         &self.key
     }
 
-    fn reuse(&self) -> Reuse {
-        Reuse::Everybody
+    fn reuse(&self) -> ConnectionReuse {
+        ConnectionReuse::Everybody
     }
 
-    fn dial<'a>(&'a self, _: &'a Visitor, _: &'a Through) -> BoxFuture<'a, Result<Io, Undialable>> {
+    fn dial<'a>(&'a self, _: &'a Visitor, _: &'a RouteRef) -> BoxFuture<'a, Result<Io, DialError>> {
         Box::pin(async {
             let dialed = async {
                 let stream = private::connect(&self.address).await?;
@@ -54,7 +56,7 @@ impl Target for FixedTarget {
                 let name = name.map_err(std::io::Error::other)?;
                 Ok::<_, std::io::Error>(Box::new(tls.connect(name, stream).await?) as Io)
             };
-            dialed.await.map_err(|problem| Undialable::Unreachable(problem.to_string()))
+            dialed.await.map_err(|problem| DialError::Unreachable(problem.to_string()))
         })
     }
 }
@@ -63,15 +65,15 @@ fn config() -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone());
     let builder = builder.with_safe_default_protocol_versions()?.dangerous();
-    let config = builder.with_custom_certificate_verifier(Arc::new(Anyone(provider)));
+    let config = builder.with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)));
     Ok(config.with_no_client_auth())
 }
 
 /// Takes every certificate, as long as the other side has its key.
 #[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -12,9 +12,9 @@ use crate::api::remote::backends::http_response::HttpResponseBackend;
 use crate::api::remote::backends::static_::StaticBackend;
 use crate::api::remote::backends::tunnel_group::TunnelGroupBackend;
 use crate::api::remote::backends::weighted::WeightedBackend;
-use crate::gateway::Edges;
-use crate::gateway::routing::backend::{Backend, Fixed, Kind};
-use crate::gateway::upstream::static_target::FixedTarget;
+use crate::gateway::Gateway;
+use crate::gateway::routing::backend::{Backend, BackendKind, FixedResponse};
+use crate::gateway::upstream::static_target::StaticTarget;
 use crate::service::publish::{State, kind};
 use crate::service::store::{self, View};
 
@@ -33,35 +33,39 @@ impl State {
             // Keys, users and the like are nothing to traffic.
             _ => return Ok(()),
         };
-        let kind = kind.unwrap_or(Kind::Nothing);
-        self.backend(id).set(Backend { id: id.into(), kind });
+        let kind = kind.unwrap_or(BackendKind::Nothing);
+        self.backend(id).store(Arc::new(Backend { id: id.into(), kind }));
         Ok(())
     }
 
-    fn failover(&mut self, backend: FailoverBackend) -> Kind {
+    fn failover(&mut self, backend: FailoverBackend) -> BackendKind {
         let children = backend.backends.unwrap_or_default();
-        Kind::Failover(children.iter().map(|child| self.backend(child)).collect())
+        BackendKind::Failover(children.iter().map(|child| self.backend(child)).collect())
     }
 
-    fn weighted(&mut self, backend: WeightedBackend) -> Kind {
+    fn weighted(&mut self, backend: WeightedBackend) -> BackendKind {
         let children = backend.backends.unwrap_or_default().into_iter();
         let weighed = |(child, weight): (String, i64)| {
             (u64::try_from(weight).unwrap_or(0), self.backend(&child))
         };
-        Kind::Weighted(children.map(weighed).collect())
+        BackendKind::Weighted(children.map(weighed).collect())
     }
 }
 
-fn group(backend: TunnelGroupBackend) -> Kind {
+fn group(backend: TunnelGroupBackend) -> BackendKind {
     let labels = backend.labels.unwrap_or_default();
-    Kind::Group { labels, turn: AtomicUsize::default() }
+    BackendKind::Group { labels, turn: AtomicUsize::default() }
 }
 
-fn fixed(backend: HttpResponseBackend) -> Kind {
+fn fixed(backend: HttpResponseBackend) -> BackendKind {
     let status = backend.status_code.and_then(|status| u16::try_from(status).ok());
     let status = status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or_default();
     let body = backend.body.unwrap_or_default();
-    Kind::Fixed(Fixed { status, headers: headers(backend.headers), body: body.into() })
+    BackendKind::Fixed(FixedResponse {
+        status,
+        headers: headers(backend.headers),
+        body: body.into(),
+    })
 }
 
 /// Headers of a stored answer; they were checked when they were stored.
@@ -77,12 +81,12 @@ fn headers(given: Option<BTreeMap<String, String>>) -> HeaderMap {
         .collect()
 }
 
-fn at_address(gateway: &Edges, backend: &StaticBackend) -> Kind {
+fn at_address(gateway: &Gateway, backend: &StaticBackend) -> BackendKind {
     let tls = backend.tls.as_ref().is_some_and(|tls| tls.enabled == Some(true));
     let address = backend.address.as_deref().unwrap_or_default();
-    match FixedTarget::new(address, tls) {
-        Ok(target) => Kind::Upstream(gateway.upstream(Arc::new(target))),
+    match StaticTarget::new(address, tls) {
+        Ok(target) => BackendKind::Upstream(gateway.upstream(Arc::new(target))),
         // The TLS library would have to refuse its own defaults.
-        Err(_) => Kind::Nothing,
+        Err(_) => BackendKind::Nothing,
     }
 }

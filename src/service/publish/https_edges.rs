@@ -6,27 +6,27 @@ use std::time::Duration;
 use crate::api::remote::edges::https::HttpsEdge;
 use crate::api::remote::edges::modules::{BackendModule, CircuitBreaker, IpRestriction};
 use crate::api::remote::edges::routes::HttpsEdgeRoute;
-use crate::gateway::Edges;
+use crate::gateway::Gateway;
 use crate::gateway::modules::breaker::Limits;
-use crate::gateway::modules::{Breaker, Changes, Modules, Restriction};
+use crate::gateway::modules::{Breaker, HeaderEdits, IpRestrictions, Modules};
 use crate::gateway::routing::backend::Backend;
-use crate::gateway::routing::virtual_host::{Match, Route, Site};
-use crate::gateway::slot::Slot;
-use crate::gateway::tls::policy::Guard;
+use crate::gateway::routing::virtual_host::{PathMatch, Route, VirtualHost};
+use crate::gateway::tls::policy::TlsPolicy;
 use crate::policy::Scope;
 use crate::service::check::host_port;
 use crate::service::handlers::routes_of;
 use crate::service::publish::State;
-use crate::service::publish::tls_policies::GuardPlan;
+use crate::service::publish::tls_policies::TlsPolicyPlan;
 use crate::service::store::{self, View};
+use arc_swap::ArcSwap;
 
 /// An edge, and the names that it has.
 #[derive(Default)]
-pub(crate) struct HttpsSite {
-    site: Arc<Slot<Site>>,
+pub(crate) struct HttpsVirtualHost {
+    virtual_host: Arc<ArcSwap<VirtualHost>>,
     names: Vec<(String, u16)>,
-    /// The guard of the site, and what it was made of; as long as that stays, so do the visitors.
-    guard: (GuardPlan, Option<Arc<Guard>>),
+    /// The TLS policy, and what it was made of; as long as that stays, so do the visitors.
+    tls_policy: (TlsPolicyPlan, Option<Arc<TlsPolicy>>),
 }
 
 impl State {
@@ -34,7 +34,7 @@ impl State {
         let Some(edge) = view.find::<HttpsEdge>(id)? else {
             if let Some(gone) = self.sites.remove(id) {
                 gone.give_up(&self.gateway);
-                gone.site.set(Site::default());
+                gone.virtual_host.store(Arc::new(VirtualHost::default()));
             }
             return Ok(());
         };
@@ -43,18 +43,18 @@ impl State {
             self.routes.insert(route.id.clone(), id.to_owned());
             let path = route.r#match.clone().unwrap_or_default();
             let wanted = match route.match_type.as_deref() {
-                Some("exact_path") => Match::Exact(path),
-                _ => Match::Prefix(path),
+                Some("exact_path") => PathMatch::Exact(path),
+                _ => PathMatch::Prefix(path),
             };
             routes.push((wanted, Arc::new(self.route(route))));
         }
         let known = self.sites.entry(id.to_owned()).or_default();
-        let site = match known.guard(&self.gateway, view, &edge)? {
-            Ok(guard) => Site::new(routes).guarded(guard),
+        let virtual_host = match known.tls_policy(&self.gateway, view, &edge)? {
+            Ok(tls_policy) => VirtualHost::new(routes).with_tls_policy(tls_policy),
             // Stored certificates were checked; were they refused all the same, nobody is let in.
-            Err(_) => Site::default(),
+            Err(_) => VirtualHost::default(),
         };
-        known.site.set(site);
+        known.virtual_host.store(Arc::new(virtual_host));
         known.take_names(&self.gateway, names(&edge));
         Ok(())
     }
@@ -73,11 +73,11 @@ impl State {
             webhook: webhook.map(|it| self.webhook(it)),
             policy: self.rules(&route.id, route.policy, Scope::HttpsRoute),
             breaker: breaker.map(|it| self.breaker(&route.id, &it)),
-            request_headers: Changes::new(
+            request_headers: HeaderEdits::new(
                 request.add.iter().flatten(),
                 request.remove.iter().flatten(),
             ),
-            response_headers: Changes::new(
+            response_headers: HeaderEdits::new(
                 response.add.iter().flatten(),
                 response.remove.iter().flatten(),
             ),
@@ -95,17 +95,17 @@ impl State {
     }
 
     /// Where the traffic of a module goes.
-    pub(crate) fn target(&mut self, module: Option<BackendModule>) -> Arc<Slot<Backend>> {
+    pub(crate) fn target(&mut self, module: Option<BackendModule>) -> Arc<ArcSwap<Backend>> {
         let module = enabled(module, |it| it.enabled);
         match module.and_then(|module| module.backend) {
             Some(backend) => self.backend(&backend.id),
-            None => Arc::new(Slot::new(Backend::nothing())),
+            None => Arc::new(ArcSwap::from_pointee(Backend::nothing())),
         }
     }
 
-    pub(crate) fn restriction(&mut self, module: IpRestriction) -> Restriction {
+    pub(crate) fn restriction(&mut self, module: IpRestriction) -> IpRestrictions {
         let policies = module.ip_policies.unwrap_or_default();
-        Restriction(policies.iter().map(|policy| self.gateway.ip_policy(&policy.id)).collect())
+        IpRestrictions(policies.iter().map(|policy| self.gateway.ip_policy(&policy.id)).collect())
     }
 
     /// The breaker of a route; it keeps what it knows as long as its limits stay.
@@ -120,43 +120,43 @@ impl State {
     }
 }
 
-impl HttpsSite {
-    /// The guard that an edge wants; the inner error is about its certificates.
-    fn guard(
+impl HttpsVirtualHost {
+    /// The TLS policy of an edge; the inner error is about its certificates.
+    fn tls_policy(
         &mut self,
-        gateway: &Edges,
+        gateway: &Gateway,
         view: &View<'_>,
         edge: &HttpsEdge,
-    ) -> Result<Result<Option<Arc<Guard>>, String>, store::Error> {
-        let plan = GuardPlan::of(edge);
-        if plan != self.guard.0 {
-            match plan.guard(gateway, view)? {
-                Ok(guard) => self.guard = (plan, guard),
+    ) -> Result<Result<Option<Arc<TlsPolicy>>, String>, store::Error> {
+        let plan = TlsPolicyPlan::of(edge);
+        if plan != self.tls_policy.0 {
+            match plan.tls_policy(gateway, view)? {
+                Ok(tls_policy) => self.tls_policy = (plan, tls_policy),
                 Err(problem) => return Ok(Err(problem)),
             }
         }
-        Ok(Ok(self.guard.1.clone()))
+        Ok(Ok(self.tls_policy.1.clone()))
     }
 
     /// Takes these names in place of those it had.
-    fn take_names(&mut self, gateway: &Edges, wanted: Vec<(String, u16)>) {
+    fn take_names(&mut self, gateway: &Gateway, wanted: Vec<(String, u16)>) {
         for (name, port) in self.names.iter().filter(|name| !wanted.contains(name)) {
-            gateway.remove_name(name, *port, &self.site);
+            gateway.remove_name(name, *port, &self.virtual_host);
         }
         self.names = wanted;
         self.take_names_again(gateway);
     }
 
     /// Takes the names that it should have; one that an agent's endpoint has stays there.
-    pub(crate) fn take_names_again(&self, gateway: &Edges) {
+    pub(crate) fn take_names_again(&self, gateway: &Gateway) {
         for (name, port) in &self.names {
-            gateway.add_name(name, *port, &self.site);
+            gateway.add_name(name, *port, &self.virtual_host);
         }
     }
 
-    fn give_up(&self, gateway: &Edges) {
+    fn give_up(&self, gateway: &Gateway) {
         for (name, port) in &self.names {
-            gateway.remove_name(name, *port, &self.site);
+            gateway.remove_name(name, *port, &self.virtual_host);
         }
     }
 }

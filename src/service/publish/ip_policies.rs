@@ -1,5 +1,7 @@
 //! IP policies.
 
+use std::sync::Arc;
+
 use crate::api::remote::ip_policy_rules::IpPolicyRule;
 use crate::gateway::modules::IpRules;
 use crate::service::handlers::POLICY_OF_RULE;
@@ -19,7 +21,7 @@ impl State {
             }
             self.rules.insert(rule_id, id.to_owned());
         }
-        self.gateway.ip_policy(id).set(rules);
+        self.gateway.ip_policy(id).store(Arc::new(rules));
         Ok(())
     }
 }

@@ -28,15 +28,15 @@ use crate::api::remote::edges::routes::HttpsEdgeRoute;
 use crate::api::remote::edges::tcp::TcpEdge;
 use crate::api::remote::ip_policies::IpPolicy;
 use crate::api::remote::ip_policy_rules::IpPolicyRule;
-use crate::gateway::Edges;
+use crate::gateway::Gateway;
 use crate::gateway::modules::Breaker;
 use crate::gateway::routing::backend::Backend;
-use crate::gateway::slot::Slot;
 use crate::policy::user_agent::Filter;
 use crate::policy::{self, Policy};
 use crate::service::store::{self, Document, Store, View};
-use https_edges::HttpsSite;
-use tcp_edges::Stream;
+use arc_swap::ArcSwap;
+use https_edges::HttpsVirtualHost;
+use tcp_edges::TcpListeners;
 
 /// How many documents are read at a time.
 const PAGE: usize = 500;
@@ -48,10 +48,10 @@ pub(super) struct Publisher(Mutex<State>);
 
 /// What was compiled last.
 struct State {
-    gateway: Edges,
-    backends: HashMap<String, Arc<Slot<Backend>>>,
-    sites: HashMap<String, HttpsSite>,
-    streams: HashMap<String, Stream>,
+    gateway: Gateway,
+    backends: HashMap<String, Arc<ArcSwap<Backend>>>,
+    sites: HashMap<String, HttpsVirtualHost>,
+    streams: HashMap<String, TcpListeners>,
     /// Which edge a route belongs to.
     routes: HashMap<String, String>,
     /// Which policy a rule belongs to.
@@ -71,7 +71,7 @@ impl Publisher {
     ///
     /// # Errors
     /// When the database cannot be read.
-    pub(super) fn start(gateway: Edges, store: &Arc<Store>) -> Result<Arc<Self>, store::Error> {
+    pub(super) fn start(gateway: Gateway, store: &Arc<Store>) -> Result<Arc<Self>, store::Error> {
         let closing = gateway.closing();
         let publisher = Arc::new(Self(Mutex::new(State::of(gateway))));
         let follower: Weak<Self> = Arc::downgrade(&publisher);
@@ -104,8 +104,8 @@ impl Publisher {
         for stream in streams.values_mut() {
             stream.listen(gateway);
         }
-        for site in sites.values() {
-            site.take_names_again(gateway);
+        for virtual_host in sites.values() {
+            virtual_host.take_names_again(gateway);
         }
     }
 
@@ -124,7 +124,7 @@ async fn retry(publisher: Weak<Publisher>, mut closing: watch::Receiver<bool>) {
 }
 
 impl State {
-    fn of(gateway: Edges) -> Self {
+    fn of(gateway: Gateway) -> Self {
         Self {
             gateway,
             backends: HashMap::new(),
@@ -197,8 +197,8 @@ impl State {
     }
 
     /// Where a backend is found, whether it exists yet or not.
-    fn backend(&mut self, id: &str) -> Arc<Slot<Backend>> {
-        let make = || Arc::new(Slot::new(Backend::nothing()));
+    fn backend(&mut self, id: &str) -> Arc<ArcSwap<Backend>> {
+        let make = || Arc::new(ArcSwap::from_pointee(Backend::nothing()));
         self.backends.entry(id.to_owned()).or_insert_with(make).clone()
     }
 }

@@ -4,22 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::api::remote::edges::tcp::TcpEdge;
-use crate::gateway::Edges;
-use crate::gateway::listener::Door;
+use crate::gateway::Gateway;
+use crate::gateway::listener::GatewayListener;
 use crate::gateway::modules::Modules;
-use crate::gateway::routing::virtual_host::{Route, Site};
-use crate::gateway::slot::Slot;
+use crate::gateway::routing::virtual_host::{Route, VirtualHost};
 use crate::policy::Scope;
 use crate::service::check::host_port;
 use crate::service::publish::State;
 use crate::service::publish::https_edges::enabled;
 use crate::service::store::{self, View};
+use arc_swap::ArcSwap;
 
 /// An edge, and the ports on which it listens.
-pub(crate) struct Stream {
-    site: Arc<Slot<Site>>,
+pub(crate) struct TcpListeners {
+    virtual_host: Arc<ArcSwap<VirtualHost>>,
     /// None where listening failed; it is tried again.
-    doors: BTreeMap<u16, Option<Door>>,
+    listeners: BTreeMap<u16, Option<GatewayListener>>,
 }
 
 impl State {
@@ -44,28 +44,29 @@ impl State {
             host_header: None,
             backend: self.target(edge.backend),
         };
-        let make = || Stream { site: Arc::default(), doors: BTreeMap::new() };
+        let make = || TcpListeners { virtual_host: Arc::default(), listeners: BTreeMap::new() };
         let stream = self.streams.entry(id.to_owned()).or_insert_with(make);
-        stream.site.set(Site::of(route));
-        stream.doors.retain(|port, _| ports.contains(port));
+        stream.virtual_host.store(Arc::new(VirtualHost::of(route)));
+        stream.listeners.retain(|port, _| ports.contains(port));
         for port in ports {
-            stream.doors.entry(port).or_default();
+            stream.listeners.entry(port).or_default();
         }
         stream.listen(&self.gateway);
         Ok(())
     }
 }
 
-impl Stream {
+impl TcpListeners {
     /// Whether it listens on a port.
     pub(crate) fn has(&self, port: u16) -> bool {
-        self.doors.get(&port).is_some_and(Option::is_some)
+        self.listeners.get(&port).is_some_and(Option::is_some)
     }
 
     /// Listens where it does not yet.
-    pub(crate) fn listen(&mut self, gateway: &Edges) {
-        for (port, door) in self.doors.iter_mut().filter(|(_, door)| door.is_none()) {
-            *door = gateway.listen_for_bytes(*port, self.site.clone()).ok();
+    pub(crate) fn listen(&mut self, gateway: &Gateway) {
+        for (port, listener) in self.listeners.iter_mut().filter(|(_, listener)| listener.is_none())
+        {
+            *listener = gateway.listen_for_bytes(*port, self.virtual_host.clone()).ok();
         }
     }
 }

@@ -6,22 +6,22 @@ use rustls::SupportedProtocolVersion;
 
 use crate::api::remote::certificate_authorities::CertificateAuthority;
 use crate::api::remote::edges::https::HttpsEdge;
-use crate::gateway::Edges;
-use crate::gateway::tls::policy::{Guard, Terms, only_signed_by};
+use crate::gateway::Gateway;
+use crate::gateway::tls::policy::{TlsParams, TlsPolicy, only_signed_by};
 use crate::service::publish::https_edges::enabled;
 use crate::service::store::{self, View};
 
 /// What is spoken where TLS 1.2 is too old.
 const NEWEST: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
-/// What a guard is made of. Certificates of authorities do not change, so their names will do.
+/// What a TLS policy is made of. Certificates of authorities do not change, so their names will do.
 #[derive(Default, PartialEq, Eq)]
-pub(crate) struct GuardPlan {
+pub(crate) struct TlsPolicyPlan {
     authorities: Option<Vec<String>>,
     min_version: Option<String>,
 }
 
-impl GuardPlan {
+impl TlsPolicyPlan {
     /// What an edge wants.
     pub(crate) fn of(edge: &HttpsEdge) -> Self {
         let mutual = enabled(edge.mutual_tls.clone(), |it| it.enabled);
@@ -33,15 +33,15 @@ impl GuardPlan {
         }
     }
 
-    /// The guard; none where TLS is as usual.
+    /// The policy; none where TLS is as usual.
     ///
     /// # Errors
     /// The inner ones tell what is wrong with the certificates.
-    pub(crate) fn guard(
+    pub(crate) fn tls_policy(
         &self,
-        gateway: &Edges,
+        gateway: &Gateway,
         view: &View<'_>,
-    ) -> Result<Result<Option<Arc<Guard>>, String>, store::Error> {
+    ) -> Result<Result<Option<Arc<TlsPolicy>>, String>, store::Error> {
         if *self == Self::default() {
             return Ok(Ok(None));
         }
@@ -54,15 +54,15 @@ impl GuardPlan {
         Ok(self.made(gateway, &pem))
     }
 
-    fn made(&self, gateway: &Edges, pem: &str) -> Result<Option<Arc<Guard>>, String> {
-        let mut terms = Terms::default();
+    fn made(&self, gateway: &Gateway, pem: &str) -> Result<Option<Arc<TlsPolicy>>, String> {
+        let mut terms = TlsParams::default();
         if self.min_version.as_deref() == Some("1.3") {
             terms.versions = NEWEST;
         }
         if self.authorities.is_some() {
             terms.visitors = only_signed_by(pem.as_bytes())?;
         }
-        let guard = Guard::of_http(gateway.authority(), terms);
-        guard.map(Some).map_err(|problem| problem.to_string())
+        let tls_policy = TlsPolicy::of_http(gateway.authority(), terms);
+        tls_policy.map(Some).map_err(|problem| problem.to_string())
     }
 }

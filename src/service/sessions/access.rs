@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::gateway::Endpoint;
+use crate::gateway::PublicEndpoint;
 
 /// The access list of a credential; an empty one allows everything.
 #[derive(Debug, Clone)]
@@ -10,7 +10,7 @@ pub(super) struct AccessList(pub Vec<String>);
 
 impl AccessList {
     /// Whether the list allows an endpoint, by its host or else by its address.
-    pub fn allows_endpoint(&self, endpoint: &Endpoint) -> bool {
+    pub fn allows_endpoint(&self, endpoint: &PublicEndpoint) -> bool {
         match (endpoint.host(), endpoint.address()) {
             (Some(host), _) => self.allows(host),
             (None, Some(address)) => self.allows(&address.to_string()),

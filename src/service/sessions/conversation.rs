@@ -13,7 +13,7 @@ use super::tunnel::{Kind, Life, Tunnel};
 use super::{revocation, wanted};
 use crate::api::Timestamp;
 use crate::api::id::prefix;
-use crate::gateway::{Endpoint, Reuse, Speaks, Target, Wanted};
+use crate::gateway::{ConnectionReuse, EndpointSpec, PublicEndpoint, Target, UpstreamProtocol};
 use crate::tunnel::message::{
     Answer, AuthAnswer, Bind, BindAnswer, BindAnswerExtra, BindLabeled, BindLabeledAnswer, Hidden,
     SrvInfoAnswer, Unbind,
@@ -171,7 +171,7 @@ impl Conversation {
         let (bind, agent) = (plan.bind, &self.online.agent);
         let (id, endpoint_id) = self.tunnel_ids()?;
         let mut made = None;
-        let make = |endpoint: &Endpoint| {
+        let make = |endpoint: &PublicEndpoint| {
             let tunnel = plan.tunnel(&bind.id, endpoint.url(), id, endpoint_id);
             made = Some(tunnel.clone());
             tunnel
@@ -203,8 +203,8 @@ impl Conversation {
         &self,
         plan: &Plan<'_>,
         bind_id: &str,
-        wanted: Wanted,
-    ) -> Result<(Endpoint, Arc<Tunnel>), Refused> {
+        wanted: EndpointSpec,
+    ) -> Result<(PublicEndpoint, Arc<Tunnel>), Refused> {
         let (id, endpoint_id) = self.tunnel_ids()?;
         // The address is not known before it is bound, and the tunnel shows it.
         let waiting = Arc::new(NotYet);
@@ -256,7 +256,7 @@ struct Plan<'a> {
     access: AccessList,
     bind: &'a Bind,
     proxy_proto: u8,
-    speaks: Speaks,
+    speaks: UpstreamProtocol,
     now: Timestamp,
 }
 
@@ -313,15 +313,15 @@ impl Target for NotYet {
         ""
     }
 
-    fn reuse(&self) -> Reuse {
-        Reuse::Nobody
+    fn reuse(&self) -> ConnectionReuse {
+        ConnectionReuse::Nobody
     }
 
     fn dial<'a>(
         &'a self,
         _: &'a crate::gateway::Visitor,
-        _: &'a crate::gateway::Through,
-    ) -> crate::gateway::BoxFuture<'a, Result<crate::gateway::Io, crate::gateway::Undialable>> {
-        Box::pin(async { Err(crate::gateway::Undialable::Offline) })
+        _: &'a crate::gateway::RouteRef,
+    ) -> crate::gateway::BoxFuture<'a, Result<crate::gateway::Io, crate::gateway::DialError>> {
+        Box::pin(async { Err(crate::gateway::DialError::Offline) })
     }
 }

@@ -6,7 +6,7 @@ use super::Settings;
 use super::access::AccessList;
 use super::registry::{Online, Registry};
 use crate::api::id::Ids;
-use crate::gateway::Edges;
+use crate::gateway::Gateway;
 use crate::service::accounts;
 use crate::service::store::{self, Store};
 use crate::tunnel::message::error_text;
@@ -15,7 +15,7 @@ use crate::tunnel::message::error_text;
 pub(crate) struct House {
     pub settings: Settings,
     pub store: Arc<Store>,
-    pub edges: Edges,
+    pub edges: Gateway,
     pub registry: Arc<Registry>,
     pub ids: Ids,
 }

@@ -9,7 +9,7 @@ use super::access::AccessList;
 use super::stream_shares::StreamShares;
 use super::tunnel::{Kind, Tunnel};
 use crate::api::Timestamp;
-use crate::gateway::{Endpoint, Groups, Target};
+use crate::gateway::{PublicEndpoint, Target, TunnelGroups};
 use crate::net::Source;
 use crate::service::accounts::Agent;
 use crate::tunnel::message::Hidden;
@@ -57,7 +57,7 @@ struct Bound {
     token: Hidden,
     /// Whose address it is.
     agent: Agent,
-    endpoint: Option<Endpoint>,
+    endpoint: Option<PublicEndpoint>,
     tunnel: Option<Arc<Tunnel>>,
     /// Since when nobody serves it.
     idle: Option<Instant>,
@@ -112,7 +112,12 @@ impl Registry {
     }
 
     /// Notes a new tunnel.
-    pub(super) fn bind(&self, token: Hidden, endpoint: Option<Endpoint>, tunnel: Arc<Tunnel>) {
+    pub(super) fn bind(
+        &self,
+        token: Hidden,
+        endpoint: Option<PublicEndpoint>,
+        tunnel: Arc<Tunnel>,
+    ) {
         let mut inner = self.lock();
         let agent = tunnel.session.agent.clone();
         let bind_id = tunnel.bind_id.clone();
@@ -136,7 +141,7 @@ impl Registry {
         bind_id: &str,
         token: &Hidden,
         (agent, access): (&Agent, &AccessList),
-        make: impl FnOnce(&Endpoint) -> Arc<Tunnel>,
+        make: impl FnOnce(&PublicEndpoint) -> Arc<Tunnel>,
     ) -> Reclaimed {
         let mut guard = self.lock();
         let inner = &mut *guard;
@@ -324,7 +329,7 @@ impl Bound {
     }
 }
 
-impl Groups for Registry {
+impl TunnelGroups for Registry {
     fn matching(&self, labels: &BTreeMap<String, String>) -> Vec<Arc<dyn Target>> {
         let serving = self.serving(labels).into_iter();
         serving.map(|tunnel| tunnel as Arc<dyn Target>).collect()

@@ -13,7 +13,7 @@ use subtle::ConstantTimeEq;
 
 use crate::api::Timestamp;
 use crate::api::id::{has_prefix, prefix};
-use crate::gateway::{Endpoint, Wanted};
+use crate::gateway::{EndpointSpec, PublicEndpoint};
 use crate::service::accounts;
 use crate::service::store::{Document, Error, Store, Transaction, View};
 
@@ -54,7 +54,7 @@ impl Document for Reservation {
 
 impl Reservation {
     /// What to keep of an endpoint.
-    pub fn of(id: &str, token: &str, owner_id: &str, endpoint: &Endpoint) -> Self {
+    pub fn of(id: &str, token: &str, owner_id: &str, endpoint: &PublicEndpoint) -> Self {
         Self {
             id: id.to_owned(),
             token: digest(token),
@@ -77,7 +77,7 @@ impl Reservation {
     }
 
     /// Asks for the same address again.
-    pub fn fill(self, wanted: &mut Wanted) {
+    pub fn fill(self, wanted: &mut EndpointSpec) {
         wanted.host = self.host.or(wanted.host.take());
         wanted.addr = self.addr.or(wanted.addr.take());
     }

@@ -12,7 +12,9 @@ use tokio::time::Instant;
 use super::proxy_protocol::Version;
 use super::registry::Online;
 use crate::api::Timestamp;
-use crate::gateway::{BoxFuture, Io, Reuse, Speaks, Target, Through, Undialable, Visitor};
+use crate::gateway::{
+    BoxFuture, ConnectionReuse, DialError, Io, RouteRef, Target, UpstreamProtocol, Visitor,
+};
 use crate::tunnel::message::ProxyHeader;
 use crate::tunnel::{Code, Group, Stream, proxy};
 
@@ -40,7 +42,7 @@ pub(crate) struct Tunnel {
     pub metadata: String,
     pub forwards_to: String,
     /// What its connections take.
-    pub speaks: Speaks,
+    pub speaks: UpstreamProtocol,
     pub kind: Kind,
     pub life: Life,
 }
@@ -108,7 +110,7 @@ impl Tunnel {
         }
     }
 
-    fn header(&self, visitor: &Visitor, through: &Through) -> ProxyHeader {
+    fn header(&self, visitor: &Visitor, through: &RouteRef) -> ProxyHeader {
         let edge_type = match (&self.kind, visitor.proto) {
             (Kind::Endpoint { .. }, _) => "0",
             (Kind::Labeled(_), "tcp") => "1",
@@ -131,7 +133,7 @@ impl Tunnel {
         &self,
         header: &ProxyHeader,
         address: IpAddr,
-    ) -> Result<Stream, Undialable> {
+    ) -> Result<Stream, DialError> {
         let Online { session, shares, .. } = self.session.as_ref();
         let start = Instant::now();
         loop {
@@ -141,28 +143,28 @@ impl Tunnel {
                 false => proxy::open_proxy(session, STREAMS, Some(self.life.streams), header).await,
             };
             let waited = start.elapsed();
-            match opened.map_err(|_| Undialable::Offline)? {
+            match opened.map_err(|_| DialError::Offline)? {
                 Some(stream) => {
                     shares.hold(address, &stream);
                     return Ok(stream);
                 }
-                None if waited >= QUEUE => return Err(Undialable::Busy),
+                None if waited >= QUEUE => return Err(DialError::Busy),
                 None if waited >= POLITE && shares.make_room(address, waited >= QUEUE / 2) => {}
                 None => tokio::time::sleep(LOOK).await,
             }
         }
     }
 
-    async fn open(&self, visitor: &Visitor, through: &Through) -> Result<Io, Undialable> {
+    async fn open(&self, visitor: &Visitor, through: &RouteRef) -> Result<Io, DialError> {
         let header = self.header(visitor, through);
         let mut stream = self.open_in_turn(&header, visitor.peer.ip()).await?;
         if self.is_stopped() {
             stream.reset(Code::CANCELLED);
-            return Err(Undialable::Offline);
+            return Err(DialError::Offline);
         }
         if let Some(version) = self.proxy_version() {
             let header = version.header(visitor.peer, visitor.local);
-            stream.write_all(&header).await.map_err(|_| Undialable::Offline)?;
+            stream.write_all(&header).await.map_err(|_| DialError::Offline)?;
         }
         Ok(Box::new(stream))
     }
@@ -173,11 +175,15 @@ impl Target for Tunnel {
         &self.id
     }
 
-    fn reuse(&self) -> Reuse {
-        if self.proxy_version().is_some() { Reuse::Nobody } else { Reuse::SameAddress }
+    fn reuse(&self) -> ConnectionReuse {
+        if self.proxy_version().is_some() {
+            ConnectionReuse::Nobody
+        } else {
+            ConnectionReuse::SameAddress
+        }
     }
 
-    fn speaks(&self) -> Speaks {
+    fn protocol(&self) -> UpstreamProtocol {
         self.speaks
     }
 
@@ -192,8 +198,8 @@ impl Target for Tunnel {
     fn dial<'a>(
         &'a self,
         visitor: &'a Visitor,
-        through: &'a Through,
-    ) -> BoxFuture<'a, Result<Io, Undialable>> {
+        through: &'a RouteRef,
+    ) -> BoxFuture<'a, Result<Io, DialError>> {
         Box::pin(self.open(visitor, through))
     }
 }

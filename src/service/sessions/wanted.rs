@@ -6,19 +6,19 @@ use url::Url;
 
 use crate::api::Secret;
 use crate::gateway::{
-    AllowDeny, Credentials, EndpointOptions, HeaderChanges, Proto, Speaks, TlsTermination, Wanted,
-    Webhook,
+    AllowDeny, Credentials, EndpointOptions, EndpointSpec, HeaderChanges, Proto, TlsTermination,
+    UpstreamProtocol, Webhook,
 };
 use crate::tunnel::message::{self, Bind, HttpOpts, IpRestriction, TcpOpts, TlsOpts};
 
 /// What an agent asks for, understood.
 #[derive(Debug)]
 pub(super) struct Asked {
-    pub wanted: Wanted,
+    pub wanted: EndpointSpec,
     /// The version of the PROXY protocol; 0 for none.
     pub proxy_proto: u8,
     /// What HTTP requests are spoken with.
-    pub speaks: Speaks,
+    pub speaks: UpstreamProtocol,
 }
 
 /// Understands a bind; the text says what cannot be.
@@ -33,10 +33,10 @@ pub(super) fn read(bind: &Bind) -> Result<Asked, String> {
 }
 
 /// What an agent wants HTTP requests to be spoken with; the text says what cannot be.
-pub(super) fn speaks(forwards_proto: &str) -> Result<Speaks, String> {
+pub(super) fn speaks(forwards_proto: &str) -> Result<UpstreamProtocol, String> {
     match forwards_proto {
-        "" | "http1" => Ok(Speaks::Http1),
-        "http2" => Ok(Speaks::Http2),
+        "" | "http1" => Ok(UpstreamProtocol::Http1),
+        "http2" => Ok(UpstreamProtocol::Http2),
         other => Err(format!("the app protocol {other:?} is not known, it is http1 or http2")),
     }
 }
@@ -84,7 +84,7 @@ fn tcp(bind: &Bind) -> Result<Asked, String> {
         ..EndpointOptions::default()
     };
     let wanted = place.wanted(Proto::Tcp, String::new(), endpoint);
-    Ok(Asked { wanted, proxy_proto: options.proxy_proto, speaks: Speaks::Http1 })
+    Ok(Asked { wanted, proxy_proto: options.proxy_proto, speaks: UpstreamProtocol::Http1 })
 }
 
 fn tls(bind: &Bind) -> Result<Asked, String> {
@@ -104,7 +104,7 @@ fn tls(bind: &Bind) -> Result<Asked, String> {
         ..EndpointOptions::default()
     };
     let wanted = place.wanted(Proto::Tls, options.subdomain, endpoint);
-    Ok(Asked { wanted, proxy_proto: options.proxy_proto, speaks: Speaks::Http1 })
+    Ok(Asked { wanted, proxy_proto: options.proxy_proto, speaks: UpstreamProtocol::Http1 })
 }
 
 /// Where an endpoint shall be.
@@ -140,9 +140,9 @@ impl Place {
         }
     }
 
-    fn wanted(self, proto: Proto, subdomain: String, options: EndpointOptions) -> Wanted {
+    fn wanted(self, proto: Proto, subdomain: String, options: EndpointOptions) -> EndpointSpec {
         let subdomain = Some(subdomain).filter(|label| !label.is_empty());
-        Wanted { proto, host: self.host, subdomain, addr: self.addr, options }
+        EndpointSpec { proto, host: self.host, subdomain, addr: self.addr, options }
     }
 }
 

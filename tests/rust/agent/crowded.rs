@@ -59,7 +59,7 @@ impl Foreign {
 
 async fn dial(service: &Service) -> tokio_rustls::client::TlsStream<TcpStream> {
     let mut roots = RootCertStore::empty();
-    let pem = service.edges().authority().pem();
+    let pem = service.gateway().authority().pem();
     roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)

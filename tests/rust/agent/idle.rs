@@ -27,7 +27,7 @@ async fn hurried() -> Service {
 /// Connects as an agent that has not said anything.
 async fn connect(service: &Service) -> (Session, Incoming) {
     let mut roots = RootCertStore::empty();
-    let pem = service.edges().authority().pem();
+    let pem = service.gateway().authority().pem();
     roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
     let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
     let tcp = TcpStream::connect(service.agent_address().unwrap()).await.unwrap();

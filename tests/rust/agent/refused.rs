@@ -35,7 +35,7 @@ struct Refusing {
 impl Refusing {
     async fn start() -> Self {
         let own = Service::start(service::Options::default()).await.unwrap();
-        let authority = own.edges().authority().clone();
+        let authority = own.gateway().authority().clone();
         let acceptor = TlsAcceptor::from(authority.server_config(&[]).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = listener.local_addr().unwrap().to_string();

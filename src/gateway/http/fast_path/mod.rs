@@ -1,4 +1,4 @@
-//! The short way of a request: to an agent and back, as the bytes that it came in.
+//! The fast path of a request: to an agent and back, as the bytes that it came in.
 //!
 //! Most requests only want to be carried: no module acts on them, they have no body and ask for
 //! nothing special. Their heads are read once, and everything goes on as it was written. All else is
@@ -11,5 +11,5 @@ mod response;
 mod response_timeout;
 mod upstream_connection;
 
-pub(crate) use connection::{Lane, Left};
-pub(crate) use upstream_connection::RawLink;
+pub(crate) use connection::{FastPathConnection, FastPathExit};
+pub(crate) use upstream_connection::RawConnection;

@@ -1,16 +1,16 @@
-//! Which requests may go the short way; free of I/O.
+//! Which requests may go the fast path; free of I/O.
 
 use std::ops::Range;
 
 use crate::gateway::http::forwarded::is_forwarded;
-use crate::gateway::http::head::{self, LONGEST_PATH, LOOP_NAME, Origin};
+use crate::gateway::http::head::{self, LOOP_NAME, MAX_PATH_BYTES, Origin};
 
-/// How many headers are looked at; who sends more goes the long way.
-const HEADERS: usize = 64;
+/// How many headers are looked at; who sends more goes the full path.
+const MAX_HEADERS: usize = 64;
 
 /// A request that only wants to be carried; the places are those in its bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Plain {
+pub(crate) struct FastPathRequest {
     /// How many bytes its head has, which is all of it.
     pub length: usize,
     pub is_head: bool,
@@ -27,27 +27,31 @@ pub(crate) struct Plain {
 
 /// What the beginning of some bytes is.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    Plain(Plain),
+pub(crate) enum RequestMatch {
+    Eligible(FastPathRequest),
     /// The rest of the head is missing.
-    Part,
-    /// Something for the long way.
-    Other,
+    Incomplete,
+    /// Something for the full path.
+    NotEligible,
 }
 
 /// Looks at a request.
-pub(crate) fn look(bytes: &[u8]) -> Found {
-    let mut room = [httparse::EMPTY_HEADER; HEADERS];
+pub(crate) fn classify(bytes: &[u8]) -> RequestMatch {
+    let mut room = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut room);
     let length = match parsed.parse(bytes) {
         Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) => return Found::Part,
-        Err(_) => return Found::Other,
+        Ok(httparse::Status::Partial) => return RequestMatch::Incomplete,
+        Err(_) => return RequestMatch::NotEligible,
     };
-    plain(bytes, length, &parsed).map_or(Found::Other, Found::Plain)
+    plain(bytes, length, &parsed).map_or(RequestMatch::NotEligible, RequestMatch::Eligible)
 }
 
-fn plain(bytes: &[u8], length: usize, parsed: &httparse::Request<'_, '_>) -> Option<Plain> {
+fn plain(
+    bytes: &[u8],
+    length: usize,
+    parsed: &httparse::Request<'_, '_>,
+) -> Option<FastPathRequest> {
     let (method, target) = (parsed.method?, parsed.path?);
     if parsed.version? != 1 || !is_plain_target(target) {
         return None;
@@ -74,30 +78,30 @@ fn plain(bytes: &[u8], length: usize, parsed: &httparse::Request<'_, '_>) -> Opt
         }
     }
     let path = target.split('?').next().unwrap_or(target);
-    Some(Plain {
+    Some(FastPathRequest {
         length,
         is_head: method == "HEAD",
         is_safe: matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE"),
         closes,
         is_forwarded: forwarded,
-        path: place(bytes, path.as_bytes())?,
-        host: place(bytes, host?)?,
+        path: range_of(bytes, path.as_bytes())?,
+        host: range_of(bytes, host?)?,
     })
 }
 
 /// Whether the target of a request is a path of nothing but what belongs there (RFC 3986,
-/// section 3.3); others may be fine, which is for the long way to say.
+/// section 3.3); others may be fine, which is for the full path to say.
 fn is_plain_target(target: &str) -> bool {
     let is_plain =
         |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte);
-    target.starts_with('/') && target.len() <= LONGEST_PATH && target.bytes().all(is_plain)
+    target.starts_with('/') && target.len() <= MAX_PATH_BYTES && target.bytes().all(is_plain)
 }
 
 /// Where a part of some bytes lies.
-fn place(bytes: &[u8], part: &[u8]) -> Option<Range<usize>> {
+fn range_of(bytes: &[u8], part: &[u8]) -> Option<Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(bytes.as_ptr() as usize)?;
-    let place = start..start + part.len();
-    bytes.get(place.clone()).map(|_| place)
+    let range_of = start..start + part.len();
+    bytes.get(range_of.clone()).map(|_| range_of)
 }
 
 /// Whether a header says how the request is to be handled, or which services it came through.
@@ -118,7 +122,7 @@ fn is_special(header: &httparse::Header<'_>) -> bool {
 }
 
 /// Writes a head as it goes on: its own lines, but for what only proxies may say, then who asks.
-pub(crate) fn rewrite(bytes: &[u8], request: &Plain, origin: &Origin, out: &mut Vec<u8>) {
+pub(crate) fn rewrite(bytes: &[u8], request: &FastPathRequest, origin: &Origin, out: &mut Vec<u8>) {
     let lines = bytes.get(..request.length.saturating_sub(2)).unwrap_or_default();
     let mut rest = lines;
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -162,7 +166,7 @@ mod tests {
     fn a_request_goes_on_as_it_was_written() {
         let bytes = b"GET /a?b=c HTTP/1.1\r\nHOST: A.test:80\r\nconnection: Keep-Alive\r\n\
                       X-Odd:  two  \r\n\r\nGET";
-        let Found::Plain(request) = look(bytes) else { panic!("it is plain") };
+        let RequestMatch::Eligible(request) = classify(bytes) else { panic!("it is plain") };
         let origin = Origin {
             peer: HeaderValue::from_static("192.0.2.1"),
             proto: HeaderValue::from_static("http"),
@@ -185,7 +189,7 @@ mod tests {
     fn what_a_visitor_says_for_proxies_is_left_out() {
         let bytes = b"GET / HTTP/1.1\r\nX-Forwarded-For: 1\r\nHost: a\r\nx_real_ip: 2\r\n\
                       FORWARDED: for=3\r\nX-Forwarded-For: 4\r\nX-Mine: 5\r\n\r\n";
-        let Found::Plain(request) = look(bytes) else { panic!("it is plain") };
+        let RequestMatch::Eligible(request) = classify(bytes) else { panic!("it is plain") };
         let origin = Origin {
             peer: HeaderValue::from_static("192.0.2.1"),
             proto: HeaderValue::from_static("https"),
@@ -218,7 +222,7 @@ mod tests {
             "Name : x",
         ] {
             let bytes = format!("GET / HTTP/1.1\r\nHost: a\r\n{line}\r\n\r\n");
-            assert_eq!(look(bytes.as_bytes()), Found::Other, "{line}");
+            assert_eq!(classify(bytes.as_bytes()), RequestMatch::NotEligible, "{line}");
         }
         for bytes in [
             "GET / HTTP/1.0\r\nHost: a\r\n\r\n",
@@ -233,10 +237,13 @@ mod tests {
             "PRI * HTTP/2.0\r\n\r\n",
             "\0",
         ] {
-            assert_eq!(look(bytes.as_bytes()), Found::Other, "{bytes:?}");
+            assert_eq!(classify(bytes.as_bytes()), RequestMatch::NotEligible, "{bytes:?}");
         }
-        assert_eq!(look(b"GET / HTTP/1.1\r\nHost: a\r\n"), Found::Part);
-        let last = look(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Close\r\n\r\n");
-        assert!(matches!(last, Found::Plain(Plain { closes: true, .. })), "{last:?}");
+        assert_eq!(classify(b"GET / HTTP/1.1\r\nHost: a\r\n"), RequestMatch::Incomplete);
+        let last = classify(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Close\r\n\r\n");
+        assert!(
+            matches!(last, RequestMatch::Eligible(FastPathRequest { closes: true, .. })),
+            "{last:?}"
+        );
     }
 }

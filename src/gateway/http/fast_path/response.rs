@@ -1,18 +1,18 @@
-//! Heads of answers on the short way; free of I/O.
+//! Heads of answers on the fast path; free of I/O.
 
 use chrono::Utc;
 
-use crate::gateway::http::error_response::{self, ERROR_CODE, Fault};
+use crate::gateway::http::error_response::{self, ERROR_CODE, ErrorResponse};
 use crate::http1::{Body, BodyLength, FramingError};
 
 /// How many headers an answer may have.
-const HEADERS: usize = 100;
+const MAX_HEADERS: usize = 100;
 /// How long a head may be.
-const LONGEST: usize = 64 << 10;
+const MAX_HEAD_BYTES: usize = 64 << 10;
 
 /// The head of an answer, read.
 #[derive(Debug)]
-pub(crate) struct Head {
+pub(crate) struct FastPathResponse {
     /// How many bytes it has.
     pub length: usize,
     pub status: u16,
@@ -23,9 +23,9 @@ pub(crate) struct Head {
 
 /// An answer that cannot be understood, or in two ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Broken;
+pub(crate) struct MalformedResponse;
 
-impl From<FramingError> for Broken {
+impl From<FramingError> for MalformedResponse {
     fn from(_: FramingError) -> Self {
         Self
     }
@@ -33,7 +33,7 @@ impl From<FramingError> for Broken {
 
 /// What an answer turns into on its way.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Terms<'t> {
+pub(crate) struct ResponseOptions<'t> {
     /// The answer is to a HEAD.
     pub to_head: bool,
     /// The visitor's connection closes afterwards.
@@ -47,73 +47,76 @@ pub(crate) struct Terms<'t> {
 /// A provisional answer is read, and not written.
 pub(crate) fn read(
     bytes: &[u8],
-    terms: Terms<'_>,
+    options: ResponseOptions<'_>,
     out: &mut Vec<u8>,
-) -> Result<Option<Head>, Broken> {
+) -> Result<Option<FastPathResponse>, MalformedResponse> {
     // The parser would skip empty lines, which belong to no answer.
     if matches!(bytes.first(), Some(b'\r' | b'\n')) {
-        return Err(Broken);
+        return Err(MalformedResponse);
     }
-    let mut room = [httparse::EMPTY_HEADER; HEADERS];
+    let mut room = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Response::new(&mut room);
     let length = match parsed.parse(bytes) {
         Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) if bytes.len() < LONGEST => return Ok(None),
-        _ => return Err(Broken),
+        Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD_BYTES => return Ok(None),
+        _ => return Err(MalformedResponse),
     };
-    let (status, version) = (parsed.code.ok_or(Broken)?, parsed.version.ok_or(Broken)?);
-    let said = Said::read(parsed.headers)?;
-    let keep_alive = !said.closes && version == 1;
+    let (status, version) =
+        (parsed.code.ok_or(MalformedResponse)?, parsed.version.ok_or(MalformedResponse)?);
+    let framing = ResponseFraming::read(parsed.headers)?;
+    let keep_alive = !framing.closes && version == 1;
     if status < 200 {
-        return Ok(Some(Head { length, status, body: Body::NONE, keep_alive }));
+        return Ok(Some(FastPathResponse { length, status, body: Body::NONE, keep_alive }));
     }
-    let announced = said.length.body(version == 1)?;
-    let bodiless = terms.to_head || matches!(status, 204 | 304);
+    let announced = framing.length.body(version == 1)?;
+    let bodiless = options.to_head || matches!(status, 204 | 304);
     let body = if bodiless { Body::NONE } else { announced.unwrap_or(Body::UntilClose) };
-    begin(status, parsed.reason.unwrap_or_default(), out);
+    write_status_line(status, parsed.reason.unwrap_or_default(), out);
     let has_body = body != Body::NONE;
-    for header in parsed.headers.iter().filter(|header| !said.drops(header, status, has_body)) {
-        line(header.name, header.value, out);
+    for header in parsed.headers.iter().filter(|header| !framing.drops(header, status, has_body)) {
+        write_header(header.name, header.value, out);
     }
-    if !said.dated {
-        date(out);
+    if !framing.dated {
+        write_date(out);
     }
-    if status == 502 && said.unreachable {
-        code(error_response::UNREACHABLE.number, terms.code_prefix, out);
+    if status == 502 && framing.unreachable {
+        write_code(error_response::UNREACHABLE.number, options.code_prefix, out);
     }
     if body == Body::UntilClose {
-        line("transfer-encoding", b"chunked", out);
+        write_header("transfer-encoding", b"chunked", out);
     }
-    end(terms.closes, out);
+    write_end(options.closes, out);
     let keep_alive = keep_alive && body != Body::UntilClose;
-    Ok(Some(Head { length, status, body, keep_alive }))
+    Ok(Some(FastPathResponse { length, status, body, keep_alive }))
 }
 
 /// What the headers say about framing and connection.
 #[derive(Default)]
-struct Said<'h> {
+struct ResponseFraming<'h> {
     length: BodyLength,
     closes: bool,
     dated: bool,
     /// The headers that `Connection` names.
-    named: Vec<&'h [u8]>,
+    identity: Vec<&'h [u8]>,
     unreachable: bool,
 }
 
-impl<'h> Said<'h> {
-    fn read(headers: &[httparse::Header<'h>]) -> Result<Self, Broken> {
-        let mut said = Self::default();
+impl<'h> ResponseFraming<'h> {
+    fn read(headers: &[httparse::Header<'h>]) -> Result<Self, MalformedResponse> {
+        let mut framing = Self::default();
         for header in headers {
             let is = |name: &str| header.name.eq_ignore_ascii_case(name);
             match header.name.len() {
-                4 if is("date") => said.dated = true,
-                10 if is("connection") => said.connection(header.value),
-                16 if is(ERROR_CODE.as_str()) => said.unreachable = header.value.ends_with(b"8012"),
-                14 | 17 => said.length.read(header.name.as_bytes(), header.value)?,
+                4 if is("date") => framing.dated = true,
+                10 if is("connection") => framing.connection(header.value),
+                16 if is(ERROR_CODE.as_str()) => {
+                    framing.unreachable = header.value.ends_with(b"8012")
+                }
+                14 | 17 => framing.length.read(header.name.as_bytes(), header.value)?,
                 _ => {}
             }
         }
-        Ok(said)
+        Ok(framing)
     }
 
     fn connection(&mut self, value: &'h [u8]) {
@@ -121,7 +124,7 @@ impl<'h> Said<'h> {
             if token.eq_ignore_ascii_case(b"close") {
                 self.closes = true;
             } else if !token.eq_ignore_ascii_case(b"keep-alive") {
-                self.named.push(token);
+                self.identity.push(token);
             }
         }
     }
@@ -143,26 +146,30 @@ impl<'h> Said<'h> {
         if is("transfer-encoding") {
             return !has_body;
         }
-        hop || self.named.iter().any(|name| header.name.as_bytes().eq_ignore_ascii_case(name))
+        hop || self.identity.iter().any(|name| header.name.as_bytes().eq_ignore_ascii_case(name))
     }
 }
 
 /// Writes an answer of the service itself.
-pub(crate) fn of(fault: Fault, terms: Terms<'_>, out: &mut Vec<u8>) {
-    let response = fault.into_text(terms.code_prefix);
-    let reason = http::StatusCode::from_u16(fault.status).ok();
-    begin(fault.status, reason.and_then(|it| it.canonical_reason()).unwrap_or_default(), out);
-    line("content-type", b"text/plain; charset=utf-8", out);
-    code(fault.number, terms.code_prefix, out);
-    line("content-length", response.len().to_string().as_bytes(), out);
-    date(out);
-    end(terms.closes, out);
-    if !terms.to_head {
+pub(crate) fn write_error(error: ErrorResponse, options: ResponseOptions<'_>, out: &mut Vec<u8>) {
+    let response = error.into_text(options.code_prefix);
+    let reason = http::StatusCode::from_u16(error.status).ok();
+    write_status_line(
+        error.status,
+        reason.and_then(|it| it.canonical_reason()).unwrap_or_default(),
+        out,
+    );
+    write_header("content-type", b"text/plain; charset=utf-8", out);
+    write_code(error.number, options.code_prefix, out);
+    write_header("content-length", response.len().to_string().as_bytes(), out);
+    write_date(out);
+    write_end(options.closes, out);
+    if !options.to_head {
         out.extend_from_slice(response.as_bytes());
     }
 }
 
-fn begin(status: u16, reason: &str, out: &mut Vec<u8>) {
+fn write_status_line(status: u16, reason: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"HTTP/1.1 ");
     out.extend([status / 100, status / 10 % 10, status % 10].map(|digit| b'0' + digit as u8));
     out.push(b' ');
@@ -170,27 +177,27 @@ fn begin(status: u16, reason: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn line(name: &str, value: &[u8], out: &mut Vec<u8>) {
+fn write_header(name: &str, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
 }
 
-fn code(number: Option<u16>, prefix: &str, out: &mut Vec<u8>) {
+fn write_code(number: Option<u16>, prefix: &str, out: &mut Vec<u8>) {
     if let Some(number) = number {
-        line(ERROR_CODE.as_str(), format!("{prefix}{number}").as_bytes(), out);
+        write_header(ERROR_CODE.as_str(), format!("{prefix}{number}").as_bytes(), out);
     }
 }
 
-fn date(out: &mut Vec<u8>) {
+fn write_date(out: &mut Vec<u8>) {
     let now = Utc::now().format("%a, %d %b %Y %H:%M:%S GMT");
-    line("date", now.to_string().as_bytes(), out);
+    write_header("date", now.to_string().as_bytes(), out);
 }
 
-fn end(closes: bool, out: &mut Vec<u8>) {
+fn write_end(closes: bool, out: &mut Vec<u8>) {
     if closes {
-        line("connection", b"close", out);
+        write_header("connection", b"close", out);
     }
     out.extend_from_slice(b"\r\n");
 }
@@ -200,11 +207,12 @@ fn end(closes: bool, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    const TERMS: Terms<'_> = Terms { to_head: false, closes: false, code_prefix: "ERR_X_" };
+    const TERMS: ResponseOptions<'_> =
+        ResponseOptions { to_head: false, closes: false, code_prefix: "ERR_X_" };
 
-    fn passed(head: &str, terms: Terms<'_>) -> (String, Head) {
+    fn passed(head: &str, options: ResponseOptions<'_>) -> (String, FastPathResponse) {
         let mut out = Vec::new();
-        let head = read(head.as_bytes(), terms, &mut out).unwrap().unwrap();
+        let head = read(head.as_bytes(), options, &mut out).unwrap().unwrap();
         (String::from_utf8(out).unwrap(), head)
     }
 
@@ -237,8 +245,8 @@ mod tests {
     fn an_answer_gets_the_framing_that_it_lacks() {
         let until_close = passed("HTTP/1.0 200 OK\r\nDate: d\r\n\r\n", TERMS);
         let empty = passed("HTTP/1.1 204 No\r\nDate: d\r\nContent-Length: 4\r\n\r\n", TERMS);
-        let terms = Terms { to_head: true, closes: true, ..TERMS };
-        let to_head = passed("HTTP/1.1 200 OK\r\nDate: d\r\nContent-Length: 4\r\n\r\n", terms);
+        let options = ResponseOptions { to_head: true, closes: true, ..TERMS };
+        let to_head = passed("HTTP/1.1 200 OK\r\nDate: d\r\nContent-Length: 4\r\n\r\n", options);
 
         assert_eq!(
             until_close.0,
@@ -267,9 +275,12 @@ mod tests {
     #[test]
     fn a_missing_date_is_added() {
         let (out, _) = passed("HTTP/1.1 200 OK\r\n\r\n", TERMS);
-        let date = out.split("date: ").nth(1).unwrap().split('\r').next().unwrap();
+        let write_date = out.split("date: ").nth(1).unwrap().split('\r').next().unwrap();
 
-        assert!(chrono::DateTime::parse_from_rfc2822(date).is_ok() && date.ends_with(" GMT"));
+        assert!(
+            chrono::DateTime::parse_from_rfc2822(write_date).is_ok()
+                && write_date.ends_with(" GMT")
+        );
     }
 
     #[test]
@@ -286,11 +297,11 @@ mod tests {
             let head = format!("HTTP/1.1 200 OK\r\n{headers}\r\n\r\n");
             assert_eq!(
                 read(head.as_bytes(), TERMS, &mut Vec::new()).unwrap_err(),
-                Broken,
+                MalformedResponse,
                 "{headers}"
             );
         }
-        let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "a".repeat(LONGEST));
+        let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "a".repeat(MAX_HEAD_BYTES));
         assert!(read(endless.as_bytes(), TERMS, &mut Vec::new()).is_err());
         assert!(read(b"HTTP/1.1 200", TERMS, &mut Vec::new()).unwrap().is_none());
     }

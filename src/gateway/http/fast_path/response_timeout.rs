@@ -9,13 +9,13 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// A time limit that is set anew for each request, which is cheap: the timer is set only when it
 /// has run out too early.
-pub(crate) struct Patience {
+pub(crate) struct ResponseTimeout {
     limit: Duration,
     until: Instant,
     timer: Pin<Box<Sleep>>,
 }
 
-impl Patience {
+impl ResponseTimeout {
     pub(crate) fn new(limit: Duration) -> Self {
         let until = Instant::now() + limit;
         Self { limit, until, timer: Box::pin(sleep_until(until)) }

@@ -4,21 +4,21 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use crate::gateway::Io;
-use crate::gateway::upstream::http1::Named;
-use crate::gateway::upstream::pool::Idle;
+use crate::gateway::upstream::http1::ConnectionIdentity;
+use crate::gateway::upstream::pool::PooledConnection;
 use crate::reuse::{IdleState, idle_state};
 
 /// A connection to an agent that carries requests as bytes.
-pub(crate) struct RawLink {
+pub(crate) struct RawConnection {
     pub(crate) io: Io,
-    named: Option<Named>,
+    identity: Option<ConnectionIdentity>,
     idle_since: Option<Instant>,
 }
 
-impl RawLink {
+impl RawConnection {
     /// A connection that has carried nothing.
-    pub(crate) fn new(io: Io, named: Option<Named>) -> Self {
-        Self { io, named, idle_since: None }
+    pub(crate) fn new(io: Io, identity: Option<ConnectionIdentity>) -> Self {
+        Self { io, identity, idle_since: None }
     }
 
     /// Whether it has carried a request before.
@@ -32,9 +32,9 @@ impl RawLink {
     }
 }
 
-impl Idle for RawLink {
-    fn named(&self) -> Option<&Named> {
-        self.named.as_ref()
+impl PooledConnection for RawConnection {
+    fn identity(&self) -> Option<&ConnectionIdentity> {
+        self.identity.as_ref()
     }
 
     fn idle(&self) -> Option<Duration> {

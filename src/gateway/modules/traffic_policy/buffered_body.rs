@@ -8,7 +8,7 @@ use http::HeaderMap;
 use hyper::body::Body;
 
 /// What came of gathering a body.
-pub(crate) enum Gathered {
+pub(crate) enum BufferedBody {
     /// All of it, and the headers behind it.
     Whole(Bytes, HeaderMap),
     /// Its beginning: it is longer than the limit.
@@ -16,7 +16,7 @@ pub(crate) enum Gathered {
 }
 
 /// Gathers a body, as long as it is not longer than `limit` bytes.
-pub(crate) async fn gather<B>(body: &mut B, limit: usize) -> Result<Gathered, B::Error>
+pub(crate) async fn gather<B>(body: &mut B, limit: usize) -> Result<BufferedBody, B::Error>
 where
     B: Body<Data = Bytes> + Unpin,
 {
@@ -45,8 +45,8 @@ where
         }
         let bytes = if all.is_empty() { first } else { all.freeze() };
         return Ok(match trailers {
-            Some(trailers) => Gathered::Whole(bytes, trailers),
-            None => Gathered::Begun(bytes),
+            Some(trailers) => BufferedBody::Whole(bytes, trailers),
+            None => BufferedBody::Begun(bytes),
         });
     }
 }

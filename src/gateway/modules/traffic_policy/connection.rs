@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use chrono::Utc;
 
-use crate::gateway::Inner;
-use crate::gateway::events::Trace;
-use crate::gateway::http::error_response::Fault;
+use crate::gateway::GatewayState;
+use crate::gateway::events::RequestTrace;
+use crate::gateway::http::error_response::ErrorResponse;
 use crate::gateway::modules::traffic_policy::Rules;
 use crate::policy::{Carried, Connection, Endpoint, Exchange, Phase, Step, Verdict};
 
 /// A connection, and what rules know of it.
-pub(crate) struct Watched {
+pub(crate) struct ConnectionExecution {
     exchange: Exchange,
 }
 
-impl Watched {
+impl ConnectionExecution {
     pub(crate) fn new(connection: Arc<Connection>, endpoint: Arc<Endpoint>) -> Self {
         Self { exchange: Exchange::new(connection, endpoint) }
     }
@@ -25,10 +25,10 @@ impl Watched {
     /// `find` finds what is at the URL of an internal endpoint, or says why nothing can be.
     pub(crate) async fn enter<T>(
         &mut self,
-        edges: &Inner,
+        gateway: &GatewayState,
         rules: &Rules,
-        trace: &mut Trace,
-        mut find: impl FnMut(&str) -> Result<T, Fault>,
+        trace: &mut RequestTrace,
+        mut find: impl FnMut(&str) -> Result<T, ErrorResponse>,
     ) -> Result<Option<T>, ()> {
         let mut run = rules.policy.run(Phase::Connect);
         let entered = loop {
@@ -37,16 +37,16 @@ impl Watched {
                 Step::Done(Verdict::Respond(_) | Verdict::Close) => break Err(()),
                 Step::Done(Verdict::Forward { url }) => match find(&url) {
                     Ok(found) => break Ok(Some(found)),
-                    Err(fault) => {
-                        let code = fault.number.unwrap_or_default();
-                        if !run.forward_failed(&mut self.exchange, code, fault.text()) {
+                    Err(error) => {
+                        let code = error.number.unwrap_or_default();
+                        if !run.forward_failed(&mut self.exchange, code, error.text()) {
                             break Err(());
                         }
                     }
                 },
                 // A connection of bytes has no body that could be looked at.
                 Step::NeedBody { .. } => break Err(()),
-                Step::Fetch(fetch) => run.answer(edges.fetcher.fetch(&fetch).await),
+                Step::Fetch(fetch) => run.answer(gateway.fetcher.fetch(&fetch).await),
             }
         };
         self.note(trace);
@@ -54,7 +54,7 @@ impl Watched {
     }
 
     /// Runs the rules for connections that have closed.
-    pub(crate) fn leave(mut self, rules: &Rules, carried: Carried, trace: &mut Trace) {
+    pub(crate) fn leave(mut self, rules: &Rules, carried: Carried, trace: &mut RequestTrace) {
         self.exchange.carried = carried;
         self.exchange.ended = Some(Utc::now());
         let mut run = rules.policy.run(Phase::Close);
@@ -63,7 +63,7 @@ impl Watched {
         self.note(trace);
     }
 
-    fn note(&mut self, trace: &mut Trace) {
+    fn note(&mut self, trace: &mut RequestTrace) {
         let record = &mut self.exchange.record;
         let (decision, logs) = (record.decision.take(), std::mem::take(&mut record.logs));
         trace.note(|it| {

@@ -7,83 +7,85 @@ use http::header::{CONTENT_LENGTH, HOST};
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Request, Response, Uri, request};
 
-use crate::gateway::http::body::{Body, Outgoing};
-use crate::gateway::http::error_response::{self, Fault};
+use crate::gateway::http::body::{Body, RequestBody};
+use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::head;
-use crate::gateway::http::request_context::Way;
+use crate::gateway::http::request_context::RequestContext;
 use crate::gateway::modules::traffic_policy::Rules;
-use crate::gateway::modules::traffic_policy::buffered_body::{Gathered, gather};
-use crate::gateway::routing::virtual_host::{Site, Turned};
-use crate::policy::{
-    Answer, Content, Decision, Endpoint, Exchange, Phase, Run, Step, Verdict as Decided,
-};
+use crate::gateway::modules::traffic_policy::buffered_body::{BufferedBody, gather};
+use crate::gateway::routing::virtual_host::{Rejection, VirtualHost};
+use crate::policy::{Answer, Content, Decision, Endpoint, Exchange, Phase, Run, Step, Verdict};
 
 /// A request on its way through policies, and what they know of it.
-pub(crate) struct Passage {
+pub(crate) struct PolicyExecution {
     exchange: Exchange,
-    body: Outgoing,
+    body: RequestBody,
 }
 
 /// What a policy has decided on a request.
-pub(crate) enum Verdict {
+pub(crate) enum ExecutionOutcome {
     /// It goes on.
-    On,
+    Continue,
     /// It is answered, by a rule or by an internal endpoint.
-    Answered(Box<Response<Body>>),
+    Respond(Box<Response<Body>>),
     /// It is turned away otherwise.
-    Turned(Turned),
+    Reject(Rejection),
 }
 
-impl Passage {
-    pub(crate) fn new(way: &Way<'_>, endpoint: Arc<Endpoint>, request: Request<Outgoing>) -> Self {
+impl PolicyExecution {
+    pub(crate) fn new(
+        context: &RequestContext<'_>,
+        endpoint: Arc<Endpoint>,
+        request: Request<RequestBody>,
+    ) -> Self {
         let (head, body) = request.into_parts();
-        let request = crate::policy::Request::new(head, way.visitor.proto, chrono::Utc::now());
-        let connection = way.connection();
+        let request = crate::policy::Request::new(head, context.visitor.proto, chrono::Utc::now());
+        let connection = context.connection();
         Self { exchange: Exchange::of_request(connection, endpoint, request), body }
     }
 
     /// Runs the rules for requests.
     pub(crate) async fn enter(
         &mut self,
-        way: &mut Way<'_>,
+        context: &mut RequestContext<'_>,
         rules: &Rules,
         module: &'static str,
-    ) -> Verdict {
+    ) -> ExecutionOutcome {
         let mut run = rules.policy.run(Phase::Request);
-        let turned = loop {
+        let rejection = loop {
             match run.step(&mut self.exchange, rules) {
-                Step::Done(Decided::Continue) => break Verdict::On,
-                Step::Done(Decided::Respond(answer)) => {
-                    let prefix = &way.edges.settings.code_prefix;
-                    break Verdict::Answered(Box::new(respond(answer, prefix)));
+                Step::Done(Verdict::Continue) => break ExecutionOutcome::Continue,
+                Step::Done(Verdict::Respond(answer)) => {
+                    let prefix = &context.gateway.settings.code_prefix;
+                    break ExecutionOutcome::Respond(Box::new(respond(answer, prefix)));
                 }
-                Step::Done(Decided::Close) => break Verdict::Turned(Turned::Closed),
-                Step::Done(Decided::Forward { url }) => {
-                    if let Some(turned) = self.forward(way, &mut run, &url).await {
-                        break turned;
+                Step::Done(Verdict::Close) => break ExecutionOutcome::Reject(Rejection::Close),
+                Step::Done(Verdict::Forward { url }) => {
+                    if let Some(rejection) = self.forward(context, &mut run, &url).await {
+                        break rejection;
                     }
                 }
                 Step::NeedBody { limit } => {
                     if self.gather_request(limit).await.is_err() {
-                        break Verdict::Turned(error_response::BAD_REQUEST.into());
+                        break ExecutionOutcome::Reject(error_response::BAD_REQUEST.into());
                     }
                 }
-                Step::Fetch(fetch) => run.answer(way.edges.fetcher.fetch(&fetch).await),
+                Step::Fetch(fetch) => run.answer(context.gateway.fetcher.fetch(&fetch).await),
             }
         };
-        self.note(way, module);
-        turned
+        self.note(context, module);
+        rejection
     }
 
     /// The request as rules have left it; `keep` when it will be asked for again.
-    pub(crate) fn take(&mut self, keep: bool) -> Result<Request<Outgoing>, Fault> {
+    pub(crate) fn take(&mut self, keep: bool) -> Result<Request<RequestBody>, ErrorResponse> {
         let (mut head, content) =
             self.exchange.take_request(keep).ok_or(error_response::BAD_REQUEST)?;
         settle(&mut head)?;
         let body = match content {
             Content::Full(bytes) => {
                 head.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
-                Outgoing::full(bytes)
+                RequestBody::full(bytes)
             }
             Content::Passing | Content::TooLong => std::mem::take(&mut self.body),
         };
@@ -93,7 +95,7 @@ impl Passage {
     /// Runs the rules for answers.
     pub(crate) async fn leave(
         mut self,
-        way: &mut Way<'_>,
+        context: &mut RequestContext<'_>,
         rules: &Rules,
         response: Response<Body>,
     ) -> Response<Body> {
@@ -104,12 +106,12 @@ impl Passage {
             match run.step(&mut self.exchange, rules) {
                 Step::Done(_) => break,
                 Step::NeedBody { limit } => self.gather_response(&mut body, limit).await,
-                Step::Fetch(fetch) => run.answer(way.edges.fetcher.fetch(&fetch).await),
+                Step::Fetch(fetch) => run.answer(context.gateway.fetcher.fetch(&fetch).await),
             }
         }
-        self.note(way, "policy");
+        self.note(context, "policy");
         let Some((mut head, content, coding)) = self.exchange.take_response() else {
-            return error_response::BROKEN.into_response(&way.edges.settings.code_prefix);
+            return error_response::BROKEN.into_response(&context.gateway.settings.code_prefix);
         };
         if let Content::Full(bytes) = content {
             if coding.is_none() {
@@ -132,38 +134,43 @@ impl Passage {
     /// Sends the request to an internal endpoint; none when the rules go on.
     async fn forward(
         &mut self,
-        way: &mut Way<'_>,
+        context: &mut RequestContext<'_>,
         run: &mut Run<'_>,
         url: &str,
-    ) -> Option<Verdict> {
-        let failed = match way.internal(url) {
-            Ok(site) => return Some(self.send_within(way, &site).await),
+    ) -> Option<ExecutionOutcome> {
+        let failed = match context.internal(url) {
+            Ok(virtual_host) => return Some(self.send_within(context, &virtual_host).await),
             Err(failed) => failed,
         };
         let code = failed.number.unwrap_or_default();
         if run.forward_failed(&mut self.exchange, code, failed.text()) {
             return None;
         }
-        Some(Verdict::Turned(failed.into()))
+        Some(ExecutionOutcome::Reject(failed.into()))
     }
 
-    async fn send_within(&mut self, way: &mut Way<'_>, site: &Site) -> Verdict {
+    async fn send_within(
+        &mut self,
+        context: &mut RequestContext<'_>,
+        virtual_host: &VirtualHost,
+    ) -> ExecutionOutcome {
         let path = self.exchange.request().map_or("/", |it| it.head.uri.path());
-        let (route, path) = match site.find(path, way.edges.settings.ambiguous_paths) {
+        let (route, path) = match virtual_host.find(path, context.gateway.settings.ambiguous_paths)
+        {
             Ok(found) => (found.route.clone(), found.path),
-            Err(fault) => return Verdict::Turned(fault.into()),
+            Err(error) => return ExecutionOutcome::Reject(error.into()),
         };
         let taken = self.take(true).and_then(|mut request| {
             path.map_or(Ok(()), |path| head::set_path(&mut request, &path))?;
             Ok(request)
         });
         let sent = match taken {
-            Ok(request) => route.serve_within(way, request).await,
-            Err(fault) => Err(fault.into()),
+            Ok(request) => route.serve_within(context, request).await,
+            Err(error) => Err(error.into()),
         };
         match sent {
-            Ok(response) => Verdict::Answered(Box::new(response)),
-            Err(turned) => Verdict::Turned(turned),
+            Ok(response) => ExecutionOutcome::Respond(Box::new(response)),
+            Err(rejection) => ExecutionOutcome::Reject(rejection),
         }
     }
 
@@ -171,11 +178,11 @@ impl Passage {
         let gathered = gather(&mut self.body, limit).await?;
         let Some(request) = self.exchange.request_mut() else { return Ok(()) };
         match gathered {
-            Gathered::Whole(bytes, trailers) => {
+            BufferedBody::Whole(bytes, trailers) => {
                 (request.body, request.trailers) = (Content::Full(bytes), trailers);
                 request.body_received = Some(chrono::Utc::now());
             }
-            Gathered::Begun(bytes) => {
+            BufferedBody::Begun(bytes) => {
                 request.body = Content::TooLong;
                 self.body.put_back(bytes);
             }
@@ -187,11 +194,11 @@ impl Passage {
         let gathered = gather(body, limit).await;
         let Some(response) = self.exchange.response_mut() else { return };
         response.body = match gathered {
-            Ok(Gathered::Whole(bytes, trailers)) => {
+            Ok(BufferedBody::Whole(bytes, trailers)) => {
                 response.trailers = trailers;
                 Content::Full(bytes)
             }
-            Ok(Gathered::Begun(bytes)) => {
+            Ok(BufferedBody::Begun(bytes)) => {
                 body.put_back(bytes);
                 Content::TooLong
             }
@@ -201,10 +208,10 @@ impl Passage {
     }
 
     /// Tells who listens what was decided.
-    fn note(&mut self, way: &mut Way<'_>, module: &'static str) {
+    fn note(&mut self, context: &mut RequestContext<'_>, module: &'static str) {
         let record = &mut self.exchange.record;
         let (decision, logs) = (record.decision.take(), std::mem::take(&mut record.logs));
-        way.trace.note(|it| {
+        context.trace.note(|it| {
             it.logs.extend(logs);
             if let Some(Decision { rule, rule_name, action, .. }) = decision {
                 it.module = Some(module);
@@ -216,7 +223,7 @@ impl Passage {
 }
 
 /// Brings a request that rules may have changed back into its form: the host in `Host` alone.
-fn settle(head: &mut request::Parts) -> Result<(), Fault> {
+fn settle(head: &mut request::Parts) -> Result<(), ErrorResponse> {
     let Some(authority) = head.uri.authority() else { return Ok(()) };
     let host =
         HeaderValue::from_str(authority.as_str()).map_err(|_| error_response::BAD_REQUEST)?;

@@ -15,7 +15,7 @@ use crate::net::private;
 use crate::policy::{Fetch, FetchFailed, Fetched};
 
 /// How many redirects are followed at most, whatever an action says.
-const REDIRECTS: u8 = 10;
+const MAX_REDIRECTS: u8 = 10;
 
 /// The client that fetches for actions; made when it is first needed.
 #[derive(Default)]
@@ -23,13 +23,13 @@ pub(crate) struct Fetcher(OnceLock<Client>);
 
 impl Fetcher {
     /// Does what an action asks for.
-    pub(crate) async fn fetch(&self, wanted: &Fetch) -> Fetched {
-        let url = wanted.url.clone();
-        let mut left = wanted.max_redirects.min(REDIRECTS);
+    pub(crate) async fn fetch(&self, spec: &Fetch) -> Fetched {
+        let url = spec.url.clone();
+        let mut left = spec.max_redirects.min(MAX_REDIRECTS);
         let fetched = async {
             let mut next = url;
             loop {
-                let (answer, location) = self.once(wanted, &next).await?;
+                let (answer, location) = self.once(spec, &next).await?;
                 match location.filter(|_| left > 0) {
                     Some(location) => {
                         left -= 1;
@@ -39,18 +39,18 @@ impl Fetcher {
                 }
             }
         };
-        tokio::time::timeout(wanted.timeout, fetched).await.unwrap_or(Err(FetchFailed::Late))
+        tokio::time::timeout(spec.timeout, fetched).await.unwrap_or(Err(FetchFailed::Late))
     }
 
     /// Sends one request; gives the answer, and where it leads.
     async fn once(
         &self,
-        wanted: &Fetch,
+        spec: &Fetch,
         url: &str,
     ) -> Result<(Response<Bytes>, Option<String>), FetchFailed> {
         let unreachable = |problem: reqwest::Error| FetchFailed::Unreachable(problem.to_string());
-        let request = self.client_for(url).await?.request(wanted.method.clone(), url);
-        let request = request.headers(wanted.headers.clone()).body(wanted.body.clone());
+        let request = self.client_for(url).await?.request(spec.method.clone(), url);
+        let request = request.headers(spec.headers.clone()).body(spec.body.clone());
         let mut answer = request.send().await.map_err(unreachable)?;
         let leads = answer.status().is_redirection();
         let location = answer.headers().get(http::header::LOCATION).filter(|_| leads);
@@ -61,7 +61,7 @@ impl Fetcher {
         let mut body = BytesMut::new();
         while let Some(piece) = answer.chunk().await.map_err(unreachable)? {
             body.extend_from_slice(&piece);
-            if body.len() > wanted.limit {
+            if body.len() > spec.limit {
                 return Err(FetchFailed::TooLong);
             }
         }
@@ -91,11 +91,11 @@ impl Fetcher {
 }
 
 /// A name, and the only addresses that it stands for.
-type Pinned = (String, Vec<SocketAddr>);
+type PinnedResolver = (String, Vec<SocketAddr>);
 
 /// What a URL's host must be held to, so that a name which is resolved once more does not lead
 /// elsewhere; none where nothing private has that port.
-async fn checked(url: &str) -> io::Result<Option<Pinned>> {
+async fn checked(url: &str) -> io::Result<Option<PinnedResolver>> {
     let url = Url::parse(url).map_err(io::Error::other)?;
     let port = url.port_or_known_default().filter(|port| private::has_port(*port));
     let (Some(port), Some(host)) = (port, url.host_str()) else { return Ok(None) };
@@ -105,11 +105,13 @@ async fn checked(url: &str) -> io::Result<Option<Pinned>> {
     Ok(Some((host.to_owned(), addresses)))
 }
 
-fn made(pinned: Option<Pinned>) -> Result<Client, FetchFailed> {
+fn made(pinned: Option<PinnedResolver>) -> Result<Client, FetchFailed> {
     make(pinned).map_err(|problem| FetchFailed::Unreachable(problem.to_string()))
 }
 
-fn make(pinned: Option<Pinned>) -> Result<Client, Box<dyn std::error::Error + Send + Sync>> {
+fn make(
+    pinned: Option<PinnedResolver>,
+) -> Result<Client, Box<dyn std::error::Error + Send + Sync>> {
     let mut roots = RootCertStore::empty();
     // Damaged entries of a system's store are common and concern nobody else.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -143,7 +145,7 @@ mod tests {
     use super::*;
     use crate::net::private::PrivateListener;
 
-    fn wanted(url: String) -> Fetch {
+    fn spec(url: String) -> Fetch {
         Fetch {
             method: Method::GET,
             url,
@@ -179,7 +181,7 @@ mod tests {
             let redirect = format!("HTTP/1.1 302 Found\r\nLocation: {leading}\r\n\r\n");
             let redirecting = format!("http://{}/", answering(redirect).await);
             for url in [leading, redirecting] {
-                let fetched = Fetcher::default().fetch(&wanted(url.clone())).await;
+                let fetched = Fetcher::default().fetch(&spec(url.clone())).await;
                 let problem = fetched.unwrap_err().to_string();
                 assert!(problem.contains("own API"), "{url}: {problem}");
             }
@@ -195,7 +197,7 @@ mod tests {
         // Nobody has an address that is kept for documentation.
         let _private = PrivateListener::new(SocketAddr::new([192, 0, 2, 1].into(), address.port()));
 
-        let fetched = Fetcher::default().fetch(&wanted(format!("http://{address}/"))).await;
+        let fetched = Fetcher::default().fetch(&spec(format!("http://{address}/"))).await;
 
         assert_eq!(fetched.unwrap().body(), "hi");
     }

@@ -11,25 +11,25 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
-pub(crate) use connection::Watched;
-pub(crate) use execution::{Passage, Verdict};
+pub(crate) use connection::ConnectionExecution;
+pub(crate) use execution::{ExecutionOutcome, PolicyExecution};
 pub(crate) use fetch::Fetcher;
 
 use crate::gateway::modules::IpRules;
 use crate::gateway::routing::endpoint_spec::Webhook;
 use crate::gateway::routing::target::Visitor;
-use crate::gateway::slot::Slot;
 use crate::policy::{Connection, Endpoint, Phase, Policy, Problem, Scope, State, Tls, World};
+use arc_swap::ArcSwap;
 
 /// The action that makes it necessary to know the request when the answer comes.
-const COMPRESSES: &str = "compress-response";
+const COMPRESS_ACTION: &str = "compress-response";
 
 /// A policy, and what its requests share.
 pub(crate) struct Rules {
     policy: Arc<Policy>,
     state: Arc<State>,
     /// The IP policies that the rules name.
-    ip_policies: HashMap<String, Arc<Slot<IpRules>>>,
+    ip_policies: HashMap<String, Arc<ArcSwap<IpRules>>>,
     /// True when the response phase has something to do.
     responds: bool,
 }
@@ -39,13 +39,13 @@ impl Rules {
     pub(crate) fn new(
         policy: Arc<Policy>,
         state: Arc<State>,
-        mut ip_policy: impl FnMut(&str) -> Arc<Slot<IpRules>>,
+        mut ip_policy: impl FnMut(&str) -> Arc<ArcSwap<IpRules>>,
     ) -> Self {
-        let named = policy.ip_policy_ids().map(|id| (id.to_owned(), ip_policy(id))).collect();
+        let ip_policies = policy.ip_policy_ids().map(|id| (id.to_owned(), ip_policy(id))).collect();
         let steps = policy.request.iter().flat_map(|rule| &rule.actions);
         let responds = policy.has(Phase::Response)
-            || policy.enabled && steps.into_iter().any(|step| step.kind.name == COMPRESSES);
-        Self { policy, state, ip_policies: named, responds }
+            || policy.enabled && steps.into_iter().any(|step| step.kind.name == COMPRESS_ACTION);
+        Self { policy, state, ip_policies, responds }
     }
 
     /// Whether anything is to be done in a phase.
@@ -66,7 +66,7 @@ impl Rules {
 
 impl World for Rules {
     fn ip_policy(&self, id: &str) -> Arc<IpRules> {
-        self.ip_policies.get(id).map(|rules| rules.get()).unwrap_or_default()
+        self.ip_policies.get(id).map(|rules| rules.load_full()).unwrap_or_default()
     }
 
     fn state(&self) -> &State {
@@ -83,11 +83,11 @@ pub(crate) fn webhook(webhook: &Webhook) -> Value {
 
 /// A policy as an agent gives it: JSON or YAML.
 pub(crate) fn read(text: &str, scope: Scope) -> Result<Policy, String> {
-    Policy::parse(text, scope).map_err(|problems| told(&problems))
+    Policy::parse(text, scope).map_err(|problems| describe_problems(&problems))
 }
 
 /// Problems in one line.
-pub(crate) fn told(problems: &[Problem]) -> String {
+pub(crate) fn describe_problems(problems: &[Problem]) -> String {
     problems.iter().map(|one| one.to_string().replace('\n', " ")).collect::<Vec<_>>().join("; ")
 }
 

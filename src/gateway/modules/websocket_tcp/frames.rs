@@ -5,7 +5,7 @@ const CONTROL: usize = 125;
 
 /// What a visitor has sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum FramePiece {
     /// Bytes of a message, or of a part of one.
     Data(Vec<u8>),
     /// A question whether we are there, to be answered with the same bytes.
@@ -16,11 +16,11 @@ pub(crate) enum Piece {
 
 /// The visitor does not keep to the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Violation;
+pub(crate) struct FrameError;
 
 /// Takes the frames of a visitor apart, wherever reads may cut them.
 #[derive(Debug, Default)]
-pub(crate) struct Reader {
+pub(crate) struct FrameReader {
     head: Vec<u8>,
     /// The frame that is being read.
     frame: Option<Frame>,
@@ -39,9 +39,9 @@ struct Frame {
     control: Vec<u8>,
 }
 
-impl Reader {
+impl FrameReader {
     /// Takes bytes, and gives what they say.
-    pub(crate) fn take(&mut self, mut bytes: &[u8]) -> Result<Vec<Piece>, Violation> {
+    pub(crate) fn take(&mut self, mut bytes: &[u8]) -> Result<Vec<FramePiece>, FrameError> {
         let mut pieces = Vec::new();
         loop {
             let Some(frame) = &mut self.frame else {
@@ -65,7 +65,7 @@ impl Reader {
     }
 
     /// A frame, when its head is complete.
-    fn begin(&mut self) -> Result<Option<Frame>, Violation> {
+    fn begin(&mut self) -> Result<Option<Frame>, FrameError> {
         let [first, second, ..] = self.head[..] else { return Ok(None) };
         let extended = match second & 0x7f {
             126 => 2,
@@ -89,7 +89,7 @@ impl Reader {
             _ => false,
         };
         if first & 0x70 != 0 || second & 0x80 == 0 || !fits || !in_order || missing >> 63 != 0 {
-            return Err(Violation);
+            return Err(FrameError);
         }
         if !is_control {
             self.within = !is_last;
@@ -103,13 +103,13 @@ impl Reader {
 
 impl Frame {
     /// Takes bytes of the frame; gives what they say, if that is all or can go on at once.
-    fn unmask(&mut self, bytes: &[u8]) -> Option<Piece> {
+    fn unmask(&mut self, bytes: &[u8]) -> Option<FramePiece> {
         let plain = bytes.iter().zip(self.turn..).map(|(byte, at)| byte ^ self.mask[at % 4]);
         let plain: Vec<u8> = plain.collect();
         self.turn = (self.turn + bytes.len()) % 4;
         self.missing -= bytes.len() as u64;
         if self.opcode < 8 {
-            return Some(Piece::Data(plain)).filter(|_| !bytes.is_empty());
+            return Some(FramePiece::Data(plain)).filter(|_| !bytes.is_empty());
         }
         self.control.extend(plain);
         if self.missing > 0 {
@@ -117,8 +117,8 @@ impl Frame {
         }
         let all = std::mem::take(&mut self.control);
         match self.opcode {
-            8 => Some(Piece::Close(all)),
-            9 => Some(Piece::Ping(all)),
+            8 => Some(FramePiece::Close(all)),
+            9 => Some(FramePiece::Ping(all)),
             _ => None,
         }
     }
@@ -162,13 +162,13 @@ mod tests {
     }
 
     /// All data, and what else there was, however the bytes are cut.
-    fn read(bytes: &[u8], size: usize) -> Result<(Vec<u8>, Vec<Piece>), Violation> {
-        let mut reader = Reader::default();
+    fn read(bytes: &[u8], size: usize) -> Result<(Vec<u8>, Vec<FramePiece>), FrameError> {
+        let mut reader = FrameReader::default();
         let (mut data, mut others) = (Vec::new(), Vec::new());
         for chunk in bytes.chunks(size) {
             for piece in reader.take(chunk)? {
                 match piece {
-                    Piece::Data(more) => data.extend(more),
+                    FramePiece::Data(more) => data.extend(more),
                     other => others.push(other),
                 }
             }
@@ -191,7 +191,7 @@ mod tests {
         ]
         .concat();
         let data = [&b"abcde"[..], &long, &long[..200]].concat();
-        let others = vec![Piece::Ping(b"there?".to_vec()), Piece::Close(vec![3, 232])];
+        let others = vec![FramePiece::Ping(b"there?".to_vec()), FramePiece::Close(vec![3, 232])];
 
         for size in [1, 2, 3, 1000, bytes.len()] {
             assert!(read(&bytes, size) == Ok((data.clone(), others.clone())), "{size}");
@@ -209,7 +209,7 @@ mod tests {
             masked(0x09, b"half a ping"),
             masked(0x89, &[0; 126]),
         ] {
-            assert_eq!(read(&bytes, 3), Err(Violation));
+            assert_eq!(read(&bytes, 3), Err(FrameError));
         }
     }
 }

@@ -18,13 +18,13 @@ use tokio::sync::Mutex;
 
 use crate::gateway::Io;
 use crate::gateway::http::body::Body;
-use crate::gateway::http::error_response::{self, Fault};
-use frames::{Piece, Reader, Violation, frame};
+use crate::gateway::http::error_response::{self, ErrorResponse};
+use frames::{FrameError, FramePiece, FrameReader, frame};
 
 /// What the protocol adds to the key of a visitor (RFC 6455, section 1.3).
 const MAGIC: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// How much is read at a time, in bytes.
-const READ: usize = 16 << 10;
+const READ_BYTES: usize = 16 << 10;
 /// How long a visitor may take to say goodbye as well.
 const GOODBYE: Duration = Duration::from_secs(5);
 
@@ -38,7 +38,7 @@ const BROKEN: [u8; 2] = 1002_u16.to_be_bytes();
 const GOING_AWAY: [u8; 2] = 1001_u16.to_be_bytes();
 
 /// Agrees to what a visitor asks for; refuses what is no WebSocket.
-pub(crate) fn agree(headers: &HeaderMap) -> Result<Response<Body>, Fault> {
+pub(crate) fn agree(headers: &HeaderMap) -> Result<Response<Body>, ErrorResponse> {
     let is_websocket =
         headers.get(UPGRADE).is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(b"websocket"));
     let is_known = headers.get(SEC_WEBSOCKET_VERSION).is_some_and(|it| it == "13");
@@ -60,9 +60,9 @@ pub(crate) fn agree(headers: &HeaderMap) -> Result<Response<Body>, Fault> {
 pub(crate) async fn convert(visitor: OnUpgrade, target: Io, shutdown: impl Future<Output = ()>) {
     let Ok(visitor) = visitor.await else { return };
     let (hears, says) = tokio::io::split(TokioIo::new(visitor));
-    let (answers, asks) = tokio::io::split(target);
-    let says = Mutex::new(Sender { write: says, has_closed: false });
-    let inbound = carry_in(hears, &says, asks);
+    let (answers, requires_certificate) = tokio::io::split(target);
+    let says = Mutex::new(MessageWriter { write: says, has_closed: false });
+    let inbound = carry_in(hears, &says, requires_certificate);
     let outbound = carry_out(answers, &says);
     tokio::pin!(inbound);
     tokio::select! {
@@ -73,7 +73,7 @@ pub(crate) async fn convert(visitor: OnUpgrade, target: Io, shutdown: impl Futur
         }
         () = shutdown => {
             // A visitor who is gone needs no goodbye.
-            let _ = say(&says, CLOSE, &GOING_AWAY).await;
+            let _ = write_message(&says, CLOSE, &GOING_AWAY).await;
             let _ = tokio::time::timeout(GOODBYE, inbound).await;
         }
     }
@@ -82,57 +82,57 @@ pub(crate) async fn convert(visitor: OnUpgrade, target: Io, shutdown: impl Futur
 /// Carries what messages hold to the target, until the visitor is done.
 async fn carry_in(
     mut hears: impl AsyncRead + Unpin,
-    says: &Mutex<Sender<impl AsyncWrite + Unpin>>,
-    mut asks: impl AsyncWrite + Unpin,
+    says: &Mutex<MessageWriter<impl AsyncWrite + Unpin>>,
+    mut requires_certificate: impl AsyncWrite + Unpin,
 ) -> std::io::Result<()> {
-    let mut reader = Reader::default();
-    let mut buffer = vec![0; READ];
+    let mut reader = FrameReader::default();
+    let mut buffer = vec![0; READ_BYTES];
     loop {
         let length = hears.read(&mut buffer).await?;
         if length == 0 {
-            return asks.shutdown().await;
+            return requires_certificate.shutdown().await;
         }
         let pieces = match reader.take(&buffer[..length]) {
             Ok(pieces) => pieces,
-            Err(Violation) => return say(says, CLOSE, &BROKEN).await,
+            Err(FrameError) => return write_message(says, CLOSE, &BROKEN).await,
         };
         for piece in pieces {
             match piece {
-                Piece::Data(bytes) => asks.write_all(&bytes).await?,
-                Piece::Ping(bytes) => say(says, PONG, &bytes).await?,
-                Piece::Close(reason) => {
-                    asks.shutdown().await?;
-                    return say(says, CLOSE, &reason).await;
+                FramePiece::Data(bytes) => requires_certificate.write_all(&bytes).await?,
+                FramePiece::Ping(bytes) => write_message(says, PONG, &bytes).await?,
+                FramePiece::Close(reason) => {
+                    requires_certificate.shutdown().await?;
+                    return write_message(says, CLOSE, &reason).await;
                 }
             }
         }
-        asks.flush().await?;
+        requires_certificate.flush().await?;
     }
 }
 
 /// Carries what the target says as messages, until it is done.
 async fn carry_out(
     mut answers: impl AsyncRead + Unpin,
-    says: &Mutex<Sender<impl AsyncWrite + Unpin>>,
+    says: &Mutex<MessageWriter<impl AsyncWrite + Unpin>>,
 ) -> std::io::Result<()> {
-    let mut buffer = vec![0; READ];
+    let mut buffer = vec![0; READ_BYTES];
     loop {
         match answers.read(&mut buffer).await? {
-            0 => return say(says, CLOSE, &DONE).await,
-            length => say(says, BINARY, &buffer[..length]).await?,
+            0 => return write_message(says, CLOSE, &DONE).await,
+            length => write_message(says, BINARY, &buffer[..length]).await?,
         }
     }
 }
 
 /// The direction to the visitor.
-struct Sender<W> {
+struct MessageWriter<W> {
     write: W,
     /// A close frame was sent: nothing may follow it (RFC 6455 §5.5.1).
     has_closed: bool,
 }
 
-async fn say(
-    says: &Mutex<Sender<impl AsyncWrite + Unpin>>,
+async fn write_message(
+    says: &Mutex<MessageWriter<impl AsyncWrite + Unpin>>,
     opcode: u8,
     payload: &[u8],
 ) -> std::io::Result<()> {
