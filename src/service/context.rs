@@ -8,12 +8,12 @@ use super::callers::Callers;
 use super::publish::Publisher;
 use super::rate_limit::RateLimit;
 use super::rehearsal::Rehearsal;
-use super::sessions::Registry;
 use super::store::{Document, Store, Transaction, View};
 use super::{Refusal, code};
 use crate::api::id::{self, Ids};
 use crate::api::{Info, Operation, Origin, Output, Page};
 use crate::gateway::Gateway;
+use crate::service::agents::Registry;
 
 /// What a handler answers: the result of its operation, or a refusal.
 pub(super) type Reply<O> = Result<<O as Operation>::Output, Refusal>;

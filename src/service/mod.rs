@@ -10,6 +10,7 @@
 
 mod accounts;
 mod address;
+mod agents;
 mod body;
 mod callers;
 mod certificate;
@@ -29,7 +30,6 @@ mod refusal;
 mod rehearsal;
 mod routes;
 mod server;
-mod sessions;
 pub mod store;
 mod tokens;
 
@@ -55,12 +55,12 @@ use crate::gateway::{self, Gateway};
 use crate::net::ConnectionLimit;
 pub use crate::net::Refusals;
 use address::Base;
+use agents::{House, Listener, Registry};
 use callers::Callers;
 use context::Shared;
 use publish::Publisher;
 use rehearsal::Rehearsal;
 use server::Server;
-use sessions::{House, Listener, Registry};
 use store::{Snapshot, Store};
 use tokens::{TokenFiles, Tokens};
 
@@ -284,7 +284,7 @@ impl Service {
 
 /// Starts to take agents, where that is wanted.
 async fn agents(
-    settings: Option<sessions::Settings>,
+    settings: Option<agents::Settings>,
     store: &Arc<Store>,
     edges: &Gateway,
     registry: &Arc<Registry>,

@@ -9,12 +9,13 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 
 use super::rate_limit::RateLimit;
-use super::{Error, TrustedProxies, sessions};
+use super::{Error, TrustedProxies};
 use crate::api::{Origin, Secret, id};
 use crate::gateway;
 use crate::net::descriptors::{self, DescriptorLimit};
 use crate::net::{self, Acceptor, ConnectionCaps, ConnectionLimit};
 use crate::policy::path::AmbiguousPaths;
+use crate::service::agents;
 
 /// How a service is to run.
 #[derive(Debug, Clone)]
@@ -188,8 +189,8 @@ impl Options {
     }
 
     /// How agents are to be served; none when they are not.
-    pub(super) fn agent_settings(&self) -> Option<sessions::Settings> {
-        Some(sessions::Settings {
+    pub(super) fn agent_settings(&self) -> Option<agents::Settings> {
+        Some(agents::Settings {
             host: self.agent_host.clone(),
             port: self.agent_port?,
             connections: self.agent_caps(),

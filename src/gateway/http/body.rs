@@ -9,7 +9,7 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::time::Sleep;
 
-use crate::gateway::http::connection_timer::{ActiveRequest, ConnectionActivity};
+use crate::gateway::http::connection_activity::{ActiveRequest, ConnectionActivity};
 use crate::gateway::http::read_ahead::ReadAhead;
 use crate::gateway::modules::compression::Encoder;
 use crate::gateway::upstream::http1::Http1Body;

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use crate::gateway::GatewayState;
 use crate::gateway::events::RequestTrace;
 use crate::gateway::http::body::{Body, RequestBody};
-use crate::gateway::http::connection_timer::{ActiveRequest, ConnectionActivity};
+use crate::gateway::http::connection_activity::{ActiveRequest, ConnectionActivity};
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::forwarded;
 use crate::gateway::http::head::{self, Origin};

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::gateway::http::connection_timer::ConnectionActivity;
+use crate::gateway::http::connection_activity::ConnectionActivity;
 use crate::gateway::listener::socket::Socket;
 
 /// How many frames that ask for nothing a visitor may send ahead.

@@ -6,7 +6,7 @@
 
 pub(crate) mod body;
 pub(crate) mod connection;
-pub(crate) mod connection_timer;
+pub(crate) mod connection_activity;
 pub(crate) mod error_response;
 pub(crate) mod fast_path;
 pub(crate) mod flood_guard;

@@ -20,7 +20,7 @@ use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use crate::gateway::GatewayState;
 use crate::gateway::http::connection::{HostSelection, HttpConnection};
-use crate::gateway::http::connection_timer::{ActivityTimeouts, ConnectionActivity, HEAD_TICKS};
+use crate::gateway::http::connection_activity::{ActivityTimeouts, ConnectionActivity, HEAD_TICKS};
 use crate::gateway::http::fast_path::{FastPathConnection, FastPathExit};
 use crate::gateway::http::flood_guard::FloodGuard;
 use crate::gateway::http::stream_timers::StreamExecutor;

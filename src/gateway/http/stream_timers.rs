@@ -12,7 +12,7 @@ use hyper::rt::Executor;
 use tokio::sync::Notify;
 
 use crate::gateway::http::body::Body;
-use crate::gateway::http::connection_timer::{ConnectionActivity, STALL_TICKS};
+use crate::gateway::http::connection_activity::{ConnectionActivity, STALL_TICKS};
 use crate::gateway::http::read_ahead::{ReadAhead, ReadAheadBudget};
 
 /// How many requests are looked through at least before those that have ended are forgotten.

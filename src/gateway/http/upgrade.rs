@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, copy_bidirectional};
 use tokio::sync::watch;
 
 use crate::gateway::Io;
-use crate::gateway::http::connection_timer::ConnectionActivity;
+use crate::gateway::http::connection_activity::ConnectionActivity;
 use crate::gateway::listener::shutdown::{ShutdownPhase, ShutdownSignal};
 use crate::gateway::modules::websocket_tcp;
 use crate::gateway::upstream::http1::Http1Connection;

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::gateway::http::connection_timer::ConnectionActivity;
+use crate::gateway::http::connection_activity::ConnectionActivity;
 use crate::gateway::listener::socket::Socket;
 use crate::http1::StrictStream;
 use crate::net::Permit;

@@ -8,12 +8,12 @@ use crate::api::Operation;
 use crate::api::id::prefix;
 use crate::api::remote::Ref;
 use crate::api::remote::tunnel_sessions::{Get, List, Restart, Stop, TunnelSession, Update};
+use crate::protocol::message::{self, Answer};
+use crate::protocol::rpc::{self, Request};
 use crate::service::Refusal;
+use crate::service::agents::Online;
 use crate::service::code::{self, Code};
 use crate::service::context::check_before;
-use crate::service::sessions::Online;
-use crate::tunnel::message::{self, Answer};
-use crate::tunnel::rpc::{self, Request};
 
 /// How long an agent may take to obey.
 const PATIENCE: Duration = Duration::from_secs(5);

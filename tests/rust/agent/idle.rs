@@ -3,9 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ginnel::mux::Code;
+use ginnel::mux::Ended;
+use ginnel::mux::Incoming;
+use ginnel::mux::Session;
+use ginnel::mux::Side;
+use ginnel::mux::heartbeat;
+use ginnel::protocol::message::Auth;
+use ginnel::protocol::message::AuthExtra;
+use ginnel::protocol::message::Bind;
+use ginnel::protocol::rpc;
 use ginnel::service::{Options, Service};
-use ginnel::tunnel::message::{Auth, AuthExtra, Bind};
-use ginnel::tunnel::{Code, Ended, Incoming, Session, Side, heartbeat, rpc};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};

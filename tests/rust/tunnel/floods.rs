@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ginnel::tunnel::frame;
-use ginnel::tunnel::state::WINDOW;
-use ginnel::tunnel::{Code, Limits};
+use ginnel::mux::Code;
+use ginnel::mux::Limits;
+use ginnel::mux::frame;
+use ginnel::mux::stream_state::WINDOW;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 

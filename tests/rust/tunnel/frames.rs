@@ -1,9 +1,13 @@
 //! Frames become bytes and events again, however the bytes are cut.
 
 use bytes::BytesMut;
-use ginnel::tunnel::Code;
-use ginnel::tunnel::frame::{self, Data, Decoder, Event, Malformed};
-use ginnel::tunnel::object::Scanner;
+use ginnel::mux::Code;
+use ginnel::mux::frame;
+use ginnel::mux::frame::Data;
+use ginnel::mux::frame::Decoder;
+use ginnel::mux::frame::Event;
+use ginnel::mux::frame::Malformed;
+use ginnel::protocol::json_object::Scanner;
 use proptest::collection::vec;
 use proptest::prelude::*;
 

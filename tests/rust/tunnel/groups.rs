@@ -1,7 +1,7 @@
 //! Streams that are reset together.
 
 use bytes::Bytes;
-use ginnel::tunnel::Code;
+use ginnel::mux::Code;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::support::{EventDelivery, Raw, fin, pair, soon};

@@ -1,6 +1,9 @@
 //! A peer that has not authenticated gets little, and whoever wants more is sent away.
 
-use ginnel::tunnel::{Code, Ended, LoginExcess, frame};
+use ginnel::mux::Code;
+use ginnel::mux::Ended;
+use ginnel::mux::LoginExcess;
+use ginnel::mux::frame;
 use tokio::io::AsyncReadExt;
 
 use super::support::{EventDelivery, Raw, fin, soon};

@@ -2,9 +2,11 @@
 
 use std::io::ErrorKind;
 
-use ginnel::tunnel::frame;
-use ginnel::tunnel::state::WINDOW;
-use ginnel::tunnel::{Code, Ended, Limits};
+use ginnel::mux::Code;
+use ginnel::mux::Ended;
+use ginnel::mux::Limits;
+use ginnel::mux::frame;
+use ginnel::mux::stream_state::WINDOW;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::support::{EventDelivery, Raw, fin, soon, until};

@@ -4,9 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ginnel::tunnel::{
-    Account, Backlog, Code, Ended, Session, Side, Stream, heartbeat, kind, read_kind,
-};
+use ginnel::mux::Account;
+use ginnel::mux::Backlog;
+use ginnel::mux::Code;
+use ginnel::mux::Ended;
+use ginnel::mux::Session;
+use ginnel::mux::Side;
+use ginnel::mux::Stream;
+use ginnel::mux::heartbeat;
+use ginnel::protocol::read_kind;
+use ginnel::protocol::stream_kind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -34,15 +41,17 @@ async fn bytes_go_both_ways_and_each_side_ends_its_own() {
 async fn the_first_bytes_come_with_the_stream_and_ids_tell_the_sides() {
     let mut pair = pair();
 
-    let first = pair.agent.open(Bytes::copy_from_slice(&kind::BIND.to_be_bytes())).await.unwrap();
-    let second = pair.agent.open(Bytes::copy_from_slice(&kind::AUTH.to_be_bytes())).await.unwrap();
+    let first =
+        pair.agent.open(Bytes::copy_from_slice(&stream_kind::BIND.to_be_bytes())).await.unwrap();
+    let second =
+        pair.agent.open(Bytes::copy_from_slice(&stream_kind::AUTH.to_be_bytes())).await.unwrap();
     let other = pair.service.open(Bytes::from_static(&[0, 0, 0, 3, 7])).await.unwrap();
 
     assert_eq!((first.id(), second.id(), other.id()), (3, 5, 2));
     let mut arrived = soon(pair.service_incoming.next()).await.unwrap();
-    assert_eq!(soon(read_kind(&mut arrived)).await.unwrap(), kind::BIND);
+    assert_eq!(soon(read_kind(&mut arrived)).await.unwrap(), stream_kind::BIND);
     let mut arrived = soon(pair.agent_incoming.next()).await.unwrap();
-    assert_eq!(soon(read_kind(&mut arrived)).await.unwrap(), kind::PROXY);
+    assert_eq!(soon(read_kind(&mut arrived)).await.unwrap(), stream_kind::PROXY);
     assert_eq!(soon(arrived.read_chunk()).await.unwrap().unwrap().as_ref(), [7]);
 }
 
@@ -55,7 +64,7 @@ async fn a_silent_stream_delays_nobody() {
     let _first = soon(pair.agent_incoming.next()).await.unwrap();
     let mut second = soon(pair.agent_incoming.next()).await.unwrap();
 
-    assert_eq!(soon(read_kind(&mut second)).await.unwrap(), kind::PROXY);
+    assert_eq!(soon(read_kind(&mut second)).await.unwrap(), stream_kind::PROXY);
 }
 
 #[tokio::test]
@@ -176,7 +185,7 @@ async fn heartbeats_measure_and_hold_no_session_open() {
     let Pair { agent, agent_incoming: _kept, service, mut service_incoming } = pair();
     let beat = heartbeat::keep(&agent, Duration::from_millis(5), Duration::from_secs(10));
     let mut stream = soon(service_incoming.next()).await.unwrap();
-    assert_eq!(soon(read_kind(&mut stream)).await.unwrap(), kind::HEARTBEAT);
+    assert_eq!(soon(read_kind(&mut stream)).await.unwrap(), stream_kind::HEARTBEAT);
     let answers = tokio::spawn(heartbeat::answer(stream));
 
     let mut latency = beat.watch();

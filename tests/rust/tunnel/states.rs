@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use ginnel::tunnel::Code;
-use ginnel::tunnel::state::{Found, State, WINDOW};
+use ginnel::mux::Code;
+use ginnel::mux::stream_state::Found;
+use ginnel::mux::stream_state::State;
+use ginnel::mux::stream_state::WINDOW;
 use proptest::collection::vec;
 use proptest::prelude::*;
 

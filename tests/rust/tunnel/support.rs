@@ -3,8 +3,17 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use ginnel::tunnel::frame::{self, Data, Decoder, Event};
-use ginnel::tunnel::{Code, Incoming, Limits, LoginLimits, Session, Side, Stream};
+use ginnel::mux::Code;
+use ginnel::mux::Incoming;
+use ginnel::mux::Limits;
+use ginnel::mux::LoginLimits;
+use ginnel::mux::Session;
+use ginnel::mux::Side;
+use ginnel::mux::Stream;
+use ginnel::mux::frame;
+use ginnel::mux::frame::Data;
+use ginnel::mux::frame::Decoder;
+use ginnel::mux::frame::Event;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::timeout;
 
