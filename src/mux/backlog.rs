@@ -17,18 +17,18 @@ const MIN_STREAM_BYTES: usize = 8 << 10;
 /// A peer may send a whole window on each stream, which is not negotiated: five hundred streams that
 /// nobody reads would hold 125 MiB.
 #[derive(Debug, Default)]
-pub struct Backlog(AtomicUsize);
+pub struct UnreadBacklog(AtomicUsize);
 
 /// What waits unread on some of these streams, such as those of one visitor.
 #[derive(Debug)]
-pub struct Account {
-    backlog: Arc<Backlog>,
+pub struct UnreadAccount {
+    backlog: Arc<UnreadBacklog>,
     bytes: AtomicUsize,
 }
 
-impl Account {
+impl UnreadAccount {
     /// An account of a session.
-    pub fn new(backlog: &Arc<Backlog>) -> Arc<Self> {
+    pub fn new(backlog: &Arc<UnreadBacklog>) -> Arc<Self> {
         Arc::new(Self { backlog: backlog.clone(), bytes: AtomicUsize::default() })
     }
 

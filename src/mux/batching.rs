@@ -1,9 +1,9 @@
 //! When frames wait for others, so that they go out in one write. No I/O.
 
 /// With so many bytes queued, one more frame saves no write.
-const ENOUGH: usize = 16 * 1024;
+const MIN_BATCH_BYTES: usize = 16 * 1024;
 /// How often nothing waits after a wait that nobody joined.
-const PAUSE: u32 = 15;
+const PAUSED_FRAMES: u32 = 15;
 
 /// Lets what is queued wait until every stream that is ready has had its turn.
 ///
@@ -22,10 +22,10 @@ impl Batching {
     /// Whether the bytes queued now shall wait for one more turn.
     pub(crate) fn waits(&mut self, queued: usize) -> bool {
         if let Some(before) = self.waiting.take() {
-            self.pause = if queued > before { 0 } else { PAUSE };
+            self.pause = if queued > before { 0 } else { PAUSED_FRAMES };
             return false;
         }
-        if queued == 0 || queued >= ENOUGH {
+        if queued == 0 || queued >= MIN_BATCH_BYTES {
             return false;
         }
         if self.pause > 0 {
@@ -64,7 +64,7 @@ mod tests {
     fn much_waits_for_nothing() {
         let mut batching = Batching::default();
 
-        assert!(!batching.waits(ENOUGH));
+        assert!(!batching.waits(MIN_BATCH_BYTES));
         assert!(!batching.waits(0));
     }
 }

@@ -20,25 +20,25 @@ use crate::mux::batching::Batching;
 use crate::mux::frame::{Data, Decoder, Event};
 use crate::mux::send_queue::End;
 use crate::mux::session::{LoginLimits, Owner, Shared};
-use crate::mux::stream_cell::Cell;
-use crate::mux::{Code, Ended, LoginExcess, Stream};
+use crate::mux::stream_cell::StreamCell;
+use crate::mux::{Code, LoginLimitError, SessionEnd, Stream};
 
 /// The connection is read into pieces of this size.
-const BUFFER: usize = 64 * 1024;
+const READ_BUFFER_BYTES: usize = 64 * 1024;
 /// A new buffer is taken when the old one has less room than this.
-const LEAST_ROOM: usize = 16 * 1024;
+const MIN_READ_BYTES: usize = 16 * 1024;
 /// The same for a peer that has not authenticated: there may be many of them.
-const LOGIN_BUFFER: usize = 4 * 1024;
+const LOGIN_BUFFER_BYTES: usize = 4 * 1024;
 /// Bytes to read before others have a turn: readers should grant new windows in time.
-const TURN: usize = 64 * 1024;
+const READ_TURN_BYTES: usize = 64 * 1024;
 /// With more than this to write, nothing is read: a peer that reads nothing gets no answers.
-const CONGESTED: usize = 1024 * 1024;
+const MAX_PENDING_WRITE_BYTES: usize = 1024 * 1024;
 /// A buffer of this size is kept for good.
-const SLIM: usize = 32 * 1024;
+const MAX_IDLE_BUFFER_BYTES: usize = 32 * 1024;
 /// Short writes in a row before a larger buffer is given back.
-const PATIENCE: u32 = 64;
+const SHORT_WRITES_BEFORE_SHRINK: u32 = 64;
 /// How long the end of a connection may take.
-const FAREWELL: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The task that reads and writes a session's connection.
 pub(crate) struct Driver<Io> {
@@ -48,10 +48,10 @@ pub(crate) struct Driver<Io> {
     accepted: mpsc::Sender<Stream>,
     decoder: Decoder,
     /// What the peer may still ask for before it authenticates; none once it has.
-    login: Option<Login>,
+    login: Option<LoginProgress>,
     input: BytesMut,
     /// Where the body of the current DATA frame goes.
-    current: Option<Body>,
+    current: Option<FrameBody>,
     batching: Batching,
     output: Vec<u8>,
     /// How much of `output` was written.
@@ -72,32 +72,32 @@ enum Next {
     Idle,
 }
 
-struct Body {
-    cell: Arc<Cell>,
+struct FrameBody {
+    cell: Arc<StreamCell>,
     fin: bool,
 }
 
 /// What a peer may still ask for before it authenticates.
-struct Login {
+struct LoginProgress {
     limits: LoginLimits,
     /// Bytes that it may still send.
     left: usize,
 }
 
-impl Login {
+impl LoginProgress {
     /// So many bytes came.
-    fn count(&mut self, length: usize) -> Result<(), LoginExcess> {
+    fn count(&mut self, length: usize) -> Result<(), LoginLimitError> {
         self.left = self.left.checked_sub(length).ok_or(self.too_many_bytes())?;
         Ok(())
     }
 
     /// A frame with so long a body begins, of which no more than `buffered` bytes were counted.
-    fn announce(&self, length: usize, buffered: usize) -> Result<(), LoginExcess> {
+    fn announce(&self, length: usize, buffered: usize) -> Result<(), LoginLimitError> {
         if length > self.left + buffered { Err(self.too_many_bytes()) } else { Ok(()) }
     }
 
-    fn too_many_bytes(&self) -> LoginExcess {
-        LoginExcess::Bytes(self.limits.bytes)
+    fn too_many_bytes(&self) -> LoginLimitError {
+        LoginLimitError::Bytes(self.limits.bytes)
     }
 }
 
@@ -115,7 +115,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
             owner,
             accepted,
             decoder: Decoder::default(),
-            login: login.map(|limits| Login { limits, left: limits.bytes }),
+            login: login.map(|limits| LoginProgress { limits, left: limits.bytes }),
             input: BytesMut::new(),
             current: None,
             batching: Batching::default(),
@@ -131,31 +131,31 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
         let shared = Arc::clone(&self.shared);
         if let Err(ended) = poll_fn(|cx| self.poll(cx)).await {
             match ended {
-                Ended::Protocol(problem) => {
+                SessionEnd::Protocol(problem) => {
                     shared.go_away(Code::PROTOCOL, &problem.to_string(), ended);
                 }
-                Ended::BeforeLogin(_) => {
+                SessionEnd::BeforeLogin(_) => {
                     shared.go_away(Code::ENHANCE_YOUR_CALM, &ended.to_string(), ended);
                 }
                 _ => shared.end(ended, End::AtOnce),
             }
         }
-        let how = shared.outgoing.ending();
-        let _ = timeout(FAREWELL, self.finish(how.unwrap_or(End::AtOnce))).await;
+        let how = shared.send_queue.ending();
+        let _ = timeout(CLOSE_TIMEOUT, self.finish(how.unwrap_or(End::AtOnce))).await;
         shared.closed();
     }
 
     /// Writes what is queued, reads, writes what came of that, then waits. `Ok` when the session was ended from outside.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
-        if self.shared.outgoing.ending().is_some() {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SessionEnd>> {
+        if self.shared.send_queue.ending().is_some() {
             return Poll::Ready(Ok(()));
         }
-        let queued = self.shared.outgoing.len();
+        let queued = self.shared.send_queue.len();
         if self.batching.waits(queued) {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let is_congested = queued > CONGESTED;
+        let is_congested = queued > MAX_PENDING_WRITE_BYTES;
         // Windows are granted before more is read, so that the peer need not stand still.
         if queued > 0
             && !is_congested
@@ -174,19 +174,19 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
     }
 
     /// Reads for one turn.
-    fn receive(&mut self, cx: &mut Context<'_>) -> Result<Next, Ended> {
+    fn receive(&mut self, cx: &mut Context<'_>) -> Result<Next, SessionEnd> {
         if self.login.is_some() && self.shared.authenticated.load(Ordering::Acquire) {
             self.login = None;
         }
-        let buffer = if self.login.is_some() { LOGIN_BUFFER } else { BUFFER };
-        let mut left = TURN;
+        let buffer = if self.login.is_some() { LOGIN_BUFFER_BYTES } else { READ_BUFFER_BYTES };
+        let mut left = READ_TURN_BYTES;
         while left > 0 {
-            if self.input.capacity() - self.input.len() < LEAST_ROOM.min(buffer) {
+            if self.input.capacity() - self.input.len() < MIN_READ_BYTES.min(buffer) {
                 self.input.reserve(buffer);
             }
             match pin!(self.io.read_buf(&mut self.input)).poll(cx) {
                 Poll::Pending => return Ok(Next::Blocked),
-                Poll::Ready(Ok(0)) => return Err(Ended::PeerClosed),
+                Poll::Ready(Ok(0)) => return Err(SessionEnd::PeerClosed),
                 Poll::Ready(Ok(length)) => {
                     left = left.saturating_sub(length);
                     self.login.as_mut().map_or(Ok(()), |login| login.count(length))?;
@@ -201,12 +201,12 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
     }
 
     /// Writes what is queued.
-    fn send(&mut self, cx: &mut Context<'_>) -> Result<Next, Ended> {
+    fn send(&mut self, cx: &mut Context<'_>) -> Result<Next, SessionEnd> {
         let is_idle = loop {
             if self.written == self.output.len() {
                 self.output.clear();
                 self.written = 0;
-                let taken = self.shared.outgoing.take(&mut self.output, cx.waker());
+                let taken = self.shared.send_queue.take(&mut self.output, cx.waker());
                 taken.admitted.iter().for_each(|cell| cell.room());
                 if self.output.is_empty() {
                     break taken.is_idle;
@@ -214,11 +214,11 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
                 self.slim();
             }
             match Pin::new(&mut self.io).poll_write(cx, &self.output[self.written..]) {
-                Poll::Pending if self.shared.outgoing.stall(cx.waker()) => {
+                Poll::Pending if self.shared.send_queue.stall(cx.waker()) => {
                     return Ok(Next::Blocked);
                 }
                 Poll::Pending => return Ok(Next::Again),
-                Poll::Ready(Ok(0)) => return Err(Ended::PeerClosed),
+                Poll::Ready(Ok(0)) => return Err(SessionEnd::PeerClosed),
                 Poll::Ready(Ok(length)) => self.written += length,
                 Poll::Ready(Err(error)) => return Err(broken(error)),
             }
@@ -236,23 +236,24 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
 
     /// Gives memory of a bulk transfer back when for long only little was written.
     fn slim(&mut self) {
-        let is_oversized = self.output.capacity() > SLIM && self.output.len() <= SLIM / 4;
+        let is_oversized = self.output.capacity() > MAX_IDLE_BUFFER_BYTES
+            && self.output.len() <= MAX_IDLE_BUFFER_BYTES / 4;
         self.oversized = if is_oversized { self.oversized + 1 } else { 0 };
-        if self.oversized > PATIENCE {
-            self.output.shrink_to(SLIM);
+        if self.oversized > SHORT_WRITES_BEFORE_SHRINK {
+            self.output.shrink_to(MAX_IDLE_BUFFER_BYTES);
             self.oversized -= 1;
         }
     }
 
-    fn handle(&mut self, event: Event) -> Result<(), Ended> {
+    fn handle(&mut self, event: Event) -> Result<(), SessionEnd> {
         match event {
             Event::Data(data) => self.data(data)?,
             Event::Piece { bytes, left } => {
-                if let Some(Body { cell, .. }) = &self.current
+                if let Some(FrameBody { cell, .. }) = &self.current
                     && let Err(code) = cell.arrive(bytes)
                 {
                     self.shared.table().remove(cell.id);
-                    self.shared.outgoing.reset(cell.id, code);
+                    self.shared.send_queue.reset(cell.id, code);
                 }
                 if left == 0 {
                     self.complete();
@@ -270,12 +271,12 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
                     cell.widen(increment as usize);
                 }
             }
-            Event::GoAway { code, text } => return Err(Ended::GoneAway { code, text }),
+            Event::GoAway { code, text } => return Err(SessionEnd::GoneAway { code, text }),
         }
         Ok(())
     }
 
-    fn data(&mut self, data: Data) -> Result<(), Ended> {
+    fn data(&mut self, data: Data) -> Result<(), SessionEnd> {
         let announced = self.login.as_ref().map(|it| it.announce(data.length, self.input.len()));
         announced.unwrap_or(Ok(()))?;
         let cell = if data.syn {
@@ -285,7 +286,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
         };
         match cell.and_then(|cell| cell.announce(data.length).map(|()| cell)) {
             Ok(cell) => {
-                self.current = Some(Body { cell, fin: data.fin });
+                self.current = Some(FrameBody { cell, fin: data.fin });
                 if data.length == 0 {
                     self.complete();
                 }
@@ -296,11 +297,11 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
     }
 
     /// Takes a new stream; the inner error is the reason for refusing it.
-    fn accept(&self, id: u32) -> Result<Result<Arc<Cell>, Code>, Ended> {
+    fn accept(&self, id: u32) -> Result<Result<Arc<StreamCell>, Code>, SessionEnd> {
         let admitted = self.shared.table().admit(id)?;
         match (admitted, &self.login) {
             (Ok(()), _) => {}
-            (Err(_), Some(login)) => Err(LoginExcess::Streams(login.limits.streams))?,
+            (Err(_), Some(login)) => Err(LoginLimitError::Streams(login.limits.streams))?,
             (Err(refused), None) => return Ok(Err(refused)),
         }
         let place = match self.accepted.try_reserve() {
@@ -319,13 +320,13 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
         self.shared.table().remove(data.stream);
         let is_late_fin = !data.syn && data.fin && data.length == 0;
         if !is_late_fin {
-            self.shared.outgoing.reset(data.stream, code);
+            self.shared.send_queue.reset(data.stream, code);
         }
     }
 
     /// The body of a DATA frame is complete.
     fn complete(&mut self) {
-        let Some(Body { cell, fin }) = self.current.take() else { return };
+        let Some(FrameBody { cell, fin }) = self.current.take() else { return };
         if fin && cell.peer_finish() {
             self.shared.table().remove(cell.id);
         }
@@ -336,7 +337,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
         let Self { mut io, shared, accepted, output, written, mut input, .. } = self;
         drop(accepted);
         if how == End::Flushed {
-            let rest = shared.outgoing.drain();
+            let rest = shared.send_queue.drain();
             let _ = async {
                 io.write_all(&output[written..]).await?;
                 io.write_all(&rest).await?;
@@ -346,7 +347,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
         }
         if io.shutdown().await.is_ok() && how == End::Flushed {
             // Closing with unread bytes would take back what was just written.
-            input.reserve(LOGIN_BUFFER);
+            input.reserve(LOGIN_BUFFER_BYTES);
             while matches!(io.read_buf(&mut input).await, Ok(length) if length > 0) {
                 input.clear();
             }
@@ -354,10 +355,10 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
     }
 }
 
-fn broken(error: io::Error) -> Ended {
+fn broken(error: io::Error) -> SessionEnd {
     match error.kind() {
         // Processes end without saying so.
-        io::ErrorKind::UnexpectedEof => Ended::PeerClosed,
-        _ => Ended::Broken(Arc::new(error)),
+        io::ErrorKind::UnexpectedEof => SessionEnd::PeerClosed,
+        _ => SessionEnd::Broken(Arc::new(error)),
     }
 }

@@ -4,12 +4,12 @@ use std::io;
 use std::sync::Arc;
 
 use crate::mux::Code;
-use crate::mux::frame::Malformed;
+use crate::mux::frame::FrameError;
 
 /// Why a session ended.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
-pub enum Ended {
+pub enum SessionEnd {
     /// This side closed it.
     #[error("the session was closed")]
     Closed,
@@ -29,10 +29,10 @@ pub enum Ended {
     Broken(#[source] Arc<io::Error>),
     /// The peer broke the rules of the protocol.
     #[error("the peer broke the protocol: {0}")]
-    Protocol(#[from] Malformed),
+    Protocol(#[from] FrameError),
     /// The peer asked for more than it may have before it has authenticated.
     #[error("before authentication: {0}")]
-    BeforeLogin(#[from] LoginExcess),
+    BeforeLogin(#[from] LoginLimitError),
     /// A heartbeat did not come back in time.
     #[error("no heartbeat for too long")]
     Silent,
@@ -44,12 +44,12 @@ pub enum Ended {
     Exhausted,
 }
 
-impl From<Ended> for io::Error {
-    fn from(ended: Ended) -> Self {
+impl From<SessionEnd> for io::Error {
+    fn from(ended: SessionEnd) -> Self {
         let kind = match ended {
-            Ended::Closed => io::ErrorKind::NotConnected,
-            Ended::Silent => io::ErrorKind::TimedOut,
-            Ended::Protocol(_) | Ended::BeforeLogin(_) => io::ErrorKind::InvalidData,
+            SessionEnd::Closed => io::ErrorKind::NotConnected,
+            SessionEnd::Silent => io::ErrorKind::TimedOut,
+            SessionEnd::Protocol(_) | SessionEnd::BeforeLogin(_) => io::ErrorKind::InvalidData,
             _ => io::ErrorKind::ConnectionAborted,
         };
         Self::new(kind, ended)
@@ -59,7 +59,7 @@ impl From<Ended> for io::Error {
 /// What a peer asked too much of before it had authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum LoginExcess {
+pub enum LoginLimitError {
     /// Streams that are open at once.
     #[error("more than {0} open streams")]
     Streams(usize),

@@ -5,7 +5,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use crate::mux::Code;
 
 /// Bytes before the body of a frame.
-pub const HEAD: usize = 8;
+pub const FRAME_HEAD_BYTES: usize = 8;
 
 const RESET: u8 = 0;
 const DATA: u8 = 1;
@@ -18,12 +18,12 @@ const SYN: u8 = 2;
 /// The top bit of ids and increments is reserved.
 const LOW_31: u32 = 0x7fff_ffff;
 /// How much of a peer's last words is listened to.
-const LONGEST_TEXT: usize = 1024;
+const MAX_TEXT_BYTES: usize = 1024;
 
 /// A frame that breaks the rules of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Malformed {
+pub enum FrameError {
     /// RST or WNDINC whose body is not four bytes.
     #[error("a frame of fixed length has another length")]
     Length,
@@ -113,7 +113,7 @@ impl Decoder {
     ///
     /// # Errors
     /// When the peer broke the protocol; there is no going on then.
-    pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<Event>, Malformed> {
+    pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<Event>, FrameError> {
         loop {
             match self.want {
                 Want::Head => {
@@ -156,12 +156,12 @@ impl Decoder {
     }
 
     /// Reads a head, and the body of a short frame. The outer `None` is a frame to pass over.
-    fn frame(&mut self, input: &mut BytesMut) -> Result<Option<Option<Event>>, Malformed> {
+    fn frame(&mut self, input: &mut BytesMut) -> Result<Option<Option<Event>>, FrameError> {
         let Some(head) = Head::peek(input) else { return Ok(Some(None)) };
         match head.kind {
             DATA => {
                 head.needs_stream()?;
-                input.advance(HEAD);
+                input.advance(FRAME_HEAD_BYTES);
                 self.expect(Want::Body, head.length);
                 Ok(Some(Some(Event::Data(Data {
                     stream: head.stream,
@@ -180,7 +180,7 @@ impl Decoder {
             }))),
             GO_AWAY => Ok(Some(go_away(input, head.length))),
             _ => {
-                input.advance(HEAD);
+                input.advance(FRAME_HEAD_BYTES);
                 self.expect(Want::Nothing, head.length);
                 Ok(None)
             }
@@ -199,7 +199,7 @@ struct Head {
 
 impl Head {
     fn peek(input: &[u8]) -> Option<Self> {
-        let head: &[u8; HEAD] = input.first_chunk()?;
+        let head: &[u8; FRAME_HEAD_BYTES] = input.first_chunk()?;
         let [l2, l1, l0, kind_flags, s3, s2, s1, s0] = *head;
         Some(Self {
             length: u32::from_be_bytes([0, l2, l1, l0]) as usize,
@@ -209,20 +209,20 @@ impl Head {
         })
     }
 
-    fn needs_stream(&self) -> Result<(), Malformed> {
-        if self.stream == 0 { Err(Malformed::NoStream) } else { Ok(()) }
+    fn needs_stream(&self) -> Result<(), FrameError> {
+        if self.stream == 0 { Err(FrameError::NoStream) } else { Ok(()) }
     }
 
     /// Takes a frame whose body is one number.
-    fn number(&self, input: &mut BytesMut) -> Result<Option<u32>, Malformed> {
+    fn number(&self, input: &mut BytesMut) -> Result<Option<u32>, FrameError> {
         self.needs_stream()?;
         if self.length != 4 {
-            return Err(Malformed::Length);
+            return Err(FrameError::Length);
         }
-        if input.len() < HEAD + 4 {
+        if input.len() < FRAME_HEAD_BYTES + 4 {
             return Ok(None);
         }
-        input.advance(HEAD);
+        input.advance(FRAME_HEAD_BYTES);
         Ok(Some(input.get_u32()))
     }
 }
@@ -230,13 +230,13 @@ impl Head {
 /// Takes a GOAWAY. Some agents forget the eight fixed bytes in its length, so a shorter one than
 /// that is taken for one, too; nothing is read behind it.
 fn go_away(input: &mut BytesMut, length: usize) -> Option<Event> {
-    let needed = if length < 8 { 0 } else { HEAD + length.min(8 + LONGEST_TEXT) };
+    let needed = if length < 8 { 0 } else { FRAME_HEAD_BYTES + length.min(8 + MAX_TEXT_BYTES) };
     if input.len() < needed {
         return None;
     }
-    let body = input.split_off(HEAD);
+    let body = input.split_off(FRAME_HEAD_BYTES);
     let code = body.get(4..8).and_then(|code| code.try_into().ok());
-    let text = body.get(8..length.clamp(8, 8 + LONGEST_TEXT)).unwrap_or_default();
+    let text = body.get(8..length.clamp(8, 8 + MAX_TEXT_BYTES)).unwrap_or_default();
     input.clear();
     Some(Event::GoAway {
         code: Code(code.map_or(0, u32::from_be_bytes)),
@@ -267,7 +267,7 @@ pub fn put_window(out: &mut impl BufMut, stream: u32, increment: u32) {
 
 /// Appends a GOAWAY frame; `last` is the last stream of the peer that was taken.
 pub fn put_go_away(out: &mut impl BufMut, last: u32, code: Code, text: &str) {
-    let text = &text.as_bytes()[..text.len().min(LONGEST_TEXT)];
+    let text = &text.as_bytes()[..text.len().min(MAX_TEXT_BYTES)];
     put_head(out, 8 + text.len(), GO_AWAY, 0, 0);
     out.put_u32(last & LOW_31);
     out.put_u32(code.0);

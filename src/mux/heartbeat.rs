@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::mux::send_queue::End;
-use crate::mux::{Ended, Session, Stream};
+use crate::mux::{Session, SessionEnd, Stream};
 
 /// Either side asks whether the other is there.
 pub const HEARTBEAT: u32 = 0xffff_ffff;
@@ -75,14 +75,14 @@ async fn beat(
     interval: Duration,
     tolerance: Duration,
     latency: &watch::Sender<Option<Duration>>,
-) -> Ended {
+) -> SessionEnd {
     let mut heard = Instant::now();
     loop {
         let sent = Instant::now();
         match timeout_at(heard + interval + tolerance, exchange(&mut stream)).await {
             Ok(Ok(())) => latency.send_replace(Some(sent.elapsed())),
-            Ok(Err(_)) => return Ended::HeartbeatEnded,
-            Err(_) => return Ended::Silent,
+            Ok(Err(_)) => return SessionEnd::HeartbeatEnded,
+            Err(_) => return SessionEnd::Silent,
         };
         heard = Instant::now();
         sleep_until(sent + interval).await;

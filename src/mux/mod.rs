@@ -20,8 +20,8 @@ mod stream_cell;
 pub mod stream_state;
 mod stream_table;
 
-pub use backlog::{Account, Backlog};
+pub use backlog::{UnreadAccount, UnreadBacklog};
 pub use code::Code;
-pub use error::{Ended, LoginExcess, Reset};
+pub use error::{LoginLimitError, Reset, SessionEnd};
 pub use session::{Group, Incoming, Limits, LoginLimits, Session, Side};
 pub use stream::{ReadHalf, Stream, StreamWatch, WriteHalf};

@@ -8,31 +8,31 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use crate::mux::Code;
-use crate::mux::frame::{self, HEAD};
-use crate::mux::stream_cell::Cell;
+use crate::mux::frame::{self, FRAME_HEAD_BYTES};
+use crate::mux::stream_cell::StreamCell;
 
 /// Bytes that may wait to be written before streams must wait.
-const FULL: usize = 128 * 1024;
+const MAX_QUEUED_BYTES: usize = 128 * 1024;
 /// Short writes may go beyond, so that they need not stand behind a bulk stream.
-const FULL_FOR_SHORT: usize = 2 * FULL;
-const SHORT: usize = 4 * 1024;
+const MAX_QUEUED_BYTES_FOR_SHORT: usize = 2 * MAX_QUEUED_BYTES;
+const MAX_SHORT_BYTES: usize = 4 * 1024;
 /// A longer body is sent as several frames, so that other streams get between.
-pub(crate) const LONGEST_BODY: usize = 32 * 1024;
+pub(crate) const MAX_BODY_BYTES: usize = 32 * 1024;
 /// Streams let in at once when room was made.
-const BATCH: usize = 8;
+const MAX_ADMITTED_STREAMS: usize = 8;
 
 /// Frames that wait to be written. Bounded for data; each other frame is owed to something that is
 /// itself bounded: a stream that is open, a window that was read, or a frame of the peer.
-pub(crate) struct Outgoing {
-    inner: Mutex<Inner>,
+pub(crate) struct SendQueue {
+    inner: Mutex<SendQueueState>,
     /// For streams that are not open yet.
     room: Notify,
 }
 
 #[derive(Default)]
-struct Inner {
+struct SendQueueState {
     buffer: Vec<u8>,
-    waiting: VecDeque<Arc<Cell>>,
+    waiting: VecDeque<Arc<StreamCell>>,
     /// The driver, while it sleeps until something is queued.
     idle: Option<Waker>,
     /// The driver, while the connection takes nothing: only the end may wake it.
@@ -50,19 +50,19 @@ pub(crate) enum End {
 }
 
 /// What the driver got.
-pub(crate) struct Taken {
+pub(crate) struct FrameBatch {
     /// Streams to let in now.
-    pub(crate) admitted: Vec<Arc<Cell>>,
+    pub(crate) admitted: Vec<Arc<StreamCell>>,
     /// There is nothing to do, and the driver will be woken.
     pub(crate) is_idle: bool,
 }
 
-impl Outgoing {
+impl SendQueue {
     pub(crate) fn new() -> Self {
         Self { inner: Mutex::default(), room: Notify::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, SendQueueState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -71,7 +71,7 @@ impl Outgoing {
     /// Then `cell` is in the queue, unless `queued` says that it was before.
     pub(crate) fn data(
         &self,
-        cell: &Arc<Cell>,
+        cell: &Arc<StreamCell>,
         body: &[u8],
         fin: bool,
         queued: &mut bool,
@@ -86,7 +86,7 @@ impl Outgoing {
         }
         let mut rest = &body[..accepted];
         while !rest.is_empty() {
-            let (part, others) = rest.split_at(rest.len().min(LONGEST_BODY));
+            let (part, others) = rest.split_at(rest.len().min(MAX_BODY_BYTES));
             let is_last = fin && others.is_empty() && accepted == body.len();
             frame::put_data(&mut inner.buffer, cell.id, false, is_last, part);
             rest = others;
@@ -99,7 +99,7 @@ impl Outgoing {
     pub(crate) fn syn(&self, stream: u32, body: &[u8]) -> bool {
         let mut inner = self.lock();
         // What is new is let in like a short write, whatever its length.
-        if inner.room_for(body.len().min(SHORT)) == 0 {
+        if inner.room_for(body.len().min(MAX_SHORT_BYTES)) == 0 {
             return false;
         }
         frame::put_data(&mut inner.buffer, stream, true, false, body);
@@ -143,7 +143,7 @@ impl Outgoing {
     }
 
     /// Swaps what is queued for `empty`. With nothing queued it remembers whom to wake.
-    pub(crate) fn take(&self, empty: &mut Vec<u8>, driver: &Waker) -> Taken {
+    pub(crate) fn take(&self, empty: &mut Vec<u8>, driver: &Waker) -> FrameBatch {
         let mut inner = self.lock();
         std::mem::swap(&mut inner.buffer, empty);
         let admitted = inner.admit();
@@ -153,7 +153,7 @@ impl Outgoing {
         } else {
             self.room.notify_waiters();
         }
-        Taken { admitted, is_idle }
+        FrameBatch { admitted, is_idle }
     }
 
     /// What is queued.
@@ -188,12 +188,13 @@ impl Outgoing {
     }
 }
 
-impl Inner {
+impl SendQueueState {
     fn room_for(&self, wanted: usize) -> usize {
-        let limit = if wanted <= SHORT { FULL_FOR_SHORT } else { FULL };
-        let room = limit.saturating_sub(self.buffer.len() + HEAD);
+        let limit =
+            if wanted <= MAX_SHORT_BYTES { MAX_QUEUED_BYTES_FOR_SHORT } else { MAX_QUEUED_BYTES };
+        let room = limit.saturating_sub(self.buffer.len() + FRAME_HEAD_BYTES);
         // A long write rather waits than goes out in crumbs.
-        if self.end.is_some() || room < wanted.min(SHORT) { 0 } else { room }
+        if self.end.is_some() || room < wanted.min(MAX_SHORT_BYTES) { 0 } else { room }
     }
 
     fn wake(&mut self) {
@@ -202,8 +203,8 @@ impl Inner {
         }
     }
 
-    fn admit(&mut self) -> Vec<Arc<Cell>> {
-        let admitted = self.waiting.len().min(BATCH);
+    fn admit(&mut self) -> Vec<Arc<StreamCell>> {
+        let admitted = self.waiting.len().min(MAX_ADMITTED_STREAMS);
         self.waiting.drain(..admitted).collect()
     }
 }

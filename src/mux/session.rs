@@ -8,10 +8,10 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
 
 use crate::mux::driver::Driver;
-use crate::mux::send_queue::{End, LONGEST_BODY, Outgoing};
-use crate::mux::stream_cell::Cell;
-use crate::mux::stream_table::Table;
-use crate::mux::{Code, Ended, Stream};
+use crate::mux::send_queue::{End, MAX_BODY_BYTES, SendQueue};
+use crate::mux::stream_cell::StreamCell;
+use crate::mux::stream_table::StreamTable;
+use crate::mux::{Code, SessionEnd, Stream};
 
 /// Which side of a session this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,10 +130,10 @@ impl Session {
     ///
     /// # Errors
     /// When the session is over.
-    pub async fn open(&self, first: Bytes) -> Result<Stream, Ended> {
+    pub async fn open(&self, first: Bytes) -> Result<Stream, SessionEnd> {
         // There are fewer ids than that.
         let opened = self.open_below(usize::MAX, None, first).await?;
-        opened.ok_or(Ended::Exhausted)
+        opened.ok_or(SessionEnd::Exhausted)
     }
 
     /// Opens a stream as [`Session::open`] does, in a group if one is named, unless this side has
@@ -146,10 +146,10 @@ impl Session {
         most: usize,
         group: Option<Group>,
         first: Bytes,
-    ) -> Result<Option<Stream>, Ended> {
-        let (now, later) = first.split_at(first.len().min(LONGEST_BODY));
+    ) -> Result<Option<Stream>, SessionEnd> {
+        let (now, later) = first.split_at(first.len().min(MAX_BODY_BYTES));
         let mut stream = loop {
-            let mut room = std::pin::pin!(self.shared().outgoing.room());
+            let mut room = std::pin::pin!(self.shared().send_queue.room());
             room.as_mut().enable();
             match self.shared().open(now, most, group)? {
                 Opened::Stream(cell) => break self.stream(cell),
@@ -174,9 +174,9 @@ impl Session {
         for cell in cells {
             // Some agents do not wake a reader for a reset alone (tunnel protocol, section 9).
             if !cell.lock().state.is_finished() {
-                self.shared().outgoing.fin(cell.id);
+                self.shared().send_queue.fin(cell.id);
             }
-            self.shared().outgoing.reset(cell.id, code);
+            self.shared().send_queue.reset(cell.id, code);
             cell.reset(code);
         }
     }
@@ -192,7 +192,7 @@ impl Session {
     }
 
     /// Waits for the end and says why.
-    pub async fn ended(&self) -> Ended {
+    pub async fn ended(&self) -> SessionEnd {
         ended(&self.owner.shared).await
     }
 
@@ -203,25 +203,25 @@ impl Session {
 
     /// Says goodbye and closes; returns when the connection is closed, at the latest after a second.
     pub async fn go_away(&self, code: Code, text: &str) {
-        self.shared().go_away(code, text, Ended::Closed);
+        self.shared().go_away(code, text, SessionEnd::Closed);
         let mut closed = self.shared().closed.subscribe();
         let _ = closed.wait_for(|closed| *closed).await;
     }
 
     /// Closes at once; what is queued is lost.
     pub fn close(&self) {
-        self.shared().end(Ended::Closed, End::AtOnce);
+        self.shared().end(SessionEnd::Closed, End::AtOnce);
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.owner.shared
     }
 
-    fn stream(&self, cell: Arc<Cell>) -> Stream {
+    fn stream(&self, cell: Arc<StreamCell>) -> Stream {
         Stream::new(cell, Arc::clone(self.shared()), Arc::clone(&self.owner))
     }
 
-    fn still_alive(&self) -> Result<(), Ended> {
+    fn still_alive(&self) -> Result<(), SessionEnd> {
         match self.shared().ended.borrow().clone() {
             Some(ended) => Err(ended),
             None => Ok(()),
@@ -238,10 +238,10 @@ impl Incoming {
 }
 
 /// Waits for the end of a session without being an owner of it.
-pub(crate) async fn ended(shared: &Shared) -> Ended {
+pub(crate) async fn ended(shared: &Shared) -> SessionEnd {
     let mut ended = shared.ended.subscribe();
     let found = ended.wait_for(Option::is_some).await;
-    found.ok().and_then(|why| why.clone()).unwrap_or(Ended::Closed)
+    found.ok().and_then(|why| why.clone()).unwrap_or(SessionEnd::Closed)
 }
 
 /// Lives as long as somebody uses the session.
@@ -251,13 +251,13 @@ pub(crate) struct Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.shared.go_away(Code::NONE, "", Ended::Closed);
+        self.shared.go_away(Code::NONE, "", SessionEnd::Closed);
     }
 }
 
 /// What became of the wish for a stream.
 enum Opened {
-    Stream(Arc<Cell>),
+    Stream(Arc<StreamCell>),
     /// Too much is queued.
     NoRoom,
     /// There are enough.
@@ -268,14 +268,14 @@ enum Opened {
 ///
 /// Order of locks: the table, then a stream, then what is outgoing; never the other way round.
 pub(crate) struct Shared {
-    table: Mutex<Table>,
+    table: Mutex<StreamTable>,
     limits: Limits,
     /// The number of the next group.
     groups: AtomicU32,
     /// True as soon as the peer may have all of `limits`.
     pub(crate) authenticated: AtomicBool,
-    pub(crate) outgoing: Outgoing,
-    ended: watch::Sender<Option<Ended>>,
+    pub(crate) send_queue: SendQueue,
+    ended: watch::Sender<Option<SessionEnd>>,
     closed: watch::Sender<bool>,
 }
 
@@ -283,36 +283,36 @@ impl Shared {
     fn new(side: Side, limits: Limits, login: Option<LoginLimits>) -> Self {
         let open = login.map_or(limits.open, |login| login.streams);
         Self {
-            table: Mutex::new(Table::new(side, open)),
+            table: Mutex::new(StreamTable::new(side, open)),
             limits,
             groups: AtomicU32::new(0),
             authenticated: AtomicBool::new(login.is_none()),
-            outgoing: Outgoing::new(),
+            send_queue: SendQueue::new(),
             ended: watch::Sender::new(None),
             closed: watch::Sender::new(false),
         }
     }
 
-    pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
+    pub(crate) fn table(&self) -> MutexGuard<'_, StreamTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens a stream where this side has fewer than `most`. Ids go out in rising order, because the
     /// table stays locked meanwhile.
-    fn open(&self, first: &[u8], most: usize, group: Option<Group>) -> Result<Opened, Ended> {
+    fn open(&self, first: &[u8], most: usize, group: Option<Group>) -> Result<Opened, SessionEnd> {
         let mut table = self.table();
         if table.opened() >= most {
             return Ok(Opened::TooMany);
         }
         let id = match table.next_id() {
-            Err(Ended::Exhausted) => {
+            Err(SessionEnd::Exhausted) => {
                 drop(table);
-                self.go_away(Code::STREAMS_EXHAUSTED, "", Ended::Exhausted);
-                return Err(Ended::Exhausted);
+                self.go_away(Code::STREAMS_EXHAUSTED, "", SessionEnd::Exhausted);
+                return Err(SessionEnd::Exhausted);
             }
             other => other?,
         };
-        if !self.outgoing.syn(id, first) {
+        if !self.send_queue.syn(id, first) {
             return Ok(Opened::NoRoom);
         }
         let cell = table.open(group);
@@ -321,16 +321,16 @@ impl Shared {
     }
 
     /// Ends the session after a last word, unless it is over.
-    pub(crate) fn go_away(&self, code: Code, text: &str, why: Ended) {
+    pub(crate) fn go_away(&self, code: Code, text: &str, why: SessionEnd) {
         let last = self.table().last();
-        self.outgoing.go_away(last, code, text);
+        self.send_queue.go_away(last, code, text);
         self.end(why, End::Flushed);
     }
 
     /// Ends the session, unless it is over: wakes everybody who waits for it.
-    pub(crate) fn end(&self, why: Ended, how: End) {
+    pub(crate) fn end(&self, why: SessionEnd, how: End) {
         let Some(cells) = self.table().end(why.clone()) else { return };
-        self.outgoing.end(how);
+        self.send_queue.end(how);
         for cell in cells {
             cell.end(why.clone());
         }

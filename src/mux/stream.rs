@@ -11,23 +11,23 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop;
 
 use crate::mux::Code;
-use crate::mux::backlog::Account;
+use crate::mux::backlog::UnreadAccount;
 use crate::mux::session::{Owner, Shared};
-use crate::mux::stream_cell::Cell;
-use crate::mux::stream_state::Found;
+use crate::mux::stream_cell::StreamCell;
+use crate::mux::stream_state::ReadResult;
 
 /// One byte stream of a session, both directions.
 ///
 /// Shutting it down ends this side's direction only. Dropping it does so too, and answers whatever
 /// the peer still sends with a reset.
 pub struct Stream {
-    cell: Arc<Cell>,
+    cell: Arc<StreamCell>,
     shared: Arc<Shared>,
     owner: Option<Arc<Owner>>,
 }
 
 impl Stream {
-    pub(crate) fn new(cell: Arc<Cell>, shared: Arc<Shared>, owner: Arc<Owner>) -> Self {
+    pub(crate) fn new(cell: Arc<StreamCell>, shared: Arc<Shared>, owner: Arc<Owner>) -> Self {
         Self { cell, shared, owner: Some(owner) }
     }
 
@@ -64,7 +64,7 @@ impl Stream {
 
     /// Counts what waits to be read in an account from now on: with too much there, the stream is
     /// reset.
-    pub fn count_in(&self, account: Arc<Account>) {
+    pub fn count_in(&self, account: Arc<UnreadAccount>) {
         self.cell.count_in(account);
     }
 
@@ -88,9 +88,9 @@ impl Stream {
         let budget = ready!(coop::poll_proceed(cx));
         let mut inner = self.cell.lock();
         let found = match inner.state.take(usize::MAX) {
-            Found::Bytes(bytes) => Ok(Some(bytes)),
-            Found::End => Ok(None),
-            Found::Nothing => match inner.broken() {
+            ReadResult::Bytes(bytes) => Ok(Some(bytes)),
+            ReadResult::End => Ok(None),
+            ReadResult::Nothing => match inner.broken() {
                 Some(error) => Err(error),
                 None => {
                     inner.reader = Some(cx.waker().clone());
@@ -143,7 +143,7 @@ impl Stream {
         let mut queued = inner.queued;
         let sent = match allowed {
             [] => 0,
-            some => self.shared.outgoing.data(&self.cell, some, is_all, &mut queued),
+            some => self.shared.send_queue.data(&self.cell, some, is_all, &mut queued),
         };
         inner.queued = queued;
         if sent == 0 {
@@ -173,7 +173,7 @@ impl Stream {
             return Err(error);
         }
         inner.state.finish();
-        self.shared.outgoing.fin(self.id());
+        self.shared.send_queue.fin(self.id());
         let is_gone = inner.state.is_gone();
         drop(inner);
         if is_gone {
@@ -188,19 +188,19 @@ impl Stream {
 
     fn tell(&self, increment: Option<u32>) {
         if let Some(increment) = increment {
-            self.shared.outgoing.window(self.id(), increment);
+            self.shared.send_queue.window(self.id(), increment);
         }
     }
 }
 
 /// Ends both directions, also for the peer.
-fn abort(cell: &Cell, shared: &Shared, code: Code) {
+fn abort(cell: &StreamCell, shared: &Shared, code: Code) {
     let mut inner = cell.lock();
     let was_gone = inner.state.is_gone() || inner.broken().is_some();
     inner.reset(code);
     drop(inner);
     if !was_gone {
-        shared.outgoing.reset(cell.id, code);
+        shared.send_queue.reset(cell.id, code);
         shared.table().remove(cell.id);
     }
 }
@@ -208,7 +208,7 @@ fn abort(cell: &Cell, shared: &Shared, code: Code) {
 /// A look at a [`Stream`] from outside; its owner may drop it at any time.
 #[derive(Debug)]
 pub struct StreamWatch {
-    cell: Weak<Cell>,
+    cell: Weak<StreamCell>,
     shared: Weak<Shared>,
 }
 

@@ -7,38 +7,38 @@ use std::task::Waker;
 
 use bytes::Bytes;
 
-use crate::mux::backlog::Account;
-use crate::mux::error::{Ended, Reset};
-use crate::mux::stream_state::State;
+use crate::mux::backlog::UnreadAccount;
+use crate::mux::error::{Reset, SessionEnd};
+use crate::mux::stream_state::StreamState;
 use crate::mux::{Code, Group};
 
 /// What the session's task and the stream's owner share.
-pub(crate) struct Cell {
+pub(crate) struct StreamCell {
     pub(crate) id: u32,
     /// The group that the stream is reset with, if any.
     pub(crate) group: Option<Group>,
-    inner: Mutex<Inner>,
+    inner: Mutex<CellState>,
 }
 
 #[derive(Default)]
-pub(crate) struct Inner {
-    pub(crate) state: State,
+pub(crate) struct CellState {
+    pub(crate) state: StreamState,
     pub(crate) reader: Option<Waker>,
     pub(crate) writer: Option<Waker>,
     /// The stream stands in the queue for room to write.
     pub(crate) queued: bool,
-    ended: Option<Ended>,
-    account: Option<Arc<Account>>,
+    ended: Option<SessionEnd>,
+    account: Option<Arc<UnreadAccount>>,
     /// How much of what waits is in the account.
     counted: usize,
 }
 
-impl Cell {
+impl StreamCell {
     pub(crate) fn new(id: u32, group: Option<Group>) -> Self {
         Self { id, group, inner: Mutex::default() }
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, CellState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -69,7 +69,7 @@ impl Cell {
     }
 
     /// Counts what waits to be read from now on.
-    pub(crate) fn count_in(&self, account: Arc<Account>) {
+    pub(crate) fn count_in(&self, account: Arc<UnreadAccount>) {
         let mut inner = self.lock();
         inner.account = Some(account);
         inner.settle();
@@ -93,7 +93,7 @@ impl Cell {
         self.lock().reset(code);
     }
 
-    pub(crate) fn end(&self, why: Ended) {
+    pub(crate) fn end(&self, why: SessionEnd) {
         let mut inner = self.lock();
         inner.ended = Some(why);
         inner.wake_both();
@@ -107,7 +107,7 @@ impl Cell {
     }
 }
 
-impl Inner {
+impl CellState {
     /// Both directions are over.
     pub(crate) fn reset(&mut self, code: Code) {
         self.state.reset(code);
@@ -155,7 +155,7 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for CellState {
     fn drop(&mut self) {
         if let Some(account) = &self.account {
             account.subtract(self.counted);

@@ -18,7 +18,7 @@ const WORTH_KEEPING: usize = 8 * 1024;
 
 /// One stream, seen from one side.
 #[derive(Debug)]
-pub struct State {
+pub struct StreamState {
     chunks: VecDeque<Bytes>,
     /// Short pieces, after all chunks.
     tail: BytesMut,
@@ -37,7 +37,7 @@ pub struct State {
     reset: Option<Code>,
 }
 
-impl Default for State {
+impl Default for StreamState {
     fn default() -> Self {
         Self {
             chunks: VecDeque::new(),
@@ -56,7 +56,7 @@ impl Default for State {
 
 /// What a reader finds.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum ReadResult {
     /// Bytes, at least one.
     Bytes(Bytes),
     /// The end of the peer's direction.
@@ -65,7 +65,7 @@ pub enum Found {
     Nothing,
 }
 
-impl State {
+impl StreamState {
     /// The peer announces a body. On `Err` the stream is reset with that code.
     ///
     /// # Errors
@@ -127,10 +127,10 @@ impl State {
     }
 
     /// Takes at most `most` bytes.
-    pub fn take(&mut self, most: usize) -> Found {
+    pub fn take(&mut self, most: usize) -> ReadResult {
         self.seal_tail_if_next();
         let Some(first) = self.chunks.front_mut() else {
-            return if self.peer_finished { Found::End } else { Found::Nothing };
+            return if self.peer_finished { ReadResult::End } else { ReadResult::Nothing };
         };
         let bytes = if first.len() <= most {
             self.chunks.pop_front().unwrap_or_default()
@@ -140,7 +140,7 @@ impl State {
         self.consumed += bytes.len();
         self.buffered -= bytes.len();
         self.moves += 1;
-        Found::Bytes(bytes)
+        ReadResult::Bytes(bytes)
     }
 
     /// Hands at most `most` bytes to `put`, and says how many; 0 when there are none.
@@ -184,7 +184,7 @@ impl State {
         if self.finished || self.reset.is_some() { 0 } else { self.outgoing }
     }
 
-    /// `length` bytes go out; never more than [`State::sendable`].
+    /// `length` bytes go out; never more than [`StreamState::sendable`].
     pub fn sent(&mut self, length: usize) {
         self.outgoing -= length;
         self.moves += 1;

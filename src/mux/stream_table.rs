@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::mux::frame::Malformed;
-use crate::mux::stream_cell::Cell;
-use crate::mux::{Code, Ended, Group, Side};
+use crate::mux::frame::FrameError;
+use crate::mux::stream_cell::StreamCell;
+use crate::mux::{Code, Group, SessionEnd, Side};
 
 /// The streams of a session that are not gone.
-pub(crate) struct Table {
+pub(crate) struct StreamTable {
     side: Side,
-    entries: HashMap<u32, Entry>,
+    entries: HashMap<u32, StreamEntry>,
     /// How many of them this side opened.
     opened: usize,
     /// How many of them the peer may open.
@@ -19,17 +19,17 @@ pub(crate) struct Table {
     next: u32,
     /// The highest id that the peer used.
     last: u32,
-    ended: Option<Ended>,
+    ended: Option<SessionEnd>,
 }
 
 #[derive(Clone)]
-enum Entry {
-    Live(Arc<Cell>),
+enum StreamEntry {
+    Live(Arc<StreamCell>),
     /// Opened, finished and dropped by this side: it counts until the peer has finished too.
     Forgotten,
 }
 
-impl Table {
+impl StreamTable {
     pub(crate) fn new(side: Side, limit: usize) -> Self {
         let next = match side {
             Side::Agent => 3,
@@ -39,42 +39,42 @@ impl Table {
     }
 
     /// The id that the next opened stream gets.
-    pub(crate) fn next_id(&self) -> Result<u32, Ended> {
+    pub(crate) fn next_id(&self) -> Result<u32, SessionEnd> {
         match &self.ended {
             Some(ended) => Err(ended.clone()),
-            None if self.next >= 1 << 31 => Err(Ended::Exhausted),
+            None if self.next >= 1 << 31 => Err(SessionEnd::Exhausted),
             None => Ok(self.next),
         }
     }
 
-    /// Notes a stream that this side opens under [`Table::next_id`].
-    pub(crate) fn open(&mut self, group: Option<Group>) -> Arc<Cell> {
-        let cell = Arc::new(Cell::new(self.next, group));
-        self.entries.insert(self.next, Entry::Live(Arc::clone(&cell)));
+    /// Notes a stream that this side opens under [`StreamTable::next_id`].
+    pub(crate) fn open(&mut self, group: Option<Group>) -> Arc<StreamCell> {
+        let cell = Arc::new(StreamCell::new(self.next, group));
+        self.entries.insert(self.next, StreamEntry::Live(Arc::clone(&cell)));
         self.opened += 1;
         self.next += 2;
         cell
     }
 
     /// Checks whether the peer may open a stream under this id. `Ok(Err)`: that stream is refused.
-    pub(crate) fn admit(&self, id: u32) -> Result<Result<(), Code>, Malformed> {
+    pub(crate) fn admit(&self, id: u32) -> Result<Result<(), Code>, FrameError> {
         if self.is_ours(id) {
-            return Err(Malformed::ForeignId);
+            return Err(FrameError::ForeignId);
         }
         if self.entries.contains_key(&id) {
-            return Err(Malformed::OpenedTwice);
+            return Err(FrameError::OpenedTwice);
         }
         let accepted = self.entries.len() - self.opened;
         Ok(if accepted < self.limit { Ok(()) } else { Err(Code::REFUSED) })
     }
 
     /// Notes a stream that the peer opened; `None` when the session is over.
-    pub(crate) fn accept(&mut self, id: u32) -> Option<Arc<Cell>> {
+    pub(crate) fn accept(&mut self, id: u32) -> Option<Arc<StreamCell>> {
         if self.ended.is_some() {
             return None;
         }
-        let cell = Arc::new(Cell::new(id, None));
-        self.entries.insert(id, Entry::Live(Arc::clone(&cell)));
+        let cell = Arc::new(StreamCell::new(id, None));
+        self.entries.insert(id, StreamEntry::Live(Arc::clone(&cell)));
         self.last = self.last.max(id);
         Some(cell)
     }
@@ -85,26 +85,26 @@ impl Table {
     }
 
     /// Removes the streams of a group and gives them back.
-    pub(crate) fn remove_group(&mut self, group: Group) -> Vec<Arc<Cell>> {
-        let of_group = |entry: &Entry| match entry {
-            Entry::Live(cell) => (cell.group == Some(group)).then_some(cell.id),
-            Entry::Forgotten => None,
+    pub(crate) fn remove_group(&mut self, group: Group) -> Vec<Arc<StreamCell>> {
+        let of_group = |entry: &StreamEntry| match entry {
+            StreamEntry::Live(cell) => (cell.group == Some(group)).then_some(cell.id),
+            StreamEntry::Forgotten => None,
         };
         let ids: Vec<u32> = self.entries.values().filter_map(of_group).collect();
         ids.into_iter().filter_map(|id| self.remove(id)).collect()
     }
 
     /// The stream with this id.
-    pub(crate) fn find(&self, id: u32) -> Option<Arc<Cell>> {
+    pub(crate) fn find(&self, id: u32) -> Option<Arc<StreamCell>> {
         match self.entries.get(&id) {
-            Some(Entry::Live(cell)) => Some(Arc::clone(cell)),
-            Some(Entry::Forgotten) | None => None,
+            Some(StreamEntry::Live(cell)) => Some(Arc::clone(cell)),
+            Some(StreamEntry::Forgotten) | None => None,
         }
     }
 
     /// The stream that a DATA frame is for. One that was forgotten is gone with that: the frame ends
     /// it, or the answer to it does.
-    pub(crate) fn receiver(&mut self, id: u32) -> Option<Arc<Cell>> {
+    pub(crate) fn receiver(&mut self, id: u32) -> Option<Arc<StreamCell>> {
         let found = self.find(id);
         if found.is_none() {
             self.remove(id);
@@ -113,14 +113,14 @@ impl Table {
     }
 
     /// The stream is gone.
-    pub(crate) fn remove(&mut self, id: u32) -> Option<Arc<Cell>> {
+    pub(crate) fn remove(&mut self, id: u32) -> Option<Arc<StreamCell>> {
         let entry = self.entries.remove(&id)?;
         if self.is_ours(id) {
             self.opened -= 1;
         }
         match entry {
-            Entry::Live(cell) => Some(cell),
-            Entry::Forgotten => None,
+            StreamEntry::Live(cell) => Some(cell),
+            StreamEntry::Forgotten => None,
         }
     }
 
@@ -129,7 +129,7 @@ impl Table {
         if !self.is_ours(id) {
             self.remove(id);
         } else if let Some(entry) = self.entries.get_mut(&id) {
-            *entry = Entry::Forgotten;
+            *entry = StreamEntry::Forgotten;
         }
     }
 
@@ -149,7 +149,7 @@ impl Table {
     }
 
     /// Takes no more streams and gives back those that there are; `None` when that was done before.
-    pub(crate) fn end(&mut self, why: Ended) -> Option<Vec<Arc<Cell>>> {
+    pub(crate) fn end(&mut self, why: SessionEnd) -> Option<Vec<Arc<StreamCell>>> {
         if self.ended.is_some() {
             return None;
         }
@@ -159,8 +159,8 @@ impl Table {
         Some(
             entries
                 .filter_map(|entry| match entry {
-                    Entry::Live(cell) => Some(cell),
-                    Entry::Forgotten => None,
+                    StreamEntry::Live(cell) => Some(cell),
+                    StreamEntry::Forgotten => None,
                 })
                 .collect(),
         )

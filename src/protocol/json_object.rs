@@ -2,7 +2,7 @@
 
 /// Follows a JSON object to its closing brace, each byte once.
 #[derive(Debug, Default)]
-pub struct Scanner {
+pub struct ObjectScanner {
     scanned: usize,
     depth: usize,
     in_text: bool,
@@ -12,15 +12,15 @@ pub struct Scanner {
 /// Bytes that begin no JSON object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a JSON object")]
-pub struct NoObject;
+pub struct NotAnObject;
 
-impl Scanner {
+impl ObjectScanner {
     /// The length of the object in `bytes`, white space before it included; `None` while it is
     /// incomplete. `bytes` are those of the last call, and more.
     ///
     /// # Errors
     /// When something other than an object begins.
-    pub fn end(&mut self, bytes: &[u8]) -> Result<Option<usize>, NoObject> {
+    pub fn end(&mut self, bytes: &[u8]) -> Result<Option<usize>, NotAnObject> {
         for byte in bytes.iter().skip(self.scanned) {
             self.scanned += 1;
             if self.in_text {
@@ -38,7 +38,7 @@ impl Scanner {
                     }
                 }
                 b' ' | b'\t' | b'\r' | b'\n' => {}
-                _ if self.depth == 0 => return Err(NoObject),
+                _ if self.depth == 0 => return Err(NotAnObject),
                 _ => {}
             }
         }

@@ -6,12 +6,12 @@ use bytes::{BufMut, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
-use crate::mux::{Ended, Group, Session, Stream};
+use crate::mux::{Group, Session, SessionEnd, Stream};
 use crate::protocol::message::{self, ProxyHeader};
 use crate::protocol::stream_kind::{FIRST_BYTES, PROXY};
 
 /// A longer header is refused.
-const LONGEST_HEADER: i64 = 64 * 1024;
+const MAX_HEADER_BYTES: i64 = 64 * 1024;
 
 /// Opens a stream for a public connection, in a group if one is named, unless `most` streams of this
 /// side are open. What is written next are the visitor's bytes.
@@ -23,7 +23,7 @@ pub async fn open_proxy(
     most: usize,
     group: Option<Group>,
     header: &ProxyHeader,
-) -> Result<Option<Stream>, Ended> {
+) -> Result<Option<Stream>, SessionEnd> {
     // Plain text members always make JSON.
     let header = serde_json::to_vec(header).unwrap_or_default();
     // In one frame: agents read all of it before they take another stream.
@@ -45,7 +45,7 @@ pub async fn read_header(stream: &mut Stream) -> io::Result<ProxyHeader> {
 
 async fn header(stream: &mut Stream) -> io::Result<ProxyHeader> {
     let length = stream.read_i64_le().await?;
-    if !(0..=LONGEST_HEADER).contains(&length) {
+    if !(0..=MAX_HEADER_BYTES).contains(&length) {
         return Err(invalid(format!("a proxy header of {length} bytes")));
     }
     let mut header = vec![0; length as usize];

@@ -9,16 +9,16 @@ use serde::de::DeserializeOwned;
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::mux::{Code, Ended, Session, Stream};
-use crate::protocol::json_object::{NoObject, Scanner};
+use crate::mux::{Code, Session, SessionEnd, Stream};
+use crate::protocol::json_object::{NotAnObject, ObjectScanner};
 use crate::protocol::message::{
-    Answer, Auth, AuthAnswer, Bind, BindAnswer, BindLabeled, BindLabeledAnswer, Malformed,
+    Answer, Auth, AuthAnswer, Bind, BindAnswer, BindLabeled, BindLabeledAnswer, MessageError,
     PatchTunnelState, Restart, SrvInfo, SrvInfoAnswer, Stop, StopTunnel, Unbind, Update, decode,
 };
 use crate::protocol::stream_kind;
 
 /// A longer message is refused.
-const LONGEST: usize = 1024 * 1024;
+const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 
 /// A message that opens a stream and is answered by another.
 pub trait Request: Serialize + DeserializeOwned {
@@ -34,7 +34,7 @@ pub trait Request: Serialize + DeserializeOwned {
 pub enum Error {
     /// The session is over.
     #[error(transparent)]
-    Ended(#[from] Ended),
+    SessionEnd(#[from] SessionEnd),
     /// The stream broke.
     #[error("the call broke: {0}")]
     Broken(#[from] io::Error),
@@ -46,10 +46,10 @@ pub enum Error {
     Late(Duration),
     /// What came is no JSON object.
     #[error(transparent)]
-    NoObject(#[from] NoObject),
+    NotAnObject(#[from] NotAnObject),
     /// What came is not the message that was expected.
     #[error(transparent)]
-    Malformed(#[from] Malformed),
+    MessageError(#[from] MessageError),
     /// The message has more than 1 MiB.
     #[error("a message of more than 1 MiB")]
     TooLong,
@@ -89,7 +89,7 @@ pub async fn tell(session: &Session, message: &StopTunnel) -> Result<(), Error> 
 async fn open(session: &Session, kind: u32, message: &impl Serialize) -> Result<Stream, Error> {
     let mut first = BytesMut::with_capacity(512).writer();
     first.get_mut().put_u32(kind);
-    serde_json::to_writer(&mut first, message).map_err(Malformed::from)?;
+    serde_json::to_writer(&mut first, message).map_err(MessageError::from)?;
     Ok(session.open(first.into_inner().freeze()).await?)
 }
 
@@ -130,7 +130,7 @@ impl Call {
     /// # Errors
     /// When the caller is gone.
     pub async fn answer(mut self, answer: &impl Serialize) -> Result<(), Error> {
-        let text = serde_json::to_vec(answer).map_err(Malformed::from)?;
+        let text = serde_json::to_vec(answer).map_err(MessageError::from)?;
         // Callers read up to the end of the stream before they look at the answer.
         Ok(self.stream.send_last(&text).await?)
     }
@@ -146,7 +146,7 @@ impl Call {
 
 async fn read_object(stream: &mut Stream) -> Result<BytesMut, Error> {
     let mut message = BytesMut::new();
-    let mut scanner = Scanner::default();
+    let mut scanner = ObjectScanner::default();
     loop {
         let ended = stream.read_buf(&mut message).await? == 0;
         if let Some(end) = scanner.end(&message)? {
@@ -156,7 +156,7 @@ async fn read_object(stream: &mut Stream) -> Result<BytesMut, Error> {
         if ended {
             return Err(Error::Cut);
         }
-        if message.len() > LONGEST {
+        if message.len() > MAX_MESSAGE_BYTES {
             return Err(Error::TooLong);
         }
     }

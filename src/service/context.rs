@@ -26,7 +26,7 @@ pub(super) struct Shared {
     pub code_prefix: String,
     pub rate_limit: Option<RateLimit>,
     /// Where traffic comes in.
-    pub edges: Gateway,
+    pub gateway: Gateway,
     /// Hands the gateway what the store says.
     pub publisher: Arc<Publisher>,
     /// The agents that are connected, and their tunnels.

@@ -55,7 +55,7 @@ use crate::gateway::{self, Gateway};
 use crate::net::ConnectionLimit;
 pub use crate::net::Refusals;
 use address::Base;
-use agents::{House, Listener, Registry};
+use agents::{AgentListener, AgentsState, Registry};
 use callers::Callers;
 use context::Shared;
 use publish::Publisher;
@@ -74,7 +74,7 @@ pub struct Service {
     server: Server,
     /// The limit of the management API.
     limit: Arc<ConnectionLimit>,
-    agents: Option<Listener>,
+    agents: Option<AgentListener>,
     url: String,
     tokens: Tokens,
     token_files: TokenFiles,
@@ -94,7 +94,8 @@ impl Service {
         let url = options::url_of(address);
         let private = PrivateListener::new(address);
         let limit = options.management_limit();
-        let (edge_settings, agent_settings) = (options.edge_settings(), options.agent_settings());
+        let (gateway_settings, agent_settings) =
+            (options.gateway_settings(), options.agent_settings());
         let base = Base::new(options.public_url.as_deref().unwrap_or(&url));
         let path = options.path.as_deref().map(store::resolve);
         let given = Tokens { admin_key: options.admin_key, authtoken: options.authtoken };
@@ -106,14 +107,15 @@ impl Service {
             if let Some(host) = options::host_of(options.public_url.as_deref()) {
                 authority.add_host(&host);
             }
-            let edges = Gateway::start(edge_settings, authority).await?;
+            let gateway = Gateway::start(gateway_settings, authority).await?;
             let opened = async {
-                let publisher = Publisher::start(edges.clone(), &store)?;
+                let publisher = Publisher::start(gateway.clone(), &store)?;
                 let registry = Arc::new(Registry::default());
-                edges.find_tunnels_in(registry.clone());
+                gateway.find_tunnels_in(registry.clone());
                 let (open, opened) = oneshot::channel();
                 let ids = Ids::of(options.origin.part(2));
-                let agents = agents(agent_settings, &store, &edges, &registry, ids, opened).await?;
+                let agents =
+                    agents(agent_settings, &store, &gateway, &registry, ids, opened).await?;
                 // Last, because new tokens are shown once: by whoever has got a service.
                 let files = token_files.clone();
                 let tokens = store.write(move |change| files.prepare(change, given)).await?;
@@ -123,15 +125,15 @@ impl Service {
             };
             match opened.await {
                 Ok((publisher, registry, agents, tokens)) => {
-                    Ok((edges, publisher, registry, agents, tokens))
+                    Ok((gateway, publisher, registry, agents, tokens))
                 }
                 Err(error) => {
-                    edges.close();
+                    gateway.close();
                     Err(error)
                 }
             }
         };
-        let (edges, publisher, registry, agents, tokens) = match prepared.await {
+        let (gateway, publisher, registry, agents, tokens) = match prepared.await {
             Ok(prepared) => prepared,
             Err(error) => {
                 close(store).await;
@@ -144,7 +146,7 @@ impl Service {
             base,
             code_prefix: options.code_prefix,
             rate_limit,
-            edges,
+            gateway,
             publisher,
             registry,
             rehearsal: Rehearsal::new(options.kept_calls),
@@ -201,19 +203,19 @@ impl Service {
 
     /// The public addresses.
     pub fn gateway(&self) -> &Gateway {
-        &self.shared.edges
+        &self.shared.gateway
     }
 
     /// What is decided on public traffic from now on.
     pub fn events(&self) -> gateway::EventSubscriber {
-        self.shared.edges.events()
+        self.shared.gateway.events()
     }
 
     /// The connections that were closed at once because there were too many, since this was last
     /// asked.
     pub fn take_refusals(&self) -> Vec<Refusals> {
-        let agents = self.agents.as_ref().map(Listener::limit);
-        let limits = [Some(self.shared.edges.limit()), Some(&self.limit), agents];
+        let agents = self.agents.as_ref().map(AgentListener::limit);
+        let limits = [Some(self.shared.gateway.limit()), Some(&self.limit), agents];
         limits.into_iter().flatten().filter_map(ConnectionLimit::take_refusals).collect()
     }
 
@@ -267,13 +269,13 @@ impl Service {
         if let Some(agents) = self.agents.take() {
             agents.close();
         }
-        let (edges, store) = (&self.shared.edges, self.shared.store.clone());
+        let (gateway, store) = (&self.shared.gateway, self.shared.store.clone());
         tokio::select! {
-            _ = async { tokio::join!(self.server.stop(grace), edges.stop(grace)) } => {}
+            _ = async { tokio::join!(self.server.stop(grace), gateway.stop(grace)) } => {}
             () = end_lock_waits(&store, grace) => {}
             () = force => {
                 store.end_lock_waits();
-                edges.stop(Duration::ZERO).await;
+                gateway.stop(Duration::ZERO).await;
             }
         }
         self.shared.registry.dismiss().await;
@@ -286,15 +288,15 @@ impl Service {
 async fn agents(
     settings: Option<agents::Settings>,
     store: &Arc<Store>,
-    edges: &Gateway,
+    gateway: &Gateway,
     registry: &Arc<Registry>,
     ids: Ids,
     opened: oneshot::Receiver<()>,
-) -> Result<Option<Listener>, Error> {
+) -> Result<Option<AgentListener>, Error> {
     let Some(settings) = settings else { return Ok(None) };
     let (store, registry) = (store.clone(), registry.clone());
-    let house = House { settings, store, edges: edges.clone(), registry, ids };
-    Ok(Some(Listener::start(Arc::new(house), edges.authority(), opened).await?))
+    let state = AgentsState { settings, store, gateway: gateway.clone(), registry, ids };
+    Ok(Some(AgentListener::start(Arc::new(state), gateway.authority(), opened).await?))
 }
 
 /// The certificate authority that belongs to a database.
@@ -314,7 +316,7 @@ async fn authority(
 
 impl Drop for Service {
     fn drop(&mut self) {
-        self.shared.edges.close();
+        self.shared.gateway.close();
     }
 }
 

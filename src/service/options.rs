@@ -171,7 +171,7 @@ impl Options {
     }
 
     /// How public traffic is to be taken.
-    pub(super) fn edge_settings(&self) -> gateway::Settings {
+    pub(super) fn gateway_settings(&self) -> gateway::Settings {
         gateway::Settings {
             host: self.edge_host.clone(),
             http_port: self.http_port,

@@ -10,7 +10,7 @@ use serde_json::{Error, Map, Value};
 /// A message that does not have the form its kind asks for.
 #[derive(Debug, thiserror::Error)]
 #[error("malformed message: {0}")]
-pub struct Malformed(#[from] Error);
+pub struct MessageError(#[from] Error);
 
 /// Reads one message, looking names up without regard to case.
 ///
@@ -19,7 +19,7 @@ pub struct Malformed(#[from] Error);
 ///
 /// # Errors
 /// When the text is no JSON, a needed member is missing, or one has the wrong type.
-pub fn decode<T: DeserializeOwned>(text: &[u8]) -> Result<T, Malformed> {
+pub fn decode<T: DeserializeOwned>(text: &[u8]) -> Result<T, MessageError> {
     from_value(serde_json::from_slice(text)?)
 }
 
@@ -27,7 +27,7 @@ pub fn decode<T: DeserializeOwned>(text: &[u8]) -> Result<T, Malformed> {
 ///
 /// # Errors
 /// When a needed member is missing or has the wrong type.
-pub fn from_value<T: DeserializeOwned>(value: Value) -> Result<T, Malformed> {
+pub fn from_value<T: DeserializeOwned>(value: Value) -> Result<T, MessageError> {
     Ok(T::deserialize(Loose(value))?)
 }
 

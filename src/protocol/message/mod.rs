@@ -27,5 +27,5 @@ pub use endpoint_options::{
 use error_text::failure;
 pub use error_text::{Failure, error_text};
 pub use hidden::Hidden;
-pub use lenient_json::{Malformed, decode, from_value};
+pub use lenient_json::{MessageError, decode, from_value};
 pub use options::BindOpts;

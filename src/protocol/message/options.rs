@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::protocol::message::{Malformed, from_value};
+use crate::protocol::message::{MessageError, from_value};
 
 /// The options of a bind as they came; what an answer must echo.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -18,15 +18,15 @@ impl BindOpts {
     ///
     /// # Errors
     /// When the options do not make an object.
-    pub fn from_typed<T: Serialize>(options: &T) -> Result<Self, Malformed> {
-        from_value(serde_json::to_value(options).map_err(Malformed::from)?)
+    pub fn from_typed<T: Serialize>(options: &T) -> Result<Self, MessageError> {
+        from_value(serde_json::to_value(options).map_err(MessageError::from)?)
     }
 
     /// Reads the options as [`crate::protocol::message::HttpOpts`], [`crate::protocol::message::TcpOpts`] or [`crate::protocol::message::TlsOpts`].
     ///
     /// # Errors
     /// When a member has the wrong type.
-    pub fn typed<T: DeserializeOwned>(&self) -> Result<T, Malformed> {
+    pub fn typed<T: DeserializeOwned>(&self) -> Result<T, MessageError> {
         from_value(Value::Object(self.0.clone()))
     }
 

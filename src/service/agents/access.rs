@@ -32,11 +32,11 @@ impl AccessList {
 
     /// Whether the list allows all of these labels.
     pub fn allows_labels(&self, labels: &BTreeMap<String, String>) -> bool {
-        let same = |wanted: &str, found: &str| wanted == "*" || wanted == found;
+        let same = |spec: &str, found: &str| spec == "*" || spec == found;
         let named = |key: &str, value: &str| {
             self.bound()
                 .filter_map(|entry| entry.split_once('='))
-                .any(|(wanted_key, wanted)| same(wanted_key, key) && same(wanted, value))
+                .any(|(wanted_key, spec)| same(wanted_key, key) && same(spec, value))
         };
         self.is_open() || labels.iter().all(|(key, value)| named(key, value))
     }

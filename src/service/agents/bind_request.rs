@@ -13,8 +13,8 @@ use crate::protocol::message::{self, Bind, HttpOpts, IpRestriction, TcpOpts, Tls
 
 /// What an agent asks for, understood.
 #[derive(Debug)]
-pub(crate) struct Asked {
-    pub wanted: EndpointSpec,
+pub(crate) struct BindRequest {
+    pub spec: EndpointSpec,
     /// The version of the PROXY protocol; 0 for none.
     pub proxy_proto: u8,
     /// What HTTP requests are spoken with.
@@ -22,7 +22,7 @@ pub(crate) struct Asked {
 }
 
 /// Understands a bind; the text says what cannot be.
-pub(crate) fn read(bind: &Bind) -> Result<Asked, String> {
+pub(crate) fn read(bind: &Bind) -> Result<BindRequest, String> {
     match bind.proto.as_str() {
         "http" => http(bind, Proto::Http),
         "https" => http(bind, Proto::Https),
@@ -41,7 +41,7 @@ pub(crate) fn speaks(forwards_proto: &str) -> Result<UpstreamProtocol, String> {
     }
 }
 
-fn http(bind: &Bind, proto: Proto) -> Result<Asked, String> {
+fn http(bind: &Bind, proto: Proto) -> Result<BindRequest, String> {
     let options: HttpOpts = bind.opts.typed().map_err(|error| error.to_string())?;
     if options.oauth.is_some() || options.oidc.is_some() {
         return Err("OAuth and OpenID Connect are not offered".to_owned());
@@ -67,12 +67,12 @@ fn http(bind: &Bind, proto: Proto) -> Result<Asked, String> {
         mutual_tls_cas: options.mutual_tls_ca.map(|given| given.mutual_tls_ca.0),
         host_header: None,
     };
-    let wanted = place.wanted(proto, options.subdomain, endpoint);
+    let spec = place.spec(proto, options.subdomain, endpoint);
     let speaks = speaks(&bind.forwards_proto)?;
-    Ok(Asked { wanted, proxy_proto: options.proxy_proto, speaks })
+    Ok(BindRequest { spec, proxy_proto: options.proxy_proto, speaks })
 }
 
-fn tcp(bind: &Bind) -> Result<Asked, String> {
+fn tcp(bind: &Bind) -> Result<BindRequest, String> {
     let options: TcpOpts = bind.opts.typed().map_err(|error| error.to_string())?;
     let mut place = Place::of(&options.url, &[])?;
     if !options.addr.is_empty() {
@@ -83,11 +83,11 @@ fn tcp(bind: &Bind) -> Result<Asked, String> {
         traffic_policy: options.traffic_policy.filter(|policy| !policy.is_empty()),
         ..EndpointOptions::default()
     };
-    let wanted = place.wanted(Proto::Tcp, String::new(), endpoint);
-    Ok(Asked { wanted, proxy_proto: options.proxy_proto, speaks: UpstreamProtocol::Http1 })
+    let spec = place.spec(Proto::Tcp, String::new(), endpoint);
+    Ok(BindRequest { spec, proxy_proto: options.proxy_proto, speaks: UpstreamProtocol::Http1 })
 }
 
-fn tls(bind: &Bind) -> Result<Asked, String> {
+fn tls(bind: &Bind) -> Result<BindRequest, String> {
     let options: TlsOpts = bind.opts.typed().map_err(|error| error.to_string())?;
     let place = Place::of(&options.url, &[&options.domain, &options.hostname])?;
     let termination = options.tls_termination.map(|given| {
@@ -103,8 +103,8 @@ fn tls(bind: &Bind) -> Result<Asked, String> {
         mutual_tls_cas: options.mutual_tls_at_edge.map(|given| given.mutual_tls_ca.0),
         ..EndpointOptions::default()
     };
-    let wanted = place.wanted(Proto::Tls, options.subdomain, endpoint);
-    Ok(Asked { wanted, proxy_proto: options.proxy_proto, speaks: UpstreamProtocol::Http1 })
+    let spec = place.spec(Proto::Tls, options.subdomain, endpoint);
+    Ok(BindRequest { spec, proxy_proto: options.proxy_proto, speaks: UpstreamProtocol::Http1 })
 }
 
 /// Where an endpoint shall be.
@@ -140,7 +140,7 @@ impl Place {
         }
     }
 
-    fn wanted(self, proto: Proto, subdomain: String, options: EndpointOptions) -> EndpointSpec {
+    fn spec(self, proto: Proto, subdomain: String, options: EndpointOptions) -> EndpointSpec {
         let subdomain = Some(subdomain).filter(|label| !label.is_empty());
         EndpointSpec { proto, host: self.host, subdomain, addr: self.addr, options }
     }

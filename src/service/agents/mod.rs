@@ -24,10 +24,10 @@ use std::time::Duration;
 use crate::net::ConnectionCaps;
 use crate::service::TrustedProxies;
 
-pub(crate) use listener::Listener;
-pub(crate) use registry::{Online, Registry};
-pub(crate) use state::House;
-pub(crate) use tunnel::{Kind, Tunnel};
+pub(crate) use listener::AgentListener;
+pub(crate) use registry::{OnlineAgent, Registry};
+pub(crate) use state::AgentsState;
+pub(crate) use tunnel::{Tunnel, TunnelKind};
 
 /// How agents are served.
 #[derive(Debug, Clone)]

@@ -7,12 +7,12 @@ const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 
 /// The version of the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Version {
+pub(crate) enum ProxyVersion {
     Text,
     Binary,
 }
 
-impl Version {
+impl ProxyVersion {
     /// The meaning of the number that agents send; none for 0.
     pub fn of(number: u8) -> Option<Self> {
         match number {
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn the_text_form_names_both_ends() {
         let header = |from: &str, to: &str| {
-            String::from_utf8(Version::Text.header(from.parse().unwrap(), to.parse().unwrap()))
+            String::from_utf8(ProxyVersion::Text.header(from.parse().unwrap(), to.parse().unwrap()))
         };
 
         assert_eq!(
@@ -93,8 +93,8 @@ mod tests {
 
     #[test]
     fn the_binary_form_has_a_length() {
-        let header =
-            Version::Binary.header("192.0.2.1:5".parse().unwrap(), "127.0.0.1:80".parse().unwrap());
+        let header = ProxyVersion::Binary
+            .header("192.0.2.1:5".parse().unwrap(), "127.0.0.1:80".parse().unwrap());
 
         assert_eq!(header.len(), 16 + 12);
         assert_eq!(&header[12..16], &[0x21, 0x11, 0, 12]);

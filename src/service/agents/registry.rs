@@ -13,27 +13,27 @@ use crate::protocol::message::Hidden;
 use crate::service::accounts::Agent;
 use crate::service::agents::access::AccessList;
 use crate::service::agents::stream_shares::StreamShares;
-use crate::service::agents::tunnel::{Kind, Tunnel};
+use crate::service::agents::tunnel::{Tunnel, TunnelKind};
 
 /// How long a goodbye may take.
-const GOODBYE: Duration = Duration::from_millis(100);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The agents that are connected, and their tunnels.
 #[derive(Default)]
 pub(crate) struct Registry {
-    inner: Mutex<Inner>,
+    inner: Mutex<RegistryState>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct RegistryState {
     /// By identifier, so in the order of their start.
-    sessions: BTreeMap<String, Arc<Online>>,
+    sessions: BTreeMap<String, Arc<OnlineAgent>>,
     tunnels: BTreeMap<String, Arc<Tunnel>>,
-    binds: HashMap<String, Bound>,
+    binds: HashMap<String, BoundEndpoint>,
 }
 
 /// An agent that is connected.
-pub(crate) struct Online {
+pub(crate) struct OnlineAgent {
     /// Unique identifier, `ts_` and 27 characters.
     pub id: String,
     /// What the agent names to come back.
@@ -53,7 +53,7 @@ pub(crate) struct Online {
 }
 
 /// An address that an agent has, or had a moment ago.
-struct Bound {
+struct BoundEndpoint {
     token: Hidden,
     /// Whose address it is.
     agent: Agent,
@@ -75,7 +75,7 @@ pub(crate) enum Reclaimed {
 
 impl Registry {
     /// Notes that an agent is connected; a session that it left behind is ended.
-    pub fn add(&self, online: &Arc<Online>) {
+    pub fn add(&self, online: &Arc<OnlineAgent>) {
         let mut inner = self.lock();
         let left = inner.sessions.values().find(|other| other.client_id == online.client_id);
         if let Some(left) = left {
@@ -87,7 +87,7 @@ impl Registry {
     /// The session that an agent which shows this id and cookie had before.
     pub fn returning(&self, client_id: &str, cookie: &Hidden) -> bool {
         let inner = self.lock();
-        let same = |other: &&Arc<Online>| {
+        let same = |other: &&Arc<OnlineAgent>| {
             other.client_id == client_id
                 && bool::from(subtle::ConstantTimeEq::ct_eq(
                     other.cookie.reveal().as_bytes(),
@@ -98,7 +98,7 @@ impl Registry {
     }
 
     /// Notes that an agent is gone: its tunnels are, its addresses wait for it.
-    pub fn remove(&self, online: &Online) {
+    pub fn remove(&self, online: &OnlineAgent) {
         let mut inner = self.lock();
         inner.sessions.remove(&online.id);
         inner.tunnels.retain(|_, tunnel| tunnel.session.id != online.id);
@@ -121,7 +121,8 @@ impl Registry {
         let mut inner = self.lock();
         let agent = tunnel.session.agent.clone();
         let bind_id = tunnel.bind_id.clone();
-        let mut bound = Bound { token, agent, endpoint, tunnel: Some(tunnel.clone()), idle: None };
+        let mut bound =
+            BoundEndpoint { token, agent, endpoint, tunnel: Some(tunnel.clone()), idle: None };
         if inner.sessions.contains_key(&tunnel.session.id) {
             inner.tunnels.insert(tunnel.id.clone(), tunnel);
         } else {
@@ -176,9 +177,9 @@ impl Registry {
     /// Ends a tunnel of a session, and returns it; none when the session has none of that id.
     ///
     /// What its visitors are being served goes on.
-    pub fn unbind(&self, online: &Online, bind_id: &str) -> Option<Arc<Tunnel>> {
+    pub fn unbind(&self, online: &OnlineAgent, bind_id: &str) -> Option<Arc<Tunnel>> {
         let mut inner = self.lock();
-        let own = |bound: &Bound| {
+        let own = |bound: &BoundEndpoint| {
             bound.tunnel.as_ref().is_some_and(|tunnel| tunnel.session.id == online.id)
         };
         inner.binds.get(bind_id).filter(|bound| own(bound))?;
@@ -197,7 +198,7 @@ impl Registry {
 
     /// Takes everything from an agent: its sessions, which are given back with the tunnels that they
     /// had, and its addresses. What its tunnels carry is cut off.
-    pub(crate) fn expel(&self, agent: &Agent) -> Vec<(Arc<Online>, Vec<Arc<Tunnel>>)> {
+    pub(crate) fn expel(&self, agent: &Agent) -> Vec<(Arc<OnlineAgent>, Vec<Arc<Tunnel>>)> {
         let mut guard = self.lock();
         let inner = &mut *guard;
         let own = inner.sessions.values().filter(|online| online.agent == *agent);
@@ -249,7 +250,8 @@ impl Registry {
     /// Gives up the addresses that nobody came back for within `reserve`; says which.
     pub fn sweep(&self, reserve: Duration) -> Vec<String> {
         let mut inner = self.lock();
-        let is_over = |bound: &Bound| bound.idle.is_some_and(|since| since.elapsed() >= reserve);
+        let is_over =
+            |bound: &BoundEndpoint| bound.idle.is_some_and(|since| since.elapsed() >= reserve);
         let over = inner.binds.iter().filter(|(_, bound)| is_over(bound));
         let over = over.map(|(id, _)| id.clone()).collect::<Vec<_>>();
         over.iter().for_each(|id| drop(inner.binds.remove(id)));
@@ -257,7 +259,7 @@ impl Registry {
     }
 
     /// The sessions, oldest first.
-    pub fn sessions(&self) -> Vec<Arc<Online>> {
+    pub fn sessions(&self) -> Vec<Arc<OnlineAgent>> {
         self.lock().sessions.values().cloned().collect()
     }
 
@@ -273,7 +275,7 @@ impl Registry {
     }
 
     /// The session with this identifier.
-    pub fn session(&self, id: &str) -> Option<Arc<Online>> {
+    pub fn session(&self, id: &str) -> Option<Arc<OnlineAgent>> {
         self.lock().sessions.get(id).cloned()
     }
 
@@ -295,7 +297,7 @@ impl Registry {
             leaving.spawn(async move {
                 let goodbye = online.session.go_away(Code::NONE, "the service stops");
                 // Whoever does not listen is not waited for.
-                let _ = tokio::time::timeout(GOODBYE, goodbye).await;
+                let _ = tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await;
                 online.session.close();
             });
         }
@@ -303,18 +305,18 @@ impl Registry {
         self.lock().binds.clear();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, RegistryState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Bound {
+impl BoundEndpoint {
     fn is_allowed(&self, access: &AccessList) -> bool {
         match (&self.endpoint, &self.tunnel) {
             (Some(endpoint), _) => access.allows_endpoint(endpoint),
             (None, Some(tunnel)) => match &tunnel.kind {
-                Kind::Labeled(labels) => access.allows_labels(labels),
-                Kind::Endpoint { .. } => true,
+                TunnelKind::Labeled(labels) => access.allows_labels(labels),
+                TunnelKind::Endpoint { .. } => true,
             },
             (None, None) => true,
         }

@@ -18,13 +18,13 @@ use crate::service::accounts;
 use crate::service::store::{Document, Error, Store, Transaction, View};
 
 /// How long an address waits for an agent that was gone when the service started.
-const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// How many such addresses an account has; those that wait longest are given up first.
-const MOST: usize = 1000;
+const MAX_RESERVATIONS: usize = 1000;
 /// What a reservation is to the credential whose agent had the address.
 const ROLE: &str = "credential";
 /// How many are read at a time.
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 
 /// The address of a bind, for the agent that had it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -77,9 +77,9 @@ impl Reservation {
     }
 
     /// Asks for the same address again.
-    pub fn fill(self, wanted: &mut EndpointSpec) {
-        wanted.host = self.host.or(wanted.host.take());
-        wanted.addr = self.addr.or(wanted.addr.take());
+    pub fn fill(self, spec: &mut EndpointSpec) {
+        spec.host = self.host.or(spec.host.take());
+        spec.addr = self.addr.or(spec.addr.take());
     }
 
     fn is_for(&self, token: &str) -> bool {
@@ -160,8 +160,8 @@ fn all(change: &Transaction<'_>) -> Result<Vec<Reservation>, Error> {
     let mut all: Vec<Reservation> = Vec::new();
     loop {
         let before = all.last().map(|kept| kept.id.clone());
-        let page = change.page::<Reservation>(before.as_deref(), PAGE)?;
-        let is_last = page.len() < PAGE;
+        let page = change.page::<Reservation>(before.as_deref(), PAGE_SIZE)?;
+        let is_last = page.len() < PAGE_SIZE;
         all.extend(page);
         if is_last {
             return Ok(all);
@@ -173,7 +173,7 @@ fn all(change: &Transaction<'_>) -> Result<Vec<Reservation>, Error> {
 fn over(all: Vec<Reservation>, now: &Timestamp) -> Vec<String> {
     let oldest = DateTime::parse_from_rfc3339(&now.0)
         .ok()
-        .and_then(|now| SystemTime::from(now).checked_sub(KEPT))
+        .and_then(|now| SystemTime::from(now).checked_sub(RETENTION))
         .map(Timestamp::at);
     let waits = |kept: Reservation| kept.idle.clone().map(|since| (since.0, kept));
     let mut waiting: Vec<_> = all.into_iter().filter_map(waits).collect();
@@ -184,7 +184,7 @@ fn over(all: Vec<Reservation>, now: &Timestamp) -> Vec<String> {
         let count = counts.entry(kept.owner_id).or_default();
         *count += 1;
         let late = oldest.as_ref().is_some_and(|oldest| since < oldest.0);
-        (late || *count > MOST).then_some(kept.id)
+        (late || *count > MAX_RESERVATIONS).then_some(kept.id)
     };
     waiting.into_iter().filter_map(is_over).collect()
 }
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn of_too_many_those_go_that_wait_longest() {
         let day = |number| format!("2026-03-0{}T00:00:00Z", 1 + number % 2);
-        let many = (0..MOST + 2).map(|number| kept("a", number, Some(&day(number))));
+        let many = (0..MAX_RESERVATIONS + 2).map(|number| kept("a", number, Some(&day(number))));
         let used = (0..10).map(|number| kept("b", number, None));
         let gone = over(many.chain(used).collect(), &Timestamp("2026-03-03T00:00:00Z".to_owned()));
 

@@ -17,9 +17,9 @@ use crate::protocol::message::StopTunnel;
 use crate::protocol::rpc;
 use crate::service::accounts::{self, Agent};
 use crate::service::agents::access::AccessList;
-use crate::service::agents::registry::{Online, Registry};
+use crate::service::agents::registry::{OnlineAgent, Registry};
 use crate::service::agents::reservation::Reservation;
-use crate::service::agents::state::{House, Refused};
+use crate::service::agents::state::{AgentRefusal, AgentsState};
 use crate::service::agents::tunnel::Tunnel;
 use crate::service::store::{self, Store};
 
@@ -27,10 +27,10 @@ use crate::service::store::{self, Store};
 const NOTICE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Looks at agents again from now on, whenever an account changes. Needs a tokio runtime.
-pub(crate) fn follow(house: &House) {
-    let (registry, store) = (Arc::downgrade(&house.registry), Arc::downgrade(&house.store));
-    let notifier = Notifier::of(house);
-    house.store.watch(move |changed| {
+pub(crate) fn follow(state: &AgentsState) {
+    let (registry, store) = (Arc::downgrade(&state.registry), Arc::downgrade(&state.store));
+    let notifier = Notifier::of(state);
+    state.store.watch(move |changed| {
         let accounts: HashSet<&str> =
             changed.iter().map(String::as_str).filter(|id| is_account(id)).collect();
         if let Some((registry, store)) = both(&registry, &store).filter(|_| !accounts.is_empty()) {
@@ -42,8 +42,8 @@ pub(crate) fn follow(house: &House) {
 }
 
 /// Looks at an agent again whose session or tunnel has just been noted: what allowed it may be gone.
-pub(crate) fn review(house: &House, agent: &Agent) {
-    review_one(&house.registry, &house.store, &Notifier::of(house), agent);
+pub(crate) fn review(state: &AgentsState, agent: &Agent) {
+    review_one(&state.registry, &state.store, &Notifier::of(state), agent);
 }
 
 fn is_account(id: &str) -> bool {
@@ -110,14 +110,14 @@ struct Notifier {
 }
 
 impl Notifier {
-    fn of(house: &House) -> Self {
-        let code_prefix = house.settings.code_prefix.clone();
+    fn of(state: &AgentsState) -> Self {
+        let code_prefix = state.settings.code_prefix.clone();
         Self { runtime: Handle::current(), code_prefix }
     }
 
     /// Ends a session, for good.
-    fn dismiss(&self, online: Arc<Online>, tunnels: Vec<Arc<Tunnel>>) {
-        let refused = Refused::revoked();
+    fn dismiss(&self, online: Arc<OnlineAgent>, tunnels: Vec<Arc<Tunnel>>) {
+        let refused = AgentRefusal::revoked();
         let notices: Vec<_> = tunnels.iter().map(|tunnel| self.notice(tunnel, &refused)).collect();
         self.runtime.spawn(async move {
             let telling = async {
@@ -138,7 +138,7 @@ impl Notifier {
             "the access list of the authtoken does not allow {} any more",
             tunnel.public_name()
         );
-        let notice = self.notice(&tunnel, &Refused(problem, 600));
+        let notice = self.notice(&tunnel, &AgentRefusal(problem, 600));
         self.runtime.spawn(async move {
             let telling = rpc::tell(&tunnel.session.session, &notice);
             // The tunnel is over whether or not its agent listens.
@@ -147,14 +147,14 @@ impl Notifier {
     }
 
     /// Ends a session whose agent may come back.
-    fn send_back(&self, online: Arc<Online>) {
+    fn send_back(&self, online: Arc<OnlineAgent>) {
         self.runtime.spawn(async move {
             let text = "the service cannot check the credential of this session";
             online.session.go_away(Code::INTERNAL, text).await;
         });
     }
 
-    fn notice(&self, tunnel: &Tunnel, Refused(message, number): &Refused) -> StopTunnel {
+    fn notice(&self, tunnel: &Tunnel, AgentRefusal(message, number): &AgentRefusal) -> StopTunnel {
         StopTunnel {
             id: tunnel.bind_id.clone(),
             message: message.clone(),

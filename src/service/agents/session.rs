@@ -14,36 +14,37 @@ use crate::protocol::message::{
 use crate::protocol::rpc::{self, Call};
 use crate::protocol::{read_kind, stream_kind};
 use crate::service::agents::access::AccessList;
-use crate::service::agents::login::{Admitted, Login, REGION};
-use crate::service::agents::registry::{Online, Reclaimed};
+use crate::service::agents::login::{LoggedInAgent, Login, REGION};
+use crate::service::agents::registry::{OnlineAgent, Reclaimed};
 use crate::service::agents::reservation::Reservation;
 use crate::service::agents::socket::Prompt;
-use crate::service::agents::state::{House, Refused};
-use crate::service::agents::tunnel::{Kind, Life, Tunnel};
+use crate::service::agents::state::{AgentRefusal, AgentsState};
+use crate::service::agents::tunnel::{Life, Tunnel, TunnelKind};
 use crate::service::agents::{bind_request, revocation};
 
 /// One agent that has authenticated.
-struct Conversation {
-    house: Arc<House>,
-    online: Arc<Online>,
+struct AgentSession {
+    state: Arc<AgentsState>,
+    online: Arc<OnlineAgent>,
 }
 
 /// Talks to an agent until it is gone.
 pub(crate) async fn hold(
-    house: Arc<House>,
+    state: Arc<AgentsState>,
     session: Session,
     mut incoming: Incoming,
     peer: SocketAddr,
     prompt: Prompt,
 ) {
-    let login = Login { house: house.clone(), session: session.clone(), peer, prompt };
-    let admitted = tokio::time::timeout(house.settings.login_timeout, login.run(&mut incoming));
-    let Ok(Some(Admitted { registration, heartbeat, answer: (call, answer) })) = admitted.await
+    let login = Login { state: state.clone(), session: session.clone(), peer, prompt };
+    let admitted = tokio::time::timeout(state.settings.login_timeout, login.run(&mut incoming));
+    let Ok(Some(LoggedInAgent { registration, heartbeat, answer: (call, answer) })) =
+        admitted.await
     else {
         return session.close();
     };
     session.authenticated();
-    let settings = &house.settings;
+    let settings = &state.settings;
     let _beating =
         heartbeat::keep(&session, settings.heartbeat_interval, settings.heartbeat_tolerance);
     if let Some(stream) = heartbeat {
@@ -52,13 +53,13 @@ pub(crate) async fn hold(
     // An agent that is gone already is noticed by the session.
     let _ = call.answer(&answer).await;
     let online = registration.online.clone();
-    let conversation = Arc::new(Conversation { house: house.clone(), online });
+    let conversation = Arc::new(AgentSession { state: state.clone(), online });
     while let Some(stream) = incoming.next().await {
         tokio::spawn(conversation.clone().answer(stream));
     }
 }
 
-impl Conversation {
+impl AgentSession {
     async fn answer(self: Arc<Self>, mut stream: Stream) {
         // What is said on one stream harms no other: a broken one is dropped.
         let Ok(kind) = read_kind(&mut stream).await else { return };
@@ -73,8 +74,8 @@ impl Conversation {
     async fn perform(&self, kind: u32, call: Call) -> Result<(), rpc::Error> {
         match kind {
             stream_kind::AUTH => {
-                let refused = Refused("the agent said who it is before".to_owned(), 102);
-                let error = Some(self.house.text(refused));
+                let refused = AgentRefusal("the agent said who it is before".to_owned(), 102);
+                let error = Some(self.state.text(refused));
                 call.answer(&AuthAnswer { error, ..AuthAnswer::default() }).await
             }
             stream_kind::SRV_INFO => {
@@ -85,7 +86,7 @@ impl Conversation {
                 let answer = match self.bind(&bind).await {
                     Ok(answer) => answer,
                     Err(refused) => BindAnswer {
-                        error: Some(self.house.text(refused)),
+                        error: Some(self.state.text(refused)),
                         ..BindAnswer::default()
                     },
                 };
@@ -96,7 +97,7 @@ impl Conversation {
                 let answer = match self.bind_labeled(bind).await {
                     Ok(id) => BindLabeledAnswer { id, error: None },
                     Err(refused) => BindLabeledAnswer {
-                        error: Some(self.house.text(refused)),
+                        error: Some(self.state.text(refused)),
                         ..BindLabeledAnswer::default()
                     },
                 };
@@ -104,73 +105,74 @@ impl Conversation {
             }
             stream_kind::UNBIND => {
                 let unbind: Unbind = call.decode()?;
-                let Some(tunnel) = self.house.registry.unbind(&self.online, &unbind.id) else {
-                    let refused = Refused(format!("no tunnel has the id {:?}", unbind.id), 3200);
-                    return call.refuse(self.house.text(refused)).await;
+                let Some(tunnel) = self.state.registry.unbind(&self.online, &unbind.id) else {
+                    let refused =
+                        AgentRefusal(format!("no tunnel has the id {:?}", unbind.id), 3200);
+                    return call.refuse(self.state.text(refused)).await;
                 };
                 // New visitors do not reach it any more; who waits for the answer may rely on that.
-                self.house.edges.close_idle(&tunnel.id);
+                self.state.gateway.close_idle(&tunnel.id);
                 let answered = call.answer(&Answer::default()).await;
                 // Without the note the address is only kept for longer.
-                let _ = Reservation::drop(&self.house.store, vec![unbind.id]).await;
+                let _ = Reservation::drop(&self.state.store, vec![unbind.id]).await;
                 answered
             }
             other => {
-                let refused = Refused(format!("the command {other} is not known"), 102);
-                call.refuse(self.house.text(refused)).await
+                let refused = AgentRefusal(format!("the command {other} is not known"), 102);
+                call.refuse(self.state.text(refused)).await
             }
         }
     }
 
-    async fn bind(&self, bind: &Bind) -> Result<BindAnswer, Refused> {
-        let asked = bind_request::read(bind).map_err(|problem| Refused(problem, 215))?;
-        let now = self.house.ids.now();
-        let (online, access) = (&self.online, self.house.access(&self.online)?);
+    async fn bind(&self, bind: &Bind) -> Result<BindAnswer, AgentRefusal> {
+        let asked = bind_request::read(bind).map_err(|problem| AgentRefusal(problem, 215))?;
+        let now = self.state.ids.now();
+        let (online, access) = (&self.online, self.state.access(&self.online)?);
         let (proxy_proto, speaks) = (asked.proxy_proto, asked.speaks);
-        let plan = Plan { online, access, bind, proxy_proto, speaks, now };
+        let plan = BindPlan { online, access, bind, proxy_proto, speaks, now };
         if !bind.id.is_empty()
             && let Some(answer) = self.reclaim(&plan).await?
         {
             return Ok(answer);
         }
-        let mut wanted = asked.wanted;
+        let mut spec = asked.spec;
         let bind_id = match self.kept(bind)? {
             // After a restart of the service: the same address, if nobody else took it.
             Some(kept) => {
-                kept.fill(&mut wanted);
+                kept.fill(&mut spec);
                 bind.id.clone()
             }
             None => bind_request::secret()?,
         };
-        let (endpoint, tunnel) = self.open(&plan, &bind_id, wanted).await?;
+        let (endpoint, tunnel) = self.open(&plan, &bind_id, spec).await?;
         let token = match bind.extra.token.is_empty() {
             true => bind_request::secret()?.into(),
             false => bind.extra.token.clone(),
         };
         let agent = &online.agent;
         let kept = Reservation::of(&bind_id, token.reveal(), &agent.owner_id, &endpoint);
-        kept.keep(&self.house.store, &agent.credential_id).await?;
+        kept.keep(&self.state.store, &agent.credential_id).await?;
         let answer = answer(bind, &bind_id, endpoint.url(), &token, &tunnel);
-        self.house.registry.bind(token, Some(endpoint), tunnel.clone());
+        self.state.registry.bind(token, Some(endpoint), tunnel.clone());
         self.confirm(&tunnel).await?;
         Ok(answer)
     }
 
     /// Takes a tunnel back that was noted when nothing allowed it any more.
-    async fn confirm(&self, tunnel: &Tunnel) -> Result<(), Refused> {
-        revocation::review(&self.house, &self.online.agent);
+    async fn confirm(&self, tunnel: &Tunnel) -> Result<(), AgentRefusal> {
+        revocation::review(&self.state, &self.online.agent);
         if !tunnel.is_stopped() {
             return Ok(());
         }
-        self.house.registry.drop_bind(&tunnel.bind_id);
+        self.state.registry.drop_bind(&tunnel.bind_id);
         // Without the note the address is only kept for longer.
-        let _ = Reservation::drop(&self.house.store, vec![tunnel.bind_id.clone()]).await;
-        self.house.access(&self.online)?;
+        let _ = Reservation::drop(&self.state.store, vec![tunnel.bind_id.clone()]).await;
+        self.state.access(&self.online)?;
         Err(forbidden(&tunnel.public_name()))
     }
 
     /// The bind that the agent had, taken from whoever has it now.
-    async fn reclaim(&self, plan: &Plan<'_>) -> Result<Option<BindAnswer>, Refused> {
+    async fn reclaim(&self, plan: &BindPlan<'_>) -> Result<Option<BindAnswer>, AgentRefusal> {
         let (bind, agent) = (plan.bind, &self.online.agent);
         let (id, endpoint_id) = self.tunnel_ids()?;
         let mut made = None;
@@ -180,7 +182,7 @@ impl Conversation {
             tunnel
         };
         let claim = (agent, &plan.access);
-        let reclaimed = self.house.registry.reclaim(&bind.id, &bind.extra.token, claim, make);
+        let reclaimed = self.state.registry.reclaim(&bind.id, &bind.extra.token, claim, make);
         let (url, moved) = match reclaimed {
             Reclaimed::Done { url, moved } => (url, moved),
             Reclaimed::Forbidden { url } => return Err(forbidden(&format!("{url:?}"))),
@@ -188,31 +190,31 @@ impl Conversation {
         };
         let Some(tunnel) = made else { return Ok(None) };
         if moved {
-            Reservation::assign(&self.house.store, &bind.id, &agent.credential_id).await?;
+            Reservation::assign(&self.state.store, &bind.id, &agent.credential_id).await?;
         }
         self.confirm(&tunnel).await?;
         Ok(Some(answer(bind, &bind.id, &url, &bind.extra.token, &tunnel)))
     }
 
-    fn kept(&self, bind: &Bind) -> Result<Option<Reservation>, Refused> {
+    fn kept(&self, bind: &Bind) -> Result<Option<Reservation>, AgentRefusal> {
         if bind.id.is_empty() {
             return Ok(None);
         }
         let (token, owner_id) = (bind.extra.token.reveal(), &self.online.agent.owner_id);
-        Ok(Reservation::find(&self.house.store, &bind.id, token, owner_id)?)
+        Ok(Reservation::find(&self.state.store, &bind.id, token, owner_id)?)
     }
 
     async fn open(
         &self,
-        plan: &Plan<'_>,
+        plan: &BindPlan<'_>,
         bind_id: &str,
-        wanted: EndpointSpec,
-    ) -> Result<(PublicEndpoint, Arc<Tunnel>), Refused> {
+        spec: EndpointSpec,
+    ) -> Result<(PublicEndpoint, Arc<Tunnel>), AgentRefusal> {
         let (id, endpoint_id) = self.tunnel_ids()?;
         // The address is not known before it is bound, and the tunnel shows it.
-        let waiting = Arc::new(NotYet);
-        let bound = self.house.edges.bind(wanted, waiting).await;
-        let endpoint = bound.map_err(|error| Refused(error.to_string(), error.code()))?;
+        let waiting = Arc::new(LoginRequired);
+        let bound = self.state.gateway.bind(spec, waiting).await;
+        let endpoint = bound.map_err(|error| AgentRefusal(error.to_string(), error.code()))?;
         if !plan.access.allows_endpoint(&endpoint) {
             return Err(forbidden(&format!("{:?}", endpoint.url())));
         }
@@ -221,40 +223,40 @@ impl Conversation {
         Ok((endpoint, tunnel))
     }
 
-    async fn bind_labeled(&self, bind: BindLabeled) -> Result<String, Refused> {
+    async fn bind_labeled(&self, bind: BindLabeled) -> Result<String, AgentRefusal> {
         if bind.labels.is_empty() {
-            return Err(Refused("a labeled tunnel without labels".to_owned(), 215));
+            return Err(AgentRefusal("a labeled tunnel without labels".to_owned(), 215));
         }
-        if !self.house.access(&self.online)?.allows_labels(&bind.labels) {
+        if !self.state.access(&self.online)?.allows_labels(&bind.labels) {
             return Err(forbidden("these labels"));
         }
-        let unknown = |problem: String| Refused(problem, 215);
+        let unknown = |problem: String| AgentRefusal(problem, 215);
         let speaks = bind_request::speaks(&bind.forwards_proto).map_err(unknown)?;
         let bind_id = bind_request::secret()?;
         let tunnel = Arc::new(Tunnel {
-            id: self.house.ids.next(prefix::TUNNEL)?,
+            id: self.state.ids.next(prefix::TUNNEL)?,
             bind_id: bind_id.clone(),
             session: self.online.clone(),
-            started_at: self.house.ids.now(),
+            started_at: self.state.ids.now(),
             metadata: bind.metadata,
             forwards_to: bind.forwards_to,
             speaks,
-            kind: Kind::Labeled(bind.labels),
+            kind: TunnelKind::Labeled(bind.labels),
             life: Life::new(&self.online),
         });
-        self.house.registry.bind(Hidden::default(), None, tunnel.clone());
+        self.state.registry.bind(Hidden::default(), None, tunnel.clone());
         self.confirm(&tunnel).await?;
         Ok(bind_id)
     }
 
     fn tunnel_ids(&self) -> Result<(String, String), getrandom::Error> {
-        Ok((self.house.ids.next(prefix::TUNNEL)?, self.house.ids.next(prefix::ENDPOINT)?))
+        Ok((self.state.ids.next(prefix::TUNNEL)?, self.state.ids.next(prefix::ENDPOINT)?))
     }
 }
 
 /// A bind in the making.
-struct Plan<'a> {
-    online: &'a Arc<Online>,
+struct BindPlan<'a> {
+    online: &'a Arc<OnlineAgent>,
     /// What the agent may bind.
     access: AccessList,
     bind: &'a Bind,
@@ -263,7 +265,7 @@ struct Plan<'a> {
     now: Timestamp,
 }
 
-impl Plan<'_> {
+impl BindPlan<'_> {
     fn tunnel(&self, bind_id: &str, url: &str, id: String, endpoint_id: String) -> Arc<Tunnel> {
         let proto = url.split(':').next().unwrap_or_default().to_owned();
         let proxy_proto = self.proxy_proto;
@@ -275,7 +277,7 @@ impl Plan<'_> {
             metadata: self.bind.extra.metadata.clone(),
             forwards_to: self.bind.forwards_to.clone(),
             speaks: self.speaks,
-            kind: Kind::Endpoint { endpoint_id, url: url.to_owned(), proto, proxy_proto },
+            kind: TunnelKind::Endpoint { endpoint_id, url: url.to_owned(), proto, proxy_proto },
             life: Life::new(self.online),
         })
     }
@@ -291,8 +293,8 @@ fn answer(bind: &Bind, id: &str, url: &str, token: &Hidden, tunnel: &Tunnel) -> 
         _ => opts.set("Hostname", place),
     }
     let tunnel_id = match &tunnel.kind {
-        Kind::Endpoint { endpoint_id, .. } => Some(endpoint_id.clone()),
-        Kind::Labeled(_) => None,
+        TunnelKind::Endpoint { endpoint_id, .. } => Some(endpoint_id.clone()),
+        TunnelKind::Labeled(_) => None,
     };
     BindAnswer {
         id: id.to_owned(),
@@ -304,14 +306,14 @@ fn answer(bind: &Bind, id: &str, url: &str, token: &Hidden, tunnel: &Tunnel) -> 
     }
 }
 
-fn forbidden(what: &str) -> Refused {
-    Refused(format!("the access list of the authtoken does not allow {what}"), 600)
+fn forbidden(what: &str) -> AgentRefusal {
+    AgentRefusal(format!("the access list of the authtoken does not allow {what}"), 600)
 }
 
 /// Stands in for a tunnel until its address is known.
-struct NotYet;
+struct LoginRequired;
 
-impl Target for NotYet {
+impl Target for LoginRequired {
     fn key(&self) -> &str {
         ""
     }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::mux::{Account, Backlog, Code, Stream, StreamWatch};
+use crate::mux::{Code, Stream, StreamWatch, UnreadAccount, UnreadBacklog};
 use crate::net::Source;
 use crate::service::TrustedProxies;
 
@@ -24,7 +24,7 @@ const MIN_ENTRIES: usize = 32;
 /// How the streams of one session are shared.
 pub(crate) struct StreamShares {
     trusted_proxies: TrustedProxies,
-    backlog: Arc<Backlog>,
+    backlog: Arc<UnreadBacklog>,
     shares: Mutex<Shares>,
 }
 
@@ -38,7 +38,7 @@ struct Shares {
 
 /// The streams of one source.
 struct Share {
-    account: Arc<Account>,
+    account: Arc<UnreadAccount>,
     streams: Vec<Entry>,
     /// How many streams there are when those that are gone are dropped.
     sweep_at: usize,
@@ -104,8 +104,8 @@ impl Shares {
 }
 
 impl Share {
-    fn new(backlog: &Arc<Backlog>) -> Self {
-        Self { account: Account::new(backlog), streams: Vec::new(), sweep_at: MIN_ENTRIES }
+    fn new(backlog: &Arc<UnreadBacklog>) -> Self {
+        Self { account: UnreadAccount::new(backlog), streams: Vec::new(), sweep_at: MIN_ENTRIES }
     }
 
     /// How many streams there are.

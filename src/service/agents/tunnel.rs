@@ -16,20 +16,20 @@ use crate::gateway::{
 use crate::mux::{Code, Group, Stream};
 use crate::protocol::message::ProxyHeader;
 use crate::protocol::proxy;
-use crate::service::agents::proxy_protocol::Version;
-use crate::service::agents::registry::Online;
+use crate::service::agents::proxy_protocol::ProxyVersion;
+use crate::service::agents::registry::OnlineAgent;
 
 /// How many public connections one session carries: the official agents break at 512 streams, their
 /// own and heartbeats counted (tunnel protocol, section 9).
-const CONNECTIONS: usize = 500;
+const MAX_CONNECTIONS: usize = 500;
 /// How many streams the service has open then: one is its heartbeat.
-const STREAMS: usize = CONNECTIONS + 1;
+const MAX_STREAMS: usize = MAX_CONNECTIONS + 1;
 /// How long a connection waits for another to end when there are that many.
-const QUEUE: Duration = Duration::from_secs(1);
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(1);
 /// For how long it leaves others theirs.
-const POLITE: Duration = Duration::from_millis(20);
+const POLITE_DELAY: Duration = Duration::from_millis(20);
 /// How often it looks.
-const LOOK: Duration = Duration::from_millis(10);
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A tunnel that is online.
 pub(crate) struct Tunnel {
@@ -38,13 +38,13 @@ pub(crate) struct Tunnel {
     /// What proxied connections name it by.
     pub bind_id: String,
     /// The session that offers it.
-    pub session: Arc<Online>,
+    pub session: Arc<OnlineAgent>,
     pub started_at: Timestamp,
     pub metadata: String,
     pub forwards_to: String,
     /// What its connections take.
     pub speaks: UpstreamProtocol,
-    pub kind: Kind,
+    pub kind: TunnelKind,
     pub life: Life,
 }
 
@@ -56,13 +56,13 @@ pub(crate) struct Life {
 
 impl Life {
     /// The life of a new tunnel of a session.
-    pub fn new(session: &Online) -> Self {
+    pub fn new(session: &OnlineAgent) -> Self {
         Self { stopped: AtomicBool::new(false), streams: session.session.group() }
     }
 }
 
 /// How a tunnel is reached.
-pub(crate) enum Kind {
+pub(crate) enum TunnelKind {
     /// At an address of its own.
     Endpoint { endpoint_id: String, url: String, proto: String, proxy_proto: u8 },
     /// Through edges, by its labels.
@@ -73,10 +73,10 @@ impl Tunnel {
     /// Whether the tunnel serves all of these labels; none are served by nobody.
     pub fn serves(&self, labels: &BTreeMap<String, String>) -> bool {
         match &self.kind {
-            Kind::Labeled(own) => {
+            TunnelKind::Labeled(own) => {
                 !labels.is_empty() && labels.iter().all(|(key, value)| own.get(key) == Some(value))
             }
-            Kind::Endpoint { .. } => false,
+            TunnelKind::Endpoint { .. } => false,
         }
     }
 
@@ -95,8 +95,8 @@ impl Tunnel {
     /// What a person knows the tunnel by.
     pub fn public_name(&self) -> String {
         match &self.kind {
-            Kind::Endpoint { url, .. } => format!("{url:?}"),
-            Kind::Labeled(labels) => {
+            TunnelKind::Endpoint { url, .. } => format!("{url:?}"),
+            TunnelKind::Labeled(labels) => {
                 let labels: Vec<_> =
                     labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
                 format!("the labels {}", labels.join(", "))
@@ -104,19 +104,19 @@ impl Tunnel {
         }
     }
 
-    fn proxy_version(&self) -> Option<Version> {
+    fn proxy_version(&self) -> Option<ProxyVersion> {
         match self.kind {
-            Kind::Endpoint { proxy_proto, .. } => Version::of(proxy_proto),
-            Kind::Labeled(_) => None,
+            TunnelKind::Endpoint { proxy_proto, .. } => ProxyVersion::of(proxy_proto),
+            TunnelKind::Labeled(_) => None,
         }
     }
 
     fn header(&self, visitor: &Visitor, through: &RouteRef) -> ProxyHeader {
         let edge_type = match (&self.kind, visitor.proto) {
-            (Kind::Endpoint { .. }, _) => "0",
-            (Kind::Labeled(_), "tcp") => "1",
-            (Kind::Labeled(_), "tls") => "2",
-            (Kind::Labeled(_), _) => "3",
+            (TunnelKind::Endpoint { .. }, _) => "0",
+            (TunnelKind::Labeled(_), "tcp") => "1",
+            (TunnelKind::Labeled(_), "tls") => "2",
+            (TunnelKind::Labeled(_), _) => "3",
         };
         ProxyHeader {
             id: self.bind_id.clone(),
@@ -135,13 +135,15 @@ impl Tunnel {
         header: &ProxyHeader,
         address: IpAddr,
     ) -> Result<Stream, DialError> {
-        let Online { session, shares, .. } = self.session.as_ref();
+        let OnlineAgent { session, shares, .. } = self.session.as_ref();
         let start = Instant::now();
         loop {
             // Many may wait, and making the first frame is most of the work.
             let opened = match self.is_full() {
                 true => Ok(None),
-                false => proxy::open_proxy(session, STREAMS, Some(self.life.streams), header).await,
+                false => {
+                    proxy::open_proxy(session, MAX_STREAMS, Some(self.life.streams), header).await
+                }
             };
             let waited = start.elapsed();
             match opened.map_err(|_| DialError::Offline)? {
@@ -149,9 +151,10 @@ impl Tunnel {
                     shares.hold(address, &stream);
                     return Ok(stream);
                 }
-                None if waited >= QUEUE => return Err(DialError::Busy),
-                None if waited >= POLITE && shares.make_room(address, waited >= QUEUE / 2) => {}
-                None => tokio::time::sleep(LOOK).await,
+                None if waited >= QUEUE_TIMEOUT => return Err(DialError::Busy),
+                None if waited >= POLITE_DELAY
+                    && shares.make_room(address, waited >= QUEUE_TIMEOUT / 2) => {}
+                None => tokio::time::sleep(LOOK_INTERVAL).await,
             }
         }
     }
@@ -193,7 +196,7 @@ impl Target for Tunnel {
     }
 
     fn is_full(&self) -> bool {
-        self.session.session.open_streams() >= STREAMS
+        self.session.session.open_streams() >= MAX_STREAMS
     }
 
     fn dial<'a>(

@@ -11,7 +11,7 @@ use crate::api::remote::tunnel_sessions::{Get, List, Restart, Stop, TunnelSessio
 use crate::protocol::message::{self, Answer};
 use crate::protocol::rpc::{self, Request};
 use crate::service::Refusal;
-use crate::service::agents::Online;
+use crate::service::agents::OnlineAgent;
 use crate::service::code::{self, Code};
 use crate::service::context::check_before;
 
@@ -51,12 +51,12 @@ async fn update(service: Context, wanted: Update) -> Reply<Update> {
     command(&online, &online.unsupported[2], &update, code::UPDATE_REFUSED).await
 }
 
-fn find(service: &Context, id: &str) -> Result<Arc<Online>, Refusal> {
+fn find(service: &Context, id: &str) -> Result<Arc<OnlineAgent>, Refusal> {
     service.shared.registry.session(id).ok_or_else(Refusal::not_found)
 }
 
 async fn command<R: Request<Answer = Answer>>(
-    online: &Online,
+    online: &OnlineAgent,
     unsupported: &Option<String>,
     request: &R,
     code: Code,
@@ -71,7 +71,7 @@ async fn command<R: Request<Answer = Answer>>(
     }
 }
 
-fn show(service: &Context, online: &Arc<Online>) -> TunnelSession {
+fn show(service: &Context, online: &Arc<OnlineAgent>) -> TunnelSession {
     let base = &service.shared.base;
     let credential_id = &online.agent.credential_id;
     TunnelSession {

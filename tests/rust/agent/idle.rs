@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ginnel::mux::Code;
-use ginnel::mux::Ended;
 use ginnel::mux::Incoming;
 use ginnel::mux::Session;
+use ginnel::mux::SessionEnd;
 use ginnel::mux::Side;
 use ginnel::mux::heartbeat;
 use ginnel::protocol::message::Auth;
@@ -78,7 +78,7 @@ async fn who_does_not_log_in_is_not_waited_for() {
 
     let ended = timeout(PATIENCE, session.ended()).await.unwrap();
 
-    assert!(matches!(ended, Ended::PeerClosed | Ended::Broken(_)), "{ended}");
+    assert!(matches!(ended, SessionEnd::PeerClosed | SessionEnd::Broken(_)), "{ended}");
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ async fn who_asks_for_more_than_a_login_is_told_to_leave() {
     }
 
     let ended = timeout(PATIENCE, session.ended()).await.unwrap();
-    let Ended::GoneAway { code, text } = ended else { panic!("{ended}") };
+    let SessionEnd::GoneAway { code, text } = ended else { panic!("{ended}") };
     assert_eq!(code, Code::ENHANCE_YOUR_CALM);
     assert_eq!(text, "before authentication: more than 2 open streams");
 }

@@ -90,7 +90,7 @@ async fn a_call_without_an_object_is_refused() {
 
         let error = call.err().unwrap();
         assert_eq!(matches!(error, rpc::Error::Cut), last, "{error}");
-        assert_eq!(matches!(error, rpc::Error::NoObject(_)), !last, "{error}");
+        assert_eq!(matches!(error, rpc::Error::NotAnObject(_)), !last, "{error}");
     }
 }
 

@@ -1,8 +1,8 @@
 //! A peer that has not authenticated gets little, and whoever wants more is sent away.
 
 use ginnel::mux::Code;
-use ginnel::mux::Ended;
-use ginnel::mux::LoginExcess;
+use ginnel::mux::LoginLimitError;
+use ginnel::mux::SessionEnd;
 use ginnel::mux::frame;
 use tokio::io::AsyncReadExt;
 
@@ -21,7 +21,7 @@ async fn a_third_stream_ends_the_session() {
     assert_eq!(peer.hear().await, CALM);
     assert_eq!(peer.hear().await, EventDelivery::Closed);
     let ended = soon(session.ended()).await;
-    assert!(matches!(ended, Ended::BeforeLogin(LoginExcess::Streams(2))), "{ended}");
+    assert!(matches!(ended, SessionEnd::BeforeLogin(LoginLimitError::Streams(2))), "{ended}");
     assert_eq!(ended.to_string(), "before authentication: more than 2 open streams");
 }
 
@@ -50,7 +50,7 @@ async fn a_frame_that_is_too_long_is_not_waited_for() {
 
         assert_eq!(peer.hear().await, CALM, "{length}");
         let ended = soon(session.ended()).await;
-        assert!(matches!(ended, Ended::BeforeLogin(LoginExcess::Bytes(_))), "{ended}");
+        assert!(matches!(ended, SessionEnd::BeforeLogin(LoginLimitError::Bytes(_))), "{ended}");
     }
 }
 
@@ -93,7 +93,7 @@ async fn frames_of_every_kind_count() {
         }
 
         let ended = soon(session.ended()).await;
-        assert!(matches!(ended, Ended::BeforeLogin(LoginExcess::Bytes(_))), "{ended}");
+        assert!(matches!(ended, SessionEnd::BeforeLogin(LoginLimitError::Bytes(_))), "{ended}");
     }
 }
 

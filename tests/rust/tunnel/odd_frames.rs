@@ -3,8 +3,8 @@
 use std::io::ErrorKind;
 
 use ginnel::mux::Code;
-use ginnel::mux::Ended;
 use ginnel::mux::Limits;
+use ginnel::mux::SessionEnd;
 use ginnel::mux::frame;
 use ginnel::mux::stream_state::WINDOW;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -147,7 +147,7 @@ async fn what_breaks_the_protocol_ends_the_session() {
 
         assert_eq!(peer.hear().await, EventDelivery::GoAway(Code::PROTOCOL), "{case:?}");
         assert_eq!(peer.hear().await, EventDelivery::Closed);
-        assert!(matches!(soon(session.ended()).await, Ended::Protocol(_)));
+        assert!(matches!(soon(session.ended()).await, SessionEnd::Protocol(_)));
     }
 }
 
@@ -176,7 +176,7 @@ async fn a_goodbye_of_any_length_ends_the_session() {
         let _ = peer.io.write_all(&[0, 0, 0, 0x12, 0, 0, 0, 5]).await;
 
         let ended = soon(session.ended()).await;
-        assert!(matches!(ended, Ended::GoneAway { .. }), "{ended}");
+        assert!(matches!(ended, SessionEnd::GoneAway { .. }), "{ended}");
         assert!(soon(stream.read(&mut [0])).await.is_err());
         assert!(soon(incoming.next()).await.is_none());
         assert_eq!(peer.hear().await, EventDelivery::Closed);

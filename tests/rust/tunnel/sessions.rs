@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ginnel::mux::Account;
-use ginnel::mux::Backlog;
 use ginnel::mux::Code;
-use ginnel::mux::Ended;
 use ginnel::mux::Session;
+use ginnel::mux::SessionEnd;
 use ginnel::mux::Side;
 use ginnel::mux::Stream;
+use ginnel::mux::UnreadAccount;
+use ginnel::mux::UnreadBacklog;
 use ginnel::mux::heartbeat;
 use ginnel::protocol::read_kind;
 use ginnel::protocol::stream_kind;
@@ -127,9 +127,9 @@ async fn going_away_says_why() {
     pair.service.go_away(Code::ENHANCE_YOUR_CALM, "too much").await;
 
     let ended = soon(pair.agent.ended()).await;
-    let Ended::GoneAway { code, text } = ended else { panic!("{ended}") };
+    let SessionEnd::GoneAway { code, text } = ended else { panic!("{ended}") };
     assert_eq!((code, text.as_str()), (Code::ENHANCE_YOUR_CALM, "too much"));
-    assert!(matches!(pair.service.ended().await, Ended::Closed));
+    assert!(matches!(pair.service.ended().await, SessionEnd::Closed));
     assert!(pair.service.open(Bytes::new()).await.is_err());
 }
 
@@ -177,7 +177,7 @@ async fn a_session_lives_as_long_as_a_handle_or_a_stream() {
     assert!(!service.is_ended());
     drop(stream);
 
-    assert!(matches!(soon(service.ended()).await, Ended::GoneAway { code: Code::NONE, .. }));
+    assert!(matches!(soon(service.ended()).await, SessionEnd::GoneAway { code: Code::NONE, .. }));
 }
 
 #[tokio::test]
@@ -207,7 +207,7 @@ async fn a_beat_that_does_not_come_back_ends_the_session_on_either_side() {
 
         let _beat = heartbeat::keep(keeper, Duration::from_millis(20), Duration::from_millis(30));
 
-        assert!(matches!(soon(keeper.ended()).await, Ended::Silent), "{side:?}");
+        assert!(matches!(soon(keeper.ended()).await, SessionEnd::Silent), "{side:?}");
         let other = if side == Side::Agent { &pair.service } else { &pair.agent };
         soon(other.ended()).await;
         let silent = match side {
@@ -225,7 +225,7 @@ async fn a_peer_that_ends_the_heartbeat_ends_the_session() {
 
     drop(soon(pair.service_incoming.next()).await.unwrap());
 
-    assert!(matches!(soon(pair.agent.ended()).await, Ended::HeartbeatEnded));
+    assert!(matches!(soon(pair.agent.ended()).await, SessionEnd::HeartbeatEnded));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -316,7 +316,7 @@ async fn echo(stream: Stream) {
 }
 
 /// Writes as much as the window lets in, and waits until all of it has arrived.
-async fn fill((ours, theirs): (&Stream, &mut Stream), account: &Arc<Account>) {
+async fn fill((ours, theirs): (&Stream, &mut Stream), account: &Arc<UnreadAccount>) {
     const WINDOW: usize = 256 << 10;
     ours.count_in(account.clone());
     // Who is cut off on the way has sent what matters.
@@ -326,8 +326,8 @@ async fn fill((ours, theirs): (&Stream, &mut Stream), account: &Arc<Account>) {
 #[tokio::test]
 async fn what_nobody_reads_is_bounded_and_who_has_most_of_it_loses_it() {
     let mut pair = pair();
-    let backlog = Arc::<Backlog>::default();
-    let (greedy, modest) = (Account::new(&backlog), Account::new(&backlog));
+    let backlog = Arc::<UnreadBacklog>::default();
+    let (greedy, modest) = (UnreadAccount::new(&backlog), UnreadAccount::new(&backlog));
     let mut kept = pair.stream().await;
     fill((&kept.0, &mut kept.1), &modest).await;
 

@@ -16,7 +16,7 @@ pub(crate) enum FramePiece {
 
 /// The visitor does not keep to the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FrameError;
+pub(crate) struct WebSocketError;
 
 /// Takes the frames of a visitor apart, wherever reads may cut them.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ struct Frame {
 
 impl FrameReader {
     /// Takes bytes, and gives what they say.
-    pub(crate) fn take(&mut self, mut bytes: &[u8]) -> Result<Vec<FramePiece>, FrameError> {
+    pub(crate) fn take(&mut self, mut bytes: &[u8]) -> Result<Vec<FramePiece>, WebSocketError> {
         let mut pieces = Vec::new();
         loop {
             let Some(frame) = &mut self.frame else {
@@ -65,7 +65,7 @@ impl FrameReader {
     }
 
     /// A frame, when its head is complete.
-    fn begin(&mut self) -> Result<Option<Frame>, FrameError> {
+    fn begin(&mut self) -> Result<Option<Frame>, WebSocketError> {
         let [first, second, ..] = self.head[..] else { return Ok(None) };
         let extended = match second & 0x7f {
             126 => 2,
@@ -89,7 +89,7 @@ impl FrameReader {
             _ => false,
         };
         if first & 0x70 != 0 || second & 0x80 == 0 || !fits || !in_order || missing >> 63 != 0 {
-            return Err(FrameError);
+            return Err(WebSocketError);
         }
         if !is_control {
             self.within = !is_last;
@@ -162,7 +162,7 @@ mod tests {
     }
 
     /// All data, and what else there was, however the bytes are cut.
-    fn read(bytes: &[u8], size: usize) -> Result<(Vec<u8>, Vec<FramePiece>), FrameError> {
+    fn read(bytes: &[u8], size: usize) -> Result<(Vec<u8>, Vec<FramePiece>), WebSocketError> {
         let mut reader = FrameReader::default();
         let (mut data, mut others) = (Vec::new(), Vec::new());
         for chunk in bytes.chunks(size) {
@@ -209,7 +209,7 @@ mod tests {
             masked(0x09, b"half a ping"),
             masked(0x89, &[0; 126]),
         ] {
-            assert_eq!(read(&bytes, 3), Err(FrameError));
+            assert_eq!(read(&bytes, 3), Err(WebSocketError));
         }
     }
 }

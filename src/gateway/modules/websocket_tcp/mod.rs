@@ -19,7 +19,7 @@ use tokio::sync::Mutex;
 use crate::gateway::Io;
 use crate::gateway::http::body::Body;
 use crate::gateway::http::error_response::{self, ErrorResponse};
-use frames::{FrameError, FramePiece, FrameReader, frame};
+use frames::{FramePiece, FrameReader, WebSocketError, frame};
 
 /// What the protocol adds to the key of a visitor (RFC 6455, section 1.3).
 const MAGIC: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -94,7 +94,7 @@ async fn carry_in(
         }
         let pieces = match reader.take(&buffer[..length]) {
             Ok(pieces) => pieces,
-            Err(FrameError) => return write_message(says, CLOSE, &BROKEN).await,
+            Err(WebSocketError) => return write_message(says, CLOSE, &BROKEN).await,
         };
         for piece in pieces {
             match piece {

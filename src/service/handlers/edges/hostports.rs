@@ -36,7 +36,7 @@ pub(super) fn check(hostports: &[String]) -> Result<(), Refusal> {
 /// Refuses hosts of an HTTPS edge that an agent's endpoint has now.
 pub(super) fn check_names(service: &Context, hostports: &[String]) -> Result<(), Refusal> {
     for (index, text) in hostports.iter().enumerate() {
-        if service.shared.edges.is_online(text) {
+        if service.shared.gateway.is_online(text) {
             let message = format!("hostports[{index}]: {text:?} is the address of a tunnel now");
             return Err(Refusal::new(code::HOSTPORT_ONLINE, message));
         }
