@@ -22,9 +22,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
 pub use events::{Event, EventDelivery, EventSubscriber};
+pub use listener::trusted_proxies::{TrustedProxies, TrustedProxyError};
 pub use routing::endpoint::{BindError, PublicEndpoint};
 pub use routing::endpoint_spec::{
     AllowDeny, Credentials, EndpointOptions, EndpointSpec, HeaderChanges, Proto, TlsTermination,
@@ -38,11 +40,9 @@ pub use upstream::io::{AsyncReadWrite, Io};
 
 use self::http::connection::HostSelection;
 use self::http::read_ahead::ReadAheadBudget;
-use arc_swap::ArcSwap;
 use events::EventBus;
 use listener::GatewayListener;
 use listener::shutdown::{Shutdown, ShutdownPhase};
-use listener::trusted_proxies::TrustedProxies;
 use modules::traffic_policy::Fetcher;
 use modules::{IpPolicies, IpRules};
 use routing::hosts::Hosts;

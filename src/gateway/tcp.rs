@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use chrono::Utc;
 use rustls::ServerConfig;
 use tokio::io::copy_bidirectional_with_sizes;
@@ -18,7 +19,6 @@ use crate::gateway::routing::virtual_host::{Route, VirtualHost};
 use crate::gateway::{GatewayState, Io};
 use crate::net::Connection;
 use crate::policy::Carried;
-use arc_swap::ArcSwap;
 
 /// How much is copied at a time, in bytes.
 const COPY_BUFFER_BYTES: usize = 64 << 10;

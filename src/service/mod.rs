@@ -40,7 +40,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-pub use crate::gateway::listener::trusted_proxies::{TrustedProxies, TrustedProxyError};
+pub use crate::gateway::{TrustedProxies, TrustedProxyError};
 pub use decode::decode;
 pub use error::Error;
 pub use options::{Options, read_admin_key, read_authtoken};

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -29,7 +30,6 @@ use crate::gateway::routing::virtual_host::{Rejection, Route, VirtualHost};
 use crate::gateway::tls::policy::TlsPolicy;
 use crate::gateway::upstream::forward::Upstream;
 use crate::policy::Phase;
-use arc_swap::ArcSwap;
 
 /// How many routes are remembered that have let a connection in.
 const MAX_ADMITTED_ROUTES: usize = 64;

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 
@@ -12,7 +13,6 @@ use crate::gateway::listener::GatewayListener;
 use crate::gateway::routing::virtual_host::VirtualHost;
 use crate::gateway::tls::policy::ALPN;
 use crate::gateway::{GatewayError, GatewayState, tcp};
-use arc_swap::ArcSwap;
 
 impl GatewayState {
     /// Listens on a port of the service's host.

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arc_swap::ArcSwap;
+
 pub(crate) use crate::policy::ip_rules::IpRules;
 use crate::policy::ip_rules::decide;
-use arc_swap::ArcSwap;
 
 /// The rules of IP policies by identifier, whether the policies exist or not.
 #[derive(Debug, Default)]

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 
@@ -14,7 +15,6 @@ use crate::gateway::http::body::Body;
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::routing::target::DialError;
 use crate::gateway::upstream::forward::Upstream;
-use arc_swap::ArcSwap;
 
 /// How deep backends may lie in one another.
 const MAX_DEPTH: usize = 8;

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
 
 use crate::api::Origin;
@@ -21,7 +22,6 @@ use crate::gateway::tls::authority::CertificateError;
 use crate::gateway::tls::policy::{TlsParams, TlsPolicy, only_signed_by};
 use crate::gateway::{Gateway, GatewayError, GatewayState};
 use crate::policy::Scope;
-use arc_swap::ArcSwap;
 
 /// What the names of endpoints are made of: no letter looks like another.
 const RANDOM_NAME_LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";

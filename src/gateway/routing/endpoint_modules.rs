@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use http::HeaderValue;
 
 use crate::gateway::GatewayState;
@@ -16,7 +17,6 @@ use crate::gateway::routing::target::Target;
 use crate::gateway::routing::virtual_host::{Route, VirtualHost};
 use crate::policy::user_agent::Filter;
 use crate::policy::{Cidr, Policy, Scope};
-use arc_swap::ArcSwap;
 
 /// What is served for an agent.
 pub(crate) fn virtual_host(

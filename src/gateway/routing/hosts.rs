@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::gateway::routing::virtual_host::VirtualHost;
 use arc_swap::ArcSwap;
+
+use crate::gateway::routing::virtual_host::VirtualHost;
 
 /// The virtual hosts of all host names.
 #[derive(Default)]

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use http::header::HOST;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::upgrade::OnUpgrade;
@@ -20,7 +21,6 @@ use crate::gateway::routing::target::{BoxFuture, DialError, RouteRef, Visitor};
 use crate::gateway::tls::policy::TlsPolicy;
 use crate::gateway::upstream::forward::{ForwardOutcome, OutboundRequest, forward};
 use crate::policy::path::{self, AmbiguousPaths};
-use arc_swap::ArcSwap;
 
 /// What is served at a public address.
 #[derive(Default)]

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::protocol::message::{Failure, Hidden, failure};
+use crate::protocol::message::error_text::failure;
+use crate::protocol::message::{Failure, Hidden};
 
 /// Who the agent is; the first call of a session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::protocol::message::{BindOpts, Failure, Hidden, failure};
+use crate::protocol::message::error_text::failure;
+use crate::protocol::message::{BindOpts, Failure, Hidden};
 
 /// Registers one endpoint.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::message::{Failure, failure};
+use crate::protocol::message::Failure;
+use crate::protocol::message::error_text::failure;
 
 /// An answer that says no more than whether it worked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +58,7 @@ pub struct StopTunnel {
     pub error_code: Option<String>,
 }
 
-/// Asks where the service is; allowed before [`crate::protocol::message::Auth`].
+/// Asks where the service is; allowed before [`Auth`](crate::protocol::message::Auth).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SrvInfo {}

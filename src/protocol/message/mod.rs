@@ -24,7 +24,6 @@ pub use endpoint_options::{
     BasicAuth, BasicAuthCredential, CircuitBreaker, Empty, Headers, HttpOpts, IpRestriction, Login,
     MutualTls, TcpOpts, TlsOpts, TlsTermination, UserAgentFilter, WebhookVerification,
 };
-use error_text::failure;
 pub use error_text::{Failure, error_text};
 pub use hidden::Hidden;
 pub use lenient_json::{MessageError, decode, from_value};

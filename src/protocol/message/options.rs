@@ -22,7 +22,8 @@ impl BindOpts {
         from_value(serde_json::to_value(options).map_err(MessageError::from)?)
     }
 
-    /// Reads the options as [`crate::protocol::message::HttpOpts`], [`crate::protocol::message::TcpOpts`] or [`crate::protocol::message::TlsOpts`].
+    /// Reads the options as [`HttpOpts`](super::HttpOpts), [`TcpOpts`](super::TcpOpts) or
+    /// [`TlsOpts`](super::TlsOpts).
     ///
     /// # Errors
     /// When a member has the wrong type.

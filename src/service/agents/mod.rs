@@ -21,8 +21,8 @@ mod tunnel;
 
 use std::time::Duration;
 
+use crate::gateway::TrustedProxies;
 use crate::net::ConnectionCaps;
-use crate::service::TrustedProxies;
 
 pub(crate) use listener::AgentListener;
 pub(crate) use registry::{OnlineAgent, Registry};

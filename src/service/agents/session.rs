@@ -53,9 +53,9 @@ pub(crate) async fn hold(
     // An agent that is gone already is noticed by the session.
     let _ = call.answer(&answer).await;
     let online = registration.online.clone();
-    let conversation = Arc::new(AgentSession { state: state.clone(), online });
+    let session = Arc::new(AgentSession { state: state.clone(), online });
     while let Some(stream) = incoming.next().await {
-        tokio::spawn(conversation.clone().answer(stream));
+        tokio::spawn(session.clone().answer(stream));
     }
 }
 

@@ -8,9 +8,9 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::gateway::TrustedProxies;
 use crate::mux::{Code, Stream, StreamWatch, UnreadAccount, UnreadBacklog};
 use crate::net::Source;
-use crate::service::TrustedProxies;
 
 /// How many streams an address may have at the cost of others.
 const SMALL_SHARE: usize = 16;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+
 use crate::api::remote::edges::https::HttpsEdge;
 use crate::api::remote::edges::modules::{BackendModule, CircuitBreaker, IpRestriction};
 use crate::api::remote::edges::routes::HttpsEdgeRoute;
@@ -18,7 +20,6 @@ use crate::service::handlers::routes_of;
 use crate::service::publish::State;
 use crate::service::publish::tls_policies::TlsPolicyPlan;
 use crate::service::store::{self, View};
-use arc_swap::ArcSwap;
 
 /// An edge, and the names that it has.
 #[derive(Default)]

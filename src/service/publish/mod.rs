@@ -15,6 +15,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
 use crate::api::id::prefix;
@@ -34,7 +35,6 @@ use crate::gateway::routing::backend::Backend;
 use crate::policy::user_agent::Filter;
 use crate::policy::{self, Policy};
 use crate::service::store::{self, Document, Store, View};
-use arc_swap::ArcSwap;
 use https_edges::HttpsVirtualHost;
 use tcp_edges::TcpListeners;
 

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
+
 use crate::api::remote::edges::tcp::TcpEdge;
 use crate::gateway::Gateway;
 use crate::gateway::listener::GatewayListener;
@@ -13,7 +15,6 @@ use crate::service::check::host_port;
 use crate::service::publish::State;
 use crate::service::publish::https_edges::enabled;
 use crate::service::store::{self, View};
-use arc_swap::ArcSwap;
 
 /// An edge, and the ports on which it listens.
 pub(crate) struct TcpListeners {

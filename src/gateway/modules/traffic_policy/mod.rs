@@ -8,6 +8,7 @@ mod fetch;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
@@ -19,7 +20,6 @@ use crate::gateway::modules::IpRules;
 use crate::gateway::routing::endpoint_spec::Webhook;
 use crate::gateway::routing::target::Visitor;
 use crate::policy::{Connection, Endpoint, Phase, Policy, Problem, Scope, State, Tls, World};
-use arc_swap::ArcSwap;
 
 /// The action that makes it necessary to know the request when the answer comes.
 const COMPRESS_ACTION: &str = "compress-response";
