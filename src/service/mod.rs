@@ -26,6 +26,7 @@ mod pipeline;
 mod policies;
 mod publish;
 mod rate_limit;
+mod references;
 mod refusal;
 mod rehearsal;
 mod routes;

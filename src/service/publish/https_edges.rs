@@ -16,9 +16,9 @@ use crate::gateway::routing::virtual_host::{PathMatch, Route, VirtualHost};
 use crate::gateway::tls::policy::TlsPolicy;
 use crate::policy::Scope;
 use crate::service::check::host_port;
-use crate::service::handlers::routes_of;
 use crate::service::publish::State;
 use crate::service::publish::tls_policies::TlsPolicyPlan;
+use crate::service::references::routes_of;
 use crate::service::store::{self, View};
 
 /// An edge, and the names that it has.

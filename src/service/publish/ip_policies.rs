@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::api::remote::ip_policy_rules::IpPolicyRule;
 use crate::gateway::modules::IpRules;
-use crate::service::handlers::POLICY_OF_RULE;
 use crate::service::publish::State;
+use crate::service::references::POLICY_OF_RULE;
 use crate::service::store::{self, View};
 
 impl State {
