@@ -467,10 +467,10 @@ impl Transport {
 
 #[cfg(unix)]
 fn told(news: Vec<(u64, crate::client::News)>) -> Vec<(u64, News)> {
-    use crate::client::News as EventDelivery;
+    use crate::client::News as Heard;
     let convert = |news| match news {
-        EventDelivery::Event(event) => News::Event(event),
-        EventDelivery::Finished(outcome) => News::Finished(outcome),
+        Heard::Event(event) => News::Event(event),
+        Heard::Finished(outcome) => News::Finished(outcome),
     };
     news.into_iter().map(|(number, news)| (number, convert(news))).collect()
 }

@@ -23,8 +23,8 @@ pub(in crate::python) struct Plan {
     pub(super) required: u64,
     /// Those among them that null is no value of.
     pub(super) valued: u64,
-    pub(super) extra: ArcSwap,
-    pub(super) nulls: ArcSwap,
+    pub(super) extra: Slot,
+    pub(super) nulls: Slot,
 }
 
 pub(super) struct FieldPlan {
@@ -33,7 +33,7 @@ pub(super) struct FieldPlan {
     pub(super) key: Vec<u8>,
     pub(super) kind: KindPlan,
     pub(super) required: bool,
-    pub(super) slot: ArcSwap,
+    pub(super) slot: Slot,
     /// Tells fields apart, those of other classes too.
     pub(super) number: usize,
 }
@@ -53,7 +53,7 @@ pub(super) enum KindPlan {
 }
 
 /// A slot of a class: where it lies in an instance, or the descriptor that knows.
-pub(super) enum ArcSwap {
+pub(super) enum Slot {
     At(usize),
     Behind(Descriptor),
 }
@@ -116,9 +116,9 @@ impl Plan {
 
     /// Where in an instance each field is put; `None` for those that their descriptors put there.
     pub(super) fn places(&self) -> Vec<(&'static str, Option<usize>)> {
-        let place = |slot: &ArcSwap| match slot {
-            ArcSwap::At(place) => Some(*place),
-            ArcSwap::Behind(_) => None,
+        let place = |slot: &Slot| match slot {
+            Slot::At(place) => Some(*place),
+            Slot::Behind(_) => None,
         };
         self.fields.iter().map(|field| (field.name, place(&field.slot))).collect()
     }
@@ -152,7 +152,7 @@ impl KindPlan {
 }
 
 /// The slots of a class: those of its fields in their order, then `extra` and `_nulls`.
-struct Slots(std::vec::IntoIter<ArcSwap>);
+struct Slots(std::vec::IntoIter<Slot>);
 
 impl Slots {
     fn new(shape: &Shape, class: &Bound<'_, PyType>) -> PyResult<Self> {
@@ -161,19 +161,19 @@ impl Slots {
         let descriptors = names
             .map(|name| Descriptor::new(&slots.get_item(name)?))
             .collect::<PyResult<Vec<_>>>()?;
-        let slots: Vec<ArcSwap> = match layout::places(class, &descriptors)? {
-            Some(places) => places.into_iter().map(ArcSwap::At).collect(),
-            None => descriptors.into_iter().map(ArcSwap::Behind).collect(),
+        let slots: Vec<Slot> = match layout::places(class, &descriptors)? {
+            Some(places) => places.into_iter().map(Slot::At).collect(),
+            None => descriptors.into_iter().map(Slot::Behind).collect(),
         };
         Ok(Self(slots.into_iter()))
     }
 
-    fn take(&mut self) -> PyResult<ArcSwap> {
+    fn take(&mut self) -> PyResult<Slot> {
         self.0.next().ok_or_else(|| PyTypeError::new_err("a field without a slot"))
     }
 }
 
-impl ArcSwap {
+impl Slot {
     /// Puts a value into a slot, past the `__setattr__` of frozen classes.
     pub(super) fn fill(
         &self,

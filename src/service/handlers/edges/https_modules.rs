@@ -9,12 +9,12 @@ use crate::service::Refusal;
 use crate::service::context::found;
 
 /// Where a module stands in its edge.
-type ArcSwap<M> = fn(&mut HttpsEdge) -> &mut Option<M>;
+type Slot<M> = fn(&mut HttpsEdge) -> &mut Option<M>;
 
 /// The operations that show and remove a module.
 macro_rules! module {
     ($name:ident) => {{
-        let slot: ArcSwap<_> = |edge| &mut edge.$name;
+        let slot: Slot<_> = |edge| &mut edge.$name;
         [
             on(move |service: Context, wanted: $name::Get| async move {
                 slot(&mut service.find(&wanted.id)?).take().ok_or_else(Refusal::not_found)
@@ -52,7 +52,7 @@ async fn replace<M: Send + 'static>(
     service: Context,
     id: String,
     module: M,
-    slot: ArcSwap<M>,
+    slot: Slot<M>,
 ) -> Result<M, Refusal> {
     let mut given = HttpsEdge::default();
     *slot(&mut given) = Some(module);
@@ -68,7 +68,7 @@ async fn replace<M: Send + 'static>(
 async fn unset<M: Send + 'static>(
     service: Context,
     id: String,
-    slot: ArcSwap<M>,
+    slot: Slot<M>,
 ) -> Result<(), Refusal> {
     let unset = service.write(move |change| {
         let mut edge: HttpsEdge = found(change, &id)?;

@@ -16,12 +16,12 @@ use crate::policy::Scope;
 use crate::service::{Refusal, policies};
 
 /// Where a module stands in its route.
-type ArcSwap<M> = fn(&mut HttpsEdgeRoute) -> &mut Option<M>;
+type Slot<M> = fn(&mut HttpsEdgeRoute) -> &mut Option<M>;
 
 /// The three operations of a module; `$given` makes the module of what a `Replace` holds.
 macro_rules! module {
     ($name:ident, $given:expr) => {{
-        let slot: ArcSwap<_> = |route| &mut route.$name;
+        let slot: Slot<_> = |route| &mut route.$name;
         [
             on(move |service, wanted: $name::Replace| async move {
                 let (edge_id, id) = (wanted.edge_id.clone(), wanted.id.clone());
@@ -102,7 +102,7 @@ async fn replace<M: Send + 'static>(
     id: String,
     module: M,
     named: Vec<String>,
-    slot: ArcSwap<M>,
+    slot: Slot<M>,
 ) -> Result<M, Refusal> {
     let mut given = Given { named, ..Given::default() };
     *slot(&mut given.route) = Some(module);
@@ -114,7 +114,7 @@ async fn replace<M: Send + 'static>(
     slot(&mut replace.await?).take().ok_or_else(Refusal::not_found)
 }
 
-fn show<M>(service: &Context, edge_id: &str, id: &str, slot: ArcSwap<M>) -> Result<M, Refusal> {
+fn show<M>(service: &Context, edge_id: &str, id: &str, slot: Slot<M>) -> Result<M, Refusal> {
     let route = service.read(|view| route_of(view, edge_id, id))?;
     slot(&mut service.located(route)).take().ok_or_else(Refusal::not_found)
 }
@@ -124,7 +124,7 @@ async fn unset<M: Send + 'static>(
     service: Context,
     edge_id: String,
     id: String,
-    slot: ArcSwap<M>,
+    slot: Slot<M>,
 ) -> Result<(), Refusal> {
     let unset = service.write(move |change| {
         let mut route = route_of(change, &edge_id, &id)?;

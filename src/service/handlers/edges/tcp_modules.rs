@@ -11,12 +11,12 @@ use crate::service::context::found;
 use crate::service::{Refusal, policies};
 
 /// Where a module stands in its edge.
-type ArcSwap<M> = fn(&mut TcpEdge) -> &mut Option<M>;
+type Slot<M> = fn(&mut TcpEdge) -> &mut Option<M>;
 
 /// The operations that show and remove a module.
 macro_rules! module {
     ($name:ident) => {{
-        let slot: ArcSwap<_> = |edge| &mut edge.$name;
+        let slot: Slot<_> = |edge| &mut edge.$name;
         [
             on(move |service: Context, wanted: $name::Get| async move {
                 slot(&mut service.find(&wanted.id)?).take().ok_or_else(Refusal::not_found)
@@ -59,7 +59,7 @@ async fn replace<M: Send + 'static>(
     id: String,
     module: M,
     named: Vec<String>,
-    slot: ArcSwap<M>,
+    slot: Slot<M>,
 ) -> Result<M, Refusal> {
     let mut given = Given { named, ..Given::default() };
     *slot(&mut given.edge) = Some(module);
@@ -75,7 +75,7 @@ async fn replace<M: Send + 'static>(
 async fn unset<M: Send + 'static>(
     service: Context,
     id: String,
-    slot: ArcSwap<M>,
+    slot: Slot<M>,
 ) -> Result<(), Refusal> {
     let unset = service.write(move |change| {
         let mut edge: TcpEdge = found(change, &id)?;
