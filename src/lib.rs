@@ -15,21 +15,23 @@
 //!
 //! # One visitor, followed through the folders
 //!
-//! A visitor of a tunnel comes in through a listener of `service/edge`, if `net` has a place left. The
-//! edge finds the route and asks its modules; where there is nothing to ask, `service/edge/express`
-//! takes the request as it is. The target is a tunnel (`service/sessions/tunnel.rs`), so a stream is
-//! opened in the agent's session ([`tunnel`]). At the [`agent`], `agent/link.rs` finds the tunnel that the stream is
-//! for, and `agent/relay` carries the bytes to the local service and back, while `agent/capture` keeps
-//! them and `agent/web` shows them.
+//! A visitor of a tunnel comes in through a listener of `gateway`, if `net` has a place left. The
+//! edge finds the route and asks its modules; where there is nothing to ask, `gateway/http/fast_path`
+//! takes the request as it is. The target is a tunnel (`service/agents/tunnel.rs`), so a stream is
+//! opened in the agent's session ([`mux`]), with a message before it that says whose it is
+//! ([`protocol`]). At the [`agent`], `agent/link.rs` finds the tunnel that the stream is for, and
+//! `agent/relay` carries the bytes to the local service and back, while `agent/capture` keeps them and
+//! `agent/web` shows them.
 //!
 //! # Who may use whom
 //!
-//! `python` and `cli` use `client`, `service` and `agent`; those use `api` and `http1`; `service` and
-//! `agent` share `net` and `tunnel`; `service` uses `policy`, which `python` and `cli` try as well. What
-//! keeps connections for another request, in `client`, `service` and `agent`, asks `reuse`; `client` and
-//! `agent` read coded bodies with `coding`. `net` uses
-//! `api`; `api`, `coding`, `http1`, `policy`, `reuse` and `tunnel` use none of the others. `tests/rust/layers.rs`
-//! holds the code to that.
+//! `python` and `cli` use `client`, `service` and `agent`; `service` uses `gateway`, which knows neither
+//! the database nor the management API: `service/publish` compiles what the database says and hands it
+//! over. `gateway` uses `policy`, which `python` and `cli` try as well; `service` and `agent` share
+//! `protocol`, which speaks over `mux`. All of them may use `api`, `http1` and `net`. What keeps
+//! connections for another request, in `client`, `gateway` and `agent`, asks `reuse`; `client` and `agent`
+//! read coded bodies with `coding`. `net` uses `api`; `api`, `coding`, `http1`, `mux`, `policy` and `reuse`
+//! use none of the others. `tests/rust/layers.rs` holds the code to that.
 
 #[cfg(feature = "service")]
 pub mod agent;
@@ -38,18 +40,24 @@ pub mod api;
 pub mod cli;
 pub mod client;
 mod coding;
+#[cfg(feature = "service")]
+mod files;
+#[cfg(feature = "service")]
+pub mod gateway;
 mod http1;
+#[cfg(feature = "service")]
+pub mod mux;
 #[cfg(feature = "service")]
 mod net;
 #[cfg(feature = "service")]
 pub mod policy;
+#[cfg(feature = "service")]
+pub mod protocol;
 #[cfg(feature = "python")]
 mod python;
 mod reuse;
 #[cfg(feature = "service")]
 pub mod service;
-#[cfg(feature = "service")]
-pub mod tunnel;
 
 /// The blocks of code in the documentation, so that they run as tests.
 #[cfg(all(doctest, feature = "service"))]

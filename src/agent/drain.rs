@@ -10,7 +10,7 @@ use super::Shared;
 use super::link::{self, State};
 use super::shutdown::Shutdown;
 use super::tunnels::Running;
-use crate::tunnel::Session;
+use crate::mux::Session;
 
 /// How long the service may take to confirm that it sends no more visitors.
 const UNBIND_TIMEOUT: Duration = Duration::from_secs(1);

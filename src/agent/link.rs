@@ -17,11 +17,12 @@ use super::capture::{Source, Via};
 use super::shutdown::Shutdown;
 use super::tunnels::{Bound, Running, Tunnels};
 use super::{Options, Shared, drain};
-use crate::tunnel::message::{
+use crate::mux::{Code, Incoming, Session, Side, Stream, heartbeat};
+use crate::protocol::message::{
     Answer, Auth, AuthExtra, Bind, BindExtra, BindLabeled, Failure, Hidden, StopTunnel, Unbind,
 };
-use crate::tunnel::rpc::{self, Call};
-use crate::tunnel::{Code, Incoming, Session, Side, Stream, heartbeat, kind, proxy, read_kind};
+use crate::protocol::rpc::{self, Call};
+use crate::protocol::{proxy, read_kind, stream_kind};
 
 /// How long an answer of the service may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -345,9 +346,9 @@ async fn serve(shared: Arc<Shared>, session: Session, mut stream: Stream) {
     // A stream that breaks harms no other.
     let Ok(kind) = read_kind(&mut stream).await else { return };
     match kind {
-        kind::HEARTBEAT => heartbeat::answer(stream).await,
-        kind::PROXY => carry(&shared.tunnels, stream).await,
-        kind::STOP_TUNNEL => {
+        stream_kind::HEARTBEAT => heartbeat::answer(stream).await,
+        stream_kind::PROXY => carry(&shared.tunnels, stream).await,
+        stream_kind::STOP_TUNNEL => {
             let Ok(call) = Call::read(kind, stream).await else { return };
             let Ok(told) = call.decode::<StopTunnel>() else { return };
             if let Some(tunnel) = shared.tunnels.bound_as(&told.id) {
@@ -355,7 +356,7 @@ async fn serve(shared: Arc<Shared>, session: Session, mut stream: Stream) {
                 shared.remember(|memory| memory.failed(told.message));
             }
         }
-        kind::STOP | kind::RESTART | kind::UPDATE => {
+        stream_kind::STOP | stream_kind::RESTART | stream_kind::UPDATE => {
             obey(&shared, &session, kind, stream).await;
         }
         _ => stream.reset(Code::REFUSED),
@@ -365,7 +366,7 @@ async fn serve(shared: Arc<Shared>, session: Session, mut stream: Stream) {
 async fn obey(shared: &Arc<Shared>, session: &Session, kind: u32, stream: Stream) {
     let Ok(call) = Call::read(kind, stream).await else { return };
     let reason = match kind {
-        kind::UPDATE => Some("the agent is updated by its package manager"),
+        stream_kind::UPDATE => Some("the agent is updated by its package manager"),
         _ if !shared.options.remote_management => Some("remote management is switched off"),
         _ => None,
     };
@@ -376,7 +377,7 @@ async fn obey(shared: &Arc<Shared>, session: &Session, kind: u32, stream: Stream
     // The answer goes first: nothing can be said afterwards.
     let _ = call.answer(&Answer::default()).await;
     tokio::time::sleep(Duration::from_millis(20)).await;
-    if kind == kind::STOP {
+    if kind == stream_kind::STOP {
         drain::graceful(shared, shared.options.grace).await;
         shared.shutdown.send_replace(Shutdown::Forced);
     } else {

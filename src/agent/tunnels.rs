@@ -14,8 +14,8 @@ use super::metrics::TunnelMetrics;
 use super::relay::{Activity, Front, Reader, Upstream, Writer, copy, serve};
 use super::shutdown::Shutdown;
 use crate::api::local::tunnels::{AgentTunnel, AgentTunnelConfig};
-use crate::tunnel::Stream;
-use crate::tunnel::message::{BindOpts, Hidden};
+use crate::mux::Stream;
+use crate::protocol::message::{BindOpts, Hidden};
 
 /// Everything in a name but the unreserved characters of RFC 3986.
 const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

@@ -12,8 +12,8 @@ use super::output::{complain, say, try_say};
 use super::runtime;
 use super::signals::{NOTHING_TO_READ, Signals, on_hangup};
 use crate::api::{Secret, id};
+use crate::gateway::{EventDelivery, EventSubscriber};
 use crate::policy::Cidr;
-use crate::service::edge::{Events, Heard};
 use crate::service::store::HealthEvents;
 use crate::service::{Options, Refusals, Service, read_admin_key, read_authtoken};
 
@@ -166,11 +166,11 @@ async fn serve(options: Options, shown: Shown, grace: Duration) -> Result<(), Fa
     if shown.events {
         tokio::spawn(tell(service.events()));
     }
-    let authority = service.edges().authority().clone();
+    let authority = service.gateway().authority().clone();
     on_hangup(move || match &certificate {
         None => complain(NOTHING_TO_READ),
         Some((chain, key)) => {
-            if let Err(error) = authority.give(chain, key) {
+            if let Err(error) = authority.provide(chain, key) {
                 complain(&error.to_string());
             }
         }
@@ -209,7 +209,7 @@ fn announce(
             "authtoken": token.map(|token| token.0.as_str()),
             "http_url": edge_url(service, "http"),
             "https_url": edge_url(service, "https"),
-            "ca_path": service.edges().authority().path(),
+            "ca_path": service.gateway().authority().path(),
         });
         return try_say(&line.to_string());
     }
@@ -223,7 +223,7 @@ fn announce(
     let edges = edges.map(|url| format!(", public traffic at {url}")).collect::<String>();
     let agents = service.agent_address().map(|address| format!(", agents at {address}"));
     let agents = agents.unwrap_or_default();
-    let trusted = service.edges().authority().path();
+    let trusted = service.gateway().authority().path();
     let trusted = trusted.map(|path| format!(", certificates to trust in {}", path.display()));
     let trusted = trusted.unwrap_or_default();
     let url = service.url();
@@ -249,11 +249,13 @@ async fn report_refusals(service: &Service) {
 }
 
 /// Prints events until the service ends.
-async fn tell(mut events: Events) {
+async fn tell(mut events: EventSubscriber) {
     while let Some(heard) = events.next().await {
         let line = match heard {
-            Heard::Event(event) => serde_json::to_string(&event.masked()).unwrap_or_default(),
-            Heard::Missed(missed) => json!({"missed": missed}).to_string(),
+            EventDelivery::Event(event) => {
+                serde_json::to_string(&event.masked()).unwrap_or_default()
+            }
+            EventDelivery::Missed(missed) => json!({"missed": missed}).to_string(),
         };
         say(&line);
     }
@@ -261,7 +263,7 @@ async fn tell(mut events: Events) {
 
 /// The address for public traffic of a scheme.
 fn edge_url(service: &Service, scheme: &str) -> Option<String> {
-    let edges = service.edges();
+    let edges = service.gateway();
     let address = if scheme == "https" { edges.https_address() } else { edges.http_address() };
     address.map(|address| format!("{scheme}://{address}"))
 }
@@ -304,7 +306,7 @@ fn options(matches: &ArgMatches) -> Result<Options, Failure> {
         agent_connections: limit("max-agent-connections"),
         edge_connections: limit("max-connections"),
         edge_connections_per_address: limit("max-connections-per-address"),
-        patience: defaults.patience,
+        timeouts: defaults.timeouts,
         heartbeat_interval: defaults.heartbeat_interval,
         heartbeat_tolerance: defaults.heartbeat_tolerance,
         login_timeout: defaults.login_timeout,

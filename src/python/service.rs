@@ -165,10 +165,10 @@ impl Service {
             api_key: service.api_key().map(|key| key.0.clone()),
             authtoken: service.authtoken().map(|token| token.0.clone()),
             agent_addr: service.agent_address().map(|address| address.to_string()),
-            http_address: service.edges().http_address().map(|it| it.to_string()),
-            https_address: service.edges().https_address().map(|it| it.to_string()),
-            ca_pem: service.edges().authority().pem().to_owned(),
-            ca_path: service.edges().authority().path().map(ToOwned::to_owned),
+            http_address: service.gateway().http_address().map(|it| it.to_string()),
+            https_address: service.gateway().https_address().map(|it| it.to_string()),
+            ca_pem: service.gateway().authority().pem().to_owned(),
+            ca_path: service.gateway().authority().path().map(ToOwned::to_owned),
             running: Mutex::new(Some(running)),
             process: std::process::id(),
         })
@@ -198,7 +198,7 @@ impl Service {
     fn use_certificate(&self, py: Python<'_>, chain: PathBuf, key: PathBuf) -> PyResult<()> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(running) = running.as_ref() else { return Ok(()) };
-        let given = running.service.edges().authority().give(&chain, &key);
+        let given = running.service.gateway().authority().provide(&chain, &key);
         given.map_err(|problem| error::raise(py, "ServiceError", &problem.to_string()))
     }
 

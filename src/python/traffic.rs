@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::PyEOFError;
 use pyo3::prelude::*;
 
-use crate::service::edge::{self, Heard};
+use crate::gateway::{self, EventDelivery};
 
 /// How long the interpreter is left alone before it looks for Ctrl-C.
 const STEP: Duration = Duration::from_millis(50);
@@ -17,7 +17,7 @@ const WAITING: usize = 4096;
 /// What is decided on public traffic, heard from another thread.
 #[pyclass(frozen, module = "ginnel._native")]
 pub(super) struct Events {
-    heard: Mutex<Receiver<Heard>>,
+    heard: Mutex<Receiver<EventDelivery>>,
     bell: Bell,
 }
 
@@ -63,7 +63,10 @@ impl Events {
 
 impl Events {
     /// Takes events out of the runtime, which may end before those who wait for them.
-    pub(super) fn take(mut events: edge::Events, runtime: &tokio::runtime::Handle) -> Self {
+    pub(super) fn take(
+        mut events: gateway::EventSubscriber,
+        runtime: &tokio::runtime::Handle,
+    ) -> Self {
         let (sender, receiver) = std::sync::mpsc::sync_channel(WAITING);
         let bell = Bell::default();
         let last = LastRing(bell.clone());
@@ -82,7 +85,7 @@ impl Events {
         Self { heard: Mutex::new(receiver), bell }
     }
 
-    fn wait(&self, patience: Duration) -> Result<Heard, RecvTimeoutError> {
+    fn wait(&self, patience: Duration) -> Result<EventDelivery, RecvTimeoutError> {
         lock(&self.heard).recv_timeout(patience)
     }
 }
@@ -111,15 +114,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Passes an event on, and before it how many were missed; gives how many are missed now, or none
 /// when nobody listens any more.
-fn pass_on(to: &SyncSender<Heard>, heard: Heard, missed: u64) -> Option<u64> {
+fn pass_on(to: &SyncSender<EventDelivery>, heard: EventDelivery, missed: u64) -> Option<u64> {
     let waiting = match (missed, heard) {
-        (missed, Heard::Missed(more)) => return Some(missed + more),
+        (missed, EventDelivery::Missed(more)) => return Some(missed + more),
         (0, heard) => vec![heard],
-        (missed, heard) => vec![Heard::Missed(missed), heard],
+        (missed, heard) => vec![EventDelivery::Missed(missed), heard],
     };
     let mut untold = missed;
     for one in waiting {
-        let is_event = matches!(one, Heard::Event(_));
+        let is_event = matches!(one, EventDelivery::Event(_));
         match to.try_send(one) {
             Ok(()) if is_event => {}
             Ok(()) => untold = 0,
@@ -130,10 +133,10 @@ fn pass_on(to: &SyncSender<Heard>, heard: Heard, missed: u64) -> Option<u64> {
     Some(untold)
 }
 
-fn json(heard: &Heard) -> String {
+fn json(heard: &EventDelivery) -> String {
     match heard {
         // An event holds nothing that JSON could not.
-        Heard::Event(event) => serde_json::to_string(event.as_ref()).unwrap_or_default(),
-        Heard::Missed(missed) => format!("{{\"missed\":{missed}}}"),
+        EventDelivery::Event(event) => serde_json::to_string(event.as_ref()).unwrap_or_default(),
+        EventDelivery::Missed(missed) => format!("{{\"missed\":{missed}}}"),
     }
 }

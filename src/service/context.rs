@@ -5,14 +5,15 @@ use std::sync::Arc;
 use super::accounts::Caller;
 use super::address::Base;
 use super::callers::Callers;
-use super::edge::Edges;
+use super::publish::Publisher;
 use super::rate_limit::RateLimit;
 use super::rehearsal::Rehearsal;
-use super::sessions::Registry;
 use super::store::{Document, Store, Transaction, View};
 use super::{Refusal, code};
 use crate::api::id::{self, Ids};
 use crate::api::{Info, Operation, Origin, Output, Page};
+use crate::gateway::Gateway;
+use crate::service::agents::Registry;
 
 /// What a handler answers: the result of its operation, or a refusal.
 pub(super) type Reply<O> = Result<<O as Operation>::Output, Refusal>;
@@ -25,7 +26,9 @@ pub(super) struct Shared {
     pub code_prefix: String,
     pub rate_limit: Option<RateLimit>,
     /// Where traffic comes in.
-    pub edges: Edges,
+    pub gateway: Gateway,
+    /// Hands the gateway what the store says.
+    pub publisher: Arc<Publisher>,
     /// The agents that are connected, and their tunnels.
     pub registry: Arc<Registry>,
     /// What tests have asked for.

@@ -2,10 +2,10 @@
 
 use std::io::ErrorKind;
 
-use super::edge::EdgeError;
-use super::edge::ca::CertificateError;
 use super::store;
 use crate::api::mask;
+use crate::gateway::GatewayError;
+use crate::gateway::tls::authority::CertificateError;
 
 /// Why a service did not start.
 #[derive(Debug, thiserror::Error)]
@@ -70,14 +70,14 @@ pub enum Error {
     RateLimit,
 }
 
-impl From<EdgeError> for Error {
-    fn from(error: EdgeError) -> Self {
+impl From<GatewayError> for Error {
+    fn from(error: GatewayError) -> Self {
         match error {
-            EdgeError::Listen { address, source } if source.kind() == ErrorKind::AddrInUse => {
+            GatewayError::Listen { address, source } if source.kind() == ErrorKind::AddrInUse => {
                 Self::AddressInUse(address)
             }
-            EdgeError::Listen { address, source } => Self::Bind { address, source },
-            EdgeError::Certificate(error) => Self::Certificate(error),
+            GatewayError::Listen { address, source } => Self::Bind { address, source },
+            GatewayError::Certificate(error) => Self::Certificate(error),
         }
     }
 }

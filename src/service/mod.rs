@@ -5,10 +5,12 @@
 //! in `handlers` that has the name of its resource. The handler reads and writes through `store`.
 //! Whatever is wrong on the way is a [`Refusal`], which becomes HTTP at the end of `pipeline`.
 //!
-//! Public traffic comes in through [`edge`].
+//! What faces the public is the [`gateway`](crate::gateway): `publish` compiles what the store says and
+//! hands it over.
 
 mod accounts;
 mod address;
+mod agents;
 mod body;
 mod callers;
 mod certificate;
@@ -17,22 +19,20 @@ pub mod code;
 mod context;
 mod cors;
 mod decode;
-mod durable;
-pub mod edge;
 mod error;
 pub mod handlers;
 mod options;
 mod pipeline;
 mod policies;
+mod publish;
 mod rate_limit;
+mod references;
 mod refusal;
 mod rehearsal;
 mod routes;
 mod server;
-mod sessions;
 pub mod store;
 mod tokens;
-mod trusted_proxies;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -41,26 +41,27 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+pub use crate::gateway::{TrustedProxies, TrustedProxyError};
 pub use decode::decode;
 pub use error::Error;
 pub use options::{Options, read_admin_key, read_authtoken};
 pub use refusal::Refusal;
 pub use rehearsal::{Called, Fault};
 pub use tokens::new_admin_key;
-pub use trusted_proxies::{TrustedProxies, TrustedProxyError};
 
 use crate::api::id::Ids;
 use crate::api::{Origin, Secret};
+use crate::gateway::tls::authority::Authority;
+use crate::gateway::{self, Gateway};
 use crate::net::ConnectionLimit;
 pub use crate::net::Refusals;
 use address::Base;
+use agents::{AgentListener, AgentsState, Registry};
 use callers::Callers;
 use context::Shared;
-use edge::Edges;
-use edge::ca::Authority;
+use publish::Publisher;
 use rehearsal::Rehearsal;
 use server::Server;
-use sessions::{House, Listener, Registry};
 use store::{Snapshot, Store};
 use tokens::{TokenFiles, Tokens};
 
@@ -74,7 +75,7 @@ pub struct Service {
     server: Server,
     /// The limit of the management API.
     limit: Arc<ConnectionLimit>,
-    agents: Option<Listener>,
+    agents: Option<AgentListener>,
     url: String,
     tokens: Tokens,
     token_files: TokenFiles,
@@ -94,7 +95,8 @@ impl Service {
         let url = options::url_of(address);
         let private = PrivateListener::new(address);
         let limit = options.management_limit();
-        let (edge_settings, agent_settings) = (options.edge_settings(), options.agent_settings());
+        let (gateway_settings, agent_settings) =
+            (options.gateway_settings(), options.agent_settings());
         let base = Base::new(options.public_url.as_deref().unwrap_or(&url));
         let path = options.path.as_deref().map(store::resolve);
         let given = Tokens { admin_key: options.admin_key, authtoken: options.authtoken };
@@ -106,30 +108,33 @@ impl Service {
             if let Some(host) = options::host_of(options.public_url.as_deref()) {
                 authority.add_host(&host);
             }
-            let edges = Edges::start(edge_settings, authority).await?;
+            let gateway = Gateway::start(gateway_settings, authority).await?;
             let opened = async {
-                edges.follow(&store)?;
+                let publisher = Publisher::start(gateway.clone(), &store)?;
                 let registry = Arc::new(Registry::default());
-                edges.find_tunnels_in(registry.clone());
+                gateway.find_tunnels_in(registry.clone());
                 let (open, opened) = oneshot::channel();
                 let ids = Ids::of(options.origin.part(2));
-                let agents = agents(agent_settings, &store, &edges, &registry, ids, opened).await?;
+                let agents =
+                    agents(agent_settings, &store, &gateway, &registry, ids, opened).await?;
                 // Last, because new tokens are shown once: by whoever has got a service.
                 let files = token_files.clone();
                 let tokens = store.write(move |change| files.prepare(change, given)).await?;
                 // Nobody waits for it where no agents are taken.
                 let _ = open.send(());
-                Ok((registry, agents, tokens))
+                Ok((publisher, registry, agents, tokens))
             };
             match opened.await {
-                Ok((registry, agents, tokens)) => Ok((edges, registry, agents, tokens)),
+                Ok((publisher, registry, agents, tokens)) => {
+                    Ok((gateway, publisher, registry, agents, tokens))
+                }
                 Err(error) => {
-                    edges.close();
+                    gateway.close();
                     Err(error)
                 }
             }
         };
-        let (edges, registry, agents, tokens) = match prepared.await {
+        let (gateway, publisher, registry, agents, tokens) = match prepared.await {
             Ok(prepared) => prepared,
             Err(error) => {
                 close(store).await;
@@ -142,7 +147,8 @@ impl Service {
             base,
             code_prefix: options.code_prefix,
             rate_limit,
-            edges,
+            gateway,
+            publisher,
             registry,
             rehearsal: Rehearsal::new(options.kept_calls),
             operation_ids: Ids::of(options.origin.part(1)),
@@ -197,20 +203,20 @@ impl Service {
     }
 
     /// The public addresses.
-    pub fn edges(&self) -> &Edges {
-        &self.shared.edges
+    pub fn gateway(&self) -> &Gateway {
+        &self.shared.gateway
     }
 
     /// What is decided on public traffic from now on.
-    pub fn events(&self) -> edge::Events {
-        self.shared.edges.events()
+    pub fn events(&self) -> gateway::EventSubscriber {
+        self.shared.gateway.events()
     }
 
     /// The connections that were closed at once because there were too many, since this was last
     /// asked.
     pub fn take_refusals(&self) -> Vec<Refusals> {
-        let agents = self.agents.as_ref().map(Listener::limit);
-        let limits = [Some(self.shared.edges.limit()), Some(&self.limit), agents];
+        let agents = self.agents.as_ref().map(AgentListener::limit);
+        let limits = [Some(self.shared.gateway.limit()), Some(&self.limit), agents];
         limits.into_iter().flatten().filter_map(ConnectionLimit::take_refusals).collect()
     }
 
@@ -264,13 +270,13 @@ impl Service {
         if let Some(agents) = self.agents.take() {
             agents.close();
         }
-        let (edges, store) = (&self.shared.edges, self.shared.store.clone());
+        let (gateway, store) = (&self.shared.gateway, self.shared.store.clone());
         tokio::select! {
-            _ = async { tokio::join!(self.server.stop(grace), edges.stop(grace)) } => {}
+            _ = async { tokio::join!(self.server.stop(grace), gateway.stop(grace)) } => {}
             () = end_lock_waits(&store, grace) => {}
             () = force => {
                 store.end_lock_waits();
-                edges.stop(Duration::ZERO).await;
+                gateway.stop(Duration::ZERO).await;
             }
         }
         self.shared.registry.dismiss().await;
@@ -281,17 +287,17 @@ impl Service {
 
 /// Starts to take agents, where that is wanted.
 async fn agents(
-    settings: Option<sessions::Settings>,
+    settings: Option<agents::Settings>,
     store: &Arc<Store>,
-    edges: &Edges,
+    gateway: &Gateway,
     registry: &Arc<Registry>,
     ids: Ids,
     opened: oneshot::Receiver<()>,
-) -> Result<Option<Listener>, Error> {
+) -> Result<Option<AgentListener>, Error> {
     let Some(settings) = settings else { return Ok(None) };
     let (store, registry) = (store.clone(), registry.clone());
-    let house = House { settings, store, edges: edges.clone(), registry, ids };
-    Ok(Some(Listener::start(Arc::new(house), edges.authority(), opened).await?))
+    let state = AgentsState { settings, store, gateway: gateway.clone(), registry, ids };
+    Ok(Some(AgentListener::start(Arc::new(state), gateway.authority(), opened).await?))
 }
 
 /// The certificate authority that belongs to a database.
@@ -302,7 +308,7 @@ async fn authority(
     let opened = tokio::task::spawn_blocking(move || {
         let authority = Authority::open(database.as_deref()).map_err(Error::Authority)?;
         if let Some((chain, key)) = certificate {
-            authority.give(&chain, &key)?;
+            authority.provide(&chain, &key)?;
         }
         Ok::<_, Error>(authority)
     });
@@ -311,7 +317,7 @@ async fn authority(
 
 impl Drop for Service {
     fn drop(&mut self) {
-        self.shared.edges.close();
+        self.shared.gateway.close();
     }
 }
 

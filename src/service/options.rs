@@ -9,11 +9,13 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 
 use super::rate_limit::RateLimit;
-use super::{Error, TrustedProxies, edge, sessions};
+use super::{Error, TrustedProxies};
 use crate::api::{Origin, Secret, id};
+use crate::gateway;
 use crate::net::descriptors::{self, DescriptorLimit};
 use crate::net::{self, Acceptor, ConnectionCaps, ConnectionLimit};
 use crate::policy::path::AmbiguousPaths;
+use crate::service::agents;
 
 /// How a service is to run.
 #[derive(Debug, Clone)]
@@ -65,7 +67,7 @@ pub struct Options {
     /// most 1,024 where there is room. Addresses of trusted proxies may hold all.
     pub edge_connections_per_address: Option<usize>,
     /// How long visitors and upstreams may take.
-    pub patience: edge::Patience,
+    pub timeouts: gateway::Timeouts,
     /// The name or address that agents connect to; loopback by default.
     pub agent_host: String,
     /// The port for agents; 0, the default, takes a free one, none listens on none.
@@ -89,7 +91,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let edge = edge::Settings::default();
+        let edge = gateway::Settings::default();
         Self {
             path: None,
             host: "127.0.0.1".to_owned(),
@@ -111,7 +113,7 @@ impl Default for Options {
             ambiguous_paths: edge.ambiguous_paths,
             edge_connections: edge.connections,
             edge_connections_per_address: edge.connections_per_address,
-            patience: edge.patience,
+            timeouts: edge.timeouts,
             agent_host: "127.0.0.1".to_owned(),
             agent_port: Some(0),
             agent_connections: None,
@@ -169,8 +171,8 @@ impl Options {
     }
 
     /// How public traffic is to be taken.
-    pub(super) fn edge_settings(&self) -> edge::Settings {
-        edge::Settings {
+    pub(super) fn gateway_settings(&self) -> gateway::Settings {
+        gateway::Settings {
             host: self.edge_host.clone(),
             http_port: self.http_port,
             https_port: self.https_port,
@@ -181,14 +183,14 @@ impl Options {
             ambiguous_paths: self.ambiguous_paths,
             connections: self.edge_connections,
             connections_per_address: self.edge_connections_per_address,
-            patience: self.patience,
+            timeouts: self.timeouts,
             origin: self.origin.part(3),
         }
     }
 
     /// How agents are to be served; none when they are not.
-    pub(super) fn agent_settings(&self) -> Option<sessions::Settings> {
-        Some(sessions::Settings {
+    pub(super) fn agent_settings(&self) -> Option<agents::Settings> {
+        Some(agents::Settings {
             host: self.agent_host.clone(),
             port: self.agent_port?,
             connections: self.agent_caps(),

@@ -4,10 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
+use super::Error;
 use super::accounts::{self, TokenFault};
-use super::store::{Store, Transaction, View, beside};
-use super::{Error, durable};
+use super::store::{Store, Transaction, View};
 use crate::api::Secret;
+use crate::files;
 
 /// What follows the name of a database in that of the file with its first admin key.
 const ADMIN_KEY_SUFFIX: &str = "-admin-key";
@@ -32,7 +33,7 @@ impl TokenFiles {
     /// The files of a database for the tokens that are not among those given.
     pub(super) fn of(database: Option<&Path>, given: &Tokens) -> Self {
         let file = |suffix, given: &Option<Secret>| match given {
-            None => database.map(|database| beside(database, suffix)),
+            None => database.map(|database| files::beside(database, suffix)),
             Some(_) => None,
         };
         Self {
@@ -95,7 +96,7 @@ pub async fn new_admin_key(path: &Path, out: Option<&Path>) -> Result<Secret, Er
 }
 
 fn write_new(path: &Path, token: Secret) -> Result<Secret, Error> {
-    let written = durable::write_new(path, text(&token).as_bytes(), durable::SECRET_MODE);
+    let written = files::write_new(path, text(&token).as_bytes(), files::SECRET_MODE);
     written.map_err(|source| Error::TokenFile { path: path.to_owned(), source })?;
     Ok(token)
 }
@@ -103,7 +104,7 @@ fn write_new(path: &Path, token: Secret) -> Result<Secret, Error> {
 /// Keeps a token that was made, where it has a file.
 fn keep(path: Option<&Path>, token: Secret) -> Result<Secret, Error> {
     if let Some(path) = path {
-        let written = durable::write(path, text(&token).as_bytes(), durable::SECRET_MODE);
+        let written = files::write(path, text(&token).as_bytes(), files::SECRET_MODE);
         written.map_err(|source| Error::TokenFile { path: path.to_owned(), source })?;
     }
     Ok(token)

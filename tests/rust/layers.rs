@@ -1,7 +1,8 @@
-//! Arrows between folders point one way.
+//! Arrows between folders point one way, and folders below them as well.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Each folder, and what it may use.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -9,12 +10,55 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("http1", &[]),
     ("net", &["api"]),
     ("policy", &[]),
-    ("tunnel", &[]),
+    ("mux", &[]),
+    ("protocol", &["mux"]),
     ("client", &["api", "coding", "http1", "reuse"]),
-    ("service", &["api", "http1", "net", "policy", "reuse", "tunnel"]),
-    ("agent", &["api", "coding", "http1", "net", "reuse", "tunnel"]),
-    ("cli", &["agent", "api", "client", "net", "policy", "service"]),
-    ("python", &["agent", "api", "client", "coding", "policy", "service", "cli"]),
+    ("gateway", &["api", "files", "http1", "net", "policy", "reuse"]),
+    ("service", &["api", "files", "gateway", "http1", "mux", "net", "policy", "protocol", "reuse"]),
+    ("agent", &["api", "coding", "http1", "mux", "net", "protocol", "reuse"]),
+    ("cli", &["agent", "api", "client", "gateway", "net", "policy", "service"]),
+    ("python", &["agent", "api", "client", "coding", "gateway", "policy", "service", "cli"]),
+];
+
+/// Rooms, and what they may use of their own folder and of those beside it.
+const ROOMS: &[(&str, &str, &[&str])] = &[
+    ("service/store", "service", &["store"]),
+    ("service/publish", "service", &["check", "publish", "references", "store"]),
+    (
+        "service/agents",
+        "service",
+        &["Error", "Refusal", "accounts", "agents", "code", "error", "policies", "store"],
+    ),
+    (
+        "gateway/listener",
+        "gateway",
+        &["GatewayError", "GatewayState", "http", "listener", "routing", "tcp", "tls"],
+    ),
+    ("gateway/tls", "gateway", &["routing", "tls"]),
+    ("gateway/upstream", "gateway", &["Io", "http", "routing", "upstream"]),
+];
+
+/// How many files may use each other in a circle.
+const LARGEST_CYCLE: usize = 3;
+
+/// Larger circles, by their folder, and how many files they have; these only shrink.
+const CYCLES: &[(&str, usize)] = &[
+    ("policy", 42),
+    ("gateway", 18),
+    ("agent", 12),
+    ("agent", 9),
+    ("gateway", 9),
+    ("client", 7),
+    ("mux", 6),
+    ("service", 6),
+    ("api", 5),
+    ("client", 5),
+    ("python", 5),
+    ("service", 5),
+    ("http1", 4),
+    ("policy", 4),
+    ("python", 4),
+    ("service", 4),
 ];
 
 #[test]
@@ -24,25 +68,267 @@ fn every_folder_uses_only_what_lies_below() {
         let name = folder.file_name().unwrap().to_str().unwrap();
         let (_, may_use) =
             MAY_USE.iter().find(|(known, _)| *known == name).expect("a folder with a place");
-        let mut seen = 0;
-        check(&folder, name, may_use, &mut seen);
-        assert!(seen > 0, "{name} holds no code");
+        let files = files_below(&folder);
+        assert!(!files.is_empty(), "{name} holds no code");
+        for file in files {
+            for used in used_paths(&file) {
+                let allowed = used[0] == name || may_use.contains(&used[0].as_str());
+                assert!(allowed, "{} uses {}", file.display(), used[0]);
+            }
+        }
     }
 }
 
-fn check(folder: &Path, name: &str, may_use: &[&str], seen: &mut usize) {
+#[test]
+fn every_room_uses_only_what_it_may() {
+    for (room, folder, may_use) in ROOMS {
+        let files = files_below(&Path::new("src").join(room));
+        assert!(!files.is_empty(), "{room} holds no code");
+        for file in files {
+            let used = used_paths(&file);
+            for used in used.iter().filter(|used| used[0] == *folder && used.len() > 1) {
+                let allowed = may_use.contains(&used[1].as_str());
+                assert!(allowed, "{} uses {folder}::{}", file.display(), used[1]);
+            }
+        }
+    }
+}
+
+#[test]
+fn no_circle_of_files_is_large() {
+    let graph = graph();
+    let cycles = cycles(&graph);
+    let large: Vec<_> = cycles.iter().filter(|cycle| cycle.len() > LARGEST_CYCLE).collect();
+    for cycle in &large {
+        println!("{} files use each other: {}", cycle.len(), cycle.join(", "));
+    }
+    let found: Vec<_> = large.iter().map(|cycle| (folder_of(cycle), cycle.len())).collect();
+    let known: Vec<_> = CYCLES.iter().map(|(folder, size)| (folder.to_string(), *size)).collect();
+    assert_eq!(found, known, "circles of files; the list only gets shorter");
+}
+
+/// The first folder of the files in a circle.
+fn folder_of(cycle: &[String]) -> String {
+    cycle[0].split("::").next().unwrap().to_owned()
+}
+
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            check(&path, name, may_use, seen);
-            continue;
-        }
-        *seen += 1;
-        let text = fs::read_to_string(&path).unwrap();
-        for used in text.split("crate::").skip(1) {
-            let used = used.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap();
-            let allowed = used == name || may_use.contains(&used) || used.is_empty();
-            assert!(allowed, "{} uses {used}", path.display());
+            files.extend(files_below(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
         }
     }
+    files.sort();
+    files
+}
+
+/// The module that a file holds: `gateway::http::body`.
+fn module_of(file: &Path) -> Vec<String> {
+    let path = file.strip_prefix("src").unwrap().with_extension("");
+    let mut parts: Vec<_> = path.iter().map(|part| part.to_str().unwrap().to_owned()).collect();
+    if parts.last().is_some_and(|last| last == "mod" || last == "lib") {
+        parts.pop();
+    }
+    parts
+}
+
+/// The code of a file, without its comments and its unit tests.
+fn code_of(file: &Path) -> String {
+    let text = fs::read_to_string(file).unwrap();
+    let code = text.split("#[cfg(test)]\n").next().unwrap();
+    let code = code.split("\nmod tests {").next().unwrap();
+    let lines = code.lines().map(|line| line.split("//").next().unwrap());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// What a file uses of this crate: paths without `crate::`, those of `super::` made whole, groups
+/// taken apart.
+fn used_paths(file: &Path) -> BTreeSet<Vec<String>> {
+    let (code, module) = (code_of(file), module_of(file));
+    let children = children_of(&code);
+    let mut used = BTreeSet::new();
+    let mut rest = code.as_str();
+    let mut last = "";
+    while let Some((before, word, after)) = next_word(rest) {
+        let starts_path = after.starts_with("::") && !before.ends_with("::");
+        let is_use = last == "use" && before.trim().is_empty();
+        let is_visibility = last == "in" && before.trim().is_empty();
+        last = word;
+        let base = match word {
+            "crate" => Some(Vec::new()),
+            "super" => Some(module[..module.len().saturating_sub(1)].to_vec()),
+            "self" => Some(module.clone()),
+            child if is_use && children.contains(child) => {
+                Some([&module[..], &[child.to_owned()]].concat())
+            }
+            _ => None,
+        };
+        rest = after;
+        if let Some(base) = base.filter(|_| starts_path && !is_visibility) {
+            rest = &after[2 + path(&after[2..], base, &mut used)..];
+        }
+    }
+    // What a module inside of a file calls `super` is the file, and no folder.
+    let is_known = |name: &String| {
+        let place = Path::new("src").join(name);
+        place.is_dir() || place.with_extension("rs").is_file()
+    };
+    used.into_iter().filter(|path| path.first().is_some_and(is_known)).collect()
+}
+
+/// Reads what follows `::`, and adds the paths that it names; gives how much was read.
+fn path(text: &str, mut base: Vec<String>, used: &mut BTreeSet<Vec<String>>) -> usize {
+    if let Some(group) = text.strip_prefix('{') {
+        let end = group_end(group);
+        for item in split_group(&group[..end]) {
+            path(item.trim(), base.clone(), used);
+        }
+        return end + 2;
+    }
+    let length = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    match &text[..length] {
+        "super" => drop(base.pop()),
+        "self" | "" => {}
+        word => base.push(word.to_owned()),
+    }
+    if let Some(after) = text[length..].strip_prefix("::") {
+        return length + 2 + path(after, base, used);
+    }
+    used.insert(base);
+    length
+}
+
+/// Where the braces close that were opened before the text.
+fn group_end(text: &str) -> usize {
+    let mut depth = 1;
+    let close = text.char_indices().find(|(_, c)| {
+        depth += i32::from(*c == '{') - i32::from(*c == '}');
+        depth == 0
+    });
+    close.map_or(text.len(), |(at, _)| at)
+}
+
+fn split_group(text: &str) -> Vec<&str> {
+    let mut depth = 0;
+    let split = text.split(|c: char| {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        depth == 0 && c == ','
+    });
+    split.collect()
+}
+
+/// The first word of some code, with what stands before and after it.
+fn next_word(text: &str) -> Option<(&str, &str, &str)> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let start = text.find(is_word)?;
+    let length = text[start..].find(|c| !is_word(c)).unwrap_or(text.len() - start);
+    Some((&text[..start], &text[start..start + length], &text[start + length..]))
+}
+
+/// The modules that a file declares in files of their own.
+fn children_of(code: &str) -> BTreeSet<&str> {
+    let declared = code.lines().filter_map(|line| line.trim().strip_suffix(';'));
+    let named = declared.filter_map(|line| line.rsplit_once("mod ").map(|(_, name)| name));
+    named.filter(|name| name.chars().all(|c| c.is_alphanumeric() || c == '_')).collect()
+}
+
+/// Which files use which, by their modules; what a module re-exports belongs to where it is made.
+fn graph() -> BTreeMap<String, BTreeSet<String>> {
+    let files = files_below(Path::new("src"));
+    let modules: BTreeMap<String, &PathBuf> =
+        files.iter().map(|file| (module_of(file).join("::"), file)).collect();
+    let reexports = reexports(&files);
+    let mut graph = BTreeMap::new();
+    for (module, file) in &modules {
+        let targets =
+            used_paths(file).into_iter().map(|used| defined_in(used, &modules, &reexports));
+        let others = targets.filter(|target| target != module && !target.is_empty());
+        graph.insert(module.clone(), others.collect());
+    }
+    graph
+}
+
+/// What modules re-export, by the path under which it is seen.
+fn reexports(files: &[PathBuf]) -> BTreeMap<String, Vec<String>> {
+    let mut found = BTreeMap::new();
+    for file in files {
+        let (code, module) = (code_of(file), module_of(file));
+        let children = children_of(&code);
+        let uses = code.split(';').filter_map(|statement| {
+            let (before, named) = statement.rsplit_once("use ")?;
+            before.lines().last()?.trim().starts_with("pub").then_some(named.trim())
+        });
+        for named in uses {
+            let first = named.split("::").next().unwrap();
+            let base = match first {
+                "crate" => Vec::new(),
+                "super" => module[..module.len().saturating_sub(1)].to_vec(),
+                "self" => module.clone(),
+                child if children.contains(child) => [&module[..], &[child.to_owned()]].concat(),
+                _ => continue,
+            };
+            let mut paths = BTreeSet::new();
+            path(named[first.len()..].trim_start_matches("::"), base, &mut paths);
+            for made in paths {
+                let seen = [&module[..], &made[made.len() - 1..]].concat().join("::");
+                found.insert(seen, made);
+            }
+        }
+    }
+    found
+}
+
+/// The module that holds what a path names.
+fn defined_in(
+    used: Vec<String>,
+    modules: &BTreeMap<String, &PathBuf>,
+    reexports: &BTreeMap<String, Vec<String>>,
+) -> String {
+    for length in (1..=used.len()).rev() {
+        let seen = used[..length].join("::");
+        if modules.contains_key(&seen) {
+            return seen;
+        }
+        if let Some(made) = reexports.get(&seen).filter(|made| **made != used[..length]) {
+            return defined_in([&made[..], &used[length..]].concat(), modules, reexports);
+        }
+    }
+    String::new()
+}
+
+/// The circles in a graph: files that reach each other, the largest circles first.
+fn cycles(graph: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
+    let reach: BTreeMap<&String, BTreeSet<&String>> =
+        graph.keys().map(|from| (from, reachable(graph, from))).collect();
+    let mut seen = BTreeSet::new();
+    let mut cycles = Vec::new();
+    for (file, reached) in &reach {
+        if !reached.contains(file) || seen.contains(file) {
+            continue;
+        }
+        let cycle: Vec<_> =
+            reached.iter().copied().filter(|other| reach[*other].contains(file)).collect();
+        seen.extend(cycle.iter().copied());
+        cycles.push(cycle.into_iter().cloned().collect::<Vec<_>>());
+    }
+    cycles.sort_by_key(|cycle| std::cmp::Reverse(cycle.len()));
+    cycles
+}
+
+fn reachable<'g>(
+    graph: &'g BTreeMap<String, BTreeSet<String>>,
+    from: &String,
+) -> BTreeSet<&'g String> {
+    let mut reached = BTreeSet::new();
+    let mut next: Vec<&String> = graph[from].iter().collect();
+    while let Some(file) = next.pop() {
+        if reached.insert(file) {
+            next.extend(&graph[file]);
+        }
+    }
+    reached
 }

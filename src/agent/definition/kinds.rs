@@ -12,7 +12,7 @@ use crate::agent::relay::{Address, AppProtocol, HostHeader};
 use crate::agent::tls;
 use crate::api::mask;
 use crate::net::certificate;
-use crate::tunnel::message::{
+use crate::protocol::message::{
     Base64, Empty, HttpOpts, MutualTls, TcpOpts, TlsOpts, TlsTermination,
 };
 

@@ -16,7 +16,7 @@ use rustls::ServerConfig;
 use serde_json::{Map, Value};
 
 use super::relay::{Address, AppProtocol, HostHeader};
-use crate::tunnel::message::{BindOpts, HttpOpts, TcpOpts, TlsOpts};
+use crate::protocol::message::{BindOpts, HttpOpts, TcpOpts, TlsOpts};
 use fields::Fields;
 
 /// A tunnel that can be started.

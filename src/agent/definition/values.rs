@@ -10,7 +10,7 @@ use super::fields::Fields;
 use crate::agent::relay::HostHeader;
 use crate::api::mask;
 use crate::net::certificate;
-use crate::tunnel::message::{
+use crate::protocol::message::{
     BasicAuth, BasicAuthCredential, CircuitBreaker, Headers, IpRestriction, UserAgentFilter,
     WebhookVerification,
 };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::agent::shutdown::Shutdown;
-use crate::tunnel::{Code, StreamWatch};
+use crate::mux::{Code, StreamWatch};
 
 /// Whether a connection of a visitor carries a request, or bytes of another protocol.
 #[derive(Debug, Default)]

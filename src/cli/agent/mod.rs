@@ -368,7 +368,7 @@ fn say_nothing_to_read(is_drawn: bool) {
 fn connect_to(options: &mut Options, service: &Service) {
     options.server_addr = service.agent_address().map(|it| it.to_string()).unwrap_or_default();
     options.authtoken = service.authtoken().cloned().unwrap_or_default();
-    options.trust = Trust::Pem(service.edges().authority().pem().as_bytes().to_vec());
+    options.trust = Trust::Pem(service.gateway().authority().pem().as_bytes().to_vec());
     let own = service.url().strip_prefix("http://").map(str::parse::<std::net::SocketAddr>);
     options.closed.extend(own.and_then(Result::ok));
 }

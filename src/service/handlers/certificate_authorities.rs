@@ -5,10 +5,10 @@ use crate::api::id::{self, prefix};
 use crate::api::remote::certificate_authorities::{
     CertificateAuthority, Create, Delete, Get, List, Update,
 };
+use crate::gateway::tls::policy;
 use crate::net::certificate;
 use crate::service::certificate::Certificate;
 use crate::service::context::{found, remove, wrong_prefix};
-use crate::service::edge::guard;
 use crate::service::store::Transaction;
 use crate::service::{Refusal, code};
 
@@ -125,6 +125,6 @@ fn read(pem: &str) -> Result<Certificate, Refusal> {
         }
         first.get_or_insert(read);
     }
-    guard::only_signed_by(pem.as_bytes()).map_err(|problem| invalid(&problem))?;
+    policy::only_signed_by(pem.as_bytes()).map_err(|problem| invalid(&problem))?;
     first.ok_or_else(|| invalid("holds no certificate in PEM"))
 }

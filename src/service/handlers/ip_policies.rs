@@ -1,11 +1,11 @@
 //! IP policies: deleted with their rules, whoever refers to them.
 
-use super::ip_policy_rules::POLICY;
 use super::{Context, Handler, Reply, on, resource};
 use crate::api::id::prefix;
 use crate::api::remote::ip_policies::{Create, Delete, Get, IpPolicy, List, Update};
 use crate::api::remote::ip_policy_rules::IpPolicyRule;
 use crate::service::context::{found, remove};
+use crate::service::references::POLICY_OF_RULE;
 
 resource! { IpPolicy = IP_POLICY }
 
@@ -50,7 +50,7 @@ async fn update(service: Context, wanted: Update) -> Reply<Update> {
 /// What refers to the policy keeps its identifier (specification, rule 4 of the states).
 async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
     let delete = service.write(move |change| {
-        for rule in change.referrers(&wanted.id, POLICY)? {
+        for rule in change.referrers(&wanted.id, POLICY_OF_RULE)? {
             change.remove::<IpPolicyRule>(&rule)?;
         }
         remove::<IpPolicy>(change, &wanted.id)

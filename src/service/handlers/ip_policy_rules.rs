@@ -8,11 +8,9 @@ use crate::api::remote::Ref;
 use crate::api::remote::ip_policy_rules::{Create, Delete, Get, IpPolicyRule, List, Update};
 use crate::service::address::Base;
 use crate::service::context::{Resource, found, remove, wrong_prefix};
+use crate::service::references::POLICY_OF_RULE;
 use crate::service::store::{Document, Transaction};
 use crate::service::{Refusal, code};
-
-/// The role of a policy for its rules.
-pub(in crate::service) const POLICY: &str = "ip_policy";
 /// How many rules a policy may hold (remote API sheet, section 6).
 const MOST_RULES: i64 = 1000;
 
@@ -97,7 +95,7 @@ fn keep(change: &Transaction<'_>, rule: &IpPolicyRule) -> Result<(), Refusal> {
         let message = format!("cidr: the IP policy has a rule for {cidr} already");
         return Err(Refusal::new(code::CIDR_DUPLICATE, message));
     }
-    change.link(&rule.id, POLICY, [policy])?;
+    change.link(&rule.id, POLICY_OF_RULE, [policy])?;
     Ok(change.put(rule)?)
 }
 

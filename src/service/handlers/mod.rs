@@ -15,9 +15,6 @@ use std::pin::Pin;
 
 use serde_json::{Map, Value};
 
-pub(super) use edges::routes_of;
-pub(super) use ip_policy_rules::POLICY as POLICY_OF_RULE;
-
 use super::context::{Context, Reply};
 use super::{Refusal, code};
 use crate::api::{Info, Operation};

@@ -8,12 +8,12 @@ use crate::api::Operation;
 use crate::api::id::prefix;
 use crate::api::remote::Ref;
 use crate::api::remote::tunnel_sessions::{Get, List, Restart, Stop, TunnelSession, Update};
+use crate::protocol::message::{self, Answer};
+use crate::protocol::rpc::{self, Request};
 use crate::service::Refusal;
+use crate::service::agents::OnlineAgent;
 use crate::service::code::{self, Code};
 use crate::service::context::check_before;
-use crate::service::sessions::Online;
-use crate::tunnel::message::{self, Answer};
-use crate::tunnel::rpc::{self, Request};
 
 /// How long an agent may take to obey.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -51,12 +51,12 @@ async fn update(service: Context, wanted: Update) -> Reply<Update> {
     command(&online, &online.unsupported[2], &update, code::UPDATE_REFUSED).await
 }
 
-fn find(service: &Context, id: &str) -> Result<Arc<Online>, Refusal> {
+fn find(service: &Context, id: &str) -> Result<Arc<OnlineAgent>, Refusal> {
     service.shared.registry.session(id).ok_or_else(Refusal::not_found)
 }
 
 async fn command<R: Request<Answer = Answer>>(
-    online: &Online,
+    online: &OnlineAgent,
     unsupported: &Option<String>,
     request: &R,
     code: Code,
@@ -71,7 +71,7 @@ async fn command<R: Request<Answer = Answer>>(
     }
 }
 
-fn show(service: &Context, online: &Arc<Online>) -> TunnelSession {
+fn show(service: &Context, online: &Arc<OnlineAgent>) -> TunnelSession {
     let base = &service.shared.base;
     let credential_id = &online.agent.credential_id;
     TunnelSession {

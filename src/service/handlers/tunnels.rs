@@ -10,8 +10,8 @@ use crate::api::remote::Ref;
 use crate::api::remote::backends::tunnel_group::TunnelGroupBackend;
 use crate::api::remote::tunnels::{Get, List, Tunnel};
 use crate::service::Refusal;
+use crate::service::agents::{self, TunnelKind};
 use crate::service::context::check_before;
-use crate::service::sessions::{self, Kind};
 
 pub(super) fn handlers() -> Vec<Handler> {
     vec![on(list), on(get)]
@@ -42,7 +42,7 @@ fn labels_of_groups(service: &Context) -> Result<Groups, Refusal> {
     })
 }
 
-fn show(service: &Context, tunnel: &Arc<sessions::Tunnel>, groups: &Groups) -> Tunnel {
+fn show(service: &Context, tunnel: &Arc<agents::Tunnel>, groups: &Groups) -> Tunnel {
     let base = &service.shared.base;
     let refer = |id: &str| Ref { id: id.to_owned(), uri: base.of(id) };
     let shown = Tunnel {
@@ -55,13 +55,13 @@ fn show(service: &Context, tunnel: &Arc<sessions::Tunnel>, groups: &Groups) -> T
         ..Tunnel::default()
     };
     match &tunnel.kind {
-        Kind::Endpoint { endpoint_id, url, proto, .. } => Tunnel {
+        TunnelKind::Endpoint { endpoint_id, url, proto, .. } => Tunnel {
             public_url: Some(url.clone()),
             proto: Some(proto.clone()),
             endpoint: Some(refer(endpoint_id)),
             ..shown
         },
-        Kind::Labeled(labels) => {
+        TunnelKind::Labeled(labels) => {
             let serves = groups.iter().filter(|(_, wanted)| tunnel.serves(wanted));
             let backends = serves.map(|(id, _)| refer(id)).collect();
             Tunnel { labels: Some(labels.clone()), backends: Some(backends), ..shown }

@@ -12,10 +12,9 @@ use rusqlite::Connection;
 use super::database::Database;
 use super::lock::FileLock;
 use super::open::{configure, migrate};
-use super::place::beside;
 use super::{Error, Transaction};
 use crate::api::id::Ids;
-use crate::service::durable;
+use crate::files;
 
 /// What follows the name of a database that is being made.
 const UNFINISHED: &str = "-unfinished";
@@ -28,10 +27,10 @@ pub(super) fn create<E: From<Error>>(
     ids: &Ids,
     fill: impl FnOnce(&Transaction<'_>) -> Result<(), E>,
 ) -> Result<FileLock, E> {
-    let unfinished = beside(path, UNFINISHED);
+    let unfinished = files::beside(path, UNFINISHED);
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).create_new(true);
-    let opened = durable::with_mode(options, durable::SECRET_MODE).open(&unfinished);
+    let opened = files::with_mode(options, files::SECRET_MODE).open(&unfinished);
     let file = opened.map_err(|source| Error::File { path: unfinished.clone(), source })?;
     let lock = FileLock::of_new(file, &unfinished)?;
     let created = write(&unfinished, ids, fill)
@@ -45,7 +44,7 @@ pub(super) fn create<E: From<Error>>(
 
 /// Removes what a process left that was killed while it made the database.
 pub(super) fn remove_unfinished(path: &Path) -> Result<(), Error> {
-    let unfinished = beside(path, UNFINISHED);
+    let unfinished = files::beside(path, UNFINISHED);
     remove_companions(&unfinished)?;
     remove(&unfinished)
 }
@@ -79,7 +78,7 @@ fn publish(lock: &FileLock, unfinished: &Path, path: &Path) -> Result<(), Error>
     // SQLite would take them for parts of the new database.
     remove_companions(path)?;
     give_name(unfinished, path).map_err(failed)?;
-    durable::sync_folder(path).map_err(failed)
+    files::sync_folder(path).map_err(failed)
 }
 
 fn give_name(unfinished: &Path, path: &Path) -> std::io::Result<()> {
@@ -98,12 +97,13 @@ fn give_name(unfinished: &Path, path: &Path) -> std::io::Result<()> {
 }
 
 fn remove_companions(path: &Path) -> Result<(), Error> {
-    COMPANIONS.iter().try_for_each(|suffix| remove(&beside(path, suffix)))
+    COMPANIONS.iter().try_for_each(|suffix| remove(&files::beside(path, suffix)))
 }
 
 /// True when SQLite has left changes beside a name that are not in the file yet.
 pub(super) fn has_changes_beside(path: &Path) -> bool {
-    let is_filled = |suffix| beside(path, suffix).metadata().is_ok_and(|file| file.len() > 0);
+    let is_filled =
+        |suffix| files::beside(path, suffix).metadata().is_ok_and(|file| file.len() > 0);
     is_filled("-wal") || is_filled("-journal")
 }
 

@@ -15,7 +15,8 @@ use std::process;
 use std::sync::{Mutex, PoisonError};
 
 use super::Error;
-use super::place::{FileId, beside};
+use super::place::FileId;
+use crate::files;
 
 /// The files that are locked, by process: a child that was forked off has only a copy of this.
 static LOCKED: Mutex<Vec<(u32, FileId)>> = Mutex::new(Vec::new());
@@ -32,7 +33,7 @@ pub(super) struct FileLock {
 impl NameLock {
     /// Locks `<path>-lock`; the file stays, for removing it would race.
     pub(super) fn take(path: &Path) -> Result<Self, Error> {
-        let name = beside(path, "-lock");
+        let name = files::beside(path, "-lock");
         let opened = OpenOptions::new().create(true).truncate(false).write(true).open(&name);
         let file = opened.map_err(|source| match source.kind() {
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {

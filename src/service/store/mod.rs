@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 pub use error::{Error, StorageFault};
 pub use health::HealthEvents;
-pub(super) use place::{beside, resolve};
+pub(super) use place::resolve;
 pub use snapshot::Snapshot;
 pub use transaction::Transaction;
 pub use view::{Document, StoredToken, View};

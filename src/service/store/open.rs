@@ -13,7 +13,7 @@ use super::place::{self, FileId, Place};
 use super::{Error, Transaction, create};
 use crate::api::Origin;
 use crate::api::id::Ids;
-use crate::service::durable;
+use crate::files;
 
 /// Marks a file as ours: "ginl".
 const APPLICATION_ID: i64 = 0x6769_6e6c;
@@ -164,7 +164,7 @@ fn check_place(path: &Path) -> Result<(), Error> {
     if is_special(path) {
         return Err(Error::SpecialName(path.to_owned()));
     }
-    let folder = match durable::folder(path).metadata() {
+    let folder = match files::folder(path).metadata() {
         Ok(folder) if folder.is_dir() => folder,
         Ok(_) => return Err(Error::MissingDirectory(path.to_owned())),
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -193,7 +193,7 @@ fn check_other_names(path: &Path) -> Result<(), Error> {
     if !place::has_other_names(&file) {
         return Ok(());
     }
-    for entry in durable::folder(path).read_dir().map_err(failed)? {
+    for entry in files::folder(path).read_dir().map_err(failed)? {
         let other = entry.map_err(failed)?.path();
         let is_same = other.symlink_metadata().is_ok_and(|it| FileId::of(&it) == FileId::of(&file));
         if is_same && other.file_name() != path.file_name() && create::has_changes_beside(&other) {

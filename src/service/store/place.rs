@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Error;
+use crate::files;
 
 /// Which file it is, whatever its name: device and inode. Always the same where there are none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +61,7 @@ pub(super) struct Place {
 impl Place {
     /// The place of a database that is open, with its log of so many frames.
     pub(super) fn of(path: &Path, log_frames: u64) -> Result<Self, Error> {
-        let log_path = beside(path, "-wal");
+        let log_path = files::beside(path, "-wal");
         let (file, log) = (metadata(path, path)?, metadata(&log_path, path)?);
         let log_file = File::open(&log_path)
             .map_err(|source| Error::File { path: log_path.clone(), source })?;
@@ -166,13 +167,6 @@ fn metadata(path: &Path, database: &Path) -> Result<Metadata, Error> {
         },
         _ => Error::File { path: path.to_owned(), source },
     })
-}
-
-/// The name of a file that belongs to a database.
-pub(in crate::service) fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
 }
 
 /// The name that a path leads to where its last part is a symbolic link, which need not exist.

@@ -4,9 +4,20 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ginnel::mux::Incoming;
+use ginnel::mux::Session;
+use ginnel::mux::Side;
+use ginnel::mux::Stream;
+use ginnel::mux::heartbeat;
+use ginnel::protocol::message::Auth;
+use ginnel::protocol::message::AuthExtra;
+use ginnel::protocol::message::Bind;
+use ginnel::protocol::message::BindOpts;
+use ginnel::protocol::proxy;
+use ginnel::protocol::read_kind;
+use ginnel::protocol::rpc;
+use ginnel::protocol::stream_kind;
 use ginnel::service::{self, Service};
-use ginnel::tunnel::message::{Auth, AuthExtra, Bind, BindOpts};
-use ginnel::tunnel::{Incoming, Session, Side, Stream, heartbeat, kind, proxy, read_kind, rpc};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -59,7 +70,7 @@ impl Foreign {
 
 async fn dial(service: &Service) -> tokio_rustls::client::TlsStream<TcpStream> {
     let mut roots = RootCertStore::empty();
-    let pem = service.edges().authority().pem();
+    let pem = service.gateway().authority().pem();
     roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
@@ -76,8 +87,8 @@ async fn dial(service: &Service) -> tokio_rustls::client::TlsStream<TcpStream> {
 async fn take(mut incoming: Incoming, taken: mpsc::UnboundedSender<Stream>) {
     while let Some(mut stream) = incoming.next().await {
         match read_kind(&mut stream).await.unwrap() {
-            kind::HEARTBEAT => drop(tokio::spawn(heartbeat::answer(stream))),
-            kind::PROXY => {
+            stream_kind::HEARTBEAT => drop(tokio::spawn(heartbeat::answer(stream))),
+            stream_kind::PROXY => {
                 proxy::read_header(&mut stream).await.unwrap();
                 let _ = taken.send(stream);
             }

@@ -3,9 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ginnel::mux::Code;
+use ginnel::mux::Incoming;
+use ginnel::mux::Session;
+use ginnel::mux::SessionEnd;
+use ginnel::mux::Side;
+use ginnel::mux::heartbeat;
+use ginnel::protocol::message::Auth;
+use ginnel::protocol::message::AuthExtra;
+use ginnel::protocol::message::Bind;
+use ginnel::protocol::rpc;
 use ginnel::service::{Options, Service};
-use ginnel::tunnel::message::{Auth, AuthExtra, Bind};
-use ginnel::tunnel::{Code, Ended, Incoming, Session, Side, heartbeat, rpc};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -27,7 +35,7 @@ async fn hurried() -> Service {
 /// Connects as an agent that has not said anything.
 async fn connect(service: &Service) -> (Session, Incoming) {
     let mut roots = RootCertStore::empty();
-    let pem = service.edges().authority().pem();
+    let pem = service.gateway().authority().pem();
     roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
     let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
     let tcp = TcpStream::connect(service.agent_address().unwrap()).await.unwrap();
@@ -70,7 +78,7 @@ async fn who_does_not_log_in_is_not_waited_for() {
 
     let ended = timeout(PATIENCE, session.ended()).await.unwrap();
 
-    assert!(matches!(ended, Ended::PeerClosed | Ended::Broken(_)), "{ended}");
+    assert!(matches!(ended, SessionEnd::PeerClosed | SessionEnd::Broken(_)), "{ended}");
 }
 
 #[tokio::test]
@@ -98,7 +106,7 @@ async fn who_asks_for_more_than_a_login_is_told_to_leave() {
     }
 
     let ended = timeout(PATIENCE, session.ended()).await.unwrap();
-    let Ended::GoneAway { code, text } = ended else { panic!("{ended}") };
+    let SessionEnd::GoneAway { code, text } = ended else { panic!("{ended}") };
     assert_eq!(code, Code::ENHANCE_YOUR_CALM);
     assert_eq!(text, "before authentication: more than 2 open streams");
 }

@@ -96,7 +96,7 @@ async fn requests_of_an_https_edge_have_no_tls_to_end() {
     let route = json!({"match_type": "path_prefix", "match": "/", "backend": group(&whole).await});
     let routes = format!("/edges/https/{}/routes", edge["id"].as_str().unwrap());
     whole.create(&routes, route).await;
-    let edges = whole.service.edges();
+    let edges = whole.service.gateway();
     let place = edges.https_address().unwrap().to_string();
 
     let visit = visit(&place, edges.authority().pem(), None, true);
@@ -120,7 +120,7 @@ async fn records_tell_the_route_although_connections_to_the_agent_are_kept() {
             json!({"match_type": "path_prefix", "match": path, "backend": group(&whole).await});
         expected.push(whole.create(&routes, route).await["id"].clone());
     }
-    let edges = whole.service.edges();
+    let edges = whole.service.gateway();
     let certificate = reqwest::Certificate::from_pem(edges.authority().pem().as_bytes()).unwrap();
     let visitor = reqwest::Client::builder()
         .no_proxy()

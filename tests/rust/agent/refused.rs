@@ -6,10 +6,18 @@ use std::time::Duration;
 use ginnel::agent::definition::Definition;
 use ginnel::agent::{Agent, Error, Options, State, Trust, WebAddress};
 use ginnel::api::Secret;
+use ginnel::mux::Incoming;
+use ginnel::mux::Session;
+use ginnel::mux::Side;
+use ginnel::protocol::message::Auth;
+use ginnel::protocol::message::AuthAnswer;
+use ginnel::protocol::message::BindAnswer;
+use ginnel::protocol::message::BindAnswerExtra;
+use ginnel::protocol::message::error_text;
+use ginnel::protocol::read_kind;
+use ginnel::protocol::rpc::Call;
+use ginnel::protocol::stream_kind;
 use ginnel::service::{self, Service};
-use ginnel::tunnel::message::{Auth, AuthAnswer, BindAnswer, BindAnswerExtra, error_text};
-use ginnel::tunnel::rpc::Call;
-use ginnel::tunnel::{Incoming, Session, Side, kind, read_kind};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
@@ -35,7 +43,7 @@ struct Refusing {
 impl Refusing {
     async fn start() -> Self {
         let own = Service::start(service::Options::default()).await.unwrap();
-        let authority = own.edges().authority().clone();
+        let authority = own.gateway().authority().clone();
         let acceptor = TlsAcceptor::from(authority.server_config(&[]).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = listener.local_addr().unwrap().to_string();
@@ -82,15 +90,15 @@ async fn answer(
 ) {
     while let Some(mut stream) = incoming.next().await {
         let Ok(kind) = read_kind(&mut stream).await else { continue };
-        if kind == kind::HEARTBEAT {
-            tokio::spawn(ginnel::tunnel::heartbeat::answer(stream));
+        if kind == stream_kind::HEARTBEAT {
+            tokio::spawn(ginnel::mux::heartbeat::answer(stream));
             continue;
         }
         let Ok(call) = Call::read(kind, stream).await else { continue };
         let said = said.borrow().clone();
         let error = |text: String| Some(text).filter(|text| !text.is_empty());
         match kind {
-            kind::AUTH => {
+            stream_kind::AUTH => {
                 let auth: Auth = call.decode().unwrap();
                 let answer = AuthAnswer {
                     version: "3".to_owned(),

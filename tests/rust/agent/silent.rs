@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use ginnel::gateway::Timeouts;
 use ginnel::service::Options;
-use ginnel::service::edge::Patience;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
@@ -33,8 +33,8 @@ async fn silent() -> (u16, UnboundedReceiver<String>) {
 
 /// A service that lets upstreams think for a moment.
 async fn hurried() -> Whole {
-    let patience = Patience { think: Duration::from_millis(300), ..Patience::default() };
-    Whole::with(Options { patience, ..Options::default() }).await
+    let timeouts = Timeouts { response_timeout: Duration::from_millis(300), ..Timeouts::default() };
+    Whole::with(Options { timeouts, ..Options::default() }).await
 }
 
 /// Asks, and is told that it takes too long.
@@ -81,7 +81,7 @@ async fn a_visitor_does_not_wait_for_ever_for_a_static_backend() {
     let route =
         json!({"match_type": "path_prefix", "match": "/", "backend": {"backend_id": backend}});
     whole.create(&routes, route).await;
-    let place = whole.service.edges().http_address().unwrap();
+    let place = whole.service.gateway().http_address().unwrap();
 
     ask(&whole, &format!("http://{place}/hello"), "a.test").await;
 

@@ -85,7 +85,7 @@ pub async fn agent_of(service: &Service) -> Agent {
 
 /// How an agent of this service is to run.
 pub fn options_of(service: &Service) -> Options {
-    let trust = Trust::Pem(service.edges().authority().pem().as_bytes().to_vec());
+    let trust = Trust::Pem(service.gateway().authority().pem().as_bytes().to_vec());
     let token = service.authtoken().cloned().unwrap();
     let server = service.agent_address().unwrap().to_string();
     let mut options = Options::new(server, token, trust);

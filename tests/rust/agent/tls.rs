@@ -146,8 +146,8 @@ async fn an_https_tunnel_lets_in_only_visitors_with_a_certificate() {
     });
     let (status, tunnel) = whole.start_tunnel(definition).await;
     assert_eq!(status, 201, "{tunnel}");
-    let place = whole.service.edges().https_address().unwrap().to_string();
-    let trusted = whole.service.edges().authority().pem().to_owned();
+    let place = whole.service.gateway().https_address().unwrap().to_string();
+    let trusted = whole.service.gateway().authority().pem().to_owned();
     let visit = |shown, names| timeout(PATIENCE, visit(&place, &trusted, shown, names));
 
     let answer = visit(Some(&known), true).await.unwrap().unwrap();

@@ -179,7 +179,7 @@ async fn a_service_that_comes_back_finds_the_tunnels_at_their_addresses() {
 #[tokio::test]
 async fn a_refused_agent_says_why_and_does_not_try_again() {
     let service = Service::start(service::Options::default()).await.unwrap();
-    let trust = Trust::Pem(service.edges().authority().pem().as_bytes().to_vec());
+    let trust = Trust::Pem(service.gateway().authority().pem().as_bytes().to_vec());
     let token = ginnel::api::Secret(format!("{}_{}", "0".repeat(27), "0".repeat(21)));
     let mut options = Options::new(service.agent_address().unwrap().to_string(), token, trust);
     options.web_addr = WebAddress::Off;

@@ -3,11 +3,20 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ginnel::tunnel::message::{
-    Answer, Auth, AuthAnswer, Bind, ProxyHeader, Stop, StopTunnel, error_text,
-};
-use ginnel::tunnel::rpc::{self, Call};
-use ginnel::tunnel::{Stream, kind, proxy, read_kind};
+use ginnel::mux::Stream;
+use ginnel::protocol::message::Answer;
+use ginnel::protocol::message::Auth;
+use ginnel::protocol::message::AuthAnswer;
+use ginnel::protocol::message::Bind;
+use ginnel::protocol::message::ProxyHeader;
+use ginnel::protocol::message::Stop;
+use ginnel::protocol::message::StopTunnel;
+use ginnel::protocol::message::error_text;
+use ginnel::protocol::proxy;
+use ginnel::protocol::read_kind;
+use ginnel::protocol::rpc;
+use ginnel::protocol::rpc::Call;
+use ginnel::protocol::stream_kind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::support::{PATIENCE, pair, soon};
@@ -27,7 +36,7 @@ async fn a_call_gets_its_answer() {
     });
 
     let call = accept(soon(pair.service_incoming.next()).await.unwrap()).await.unwrap();
-    assert_eq!(call.kind(), kind::AUTH);
+    assert_eq!(call.kind(), stream_kind::AUTH);
     assert_eq!(call.decode::<Auth>().unwrap().version, ["3"]);
     let answer = AuthAnswer { client_id: "c1".into(), ..AuthAnswer::default() };
     call.answer(&answer).await.unwrap();
@@ -81,7 +90,7 @@ async fn a_call_without_an_object_is_refused() {
 
         let error = call.err().unwrap();
         assert_eq!(matches!(error, rpc::Error::Cut), last, "{error}");
-        assert_eq!(matches!(error, rpc::Error::NoObject(_)), !last, "{error}");
+        assert_eq!(matches!(error, rpc::Error::NotAnObject(_)), !last, "{error}");
     }
 }
 
@@ -118,7 +127,7 @@ async fn a_stopped_tunnel_is_told_without_an_answer() {
     rpc::tell(&pair.service, &message).await.unwrap();
 
     let call = accept(soon(pair.agent_incoming.next()).await.unwrap()).await.unwrap();
-    assert_eq!(call.kind(), kind::STOP_TUNNEL);
+    assert_eq!(call.kind(), stream_kind::STOP_TUNNEL);
     assert_eq!(call.decode::<StopTunnel>().unwrap(), message);
 }
 
@@ -140,7 +149,7 @@ async fn a_proxied_connection_carries_its_header_and_then_bytes() {
     visitor.send_last(b"GET").await.unwrap();
 
     let mut stream = soon(pair.agent_incoming.next()).await.unwrap();
-    assert_eq!(soon(read_kind(&mut stream)).await.unwrap(), kind::PROXY);
+    assert_eq!(soon(read_kind(&mut stream)).await.unwrap(), stream_kind::PROXY);
     assert_eq!(soon(proxy::read_header(&mut stream)).await.unwrap(), header);
     let mut rest = Vec::new();
     soon(stream.read_to_end(&mut rest)).await.unwrap();

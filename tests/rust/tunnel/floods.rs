@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ginnel::tunnel::frame;
-use ginnel::tunnel::state::WINDOW;
-use ginnel::tunnel::{Code, Limits};
+use ginnel::mux::Code;
+use ginnel::mux::Limits;
+use ginnel::mux::frame;
+use ginnel::mux::stream_state::WINDOW;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::support::{Heard, Raw, soon, until};
+use super::support::{EventDelivery, Raw, soon, until};
 
 #[tokio::test]
 async fn streams_that_nobody_accepts_are_refused() {
@@ -20,8 +21,8 @@ async fn streams_that_nobody_accepts_are_refused() {
         peer.data(3 + 2 * number, "syn", b"x").await;
     }
 
-    assert_eq!(peer.hear().await, Heard::Reset(9, Code::ACCEPT_QUEUE_FULL));
-    assert_eq!(peer.hear().await, Heard::Reset(11, Code::ACCEPT_QUEUE_FULL));
+    assert_eq!(peer.hear().await, EventDelivery::Reset(9, Code::ACCEPT_QUEUE_FULL));
+    assert_eq!(peer.hear().await, EventDelivery::Reset(11, Code::ACCEPT_QUEUE_FULL));
     assert_eq!(session.streams(), 3);
     drop(soon(incoming.next()).await.unwrap());
     peer.data(13, "syn", b"x").await;
@@ -41,7 +42,7 @@ async fn streams_opened_and_reset_over_and_over_are_bounded() {
     peer.send(&frames).await;
 
     for number in 3..1000 {
-        let refused = Heard::Reset(3 + 2 * number, Code::ACCEPT_QUEUE_FULL);
+        let refused = EventDelivery::Reset(3 + 2 * number, Code::ACCEPT_QUEUE_FULL);
         assert_eq!(peer.hear().await, refused);
     }
     assert_eq!(session.streams(), 0);
@@ -66,7 +67,7 @@ async fn nobody_listens_to_a_peer_that_does_not() {
     // Once it listens, it is answered.
     let mut answers = 0;
     while answers < sent / frame.len() {
-        assert_eq!(peer.hear().await, Heard::Reset(9, Code::STREAM_CLOSED));
+        assert_eq!(peer.hear().await, EventDelivery::Reset(9, Code::STREAM_CLOSED));
         answers += 1;
     }
 }
@@ -87,7 +88,7 @@ async fn writers_wait_for_a_peer_that_does_not_read() {
     // Nothing was lost, and nobody forgotten.
     let mut ended = 0;
     while ended < 40 {
-        if let Heard::Data { fin: true, .. } = peer.hear().await {
+        if let EventDelivery::Data { fin: true, .. } = peer.hear().await {
             ended += 1;
         }
     }

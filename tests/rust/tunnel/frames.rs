@@ -1,9 +1,13 @@
 //! Frames become bytes and events again, however the bytes are cut.
 
 use bytes::BytesMut;
-use ginnel::tunnel::Code;
-use ginnel::tunnel::frame::{self, Data, Decoder, Event, Malformed};
-use ginnel::tunnel::object::Scanner;
+use ginnel::mux::Code;
+use ginnel::mux::frame;
+use ginnel::mux::frame::Data;
+use ginnel::mux::frame::Decoder;
+use ginnel::mux::frame::Event;
+use ginnel::mux::frame::FrameError;
+use ginnel::protocol::json_object::ObjectScanner;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -46,7 +50,7 @@ fn frames() -> impl Strategy<Value = Vec<Frame>> {
 }
 
 /// Decodes bytes that come in pieces of the given lengths, over and over.
-fn decode(bytes: &[u8], cuts: &[usize]) -> Result<Vec<Event>, Malformed> {
+fn decode(bytes: &[u8], cuts: &[usize]) -> Result<Vec<Event>, FrameError> {
     let mut decoder = Decoder::default();
     let mut input = BytesMut::new();
     let mut events = Vec::new();
@@ -157,7 +161,7 @@ proptest! {
         let object = format!("{white}{nested}");
         let text = format!("{object}{behind}");
 
-        let mut scanner = Scanner::default();
+        let mut scanner = ObjectScanner::default();
         let mut found = None;
         for end in (cut..text.len()).step_by(cut).chain([text.len()]) {
             found = scanner.end(&text.as_bytes()[..end]).unwrap();
@@ -228,13 +232,13 @@ fn long_last_words_are_cut() {
 
 #[test]
 fn wrong_lengths_and_missing_streams_are_malformed() {
-    let cases: [(&[u8], Malformed); 6] = [
-        (&[0, 0, 5, 0x00, 0, 0, 0, 3], Malformed::Length),
-        (&[0, 0, 0, 0x00, 0, 0, 0, 3], Malformed::Length),
-        (&[0, 0, 3, 0x20, 0, 0, 0, 3], Malformed::Length),
-        (&[0, 0, 4, 0x10, 0, 0, 0, 0], Malformed::NoStream),
-        (&[0, 0, 4, 0x00, 0, 0, 0, 0], Malformed::NoStream),
-        (&[0, 0, 4, 0x20, 0x80, 0, 0, 0], Malformed::NoStream),
+    let cases: [(&[u8], FrameError); 6] = [
+        (&[0, 0, 5, 0x00, 0, 0, 0, 3], FrameError::Length),
+        (&[0, 0, 0, 0x00, 0, 0, 0, 3], FrameError::Length),
+        (&[0, 0, 3, 0x20, 0, 0, 0, 3], FrameError::Length),
+        (&[0, 0, 4, 0x10, 0, 0, 0, 0], FrameError::NoStream),
+        (&[0, 0, 4, 0x00, 0, 0, 0, 0], FrameError::NoStream),
+        (&[0, 0, 4, 0x20, 0x80, 0, 0, 0], FrameError::NoStream),
     ];
     for (bytes, expected) in cases {
         assert_eq!(decode(bytes, &[8]).unwrap_err(), expected, "{bytes:?}");
@@ -245,7 +249,7 @@ fn wrong_lengths_and_missing_streams_are_malformed() {
 fn large_pieces_are_not_copied() {
     let mut input = BytesMut::new();
     frame::put_data(&mut input, 3, true, false, &vec![7; 32 * 1024]);
-    let body = input[frame::HEAD..].as_ptr();
+    let body = input[frame::FRAME_HEAD_BYTES..].as_ptr();
     let mut decoder = Decoder::default();
 
     decoder.next(&mut input).unwrap();

@@ -1,10 +1,10 @@
 //! Streams that are reset together.
 
 use bytes::Bytes;
-use ginnel::tunnel::Code;
+use ginnel::mux::Code;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::support::{Heard, Raw, fin, pair, soon};
+use super::support::{EventDelivery, Raw, fin, pair, soon};
 
 #[tokio::test]
 async fn a_group_is_reset_at_both_sides_and_nothing_else_is() {
@@ -39,12 +39,12 @@ async fn the_end_of_a_stream_comes_before_its_reset() {
     let (mut peer, session, _incoming) = Raw::start();
     let group = session.group();
     let stream = session.open_below(9, Some(group), Bytes::from_static(b"x")).await.unwrap();
-    assert!(matches!(peer.hear().await, Heard::Data { stream: 2, syn: true, .. }));
+    assert!(matches!(peer.hear().await, EventDelivery::Data { stream: 2, syn: true, .. }));
 
     session.reset_group(group, Code::CANCELLED);
 
     assert_eq!(peer.hear().await, fin(2));
-    assert_eq!(peer.hear().await, Heard::Reset(2, Code::CANCELLED));
+    assert_eq!(peer.hear().await, EventDelivery::Reset(2, Code::CANCELLED));
     drop(stream);
     assert!(peer.hears_nothing().await);
 }

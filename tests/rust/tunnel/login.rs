@@ -1,11 +1,14 @@
 //! A peer that has not authenticated gets little, and whoever wants more is sent away.
 
-use ginnel::tunnel::{Code, Ended, LoginExcess, frame};
+use ginnel::mux::Code;
+use ginnel::mux::LoginLimitError;
+use ginnel::mux::SessionEnd;
+use ginnel::mux::frame;
 use tokio::io::AsyncReadExt;
 
-use super::support::{Heard, Raw, fin, soon};
+use super::support::{EventDelivery, Raw, fin, soon};
 
-const CALM: Heard = Heard::GoAway(Code::ENHANCE_YOUR_CALM);
+const CALM: EventDelivery = EventDelivery::GoAway(Code::ENHANCE_YOUR_CALM);
 
 #[tokio::test]
 async fn a_third_stream_ends_the_session() {
@@ -16,9 +19,9 @@ async fn a_third_stream_ends_the_session() {
     }
 
     assert_eq!(peer.hear().await, CALM);
-    assert_eq!(peer.hear().await, Heard::Closed);
+    assert_eq!(peer.hear().await, EventDelivery::Closed);
     let ended = soon(session.ended()).await;
-    assert!(matches!(ended, Ended::BeforeLogin(LoginExcess::Streams(2))), "{ended}");
+    assert!(matches!(ended, SessionEnd::BeforeLogin(LoginLimitError::Streams(2))), "{ended}");
     assert_eq!(ended.to_string(), "before authentication: more than 2 open streams");
 }
 
@@ -47,7 +50,7 @@ async fn a_frame_that_is_too_long_is_not_waited_for() {
 
         assert_eq!(peer.hear().await, CALM, "{length}");
         let ended = soon(session.ended()).await;
-        assert!(matches!(ended, Ended::BeforeLogin(LoginExcess::Bytes(_))), "{ended}");
+        assert!(matches!(ended, SessionEnd::BeforeLogin(LoginLimitError::Bytes(_))), "{ended}");
     }
 }
 
@@ -67,7 +70,7 @@ async fn a_message_of_64_kib_may_be_sent_and_no_more() {
     while let heard = peer.hear().await
         && heard != CALM
     {
-        assert!(matches!(heard, Heard::Window(3, _)), "{heard:?}");
+        assert!(matches!(heard, EventDelivery::Window(3, _)), "{heard:?}");
     }
     assert!(soon(stream.read_u8()).await.is_err());
 }
@@ -90,7 +93,7 @@ async fn frames_of_every_kind_count() {
         }
 
         let ended = soon(session.ended()).await;
-        assert!(matches!(ended, Ended::BeforeLogin(LoginExcess::Bytes(_))), "{ended}");
+        assert!(matches!(ended, SessionEnd::BeforeLogin(LoginLimitError::Bytes(_))), "{ended}");
     }
 }
 

@@ -1,9 +1,19 @@
 //! Messages are read in any letter case and written in one.
 
-use ginnel::tunnel::message::{
-    Auth, AuthAnswer, Base64, Bind, BindAnswer, BindOpts, Failure, Hidden, HttpOpts, IpRestriction,
-    StopTunnel, TlsOpts, decode, error_text,
-};
+use ginnel::protocol::message::Auth;
+use ginnel::protocol::message::AuthAnswer;
+use ginnel::protocol::message::Base64;
+use ginnel::protocol::message::Bind;
+use ginnel::protocol::message::BindAnswer;
+use ginnel::protocol::message::BindOpts;
+use ginnel::protocol::message::Failure;
+use ginnel::protocol::message::Hidden;
+use ginnel::protocol::message::HttpOpts;
+use ginnel::protocol::message::IpRestriction;
+use ginnel::protocol::message::StopTunnel;
+use ginnel::protocol::message::TlsOpts;
+use ginnel::protocol::message::decode;
+use ginnel::protocol::message::error_text;
 use serde_json::{Value, json};
 
 fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {

@@ -2,12 +2,14 @@
 
 use std::io::ErrorKind;
 
-use ginnel::tunnel::frame;
-use ginnel::tunnel::state::WINDOW;
-use ginnel::tunnel::{Code, Ended, Limits};
+use ginnel::mux::Code;
+use ginnel::mux::Limits;
+use ginnel::mux::SessionEnd;
+use ginnel::mux::frame;
+use ginnel::mux::stream_state::WINDOW;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::support::{Heard, Raw, fin, soon, until};
+use super::support::{EventDelivery, Raw, fin, soon, until};
 
 #[tokio::test]
 async fn data_beyond_the_window_is_refused_before_it_arrives() {
@@ -18,7 +20,7 @@ async fn data_beyond_the_window_is_refused_before_it_arrives() {
     // A head that announces one byte too many, and nothing of the body.
     peer.send(&[0x04, 0x00, 0x00, 0x10, 0, 0, 0, 3]).await;
 
-    assert_eq!(peer.hear().await, Heard::Reset(3, Code::FLOW_CONTROL));
+    assert_eq!(peer.hear().await, EventDelivery::Reset(3, Code::FLOW_CONTROL));
     assert_eq!(session.streams(), 0);
     let error = soon(stream.read_to_end(&mut Vec::new())).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
@@ -40,7 +42,7 @@ async fn the_whole_window_may_come_in_one_frame_and_is_granted_again_in_parts() 
         soon(stream.read_exact(&mut [0; 1000])).await.unwrap();
         assert!(peer.hears_nothing().await, "an increment for each read is too many");
         soon(stream.read_exact(&mut [0; 65_536 - 1000])).await.unwrap();
-        assert_eq!(peer.hear().await, Heard::Window(3, 65_536));
+        assert_eq!(peer.hear().await, EventDelivery::Window(3, 65_536));
     }
 }
 
@@ -71,7 +73,7 @@ async fn received(peer: &mut Raw, wanted: usize) -> usize {
     let mut received = 0;
     while received < wanted {
         match peer.hear().await {
-            Heard::Data { body, .. } if body.len() <= 32 * 1024 => received += body.len(),
+            EventDelivery::Data { body, .. } if body.len() <= 32 * 1024 => received += body.len(),
             other => panic!("{other:?}"),
         }
     }
@@ -86,7 +88,7 @@ async fn data_after_the_end_is_refused() {
 
     peer.data(3, "", b"more").await;
 
-    assert_eq!(peer.hear().await, Heard::Reset(3, Code::STREAM_CLOSED));
+    assert_eq!(peer.hear().await, EventDelivery::Reset(3, Code::STREAM_CLOSED));
     assert_eq!(session.streams(), 0);
     let mut text = String::new();
     soon(stream.read_to_string(&mut text)).await.unwrap();
@@ -108,7 +110,7 @@ async fn frames_for_unknown_streams_are_refused_or_ignored() {
     peer.send(&frames).await;
 
     for stream in [11, 13, 2] {
-        assert_eq!(peer.hear().await, Heard::Reset(stream, Code::STREAM_CLOSED));
+        assert_eq!(peer.hear().await, EventDelivery::Reset(stream, Code::STREAM_CLOSED));
     }
     peer.data(15, "syn", b"").await;
     assert_eq!(soon(incoming.next()).await.unwrap().id(), 15);
@@ -143,9 +145,9 @@ async fn what_breaks_the_protocol_ends_the_session() {
 
         peer.send(case).await;
 
-        assert_eq!(peer.hear().await, Heard::GoAway(Code::PROTOCOL), "{case:?}");
-        assert_eq!(peer.hear().await, Heard::Closed);
-        assert!(matches!(soon(session.ended()).await, Ended::Protocol(_)));
+        assert_eq!(peer.hear().await, EventDelivery::GoAway(Code::PROTOCOL), "{case:?}");
+        assert_eq!(peer.hear().await, EventDelivery::Closed);
+        assert!(matches!(soon(session.ended()).await, SessionEnd::Protocol(_)));
     }
 }
 
@@ -174,10 +176,10 @@ async fn a_goodbye_of_any_length_ends_the_session() {
         let _ = peer.io.write_all(&[0, 0, 0, 0x12, 0, 0, 0, 5]).await;
 
         let ended = soon(session.ended()).await;
-        assert!(matches!(ended, Ended::GoneAway { .. }), "{ended}");
+        assert!(matches!(ended, SessionEnd::GoneAway { .. }), "{ended}");
         assert!(soon(stream.read(&mut [0])).await.is_err());
         assert!(soon(incoming.next()).await.is_none());
-        assert_eq!(peer.hear().await, Heard::Closed);
+        assert_eq!(peer.hear().await, EventDelivery::Closed);
     }
 }
 
@@ -188,7 +190,8 @@ async fn both_sides_end_in_either_order_with_and_without_data() {
             let (mut peer, session, mut incoming) = Raw::start();
             peer.data(3, "syn", b"").await;
             let mut stream = soon(incoming.next()).await.unwrap();
-            let ours = Heard::Data { stream: 3, syn: false, fin: true, body: body.to_vec() };
+            let ours =
+                EventDelivery::Data { stream: 3, syn: false, fin: true, body: body.to_vec() };
 
             if peer_first {
                 peer.data(3, "fin", body).await;
@@ -216,7 +219,7 @@ async fn a_dropped_stream_counts_until_the_peer_knows() {
     let (mut peer, session, _incoming) = Raw::start();
     for id in [2, 4, 6] {
         drop(session.open(bytes::Bytes::from_static(b"x")).await.unwrap());
-        assert!(matches!(peer.hear().await, Heard::Data { syn: true, fin: false, .. }));
+        assert!(matches!(peer.hear().await, EventDelivery::Data { syn: true, fin: false, .. }));
         assert_eq!(peer.hear().await, fin(id));
     }
     assert_eq!(session.open_streams(), 3);
@@ -227,7 +230,7 @@ async fn a_dropped_stream_counts_until_the_peer_knows() {
     frame::put_reset(&mut reset, 6, Code::CANCELLED);
     peer.send(&reset).await;
 
-    assert_eq!(peer.hear().await, Heard::Reset(4, Code::STREAM_CLOSED));
+    assert_eq!(peer.hear().await, EventDelivery::Reset(4, Code::STREAM_CLOSED));
     until(|| session.open_streams() == 0).await;
     assert!(peer.hears_nothing().await);
 }
@@ -260,7 +263,7 @@ async fn the_501st_open_stream_is_refused_until_one_is_gone() {
     }
 
     peer.data(1003, "syn", b"refused").await;
-    assert_eq!(peer.hear().await, Heard::Reset(1003, Code::REFUSED));
+    assert_eq!(peer.hear().await, EventDelivery::Reset(1003, Code::REFUSED));
     assert_eq!(session.streams(), 500);
 
     let mut first = streams.remove(0);

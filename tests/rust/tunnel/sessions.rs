@@ -4,9 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ginnel::tunnel::{
-    Account, Backlog, Code, Ended, Session, Side, Stream, heartbeat, kind, read_kind,
-};
+use ginnel::mux::Code;
+use ginnel::mux::Session;
+use ginnel::mux::SessionEnd;
+use ginnel::mux::Side;
+use ginnel::mux::Stream;
+use ginnel::mux::UnreadAccount;
+use ginnel::mux::UnreadBacklog;
+use ginnel::mux::heartbeat;
+use ginnel::protocol::read_kind;
+use ginnel::protocol::stream_kind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -34,15 +41,17 @@ async fn bytes_go_both_ways_and_each_side_ends_its_own() {
 async fn the_first_bytes_come_with_the_stream_and_ids_tell_the_sides() {
     let mut pair = pair();
 
-    let first = pair.agent.open(Bytes::copy_from_slice(&kind::BIND.to_be_bytes())).await.unwrap();
-    let second = pair.agent.open(Bytes::copy_from_slice(&kind::AUTH.to_be_bytes())).await.unwrap();
+    let first =
+        pair.agent.open(Bytes::copy_from_slice(&stream_kind::BIND.to_be_bytes())).await.unwrap();
+    let second =
+        pair.agent.open(Bytes::copy_from_slice(&stream_kind::AUTH.to_be_bytes())).await.unwrap();
     let other = pair.service.open(Bytes::from_static(&[0, 0, 0, 3, 7])).await.unwrap();
 
     assert_eq!((first.id(), second.id(), other.id()), (3, 5, 2));
     let mut arrived = soon(pair.service_incoming.next()).await.unwrap();
-    assert_eq!(soon(read_kind(&mut arrived)).await.unwrap(), kind::BIND);
+    assert_eq!(soon(read_kind(&mut arrived)).await.unwrap(), stream_kind::BIND);
     let mut arrived = soon(pair.agent_incoming.next()).await.unwrap();
-    assert_eq!(soon(read_kind(&mut arrived)).await.unwrap(), kind::PROXY);
+    assert_eq!(soon(read_kind(&mut arrived)).await.unwrap(), stream_kind::PROXY);
     assert_eq!(soon(arrived.read_chunk()).await.unwrap().unwrap().as_ref(), [7]);
 }
 
@@ -55,7 +64,7 @@ async fn a_silent_stream_delays_nobody() {
     let _first = soon(pair.agent_incoming.next()).await.unwrap();
     let mut second = soon(pair.agent_incoming.next()).await.unwrap();
 
-    assert_eq!(soon(read_kind(&mut second)).await.unwrap(), kind::PROXY);
+    assert_eq!(soon(read_kind(&mut second)).await.unwrap(), stream_kind::PROXY);
 }
 
 #[tokio::test]
@@ -118,9 +127,9 @@ async fn going_away_says_why() {
     pair.service.go_away(Code::ENHANCE_YOUR_CALM, "too much").await;
 
     let ended = soon(pair.agent.ended()).await;
-    let Ended::GoneAway { code, text } = ended else { panic!("{ended}") };
+    let SessionEnd::GoneAway { code, text } = ended else { panic!("{ended}") };
     assert_eq!((code, text.as_str()), (Code::ENHANCE_YOUR_CALM, "too much"));
-    assert!(matches!(pair.service.ended().await, Ended::Closed));
+    assert!(matches!(pair.service.ended().await, SessionEnd::Closed));
     assert!(pair.service.open(Bytes::new()).await.is_err());
 }
 
@@ -168,7 +177,7 @@ async fn a_session_lives_as_long_as_a_handle_or_a_stream() {
     assert!(!service.is_ended());
     drop(stream);
 
-    assert!(matches!(soon(service.ended()).await, Ended::GoneAway { code: Code::NONE, .. }));
+    assert!(matches!(soon(service.ended()).await, SessionEnd::GoneAway { code: Code::NONE, .. }));
 }
 
 #[tokio::test]
@@ -176,7 +185,7 @@ async fn heartbeats_measure_and_hold_no_session_open() {
     let Pair { agent, agent_incoming: _kept, service, mut service_incoming } = pair();
     let beat = heartbeat::keep(&agent, Duration::from_millis(5), Duration::from_secs(10));
     let mut stream = soon(service_incoming.next()).await.unwrap();
-    assert_eq!(soon(read_kind(&mut stream)).await.unwrap(), kind::HEARTBEAT);
+    assert_eq!(soon(read_kind(&mut stream)).await.unwrap(), stream_kind::HEARTBEAT);
     let answers = tokio::spawn(heartbeat::answer(stream));
 
     let mut latency = beat.watch();
@@ -198,7 +207,7 @@ async fn a_beat_that_does_not_come_back_ends_the_session_on_either_side() {
 
         let _beat = heartbeat::keep(keeper, Duration::from_millis(20), Duration::from_millis(30));
 
-        assert!(matches!(soon(keeper.ended()).await, Ended::Silent), "{side:?}");
+        assert!(matches!(soon(keeper.ended()).await, SessionEnd::Silent), "{side:?}");
         let other = if side == Side::Agent { &pair.service } else { &pair.agent };
         soon(other.ended()).await;
         let silent = match side {
@@ -216,7 +225,7 @@ async fn a_peer_that_ends_the_heartbeat_ends_the_session() {
 
     drop(soon(pair.service_incoming.next()).await.unwrap());
 
-    assert!(matches!(soon(pair.agent.ended()).await, Ended::HeartbeatEnded));
+    assert!(matches!(soon(pair.agent.ended()).await, SessionEnd::HeartbeatEnded));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -307,7 +316,7 @@ async fn echo(stream: Stream) {
 }
 
 /// Writes as much as the window lets in, and waits until all of it has arrived.
-async fn fill((ours, theirs): (&Stream, &mut Stream), account: &Arc<Account>) {
+async fn fill((ours, theirs): (&Stream, &mut Stream), account: &Arc<UnreadAccount>) {
     const WINDOW: usize = 256 << 10;
     ours.count_in(account.clone());
     // Who is cut off on the way has sent what matters.
@@ -317,8 +326,8 @@ async fn fill((ours, theirs): (&Stream, &mut Stream), account: &Arc<Account>) {
 #[tokio::test]
 async fn what_nobody_reads_is_bounded_and_who_has_most_of_it_loses_it() {
     let mut pair = pair();
-    let backlog = Arc::<Backlog>::default();
-    let (greedy, modest) = (Account::new(&backlog), Account::new(&backlog));
+    let backlog = Arc::<UnreadBacklog>::default();
+    let (greedy, modest) = (UnreadAccount::new(&backlog), UnreadAccount::new(&backlog));
     let mut kept = pair.stream().await;
     fill((&kept.0, &mut kept.1), &modest).await;
 

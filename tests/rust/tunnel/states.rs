@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use ginnel::tunnel::Code;
-use ginnel::tunnel::state::{Found, State, WINDOW};
+use ginnel::mux::Code;
+use ginnel::mux::stream_state::ReadResult;
+use ginnel::mux::stream_state::StreamState;
+use ginnel::mux::stream_state::WINDOW;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -33,8 +35,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// One direction of a stream: sender, wire, receiver, and the way back of the increments.
 #[derive(Default)]
 struct Direction {
-    sender: State,
-    receiver: State,
+    sender: StreamState,
+    receiver: StreamState,
     wire: VecDeque<Bytes>,
     back: VecDeque<u32>,
     sent: usize,
@@ -52,7 +54,7 @@ impl Direction {
             Step::Send(most) => self.send(*most),
             Step::Deliver => self.deliver(),
             Step::Take(most) => {
-                if let Found::Bytes(bytes) = self.receiver.take(*most) {
+                if let ReadResult::Bytes(bytes) = self.receiver.take(*most) {
                     assert!(!bytes.is_empty() && bytes.len() <= *most);
                     self.check(&bytes);
                 }
@@ -117,7 +119,7 @@ proptest! {
         direction.receiver.peer_finish();
         direction.step(&Step::Copy(WINDOW));
         prop_assert_eq!(direction.read, direction.sent);
-        prop_assert_eq!(direction.receiver.take(1), Found::End);
+        prop_assert_eq!(direction.receiver.take(1), ReadResult::End);
         prop_assert!(direction.receiver.at_end());
     }
 
@@ -141,7 +143,7 @@ proptest! {
 
     #[test]
     fn a_stream_is_gone_when_both_sides_have_finished(orders in vec(any::<bool>(), 1..6)) {
-        let mut state = State::default();
+        let mut state = StreamState::default();
         let (mut ours, mut theirs) = (false, false);
 
         for is_ours in orders {
@@ -160,9 +162,9 @@ proptest! {
 
 #[test]
 fn data_after_the_end_and_beyond_the_window_resets() {
-    let mut finished = State::default();
+    let mut finished = StreamState::default();
     finished.peer_finish();
-    let mut full = State::default();
+    let mut full = StreamState::default();
     full.announce(WINDOW - 1).unwrap();
     full.announce(1).unwrap();
 
@@ -174,7 +176,7 @@ fn data_after_the_end_and_beyond_the_window_resets() {
 #[test]
 fn a_reset_takes_what_was_not_read_unless_it_was_complete() {
     for complete in [false, true] {
-        let mut state = State::default();
+        let mut state = StreamState::default();
         state.announce(3).unwrap();
         state.arrive(Bytes::from_static(b"abc"));
         if complete {
@@ -183,8 +185,11 @@ fn a_reset_takes_what_was_not_read_unless_it_was_complete() {
 
         state.reset(Code::CANCELLED);
 
-        let expected =
-            if complete { Found::Bytes(Bytes::from_static(b"abc")) } else { Found::Nothing };
+        let expected = if complete {
+            ReadResult::Bytes(Bytes::from_static(b"abc"))
+        } else {
+            ReadResult::Nothing
+        };
         assert_eq!(state.take(9), expected);
         assert_eq!(state.at_end(), complete);
         assert_eq!((state.sendable(), state.was_reset()), (0, Some(Code::CANCELLED)));
@@ -193,7 +198,7 @@ fn a_reset_takes_what_was_not_read_unless_it_was_complete() {
 
 #[test]
 fn increments_never_widen_beyond_a_window() {
-    let mut state = State::default();
+    let mut state = StreamState::default();
     state.sent(WINDOW);
     assert_eq!(state.sendable(), 0);
 
@@ -208,13 +213,13 @@ fn increments_never_widen_beyond_a_window() {
 
 #[test]
 fn many_short_pieces_take_no_more_than_their_bytes() {
-    let mut state = State::default();
+    let mut state = StreamState::default();
     let buffer = Bytes::from(vec![7; 64 * 1024]);
     for at in 0..50_000 {
         state.announce(1).unwrap();
         state.arrive(buffer.slice(at..=at));
     }
 
-    assert!(matches!(state.take(usize::MAX), Found::Bytes(bytes) if bytes.len() == 1));
-    assert!(matches!(state.take(usize::MAX), Found::Bytes(bytes) if bytes.len() == 49_999));
+    assert!(matches!(state.take(usize::MAX), ReadResult::Bytes(bytes) if bytes.len() == 1));
+    assert!(matches!(state.take(usize::MAX), ReadResult::Bytes(bytes) if bytes.len() == 49_999));
 }

@@ -3,8 +3,17 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use ginnel::tunnel::frame::{self, Data, Decoder, Event};
-use ginnel::tunnel::{Code, Incoming, Limits, LoginLimits, Session, Side, Stream};
+use ginnel::mux::Code;
+use ginnel::mux::Incoming;
+use ginnel::mux::Limits;
+use ginnel::mux::LoginLimits;
+use ginnel::mux::Session;
+use ginnel::mux::Side;
+use ginnel::mux::Stream;
+use ginnel::mux::frame;
+use ginnel::mux::frame::Data;
+use ginnel::mux::frame::Decoder;
+use ginnel::mux::frame::Event;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::timeout;
 
@@ -58,7 +67,7 @@ pub struct Raw {
 
 /// What a [`Raw`] peer hears, with the body of DATA in one piece.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum EventDelivery {
     Data { stream: u32, syn: bool, fin: bool, body: Vec<u8> },
     Reset(u32, Code),
     Window(u32, u32),
@@ -103,18 +112,18 @@ impl Raw {
         self.input.is_empty() && timeout(moment, self.io.read_buf(&mut self.input)).await.is_err()
     }
 
-    pub async fn hear(&mut self) -> Heard {
+    pub async fn hear(&mut self) -> EventDelivery {
         match self.event().await {
-            None => Heard::Closed,
+            None => EventDelivery::Closed,
             Some(Event::Data(data)) => self.body(data).await,
-            Some(Event::Reset { stream, code }) => Heard::Reset(stream, code),
-            Some(Event::Window { stream, increment }) => Heard::Window(stream, increment),
-            Some(Event::GoAway { code, .. }) => Heard::GoAway(code),
+            Some(Event::Reset { stream, code }) => EventDelivery::Reset(stream, code),
+            Some(Event::Window { stream, increment }) => EventDelivery::Window(stream, increment),
+            Some(Event::GoAway { code, .. }) => EventDelivery::GoAway(code),
             Some(Event::Piece { .. }) => unreachable!("pieces belong to data"),
         }
     }
 
-    async fn body(&mut self, data: Data) -> Heard {
+    async fn body(&mut self, data: Data) -> EventDelivery {
         let mut body = Vec::new();
         while body.len() < data.length {
             match self.event().await {
@@ -122,7 +131,7 @@ impl Raw {
                 other => panic!("{other:?} inside a body"),
             }
         }
-        Heard::Data { stream: data.stream, syn: data.syn, fin: data.fin, body }
+        EventDelivery::Data { stream: data.stream, syn: data.syn, fin: data.fin, body }
     }
 
     async fn event(&mut self) -> Option<Event> {
@@ -137,6 +146,6 @@ impl Raw {
     }
 }
 
-pub fn fin(stream: u32) -> Heard {
-    Heard::Data { stream, syn: false, fin: true, body: Vec::new() }
+pub fn fin(stream: u32) -> EventDelivery {
+    EventDelivery::Data { stream, syn: false, fin: true, body: Vec::new() }
 }

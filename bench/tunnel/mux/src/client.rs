@@ -3,7 +3,8 @@
 use std::io::{Error, Result};
 
 use bytes::Bytes;
-use ginnel::tunnel::{Session, Side};
+use ginnel::mux::Session;
+use ginnel::mux::Side;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::peer::{ANSWER, REQUEST, SESSION, SINK, SMALL};

@@ -3,7 +3,9 @@
 use std::io::Result;
 use std::sync::Arc;
 
-use ginnel::tunnel::{Limits, Session, Side};
+use ginnel::mux::Limits;
+use ginnel::mux::Session;
+use ginnel::mux::Side;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 

@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::service::check::{Flaw, host_port};
-use crate::service::edge::Edges;
+use crate::service::publish::Publisher;
 use crate::service::store::Transaction;
 use crate::service::{Refusal, code};
 
@@ -36,7 +36,7 @@ pub(super) fn check(hostports: &[String]) -> Result<(), Refusal> {
 /// Refuses hosts of an HTTPS edge that an agent's endpoint has now.
 pub(super) fn check_names(service: &Context, hostports: &[String]) -> Result<(), Refusal> {
     for (index, text) in hostports.iter().enumerate() {
-        if service.shared.edges.is_online(text) {
+        if service.shared.gateway.is_online(text) {
             let message = format!("hostports[{index}]: {text:?} is the address of a tunnel now");
             return Err(Refusal::new(code::HOSTPORT_ONLINE, message));
         }
@@ -46,11 +46,11 @@ pub(super) fn check_names(service: &Context, hostports: &[String]) -> Result<(),
 
 /// Refuses ports of a TCP edge that somebody else listens on; its own are fine.
 pub(super) fn check_ports(
-    edges: &Edges,
+    publisher: &Publisher,
     edge_id: &str,
     hostports: &[String],
 ) -> Result<(), Refusal> {
-    match edges.taken_port(edge_id, hostports) {
+    match publisher.taken_port(edge_id, hostports) {
         Some(port) => {
             let message = format!("hostports: the service cannot listen on port {port}");
             Err(Refusal::new(code::HOSTPORT_TAKEN, message))

@@ -1,6 +1,5 @@
 //! HTTPS edges: shown with their routes, deleted with them.
 
-use super::routes::{EDGE, routes_of};
 use super::{Context, Handler, Reply, certificate_authorities, hostports, modules, on};
 use crate::api::id::prefix;
 use crate::api::remote::edges::https::{Create, Delete, Get, HttpsEdge, List, Update};
@@ -8,6 +7,7 @@ use crate::api::remote::edges::routes::HttpsEdgeRoute;
 use crate::service::Refusal;
 use crate::service::address::Base;
 use crate::service::context::{Resource, found, remove};
+use crate::service::references::{EDGE_OF_ROUTE, routes_of};
 use crate::service::store::{Document, Transaction};
 
 impl Document for HttpsEdge {
@@ -102,7 +102,7 @@ async fn update(service: Context, wanted: Update) -> Reply<Update> {
 
 async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
     let delete = service.write(move |change| {
-        for route in change.referrers(&wanted.id, EDGE)? {
+        for route in change.referrers(&wanted.id, EDGE_OF_ROUTE)? {
             change.remove::<HttpsEdgeRoute>(&route)?;
         }
         remove::<HttpsEdge>(change, &wanted.id)

@@ -9,8 +9,6 @@ mod routes;
 mod tcp;
 mod tcp_modules;
 
-pub(in crate::service) use routes::routes_of;
-
 use super::{Context, Handler, Reply, backends, certificate_authorities, on};
 
 pub(super) fn handlers() -> Vec<Handler> {

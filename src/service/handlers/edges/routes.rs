@@ -9,11 +9,9 @@ use crate::policy::Scope;
 use crate::policy::path::{self, Ambiguity};
 use crate::service::address::Base;
 use crate::service::context::{Resource, found, remove};
-use crate::service::store::{self, Document, Transaction, View};
+use crate::service::references::EDGE_OF_ROUTE;
+use crate::service::store::{Document, Transaction, View};
 use crate::service::{Refusal, code, policies};
-
-/// The role of an edge for its routes.
-pub(super) const EDGE: &str = "edge";
 /// The longest path, in bytes (remote API sheet, section 6).
 const LONGEST_MATCH: usize = 1024;
 
@@ -107,7 +105,7 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
             metadata: Some("".into()),
             ..HttpsEdgeRoute::default()
         };
-        change.link(&route.id, EDGE, [edge.id.as_str()])?;
+        change.link(&route.id, EDGE_OF_ROUTE, [edge.id.as_str()])?;
         apply(change, &mut route, given)?;
         Ok(route)
     });
@@ -137,15 +135,6 @@ async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
         remove::<HttpsEdgeRoute>(change, &wanted.id)
     });
     delete.await
-}
-
-/// The routes of an edge, newest first.
-pub(in crate::service) fn routes_of(
-    view: &View<'_>,
-    edge_id: &str,
-) -> Result<Vec<HttpsEdgeRoute>, store::Error> {
-    let ids = view.referrers(edge_id, EDGE)?;
-    ids.iter().filter_map(|id| view.find(id).transpose()).collect()
 }
 
 /// A route, if it belongs to the edge in the path.

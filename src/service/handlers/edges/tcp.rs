@@ -61,7 +61,7 @@ pub(super) fn handlers() -> Vec<Handler> {
 
 async fn create(service: Context, wanted: Create) -> Reply<Create> {
     let given = given!(wanted);
-    let edges = service.shared.edges.clone();
+    let publisher = service.shared.publisher.clone();
     let create = service.change(move |change| {
         let mut edge = TcpEdge {
             id: change.new_id(prefix::TCP_EDGE)?,
@@ -71,7 +71,8 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
             ..TcpEdge::default()
         };
         apply(change, &mut edge, given)?;
-        hostports::check_ports(&edges, &edge.id, edge.hostports.as_deref().unwrap_or_default())?;
+        let hostports = edge.hostports.as_deref().unwrap_or_default();
+        hostports::check_ports(&publisher, &edge.id, hostports)?;
         Ok(edge)
     });
     create.await
@@ -87,11 +88,12 @@ async fn get(service: Context, wanted: Get) -> Reply<Get> {
 
 async fn update(service: Context, wanted: Update) -> Reply<Update> {
     let given = given!(wanted);
-    let edges = service.shared.edges.clone();
+    let publisher = service.shared.publisher.clone();
     let update = service.change(move |change| {
         let mut edge: TcpEdge = found(change, &wanted.id)?;
         apply(change, &mut edge, given)?;
-        hostports::check_ports(&edges, &edge.id, edge.hostports.as_deref().unwrap_or_default())?;
+        let hostports = edge.hostports.as_deref().unwrap_or_default();
+        hostports::check_ports(&publisher, &edge.id, hostports)?;
         Ok(edge)
     });
     update.await

@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::configured::Site;
+use super::configured::EdgeFixture;
 use super::support::soon;
 
 /// Who vouches for visitors.
@@ -53,7 +53,7 @@ impl Signer {
     }
 
     /// Makes it known to a service; gives the module of it alone.
-    async fn known_to(&self, site: &Site) -> Value {
+    async fn known_to(&self, site: &EdgeFixture) -> Value {
         let id = site.service.create("/certificate_authorities", json!({"ca_pem": self.pem})).await;
         json!({"certificate_authority_ids": [id]})
     }
@@ -74,8 +74,8 @@ impl<'v> Visit<'v> {
         Self { name: Some(name), shown, version: &TLS13, alpn: "http/1.1" }
     }
 
-    async fn connect(self, site: &Site) -> io::Result<TlsStream<TcpStream>> {
-        let edges = site.service.service.edges();
+    async fn connect(self, site: &EdgeFixture) -> io::Result<TlsStream<TcpStream>> {
+        let edges = site.service.service.gateway();
         let mut roots = RootCertStore::empty();
         let trusted = CertificateDer::from_pem_slice(edges.authority().pem().as_bytes()).unwrap();
         roots.add(trusted).unwrap();
@@ -98,12 +98,12 @@ impl<'v> Visit<'v> {
     }
 
     /// The status of an answer to a request for a host.
-    async fn ask(self, site: &Site, host: &str) -> io::Result<String> {
+    async fn ask(self, site: &EdgeFixture, host: &str) -> io::Result<String> {
         get(&mut self.connect(site).await?, host).await
     }
 
     /// The alert that the service ends the handshake with.
-    async fn alert(self, site: &Site) -> AlertDescription {
+    async fn alert(self, site: &EdgeFixture) -> AlertDescription {
         // With TLS 1.3 a visitor is done before the service has looked at its certificate.
         let failed = match self.connect(site).await {
             Ok(mut stream) => soon(stream.read_u8()).await.unwrap_err(),
@@ -130,7 +130,7 @@ async fn get(stream: &mut TlsStream<TcpStream>, host: &str) -> io::Result<String
 }
 
 /// An edge that answers `hello`, with a module of its own.
-async fn edge(site: &Site, host: &str, module: &str, given: &Value) -> String {
+async fn edge(site: &EdgeFixture, host: &str, module: &str, given: &Value) -> String {
     let body = json!({"hostports": [format!("{host}:443")], module: given});
     let edge = site.service.create("/edges/https", body).await;
     let backend = site.fixed("hello").await;
@@ -140,7 +140,7 @@ async fn edge(site: &Site, host: &str, module: &str, given: &Value) -> String {
 
 #[tokio::test]
 async fn only_visitors_whom_an_authority_vouches_for_come_in() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let (known, unknown) = (Signer::new("known"), Signer::new("unknown"));
     let module = known.known_to(&site).await;
     edge(&site, "shop.test", "mutual_tls", &module).await;
@@ -158,7 +158,7 @@ async fn only_visitors_whom_an_authority_vouches_for_come_in() {
 
 #[tokio::test]
 async fn each_of_several_authorities_may_vouch() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let [one, two] = ["one", "two"].map(Signer::new);
     let bundle = json!({"ca_pem": format!("{}{}", one.pem, two.pem)});
     let bundle = site.service.create("/certificate_authorities", bundle).await;
@@ -179,7 +179,7 @@ async fn each_of_several_authorities_may_vouch() {
 
 #[tokio::test]
 async fn a_change_acts_on_the_next_connection_and_ends_those_before() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let (old, new) = (Signer::new("old"), Signer::new("new"));
     let [first, second] = [old.known_to(&site).await, new.known_to(&site).await];
     let (old, new) = (old.vouch(), new.vouch());
@@ -209,7 +209,7 @@ async fn a_change_acts_on_the_next_connection_and_ends_those_before() {
 
 #[tokio::test]
 async fn no_other_way_leads_around_the_certificate() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let known = Signer::new("known");
     let module = known.known_to(&site).await;
     edge(&site, "shop.test", "mutual_tls", &module).await;
@@ -232,7 +232,7 @@ async fn no_other_way_leads_around_the_certificate() {
 
 #[tokio::test]
 async fn plain_http_does_not_reach_an_edge_that_asks_for_certificates() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let module = Signer::new("known").known_to(&site).await;
     let edge = site.edge("shop.test").await;
     let backend = site.fixed("hello").await;
@@ -247,7 +247,7 @@ async fn plain_http_does_not_reach_an_edge_that_asks_for_certificates() {
 
 #[tokio::test]
 async fn policies_do_not_lead_around_the_certificate() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let inside = edge(&site, "shop.internal", "tls_termination", &json!({})).await;
     let outside = site.edge("open.test").await;
     let action = json!({"type": "forward-internal", "config": {"url": "https://shop.internal"}});
@@ -263,7 +263,7 @@ async fn policies_do_not_lead_around_the_certificate() {
 
 #[tokio::test]
 async fn requests_that_share_a_connection_do_not_share_its_welcome() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let known = Signer::new("known");
     edge(&site, "shop.test", "mutual_tls", &known.known_to(&site).await).await;
     edge(&site, "open.test", "tls_termination", &json!({})).await;
@@ -284,7 +284,7 @@ async fn requests_that_share_a_connection_do_not_share_its_welcome() {
 
 #[tokio::test]
 async fn a_module_that_is_switched_off_asks_nobody() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let mut module = Signer::new("known").known_to(&site).await;
     module["enabled"] = false.into();
 
@@ -295,7 +295,7 @@ async fn a_module_that_is_switched_off_asks_nobody() {
 
 #[tokio::test]
 async fn an_edge_may_ask_for_tls_1_3() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let edge = edge(&site, "shop.test", "tls_termination", &json!({"min_version": "1.3"})).await;
     let old = Visit { version: &TLS12, ..Visit::to("shop.test", None) };
 
@@ -313,7 +313,7 @@ async fn an_edge_may_ask_for_tls_1_3() {
 
 #[tokio::test]
 async fn an_authority_is_kept_as_long_as_an_edge_uses_it() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let service = &site.service;
     let known = Signer::new("known");
     let module = known.known_to(&site).await;

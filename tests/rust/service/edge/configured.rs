@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use ginnel::service::edge::{Groups, Heard, Proto, Target, Wanted};
+use ginnel::gateway::{EndpointSpec, EventDelivery, Proto, Target, TunnelGroups};
 use serde_json::{Value, json};
 
 use super::super::support::{Folder, Running, free_address};
 use super::support::{Direct, Peer, header, mirror, upstream};
 
 /// A service, and how requests reach its edges.
-pub struct Site {
+pub struct EdgeFixture {
     pub service: Running,
 }
 
-impl Site {
+impl EdgeFixture {
     pub async fn start() -> Self {
         Self { service: Running::start().await }
     }
@@ -47,7 +47,7 @@ impl Site {
     }
 
     pub async fn visitor(&self) -> Peer {
-        let address = self.service.service.edges().http_address().unwrap();
+        let address = self.service.service.gateway().http_address().unwrap();
         Peer::at(&address.to_string()).await
     }
 
@@ -78,7 +78,7 @@ pub struct Tunnels(pub Mutex<Vec<(Labels, Arc<dyn Target>)>>);
 
 type Labels = BTreeMap<String, String>;
 
-impl Groups for Tunnels {
+impl TunnelGroups for Tunnels {
     fn matching(&self, labels: &BTreeMap<String, String>) -> Vec<Arc<dyn Target>> {
         let tunnels = self.0.lock().unwrap();
         let has = |theirs: &BTreeMap<String, String>| {
@@ -101,7 +101,7 @@ async fn named(name: &'static str) -> std::net::SocketAddr {
 
 #[tokio::test]
 async fn hosts_and_paths_choose_the_route() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let [app, any] = [site.edge("app.a.test").await, site.edge("*.a.test").await];
     for (edge, path, kind, answer) in [
         (&app, "/", "path_prefix", "root"),
@@ -132,7 +132,7 @@ async fn hosts_and_paths_choose_the_route() {
 
 #[tokio::test]
 async fn changes_act_on_the_next_request() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let edge = site.edge("a.test").await;
     let service = &site.service;
     let mut visitor = site.visitor().await;
@@ -169,24 +169,24 @@ async fn changes_act_on_the_next_request() {
 #[tokio::test]
 async fn a_service_that_starts_again_serves_its_edges_again() {
     let folder = Folder::new();
-    let site = Site { service: Running::with(folder.options("db")).await };
+    let site = EdgeFixture { service: Running::with(folder.options("db")).await };
     let edge = site.edge("a.test").await;
     let backend = site.fixed("still here").await;
     site.route(&edge, "/", json!({"backend": backend})).await;
     site.service.stop().await;
 
-    let site = Site { service: Running::with(folder.options("db")).await };
+    let site = EdgeFixture { service: Running::with(folder.options("db")).await };
 
     assert_eq!(site.get("a.test", "/").await.1, "still here");
 }
 
 #[tokio::test]
 async fn plain_http_is_sent_to_https_where_the_edge_has_only_that() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let edge = json!({"hostports": ["only.test:443"]});
     let edge = site.service.create("/edges/https", edge).await;
     site.route(&edge, "/", json!({"backend": site.fixed("secure").await})).await;
-    let port = site.service.service.edges().https_address().unwrap().port();
+    let port = site.service.service.gateway().https_address().unwrap().port();
 
     let answer = site.get("only.test", "/a?b=c").await;
 
@@ -197,7 +197,7 @@ async fn plain_http_is_sent_to_https_where_the_edge_has_only_that() {
 
 #[tokio::test]
 async fn a_static_backend_is_an_address() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let edge = site.edge("a.test").await;
     let (good, gone) = (site.at(mirror().await).await, site.at(free_address()).await);
     site.route(&edge, "/", json!({"backend": good})).await;
@@ -212,10 +212,10 @@ async fn a_static_backend_is_an_address() {
 
 #[tokio::test]
 async fn a_static_backend_may_be_reached_over_tls() {
-    let (site, behind) = (Site::start().await, Site::start().await);
+    let (site, behind) = (EdgeFixture::start().await, EdgeFixture::start().await);
     for one in [&site, &behind] {
         let edge = one.edge("a.test").await;
-        let address = behind.service.service.edges().https_address().unwrap();
+        let address = behind.service.service.gateway().https_address().unwrap();
         let over = json!({"address": address.to_string(), "tls": {"enabled": true}});
         let over = site.service.create("/backends/static", over).await;
         let modules = match std::ptr::eq(one, &site) {
@@ -233,7 +233,7 @@ async fn a_static_backend_may_be_reached_over_tls() {
 
 #[tokio::test]
 async fn a_change_leaves_what_is_under_way() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let (said, mut saying) = tokio::sync::watch::channel(false);
     saying.mark_unchanged();
     let slow = upstream(move |mut peer| {
@@ -284,9 +284,9 @@ async fn a_change_leaves_what_is_under_way() {
 
 #[tokio::test]
 async fn a_tunnel_group_takes_turns_and_skips_who_cannot_be_dialed() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let tunnels = Arc::new(Tunnels::default());
-    site.service.service.edges().find_tunnels_in(tunnels.clone());
+    site.service.service.gateway().find_tunnels_in(tunnels.clone());
     let edge = site.edge("a.test").await;
     let group = json!({"labels": {"app": "web"}});
     let group = site.service.create("/backends/tunnel_group", group).await;
@@ -317,7 +317,7 @@ async fn a_tunnel_group_takes_turns_and_skips_who_cannot_be_dialed() {
 
 #[tokio::test]
 async fn a_failover_goes_on_only_when_nothing_was_sent() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let edge = site.edge("a.test").await;
     let failing = upstream(|mut peer| async move {
         peer.request().await;
@@ -349,9 +349,9 @@ async fn a_failover_goes_on_only_when_nothing_was_sent() {
 
 #[tokio::test]
 async fn an_agent_without_its_local_service_is_passed_over() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let tunnels = Arc::new(Tunnels::default());
-    site.service.service.edges().find_tunnels_in(tunnels.clone());
+    site.service.service.gateway().find_tunnels_in(tunnels.clone());
     let edge = site.edge("a.test").await;
     let seen = Arc::new(Mutex::new(0));
     // Agents of several makers: one closes, one has a page for it.
@@ -389,7 +389,7 @@ async fn an_agent_without_its_local_service_is_passed_over() {
 
 #[tokio::test]
 async fn weights_decide_and_backends_nest() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let edge = site.edge("a.test").await;
     let id = |module: Value| module["backend_id"].as_str().unwrap().to_owned();
     let (one, two) = (id(site.fixed("one").await), id(site.fixed("two").await));
@@ -419,7 +419,7 @@ async fn weights_decide_and_backends_nest() {
 
 #[tokio::test]
 async fn a_tcp_edge_carries_bytes_on_its_port() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let address = upstream(|mut peer| async move {
         let heard = peer.rest().await;
         peer.say(&format!("heard {heard}")).await;
@@ -450,9 +450,9 @@ async fn a_tcp_edge_carries_bytes_on_its_port() {
 
 #[tokio::test]
 async fn an_edge_cannot_have_the_name_of_a_tunnel() {
-    let site = Site::start().await;
-    let wanted = Wanted { host: Some("mine.test".into()), ..Wanted::any(Proto::Https) };
-    let edges = site.service.service.edges();
+    let site = EdgeFixture::start().await;
+    let wanted = EndpointSpec { host: Some("mine.test".into()), ..EndpointSpec::any(Proto::Https) };
+    let edges = site.service.service.gateway();
     let endpoint = edges.bind(wanted.clone(), Direct::to(mirror().await)).await.unwrap();
     let edge = json!({"hostports": ["mine.test:443"]});
 
@@ -467,7 +467,7 @@ async fn an_edge_cannot_have_the_name_of_a_tunnel() {
 
 #[tokio::test]
 async fn every_decision_is_told() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let edge = site.edge("a.test").await;
     let backend = site.fixed("hi").await;
     let filter = json!({"deny": ["bot"]});
@@ -479,7 +479,7 @@ async fn every_decision_is_told() {
     site.get("a.test", "/a?b").await;
     site.say("GET / HTTP/1.1\r\nHost: a.test\r\nUser-Agent: bot\r\n\r\n").await;
     let mut next = async || match events.next().await {
-        Some(Heard::Event(event)) => event,
+        Some(EventDelivery::Event(event)) => event,
         other => panic!("{other:?}"),
     };
 
@@ -493,19 +493,19 @@ async fn every_decision_is_told() {
     let turned = next().await;
     assert_eq!((turned.status, turned.code.as_deref()), (Some(403), Some("ERR_NGROK_3211")));
     assert_eq!((turned.module, &turned.backend_id), (Some("user_agent_filter"), &None));
-    site.service.service.edges().stop(std::time::Duration::from_secs(1)).await;
+    site.service.service.gateway().stop(std::time::Duration::from_secs(1)).await;
     assert!(events.next().await.is_none());
 }
 
 #[tokio::test]
 async fn a_connection_for_another_host_is_misdirected() {
     use super::tls::{connect, trusting};
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     for host in ["a.test", "b.test"] {
         let edge = site.edge(host).await;
         site.route(&edge, "/", json!({"backend": site.fixed(host).await})).await;
     }
-    let edges = site.service.service.edges();
+    let edges = site.service.service.gateway();
     let port = edges.https_address().unwrap().port();
     let mut stream = connect(&trusting(edges.authority(), &[]), port, "a.test").await.unwrap();
     let request =
@@ -525,9 +525,9 @@ async fn a_connection_for_another_host_is_misdirected() {
 
 #[tokio::test]
 async fn a_circle_comes_to_an_end() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let edge = site.edge("a.test").await;
-    let own = site.service.service.edges().http_address().unwrap();
+    let own = site.service.service.gateway().http_address().unwrap();
     site.route(&edge, "/", json!({"backend": site.at(own).await})).await;
 
     let answer = site.get("a.test", "/").await;

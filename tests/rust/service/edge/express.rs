@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ginnel::service::edge::{Endpoint, Heard};
+use ginnel::gateway::{EventDelivery, PublicEndpoint};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
@@ -13,7 +13,7 @@ use super::support::{Direct, Peer, bound, edges, header, mirror, soon, upstream}
 const LONG: &str = "CDN-Loop: other.test\r\n";
 
 /// An endpoint whose upstream says the same to each request, and closes if `closes`.
-async fn saying(said: &'static str, closes: bool) -> (ginnel::service::edge::Edges, Endpoint) {
+async fn saying(said: &'static str, closes: bool) -> (ginnel::gateway::Gateway, PublicEndpoint) {
     let edges = edges().await;
     let address = upstream(move |mut peer| async move {
         while !peer.head().await.is_empty() {
@@ -31,7 +31,7 @@ async fn saying(said: &'static str, closes: bool) -> (ginnel::service::edge::Edg
 /// What a visitor gets: the first line, the headers in order, the body without its framing, and
 /// whether the body ended well.
 async fn seen(
-    endpoint: &Endpoint,
+    endpoint: &PublicEndpoint,
     method: &str,
     more: &str,
 ) -> (String, Vec<String>, String, bool) {
@@ -187,7 +187,7 @@ async fn who_listens_hears_of_requests_on_connections_that_are_there() {
     visitor.say("GET /after HTTP/1.1\r\nHost: a\r\n\r\n").await;
     visitor.answer().await;
 
-    let Some(Heard::Event(event)) = soon(events.next()).await else { panic!("it ended") };
+    let Some(EventDelivery::Event(event)) = soon(events.next()).await else { panic!("it ended") };
     assert_eq!((event.path.as_deref(), event.status), (Some("/after"), Some(200)));
 }
 

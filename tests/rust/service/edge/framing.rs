@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::configured::Site;
+use super::configured::EdgeFixture;
 use super::support::{Direct, Peer, bound, edges, header, host_of, mirror, upstream};
 use crate::agent::relay::{front, visit_front};
 use crate::agent::support::Whole;
@@ -300,13 +300,13 @@ async fn an_edge_reads_requests_by_the_grammar() {
 
 #[tokio::test]
 async fn an_edge_with_a_policy_reads_requests_by_the_grammar() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let edge = site.edge("a.test").await;
     let action = json!({"type": "add-headers", "config": {"headers": {"x-seen": "yes"}}});
     let policy = json!({"inbound": [{"name": "a", "expressions": [], "actions": [action]}]});
     let backend = site.at(mirror().await).await;
     site.route(&edge, "/", json!({"backend": backend, "policy": policy})).await;
-    let address = site.service.service.edges().http_address().unwrap();
+    let address = site.service.service.gateway().http_address().unwrap();
 
     judge("policy", HEAD, "hello", OK, At(address.to_string())).await;
 }
@@ -386,10 +386,10 @@ async fn answers_are_read_by_the_grammar() {
     let address = answering(table.iter().map(|(answer, _)| answer.clone()).collect()).await;
     let edges = edges().await;
     let endpoint = bound(&edges, Direct::to(address)).await;
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let edge = site.edge("a.test").await;
     site.route(&edge, "/", json!({"backend": site.at(address).await})).await;
-    let site_at = site.service.service.edges().http_address().unwrap();
+    let site_at = site.service.service.gateway().http_address().unwrap();
     let relay = Relay(Address::Tcp { host: address.ip().to_string(), port: address.port() });
 
     let mut wrong = Vec::new();

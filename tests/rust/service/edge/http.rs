@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ginnel::service::edge::{EndpointOptions, Proto, Settings, Wanted};
+use ginnel::gateway::{EndpointOptions, EndpointSpec, Proto, Settings};
 use tokio::io::AsyncWriteExt;
 
 use super::support::{
@@ -401,7 +401,7 @@ async fn a_visitor_who_leaves_frees_the_upstream() {
 async fn the_target_may_see_another_host() {
     let edges = edges().await;
     let options = EndpointOptions { host_header: Some("inside.test".into()), ..Default::default() };
-    let wanted = Wanted { options, ..Wanted::any(Proto::Http) };
+    let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Http) };
     let endpoint = edges.bind(wanted, Direct::to(mirror().await)).await.unwrap();
     let mut visitor = Peer::to(&endpoint).await;
 
@@ -418,12 +418,14 @@ async fn names_share_a_port_below_a_base_domain() {
     let edges = edges_with(settings).await;
     let port = edges.http_address().unwrap().port();
     let shared = format!("127.0.0.1:{port}");
-    let named = Wanted { subdomain: Some("Web".into()), ..Wanted::any(Proto::Http) };
-    let star = Wanted { host: Some("*.web.tunnels.test".into()), ..Wanted::any(Proto::Http) };
+    let named = EndpointSpec { subdomain: Some("Web".into()), ..EndpointSpec::any(Proto::Http) };
+    let star =
+        EndpointSpec { host: Some("*.web.tunnels.test".into()), ..EndpointSpec::any(Proto::Http) };
 
     let one = edges.bind(named.clone(), Direct::to(mirror().await)).await.unwrap();
     let any = edges.bind(star, Direct::to(mirror().await)).await.unwrap();
-    let other = edges.bind(Wanted::any(Proto::Http), Direct::to(mirror().await)).await.unwrap();
+    let other =
+        edges.bind(EndpointSpec::any(Proto::Http), Direct::to(mirror().await)).await.unwrap();
 
     assert_eq!(one.url(), format!("http://web.tunnels.test:{port}"));
     assert_eq!(any.host(), Some("*.web.tunnels.test"));
@@ -446,8 +448,11 @@ async fn names_share_a_port_below_a_base_domain() {
 #[tokio::test]
 async fn a_subdomain_is_one_label_below_a_base_domain() {
     let settings = Settings { base_domain: Some("tunnels.test".into()), ..Settings::default() };
-    let named = |label: &str| Wanted { subdomain: Some(label.into()), ..Wanted::any(Proto::Http) };
-    let refused = async |edges: &ginnel::service::edge::Edges, label: &str| {
+    let named = |label: &str| EndpointSpec {
+        subdomain: Some(label.into()),
+        ..EndpointSpec::any(Proto::Http)
+    };
+    let refused = async |edges: &ginnel::gateway::Gateway, label: &str| {
         let bound = edges.bind(named(label), Direct::to(mirror().await)).await;
         bound.err().unwrap().to_string()
     };
@@ -467,7 +472,8 @@ async fn an_endpoint_gets_its_port_back() {
     let target = Direct::to(mirror().await);
     let first = bound(&edges, target.clone()).await;
     let (url, address) = (first.url().to_owned(), first.address().unwrap());
-    let again = || Wanted { addr: Some(address.to_string()), ..Wanted::any(Proto::Http) };
+    let again =
+        || EndpointSpec { addr: Some(address.to_string()), ..EndpointSpec::any(Proto::Http) };
 
     let taken = edges.bind(again(), target.clone()).await;
     assert_eq!(taken.err().unwrap().code(), 334);

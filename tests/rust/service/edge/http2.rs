@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ginnel::service::edge::{Edges, Endpoint, Patience, Proto, Settings, Wanted};
+use ginnel::gateway::{EndpointSpec, Gateway, Proto, PublicEndpoint, Settings, Timeouts};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use super::configured::{Site, status};
+use super::configured::{EdgeFixture, status};
 use super::support::{Direct, edges_with, header, mirror, soon, upstream};
 use super::tls::{connect, trusting};
 
@@ -117,7 +117,7 @@ impl Ear {
 }
 
 /// A visitor who speaks HTTP/2 on a port.
-async fn visitor_of(edges: &Edges, port: u16, name: &str) -> (Ear, Mouth) {
+async fn visitor_of(edges: &Gateway, port: u16, name: &str) -> (Ear, Mouth) {
     let stream = connect(&trusting(edges.authority(), &["h2"]), port, name).await.unwrap();
     let (read, mut write) = tokio::io::split(stream);
     write.write_all(&[PREFACE, &frame(Kind::Settings, 0, 0, &[])].concat()).await.unwrap();
@@ -125,13 +125,13 @@ async fn visitor_of(edges: &Edges, port: u16, name: &str) -> (Ear, Mouth) {
 }
 
 /// A visitor who speaks HTTP/2 with a site.
-async fn visitor(site: &Site) -> (Ear, Mouth) {
-    let edges = site.service.service.edges();
+async fn visitor(site: &EdgeFixture) -> (Ear, Mouth) {
+    let edges = site.service.service.gateway();
     visitor_of(edges, edges.https_address().unwrap().port(), "a.test").await
 }
 
-async fn site_of(rules: serde_json::Value) -> Site {
-    let site = Site::start().await;
+async fn site_of(rules: serde_json::Value) -> EdgeFixture {
+    let site = EdgeFixture::start().await;
     let edge = site.edge("a.test").await;
     let address = upstream(|mut peer| async move {
         while let Some((head, _)) = peer.request().await {
@@ -188,7 +188,7 @@ type Wave = Box<dyn Fn(u32) -> Vec<u8> + Send>;
 
 /// Floods a site with what `wave` gives for 0, 1, 2, …, until the site cuts the connection; gives
 /// how much could be said.
-async fn flood(site: &Site, wave: Wave) -> usize {
+async fn flood(site: &EdgeFixture, wave: Wave) -> usize {
     let (mut ear, mut mouth) = visitor(site).await;
     let flooding = tokio::spawn(async move {
         let mut said = 0;
@@ -258,11 +258,12 @@ async fn who_floods_is_cut_off_and_nobody_else() {
 
 /// An endpoint in a hurry, and somebody who visits it: it waits 720 ms between requests, and 240 ms
 /// for somebody to take an answer.
-async fn hurried(upstream: SocketAddr) -> (Edges, Endpoint, Ear, Mouth) {
-    let patience = Patience { tick: Duration::from_millis(20), think: Duration::from_secs(1) };
-    let settings = Settings { patience, tls_endpoints: true, ..Settings::default() };
+async fn hurried(upstream: SocketAddr) -> (Gateway, PublicEndpoint, Ear, Mouth) {
+    let timeouts =
+        Timeouts { tick: Duration::from_millis(20), response_timeout: Duration::from_secs(1) };
+    let settings = Settings { timeouts, tls_endpoints: true, ..Settings::default() };
     let edges = edges_with(settings).await;
-    let endpoint = edges.bind(Wanted::any(Proto::Https), Direct::to(upstream)).await.unwrap();
+    let endpoint = edges.bind(EndpointSpec::any(Proto::Https), Direct::to(upstream)).await.unwrap();
     let port = endpoint.address().unwrap().port();
     let (ear, mouth) = visitor_of(&edges, port, "127.0.0.1").await;
     (edges, endpoint, ear, mouth)

@@ -1,10 +1,10 @@
 //! Internal endpoints that carry bytes: policies lead TCP edges there.
 
-use ginnel::service::edge::{AllowDeny, Endpoint, EndpointOptions, Proto, Wanted};
+use ginnel::gateway::{AllowDeny, EndpointOptions, EndpointSpec, Proto, PublicEndpoint};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
-use super::configured::{Site, code, status};
+use super::configured::{EdgeFixture, code, status};
 use super::support::{Direct, Peer, mirror, upstream};
 
 /// Nobody listens on this port.
@@ -28,14 +28,14 @@ fn forward(url: &str, on_error: &str) -> Value {
 
 /// A TCP edge, and what its visitors hear.
 struct Edge {
-    site: Site,
+    site: EdgeFixture,
     port: u16,
     path: String,
 }
 
 impl Edge {
     async fn start() -> Self {
-        let site = Site::start().await;
+        let site = EdgeFixture::start().await;
         let port = free_port();
         let hostports = json!([format!("a.test:{port}")]);
         let backend = site.at(named("public").await).await;
@@ -55,14 +55,14 @@ impl Edge {
         visitor.rest().await
     }
 
-    async fn bind(&self, proto: Proto, name: &str, options: EndpointOptions) -> Endpoint {
+    async fn bind(&self, proto: Proto, name: &str, options: EndpointOptions) -> PublicEndpoint {
         let (host, addr) = match proto {
             Proto::Tcp => (None, Some(name.to_owned())),
             _ => (Some(name.to_owned()), None),
         };
-        let wanted = Wanted { host, addr, options, ..Wanted::any(proto) };
+        let wanted = EndpointSpec { host, addr, options, ..EndpointSpec::any(proto) };
         let target = Direct::to(named("internal").await);
-        self.site.service.service.edges().bind(wanted, target).await.unwrap()
+        self.site.service.service.gateway().bind(wanted, target).await.unwrap()
     }
 }
 
@@ -83,8 +83,9 @@ async fn a_policy_leads_a_connection_to_an_internal_endpoint() {
     for url in ["tcp://db.internal:5432", "tcp://DB.internal:5432", "tls://web.internal"] {
         assert_eq!(edge.hear(forward(url, "halt")).await, "internal heard hello", "{url}");
     }
-    let edges = edge.site.service.service.edges();
-    let again = Wanted { addr: Some("db.internal:5432".into()), ..Wanted::any(Proto::Tcp) };
+    let edges = edge.site.service.service.gateway();
+    let again =
+        EndpointSpec { addr: Some("db.internal:5432".into()), ..EndpointSpec::any(Proto::Tcp) };
     let taken = edges.bind(again.clone(), Direct::to(named("second").await)).await;
     assert_eq!(taken.err().unwrap().code(), 334);
     drop(tcp);
@@ -137,8 +138,9 @@ async fn requests_do_not_reach_what_carries_bytes() {
     let site = &edge.site;
     let https = site.edge("a.test").await;
     let target = Direct::to(mirror().await);
-    let wanted = Wanted { host: Some("site.internal".into()), ..Wanted::any(Proto::Http) };
-    let offline = site.service.service.edges().bind(wanted, target).await.unwrap();
+    let wanted =
+        EndpointSpec { host: Some("site.internal".into()), ..EndpointSpec::any(Proto::Http) };
+    let offline = site.service.service.gateway().bind(wanted, target).await.unwrap();
     for (path, url) in [("/db", "http://db.internal"), ("/site", "http://site.internal")] {
         for on_error in ["halt", "continue"] {
             let backend = site.fixed("public").await;

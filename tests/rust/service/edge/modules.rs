@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use base64::Engine;
 use ginnel::api::Secret;
-use ginnel::service::edge::{
-    AllowDeny, Credentials, EndpointOptions, HeaderChanges, Proto, Wanted,
+use ginnel::gateway::{
+    AllowDeny, Credentials, EndpointOptions, EndpointSpec, HeaderChanges, Proto,
 };
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 
-use super::configured::{Site, code, status};
+use super::configured::{EdgeFixture, code, status};
 use super::support::{Direct, Peer, edges, header, mirror, upstream};
 
 #[tokio::test]
 async fn ip_policies_decide_who_may_come() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let service = &site.service;
     let edge = site.edge("a.test").await;
     let policy = service.create("/ip_policies", json!({})).await;
@@ -49,7 +49,7 @@ async fn ip_policies_decide_who_may_come() {
 
 #[tokio::test]
 async fn an_ip_restriction_of_a_tcp_edge_closes_the_door() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let address = upstream(|mut peer| async move { peer.say("hello").await }).await;
     let policy = site.service.create("/ip_policies", json!({})).await;
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -69,7 +69,7 @@ async fn an_ip_restriction_of_a_tcp_edge_closes_the_door() {
 
 #[tokio::test]
 async fn user_agents_are_filtered() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let edge = site.edge("a.test").await;
     let filter = json!({"allow": ["(?i)goodbot"], "deny": ["(?i)bot"]});
     let backend = site.fixed("in").await;
@@ -92,7 +92,7 @@ async fn user_agents_are_filtered() {
 
 #[tokio::test]
 async fn headers_are_removed_and_added() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let edge = site.edge("a.test").await;
     let modules = json!({
         "backend": site.at(mirror().await).await,
@@ -111,7 +111,7 @@ async fn headers_are_removed_and_added() {
 
 #[tokio::test]
 async fn a_failing_backend_is_spared() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let edge = site.edge("a.test").await;
     let fails = Arc::new(AtomicBool::new(true));
     let failing = fails.clone();
@@ -173,7 +173,7 @@ async fn texts() -> std::net::SocketAddr {
 async fn answers_are_compressed_for_those_who_can_read_them() {
     let edges = edges().await;
     let options = EndpointOptions { compression: true, ..Default::default() };
-    let wanted = Wanted { options, ..Wanted::any(Proto::Http) };
+    let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Http) };
     let endpoint = edges.bind(wanted, Direct::to(texts().await)).await.unwrap();
     let get = async |path: &str, accepted: &str| {
         let mut visitor = Peer::to(&endpoint).await;
@@ -221,7 +221,7 @@ async fn what_is_compressed_is_not_held_back() {
     })
     .await;
     let options = EndpointOptions { compression: true, ..Default::default() };
-    let wanted = Wanted { options, ..Wanted::any(Proto::Http) };
+    let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Http) };
     let endpoint = edges.bind(wanted, Direct::to(address)).await.unwrap();
     let mut visitor = Peer::to(&endpoint).await;
 
@@ -260,7 +260,7 @@ async fn an_endpoint_has_the_same_modules() {
         circuit_breaker: Some(0.5),
         ..Default::default()
     };
-    let wanted = Wanted { options, ..Wanted::any(Proto::Http) };
+    let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Http) };
     let endpoint = edges.bind(wanted, Direct::to(mirror().await)).await.unwrap();
     let say = async |headers: String| {
         let mut visitor = Peer::to(&endpoint).await;
@@ -280,7 +280,7 @@ async fn an_endpoint_has_the_same_modules() {
     assert_eq!((header(seen, "x-in"), header(seen, "authorization")), (Some("1"), None), "{seen}");
     let refused =
         EndpointOptions { ip_restriction: Some(lists(&["x"], &[])), ..Default::default() };
-    let refused = Wanted { options: refused, ..Wanted::any(Proto::Http) };
+    let refused = EndpointSpec { options: refused, ..EndpointSpec::any(Proto::Http) };
     assert!(edges.bind(refused, Direct::to(mirror().await)).await.is_err());
 }
 
@@ -294,7 +294,7 @@ async fn a_websocket_becomes_a_connection_of_bytes() {
     })
     .await;
     let options = EndpointOptions { websocket_tcp_converter: true, ..Default::default() };
-    let wanted = Wanted { options, ..Wanted::any(Proto::Http) };
+    let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Http) };
     let endpoint = edges.bind(wanted, Direct::to(address)).await.unwrap();
     let mut visitor = Peer::to(&endpoint).await;
     visitor.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
@@ -328,7 +328,7 @@ async fn a_websocket_that_became_bytes_is_told_that_the_service_goes_away() {
     })
     .await;
     let options = EndpointOptions { websocket_tcp_converter: true, ..Default::default() };
-    let wanted = Wanted { options, ..Wanted::any(Proto::Http) };
+    let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Http) };
     let endpoint = edges.bind(wanted, Direct::to(address)).await.unwrap();
     let mut visitor = Peer::to(&endpoint).await;
     visitor

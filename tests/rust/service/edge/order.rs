@@ -5,7 +5,7 @@ use std::io::Read;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
-use super::configured::{Site, code, status};
+use super::configured::{EdgeFixture, code, status};
 use super::support::{header, mirror, soon};
 
 /// A request that says who asks, and how it is signed.
@@ -22,7 +22,7 @@ fn rule(expression: &str, action: &str, config: Value) -> Value {
 
 #[tokio::test]
 async fn whoever_comes_first_turns_a_request_away() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let edge = site.edge("a.test").await;
     let policy = site.service.create("/ip_policies", json!({})).await;
     let modules = json!({
@@ -49,7 +49,7 @@ async fn whoever_comes_first_turns_a_request_away() {
 
 #[tokio::test]
 async fn rules_come_before_the_headers_of_requests_and_after_those_of_answers() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let edge = site.edge("a.test").await;
     let add = |name: &str, value: &str| json!({"headers": {name: value}});
     let inbound = [
@@ -98,7 +98,7 @@ async fn rules_come_before_the_headers_of_requests_and_after_those_of_answers() 
 
 #[tokio::test]
 async fn an_open_circuit_answers_after_the_rules_and_before_the_backend() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let edge = site.edge("a.test").await;
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let breaker = json!({

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ginnel::api::Secret;
-use ginnel::service::edge::{EndpointOptions, Heard, Proto, Wanted, Webhook};
+use ginnel::gateway::{EndpointOptions, EndpointSpec, EventDelivery, Proto, Webhook};
 use serde_json::{Value, json};
 
-use super::configured::{Site, code, status};
+use super::configured::{EdgeFixture, code, status};
 use super::support::{Direct, Peer, edges, header, mirror, soon, upstream};
 
 /// A site whose only route has a policy, before an upstream that answers with what it was sent.
-async fn policed(inbound: Value, outbound: Value) -> Site {
-    let site = Site::start().await;
+async fn policed(inbound: Value, outbound: Value) -> EdgeFixture {
+    let site = EdgeFixture::start().await;
     let edge = site.edge("a.test").await;
     let policy = json!({"inbound": inbound, "outbound": outbound});
     let backend = site.at(mirror().await).await;
@@ -149,7 +149,7 @@ async fn limits_hold_over_changes_of_the_rest() {
 
 #[tokio::test]
 async fn ip_policies_are_looked_up_when_a_request_comes() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let policy = site.service.create("/ip_policies", json!({})).await;
     let edge = site.edge("a.test").await;
     let rules = json!([rule(None, "restrict-ips", json!({"ip_policies": [policy]}))]);
@@ -170,7 +170,7 @@ async fn ip_policies_are_looked_up_when_a_request_comes() {
 
 #[tokio::test]
 async fn signed_webhooks_pass() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let edge = site.edge("a.test").await;
     let webhook = json!({"provider": "gitlab", "secret": "s3cret-${x}"});
     let backend = site.at(mirror().await).await;
@@ -249,8 +249,8 @@ async fn a_closed_connection_gets_no_answer() {
 
 #[tokio::test]
 async fn a_policy_leads_to_internal_endpoints_and_nothing_else_does() {
-    let site = Site::start().await;
-    let edges = site.service.service.edges();
+    let site = EdgeFixture::start().await;
+    let edges = site.service.service.gateway();
     let edge = site.edge("a.test").await;
     let forward = |host: &str, on_error: &str| {
         rule(
@@ -267,13 +267,13 @@ async fn a_policy_leads_to_internal_endpoints_and_nothing_else_does() {
     route("/gone", json!([forward("gone.internal", "halt")])).await;
     route("/on", json!([forward("gone.internal", "continue")])).await;
     route("/circle", json!([forward("circle.internal", "halt")])).await;
-    let internal = |host: &str, policy: Option<&str>| Wanted {
+    let internal = |host: &str, policy: Option<&str>| EndpointSpec {
         host: Some(host.to_owned()),
         options: EndpointOptions {
             traffic_policy: policy.map(str::to_owned),
             ..EndpointOptions::default()
         },
-        ..Wanted::any(Proto::Http)
+        ..EndpointSpec::any(Proto::Http)
     };
     let around = r#"{"on_http_request": [{"actions": [
         {"type": "forward-internal", "config": {"url": "http://circle.internal"}}]}]}"#;
@@ -358,7 +358,9 @@ async fn no_value_of_a_visitor_ends_a_line() {
         let seen = body.starts_with("GET ");
         assert!(!seen || header(&body, "x-forged").is_none(), "{path}: {body}");
         assert_eq!(next.matches("\r\n\r\nGET /next HTTP/1.1\r\n").count(), 1, "{path}: {next}");
-        let Some(Heard::Event(event)) = soon(events.next()).await else { panic!("no event") };
+        let Some(EventDelivery::Event(event)) = soon(events.next()).await else {
+            panic!("no event")
+        };
         assert!(!serde_json::to_string(&*event).unwrap().contains('\n'), "{path}: {event:?}");
         soon(events.next()).await;
     }
@@ -376,7 +378,7 @@ async fn decisions_and_logs_are_told() {
     site.say(&get("/yes")).await;
     site.say(&get("/no")).await;
     let mut next = async || match soon(events.next()).await {
-        Some(Heard::Event(event)) => event,
+        Some(EventDelivery::Event(event)) => event,
         other => panic!("{other:?}"),
     };
 
@@ -391,7 +393,7 @@ async fn decisions_and_logs_are_told() {
 
 #[tokio::test]
 async fn a_tcp_edge_applies_its_policy() {
-    let site = Site::start().await;
+    let site = EdgeFixture::start().await;
     let address = upstream(|mut peer| async move {
         let heard = peer.rest().await;
         peer.say(&heard).await;
@@ -417,7 +419,7 @@ async fn a_tcp_edge_applies_its_policy() {
     };
 
     assert_eq!(talk().await, "hello");
-    let Some(Heard::Event(event)) = soon(events.next()).await else { panic!("no event") };
+    let Some(EventDelivery::Event(event)) = soon(events.next()).await else { panic!("no event") };
     assert_eq!(event.logs[0]["came"], "127.0.0.1", "{:?}", event.logs);
     assert_eq!(event.logs[1]["carried"].to_string().trim_matches('"'), "5", "{:?}", event.logs);
     let deny = json!({"inbound": [rule(None, "deny", json!(null))]});
@@ -434,7 +436,7 @@ async fn an_endpoint_has_a_policy_as_json_or_yaml() {
             webhook,
             ..EndpointOptions::default()
         };
-        let wanted = Wanted { options, ..Wanted::any(Proto::Http) };
+        let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Http) };
         edges.bind(wanted, Direct::to(mirror().await)).await
     };
     let yaml = "on_http_request:\n  - expressions: [\"req.url.path == '/x'\"]\n    actions:\n      - type: deny\n";

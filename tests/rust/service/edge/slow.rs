@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ginnel::service::edge::{Edges, Patience, Settings};
+use ginnel::gateway::{Gateway, Settings, Timeouts};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
@@ -13,9 +13,9 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// A public side that is in a hurry: 80 ms for a head, 240 ms for a body that stalls, 720 ms between
 /// requests, and a second for an upstream to think.
-async fn hurried() -> Edges {
-    let patience = Patience { tick: TICK, think: Duration::from_secs(1) };
-    edges_with(Settings { patience, ..Settings::default() }).await
+async fn hurried() -> Gateway {
+    let timeouts = Timeouts { tick: TICK, response_timeout: Duration::from_secs(1) };
+    edges_with(Settings { timeouts, ..Settings::default() }).await
 }
 
 /// A visitor that says something and then only listens: what it hears, and for how many ticks.

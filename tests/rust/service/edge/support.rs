@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ginnel::service::edge::{
-    BoxFuture, Edges, Endpoint, Io, Proto, Reuse, Settings, Target, Through, Undialable, Visitor,
-    Wanted, ca::Authority,
+use ginnel::gateway::{
+    BoxFuture, ConnectionReuse, DialError, EndpointSpec, Gateway, Io, Proto, PublicEndpoint,
+    RouteRef, Settings, Target, Visitor, tls::Authority,
 };
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -36,36 +36,36 @@ impl Target for Direct {
         &self.key
     }
 
-    fn reuse(&self) -> Reuse {
-        if self.reusable { Reuse::Everybody } else { Reuse::Nobody }
+    fn reuse(&self) -> ConnectionReuse {
+        if self.reusable { ConnectionReuse::Everybody } else { ConnectionReuse::Nobody }
     }
 
     fn is_agent(&self) -> bool {
         true
     }
 
-    fn dial<'a>(&'a self, _: &'a Visitor, _: &'a Through) -> BoxFuture<'a, Result<Io, Undialable>> {
+    fn dial<'a>(&'a self, _: &'a Visitor, _: &'a RouteRef) -> BoxFuture<'a, Result<Io, DialError>> {
         self.dialed.fetch_add(1, Ordering::Relaxed);
         Box::pin(async {
             let stream = TcpStream::connect(self.address).await;
-            let stream = stream.map_err(|it| Undialable::Unreachable(it.to_string()))?;
+            let stream = stream.map_err(|it| DialError::Unreachable(it.to_string()))?;
             Ok(Box::new(stream) as Io)
         })
     }
 }
 
 /// A public side without a management API.
-pub async fn edges() -> Edges {
+pub async fn edges() -> Gateway {
     edges_with(Settings::default()).await
 }
 
-pub async fn edges_with(settings: Settings) -> Edges {
-    Edges::start(settings, Authority::open(None).unwrap()).await.unwrap()
+pub async fn edges_with(settings: Settings) -> Gateway {
+    Gateway::start(settings, Authority::open(None).unwrap()).await.unwrap()
 }
 
 /// An endpoint of its own for an upstream.
-pub async fn bound(edges: &Edges, target: Arc<dyn Target>) -> Endpoint {
-    edges.bind(Wanted::any(Proto::Http), target).await.unwrap()
+pub async fn bound(edges: &Gateway, target: Arc<dyn Target>) -> PublicEndpoint {
+    edges.bind(EndpointSpec::any(Proto::Http), target).await.unwrap()
 }
 
 /// The address in a URL.
@@ -109,7 +109,7 @@ impl Peer {
         Self(BufReader::new(stream))
     }
 
-    pub async fn to(endpoint: &Endpoint) -> Self {
+    pub async fn to(endpoint: &PublicEndpoint) -> Self {
         Self::at(&host_of(endpoint.url())).await
     }
 

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 
-use ginnel::service::edge::{Endpoint, Proto, Wanted};
+use ginnel::gateway::{EndpointSpec, Proto, PublicEndpoint};
 use tokio::io::AsyncWriteExt;
 
 use super::support::{Direct, Peer, edges, host_of, upstream};
@@ -17,7 +17,7 @@ async fn bytes_pass_and_each_direction_ends_on_its_own() {
     })
     .await;
 
-    let endpoint = edges.bind(Wanted::any(Proto::Tcp), Direct::to(address)).await.unwrap();
+    let endpoint = edges.bind(EndpointSpec::any(Proto::Tcp), Direct::to(address)).await.unwrap();
     let mut visitor = Peer::to(&endpoint).await;
     visitor.say("a\0b").await;
     visitor.0.shutdown().await.unwrap();
@@ -30,7 +30,7 @@ async fn bytes_pass_and_each_direction_ends_on_its_own() {
 async fn a_visitor_of_nobody_is_let_go() {
     let edges = edges().await;
     let address = upstream(|mut peer| async move { peer.say("hello").await }).await;
-    let endpoint = edges.bind(Wanted::any(Proto::Tcp), Direct::to(address)).await.unwrap();
+    let endpoint = edges.bind(EndpointSpec::any(Proto::Tcp), Direct::to(address)).await.unwrap();
     assert_eq!(Peer::to(&endpoint).await.rest().await, "hello");
 
     endpoint.retarget(None);
@@ -45,7 +45,7 @@ fn assert_refused(address: SocketAddr) {
     assert_eq!(connection.unwrap_err().kind(), ErrorKind::ConnectionRefused, "{address}");
 }
 
-fn address_of(endpoint: &Endpoint) -> SocketAddr {
+fn address_of(endpoint: &PublicEndpoint) -> SocketAddr {
     host_of(endpoint.url()).parse().unwrap()
 }
 
@@ -56,14 +56,14 @@ async fn the_port_of_an_endpoint_that_goes_is_refused_and_free_at_once() {
     let address = upstream(|mut peer| async move { peer.say("hello").await }).await;
     let target = Direct::to(address);
     for proto in [Proto::Tcp, Proto::Tls, Proto::Http] {
-        let endpoint = edges.bind(Wanted::any(proto), target.clone()).await.unwrap();
+        let endpoint = edges.bind(EndpointSpec::any(proto), target.clone()).await.unwrap();
         let address = address_of(&endpoint);
         assert!(std::net::TcpStream::connect(address).is_ok());
 
         drop(endpoint);
 
         assert_refused(address);
-        let again = Wanted { addr: Some(address.to_string()), ..Wanted::any(proto) };
+        let again = EndpointSpec { addr: Some(address.to_string()), ..EndpointSpec::any(proto) };
         let again = edges.bind(again, target.clone()).await.unwrap();
         assert_eq!(address_of(&again), address);
     }
@@ -74,7 +74,7 @@ async fn the_port_of_an_endpoint_that_goes_is_refused_and_free_at_once() {
 async fn no_port_takes_connections_once_all_are_closed() {
     let edges = edges().await;
     let target = Direct::to(SocketAddr::from(([127, 0, 0, 1], 9)));
-    let endpoint = edges.bind(Wanted::any(Proto::Tcp), target).await.unwrap();
+    let endpoint = edges.bind(EndpointSpec::any(Proto::Tcp), target).await.unwrap();
     let shared = [edges.http_address().unwrap(), edges.https_address().unwrap()];
     let addresses = [shared.to_vec(), vec![address_of(&endpoint)]].concat();
     for address in &addresses {
@@ -95,7 +95,7 @@ async fn tls_that_does_not_end_here_passes_as_bytes() {
     })
     .await;
 
-    let endpoint = edges.bind(Wanted::any(Proto::Tls), Direct::to(address)).await.unwrap();
+    let endpoint = edges.bind(EndpointSpec::any(Proto::Tls), Direct::to(address)).await.unwrap();
     let mut visitor = Peer::to(&endpoint).await;
     visitor.say("\u{16}\u{3}\u{1}").await;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ginnel::api::Secret;
-use ginnel::service::edge::ca::Authority;
-use ginnel::service::edge::{EndpointOptions, Proto, Settings, TlsTermination, Wanted};
+use ginnel::gateway::tls::Authority;
+use ginnel::gateway::{EndpointOptions, EndpointSpec, Proto, Settings, TlsTermination};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;
@@ -63,7 +63,7 @@ async fn http_2_and_http_1_are_spoken_over_tls() {
     let settings = Settings { tls_endpoints: true, ..Settings::default() };
     let edges = edges_with(settings).await;
     let target = Direct::to(mirror().await);
-    let endpoint = edges.bind(Wanted::any(Proto::Https), target.clone()).await.unwrap();
+    let endpoint = edges.bind(EndpointSpec::any(Proto::Https), target.clone()).await.unwrap();
     let port = endpoint.address().unwrap().port();
     assert_eq!(endpoint.url(), format!("https://127.0.0.1:{port}"));
     let both = trusting(edges.authority(), &["h2", "http/1.1"]);
@@ -123,7 +123,8 @@ async fn no_tls_before_1_2_is_spoken() {
 async fn an_endpoint_speaks_plain_http_unless_it_shall_not() {
     let edges = edges_with(Settings::default()).await;
 
-    let endpoint = edges.bind(Wanted::any(Proto::Https), Direct::to(mirror().await)).await.unwrap();
+    let endpoint =
+        edges.bind(EndpointSpec::any(Proto::Https), Direct::to(mirror().await)).await.unwrap();
 
     assert!(endpoint.url().starts_with("http://127.0.0.1:"), "{}", endpoint.url());
 }
@@ -164,11 +165,11 @@ async fn a_certificate_that_was_given_is_shown_for_its_names() {
     let connector = trusting(edges.authority(), &[]);
     let kept = connect(&connector, port, "given.test").await.unwrap();
 
-    edges.authority().give(&folder.file("chain.pem"), &folder.file("key.pem")).unwrap();
+    edges.authority().provide(&folder.file("chain.pem"), &folder.file("key.pem")).unwrap();
 
     assert!(connect(&connector, port, "given.test").await.is_err(), "by another authority");
     assert!(connect(&connector, port, "other.test").await.is_ok());
-    assert!(edges.authority().give(&folder.file("key.pem"), &folder.file("key.pem")).is_err());
+    assert!(edges.authority().provide(&folder.file("key.pem"), &folder.file("key.pem")).is_err());
     drop(kept);
     let _ = bound(&edges, Direct::to(mirror().await)).await;
 }
@@ -192,7 +193,7 @@ async fn tls_may_end_at_the_service_for_bytes() {
             _ => &given.0,
         };
         let options = EndpointOptions { tls_termination: Some(termination), ..Default::default() };
-        let wanted = Wanted { options, ..Wanted::any(Proto::Tls) };
+        let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Tls) };
         let endpoint = edges.bind(wanted, Direct::to(address)).await.unwrap();
         let port = endpoint.address().unwrap().port();
         let mut stream = connect(&trusting_pem(trusted, &[]), port, name).await.unwrap();
@@ -203,6 +204,6 @@ async fn tls_may_end_at_the_service_for_bytes() {
     }
     let nonsense = TlsTermination { certificate: Some(("x".into(), Secret("y".into()))) };
     let options = EndpointOptions { tls_termination: Some(nonsense), ..Default::default() };
-    let wanted = Wanted { options, ..Wanted::any(Proto::Tls) };
+    let wanted = EndpointSpec { options, ..EndpointSpec::any(Proto::Tls) };
     assert!(edges.bind(wanted, Direct::to(address)).await.is_err());
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ginnel::service::edge::{BoxFuture, Io, Reuse, Speaks, Target, Through, Undialable, Visitor};
+use ginnel::gateway::{
+    BoxFuture, ConnectionReuse, DialError, Io, RouteRef, Target, UpstreamProtocol, Visitor,
+};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use http::{HeaderMap, HeaderValue, Request, Response};
@@ -22,12 +24,12 @@ impl Target for Http2 {
         self.0.key()
     }
 
-    fn reuse(&self) -> Reuse {
+    fn reuse(&self) -> ConnectionReuse {
         self.0.reuse()
     }
 
-    fn speaks(&self) -> Speaks {
-        Speaks::Http2
+    fn protocol(&self) -> UpstreamProtocol {
+        UpstreamProtocol::Http2
     }
 
     fn is_agent(&self) -> bool {
@@ -37,8 +39,8 @@ impl Target for Http2 {
     fn dial<'a>(
         &'a self,
         visitor: &'a Visitor,
-        through: &'a Through,
-    ) -> BoxFuture<'a, Result<Io, Undialable>> {
+        through: &'a RouteRef,
+    ) -> BoxFuture<'a, Result<Io, DialError>> {
         self.0.dial(visitor, through)
     }
 }

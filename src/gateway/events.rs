@@ -1,0 +1,239 @@
+//! What was decided, told to whoever wants to know: one event for each request and connection.
+//!
+//! Nobody waits for a listener: who falls behind misses events and learns how many.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::time::Instant;
+
+use chrono::{SecondsFormat, Utc};
+use http::header::{HOST, HeaderValue};
+use http::{Request, Response};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::{broadcast, watch};
+
+use crate::api::mask;
+use crate::gateway::http::error_response::ERROR_CODE;
+use crate::gateway::routing::target::Visitor;
+
+/// How many events a listener may fall behind.
+const MAX_EVENT_BACKLOG: usize = 1024;
+
+/// What happened to one request, or to one connection of bytes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Event {
+    /// When it was decided, RFC 3339.
+    pub time: String,
+    /// What the visitor spoke: `http`, `https`, `tcp` or `tls`.
+    pub proto: &'static str,
+    /// Where the visitor came from.
+    pub peer: SocketAddr,
+    /// The method; none for a connection of bytes.
+    pub method: Option<String>,
+    /// The host that was asked for.
+    pub host: Option<String>,
+    /// The path with its query.
+    pub path: Option<String>,
+    /// The status of the answer; none for a connection of bytes, or one that was closed instead.
+    pub status: Option<u16>,
+    /// The code of the answer, where the service itself answered.
+    pub code: Option<String>,
+    /// The edge; none for the endpoint of an agent.
+    pub edge_id: Option<String>,
+    /// The route.
+    pub route_id: Option<String>,
+    /// The backend that took it.
+    pub backend_id: Option<String>,
+    /// The module that turned it away or answered it, such as `ip_restriction` or `policy`.
+    pub module: Option<&'static str>,
+    /// The rule of the policy that did.
+    pub rule: Option<String>,
+    /// The action of the rule.
+    pub action: Option<String>,
+    /// What actions logged.
+    pub logs: Vec<Value>,
+    /// From the head of the request to the head of the answer, or from opening to closing, in
+    /// milliseconds.
+    pub duration_ms: f64,
+}
+
+impl Event {
+    /// The event as it may be printed: without secrets.
+    pub fn masked(&self) -> Self {
+        let mut masked = self.clone();
+        masked.host = self.host.as_deref().map(|host| host_of(host).to_owned());
+        masked.path = self.path.as_deref().map(|path| mask::target(path).into_owned());
+        masked.logs.iter_mut().for_each(mask::value);
+        masked
+    }
+}
+
+/// A host and its port, without who asks for it.
+fn host_of(authority: &str) -> &str {
+    authority.rsplit_once('@').map_or(authority, |(_, host)| host)
+}
+
+/// Where events are heard.
+pub struct EventSubscriber {
+    receiver: broadcast::Receiver<Arc<Event>>,
+    /// True when there will be no more.
+    ended: watch::Receiver<bool>,
+}
+
+/// What a listener hears.
+#[derive(Debug, Clone)]
+pub enum EventDelivery {
+    /// An event.
+    Event(Arc<Event>),
+    /// So many events were missed, because the listener was slow.
+    Missed(u64),
+}
+
+impl EventSubscriber {
+    /// The next event; none when the service has ended.
+    pub async fn next(&mut self) -> Option<EventDelivery> {
+        let next = tokio::select! {
+            biased;
+            next = self.receiver.recv() => next,
+            _ = self.ended.wait_for(|ended| *ended) => return None,
+        };
+        match next {
+            Ok(event) => Some(EventDelivery::Event(event)),
+            Err(broadcast::error::RecvError::Lagged(missed)) => Some(EventDelivery::Missed(missed)),
+            Err(broadcast::error::RecvError::Closed) => None,
+        }
+    }
+}
+
+/// Where events are told.
+pub(crate) struct EventBus {
+    sender: broadcast::Sender<Arc<Event>>,
+    /// False while nobody listens; a request looks here first, because it costs next to nothing.
+    subscribed: AtomicBool,
+}
+
+impl Default for EventBus {
+    fn default() -> Self {
+        Self {
+            sender: broadcast::Sender::new(MAX_EVENT_BACKLOG),
+            subscribed: AtomicBool::new(false),
+        }
+    }
+}
+
+impl EventBus {
+    /// Listens until `ended` says so.
+    pub(crate) fn subscribe(&self, ended: watch::Receiver<bool>) -> EventSubscriber {
+        let events = EventSubscriber { receiver: self.sender.subscribe(), ended };
+        self.subscribed.store(true, Release);
+        events
+    }
+
+    /// Whether anybody listens.
+    pub(crate) fn has_subscribers(&self) -> bool {
+        self.subscribed.load(Relaxed)
+    }
+
+    /// Follows a request, if anybody wants to know.
+    pub(crate) fn trace(&self) -> RequestTrace {
+        let record = self.subscribed.load(Relaxed).then(Box::default);
+        RequestTrace { record }
+    }
+
+    pub(crate) fn publish(&self, event: Event) {
+        if self.sender.send(Arc::new(event)).is_err() {
+            self.subscribed.store(false, Release);
+            // Somebody may have come between the two.
+            self.subscribed.fetch_or(self.sender.receiver_count() > 0, Release);
+        }
+    }
+}
+
+/// What is known of a request on its way; nothing unless somebody listens.
+#[derive(Default)]
+pub(crate) struct RequestTrace {
+    record: Option<Box<TraceRecord>>,
+}
+
+/// What is known of a request.
+pub(crate) struct TraceRecord {
+    since: Instant,
+    method: Option<String>,
+    host: Option<String>,
+    path: Option<String>,
+    pub edge_id: Option<Arc<str>>,
+    pub route_id: Option<Arc<str>>,
+    pub backend_id: Option<Arc<str>>,
+    pub module: Option<&'static str>,
+    pub rule: Option<String>,
+    pub action: Option<String>,
+    pub logs: Vec<Value>,
+}
+
+impl Default for TraceRecord {
+    fn default() -> Self {
+        Self {
+            since: Instant::now(),
+            method: None,
+            host: None,
+            path: None,
+            edge_id: None,
+            route_id: None,
+            backend_id: None,
+            module: None,
+            rule: None,
+            action: None,
+            logs: Vec::new(),
+        }
+    }
+}
+
+impl RequestTrace {
+    /// Notes something down, if anybody wants to know.
+    pub(crate) fn note(&mut self, note: impl FnOnce(&mut TraceRecord)) {
+        if let Some(record) = &mut self.record {
+            note(record);
+        }
+    }
+
+    /// Notes what a request asks for.
+    pub(crate) fn request<B>(&mut self, request: &Request<B>) {
+        self.note(|it| {
+            let host = request.headers().get(HOST).map(text);
+            it.host = host.or_else(|| request.uri().authority().map(ToString::to_string));
+            it.method = Some(request.method().to_string());
+            it.path = request.uri().path_and_query().map(ToString::to_string);
+        });
+    }
+
+    /// Tells how a request ended; none when it was closed without an answer.
+    pub(crate) fn publish<B>(self, to: &EventBus, visitor: &Visitor, answer: Option<&Response<B>>) {
+        let Some(record) = self.record else { return };
+        let owned = |id: Option<Arc<str>>| id.filter(|id| !id.is_empty()).map(|id| id.to_string());
+        to.publish(Event {
+            time: Utc::now().to_rfc3339_opts(SecondsFormat::Millis, true),
+            proto: visitor.proto,
+            peer: visitor.peer,
+            method: record.method,
+            host: record.host,
+            path: record.path,
+            status: answer.map(|answer| answer.status().as_u16()),
+            code: answer.and_then(|answer| answer.headers().get(ERROR_CODE)).map(text),
+            edge_id: owned(record.edge_id),
+            route_id: owned(record.route_id),
+            backend_id: owned(record.backend_id),
+            module: record.module,
+            rule: record.rule,
+            action: record.action,
+            logs: record.logs,
+            duration_ms: record.since.elapsed().as_secs_f64() * 1000.0,
+        });
+    }
+}
+
+fn text(value: &HeaderValue) -> String {
+    String::from_utf8_lossy(value.as_bytes()).into_owned()
+}

@@ -1,0 +1,365 @@
+//! Bodies on their way: of answers to visitors, and of requests to upstreams.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use tokio::time::Sleep;
+
+use crate::gateway::http::connection_activity::{ActiveRequest, ConnectionActivity};
+use crate::gateway::http::read_ahead::ReadAhead;
+use crate::gateway::modules::compression::Encoder;
+use crate::gateway::upstream::http1::Http1Body;
+use crate::gateway::upstream::http2;
+
+/// Why a body ends early.
+pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// How long an upstream may be silent about whether it wants a body.
+const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The body of an answer.
+pub(crate) struct Body {
+    kind: ResponseBodyKind,
+    /// The request is being answered until its body is gone.
+    answering: Option<ActiveRequest>,
+}
+
+enum ResponseBodyKind {
+    Full(Option<Bytes>),
+    Http1Body(Http1Body),
+    /// As it comes from an upstream that speaks HTTP/2.
+    Stream(http2::Http2Body),
+    Compressed(Box<CompressedBody>),
+    /// One that was begun, and what there is of it.
+    Begun(Option<Bytes>, Box<ResponseBodyKind>),
+    /// One that is read ahead of its visitor.
+    Ahead(Arc<ReadAhead>),
+}
+
+/// A body that is compressed on the way.
+struct CompressedBody {
+    body: ResponseBodyKind,
+    /// None when its end has been given.
+    encoder: Option<Encoder>,
+    /// True when the encoder holds something back.
+    unflushed: bool,
+    trailers: Option<Frame<Bytes>>,
+}
+
+impl Body {
+    pub(crate) fn empty() -> Self {
+        Self::of(ResponseBodyKind::Full(None))
+    }
+
+    pub(crate) fn full(bytes: Bytes) -> Self {
+        Self::of(ResponseBodyKind::Full(Some(bytes).filter(|bytes| !bytes.is_empty())))
+    }
+
+    pub(crate) fn relay(relay: Http1Body) -> Self {
+        Self::of(ResponseBodyKind::Http1Body(relay))
+    }
+
+    /// The body of an upstream's answer, from a stream of HTTP/2.
+    pub(crate) fn stream(relay: http2::Http2Body) -> Self {
+        Self::of(ResponseBodyKind::Stream(relay))
+    }
+
+    /// Puts what was taken back in front.
+    pub(crate) fn put_back(&mut self, bytes: Bytes) {
+        let rest = std::mem::replace(&mut self.kind, ResponseBodyKind::Full(None));
+        self.kind = ResponseBodyKind::Begun(Some(bytes), Box::new(rest));
+    }
+
+    /// The same, compressed.
+    pub(crate) fn encoded(self, encoder: Encoder) -> Self {
+        let Self { kind: body, answering } = self;
+        let encoder = Some(encoder);
+        let encoded = CompressedBody { body, encoder, unflushed: false, trailers: None };
+        Self { kind: ResponseBodyKind::Compressed(Box::new(encoded)), answering }
+    }
+
+    /// Keeps the mark that the request is being answered.
+    pub(crate) fn holding(self, answering: ActiveRequest) -> Self {
+        let kind = match answering.stream_timer() {
+            Some((part, many)) if !matches!(self.kind, ResponseBodyKind::Full(_)) => {
+                ResponseBodyKind::Ahead(part.read_ahead(Self::of(self.kind), many))
+            }
+            _ => self.kind,
+        };
+        Self { kind, answering: Some(answering) }
+    }
+
+    fn of(kind: ResponseBodyKind) -> Self {
+        Self { kind, answering: None }
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let frame = self.kind.poll_frame(cx);
+        if let Some(answering) = &mut self.answering {
+            let given = match &frame {
+                Poll::Ready(Some(Ok(frame))) => frame.data_ref().map(Bytes::len),
+                _ => None,
+            };
+            answering.gives(given);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.kind.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.kind.size_hint()
+    }
+}
+
+/// How long a body is with so many bytes in front.
+fn after(bytes: Option<&Bytes>, rest: SizeHint) -> SizeHint {
+    let first = bytes.map_or(0, Bytes::len) as u64;
+    rest.exact().map_or_else(SizeHint::default, |rest| SizeHint::with_exact(first + rest))
+}
+
+impl ResponseBodyKind {
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Full(bytes) => bytes.is_none(),
+            Self::Http1Body(relay) => relay.is_end_stream(),
+            Self::Stream(relay) => relay.is_end_stream(),
+            Self::Compressed(encoded) => encoded.encoder.is_none() && encoded.trailers.is_none(),
+            Self::Begun(bytes, rest) => bytes.is_none() && rest.is_end_stream(),
+            Self::Ahead(ahead) => ahead.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Self::Http1Body(relay) => relay.size_hint(),
+            Self::Stream(relay) => relay.size_hint(),
+            Self::Compressed(_) => SizeHint::default(),
+            Self::Begun(bytes, rest) => after(bytes.as_ref(), rest.size_hint()),
+            Self::Ahead(ahead) => ahead.size_hint(),
+        }
+    }
+
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self {
+            Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Http1Body(relay) => relay.poll_frame(cx).map_err(Into::into),
+            Self::Stream(relay) => relay.poll_frame(cx).map_err(Into::into),
+            Self::Compressed(encoded) => encoded.poll_frame(cx),
+            Self::Begun(bytes, rest) => match bytes.take() {
+                Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                None => rest.poll_frame(cx),
+            },
+            Self::Ahead(ahead) => ahead.poll_frame(cx),
+        }
+    }
+}
+
+impl CompressedBody {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        loop {
+            let Some(encoder) = &mut self.encoder else {
+                return Poll::Ready(self.trailers.take().map(Ok));
+            };
+            let out = match self.body.poll_frame(cx)? {
+                Poll::Ready(Some(frame)) => match frame.into_data() {
+                    Ok(piece) => {
+                        self.unflushed = true;
+                        encoder.take(&piece)?
+                    }
+                    Err(trailers) => {
+                        self.trailers = Some(trailers);
+                        self.finish()?
+                    }
+                },
+                Poll::Ready(None) => self.finish()?,
+                Poll::Pending if self.unflushed => {
+                    self.unflushed = false;
+                    encoder.flush()?
+                }
+                Poll::Pending => return Poll::Pending,
+            };
+            if !out.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(out))));
+            }
+        }
+    }
+
+    fn finish(&mut self) -> std::io::Result<Bytes> {
+        self.encoder.take().map_or_else(|| Ok(Bytes::new()), Encoder::finish)
+    }
+}
+
+/// The body of a request.
+#[derive(Default)]
+pub(crate) enum RequestBody {
+    /// None at all.
+    #[default]
+    Empty,
+    /// These bytes.
+    Full(Option<Bytes>),
+    /// One that was begun, and what there is of it.
+    Begun(Option<Bytes>, Box<RequestBody>),
+    /// As it comes from the visitor.
+    Visitor(VisitorBody),
+    /// As it comes from the visitor, once the upstream asks for it.
+    Held(Box<DeferredBody>),
+}
+
+/// A body as it comes from the visitor, whose connection is told when it cannot be read.
+pub(crate) struct VisitorBody {
+    body: Incoming,
+    activity: Arc<ConnectionActivity>,
+}
+
+impl VisitorBody {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Err(_))) = &frame {
+            self.activity.body_failed();
+        }
+        frame
+    }
+}
+
+/// A body that waits for the upstream's word.
+pub(crate) struct DeferredBody {
+    body: VisitorBody,
+    word: Arc<ContinueSignal>,
+    timeouts: Option<Pin<Box<Sleep>>>,
+}
+
+/// Whether the upstream wants a body.
+#[derive(Default)]
+pub(crate) struct ContinueSignal(Mutex<(bool, Option<Waker>)>);
+
+impl ContinueSignal {
+    /// The upstream wants the body.
+    pub(crate) fn given(&self) {
+        let mut word = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        word.0 = true;
+        if let Some(waker) = word.1.take() {
+            waker.wake();
+        }
+    }
+
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut word = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if word.0 {
+            return Poll::Ready(());
+        }
+        word.1 = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl RequestBody {
+    /// The body of a request that came on this visitor's connection.
+    pub(crate) fn of(body: Incoming, activity: &Arc<ConnectionActivity>) -> Self {
+        if body.is_end_stream() {
+            return Self::Empty;
+        }
+        Self::Visitor(VisitorBody { body, activity: activity.clone() })
+    }
+
+    /// These bytes.
+    pub(crate) fn full(bytes: Bytes) -> Self {
+        if bytes.is_empty() { Self::Empty } else { Self::Full(Some(bytes)) }
+    }
+
+    /// Puts what was taken back in front.
+    pub(crate) fn put_back(&mut self, bytes: Bytes) {
+        let rest = std::mem::take(self);
+        *self = Self::Begun(Some(bytes), Box::new(rest));
+    }
+
+    /// Holds the body back until the word is given, or the upstream has been silent for a second.
+    pub(crate) fn held(self, word: Arc<ContinueSignal>) -> Self {
+        match self {
+            Self::Visitor(body) => {
+                let timeouts = Some(Box::pin(tokio::time::sleep(CONTINUE_TIMEOUT)));
+                Self::Held(Box::new(DeferredBody { body, word, timeouts }))
+            }
+            other => other,
+        }
+    }
+}
+
+impl DeferredBody {
+    fn poll_word(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(timeouts) = &mut self.timeouts else { return Poll::Ready(()) };
+        if self.word.poll(cx).is_pending() {
+            ready!(timeouts.as_mut().poll(cx));
+        }
+        self.timeouts = None;
+        Poll::Ready(())
+    }
+}
+
+impl HttpBody for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match self.get_mut() {
+            Self::Empty => Poll::Ready(None),
+            Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Begun(bytes, rest) => match bytes.take() {
+                Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                None => Pin::new(rest.as_mut()).poll_frame(cx),
+            },
+            Self::Visitor(visitor) => visitor.poll_frame(cx),
+            Self::Held(held) => {
+                ready!(held.poll_word(cx));
+                held.body.poll_frame(cx)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Full(bytes) => bytes.is_none(),
+            Self::Begun(bytes, rest) => bytes.is_none() && rest.is_end_stream(),
+            Self::Visitor(visitor) => visitor.body.is_end_stream(),
+            Self::Held(held) => held.body.body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Self::Begun(bytes, rest) => after(bytes.as_ref(), rest.size_hint()),
+            Self::Visitor(visitor) => visitor.body.size_hint(),
+            Self::Held(held) => held.body.body.size_hint(),
+        }
+    }
+}

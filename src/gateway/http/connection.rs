@@ -1,0 +1,340 @@
+//! Requests of one visitor, from their arrival to their answers.
+
+use std::fmt::Display;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use http::header::LOCATION;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use hyper::body::Incoming;
+
+use crate::gateway::GatewayState;
+use crate::gateway::events::RequestTrace;
+use crate::gateway::http::body::{Body, RequestBody};
+use crate::gateway::http::connection_activity::{ActiveRequest, ConnectionActivity};
+use crate::gateway::http::error_response::{self, ErrorResponse};
+use crate::gateway::http::forwarded;
+use crate::gateway::http::head::{self, Origin};
+use crate::gateway::http::request_context::{ConnectionAttributes, RequestContext};
+use crate::gateway::http::upgrade;
+use crate::gateway::listener::shutdown::ShutdownSignal;
+use crate::gateway::modules::traffic_policy::ConnectionExecution;
+use crate::gateway::routing::backend::BackendKind;
+use crate::gateway::routing::internal::is_internal;
+use crate::gateway::routing::target::{
+    ConnectionReuse, RouteRef, Target, UpstreamProtocol, Visitor,
+};
+use crate::gateway::routing::virtual_host::{Rejection, Route, VirtualHost};
+use crate::gateway::tls::policy::TlsPolicy;
+use crate::gateway::upstream::forward::Upstream;
+use crate::policy::Phase;
+
+/// How many routes are remembered that have let a connection in.
+const MAX_ADMITTED_ROUTES: usize = 64;
+
+/// What is served behind a listener.
+#[derive(Clone)]
+pub(crate) enum HostSelection {
+    /// One virtual host has the listener to itself.
+    Single(Arc<ArcSwap<VirtualHost>>),
+    /// The host decides; a virtual host with a TLS policy is for those who came by it.
+    ByHost(Option<Arc<TlsPolicy>>),
+}
+
+/// One visitor who speaks HTTP.
+pub(crate) struct HttpConnection {
+    gateway: Arc<GatewayState>,
+    host_selection: HostSelection,
+    client: Requester,
+    /// True for a proxy that says for whom it comes.
+    is_proxy: bool,
+    origin: Origin,
+    activity: Arc<ConnectionActivity>,
+    runtime: upgrade::UpgradeContext,
+    /// The routes whose rules for connections have let this one in.
+    admitted: Mutex<Vec<Arc<Route>>>,
+}
+
+/// Who sends a request: whoever is connected, or somebody for whom a trusted proxy is.
+struct Requester {
+    visitor: Visitor,
+    attributes: ConnectionAttributes,
+}
+
+impl HttpConnection {
+    pub(crate) fn new(
+        gateway: Arc<GatewayState>,
+        host_selection: HostSelection,
+        visitor: Visitor,
+        activity: Arc<ConnectionActivity>,
+        shutdown: ShutdownSignal,
+    ) -> Self {
+        let peer = visitor.peer.ip().to_canonical().to_string();
+        let origin = Origin {
+            // The text of an address is fit for a header.
+            peer: HeaderValue::try_from(peer).unwrap_or(HeaderValue::from_static("unknown")),
+            proto: HeaderValue::from_static(visitor.proto),
+        };
+        let runtime = upgrade::UpgradeContext {
+            shutdown,
+            activity: activity.clone(),
+            response_timeout: gateway.settings.timeouts.response_timeout,
+            carried: gateway.upgraded.subscribe(),
+        };
+        let is_proxy = gateway.settings.trusted_proxies.contains(visitor.peer.ip());
+        let client = Requester { visitor, attributes: ConnectionAttributes::new() };
+        let admitted = Mutex::default();
+        Self { gateway, host_selection, client, is_proxy, origin, activity, runtime, admitted }
+    }
+
+    pub(crate) fn visitor(&self) -> &Visitor {
+        &self.client.visitor
+    }
+
+    /// Whether the other side is a proxy that says for whom it comes.
+    pub(crate) fn trusts_peer(&self) -> bool {
+        self.is_proxy
+    }
+
+    pub(crate) fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Marks the beginning of an answer.
+    pub(crate) fn answering(&self) -> ActiveRequest {
+        self.activity.active_requests()
+    }
+
+    /// How long an upstream may think.
+    pub(crate) fn response_timeout(&self) -> Duration {
+        self.runtime.response_timeout
+    }
+
+    /// What stands before the number of a code.
+    pub(crate) fn code_prefix(&self) -> &str {
+        &self.gateway.settings.code_prefix
+    }
+
+    /// Where a request is only carried to, with nothing done on the way; none in all other cases.
+    pub(crate) fn fast_path_target(&self, host: &str, path: &str) -> Option<(Upstream, RouteRef)> {
+        if self.gateway.events.has_subscribers() {
+            return None;
+        }
+        let virtual_host = match &self.host_selection {
+            HostSelection::Single(slot) => slot.load_full(),
+            HostSelection::ByHost(passed) => {
+                let (host, port) = head::split(host);
+                match self.virtual_host(host, port, path, passed.as_ref()) {
+                    Ok(HostMatch::VirtualHost(virtual_host)) => virtual_host,
+                    _ => return None,
+                }
+            }
+        };
+        let route = virtual_host.find_plain(path)?;
+        if route.modules.is_some() || route.host_header.is_some() {
+            return None;
+        }
+        match &route.backend.load_full().kind {
+            BackendKind::Upstream(upstream) if takes_fast_path(upstream.target.as_ref()) => {
+                Some((upstream.clone(), route.route_ref()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Answers a request.
+    pub(crate) async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, ConnectionClosed> {
+        let answering = self.activity.active_requests();
+        let mut trace = self.gateway.events.trace();
+        trace.request(&request);
+        let somebody = self.behind_proxy(request.headers());
+        let client = somebody.as_ref().unwrap_or(&self.client);
+        let response = match self.forward(client, request, &mut trace).await {
+            // Whatever was made of a part of the body, the request as a whole cannot be understood.
+            Ok(_) | Err(Rejection::Respond(_)) if self.activity.has_failed_body() => {
+                error_response::BAD_REQUEST.into_response(&self.gateway.settings.code_prefix)
+            }
+            Ok(response) => response,
+            Err(Rejection::Respond(error)) => {
+                error.into_response(&self.gateway.settings.code_prefix)
+            }
+            Err(Rejection::Close) => {
+                trace.publish::<()>(&self.gateway.events, &client.visitor, None);
+                self.activity.closed.store(true, Relaxed);
+                return Err(ConnectionClosed);
+            }
+        };
+        trace.publish(&self.gateway.events, &client.visitor, Some(&response));
+        Ok(response.map(|body| body.holding(answering)))
+    }
+
+    /// For whom a trusted proxy has sent a request; none where nobody else has.
+    fn behind_proxy(&self, headers: &HeaderMap) -> Option<Requester> {
+        if !self.is_proxy {
+            return None;
+        }
+        let own = &self.client.visitor;
+        let peer = forwarded::client(headers, own.peer, &self.gateway.settings.trusted_proxies);
+        let somebody = || Requester {
+            visitor: Visitor { peer, ..own.clone() },
+            attributes: self.client.attributes.again(),
+        };
+        (peer != own.peer).then(somebody)
+    }
+
+    async fn forward(
+        &self,
+        client: &Requester,
+        mut request: Request<Incoming>,
+        trace: &mut RequestTrace,
+    ) -> Result<Response<Body>, Rejection> {
+        head::admit(&mut request)?;
+        forwarded::remove(request.headers_mut(), self.is_proxy);
+        let virtual_host = match &self.host_selection {
+            HostSelection::Single(slot) => slot.load_full(),
+            HostSelection::ByHost(passed) => {
+                let (host, port) =
+                    head::host(request.headers()).ok_or(error_response::NO_ENDPOINT)?;
+                match self.virtual_host(host, port, request.uri(), passed.as_ref())? {
+                    HostMatch::VirtualHost(virtual_host) => virtual_host,
+                    HostMatch::Redirect(url) => return Ok(redirect(url)),
+                }
+            }
+        };
+        let found =
+            virtual_host.find(request.uri().path(), self.gateway.settings.ambiguous_paths)?;
+        if let Some(path) = &found.path {
+            head::set_path(&mut request, path)?;
+        }
+        let route = found.route;
+        trace.note(|it| {
+            it.edge_id = Some(route.edge_id.clone());
+            it.route_id = Some(route.id.clone());
+        });
+        let mut context = RequestContext {
+            gateway: &self.gateway,
+            visitor: &client.visitor,
+            origin: &self.origin,
+            runtime: &self.runtime,
+            trace,
+            connection: &client.attributes,
+            route_ref: route.route_ref(),
+            hops: 0,
+        };
+        self.admit(&mut context, route, &request).await?;
+        route.serve(&mut context, request.map(|body| RequestBody::of(body, &self.activity))).await
+    }
+
+    /// Runs the rules for connections, once for each connection and route; a connection of a proxy is
+    /// one for each request.
+    async fn admit(
+        &self,
+        context: &mut RequestContext<'_>,
+        route: &Arc<Route>,
+        request: &Request<Incoming>,
+    ) -> Result<(), Rejection> {
+        let rules = route.modules.as_ref().and_then(|modules| modules.policy.as_ref());
+        let Some(rules) = rules.filter(|rules| rules.has(Phase::Connect)) else { return Ok(()) };
+        if !self.is_proxy && self.admitted().iter().any(|known| Arc::ptr_eq(known, route)) {
+            return Ok(());
+        }
+        let mut execution = ConnectionExecution::new(
+            context.connection(),
+            context.endpoint(route, request.headers()),
+        );
+        let entered = execution.enter(&self.gateway, rules, context.trace, |_| {
+            Err::<(), _>(error_response::NO_ENDPOINT)
+        });
+        entered.await.map_err(|()| Rejection::Close)?;
+        if self.is_proxy {
+            return Ok(());
+        }
+        let mut admitted = self.admitted();
+        // A configuration that keeps changing leaves routes behind.
+        if admitted.len() >= MAX_ADMITTED_ROUTES {
+            admitted.clear();
+        }
+        admitted.push(route.clone());
+        Ok(())
+    }
+
+    fn admitted(&self) -> MutexGuard<'_, Vec<Arc<Route>>> {
+        self.admitted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The virtual host of the host that a request names.
+    fn virtual_host(
+        &self,
+        host: String,
+        port: Option<u16>,
+        uri: impl Display,
+        passed: Option<&Arc<TlsPolicy>>,
+    ) -> Result<HostMatch, ErrorResponse> {
+        let visitor = self.visitor();
+        let is_secure = visitor.tls.is_some();
+        let usual = if is_secure { 443 } else { 80 };
+        // The port that is listened on stands for the usual one.
+        let port = port.filter(|port| *port != visitor.local.port()).unwrap_or(usual);
+        if is_internal(&host) {
+            return Err(error_response::NO_ENDPOINT);
+        }
+        if let Some(tls) = &visitor.tls
+            && !tls.sni.is_empty()
+            && tls.sni != host
+        {
+            return Err(error_response::MISDIRECTED);
+        }
+        let claim = self.gateway.hosts.find(&host, port).ok_or(error_response::NO_ENDPOINT)?;
+        if !is_secure
+            && claim.port != port
+            && self.gateway.https.get().is_some()
+            && let Some(url) = self.gateway.url_of(&host, true)
+        {
+            return Ok(HostMatch::Redirect(format!("{url}{uri}")));
+        }
+        let virtual_host = claim.virtual_host.load_full();
+        // The handshake may have named nobody, another port's virtual host, or what the virtual host was before.
+        let passes = |tls_policy: &Arc<TlsPolicy>| match passed {
+            Some(passed) => Arc::ptr_eq(passed, tls_policy),
+            None => !is_secure && !tls_policy.requires_certificate,
+        };
+        if !virtual_host.tls_policy.as_ref().is_none_or(passes) {
+            return Err(error_response::MISDIRECTED);
+        }
+        Ok(HostMatch::VirtualHost(virtual_host))
+    }
+}
+
+/// Where a host is served.
+enum HostMatch {
+    VirtualHost(Arc<VirtualHost>),
+    /// At another address.
+    Redirect(String),
+}
+
+/// A policy wants the connection to be closed without an answer.
+#[derive(Debug, thiserror::Error)]
+#[error("closed by a policy")]
+pub(crate) struct ConnectionClosed;
+
+/// Whether a target takes requests as the bytes that they came in.
+fn takes_fast_path(target: &dyn Target) -> bool {
+    target.is_agent()
+        && target.reuse() != ConnectionReuse::Nobody
+        && target.protocol() == UpstreamProtocol::Http1
+}
+
+/// Sends a visitor elsewhere, with method and body.
+fn redirect(url: String) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+    if let Ok(url) = HeaderValue::try_from(url) {
+        response.headers_mut().insert(LOCATION, url);
+    }
+    response
+}

@@ -1,0 +1,249 @@
+//! Which requests may go the fast path; free of I/O.
+
+use std::ops::Range;
+
+use crate::gateway::http::forwarded::is_forwarded;
+use crate::gateway::http::head::{self, LOOP_NAME, MAX_PATH_BYTES, Origin};
+
+/// How many headers are looked at; who sends more goes the full path.
+const MAX_HEADERS: usize = 64;
+
+/// A request that only wants to be carried; the places are those in its bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct FastPathRequest {
+    /// How many bytes its head has, which is all of it.
+    pub length: usize,
+    pub is_head: bool,
+    /// Whether it changes nothing, so that it may be sent twice.
+    pub is_safe: bool,
+    /// Whether the connection is to close afterwards.
+    pub closes: bool,
+    /// Whether it says what only proxies may say.
+    pub is_forwarded: bool,
+    /// The path without its query.
+    pub path: Range<usize>,
+    pub host: Range<usize>,
+}
+
+/// What the beginning of some bytes is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum RequestMatch {
+    Eligible(FastPathRequest),
+    /// The rest of the head is missing.
+    Incomplete,
+    /// Something for the full path.
+    NotEligible,
+}
+
+/// Looks at a request.
+pub(crate) fn classify(bytes: &[u8]) -> RequestMatch {
+    let mut room = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut parsed = httparse::Request::new(&mut room);
+    let length = match parsed.parse(bytes) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) => return RequestMatch::Incomplete,
+        Err(_) => return RequestMatch::NotEligible,
+    };
+    plain(bytes, length, &parsed).map_or(RequestMatch::NotEligible, RequestMatch::Eligible)
+}
+
+fn plain(
+    bytes: &[u8],
+    length: usize,
+    parsed: &httparse::Request<'_, '_>,
+) -> Option<FastPathRequest> {
+    let (method, target) = (parsed.method?, parsed.path?);
+    if parsed.version? != 1 || !is_plain_target(target) {
+        return None;
+    }
+    if method == "CONNECT" {
+        return None;
+    }
+    let (mut host, mut closes, mut forwarded) = (None, false, false);
+    for header in &*parsed.headers {
+        if header.name.eq_ignore_ascii_case("host") {
+            if host.replace(header.value).is_some() || !head::is_authority(header.value) {
+                return None;
+            }
+        } else if header.name.eq_ignore_ascii_case("connection") {
+            match header.value {
+                value if value.eq_ignore_ascii_case(b"close") => closes = true,
+                value if value.eq_ignore_ascii_case(b"keep-alive") => {}
+                _ => return None,
+            }
+        } else if is_special(header) {
+            return None;
+        } else {
+            forwarded |= is_forwarded(header.name.as_bytes());
+        }
+    }
+    let path = target.split('?').next().unwrap_or(target);
+    Some(FastPathRequest {
+        length,
+        is_head: method == "HEAD",
+        is_safe: matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE"),
+        closes,
+        is_forwarded: forwarded,
+        path: range_of(bytes, path.as_bytes())?,
+        host: range_of(bytes, host?)?,
+    })
+}
+
+/// Whether the target of a request is a path of nothing but what belongs there (RFC 3986,
+/// section 3.3); others may be fine, which is for the full path to say.
+fn is_plain_target(target: &str) -> bool {
+    let is_plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte);
+    target.starts_with('/') && target.len() <= MAX_PATH_BYTES && target.bytes().all(is_plain)
+}
+
+/// Where a part of some bytes lies.
+fn range_of(bytes: &[u8], part: &[u8]) -> Option<Range<usize>> {
+    let start = (part.as_ptr() as usize).checked_sub(bytes.as_ptr() as usize)?;
+    let range_of = start..start + part.len();
+    bytes.get(range_of.clone()).map(|_| range_of)
+}
+
+/// Whether a header says how the request is to be handled, or which services it came through.
+fn is_special(header: &httparse::Header<'_>) -> bool {
+    let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+    match header.name.len() {
+        2 => is("te"),
+        6 => is("expect"),
+        7 => is("upgrade") || is("trailer"),
+        8 => is("cdn-loop"),
+        10 => is("keep-alive"),
+        14 => is("content-length"),
+        16 => is("proxy-connection"),
+        17 => is("transfer-encoding"),
+        19 => is("proxy-authorization"),
+        _ => false,
+    }
+}
+
+/// Writes a head as it goes on: its own lines, but for what only proxies may say, then who asks.
+pub(crate) fn rewrite(bytes: &[u8], request: &FastPathRequest, origin: &Origin, out: &mut Vec<u8>) {
+    let lines = bytes.get(..request.length.saturating_sub(2)).unwrap_or_default();
+    let mut rest = lines;
+    while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+        let (line, after) = rest.split_at(end + 1);
+        // It says "close" or "keep-alive", which concerns this connection alone.
+        let is_connection =
+            line.get(..11).is_some_and(|name| name.eq_ignore_ascii_case(b"connection:"));
+        let is_claim = request.is_forwarded && is_forwarded(name_of(line));
+        if !is_connection && !is_claim {
+            out.extend_from_slice(line);
+        }
+        rest = after;
+    }
+    let host = bytes.get(request.host.clone()).unwrap_or_default();
+    for (name, value) in [
+        ("x-forwarded-for", origin.peer.as_bytes()),
+        ("x-forwarded-proto", origin.proto.as_bytes()),
+        ("x-forwarded-host", host),
+        ("cdn-loop", LOOP_NAME.as_bytes()),
+    ] {
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(value);
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+fn name_of(line: &[u8]) -> &[u8] {
+    line.split(|byte| *byte == b':').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+#[allow(clippy::panic, clippy::unwrap_used)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_request_goes_on_as_it_was_written() {
+        let bytes = b"GET /a?b=c HTTP/1.1\r\nHOST: A.test:80\r\nconnection: Keep-Alive\r\n\
+                      X-Odd:  two  \r\n\r\nGET";
+        let RequestMatch::Eligible(request) = classify(bytes) else { panic!("it is plain") };
+        let origin = Origin {
+            peer: HeaderValue::from_static("192.0.2.1"),
+            proto: HeaderValue::from_static("http"),
+        };
+
+        let mut out = Vec::new();
+        rewrite(bytes, &request, &origin, &mut out);
+
+        assert_eq!((&bytes[request.path.clone()], request.is_safe), (&b"/a"[..], true));
+        assert!(!request.closes);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "GET /a?b=c HTTP/1.1\r\nHOST: A.test:80\r\nX-Odd:  two  \r\n\
+             x-forwarded-for: 192.0.2.1\r\nx-forwarded-proto: http\r\n\
+             x-forwarded-host: A.test:80\r\ncdn-loop: ginnel\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn what_a_visitor_says_for_proxies_is_left_out() {
+        let bytes = b"GET / HTTP/1.1\r\nX-Forwarded-For: 1\r\nHost: a\r\nx_real_ip: 2\r\n\
+                      FORWARDED: for=3\r\nX-Forwarded-For: 4\r\nX-Mine: 5\r\n\r\n";
+        let RequestMatch::Eligible(request) = classify(bytes) else { panic!("it is plain") };
+        let origin = Origin {
+            peer: HeaderValue::from_static("192.0.2.1"),
+            proto: HeaderValue::from_static("https"),
+        };
+
+        let mut out = Vec::new();
+        rewrite(bytes, &request, &origin, &mut out);
+
+        assert!(request.is_forwarded);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "GET / HTTP/1.1\r\nHost: a\r\nX-Mine: 5\r\nx-forwarded-for: 192.0.2.1\r\n\
+             x-forwarded-proto: https\r\nx-forwarded-host: a\r\ncdn-loop: ginnel\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn whatever_is_special_goes_the_long_way() {
+        for line in [
+            "Content-Length: 0",
+            "Transfer-Encoding: chunked",
+            "Connection: close, x-mine",
+            "Connection: upgrade",
+            "Upgrade: websocket",
+            "TE: trailers",
+            "Expect: 100-continue",
+            "CDN-Loop: ginnel",
+            "Host: b",
+            " folded",
+            "Name : x",
+        ] {
+            let bytes = format!("GET / HTTP/1.1\r\nHost: a\r\n{line}\r\n\r\n");
+            assert_eq!(classify(bytes.as_bytes()), RequestMatch::NotEligible, "{line}");
+        }
+        for bytes in [
+            "GET / HTTP/1.0\r\nHost: a\r\n\r\n",
+            "GET / HTTP/1.1\r\n\r\n",
+            "GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n",
+            "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET /a\"b HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET /é HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n",
+            "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
+            "PRI * HTTP/2.0\r\n\r\n",
+            "\0",
+        ] {
+            assert_eq!(classify(bytes.as_bytes()), RequestMatch::NotEligible, "{bytes:?}");
+        }
+        assert_eq!(classify(b"GET / HTTP/1.1\r\nHost: a\r\n"), RequestMatch::Incomplete);
+        let last = classify(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Close\r\n\r\n");
+        assert!(
+            matches!(last, RequestMatch::Eligible(FastPathRequest { closes: true, .. })),
+            "{last:?}"
+        );
+    }
+}

@@ -1,0 +1,381 @@
+//! Heads of requests and answers: what must hold before they go on, and what does not go on.
+
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, Entry, HOST, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
+};
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
+
+use crate::gateway::http::error_response::{self, ERROR_CODE, ErrorResponse};
+use crate::gateway::http::forwarded::{
+    FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, is_forwarded,
+};
+use crate::policy::path::RawPath;
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+/// The header that tells whom a request has come through (RFC 8586), for circles to be seen.
+const LOOP_HEADER: HeaderName = HeaderName::from_static("cdn-loop");
+/// What this service calls itself there.
+pub(crate) const LOOP_NAME: HeaderValue = HeaderValue::from_static("ginnel");
+
+/// The longest path with its query, in bytes.
+pub(crate) const MAX_PATH_BYTES: usize = 8 << 10;
+
+/// How often a request may have been forwarded: more is a loop.
+const MOST_HOPS: usize = 20;
+
+/// Who asks, in the form that headers have.
+pub(crate) struct Origin {
+    /// The address of the visitor.
+    pub peer: HeaderValue,
+    /// `http` or `https`.
+    pub proto: HeaderValue,
+}
+
+/// Brings a request into one form, with its host in `Host` and a path alone as its address.
+pub(crate) fn admit<B>(request: &mut Request<B>) -> Result<(), ErrorResponse> {
+    if request.method() == Method::CONNECT {
+        return Err(error_response::NO_CONNECT);
+    }
+    if request.version() == Version::HTTP_2 {
+        join_cookies(request.headers_mut());
+    }
+    let uri = request.uri();
+    if uri.path_and_query().map_or(0, |path| path.as_str().len()) > MAX_PATH_BYTES {
+        return Err(error_response::TOO_LONG);
+    }
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let (host, second) = (hosts.next(), hosts.next());
+    if second.is_some() || (host.is_none() && needs_host(request)) {
+        return Err(error_response::BAD_REQUEST);
+    }
+    let Some(authority) = uri.authority() else {
+        let identity = host.is_none_or(|host| is_authority(host.as_bytes()));
+        return if identity { Ok(()) } else { Err(error_response::BAD_REQUEST) };
+    };
+    if authority.as_str().contains('@') || host.is_some_and(|host| differs(host, authority)) {
+        return Err(error_response::BAD_REQUEST);
+    }
+    let host =
+        HeaderValue::from_str(authority.as_str()).map_err(|_| error_response::BAD_REQUEST)?;
+    let path = uri.path_and_query().cloned();
+    *request.uri_mut() = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+    request.headers_mut().insert(HOST, host);
+    Ok(())
+}
+
+/// Puts cookies together that HTTP/2 lets arrive apart, and HTTP/1.1 does not.
+fn join_cookies(headers: &mut HeaderMap) {
+    let Entry::Occupied(mut entry) = headers.entry(COOKIE) else { return };
+    let parts: Vec<_> = entry.iter().map(HeaderValue::as_bytes).collect();
+    if parts.len() > 1
+        && let Ok(whole) = HeaderValue::from_bytes(&parts.join(&b"; "[..]))
+    {
+        entry.insert(whole);
+    }
+}
+
+/// Gives a request another path; what it was is kept for rules.
+pub(crate) fn set_path<B>(request: &mut Request<B>, path: &str) -> Result<(), ErrorResponse> {
+    let raw = RawPath(request.uri().path().to_owned());
+    request.extensions_mut().insert(raw);
+    let uri = request.uri_mut();
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let mut parts = std::mem::take(uri).into_parts();
+    let made = PathAndQuery::try_from(format!("{path}{query}"));
+    parts.path_and_query = Some(made.map_err(|_| error_response::BAD_REQUEST)?);
+    *uri = Uri::from_parts(parts).map_err(|_| error_response::BAD_REQUEST)?;
+    Ok(())
+}
+
+fn needs_host<B>(request: &Request<B>) -> bool {
+    request.version() == Version::HTTP_11
+        || (request.version() == Version::HTTP_2 && request.uri().authority().is_none())
+}
+
+fn differs(host: &HeaderValue, authority: &Authority) -> bool {
+    !host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes())
+}
+
+/// Whether this can be a host with or without a port; the empty one is allowed.
+pub(crate) fn is_authority(host: &[u8]) -> bool {
+    host.iter().all(|byte| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']')
+    })
+}
+
+/// Readies a request for its upstream; true when it asks for another protocol.
+pub(crate) fn outbound<B>(
+    request: &mut Request<B>,
+    origin: &Origin,
+) -> Result<bool, ErrorResponse> {
+    let version = request.version();
+    *request.version_mut() = Version::HTTP_11;
+    let headers = request.headers_mut();
+    let upgrade = upgrade(headers).filter(|_| version == Version::HTTP_11);
+    let trailers = headers.get_all(TE).iter().any(|te| has_token(te, "trailers"));
+    drop_hops(headers);
+    headers.remove(PROXY_AUTHORIZATION);
+    if trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    let upgrades = upgrade.is_some();
+    if let Some(protocol) = upgrade {
+        headers.insert(UPGRADE, protocol);
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    }
+    if hops(headers) >= MOST_HOPS {
+        return Err(error_response::LOOP);
+    }
+    append(headers, LOOP_HEADER, &LOOP_NAME);
+    append(headers, FORWARDED_FOR, &origin.peer);
+    append(headers, FORWARDED_PROTO, &origin.proto);
+    if !headers.contains_key(FORWARDED_HOST)
+        && let Some(host) = headers.get(HOST).cloned()
+    {
+        headers.insert(FORWARDED_HOST, host);
+    }
+    Ok(upgrades)
+}
+
+/// How often a request has come through a service like this before.
+fn hops(headers: &HeaderMap) -> usize {
+    let lists = headers.get_all(LOOP_HEADER).iter().map(HeaderValue::as_bytes);
+    let names = lists.flat_map(|list| list.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    names.filter(|name| *name == LOOP_NAME.as_bytes()).count()
+}
+
+/// Readies the head of an answer for the visitor; an upgrade keeps what belongs to it.
+pub(crate) fn inbound(headers: &mut HeaderMap, upgraded: bool) {
+    let protocol = headers.get(UPGRADE).filter(|_| upgraded).cloned();
+    drop_hops(headers);
+    headers.remove(PROXY_AUTHENTICATE);
+    headers.remove(ERROR_CODE);
+    if let Some(protocol) = protocol {
+        headers.insert(UPGRADE, protocol);
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    }
+}
+
+/// True when an agent says that it cannot reach what it forwards to.
+pub(crate) fn says_unreachable(headers: &HeaderMap) -> bool {
+    headers.get(ERROR_CODE).is_some_and(|code| code.as_bytes().ends_with(b"8012"))
+}
+
+/// True when the visitor waits for a word before it sends the body.
+pub(crate) fn expects_continue(headers: &HeaderMap) -> bool {
+    headers
+        .get(EXPECT)
+        .is_some_and(|expect| expect.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+}
+
+/// The host of a request in lower case, without its port.
+pub(crate) fn host(headers: &HeaderMap) -> Option<(String, Option<u16>)> {
+    headers.get(HOST)?.to_str().ok().map(split)
+}
+
+/// A host in lower case, without its port.
+pub(crate) fn split(host: &str) -> (String, Option<u16>) {
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => (name, port.parse().ok()),
+        _ => (host, None),
+    };
+    (name.trim_end_matches('.').to_ascii_lowercase(), port)
+}
+
+/// The protocol that a request asks for. HTTP/2 is not reached this way.
+fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+    let asked = headers.get_all(CONNECTION).iter().any(|value| has_token(value, "upgrade"));
+    let protocol = headers.get(UPGRADE).filter(|_| asked)?;
+    let is_http = protocol.as_bytes().get(..2).is_some_and(|it| it.eq_ignore_ascii_case(b"h2"));
+    if is_http { None } else { Some(protocol.clone()) }
+}
+
+/// Removes what concerns one connection only.
+fn drop_hops(headers: &mut HeaderMap) {
+    if headers.contains_key(CONNECTION) {
+        drop_named(headers);
+    }
+    for name in [KEEP_ALIVE, PROXY_CONNECTION, TE, TRANSFER_ENCODING, UPGRADE] {
+        headers.remove(name);
+    }
+}
+
+/// Removes `Connection` and the headers that it names; what frames or routes a message stays, and so
+/// does what proxies say of it.
+fn drop_named(headers: &mut HeaderMap) {
+    let Entry::Occupied(entry) = headers.entry(CONNECTION) else { return };
+    let (_, values) = entry.remove_entry_mult();
+    let identity: Vec<HeaderName> = values
+        .flat_map(|value| {
+            let tokens = value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+            tokens.filter_map(|token| HeaderName::from_bytes(token).ok()).collect::<Vec<_>>()
+        })
+        .filter(|name| !stays(name))
+        .collect();
+    for name in identity {
+        headers.remove(name);
+    }
+}
+
+/// Whether a visitor may not have a header removed.
+fn stays(name: &HeaderName) -> bool {
+    [CONTENT_LENGTH, HOST, LOOP_HEADER].contains(name) || is_forwarded(name.as_str().as_bytes())
+}
+
+fn has_token(value: &HeaderValue, token: &str) -> bool {
+    let mut tokens = value.as_bytes().split(|byte| *byte == b',');
+    tokens.any(|one| one.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
+}
+
+/// Adds to a list that may be there already.
+fn append(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
+    match headers.entry(name) {
+        Entry::Vacant(entry) => {
+            entry.insert(value.clone());
+        }
+        Entry::Occupied(mut entry) => {
+            let before: Vec<_> = entry.iter().map(HeaderValue::as_bytes).collect();
+            let mut list = before.join(&b", "[..]);
+            list.extend_from_slice(b", ");
+            list.extend_from_slice(value.as_bytes());
+            if let Ok(list) = HeaderValue::from_bytes(&list) {
+                entry.insert(list);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn origin() -> Origin {
+        Origin {
+            peer: HeaderValue::from_static("192.0.2.7"),
+            proto: HeaderValue::from_static("https"),
+        }
+    }
+
+    fn request(headers: &[(&str, &str)]) -> Request<()> {
+        let builder = Request::get("/").version(Version::HTTP_11);
+        headers.iter().fold(builder, |it, (name, value)| it.header(*name, *value)).body(()).unwrap()
+    }
+
+    #[test]
+    fn what_concerns_one_connection_does_not_go_on() {
+        let mut request = request(&[
+            ("host", "a.test"),
+            ("connection", "close, x-mine, content-length"),
+            ("x-mine", "1"),
+            ("content-length", "3"),
+            ("keep-alive", "5"),
+            ("te", "gzip, trailers"),
+            ("upgrade", "websocket"),
+            ("proxy-authorization", "Basic x"),
+        ]);
+
+        let upgrades = outbound(&mut request, &origin()).unwrap();
+
+        let mut names: Vec<_> = request.headers().keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert!(!upgrades);
+        assert_eq!(
+            names,
+            [
+                "cdn-loop",
+                "content-length",
+                "host",
+                "te",
+                "x-forwarded-for",
+                "x-forwarded-host",
+                "x-forwarded-proto"
+            ]
+        );
+        assert_eq!(request.headers()["te"], "trailers");
+    }
+
+    #[test]
+    fn an_upgrade_goes_on() {
+        let mut request = request(&[
+            ("host", "a"),
+            ("connection", "keep-alive, Upgrade"),
+            ("upgrade", "websocket"),
+        ]);
+
+        assert!(outbound(&mut request, &origin()).unwrap());
+
+        assert_eq!(request.headers()["connection"], "upgrade");
+        assert_eq!(request.headers()["upgrade"], "websocket");
+    }
+
+    #[test]
+    fn who_forwarded_before_stays_in_the_list() {
+        let mut request = request(&[
+            ("host", "a.test"),
+            ("x-forwarded-for", "198.51.100.1"),
+            ("x-forwarded-for", "198.51.100.2"),
+            ("x-forwarded-host", "b.test"),
+        ]);
+
+        outbound(&mut request, &origin()).unwrap();
+
+        let headers = request.headers();
+        assert_eq!(headers["x-forwarded-for"], "198.51.100.1, 198.51.100.2, 192.0.2.7");
+        assert_eq!(headers["x-forwarded-proto"], "https");
+        assert_eq!(headers["x-forwarded-host"], "b.test");
+    }
+
+    #[test]
+    fn no_connection_header_removes_what_proxies_say() {
+        let mut request = request(&[
+            ("host", "a.test"),
+            ("connection", "x-forwarded-for, cdn-loop, x_forwarded_for"),
+            ("x-forwarded-for", "198.51.100.1"),
+            ("cdn-loop", "other.test, ginnel"),
+        ]);
+
+        outbound(&mut request, &origin()).unwrap();
+
+        let headers = request.headers();
+        assert_eq!(headers["x-forwarded-for"], "198.51.100.1, 192.0.2.7");
+        assert_eq!(headers["cdn-loop"], "other.test, ginnel, ginnel");
+    }
+
+    #[test]
+    fn a_circle_is_seen() {
+        let route_ref = |times: usize| {
+            let list = vec!["ginnel"; times].join(",");
+            outbound(&mut request(&[("host", "a"), ("cdn-loop", &list)]), &origin())
+        };
+
+        assert_eq!(route_ref(MOST_HOPS - 1), Ok(false));
+        assert_eq!(route_ref(MOST_HOPS), Err(error_response::LOOP));
+    }
+
+    #[test]
+    fn a_request_names_one_host() {
+        let admitted = |uri: &str, headers: &[(&str, &str)]| {
+            let mut request = request(headers);
+            *request.uri_mut() = uri.parse().unwrap();
+            admit(&mut request).map(|()| {
+                (request.uri().to_string(), request.headers()["host"].to_str().unwrap().to_owned())
+            })
+        };
+
+        let whole = admitted("http://a.test:80/x?y", &[("host", "A.test:80")]);
+        assert_eq!(whole, Ok(("/x?y".into(), "a.test:80".into())));
+        assert_eq!(admitted("/x", &[]), Err(error_response::BAD_REQUEST));
+        assert_eq!(
+            admitted("/", &[("host", "a"), ("host", "a")]),
+            Err(error_response::BAD_REQUEST)
+        );
+        assert_eq!(admitted("http://a/", &[("host", "b")]), Err(error_response::BAD_REQUEST));
+        assert_eq!(admitted("http://u@a/", &[]), Err(error_response::BAD_REQUEST));
+        assert_eq!(admitted("/", &[("host", "a/b")]), Err(error_response::BAD_REQUEST));
+        assert_eq!(admitted(&format!("/{}", "x".repeat(8192)), &[]), Err(error_response::TOO_LONG));
+    }
+}

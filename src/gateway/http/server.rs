@@ -1,0 +1,299 @@
+//! Speaking HTTP with visitors: HTTP/1.1 and, where TLS agrees on it, HTTP/2.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ServerConfig;
+use rustls::server::Acceptor;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
+
+use crate::gateway::GatewayState;
+use crate::gateway::http::connection::{HostSelection, HttpConnection};
+use crate::gateway::http::connection_activity::{ActivityTimeouts, ConnectionActivity, HEAD_TICKS};
+use crate::gateway::http::fast_path::{FastPathConnection, FastPathExit};
+use crate::gateway::http::flood_guard::FloodGuard;
+use crate::gateway::http::stream_timers::StreamExecutor;
+use crate::gateway::http::visitor_stream::VisitorStream;
+use crate::gateway::listener::shutdown::{ShutdownPhase, ShutdownSignal};
+use crate::gateway::listener::socket::Socket;
+use crate::gateway::routing::target::{Tls, Visitor};
+use crate::net::{self, Connection, Permit};
+
+/// How long a handshake may take.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the end of a connection may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// The largest head of a request, in bytes.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+/// How much of a connection is buffered at most in either direction, in bytes.
+const MAX_BUFFER_BYTES: usize = 128 << 10;
+/// How many requests a connection may carry at once with HTTP/2.
+const MAX_STREAMS: u32 = 128;
+/// How much a visitor may send ahead with HTTP/2, for one request, in bytes.
+const STREAM_WINDOW_BYTES: u32 = 256 << 10;
+/// How often an HTTP/2 connection is asked whether it is still there.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Serves a visitor who speaks HTTP without TLS.
+pub(crate) async fn serve_plain(
+    gateway: Arc<GatewayState>,
+    host_selection: HostSelection,
+    connection: Connection,
+    mut shutdown: ShutdownSignal,
+) {
+    let Connection { stream, peer, permit } = connection;
+    if !protocol(&gateway, &stream, &mut shutdown).await {
+        return;
+    }
+    let Ok(local) = stream.local_addr() else { return };
+    let visitor = Visitor { peer, local, proto: "http", tls: None, passthrough: false };
+    http1(gateway, host_selection, (Socket::Plain(stream), permit), visitor, shutdown).await;
+}
+
+/// Serves a visitor who speaks HTTP over TLS.
+pub(crate) async fn serve_tls(
+    gateway: Arc<GatewayState>,
+    host_selection: HostSelection,
+    connection: Connection,
+    mut shutdown: ShutdownSignal,
+    config: Arc<ServerConfig>,
+) {
+    let Connection { stream, peer, permit } = connection;
+    if !protocol(&gateway, &stream, &mut shutdown).await {
+        return;
+    }
+    let Ok(local) = stream.local_addr() else { return };
+    let agreeing =
+        timeout(HANDSHAKE_TIMEOUT, accept_tls(&gateway, host_selection, stream, config)).await;
+    let Ok(Some((stream, host_selection))) = agreeing else { return };
+    let tls = tls_info(&stream);
+    let is_http2 = tls.alpn == "h2";
+    let visitor =
+        Visitor { peer, local, proto: "https", tls: Some(Arc::new(tls)), passthrough: false };
+    let socket = Socket::Tls(Box::new(stream));
+    if is_http2 {
+        // Nothing goes on after it, as protocols do that HTTP/1.1 is left for.
+        let _permit = permit;
+        http2(gateway, host_selection, socket, visitor, shutdown).await;
+    } else {
+        http1(gateway, host_selection, (socket, permit), visitor, shutdown).await;
+    }
+}
+
+/// Waits for the first byte of a visitor who is to speak first; false when none comes, or at a
+/// shutdown.
+pub(crate) async fn protocol(
+    gateway: &GatewayState,
+    stream: &TcpStream,
+    shutdown: &mut ShutdownSignal,
+) -> bool {
+    let limit = net::FIRST_BYTE_TIMEOUT.min(gateway.settings.timeouts.tick * u32::from(HEAD_TICKS));
+    tokio::select! {
+        spoke = net::first_byte(stream, limit) => spoke,
+        () = shutdown.wait_for(ShutdownPhase::Graceful) => false,
+    }
+}
+
+/// Agrees on TLS with a visitor as the virtual host wants it that the visitor names.
+async fn accept_tls(
+    gateway: &GatewayState,
+    host_selection: HostSelection,
+    stream: TcpStream,
+    config: Arc<ServerConfig>,
+) -> Option<(TlsStream<TcpStream>, HostSelection)> {
+    let HostSelection::ByHost(_) = &host_selection else {
+        return Some((TlsAcceptor::from(config).accept(stream).await.ok()?, host_selection));
+    };
+    let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await.ok()?;
+    let name = hello.client_hello().server_name().map(str::to_ascii_lowercase);
+    let claim = name.and_then(|name| gateway.hosts.find(&name, 443));
+    let tls_policy = claim.and_then(|claim| claim.virtual_host.load_full().tls_policy.clone());
+    let config = tls_policy.as_ref().map_or(config, |tls_policy| tls_policy.config.clone());
+    let stream = hello.into_stream(config).await.ok()?;
+    Some((stream, HostSelection::ByHost(tls_policy)))
+}
+
+/// Agrees on TLS with a visitor, who has not forever for it.
+pub(crate) async fn handshake(
+    stream: TcpStream,
+    config: Arc<ServerConfig>,
+) -> Option<TlsStream<TcpStream>> {
+    timeout(HANDSHAKE_TIMEOUT, TlsAcceptor::from(config).accept(stream)).await.ok()?.ok()
+}
+
+/// What TLS has agreed on.
+pub(crate) fn tls_info(stream: &TlsStream<TcpStream>) -> Tls {
+    let (_, connection) = stream.get_ref();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Tls {
+        version: connection.protocol_version().and_then(|it| it.as_str()).unwrap_or_default(),
+        cipher_suite: connection
+            .negotiated_cipher_suite()
+            .and_then(|it| it.suite().as_str())
+            .unwrap_or_default(),
+        sni: connection.server_name().unwrap_or_default().to_owned(),
+        alpn: connection.alpn_protocol().map(text).unwrap_or_default(),
+        resumed: connection.handshake_kind() == Some(rustls::HandshakeKind::Resumed),
+    }
+}
+
+async fn http1(
+    gateway: Arc<GatewayState>,
+    host_selection: HostSelection,
+    (socket, permit): (Socket, Permit),
+    visitor: Visitor,
+    shutdown: ShutdownSignal,
+) {
+    let activity = Arc::new(ConnectionActivity::default());
+    let tick = gateway.settings.timeouts.tick;
+    let http_connection =
+        HttpConnection::new(gateway, host_selection, visitor, activity.clone(), shutdown.clone());
+    let http_connection = Arc::new(http_connection);
+    let mut stream = VisitorStream::new(socket, activity.clone(), permit);
+    let mut timer = ConnectionTimer::new(&activity, tick, shutdown);
+    if !fast_path_target(&http_connection, &mut stream, &mut timer).await {
+        return;
+    }
+    let service = service_fn(move |request| http_connection.clone().answer(request));
+    let mut builder = http1::Builder::new();
+    // A request may have 100 headers; saying so would make the parser slower.
+    builder
+        .preserve_header_case(true)
+        .max_header_size(MAX_HEAD_BYTES)
+        .max_buf_size(MAX_BUFFER_BYTES);
+    let mut connection =
+        pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
+    if timer.watch(connection.as_mut(), ShutdownPhase::Graceful).await == TimerEvent::Shutdown {
+        connection.as_mut().graceful_shutdown();
+        timer.watch(connection, ShutdownPhase::Forced).await;
+    }
+}
+
+/// Serves requests for as long as they go the fast path; true when there are others.
+async fn fast_path_target(
+    http_connection: &HttpConnection,
+    stream: &mut VisitorStream,
+    timer: &mut ConnectionTimer<'_>,
+) -> bool {
+    let closes = AtomicBool::new(false);
+    let mut left = None;
+    {
+        let fast_path = FastPathConnection::new(http_connection, stream, &closes);
+        let mut serving = pin!(async { left = Some(fast_path.run().await) });
+        let struck = timer.watch(serving.as_mut(), ShutdownPhase::Graceful).await;
+        if struck == TimerEvent::Shutdown && timer.activity.is_answering() {
+            closes.store(true, Relaxed);
+            timer.watch(serving, ShutdownPhase::Forced).await;
+        }
+    }
+    if left.is_none_or(|left| left == FastPathExit::Finished) {
+        // Whether the visitor still listens does not matter.
+        let _ = timeout(CLOSE_TIMEOUT, stream.shutdown()).await;
+    }
+    left == Some(FastPathExit::Handover)
+}
+
+async fn http2(
+    gateway: Arc<GatewayState>,
+    host_selection: HostSelection,
+    socket: Socket,
+    visitor: Visitor,
+    shutdown: ShutdownSignal,
+) {
+    let activity = Arc::new(ConnectionActivity::multiplexed(gateway.read_ahead.clone()));
+    let tick = gateway.settings.timeouts.tick;
+    let http_connection =
+        HttpConnection::new(gateway, host_selection, visitor, activity.clone(), shutdown.clone());
+    let http_connection = Arc::new(http_connection);
+    let service = service_fn(move |request| http_connection.clone().answer(request));
+    let mut builder = http2::Builder::new(StreamExecutor(activity.clone()));
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEAD_BYTES as u32)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(4 * STREAM_WINDOW_BYTES)
+        .max_send_buf_size(MAX_BUFFER_BYTES)
+        .keep_alive_interval(PING_INTERVAL);
+    let flood_guard = FloodGuard::new(socket, activity.clone());
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(flood_guard), service));
+    let mut timer = ConnectionTimer::new(&activity, tick, shutdown);
+    if timer.watch(connection.as_mut(), ShutdownPhase::Graceful).await == TimerEvent::Shutdown {
+        connection.as_mut().graceful_shutdown();
+        timer.watch(connection, ShutdownPhase::Forced).await;
+    }
+}
+
+/// Looks at a connection from time to time.
+struct ConnectionTimer<'p> {
+    activity: &'p ConnectionActivity,
+    clock: ActivityTimeouts,
+    tick: Duration,
+    next: Pin<Box<Sleep>>,
+    shutdown: ShutdownSignal,
+}
+
+/// Why a connection is not watched any longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TimerEvent {
+    /// It has ended, or its visitor has used up its time.
+    Expired,
+    /// The gateway shuts down.
+    Shutdown,
+}
+
+impl<'p> ConnectionTimer<'p> {
+    fn new(activity: &'p ConnectionActivity, tick: Duration, shutdown: ShutdownSignal) -> Self {
+        Self {
+            activity,
+            clock: ActivityTimeouts::default(),
+            tick,
+            next: Box::pin(sleep(tick)),
+            shutdown,
+        }
+    }
+
+    /// Lets a connection run until it ends, until its visitor has used up its time, or until there
+    /// is a call at least as urgent.
+    async fn watch<C: Future>(
+        &mut self,
+        mut connection: Pin<&mut C>,
+        call: ShutdownPhase,
+    ) -> TimerEvent {
+        poll_fn(|cx| {
+            // What went wrong with a connection concerns its visitor, who knows.
+            let ended = connection.as_mut().poll(cx).is_ready();
+            if ended || self.activity.closed.load(Relaxed) || self.is_expired(cx) {
+                return Poll::Ready(TimerEvent::Expired);
+            }
+            if self.shutdown.heard(cx) >= call {
+                Poll::Ready(TimerEvent::Shutdown)
+            } else {
+                Poll::Pending
+            }
+        })
+        .await
+    }
+
+    /// True when a tick has come, and with it the end.
+    fn is_expired(&mut self, cx: &mut Context<'_>) -> bool {
+        while self.next.as_mut().poll(cx).is_ready() {
+            if self.clock.is_over(self.activity) {
+                return true;
+            }
+            self.next.as_mut().reset(Instant::now() + self.tick);
+        }
+        false
+    }
+}

@@ -1,0 +1,188 @@
+//! The answers of a connection that carries many at once, each with a time of its own: an answer of
+//! which the visitor takes nothing for too long is given up, whatever moves beside it.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::task::{Context, Poll};
+
+use hyper::rt::Executor;
+use tokio::sync::Notify;
+
+use crate::gateway::http::body::Body;
+use crate::gateway::http::connection_activity::{ConnectionActivity, STALL_TICKS};
+use crate::gateway::http::read_ahead::{ReadAhead, ReadAheadBudget};
+
+/// How many requests are looked through at least before those that have ended are forgotten.
+const MIN_REMEMBERED_STREAMS: usize = 64;
+
+tokio::task_local! {
+    /// The request that the present task answers.
+    static STREAM_TIMER: Arc<StreamTimer>;
+}
+
+/// What is known of many answers on one connection.
+#[derive(Debug, Default)]
+pub(crate) struct StreamTimers {
+    /// How many frames that ask for nothing the visitor has earned.
+    pub earned: AtomicU64,
+    /// How many ticks have passed.
+    ticks: AtomicU32,
+    streams: Mutex<Vec<Weak<StreamTimer>>>,
+    read_ahead: Arc<ReadAheadBudget>,
+}
+
+/// One of many requests.
+#[derive(Default)]
+pub(crate) struct StreamTimer {
+    /// The tick, counted from 1, since when the visitor could take more and did not; 0 when it is
+    /// not its turn.
+    offered: AtomicU32,
+    /// Told when the visitor has used up its time.
+    over: Notify,
+    /// The body of the answer.
+    ahead: OnceLock<Arc<ReadAhead>>,
+}
+
+impl fmt::Debug for StreamTimer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Part").field("offered", &self.offered).finish_non_exhaustive()
+    }
+}
+
+impl StreamTimers {
+    pub(crate) fn new(read_ahead: Arc<ReadAheadBudget>) -> Self {
+        Self { read_ahead, ..Self::default() }
+    }
+
+    /// The request that the present task answers.
+    pub(crate) fn present() -> Option<Arc<StreamTimer>> {
+        STREAM_TIMER.try_with(Arc::clone).ok()
+    }
+
+    /// Notes that a part was given something that waits for the visitor, or that it has nothing.
+    pub(crate) fn offers(&self, stream_timer: &StreamTimer, something: bool) {
+        let now = self.ticks.load(Relaxed) + 1;
+        stream_timer.offered.store(if something { now } else { 0 }, Relaxed);
+    }
+
+    /// Gives up the answers whose time is over; to be asked at every tick.
+    pub(crate) fn tick(&self) {
+        let now = self.ticks.fetch_add(1, Relaxed) + 1;
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        streams.retain(|stream_timer| {
+            let Some(stream_timer) = stream_timer.upgrade() else { return false };
+            let offered = stream_timer.offered.load(Relaxed);
+            if offered > 0 && now.saturating_sub(offered) > u32::from(STALL_TICKS) {
+                stream_timer.over.notify_one();
+            }
+            true
+        });
+    }
+
+    fn begin(&self) -> Arc<StreamTimer> {
+        let stream_timer = Arc::new(StreamTimer::default());
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        if streams.len() >= MIN_REMEMBERED_STREAMS && streams.len() == streams.capacity() {
+            streams.retain(|stream_timer| stream_timer.strong_count() > 0);
+        }
+        streams.push(Arc::downgrade(&stream_timer));
+        stream_timer
+    }
+}
+
+impl StreamTimer {
+    /// Has the body of the answer read ahead of the visitor from now on.
+    pub(crate) fn read_ahead(&self, body: Body, stream_timers: &StreamTimers) -> Arc<ReadAhead> {
+        let ahead = ReadAhead::new(body, stream_timers.read_ahead.clone());
+        // A request has one answer.
+        let _ = self.ahead.set(ahead.clone());
+        ahead
+    }
+
+    /// Goes on with a request; what its visitor does not take is read meanwhile.
+    fn poll<F: Future>(&self, request: Pin<&mut F>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let polled = request.poll(cx);
+        if polled.is_pending()
+            && let Some(ahead) = self.ahead.get()
+        {
+            ahead.read(cx);
+        }
+        polled
+    }
+
+    /// Waits until the visitor has used up its time.
+    async fn is_over(&self) {
+        self.over.notified().await;
+    }
+}
+
+/// Runs the requests of a connection, and ends those that are given up.
+#[derive(Clone)]
+pub(crate) struct StreamExecutor(pub Arc<ConnectionActivity>);
+
+impl<F> Executor<F> for StreamExecutor
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, request: F) {
+        let Some(stream_timers) = self.0.stream_timers() else {
+            tokio::spawn(request);
+            return;
+        };
+        let stream_timer = stream_timers.begin();
+        let request = STREAM_TIMER.scope(stream_timer.clone(), request);
+        tokio::spawn(async move {
+            // Whoever lets go of a stream in the middle resets it.
+            let mut request = pin!(request);
+            tokio::select! {
+                _ = poll_fn(|cx| stream_timer.poll(request.as_mut(), cx)) => {}
+                () = stream_timer.is_over() => {}
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_over(stream_timer: &StreamTimer) -> bool {
+        let mut over = std::pin::pin!(stream_timer.is_over());
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        over.as_mut().poll(&mut cx).is_ready()
+    }
+
+    #[test]
+    fn each_answer_has_its_own_time() {
+        let stream_timers = StreamTimers::default();
+        let [moving, stalled, thinking] = [(); 3].map(|()| stream_timers.begin());
+        stream_timers.offers(&stalled, true);
+        stream_timers.offers(&thinking, true);
+        stream_timers.offers(&thinking, false);
+
+        for _ in 0..STALL_TICKS {
+            stream_timers.offers(&moving, true);
+            stream_timers.tick();
+        }
+        assert!(!is_over(&stalled));
+        stream_timers.tick();
+        stream_timers.tick();
+
+        assert!(is_over(&stalled));
+        assert!(!is_over(&moving) && !is_over(&thinking));
+    }
+
+    #[test]
+    fn requests_that_have_ended_are_forgotten() {
+        let stream_timers = StreamTimers::default();
+        for _ in 0..10_000 {
+            stream_timers.begin();
+        }
+
+        let streams = stream_timers.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(streams.len() <= 2 * MIN_REMEMBERED_STREAMS, "{}", streams.len());
+    }
+}

@@ -1,0 +1,395 @@
+//! What faces the public: listeners, TLS, and the way of every request and connection to whoever
+//! serves it.
+//!
+//! A connection comes in through a `listener`, which ends TLS (`tls`). `http` reads requests from it
+//! and finds where they go in `routing`: a host leads to a virtual host, a path to one of its routes,
+//! the route to a backend. The `modules` of the route act on the request, and `upstream` sends it to a
+//! target. Connections that are bytes go through `tcp`. `events` tell what was decided.
+//!
+//! What edges are is compiled by whoever knows them, and handed in: the gateway knows neither the
+//! database nor the management API.
+
+pub(crate) mod events;
+pub(crate) mod http;
+pub(crate) mod listener;
+pub(crate) mod modules;
+pub(crate) mod routing;
+pub(crate) mod tcp;
+pub mod tls;
+pub(crate) mod upstream;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::watch;
+
+pub use events::{Event, EventDelivery, EventSubscriber};
+pub use listener::trusted_proxies::{TrustedProxies, TrustedProxyError};
+pub use routing::endpoint::{BindError, PublicEndpoint};
+pub use routing::endpoint_spec::{
+    AllowDeny, Credentials, EndpointOptions, EndpointSpec, HeaderChanges, Proto, TlsTermination,
+    Webhook,
+};
+pub use routing::target::{
+    BoxFuture, ConnectionReuse, DialError, RouteRef, Target, Tls, TunnelGroups, UpstreamProtocol,
+    Visitor,
+};
+pub use upstream::io::{AsyncReadWrite, Io};
+
+use self::http::connection::HostSelection;
+use self::http::read_ahead::ReadAheadBudget;
+use events::EventBus;
+use listener::GatewayListener;
+use listener::shutdown::{Shutdown, ShutdownPhase};
+use modules::traffic_policy::Fetcher;
+use modules::{IpPolicies, IpRules};
+use routing::hosts::Hosts;
+use routing::virtual_host::VirtualHost;
+use tls::authority::{Authority, CertificateError};
+use upstream::forward::Upstream;
+use upstream::pool::UpstreamPools;
+
+use crate::api::Origin;
+use crate::net::descriptors::{self, DescriptorLimit};
+use crate::net::{self, ConnectionCaps, ConnectionLimit};
+use crate::policy::path::AmbiguousPaths;
+
+/// How often connections that nobody uses are looked at.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How public traffic is taken.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The name or address to listen on.
+    pub host: String,
+    /// The port for HTTP that all hosts share; 0 takes a free one, none listens on none.
+    pub http_port: Option<u16>,
+    /// The port for HTTPS that all hosts share; 0 takes a free one, none listens on none.
+    pub https_port: Option<u16>,
+    /// The domain below which endpoints get names on the shared ports; without one, each gets a
+    /// port of its own.
+    pub base_domain: Option<String>,
+    /// True when the ports of endpoints that ask for HTTPS speak TLS.
+    pub tls_endpoints: bool,
+    /// What stands before the number of an error code.
+    pub code_prefix: String,
+    /// The proxies in front of the service.
+    pub trusted_proxies: TrustedProxies,
+    /// What becomes of requests with ambiguous paths where routes or rules look at paths.
+    pub ambiguous_paths: AmbiguousPaths,
+    /// How many connections are held at once; none for what the file descriptors of the process
+    /// leave. More are closed at once.
+    pub connections: Option<usize>,
+    /// How many of them one address may hold; none for a quarter, at least 500 and at most 1,024
+    /// where there is room.
+    pub connections_per_address: Option<usize>,
+    /// How long others may take.
+    pub timeouts: Timeouts,
+    /// Where the names of endpoints come from that ask for none.
+    pub origin: Origin,
+}
+
+/// How long others may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// How often a visitor's connection is looked at: it has 4 of these for a head, 12 when nothing
+    /// of a body moves, and 36 between requests.
+    pub tick: Duration,
+    /// How long an upstream may think before it answers.
+    pub response_timeout: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { tick: Duration::from_millis(2500), response_timeout: Duration::from_secs(60) }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            host: "127.0.0.1".to_owned(),
+            http_port: Some(0),
+            https_port: Some(0),
+            base_domain: None,
+            tls_endpoints: false,
+            code_prefix: "ERR_NGROK_".to_owned(),
+            trusted_proxies: TrustedProxies::default(),
+            ambiguous_paths: AmbiguousPaths::default(),
+            connections: None,
+            connections_per_address: None,
+            timeouts: Timeouts::default(),
+            origin: Origin::default(),
+        }
+    }
+}
+
+impl Settings {
+    fn connection_limit(&self) -> Arc<ConnectionLimit> {
+        let total = self.connections.unwrap_or_else(|| DescriptorLimit::now().visitors());
+        let per_address = self.connections_per_address;
+        let per_address = per_address.unwrap_or_else(|| descriptors::visitors_per_address(total));
+        let caps = ConnectionCaps { total, per_address, reserved: 0 };
+        let proxies = self.trusted_proxies.clone();
+        ConnectionLimit::new("visitors", caps, move |address| proxies.contains(address))
+    }
+}
+
+/// All public addresses of a service.
+///
+/// Clones share them; [`Gateway::stop`] lets go of all.
+#[derive(Clone)]
+pub struct Gateway(Arc<GatewayState>);
+
+/// What all connections share.
+pub(crate) struct GatewayState {
+    settings: Settings,
+    authority: Arc<Authority>,
+    /// Where what follows a change of the configuration runs.
+    runtime: tokio::runtime::Handle,
+    groups: ArcSwap<Option<Arc<dyn TunnelGroups>>>,
+    ip_policies: IpPolicies,
+    pools: UpstreamPools,
+    hosts: Hosts,
+    /// The internal endpoints that carry bytes.
+    streams: Hosts,
+    events: EventBus,
+    fetcher: Fetcher,
+    limit: Arc<ConnectionLimit>,
+    read_ahead: Arc<ReadAheadBudget>,
+    /// Closed when no connection is served.
+    serving: watch::Sender<()>,
+    /// Each connection that has become something other than HTTP holds a receiver.
+    upgraded: watch::Sender<()>,
+    /// True as soon as no more connections are taken.
+    stop: watch::Sender<bool>,
+    /// True when nothing more happens.
+    ended: watch::Sender<bool>,
+    http: OnceLock<SocketAddr>,
+    https: OnceLock<SocketAddr>,
+    listeners: Mutex<Vec<GatewayListener>>,
+    /// The shutdowns of all listeners.
+    shutdowns: Mutex<Shutdowns>,
+}
+
+/// The shutdowns of all listeners, and how far they have come.
+struct Shutdowns {
+    all: Vec<Weak<Shutdown>>,
+    call: ShutdownPhase,
+}
+
+/// Why public traffic cannot be taken.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GatewayError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address, `host:port`.
+        address: String,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// There is no certificate.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+}
+
+impl Gateway {
+    /// Starts to take public traffic on the shared ports, on the current tokio runtime.
+    ///
+    /// # Errors
+    /// When an address cannot be listened on, or TLS cannot be set up.
+    pub async fn start(
+        settings: Settings,
+        authority: Arc<Authority>,
+    ) -> Result<Self, GatewayError> {
+        let limit = settings.connection_limit();
+        authority.add_host(&settings.host);
+        let gateway = Arc::new(GatewayState {
+            settings,
+            authority,
+            runtime: tokio::runtime::Handle::current(),
+            groups: ArcSwap::from_pointee(None),
+            ip_policies: IpPolicies::default(),
+            pools: UpstreamPools::default(),
+            hosts: Hosts::default(),
+            streams: Hosts::default(),
+            events: EventBus::default(),
+            fetcher: Fetcher::default(),
+            limit,
+            read_ahead: Arc::default(),
+            serving: watch::Sender::default(),
+            upgraded: watch::Sender::new(()),
+            stop: watch::Sender::new(false),
+            ended: watch::Sender::new(false),
+            http: OnceLock::new(),
+            https: OnceLock::new(),
+            listeners: Mutex::default(),
+            shutdowns: Mutex::new(Shutdowns { all: Vec::new(), call: ShutdownPhase::Running }),
+        });
+        if let Some(port) = gateway.settings.http_port {
+            let listener =
+                gateway.listen_http(gateway.listen(port).await?, HostSelection::ByHost(None))?;
+            let _ = gateway.http.set(listener.address());
+            gateway.listeners().push(listener);
+        }
+        if let Some(port) = gateway.settings.https_port {
+            let listener =
+                gateway.listen_https(gateway.listen(port).await?, HostSelection::ByHost(None))?;
+            gateway.authority.add_address(listener.address().ip());
+            let _ = gateway.https.set(listener.address());
+            gateway.listeners().push(listener);
+        }
+        tokio::spawn(sweep(Arc::downgrade(&gateway), gateway.stop.subscribe()));
+        Ok(Self(gateway))
+    }
+
+    /// The address of the shared HTTP port.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.0.http.get().copied()
+    }
+
+    /// The address of the shared HTTPS port.
+    pub fn https_address(&self) -> Option<SocketAddr> {
+        self.0.https.get().copied()
+    }
+
+    /// The authority that visitors must trust.
+    pub fn authority(&self) -> &Arc<Authority> {
+        &self.0.authority
+    }
+
+    /// How many connections are held.
+    pub(crate) fn limit(&self) -> &ConnectionLimit {
+        &self.0.limit
+    }
+
+    /// Says who knows the tunnels of labels.
+    pub fn find_tunnels_in(&self, groups: Arc<dyn TunnelGroups>) {
+        self.0.groups.store(Arc::new(Some(groups)));
+    }
+
+    /// Everything that happens to public traffic from now on.
+    pub fn events(&self) -> EventSubscriber {
+        self.0.events.subscribe(self.0.ended.subscribe())
+    }
+
+    /// Whether an agent's endpoint has a `host:port` now.
+    pub fn is_online(&self, hostport: &str) -> bool {
+        let text = hostport.to_ascii_lowercase();
+        let parts = text.rsplit_once(':').and_then(|(name, port)| Some((name, port.parse().ok()?)));
+        parts.is_some_and(|(name, port)| self.0.hosts.has_agent(name, port))
+    }
+
+    /// Leads a host on the shared ports to a virtual host, unless another has it.
+    pub(crate) fn add_name(&self, name: &str, port: u16, virtual_host: &Arc<ArcSwap<VirtualHost>>) {
+        // Whoever has the name keeps it; the caller tries again.
+        let _ = self.0.hosts.add(name, port, virtual_host, false);
+    }
+
+    /// Leads a host on the shared ports to this virtual host no longer.
+    pub(crate) fn remove_name(
+        &self,
+        name: &str,
+        port: u16,
+        virtual_host: &Arc<ArcSwap<VirtualHost>>,
+    ) {
+        self.0.hosts.remove(name, port, virtual_host);
+    }
+
+    /// Listens on a port for connections of bytes; works on any thread.
+    ///
+    /// # Errors
+    /// When the port cannot be listened on.
+    pub(crate) fn listen_for_bytes(
+        &self,
+        port: u16,
+        virtual_host: Arc<ArcSwap<VirtualHost>>,
+    ) -> Result<GatewayListener, GatewayError> {
+        self.0.listen_tcp_now(port, virtual_host)
+    }
+
+    /// Whether a port can be listened on now.
+    pub(crate) fn can_listen(&self, port: u16) -> bool {
+        self.0.bind_port_now(port).is_ok()
+    }
+
+    /// A target with its connections.
+    pub(crate) fn upstream(&self, target: Arc<dyn Target>) -> Upstream {
+        self.0.upstream(target)
+    }
+
+    /// Where the rules of an IP policy are found, whether it exists or not.
+    pub(crate) fn ip_policy(&self, id: &str) -> Arc<ArcSwap<IpRules>> {
+        self.0.ip_policies.of(id)
+    }
+
+    /// True as soon as no more connections are taken.
+    pub(crate) fn closing(&self) -> watch::Receiver<bool> {
+        self.0.stop.subscribe()
+    }
+
+    /// Drops the idle connections to the target with this key, which takes no more requests; those
+    /// that carry one are dropped when it has ended.
+    pub fn close_idle(&self, key: &str) {
+        self.0.pools.close(key);
+    }
+
+    /// Takes no more connections and requests; those in flight are finished.
+    pub fn close(&self) {
+        self.0.stop.send_replace(true);
+        self.0.begin(ShutdownPhase::Graceful);
+        self.0.listeners().clear();
+    }
+
+    /// Takes no more connections and requests, finishes those in flight for as long as `grace`, and
+    /// cuts off the rest.
+    pub async fn stop(&self, grace: Duration) {
+        self.close();
+        let gone = async { tokio::join!(self.0.serving.closed(), self.0.upgraded.closed()) };
+        // Nobody is left to wait for those who are cut off.
+        let _ = tokio::time::timeout(grace, gone).await;
+        self.0.begin(ShutdownPhase::Forced);
+        self.0.ended.send_replace(true);
+    }
+}
+
+impl GatewayState {
+    /// A shutdown that begins when all do, and closes a socket.
+    fn new_shutdown(&self, socket: net::Listener) -> Arc<Shutdown> {
+        let shutdown = Shutdown::new(socket);
+        let mut shutdowns = self.shutdowns.lock().unwrap_or_else(PoisonError::into_inner);
+        shutdown.begin(shutdowns.call);
+        shutdowns.all.retain(|shutdown| shutdown.strong_count() > 0);
+        shutdowns.all.push(Arc::downgrade(&shutdown));
+        shutdown
+    }
+
+    fn begin(&self, call: ShutdownPhase) {
+        let mut shutdowns = self.shutdowns.lock().unwrap_or_else(PoisonError::into_inner);
+        shutdowns.call = shutdowns.call.max(call);
+        shutdowns.all.iter().filter_map(Weak::upgrade).for_each(|shutdown| shutdown.begin(call));
+    }
+
+    /// A target with its connections.
+    fn upstream(&self, target: Arc<dyn Target>) -> Upstream {
+        let pool = self.pools.of(target.key());
+        Upstream { target, pool }
+    }
+
+    fn listeners(&self) -> std::sync::MutexGuard<'_, Vec<GatewayListener>> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Drops idle connections to upstreams that have been idle for too long.
+async fn sweep(gateway: Weak<GatewayState>, mut stop: watch::Receiver<bool>) {
+    loop {
+        let stopped = tokio::time::timeout(SWEEP_INTERVAL, stop.wait_for(|stop| *stop)).await;
+        let Some(gateway) = gateway.upgrade().filter(|_| stopped.is_err()) else { return };
+        gateway.pools.sweep();
+    }
+}

@@ -1,0 +1,81 @@
+//! One connection of bytes on its way through a policy.
+
+use std::sync::Arc;
+
+use chrono::Utc;
+
+use crate::gateway::GatewayState;
+use crate::gateway::events::RequestTrace;
+use crate::gateway::http::error_response::ErrorResponse;
+use crate::gateway::modules::traffic_policy::Rules;
+use crate::policy::{Carried, Connection, Endpoint, Exchange, Phase, Step, Verdict};
+
+/// A connection, and what rules know of it.
+pub(crate) struct ConnectionExecution {
+    exchange: Exchange,
+}
+
+impl ConnectionExecution {
+    pub(crate) fn new(connection: Arc<Connection>, endpoint: Arc<Endpoint>) -> Self {
+        Self { exchange: Exchange::new(connection, endpoint) }
+    }
+
+    /// Runs the rules for connections; gives where to forward it, or an error to close it.
+    ///
+    /// `find` finds what is at the URL of an internal endpoint, or says why nothing can be.
+    pub(crate) async fn enter<T>(
+        &mut self,
+        gateway: &GatewayState,
+        rules: &Rules,
+        trace: &mut RequestTrace,
+        mut find: impl FnMut(&str) -> Result<T, ErrorResponse>,
+    ) -> Result<Option<T>, ()> {
+        let mut run = rules.policy.run(Phase::Connect);
+        let entered = loop {
+            match run.step(&mut self.exchange, rules) {
+                Step::Done(Verdict::Continue) => break Ok(None),
+                Step::Done(Verdict::Respond(_) | Verdict::Close) => break Err(()),
+                Step::Done(Verdict::Forward { url }) => match find(&url) {
+                    Ok(found) => break Ok(Some(found)),
+                    Err(error) => {
+                        let code = error.number.unwrap_or_default();
+                        if !run.forward_failed(&mut self.exchange, code, error.text()) {
+                            break Err(());
+                        }
+                    }
+                },
+                // A connection of bytes has no body that could be looked at.
+                Step::NeedBody { .. } => break Err(()),
+                Step::Fetch(fetch) => run.answer(gateway.fetcher.fetch(&fetch).await),
+            }
+        };
+        self.note(trace);
+        entered
+    }
+
+    /// Runs the rules for connections that have closed.
+    pub(crate) fn leave(mut self, rules: &Rules, carried: Carried, trace: &mut RequestTrace) {
+        self.exchange.carried = carried;
+        self.exchange.ended = Some(Utc::now());
+        let mut run = rules.policy.run(Phase::Close);
+        // Nothing is left that could be answered, and nobody waits for anything.
+        let _ = run.step(&mut self.exchange, rules);
+        self.note(trace);
+    }
+
+    fn note(&mut self, trace: &mut RequestTrace) {
+        let record = &mut self.exchange.record;
+        let (decision, logs) = (record.decision.take(), std::mem::take(&mut record.logs));
+        trace.note(|it| {
+            it.logs.extend(logs);
+            if let Some(decision) = decision {
+                it.module = Some("policy");
+                it.action = Some(decision.action.to_owned());
+                it.rule = Some(match decision.rule_name {
+                    name if name.is_empty() => decision.rule.to_string(),
+                    name => name,
+                });
+            }
+        });
+    }
+}

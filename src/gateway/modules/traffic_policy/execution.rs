@@ -1,0 +1,251 @@
+//! One request on its way through a policy, there and back.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::header::{CONTENT_LENGTH, HOST};
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Request, Response, Uri, request};
+
+use crate::gateway::http::body::{Body, RequestBody};
+use crate::gateway::http::error_response::{self, ErrorResponse};
+use crate::gateway::http::head;
+use crate::gateway::http::request_context::RequestContext;
+use crate::gateway::modules::traffic_policy::Rules;
+use crate::gateway::modules::traffic_policy::buffered_body::{BufferedBody, gather};
+use crate::gateway::routing::virtual_host::{Rejection, VirtualHost};
+use crate::policy::{Answer, Content, Decision, Endpoint, Exchange, Phase, Run, Step, Verdict};
+
+/// A request on its way through policies, and what they know of it.
+pub(crate) struct PolicyExecution {
+    exchange: Exchange,
+    body: RequestBody,
+}
+
+/// What a policy has decided on a request.
+pub(crate) enum ExecutionOutcome {
+    /// It goes on.
+    Continue,
+    /// It is answered, by a rule or by an internal endpoint.
+    Respond(Box<Response<Body>>),
+    /// It is turned away otherwise.
+    Reject(Rejection),
+}
+
+impl PolicyExecution {
+    pub(crate) fn new(
+        context: &RequestContext<'_>,
+        endpoint: Arc<Endpoint>,
+        request: Request<RequestBody>,
+    ) -> Self {
+        let (head, body) = request.into_parts();
+        let request = crate::policy::Request::new(head, context.visitor.proto, chrono::Utc::now());
+        let connection = context.connection();
+        Self { exchange: Exchange::of_request(connection, endpoint, request), body }
+    }
+
+    /// Runs the rules for requests.
+    pub(crate) async fn enter(
+        &mut self,
+        context: &mut RequestContext<'_>,
+        rules: &Rules,
+        module: &'static str,
+    ) -> ExecutionOutcome {
+        let mut run = rules.policy.run(Phase::Request);
+        let rejection = loop {
+            match run.step(&mut self.exchange, rules) {
+                Step::Done(Verdict::Continue) => break ExecutionOutcome::Continue,
+                Step::Done(Verdict::Respond(answer)) => {
+                    let prefix = &context.gateway.settings.code_prefix;
+                    break ExecutionOutcome::Respond(Box::new(respond(answer, prefix)));
+                }
+                Step::Done(Verdict::Close) => break ExecutionOutcome::Reject(Rejection::Close),
+                Step::Done(Verdict::Forward { url }) => {
+                    if let Some(rejection) = self.forward(context, &mut run, &url).await {
+                        break rejection;
+                    }
+                }
+                Step::NeedBody { limit } => {
+                    if self.gather_request(limit).await.is_err() {
+                        break ExecutionOutcome::Reject(error_response::BAD_REQUEST.into());
+                    }
+                }
+                Step::Fetch(fetch) => run.answer(context.gateway.fetcher.fetch(&fetch).await),
+            }
+        };
+        self.note(context, module);
+        rejection
+    }
+
+    /// The request as rules have left it; `keep` when it will be asked for again.
+    pub(crate) fn take(&mut self, keep: bool) -> Result<Request<RequestBody>, ErrorResponse> {
+        let (mut head, content) =
+            self.exchange.take_request(keep).ok_or(error_response::BAD_REQUEST)?;
+        settle(&mut head)?;
+        let body = match content {
+            Content::Full(bytes) => {
+                head.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+                RequestBody::full(bytes)
+            }
+            Content::Passing | Content::TooLong => std::mem::take(&mut self.body),
+        };
+        Ok(Request::from_parts(head, body))
+    }
+
+    /// Runs the rules for answers.
+    pub(crate) async fn leave(
+        mut self,
+        context: &mut RequestContext<'_>,
+        rules: &Rules,
+        response: Response<Body>,
+    ) -> Response<Body> {
+        let (head, mut body) = response.into_parts();
+        self.exchange.set_response(crate::policy::Response::new(head));
+        let mut run = rules.policy.run(Phase::Response);
+        loop {
+            match run.step(&mut self.exchange, rules) {
+                Step::Done(_) => break,
+                Step::NeedBody { limit } => self.gather_response(&mut body, limit).await,
+                Step::Fetch(fetch) => run.answer(context.gateway.fetcher.fetch(&fetch).await),
+            }
+        }
+        self.note(context, "policy");
+        let Some((mut head, content, coding)) = self.exchange.take_response() else {
+            return error_response::BROKEN.into_response(&context.gateway.settings.code_prefix);
+        };
+        if let Content::Full(bytes) = content {
+            if coding.is_none() {
+                head.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+            }
+            body = Body::full(bytes);
+        }
+        let body = match coding {
+            Some(coding) => body.encoded(crate::policy::compression::Encoder::new(coding)),
+            None => body,
+        };
+        Response::from_parts(head, body)
+    }
+
+    /// Says how the upstream took the request.
+    pub(crate) fn answered(&mut self, status: u16) {
+        self.exchange.upstream_answered(status < 500, Instant::now());
+    }
+
+    /// Sends the request to an internal endpoint; none when the rules go on.
+    async fn forward(
+        &mut self,
+        context: &mut RequestContext<'_>,
+        run: &mut Run<'_>,
+        url: &str,
+    ) -> Option<ExecutionOutcome> {
+        let failed = match context.internal(url) {
+            Ok(virtual_host) => return Some(self.send_within(context, &virtual_host).await),
+            Err(failed) => failed,
+        };
+        let code = failed.number.unwrap_or_default();
+        if run.forward_failed(&mut self.exchange, code, failed.text()) {
+            return None;
+        }
+        Some(ExecutionOutcome::Reject(failed.into()))
+    }
+
+    async fn send_within(
+        &mut self,
+        context: &mut RequestContext<'_>,
+        virtual_host: &VirtualHost,
+    ) -> ExecutionOutcome {
+        let path = self.exchange.request().map_or("/", |it| it.head.uri.path());
+        let (route, path) = match virtual_host.find(path, context.gateway.settings.ambiguous_paths)
+        {
+            Ok(found) => (found.route.clone(), found.path),
+            Err(error) => return ExecutionOutcome::Reject(error.into()),
+        };
+        let taken = self.take(true).and_then(|mut request| {
+            path.map_or(Ok(()), |path| head::set_path(&mut request, &path))?;
+            Ok(request)
+        });
+        let sent = match taken {
+            Ok(request) => route.serve_within(context, request).await,
+            Err(error) => Err(error.into()),
+        };
+        match sent {
+            Ok(response) => ExecutionOutcome::Respond(Box::new(response)),
+            Err(rejection) => ExecutionOutcome::Reject(rejection),
+        }
+    }
+
+    async fn gather_request(&mut self, limit: usize) -> Result<(), hyper::Error> {
+        let gathered = gather(&mut self.body, limit).await?;
+        let Some(request) = self.exchange.request_mut() else { return Ok(()) };
+        match gathered {
+            BufferedBody::Whole(bytes, trailers) => {
+                (request.body, request.trailers) = (Content::Full(bytes), trailers);
+                request.body_received = Some(chrono::Utc::now());
+            }
+            BufferedBody::Begun(bytes) => {
+                request.body = Content::TooLong;
+                self.body.put_back(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    async fn gather_response(&mut self, body: &mut Body, limit: usize) {
+        let gathered = gather(body, limit).await;
+        let Some(response) = self.exchange.response_mut() else { return };
+        response.body = match gathered {
+            Ok(BufferedBody::Whole(bytes, trailers)) => {
+                response.trailers = trailers;
+                Content::Full(bytes)
+            }
+            Ok(BufferedBody::Begun(bytes)) => {
+                body.put_back(bytes);
+                Content::TooLong
+            }
+            // It breaks off for the visitor where it broke off here.
+            Err(_) => Content::TooLong,
+        };
+    }
+
+    /// Tells who listens what was decided.
+    fn note(&mut self, context: &mut RequestContext<'_>, module: &'static str) {
+        let record = &mut self.exchange.record;
+        let (decision, logs) = (record.decision.take(), std::mem::take(&mut record.logs));
+        context.trace.note(|it| {
+            it.logs.extend(logs);
+            if let Some(Decision { rule, rule_name, action, .. }) = decision {
+                it.module = Some(module);
+                it.rule = Some(if rule_name.is_empty() { rule.to_string() } else { rule_name });
+                it.action = Some(action.to_owned());
+            }
+        });
+    }
+}
+
+/// Brings a request that rules may have changed back into its form: the host in `Host` alone.
+fn settle(head: &mut request::Parts) -> Result<(), ErrorResponse> {
+    let Some(authority) = head.uri.authority() else { return Ok(()) };
+    let host =
+        HeaderValue::from_str(authority.as_str()).map_err(|_| error_response::BAD_REQUEST)?;
+    head.headers.insert(HOST, host);
+    let path = head.uri.path_and_query().cloned();
+    head.uri = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+    Ok(())
+}
+
+/// Answers as a rule says; `prefix` stands before a code.
+fn respond(answer: Answer, prefix: &str) -> Response<Body> {
+    let Answer { status, headers, body, code } = answer;
+    let body = match code {
+        Some(code) => {
+            let sentence = String::from_utf8_lossy(&body);
+            Body::full(format!("{sentence}\n\n{prefix}{code}\n").into())
+        }
+        None => Body::full(body),
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    error_response::name(response.headers_mut(), code, prefix);
+    response
+}

@@ -1,0 +1,204 @@
+//! What actions want to know from elsewhere, such as the keys of an issuer.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+use bytes::{Bytes, BytesMut};
+use http::Response;
+use reqwest::Client;
+use reqwest::redirect::Policy;
+use rustls::{ClientConfig, RootCertStore};
+use url::Url;
+
+use crate::net::private;
+use crate::policy::{Fetch, FetchFailed, Fetched};
+
+/// How many redirects are followed at most, whatever an action says.
+const MAX_REDIRECTS: u8 = 10;
+
+/// The client that fetches for actions; made when it is first needed.
+#[derive(Default)]
+pub(crate) struct Fetcher(OnceLock<Client>);
+
+impl Fetcher {
+    /// Does what an action asks for.
+    pub(crate) async fn fetch(&self, spec: &Fetch) -> Fetched {
+        let url = spec.url.clone();
+        let mut left = spec.max_redirects.min(MAX_REDIRECTS);
+        let fetched = async {
+            let mut next = url;
+            loop {
+                let (answer, location) = self.once(spec, &next).await?;
+                match location.filter(|_| left > 0) {
+                    Some(location) => {
+                        left -= 1;
+                        next = location;
+                    }
+                    None => return Ok(answer),
+                }
+            }
+        };
+        tokio::time::timeout(spec.timeout, fetched).await.unwrap_or(Err(FetchFailed::Late))
+    }
+
+    /// Sends one request; gives the answer, and where it leads.
+    async fn once(
+        &self,
+        spec: &Fetch,
+        url: &str,
+    ) -> Result<(Response<Bytes>, Option<String>), FetchFailed> {
+        let unreachable = |problem: reqwest::Error| FetchFailed::Unreachable(problem.to_string());
+        let request = self.client_for(url).await?.request(spec.method.clone(), url);
+        let request = request.headers(spec.headers.clone()).body(spec.body.clone());
+        let mut answer = request.send().await.map_err(unreachable)?;
+        let leads = answer.status().is_redirection();
+        let location = answer.headers().get(http::header::LOCATION).filter(|_| leads);
+        let location = location
+            .and_then(|location| location.to_str().ok())
+            .and_then(|location| answer.url().join(location).ok())
+            .map(String::from);
+        let mut body = BytesMut::new();
+        while let Some(piece) = answer.chunk().await.map_err(unreachable)? {
+            body.extend_from_slice(&piece);
+            if body.len() > spec.limit {
+                return Err(FetchFailed::TooLong);
+            }
+        }
+        let mut response = Response::new(body.freeze());
+        *response.status_mut() = answer.status();
+        *response.headers_mut() = answer.headers().clone();
+        Ok((response, location))
+    }
+
+    /// The client for a URL, which never leads to an API of this process.
+    async fn client_for(&self, url: &str) -> Result<Client, FetchFailed> {
+        let checked = checked(url).await;
+        let checked = checked.map_err(|problem| FetchFailed::Unreachable(problem.to_string()))?;
+        match checked {
+            None => self.client().cloned(),
+            Some(pinned) => made(Some(pinned)),
+        }
+    }
+
+    fn client(&self) -> Result<&Client, FetchFailed> {
+        if let Some(client) = self.0.get() {
+            return Ok(client);
+        }
+        let made = made(None)?;
+        Ok(self.0.get_or_init(|| made))
+    }
+}
+
+/// A name, and the only addresses that it stands for.
+type PinnedResolver = (String, Vec<SocketAddr>);
+
+/// What a URL's host must be held to, so that a name which is resolved once more does not lead
+/// elsewhere; none where nothing private has that port.
+async fn checked(url: &str) -> io::Result<Option<PinnedResolver>> {
+    let url = Url::parse(url).map_err(io::Error::other)?;
+    let port = url.port_or_known_default().filter(|port| private::has_port(*port));
+    let (Some(port), Some(host)) = (port, url.host_str()) else { return Ok(None) };
+    let name = host.trim_matches(['[', ']']);
+    let addresses = tokio::net::lookup_host((name, port)).await?.collect::<Vec<_>>();
+    addresses.iter().try_for_each(|address| private::check(*address))?;
+    Ok(Some((host.to_owned(), addresses)))
+}
+
+fn made(pinned: Option<PinnedResolver>) -> Result<Client, FetchFailed> {
+    make(pinned).map_err(|problem| FetchFailed::Unreachable(problem.to_string()))
+}
+
+fn make(
+    pinned: Option<PinnedResolver>,
+) -> Result<Client, Box<dyn std::error::Error + Send + Sync>> {
+    let mut roots = RootCertStore::empty();
+    // Damaged entries of a system's store are common and concern nobody else.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let client = Client::builder()
+        .tls_backend_preconfigured(config)
+        .redirect(Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .no_proxy();
+    let client = match pinned {
+        Some((host, addresses)) => client.resolve_to_addrs(&host, &addresses),
+        None => client,
+    };
+    Ok(client.build()?)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::Duration;
+
+    use http::{HeaderMap, Method};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::net::private::PrivateListener;
+
+    fn spec(url: String) -> Fetch {
+        Fetch {
+            method: Method::GET,
+            url,
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+            timeout: Duration::from_secs(20),
+            limit: 1024,
+            max_redirects: 3,
+            attempt: 1,
+        }
+    }
+
+    /// Answers one request with this.
+    async fn answering(head: String) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 4096]).await.unwrap();
+            stream.write_all(head.as_bytes()).await.unwrap();
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn nothing_is_fetched_from_a_private_listener() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let _private = PrivateListener::new(address);
+        let port = address.port();
+        for host in ["127.0.0.1", "localhost", "0x7f.1", "2130706433", "[::ffff:127.0.0.1]", "0"] {
+            let leading = format!("http://{host}:{port}/");
+            let redirect = format!("HTTP/1.1 302 Found\r\nLocation: {leading}\r\n\r\n");
+            let redirecting = format!("http://{}/", answering(redirect).await);
+            for url in [leading, redirecting] {
+                let fetched = Fetcher::default().fetch(&spec(url.clone())).await;
+                let problem = fetched.unwrap_err().to_string();
+                assert!(problem.contains("own API"), "{url}: {problem}");
+            }
+        }
+        let nobody = tokio::time::timeout(Duration::ZERO, listener.accept()).await;
+        assert!(nobody.is_err());
+    }
+
+    #[tokio::test]
+    async fn another_machine_may_have_the_port_of_a_private_listener() {
+        let ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi".to_owned();
+        let address = answering(ok).await;
+        // Nobody has an address that is kept for documentation.
+        let _private = PrivateListener::new(SocketAddr::new([192, 0, 2, 1].into(), address.port()));
+
+        let fetched = Fetcher::default().fetch(&spec(format!("http://{address}/"))).await;
+
+        assert_eq!(fetched.unwrap().body(), "hi");
+    }
+}

@@ -1,0 +1,146 @@
+//! WebSockets that become connections of bytes: what messages hold is what the target hears.
+
+mod frames;
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::header::{
+    CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use sha1::{Digest, Sha1};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Mutex;
+
+use crate::gateway::Io;
+use crate::gateway::http::body::Body;
+use crate::gateway::http::error_response::{self, ErrorResponse};
+use frames::{FramePiece, FrameReader, WebSocketError, frame};
+
+/// What the protocol adds to the key of a visitor (RFC 6455, section 1.3).
+const MAGIC: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+/// How much is read at a time, in bytes.
+const READ_BYTES: usize = 16 << 10;
+/// How long a visitor may take to say goodbye as well.
+const GOODBYE: Duration = Duration::from_secs(5);
+
+const BINARY: u8 = 2;
+const CLOSE: u8 = 8;
+const PONG: u8 = 10;
+/// The reasons of a close: done, and the other side broke the protocol.
+const DONE: [u8; 2] = 1000_u16.to_be_bytes();
+const BROKEN: [u8; 2] = 1002_u16.to_be_bytes();
+/// The reason of a close at a graceful stop: the service goes away.
+const GOING_AWAY: [u8; 2] = 1001_u16.to_be_bytes();
+
+/// Agrees to what a visitor asks for; refuses what is no WebSocket.
+pub(crate) fn agree(headers: &HeaderMap) -> Result<Response<Body>, ErrorResponse> {
+    let is_websocket =
+        headers.get(UPGRADE).is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(b"websocket"));
+    let is_known = headers.get(SEC_WEBSOCKET_VERSION).is_some_and(|it| it == "13");
+    let key = headers.get(SEC_WEBSOCKET_KEY).filter(|_| is_websocket && is_known);
+    let key = key.ok_or(error_response::NO_WEBSOCKET)?;
+    let digest = Sha1::new().chain_update(key.as_bytes()).chain_update(MAGIC).finalize();
+    let accept =
+        HeaderValue::try_from(STANDARD.encode(digest)).map_err(|_| error_response::NO_WEBSOCKET)?;
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
+    Ok(response)
+}
+
+/// Lets a visitor and a target talk until one of them ends, or until `shutdown` is ready.
+pub(crate) async fn convert(visitor: OnUpgrade, target: Io, shutdown: impl Future<Output = ()>) {
+    let Ok(visitor) = visitor.await else { return };
+    let (hears, says) = tokio::io::split(TokioIo::new(visitor));
+    let (answers, requires_certificate) = tokio::io::split(target);
+    let says = Mutex::new(MessageWriter { write: says, has_closed: false });
+    let inbound = carry_in(hears, &says, requires_certificate);
+    let outbound = carry_out(answers, &says);
+    tokio::pin!(inbound);
+    tokio::select! {
+        // The visitor has said goodbye, or has gone: nobody listens any more.
+        _ = &mut inbound => {}
+        _ = outbound => {
+            let _ = tokio::time::timeout(GOODBYE, inbound).await;
+        }
+        () = shutdown => {
+            // A visitor who is gone needs no goodbye.
+            let _ = write_message(&says, CLOSE, &GOING_AWAY).await;
+            let _ = tokio::time::timeout(GOODBYE, inbound).await;
+        }
+    }
+}
+
+/// Carries what messages hold to the target, until the visitor is done.
+async fn carry_in(
+    mut hears: impl AsyncRead + Unpin,
+    says: &Mutex<MessageWriter<impl AsyncWrite + Unpin>>,
+    mut requires_certificate: impl AsyncWrite + Unpin,
+) -> std::io::Result<()> {
+    let mut reader = FrameReader::default();
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        let length = hears.read(&mut buffer).await?;
+        if length == 0 {
+            return requires_certificate.shutdown().await;
+        }
+        let pieces = match reader.take(&buffer[..length]) {
+            Ok(pieces) => pieces,
+            Err(WebSocketError) => return write_message(says, CLOSE, &BROKEN).await,
+        };
+        for piece in pieces {
+            match piece {
+                FramePiece::Data(bytes) => requires_certificate.write_all(&bytes).await?,
+                FramePiece::Ping(bytes) => write_message(says, PONG, &bytes).await?,
+                FramePiece::Close(reason) => {
+                    requires_certificate.shutdown().await?;
+                    return write_message(says, CLOSE, &reason).await;
+                }
+            }
+        }
+        requires_certificate.flush().await?;
+    }
+}
+
+/// Carries what the target says as messages, until it is done.
+async fn carry_out(
+    mut answers: impl AsyncRead + Unpin,
+    says: &Mutex<MessageWriter<impl AsyncWrite + Unpin>>,
+) -> std::io::Result<()> {
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        match answers.read(&mut buffer).await? {
+            0 => return write_message(says, CLOSE, &DONE).await,
+            length => write_message(says, BINARY, &buffer[..length]).await?,
+        }
+    }
+}
+
+/// The direction to the visitor.
+struct MessageWriter<W> {
+    write: W,
+    /// A close frame was sent: nothing may follow it (RFC 6455 §5.5.1).
+    has_closed: bool,
+}
+
+async fn write_message(
+    says: &Mutex<MessageWriter<impl AsyncWrite + Unpin>>,
+    opcode: u8,
+    payload: &[u8],
+) -> std::io::Result<()> {
+    let mut says = says.lock().await;
+    if says.has_closed {
+        return Ok(());
+    }
+    says.has_closed = opcode == CLOSE;
+    says.write.write_all(&frame(opcode, payload)).await?;
+    says.write.flush().await
+}

@@ -1,0 +1,207 @@
+//! Where requests and connections go, and in which order targets are tried.
+//!
+//! Remote API sheet, section 7.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode};
+
+use crate::gateway::GatewayState;
+use crate::gateway::http::body::Body;
+use crate::gateway::http::error_response::{self, ErrorResponse};
+use crate::gateway::routing::target::DialError;
+use crate::gateway::upstream::forward::Upstream;
+
+/// How deep backends may lie in one another.
+const MAX_DEPTH: usize = 8;
+/// How many targets are tried for one request.
+const MAX_CANDIDATES: usize = 100;
+
+/// Where requests and connections go.
+pub(crate) struct Backend {
+    /// The identifier; empty for the endpoint of an agent.
+    pub id: Arc<str>,
+    /// What it is.
+    pub kind: BackendKind,
+}
+
+/// What a backend is.
+pub(crate) enum BackendKind {
+    /// Nothing: it was deleted, switched off, or never set.
+    Nothing,
+    /// The endpoint of an agent that is gone for now.
+    Offline,
+    /// One target.
+    Upstream(Upstream),
+    /// All online tunnels with these labels, in turn.
+    Group { labels: BTreeMap<String, String>, turn: AtomicUsize },
+    /// The first that can be dialed.
+    Failover(Vec<Arc<ArcSwap<Backend>>>),
+    /// One at random, in proportion to its weight.
+    Weighted(Vec<(u64, Arc<ArcSwap<Backend>>)>),
+    /// An answer that is always the same.
+    Fixed(FixedResponse),
+}
+
+/// An answer that is always the same.
+pub(crate) struct FixedResponse {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+/// Something that can be tried.
+pub(crate) enum BackendCandidate {
+    Upstream(Upstream),
+    Fixed(Arc<Backend>),
+}
+
+/// The targets to try, in order; found one after the other.
+pub(crate) struct BackendCandidates<'e> {
+    gateway: &'e GatewayState,
+    pending: Vec<PendingCandidate>,
+    tried: usize,
+    /// True when a group without tunnels was among them.
+    empty_group: bool,
+    /// The backend that gave the last candidate.
+    pub from: Option<Arc<str>>,
+}
+
+enum PendingCandidate {
+    Backend(Arc<ArcSwap<Backend>>, usize),
+    Upstream(Upstream, Arc<str>),
+}
+
+impl Backend {
+    /// The backend of a route that has none.
+    pub(crate) fn nothing() -> Self {
+        Self { id: "".into(), kind: BackendKind::Nothing }
+    }
+}
+
+impl FixedResponse {
+    pub(crate) fn response(&self) -> Response<Body> {
+        let mut response = Response::new(Body::full(self.body.clone()));
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers.clone();
+        response
+    }
+}
+
+impl<'e> BackendCandidates<'e> {
+    pub(crate) fn of(gateway: &'e GatewayState, backend: Arc<ArcSwap<Backend>>) -> Self {
+        let pending = vec![PendingCandidate::Backend(backend, 0)];
+        Self { gateway, pending, tried: 0, empty_group: false, from: None }
+    }
+
+    /// Whether others may be left.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.pending.is_empty() && self.tried < MAX_CANDIDATES
+    }
+
+    /// The next target to try.
+    pub(crate) fn next(&mut self) -> Option<BackendCandidate> {
+        while self.has_more() {
+            match self.pending.pop()? {
+                PendingCandidate::Upstream(upstream, from) => {
+                    self.tried += 1;
+                    self.from = Some(from);
+                    return Some(BackendCandidate::Upstream(upstream));
+                }
+                PendingCandidate::Backend(slot, depth) => {
+                    if let Some(candidate) = self.unfold(&slot.load_full(), depth) {
+                        self.tried += 1;
+                        return Some(candidate);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// What is said when nothing took the request; `last` is why the last target did not.
+    pub(crate) fn exhausted(&self, last: Option<&DialError>) -> ErrorResponse {
+        let is_endpoint = self.from.as_deref() == Some("");
+        match last {
+            Some(DialError::Offline) if is_endpoint => error_response::NO_ENDPOINT,
+            Some(DialError::Unreachable(_)) => error_response::UNREACHABLE,
+            Some(DialError::Busy) => error_response::BUSY,
+            Some(DialError::Offline) => error_response::NO_TARGET,
+            None if self.empty_group => error_response::NO_TUNNEL,
+            None => error_response::NO_TARGET,
+        }
+    }
+
+    /// A backend that can be tried itself, or its parts put in line.
+    fn unfold(&mut self, backend: &Arc<Backend>, depth: usize) -> Option<BackendCandidate> {
+        if depth >= MAX_DEPTH {
+            return None;
+        }
+        match &backend.kind {
+            BackendKind::Nothing | BackendKind::Offline => {}
+            BackendKind::Upstream(upstream) => {
+                self.from = Some(backend.id.clone());
+                return Some(BackendCandidate::Upstream(upstream.clone()));
+            }
+            BackendKind::Fixed(_) => {
+                self.from = Some(backend.id.clone());
+                return Some(BackendCandidate::Fixed(backend.clone()));
+            }
+            BackendKind::Group { labels, turn } => self.group(&backend.id, labels, turn),
+            BackendKind::Failover(children) => {
+                let children = children.iter().rev().cloned();
+                self.pending
+                    .extend(children.map(|child| PendingCandidate::Backend(child, depth + 1)));
+            }
+            BackendKind::Weighted(children) => {
+                let child = pick(children).map(|child| PendingCandidate::Backend(child, depth + 1));
+                self.pending.extend(child);
+            }
+        }
+        None
+    }
+
+    /// Puts the tunnels of a group in line, each time starting with another one.
+    fn group(&mut self, id: &Arc<str>, labels: &BTreeMap<String, String>, turn: &AtomicUsize) {
+        let mut targets = match &*self.gateway.groups.load_full() {
+            Some(groups) if !labels.is_empty() => groups.matching(labels),
+            _ => Vec::new(),
+        };
+        if targets.is_empty() {
+            self.empty_group = true;
+            return;
+        }
+        let first = turn.fetch_add(1, Relaxed) % targets.len();
+        targets.rotate_left(first);
+        for target in targets.into_iter().rev() {
+            let pool = self.gateway.pools.of(target.key());
+            self.pending.push(PendingCandidate::Upstream(Upstream { target, pool }, id.clone()));
+        }
+    }
+}
+
+/// One child at random; a weight of zero is never picked.
+fn pick(children: &[(u64, Arc<ArcSwap<Backend>>)]) -> Option<Arc<ArcSwap<Backend>>> {
+    let all: u64 = children.iter().map(|(weight, _)| weight).sum();
+    if all == 0 {
+        return None;
+    }
+    let mut left = random() % all;
+    let picked = children.iter().find(|(weight, _)| match left.checked_sub(*weight) {
+        Some(rest) => {
+            left = rest;
+            false
+        }
+        None => true,
+    });
+    picked.map(|(_, child)| child.clone())
+}
+
+fn random() -> u64 {
+    // Which child is picked is no secret; a failing source of chance picks the first.
+    getrandom::u64().unwrap_or(0)
+}

@@ -1,0 +1,113 @@
+//! What an agent asks for when it makes something public.
+
+use crate::api::Secret;
+
+/// What is spoken at a public address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proto {
+    /// HTTP without TLS.
+    Http,
+    /// HTTP over TLS that ends at the service.
+    Https,
+    /// Bytes.
+    Tcp,
+    /// TLS; it ends at the service only where the options say so.
+    Tls,
+}
+
+/// An endpoint that an agent asks for.
+#[derive(Debug, Clone)]
+pub struct EndpointSpec {
+    /// What is spoken there.
+    pub proto: Proto,
+    /// The host name, for HTTP and TLS; may start with `*.`.
+    pub host: Option<String>,
+    /// The first label below the base domain, where there is no `host`.
+    pub subdomain: Option<String>,
+    /// `host:port` to listen on: for TCP, and to have an address of one's own again.
+    pub addr: Option<String>,
+    /// What is done with the traffic on the way.
+    pub options: EndpointOptions,
+}
+
+impl EndpointSpec {
+    /// An endpoint wherever there is room, without options.
+    pub fn any(proto: Proto) -> Self {
+        let options = EndpointOptions::default();
+        Self { proto, host: None, subdomain: None, addr: None, options }
+    }
+}
+
+/// What is done with the traffic of an endpoint; nothing by default.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct EndpointOptions {
+    /// Compress answers.
+    pub compression: bool,
+    /// The share of failures, 0 to 1, at which requests are refused for a while.
+    pub circuit_breaker: Option<f64>,
+    /// Who may come.
+    pub ip_restriction: Option<AllowDeny>,
+    /// Who may come with a password; nobody needs one when empty.
+    pub basic_auth: Vec<Credentials>,
+    /// Whose signatures requests must carry.
+    pub webhook: Option<Webhook>,
+    /// What is done to the headers of requests.
+    pub request_headers: HeaderChanges,
+    /// What is done to the headers of answers.
+    pub response_headers: HeaderChanges,
+    /// Which user agents may come: regular expressions.
+    pub user_agent_filter: Option<AllowDeny>,
+    /// A policy as JSON or YAML.
+    pub traffic_policy: Option<String>,
+    /// Carry the messages of WebSockets as bytes.
+    pub websocket_tcp_converter: bool,
+    /// For TLS: end it at the service and carry plain bytes.
+    pub tls_termination: Option<TlsTermination>,
+    /// For TLS that ends at the service: who signs the certificates that visitors must show, PEM.
+    pub mutual_tls_cas: Option<Vec<u8>>,
+    /// The `Host` that the target shall see.
+    pub host_header: Option<String>,
+}
+
+/// Two lists, of which a module says what they hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AllowDeny {
+    /// What is let through.
+    pub allow: Vec<String>,
+    /// What is refused.
+    pub deny: Vec<String>,
+}
+
+/// A name and a password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The name.
+    pub username: String,
+    /// The password.
+    pub password: Secret,
+}
+
+/// Who signs webhooks, and how that is checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Webhook {
+    /// Who signs, such as `github`.
+    pub provider: String,
+    /// The secret that signatures are made with.
+    pub secret: Secret,
+}
+
+/// What is done to headers: removed first, then added.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HeaderChanges {
+    /// Names and values to add.
+    pub add: Vec<(String, String)>,
+    /// Names to remove.
+    pub remove: Vec<String>,
+}
+
+/// With what TLS ends at the service.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsTermination {
+    /// The certificates and the key, both PEM; without them the service uses its own.
+    pub certificate: Option<(String, Secret)>,
+}

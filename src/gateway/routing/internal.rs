@@ -1,0 +1,63 @@
+//! Internal endpoints: nobody but policies leads to them, and they have no ports.
+
+use std::sync::Arc;
+
+use http::Uri;
+
+use crate::gateway::GatewayState;
+use crate::gateway::routing::endpoint_spec::{EndpointSpec, Proto};
+use crate::gateway::routing::virtual_host::{Route, VirtualHost};
+
+/// How the names of internal endpoints end.
+const INTERNAL: &str = ".internal";
+
+/// How often traffic may go from one internal endpoint to the next.
+pub(crate) const MOST_HOPS: usize = 5;
+
+/// Whether only policies lead to a host.
+pub(crate) fn is_internal(host: &str) -> bool {
+    host.ends_with(INTERNAL)
+}
+
+/// The name and port of an internal endpoint that carries bytes; none when it is to have a port of
+/// the service.
+pub(crate) fn name_of(spec: &EndpointSpec) -> Option<(String, u16)> {
+    let (name, port) = match spec.proto {
+        Proto::Tls => (spec.host.as_deref()?, 443),
+        Proto::Tcp => {
+            let (name, port) = spec.addr.as_deref()?.rsplit_once(':')?;
+            (name, port.parse().ok()?)
+        }
+        Proto::Http | Proto::Https => return None,
+    };
+    let name = name.to_ascii_lowercase();
+    is_internal(&name).then_some((name, port))
+}
+
+/// What is served at the URL of an internal endpoint that speaks HTTP; none while nobody is there.
+pub(crate) fn virtual_host(gateway: &GatewayState, url: &str) -> Option<Arc<VirtualHost>> {
+    let (name, port) = place(url, &[("http", Some(80)), ("https", Some(443))])?;
+    let virtual_host = gateway.hosts.find(&name, port)?.virtual_host.load_full();
+    // Nobody can show a certificate on a way that has no TLS.
+    Some(virtual_host)
+        .filter(|virtual_host| !virtual_host.requires_certificate() && !virtual_host.is_offline())
+}
+
+/// What is served at the URL of an internal endpoint that carries bytes; none while nobody is there.
+pub(crate) fn stream(gateway: &GatewayState, url: &str) -> Option<Arc<Route>> {
+    let (name, port) = place(url, &[("tls", Some(443)), ("tcp", None)])?;
+    let claim = gateway.streams.find(&name, port).filter(|claim| claim.port == port)?;
+    let virtual_host = claim.virtual_host.load_full();
+    virtual_host
+        .route("")
+        .filter(|_| !virtual_host.requires_certificate() && !virtual_host.is_offline())
+        .cloned()
+}
+
+/// The name and port in the URL of an internal endpoint, with the usual ports of its schemes.
+fn place(url: &str, schemes: &[(&str, Option<u16>)]) -> Option<(String, u16)> {
+    let uri: Uri = url.parse().ok()?;
+    let (_, usual) = schemes.iter().find(|(scheme, _)| uri.scheme_str() == Some(scheme))?;
+    let name = uri.host()?.to_ascii_lowercase();
+    is_internal(&name).then_some((name, uri.port_u16().or(*usual)?))
+}

@@ -1,0 +1,12 @@
+//! What a public address leads to: hosts, virtual hosts with their routes, backends, targets.
+//!
+//! Edges are handed in as virtual hosts; agents' own addresses are made from an `endpoint_spec`.
+
+pub(crate) mod backend;
+pub(crate) mod endpoint;
+pub(crate) mod endpoint_modules;
+pub(crate) mod endpoint_spec;
+pub(crate) mod hosts;
+pub(crate) mod internal;
+pub(crate) mod target;
+pub(crate) mod virtual_host;

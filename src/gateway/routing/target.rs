@@ -1,0 +1,125 @@
+//! Where public connections go.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::gateway::Io;
+
+/// A future that can be kept behind a trait.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Something a public connection can be forwarded to.
+pub trait Target: Send + Sync + 'static {
+    /// Distinguishes targets whose connections may be reused for each other's requests.
+    fn key(&self) -> &str;
+
+    /// Whose request may follow on a connection when an HTTP exchange has finished.
+    fn reuse(&self) -> ConnectionReuse;
+
+    /// What HTTP requests are spoken with on the connections.
+    fn protocol(&self) -> UpstreamProtocol {
+        UpstreamProtocol::Http1
+    }
+
+    /// Whether an agent takes the connections, who may not reach what it forwards to: it says so in
+    /// an answer, or closes without one.
+    fn is_agent(&self) -> bool {
+        false
+    }
+
+    /// Whether it carries as many connections as it can, so that idle ones are worth closing.
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    /// Opens a connection for this visitor, who came this way.
+    fn dial<'a>(
+        &'a self,
+        visitor: &'a Visitor,
+        route_ref: &'a RouteRef,
+    ) -> BoxFuture<'a, Result<Io, DialError>>;
+}
+
+/// Who may use a connection after its first exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectionReuse {
+    /// Nobody: the connection names the port of its visitor as well, as with the PROXY protocol.
+    Nobody,
+    /// Visitors from the same address who came the same way: the connection names both.
+    SameAddress,
+    /// Everybody.
+    Everybody,
+}
+
+/// What led a visitor to a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteRef {
+    /// The identifier of the edge; empty for the endpoint of an agent.
+    pub edge_id: Arc<str>,
+    /// The identifier of the route; empty where there is none to choose.
+    pub route_id: Arc<str>,
+}
+
+/// What HTTP requests are spoken with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UpstreamProtocol {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2, with prior knowledge.
+    Http2,
+}
+
+/// Finds the online tunnels that serve all these labels.
+pub trait TunnelGroups: Send + Sync + 'static {
+    /// The tunnels whose labels contain all of `labels`, oldest first; none for no labels.
+    fn matching(&self, labels: &BTreeMap<String, String>) -> Vec<Arc<dyn Target>>;
+}
+
+/// Why no connection to a target could be opened; nothing was sent then.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DialError {
+    /// Nobody serves the target now.
+    #[error("offline")]
+    Offline,
+    /// Whoever serves it takes no more connections now.
+    #[error("busy")]
+    Busy,
+    /// What the target forwards to cannot be reached.
+    #[error("unreachable: {0}")]
+    Unreachable(String),
+}
+
+/// Who stands at a public address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Visitor {
+    /// Where the visitor comes from.
+    pub peer: SocketAddr,
+    /// Where the visitor has come to.
+    pub local: SocketAddr,
+    /// What the visitor speaks: `http`, `https`, `tcp` or `tls`.
+    pub proto: &'static str,
+    /// What was agreed on, where TLS ends at the service.
+    pub tls: Option<Arc<Tls>>,
+    /// True when the bytes are TLS that does not end at the service.
+    pub passthrough: bool,
+}
+
+/// What a visitor and the service agreed on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Tls {
+    /// The version, such as `TLSv1.3`.
+    pub version: &'static str,
+    /// The cipher suite, such as `TLS_AES_128_GCM_SHA256`.
+    pub cipher_suite: &'static str,
+    /// The name that the visitor asked for; empty when there was none.
+    pub sni: String,
+    /// The protocol agreed on by ALPN; empty when there was none.
+    pub alpn: String,
+    /// True when the session was resumed.
+    pub resumed: bool,
+}

@@ -1,0 +1,392 @@
+//! What is served at a public address: routes, and what happens on each.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use http::header::HOST;
+use http::{HeaderMap, HeaderValue, Request, Response};
+use hyper::upgrade::OnUpgrade;
+
+use crate::gateway::GatewayState;
+use crate::gateway::events::RequestTrace;
+use crate::gateway::http::body::{Body, RequestBody};
+use crate::gateway::http::error_response::{self, ErrorResponse};
+use crate::gateway::http::head;
+use crate::gateway::http::request_context::RequestContext;
+use crate::gateway::modules::Modules;
+use crate::gateway::modules::websocket_tcp;
+use crate::gateway::routing::backend::{Backend, BackendCandidate, BackendCandidates, BackendKind};
+use crate::gateway::routing::target::{BoxFuture, DialError, RouteRef, Visitor};
+use crate::gateway::tls::policy::TlsPolicy;
+use crate::gateway::upstream::forward::{ForwardOutcome, OutboundRequest, forward};
+use crate::policy::path::{self, AmbiguousPaths};
+
+/// What is served at a public address.
+#[derive(Default)]
+pub(crate) struct VirtualHost {
+    /// How TLS is spoken with visitors; none where it is as usual.
+    pub tls_policy: Option<Arc<TlsPolicy>>,
+    exact: HashMap<String, Arc<Route>>,
+    /// The longest first.
+    prefixes: Vec<(String, Arc<Route>)>,
+    /// True when something depends on the path of a request, so that it must mean one thing only.
+    reads_paths: bool,
+}
+
+/// Which paths a route serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PathMatch {
+    /// This one.
+    Exact(String),
+    /// All that begin like this.
+    Prefix(String),
+}
+
+/// Where a virtual host sends a request.
+pub(crate) struct RouteMatch<'s> {
+    pub route: &'s Arc<Route>,
+    /// The path that the request goes on with, where that is another one.
+    pub path: Option<String>,
+}
+
+/// Why a request gets no answer of its backend.
+pub(crate) enum Rejection {
+    /// The service answers it.
+    Respond(ErrorResponse),
+    /// The connection is closed, with all other requests on it.
+    Close,
+}
+
+impl From<ErrorResponse> for Rejection {
+    fn from(error: ErrorResponse) -> Self {
+        Self::Respond(error)
+    }
+}
+
+/// Where requests go, and what happens to them on the way.
+pub(crate) struct Route {
+    /// The identifier; empty for the endpoint of an agent.
+    pub id: Arc<str>,
+    /// The identifier of the edge; empty for the endpoint of an agent.
+    pub edge_id: Arc<str>,
+    /// What is done; none where nothing is.
+    pub modules: Option<Modules>,
+    /// The `Host` that the target shall see.
+    pub host_header: Option<HeaderValue>,
+    /// Where requests go.
+    pub backend: Arc<ArcSwap<Backend>>,
+}
+
+impl VirtualHost {
+    /// A virtual host that treats all requests alike.
+    pub(crate) fn of(route: Route) -> Self {
+        Self::new([(PathMatch::Prefix(String::new()), Arc::new(route))])
+    }
+
+    pub(crate) fn new(routes: impl IntoIterator<Item = (PathMatch, Arc<Route>)>) -> Self {
+        let mut virtual_host = Self::default();
+        for (spec, route) in routes {
+            virtual_host.reads_paths |= !spec.is_everything() || route.reads_paths();
+            match spec {
+                PathMatch::Exact(path) => {
+                    virtual_host.exact.insert(path::normalized(&path).into_owned(), route);
+                }
+                PathMatch::Prefix(prefix) => {
+                    virtual_host.prefixes.push((path::normalized(&prefix).into_owned(), route));
+                }
+            }
+        }
+        virtual_host.prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        virtual_host
+    }
+
+    /// True for the endpoint of an agent that is gone for now.
+    pub(crate) fn is_offline(&self) -> bool {
+        let mut routes = self.prefixes.iter().map(|(_, route)| route);
+        routes.any(|route| matches!(route.backend.load_full().kind, BackendKind::Offline))
+    }
+
+    /// The same virtual host with a TLS policy, or with none.
+    pub(crate) fn with_tls_policy(self, tls_policy: Option<Arc<TlsPolicy>>) -> Self {
+        Self { tls_policy, ..self }
+    }
+
+    /// True when visitors must show a certificate.
+    pub(crate) fn requires_certificate(&self) -> bool {
+        self.tls_policy.as_ref().is_some_and(|tls_policy| tls_policy.requires_certificate)
+    }
+
+    /// The route of a request, unless its path is ambiguous and something depends on it.
+    pub(crate) fn find(
+        &self,
+        path: &str,
+        ambiguous: AmbiguousPaths,
+    ) -> Result<RouteMatch<'_>, ErrorResponse> {
+        let found = |path: &str, other| {
+            let route = self.route(path).ok_or(error_response::NO_ROUTE)?;
+            Ok(RouteMatch { route, path: other })
+        };
+        if !self.reads_paths {
+            return found(path, None);
+        }
+        let Some(ambiguity) = path::ambiguity(path) else {
+            return found(&path::normalized(path), path::rooted(path));
+        };
+        match ambiguous {
+            AmbiguousPaths::Reject => Err(error_response::ambiguous(ambiguity)),
+            AmbiguousPaths::Normalize => {
+                let resolved = path::resolved(path).map_err(error_response::ambiguous)?;
+                found(&resolved, Some(resolved.clone()))
+            }
+        }
+    }
+
+    /// The same for a path that can be judged at a glance; none for others.
+    pub(crate) fn find_plain(&self, path: &str) -> Option<&Arc<Route>> {
+        if self.reads_paths && !path::is_plain(path) { None } else { self.route(path) }
+    }
+
+    /// The route of a normalized path: exactly its own, else the longest that it begins with.
+    pub(crate) fn route(&self, path: &str) -> Option<&Arc<Route>> {
+        if let Some(route) = self.exact.get(path) {
+            return Some(route);
+        }
+        self.prefixes.iter().find(|(prefix, _)| path.starts_with(prefix)).map(|(_, route)| route)
+    }
+}
+
+impl PathMatch {
+    /// Whether it is for all paths.
+    fn is_everything(&self) -> bool {
+        matches!(self, Self::Prefix(prefix) if matches!(prefix.as_str(), "" | "/"))
+    }
+}
+
+impl Route {
+    fn reads_paths(&self) -> bool {
+        self.modules.as_ref().is_some_and(Modules::read_paths)
+    }
+
+    /// What those are told who are led on from here.
+    pub(crate) fn route_ref(&self) -> RouteRef {
+        RouteRef { edge_id: self.edge_id.clone(), route_id: self.id.clone() }
+    }
+
+    /// Takes a request through the modules to the backend, and its answer back.
+    pub(crate) async fn serve(
+        &self,
+        context: &mut RequestContext<'_>,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Body>, Rejection> {
+        match &self.modules {
+            Some(modules) => modules.serve(self, context, request).await,
+            None => Ok(self.send(context, request).await?),
+        }
+    }
+
+    /// The same for a request that a policy has sent here.
+    pub(crate) fn serve_within<'s>(
+        &'s self,
+        context: &'s mut RequestContext<'_>,
+        request: Request<RequestBody>,
+    ) -> BoxFuture<'s, Result<Response<Body>, Rejection>> {
+        Box::pin(async move {
+            context.hops += 1;
+            let routes = self.serve(context, request).await;
+            context.hops -= 1;
+            routes
+        })
+    }
+
+    /// Sends a request on, without what concerned only its visitor's connection.
+    pub(crate) async fn send(
+        &self,
+        context: &mut RequestContext<'_>,
+        mut request: Request<RequestBody>,
+    ) -> Result<Response<Body>, ErrorResponse> {
+        let upgrades = head::outbound(&mut request, context.origin)?;
+        if let Some(host) = &self.host_header {
+            request.headers_mut().insert(HOST, host.clone());
+        }
+        let upgrade = upgrades.then(|| hyper::upgrade::on(&mut request));
+        if self.modules.as_ref().is_some_and(|modules| modules.converter) {
+            return self.convert(context, request.headers(), upgrade).await;
+        }
+        self.forward(context, OutboundRequest { request, upgrade }).await
+    }
+
+    /// Sends a request to the first target that takes it.
+    async fn forward(
+        &self,
+        context: &mut RequestContext<'_>,
+        mut exchange: OutboundRequest,
+    ) -> Result<Response<Body>, ErrorResponse> {
+        let backend = self.backend.load_full();
+        if let BackendKind::Offline = backend.kind {
+            return Err(error_response::NO_ENDPOINT);
+        }
+        drop(backend);
+        let mut candidates = BackendCandidates::of(context.gateway, self.backend.clone());
+        let mut last = None;
+        while let Some(candidate) = candidates.next() {
+            context.trace.note(|it| it.backend_id = candidates.from.clone());
+            let upstream = match candidate {
+                BackendCandidate::Upstream(upstream) => upstream,
+                BackendCandidate::Fixed(backend) => match &backend.kind {
+                    BackendKind::Fixed(fixed) => return Ok(fixed.response()),
+                    _ => continue,
+                },
+            };
+            let spare = if candidates.has_more() { exchange.spare() } else { None };
+            match (
+                forward(&upstream, context.visitor, &context.route_ref, exchange, context.runtime)
+                    .await,
+                spare,
+            ) {
+                (ForwardOutcome::DialFailed(back, reason), _) => {
+                    exchange = *back;
+                    last = Some(reason);
+                }
+                // The agent was there, but not what it forwards to.
+                (ForwardOutcome::Unreachable(_), Some(spare)) => {
+                    exchange = spare;
+                    last = Some(DialError::Unreachable(String::new()));
+                }
+                (ForwardOutcome::Unreachable(answer), None) => {
+                    let mut answer = answer.ok_or(error_response::UNREACHABLE)?;
+                    let prefix = &context.gateway.settings.code_prefix;
+                    error_response::name(
+                        answer.headers_mut(),
+                        error_response::UNREACHABLE.number,
+                        prefix,
+                    );
+                    return Ok(answer);
+                }
+                (ForwardOutcome::Answered(response), _) => return Ok(response),
+                (ForwardOutcome::Failed(error), _) => return Err(error),
+            }
+        }
+        Err(candidates.exhausted(last.as_ref()))
+    }
+
+    /// Lets a visitor talk to the target in bytes, over a WebSocket.
+    async fn convert(
+        &self,
+        context: &mut RequestContext<'_>,
+        headers: &HeaderMap,
+        upgrade: Option<OnUpgrade>,
+    ) -> Result<Response<Body>, ErrorResponse> {
+        let response = websocket_tcp::agree(headers)?;
+        let visitor = upgrade.ok_or(error_response::NO_WEBSOCKET)?;
+        let target =
+            self.dial(context.gateway, context.visitor, &context.route_ref, context.trace).await;
+        context.runtime.convert(visitor, target.ok_or(error_response::UNREACHABLE)?);
+        Ok(response)
+    }
+
+    /// Opens a connection for bytes; none where nobody takes it.
+    pub(crate) async fn dial(
+        &self,
+        gateway: &GatewayState,
+        visitor: &Visitor,
+        route_ref: &RouteRef,
+        trace: &mut RequestTrace,
+    ) -> Option<crate::gateway::Io> {
+        let mut candidates = BackendCandidates::of(gateway, self.backend.clone());
+        while let Some(candidate) = candidates.next() {
+            trace.note(|it| it.backend_id = candidates.from.clone());
+            // An answer in HTTP is nothing for a visitor who speaks something else.
+            let BackendCandidate::Upstream(upstream) = candidate else { return None };
+            let dialing = upstream.dial(visitor, route_ref);
+            if let Ok(Ok(io)) = crate::gateway::upstream::forward::within(dialing).await {
+                return Some(io);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exact_path_wins_then_the_longest_prefix() {
+        let virtual_host = VirtualHost::new(
+            [
+                PathMatch::Prefix("/".into()),
+                PathMatch::Prefix("/api/v1".into()),
+                PathMatch::Prefix("/api".into()),
+                PathMatch::Exact("/api/v1/".into()),
+            ]
+            .map(|spec| {
+                let host = match &spec {
+                    PathMatch::Exact(path) => format!("={path}"),
+                    PathMatch::Prefix(path) => path.clone(),
+                };
+                let host_header = Some(HeaderValue::try_from(host).unwrap());
+                let backend = Arc::new(ArcSwap::from_pointee(Backend::nothing()));
+                let route = Route {
+                    id: "".into(),
+                    edge_id: "".into(),
+                    modules: None,
+                    host_header,
+                    backend,
+                };
+                (spec, Arc::new(route))
+            }),
+        );
+        let found = |path: &str| virtual_host.route(path).unwrap().host_header.clone().unwrap();
+
+        assert_eq!(found("/api/v1/"), "=/api/v1/");
+        assert_eq!(found("/api/v1/x"), "/api/v1");
+        assert_eq!(found("/api/v10"), "/api/v1");
+        assert_eq!(found("/apis"), "/api");
+        assert_eq!(found("/API"), "/");
+        assert!(VirtualHost::default().route("/").is_none());
+    }
+
+    /// A virtual host with a route for everything and perhaps another one.
+    fn virtual_host(other: Option<PathMatch>) -> VirtualHost {
+        let route = || {
+            let (id, edge_id) = (Arc::from(""), Arc::from(""));
+            let backend = Arc::new(ArcSwap::from_pointee(Backend::nothing()));
+            Arc::new(Route { id, edge_id, modules: None, host_header: None, backend })
+        };
+        let all = [Some(PathMatch::Prefix("/".into())), other];
+        VirtualHost::new(all.into_iter().flatten().map(|spec| (spec, route())))
+    }
+
+    #[test]
+    fn ambiguous_paths_matter_where_a_route_depends_on_them() {
+        let (plain, other) =
+            (virtual_host(None), virtual_host(Some(PathMatch::Prefix("/a".into()))));
+        let reject = AmbiguousPaths::Reject;
+
+        assert!(plain.find("/x/../a", reject).is_ok_and(|found| found.path.is_none()));
+        assert!(plain.find_plain("/x/../%zz").is_some());
+        assert_eq!(other.find("/x/../a", reject).err().map(|error| error.status), Some(400));
+        assert!(other.find("/x//y", reject).is_ok_and(|found| found.path.is_none()));
+        let rooted = other.find("//x", reject).ok().and_then(|found| found.path);
+        assert_eq!(rooted.as_deref(), Some("/x"));
+        assert!(other.find_plain("/x").is_some());
+        for path in ["//x", "/%61", "/./x", "/x\\y"] {
+            assert!(other.find_plain(path).is_none(), "{path}");
+        }
+        let resolved = other.find("/x/../a%2fb", AmbiguousPaths::Normalize).ok();
+        assert_eq!(resolved.and_then(|found| found.path).as_deref(), Some("/a/b"));
+    }
+
+    #[test]
+    fn a_match_is_brought_into_the_form_of_paths() {
+        let virtual_host = virtual_host(Some(PathMatch::Exact("//%61/%c3%a4".into())));
+        let found = |path: &str| {
+            virtual_host.find(path, AmbiguousPaths::Reject).ok().unwrap().route.clone()
+        };
+
+        assert!(Arc::ptr_eq(&found("/a/ä"), &found("/%61/%C3%a4")));
+        assert!(!Arc::ptr_eq(&found("/a/ä"), &found("/")));
+    }
+}

@@ -1,0 +1,139 @@
+//! Connections that are bytes to the service.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use chrono::Utc;
+use rustls::ServerConfig;
+use tokio::io::copy_bidirectional_with_sizes;
+
+use crate::gateway::events::RequestTrace;
+use crate::gateway::http::error_response;
+use crate::gateway::http::server;
+use crate::gateway::listener::shutdown::{ShutdownPhase, ShutdownSignal};
+use crate::gateway::listener::socket::Socket;
+use crate::gateway::modules::traffic_policy::{self, ConnectionExecution, Rules};
+use crate::gateway::routing::internal::{self, MOST_HOPS};
+use crate::gateway::routing::target::Visitor;
+use crate::gateway::routing::virtual_host::{Route, VirtualHost};
+use crate::gateway::{GatewayState, Io};
+use crate::net::Connection;
+use crate::policy::Carried;
+
+/// How much is copied at a time, in bytes.
+const COPY_BUFFER_BYTES: usize = 64 << 10;
+
+/// Carries the bytes of a visitor; each direction ends on its own.
+pub(crate) async fn carry(
+    gateway: Arc<GatewayState>,
+    slot: Arc<ArcSwap<VirtualHost>>,
+    connection: Connection,
+    mut shutdown: ShutdownSignal,
+    proto: &'static str,
+) {
+    let Connection { stream, peer, permit: _permit } = connection;
+    // With TLS it is the visitor who speaks first; with anything else, who knows.
+    if proto == "tls" && !server::protocol(&gateway, &stream, &mut shutdown).await {
+        return;
+    }
+    let Ok(local) = stream.local_addr() else { return };
+    let visitor = Visitor { peer, local, proto, tls: None, passthrough: proto == "tls" };
+    pass(&gateway, &slot, Socket::Plain(stream), &visitor, shutdown).await;
+}
+
+/// Carries what a visitor says over TLS that ends here.
+pub(crate) async fn carry_unwrapped(
+    gateway: Arc<GatewayState>,
+    slot: Arc<ArcSwap<VirtualHost>>,
+    connection: Connection,
+    mut shutdown: ShutdownSignal,
+    config: Arc<ServerConfig>,
+) {
+    let Connection { stream, peer, permit: _permit } = connection;
+    if !server::protocol(&gateway, &stream, &mut shutdown).await {
+        return;
+    }
+    let Ok(local) = stream.local_addr() else { return };
+    let Some(stream) = server::handshake(stream, config).await else { return };
+    let tls = Some(Arc::new(server::tls_info(&stream)));
+    let visitor = Visitor { peer, local, proto: "tls", tls, passthrough: false };
+    pass(&gateway, &slot, Socket::Tls(Box::new(stream)), &visitor, shutdown).await;
+}
+
+async fn pass(
+    gateway: &GatewayState,
+    slot: &ArcSwap<VirtualHost>,
+    mut socket: Socket,
+    visitor: &Visitor,
+    mut shutdown: ShutdownSignal,
+) {
+    let mut trace = gateway.events.trace();
+    // What a change of the configuration replaces is not kept for as long as the connection lives.
+    let Some(route) = slot.load_full().route("").cloned() else { return };
+    trace.note(|it| it.edge_id = Some(route.edge_id.clone()));
+    let mut passed = Vec::new();
+    if let Some(target) = enter(gateway, route, visitor, &mut trace, &mut passed).await {
+        let carried = tokio::select! {
+            carried = carry_both(&mut socket, target) => carried,
+            () = shutdown.wait_for(ShutdownPhase::Forced) => Carried::default(),
+        };
+        for (route, execution) in passed {
+            if let Some(rules) = rules_of(&route) {
+                execution.leave(rules, carried, &mut trace);
+            }
+        }
+    }
+    trace.publish::<()>(&gateway.events, visitor, None);
+}
+
+/// Lets a connection in, and opens one to whoever takes it; `passed` are the routes on the way that
+/// have rules.
+async fn enter(
+    gateway: &GatewayState,
+    mut route: Arc<Route>,
+    visitor: &Visitor,
+    trace: &mut RequestTrace,
+    passed: &mut Vec<(Arc<Route>, ConnectionExecution)>,
+) -> Option<Io> {
+    let route_ref = route.route_ref();
+    loop {
+        if route.modules.as_ref().is_some_and(|modules| !modules.admits(visitor)) {
+            trace.note(|it| it.module = Some("ip_restriction"));
+            return None;
+        }
+        let Some(rules) = rules_of(&route) else {
+            return route.dial(gateway, visitor, &route_ref, trace).await;
+        };
+        let mut execution = watch(&route, visitor);
+        let find = |url: &str| match passed.len() {
+            MOST_HOPS.. => Err(error_response::TOO_MANY_HOPS),
+            _ => internal::stream(gateway, url).ok_or(error_response::NO_ENDPOINT),
+        };
+        let next = execution.enter(gateway, rules, trace, find).await.ok()?;
+        passed.push((route.clone(), execution));
+        match next {
+            Some(inside) => route = inside,
+            None => return route.dial(gateway, visitor, &route_ref, trace).await,
+        }
+    }
+}
+
+fn watch(route: &Route, visitor: &Visitor) -> ConnectionExecution {
+    let id = if route.edge_id.is_empty() { &route.id } else { &route.edge_id };
+    let (host, port) = (visitor.local.ip().to_string(), visitor.local.port());
+    let endpoint = traffic_policy::endpoint(id, visitor.proto, &host, port);
+    ConnectionExecution::new(traffic_policy::connection(visitor, Utc::now()), endpoint)
+}
+
+fn rules_of(route: &Route) -> Option<&Rules> {
+    route.modules.as_ref().and_then(|modules| modules.policy.as_ref())
+}
+
+/// Carries bytes both ways; how it ends concerns the two, who see it.
+async fn carry_both(socket: &mut Socket, mut target: Io) -> Carried {
+    let carried =
+        copy_bidirectional_with_sizes(socket, &mut target, COPY_BUFFER_BYTES, COPY_BUFFER_BYTES)
+            .await;
+    let (received, sent) = carried.unwrap_or_default();
+    Carried { received, sent }
+}

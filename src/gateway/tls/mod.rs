@@ -1,0 +1,7 @@
+//! TLS with visitors: certificates, and what is asked of whom.
+
+pub(crate) mod authority;
+mod interfaces;
+pub(crate) mod policy;
+
+pub use authority::{Authority, CertificateError};

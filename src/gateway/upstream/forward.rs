@@ -1,0 +1,250 @@
+//! Forwarding one request to one target.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::UPGRADE;
+use http::{Request, Response, StatusCode, Version};
+use hyper::body::Incoming;
+use hyper::ext::on_informational;
+use hyper::upgrade::OnUpgrade;
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
+
+use crate::gateway::Io;
+use crate::gateway::http::body::{Body, ContinueSignal, RequestBody};
+use crate::gateway::http::error_response::{self, ErrorResponse};
+use crate::gateway::http::head;
+use crate::gateway::http::upgrade;
+use crate::gateway::routing::target::{
+    ConnectionReuse, DialError, RouteRef, Target, UpstreamProtocol, Visitor,
+};
+use crate::gateway::upstream::connection::UpstreamConnection;
+use crate::gateway::upstream::http1::{self, ConnectionIdentity, ExchangeError};
+use crate::gateway::upstream::http2;
+use crate::gateway::upstream::pool::{PooledConnection, UpstreamPool};
+
+/// How long opening a connection may take.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may have been idle without a copy being made of what it is sent.
+const FRESH_IDLE_TIME: Duration = Duration::from_millis(50);
+
+/// A target with its idle connections.
+#[derive(Clone)]
+pub(crate) struct Upstream {
+    pub target: Arc<dyn Target>,
+    pub pool: Arc<UpstreamPool>,
+}
+
+impl Upstream {
+    /// What a connection for this visitor names.
+    pub(crate) fn identity(
+        &self,
+        visitor: &Visitor,
+        route_ref: &RouteRef,
+    ) -> Option<ConnectionIdentity> {
+        let identity =
+            || ConnectionIdentity { address: visitor.peer.ip(), route_ref: route_ref.clone() };
+        (self.target.reuse() == ConnectionReuse::SameAddress).then(identity)
+    }
+
+    /// Opens a connection; idle ones make room for it where that is needed.
+    pub(crate) async fn dial(
+        &self,
+        visitor: &Visitor,
+        route_ref: &RouteRef,
+    ) -> Result<Io, DialError> {
+        if self.target.is_full() {
+            self.pool.clear();
+        }
+        self.target.dial(visitor, route_ref).await
+    }
+}
+
+/// A request on its way.
+pub(crate) struct OutboundRequest {
+    pub request: Request<RequestBody>,
+    /// The visitor's side of another protocol, when the request asks for one.
+    pub upgrade: Option<OnUpgrade>,
+}
+
+/// What became of a request.
+pub(crate) enum ForwardOutcome {
+    /// The upstream has answered.
+    Answered(Response<Body>),
+    /// The target could not be dialed; nothing was sent, and another may be tried.
+    DialFailed(Box<OutboundRequest>, DialError),
+    /// An agent was reached, but not what it forwards to; it may have said so in an answer.
+    Unreachable(Option<Response<Body>>),
+    /// It failed in a way that forbids another try.
+    Failed(ErrorResponse),
+}
+
+/// Sends a request to a target and gives its answer.
+pub(crate) async fn forward(
+    upstream: &Upstream,
+    visitor: &Visitor,
+    route_ref: &RouteRef,
+    mut exchange: OutboundRequest,
+    runtime: &upgrade::UpgradeContext,
+) -> ForwardOutcome {
+    // With HTTP/2 the upstream is not heard before it answers.
+    let asks_first = upstream.target.protocol() == UpstreamProtocol::Http1;
+    if asks_first && head::expects_continue(exchange.request.headers()) {
+        exchange.request = hold(exchange.request);
+    }
+    if upstream.target.reuse() != ConnectionReuse::Nobody {
+        let identity = upstream.identity(visitor, route_ref);
+        while let Some(connection) = upstream.pool.connections.take(identity.as_ref()) {
+            let again = again(&connection, &exchange.request);
+            match send(connection, upstream, exchange, runtime).await {
+                SendOutcome::Unsent(back) => exchange = back,
+                // The upstream closed an idle connection when the request was on its way.
+                SendOutcome::Silent(on_upgrade) if let Some(request) = again => {
+                    exchange = OutboundRequest { request, upgrade: on_upgrade };
+                    break;
+                }
+                SendOutcome::Silent(_) => return ForwardOutcome::Failed(error_response::BROKEN),
+                SendOutcome::Done(outcome) => return outcome,
+            }
+        }
+    }
+    let dialed = match dial(upstream, visitor, route_ref).await {
+        // What waits for other visitors takes up room.
+        Err(DialError::Busy) if upstream.pool.clear() => dial(upstream, visitor, route_ref).await,
+        dialed => dialed,
+    };
+    let connection = match dialed {
+        Ok(connection) => connection,
+        Err(reason) => return ForwardOutcome::DialFailed(Box::new(exchange), reason),
+    };
+    match send(connection, upstream, exchange, runtime).await {
+        SendOutcome::Done(outcome) => outcome,
+        SendOutcome::Unsent(back) => {
+            let reason = DialError::Unreachable("the connection closed at once".to_owned());
+            ForwardOutcome::DialFailed(Box::new(back), reason)
+        }
+        SendOutcome::Silent(_) if upstream.target.is_agent() => ForwardOutcome::Unreachable(None),
+        SendOutcome::Silent(_) => ForwardOutcome::Failed(error_response::BROKEN),
+    }
+}
+
+/// How one attempt on one connection ended.
+enum SendOutcome {
+    Done(ForwardOutcome),
+    Unsent(OutboundRequest),
+    /// The upstream closed without a byte, whatever it may have read.
+    Silent(Option<OnUpgrade>),
+}
+
+async fn send(
+    mut connection: UpstreamConnection,
+    upstream: &Upstream,
+    exchange: OutboundRequest,
+    runtime: &upgrade::UpgradeContext,
+) -> SendOutcome {
+    let OutboundRequest { request, upgrade } = exchange;
+    let failed = |error| SendOutcome::Done(ForwardOutcome::Failed(error));
+    let response = match timeout(runtime.response_timeout, connection.exchange(request)).await {
+        Err(_) => return failed(error_response::LATE),
+        Ok(Err(ExchangeError::Unsent(request))) => {
+            return SendOutcome::Unsent(OutboundRequest { request: *request, upgrade });
+        }
+        Ok(Err(ExchangeError::Silent)) => return SendOutcome::Silent(upgrade),
+        Ok(Err(ExchangeError::Broken)) => return failed(error_response::BROKEN),
+        Ok(Ok(response)) => response,
+    };
+    let (mut head, body) = response.into_parts();
+    head.version = Version::HTTP_11;
+    let switches = head.status == StatusCode::SWITCHING_PROTOCOLS;
+    let unreached = upstream.target.is_agent()
+        && head.status == StatusCode::BAD_GATEWAY
+        && head::says_unreachable(&head.headers);
+    head::inbound(&mut head.headers, switches);
+    if !switches {
+        let response = Response::from_parts(head, relay(body, connection, upstream));
+        return SendOutcome::Done(if unreached {
+            ForwardOutcome::Unreachable(Some(response))
+        } else {
+            ForwardOutcome::Answered(response)
+        });
+    }
+    // Nobody asked for it.
+    let (Some(visitor), UpstreamConnection::Http1(connection)) = (upgrade, connection) else {
+        return failed(error_response::BROKEN);
+    };
+    let protocol = head.headers.get(UPGRADE);
+    let is_websocket = protocol.is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(b"websocket"));
+    runtime.join(visitor, connection, is_websocket);
+    SendOutcome::Done(ForwardOutcome::Answered(Response::from_parts(head, Body::empty())))
+}
+
+fn relay(body: Incoming, connection: UpstreamConnection, upstream: &Upstream) -> Body {
+    let pool = (upstream.target.reuse() != ConnectionReuse::Nobody).then(|| upstream.pool.clone());
+    match connection {
+        UpstreamConnection::Http1(connection) => {
+            Body::relay(http1::Http1Body::new(body, connection, pool))
+        }
+        UpstreamConnection::Http2(connection) => {
+            Body::stream(http2::Http2Body::new(body, connection, pool))
+        }
+    }
+}
+
+async fn dial(
+    upstream: &Upstream,
+    visitor: &Visitor,
+    route_ref: &RouteRef,
+) -> Result<UpstreamConnection, DialError> {
+    let unreachable = |problem: &dyn std::fmt::Display| DialError::Unreachable(problem.to_string());
+    let dialed = within(upstream.dial(visitor, route_ref)).await;
+    let io = dialed.map_err(|late| unreachable(&late))??;
+    let (protocol, identity) = (upstream.target.protocol(), upstream.identity(visitor, route_ref));
+    UpstreamConnection::new(io, protocol, identity).await.map_err(|problem| unreachable(&problem))
+}
+
+/// Gives up what takes longer than opening a connection may.
+pub(crate) async fn within<F: Future>(dialing: F) -> Result<F::Output, Elapsed> {
+    timeout(DIAL_TIMEOUT, dialing).await
+}
+
+impl OutboundRequest {
+    /// A copy of a request that may be sent twice.
+    pub(crate) fn spare(&self) -> Option<Self> {
+        let request = copy(&self.request)?;
+        Some(Self { request, upgrade: self.upgrade.clone() })
+    }
+}
+
+/// A copy of a request that may be sent twice, where the connection may have closed meanwhile.
+fn again(
+    connection: &UpstreamConnection,
+    request: &Request<RequestBody>,
+) -> Option<Request<RequestBody>> {
+    if connection.idle().is_none_or(|idle| idle < FRESH_IDLE_TIME) { None } else { copy(request) }
+}
+
+/// A copy of a request that changes nothing and has no body.
+fn copy(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
+    if !request.method().is_safe() || !matches!(request.body(), RequestBody::Empty) {
+        return None;
+    }
+    let mut copy = Request::new(RequestBody::Empty);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    *copy.extensions_mut() = request.extensions().clone();
+    Some(copy)
+}
+
+/// Keeps the body back until the upstream asks for it.
+fn hold(request: Request<RequestBody>) -> Request<RequestBody> {
+    let word = Arc::new(ContinueSignal::default());
+    let mut request = request.map(|body| body.held(word.clone()));
+    on_informational(&mut request, move |answer| {
+        if answer.status() == StatusCode::CONTINUE {
+            word.given();
+        }
+    });
+    request
+}

@@ -1,0 +1,187 @@
+//! Connections to upstreams that wait for the next request.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::gateway::http::fast_path::RawConnection;
+use crate::gateway::upstream::connection::UpstreamConnection;
+use crate::gateway::upstream::http1::ConnectionIdentity;
+use crate::reuse::{IdleState, ReuseBan};
+
+/// How many connections to one target wait at most, for each way.
+const MAX_IDLE_CONNECTIONS: usize = 128;
+/// How long a connection waits: an agent has only so many, and upstreams close theirs soon.
+const MAX_IDLE_TIME: Duration = Duration::from_secs(20);
+
+/// A connection that can wait.
+pub(crate) trait PooledConnection {
+    /// Whose requests it may carry; none when everybody's.
+    fn identity(&self) -> Option<&ConnectionIdentity>;
+
+    /// How long it has been idle; none when it has not carried a request yet.
+    fn idle(&self) -> Option<Duration>;
+
+    /// What the upstream has done meanwhile.
+    fn state(&mut self) -> IdleState;
+}
+
+/// The idle connections of one target.
+pub(crate) struct UpstreamPool {
+    /// Those that HTTP is spoken on.
+    pub connections: IdlePool<UpstreamConnection>,
+    /// Those of the fast path.
+    pub raw_connections: IdlePool<RawConnection>,
+    ban: ReuseBan,
+}
+
+impl Default for UpstreamPool {
+    fn default() -> Self {
+        let ban = ReuseBan::default();
+        Self {
+            connections: IdlePool::new(ban.clone()),
+            raw_connections: IdlePool::new(ban.clone()),
+            ban,
+        }
+    }
+}
+
+impl UpstreamPool {
+    /// Whether a connection that has carried an answer may be kept for another.
+    pub(crate) fn permits(&self, state: IdleState) -> bool {
+        self.ban.permits(state)
+    }
+
+    /// Drops all, and whatever is put back later: the target takes no more requests.
+    fn close(&self) {
+        self.connections.close();
+        self.raw_connections.close();
+    }
+
+    /// Drops all, so that others can be opened; false when there was none.
+    pub(crate) fn clear(&self) -> bool {
+        let (connections, raw_connections) =
+            (self.connections.clear(), self.raw_connections.clear());
+        connections || raw_connections
+    }
+
+    /// Whether there is nothing to remember of the target.
+    fn is_empty(&self) -> bool {
+        self.connections.is_empty() && self.raw_connections.is_empty() && !self.ban.is_active()
+    }
+
+    fn sweep(&self) {
+        self.connections.sweep();
+        self.raw_connections.sweep();
+    }
+}
+
+/// Idle connections of one kind.
+pub(crate) struct IdlePool<T> {
+    idle: Mutex<IdleConnections<T>>,
+    ban: ReuseBan,
+}
+
+/// Idle connections, the one that was used last at the end.
+struct IdleConnections<T> {
+    connections: Vec<T>,
+    /// No connection waits any more.
+    is_closed: bool,
+}
+
+impl<T: PooledConnection> IdlePool<T> {
+    fn new(ban: ReuseBan) -> Self {
+        Self {
+            idle: Mutex::new(IdleConnections { connections: Vec::new(), is_closed: false }),
+            ban,
+        }
+    }
+
+    /// A connection that can carry a request of whom it named: the one that was used last.
+    pub(crate) fn take(&self, identity: Option<&ConnectionIdentity>) -> Option<T> {
+        loop {
+            let mut connection = {
+                let connections = &mut self.lock().connections;
+                let at =
+                    connections.iter().rposition(|connection| connection.identity() == identity)?;
+                connections.remove(at)
+            };
+            if self.ban.permits(connection.state()) {
+                return Some(connection);
+            }
+        }
+    }
+
+    /// Keeps a connection for the next request.
+    pub(crate) fn put(&self, connection: T) {
+        let mut idle = self.lock();
+        if idle.is_closed {
+            return;
+        }
+        if idle.connections.len() == MAX_IDLE_CONNECTIONS {
+            // The visitor that has been away for longest is the least likely to come again.
+            idle.connections.remove(0);
+        }
+        idle.connections.push(connection);
+    }
+
+    fn close(&self) {
+        let mut idle = self.lock();
+        idle.is_closed = true;
+        idle.connections.clear();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lock().connections.is_empty()
+    }
+
+    fn clear(&self) -> bool {
+        !std::mem::take(&mut self.lock().connections).is_empty()
+    }
+
+    /// Drops what has waited for too long, or must not be used any more.
+    fn sweep(&self) {
+        self.lock().connections.retain_mut(|connection| {
+            connection.idle().is_some_and(|idle| idle < MAX_IDLE_TIME)
+                && self.ban.permits(connection.state())
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, IdleConnections<T>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The pools of all targets, by their keys.
+#[derive(Default)]
+pub(crate) struct UpstreamPools(Mutex<HashMap<String, Arc<UpstreamPool>>>);
+
+impl UpstreamPools {
+    /// The pool of the targets with this key.
+    pub(crate) fn of(&self, key: &str) -> Arc<UpstreamPool> {
+        let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = pools.get(key) {
+            return pool.clone();
+        }
+        pools.entry(key.to_owned()).or_default().clone()
+    }
+
+    /// Drops the idle connections to the target with this key, which takes no more requests; those
+    /// that carry one are dropped when it has ended.
+    pub(crate) fn close(&self, key: &str) {
+        let pool = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        if let Some(pool) = pool {
+            pool.close();
+        }
+    }
+
+    /// Drops what nobody needs any more.
+    pub(crate) fn sweep(&self) {
+        let all: Vec<_> = {
+            let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            pools.retain(|_, pool| Arc::strong_count(pool) > 1 || !pool.is_empty());
+            pools.values().cloned().collect()
+        };
+        all.iter().for_each(|pool| pool.sweep());
+    }
+}

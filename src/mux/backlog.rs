@@ -1,0 +1,57 @@
+//! What waits unread, counted over many streams.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::mux::stream_state::WINDOW;
+
+/// How much may wait unread on the streams of a session before those that have most are ended.
+const MAX_BACKLOG_BYTES: usize = 6 << 20;
+/// With more than this, pieces are copied, so that none keeps the whole buffer it came in.
+const HIGH_BACKLOG_BYTES: usize = MAX_BACKLOG_BYTES / 6;
+/// How much may wait on a stream whatever waits on others.
+const MIN_STREAM_BYTES: usize = 8 << 10;
+
+/// What waits unread on the counted streams of a session.
+///
+/// A peer may send a whole window on each stream, which is not negotiated: five hundred streams that
+/// nobody reads would hold 125 MiB.
+#[derive(Debug, Default)]
+pub struct UnreadBacklog(AtomicUsize);
+
+/// What waits unread on some of these streams, such as those of one visitor.
+#[derive(Debug)]
+pub struct UnreadAccount {
+    backlog: Arc<UnreadBacklog>,
+    bytes: AtomicUsize,
+}
+
+impl UnreadAccount {
+    /// An account of a session.
+    pub fn new(backlog: &Arc<UnreadBacklog>) -> Arc<Self> {
+        Arc::new(Self { backlog: backlog.clone(), bytes: AtomicUsize::default() })
+    }
+
+    pub(crate) fn add(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes, Relaxed);
+        self.backlog.0.fetch_add(bytes, Relaxed);
+    }
+
+    pub(crate) fn subtract(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Relaxed);
+        self.backlog.0.fetch_sub(bytes, Relaxed);
+    }
+
+    /// Whether so much waits that no byte more than that should be held.
+    pub(crate) fn is_high(&self) -> bool {
+        self.backlog.0.load(Relaxed) > HIGH_BACKLOG_BYTES
+    }
+
+    /// Whether a stream of this account, with so much unread, has more than there is room for: too
+    /// much waits in the session, and on these streams more than one of them may have.
+    pub(crate) fn is_over(&self, unread: usize) -> bool {
+        unread > MIN_STREAM_BYTES
+            && self.backlog.0.load(Relaxed) > MAX_BACKLOG_BYTES
+            && self.bytes.load(Relaxed) > WINDOW
+    }
+}

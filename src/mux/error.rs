@@ -1,0 +1,80 @@
+//! Why sessions and streams end.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::mux::Code;
+use crate::mux::frame::FrameError;
+
+/// Why a session ended.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionEnd {
+    /// This side closed it.
+    #[error("the session was closed")]
+    Closed,
+    /// The connection ended without a word.
+    #[error("the peer closed the connection")]
+    PeerClosed,
+    /// The peer said that it goes.
+    #[error("the peer went away: {code}{}{text}", if .text.is_empty() { "" } else { ": " })]
+    GoneAway {
+        /// Why.
+        code: Code,
+        /// Why, in its own words.
+        text: String,
+    },
+    /// The connection broke.
+    #[error("the connection broke: {0}")]
+    Broken(#[source] Arc<io::Error>),
+    /// The peer broke the rules of the protocol.
+    #[error("the peer broke the protocol: {0}")]
+    Protocol(#[from] FrameError),
+    /// The peer asked for more than it may have before it has authenticated.
+    #[error("before authentication: {0}")]
+    BeforeLogin(#[from] LoginLimitError),
+    /// A heartbeat did not come back in time.
+    #[error("no heartbeat for too long")]
+    Silent,
+    /// The peer ended the heartbeat while the session lived.
+    #[error("the peer ended the heartbeat")]
+    HeartbeatEnded,
+    /// All stream ids were used.
+    #[error("all stream ids were used")]
+    Exhausted,
+}
+
+impl From<SessionEnd> for io::Error {
+    fn from(ended: SessionEnd) -> Self {
+        let kind = match ended {
+            SessionEnd::Closed => io::ErrorKind::NotConnected,
+            SessionEnd::Silent => io::ErrorKind::TimedOut,
+            SessionEnd::Protocol(_) | SessionEnd::BeforeLogin(_) => io::ErrorKind::InvalidData,
+            _ => io::ErrorKind::ConnectionAborted,
+        };
+        Self::new(kind, ended)
+    }
+}
+
+/// What a peer asked too much of before it had authenticated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoginLimitError {
+    /// Streams that are open at once.
+    #[error("more than {0} open streams")]
+    Streams(usize),
+    /// Bytes on the connection, frame heads included.
+    #[error("more than {0} bytes")]
+    Bytes(usize),
+}
+
+/// A stream that was reset, by the code that was given. Found inside an [`io::Error`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the stream was reset: {0}")]
+pub struct Reset(pub Code);
+
+impl From<Reset> for io::Error {
+    fn from(reset: Reset) -> Self {
+        Self::new(io::ErrorKind::ConnectionReset, reset)
+    }
+}

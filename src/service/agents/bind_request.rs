@@ -1,0 +1,181 @@
+//! From what an agent asks for to an endpoint.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use url::Url;
+
+use crate::api::Secret;
+use crate::gateway::{
+    AllowDeny, Credentials, EndpointOptions, EndpointSpec, HeaderChanges, Proto, TlsTermination,
+    UpstreamProtocol, Webhook,
+};
+use crate::protocol::message::{self, Bind, HttpOpts, IpRestriction, TcpOpts, TlsOpts};
+
+/// What an agent asks for, understood.
+#[derive(Debug)]
+pub(crate) struct BindRequest {
+    pub spec: EndpointSpec,
+    /// The version of the PROXY protocol; 0 for none.
+    pub proxy_proto: u8,
+    /// What HTTP requests are spoken with.
+    pub speaks: UpstreamProtocol,
+}
+
+/// Understands a bind; the text says what cannot be.
+pub(crate) fn read(bind: &Bind) -> Result<BindRequest, String> {
+    match bind.proto.as_str() {
+        "http" => http(bind, Proto::Http),
+        "https" => http(bind, Proto::Https),
+        "tcp" => tcp(bind),
+        "tls" => tls(bind),
+        other => Err(format!("the protocol {other:?} is not known")),
+    }
+}
+
+/// What an agent wants HTTP requests to be spoken with; the text says what cannot be.
+pub(crate) fn speaks(forwards_proto: &str) -> Result<UpstreamProtocol, String> {
+    match forwards_proto {
+        "" | "http1" => Ok(UpstreamProtocol::Http1),
+        "http2" => Ok(UpstreamProtocol::Http2),
+        other => Err(format!("the app protocol {other:?} is not known, it is http1 or http2")),
+    }
+}
+
+fn http(bind: &Bind, proto: Proto) -> Result<BindRequest, String> {
+    let options: HttpOpts = bind.opts.typed().map_err(|error| error.to_string())?;
+    if options.oauth.is_some() || options.oidc.is_some() {
+        return Err("OAuth and OpenID Connect are not offered".to_owned());
+    }
+    let place = Place::of(&options.url, &[&options.domain, &options.hostname])?;
+    let endpoint = EndpointOptions {
+        compression: options.compression.is_some(),
+        circuit_breaker: options.circuit_breaker.map(|breaker| breaker.error_threshold),
+        ip_restriction: options.ip_restriction.map(cidrs),
+        basic_auth: credentials(options.basic_auth)?,
+        webhook: options.webhook_verification.map(|webhook| Webhook {
+            provider: webhook.provider,
+            secret: Secret(webhook.secret.reveal().to_owned()),
+        }),
+        request_headers: changes(options.request_headers)?,
+        response_headers: changes(options.response_headers)?,
+        user_agent_filter: options
+            .user_agent_filter
+            .map(|filter| AllowDeny { allow: filter.allow, deny: filter.deny }),
+        traffic_policy: options.traffic_policy.filter(|policy| !policy.is_empty()),
+        websocket_tcp_converter: options.websocket_tcp_converter.is_some(),
+        tls_termination: None,
+        mutual_tls_cas: options.mutual_tls_ca.map(|given| given.mutual_tls_ca.0),
+        host_header: None,
+    };
+    let spec = place.spec(proto, options.subdomain, endpoint);
+    let speaks = speaks(&bind.forwards_proto)?;
+    Ok(BindRequest { spec, proxy_proto: options.proxy_proto, speaks })
+}
+
+fn tcp(bind: &Bind) -> Result<BindRequest, String> {
+    let options: TcpOpts = bind.opts.typed().map_err(|error| error.to_string())?;
+    let mut place = Place::of(&options.url, &[])?;
+    if !options.addr.is_empty() {
+        place.addr = Some(options.addr);
+    }
+    let endpoint = EndpointOptions {
+        ip_restriction: options.ip_restriction.map(cidrs),
+        traffic_policy: options.traffic_policy.filter(|policy| !policy.is_empty()),
+        ..EndpointOptions::default()
+    };
+    let spec = place.spec(Proto::Tcp, String::new(), endpoint);
+    Ok(BindRequest { spec, proxy_proto: options.proxy_proto, speaks: UpstreamProtocol::Http1 })
+}
+
+fn tls(bind: &Bind) -> Result<BindRequest, String> {
+    let options: TlsOpts = bind.opts.typed().map_err(|error| error.to_string())?;
+    let place = Place::of(&options.url, &[&options.domain, &options.hostname])?;
+    let termination = options.tls_termination.map(|given| {
+        let text = |bytes: &message::Base64| String::from_utf8_lossy(&bytes.0).into_owned();
+        let whole = !given.cert.0.is_empty() && !given.key.0.is_empty();
+        let certificate = whole.then(|| (text(&given.cert), Secret(text(&given.key))));
+        TlsTermination { certificate }
+    });
+    let endpoint = EndpointOptions {
+        ip_restriction: options.ip_restriction.map(cidrs),
+        traffic_policy: options.traffic_policy.filter(|policy| !policy.is_empty()),
+        tls_termination: termination,
+        mutual_tls_cas: options.mutual_tls_at_edge.map(|given| given.mutual_tls_ca.0),
+        ..EndpointOptions::default()
+    };
+    let spec = place.spec(Proto::Tls, options.subdomain, endpoint);
+    Ok(BindRequest { spec, proxy_proto: options.proxy_proto, speaks: UpstreamProtocol::Http1 })
+}
+
+/// Where an endpoint shall be.
+#[derive(Debug, Default)]
+struct Place {
+    host: Option<String>,
+    addr: Option<String>,
+}
+
+impl Place {
+    /// Agents say it in different members: a full URL first, then the first name that is given.
+    fn of(url: &str, names: &[&str]) -> Result<Self, String> {
+        if url.is_empty() {
+            let name = names.iter().find(|name| !name.is_empty()).map(|name| (*name).to_owned());
+            // Agents that come back repeat what the answer to their bind said.
+            let is_address = |name: &String| name.parse::<std::net::SocketAddr>().is_ok();
+            return Ok(match name {
+                Some(addr) if is_address(&addr) => Self { host: None, addr: Some(addr) },
+                host => Self { host, addr: None },
+            });
+        }
+        let parsed = Url::parse(url).map_err(|error| format!("the address {url:?}: {error}"))?;
+        let host = parsed.host_str().unwrap_or_default();
+        let is_address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
+        match parsed.port() {
+            // An address of the service's own, asked for again.
+            Some(port) if is_address || parsed.scheme() == "tcp" => {
+                Ok(Self { host: None, addr: Some(format!("{host}:{port}")) })
+            }
+            _ => {
+                Ok(Self { host: Some(host.to_owned()).filter(|host| !host.is_empty()), addr: None })
+            }
+        }
+    }
+
+    fn spec(self, proto: Proto, subdomain: String, options: EndpointOptions) -> EndpointSpec {
+        let subdomain = Some(subdomain).filter(|label| !label.is_empty());
+        EndpointSpec { proto, host: self.host, subdomain, addr: self.addr, options }
+    }
+}
+
+fn cidrs(restriction: IpRestriction) -> AllowDeny {
+    AllowDeny { allow: restriction.allow_cidrs, deny: restriction.deny_cidrs }
+}
+
+fn credentials(given: Option<message::BasicAuth>) -> Result<Vec<Credentials>, String> {
+    let given = given.map(|given| given.credentials).unwrap_or_default();
+    let read = |credential: message::BasicAuthCredential| {
+        if credential.cleartext_password.is_empty() {
+            return Err("hashed passwords are not offered".to_owned());
+        }
+        let password = Secret(credential.cleartext_password.reveal().to_owned());
+        Ok(Credentials { username: credential.username, password })
+    };
+    given.into_iter().map(read).collect()
+}
+
+fn changes(given: Option<message::Headers>) -> Result<HeaderChanges, String> {
+    let Some(given) = given else { return Ok(HeaderChanges::default()) };
+    let split = |header: String| {
+        let split = header.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
+        let split = split.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        split.ok_or_else(|| format!("the header {header:?} is not name:value"))
+    };
+    let add = given.add.into_iter().map(split).collect::<Result<_, _>>()?;
+    Ok(HeaderChanges { add, remove: given.remove })
+}
+
+/// Random text that nobody guesses.
+pub(crate) fn secret() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; 24];
+    getrandom::fill(&mut bytes)?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}

@@ -1,0 +1,203 @@
+//! How an agent logs in, which is all that it may do at first.
+//!
+//! Until it has, nothing of it is kept beside its connection: one stream is read after the other, by
+//! the task of the connection itself, and the session takes no more than its login limits.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::api::id::prefix;
+use crate::mux::{Incoming, Session, Stream};
+use crate::protocol::message::{Auth, AuthAnswer, AuthAnswerExtra, AuthExtra, SrvInfoAnswer};
+use crate::protocol::rpc::Call;
+use crate::protocol::{read_kind, stream_kind};
+use crate::service::accounts::{self, Agent, TokenFault};
+use crate::service::agents::registry::{OnlineAgent, Registry};
+use crate::service::agents::socket::Prompt;
+use crate::service::agents::state::{AgentRefusal, AgentsState};
+use crate::service::agents::stream_shares::StreamShares;
+use crate::service::agents::{bind_request, revocation};
+
+/// How long a refused agent may take to read why.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// The name of the only region there is.
+pub(crate) const REGION: &str = "local";
+/// The version of the protocol.
+const VERSION: &str = "3";
+
+/// An agent that has not authenticated.
+pub(crate) struct Login {
+    pub state: Arc<AgentsState>,
+    pub session: Session,
+    pub peer: SocketAddr,
+    pub prompt: Prompt,
+}
+
+/// An agent that has authenticated.
+pub(crate) struct LoggedInAgent {
+    pub registration: EndpointRegistration,
+    /// Where it beats, if it began to.
+    pub heartbeat: Option<Stream>,
+    /// What it is told, and where.
+    pub answer: (Call, AuthAnswer),
+}
+
+/// A session on the list of those that are online; dropping it takes it off.
+pub(crate) struct EndpointRegistration {
+    registry: Arc<Registry>,
+    pub online: Arc<OnlineAgent>,
+}
+
+impl EndpointRegistration {
+    fn new(registry: &Arc<Registry>, online: OnlineAgent) -> Self {
+        let online = Arc::new(online);
+        registry.add(&online);
+        Self { registry: registry.clone(), online }
+    }
+}
+
+impl Drop for EndpointRegistration {
+    fn drop(&mut self) {
+        self.registry.remove(&self.online);
+    }
+}
+
+impl Login {
+    /// Talks to an agent until it has authenticated; none when it is gone or was refused.
+    pub async fn run(&self, incoming: &mut Incoming) -> Option<LoggedInAgent> {
+        let mut heartbeat = None;
+        while let Some(mut stream) = incoming.next().await {
+            // What is said on one stream harms no other: a broken one is dropped.
+            let Ok(kind) = read_kind(&mut stream).await else { continue };
+            if kind == stream_kind::HEARTBEAT {
+                heartbeat = Some(stream);
+                continue;
+            }
+            let Ok(call) = Call::read(kind, stream).await else { continue };
+            let _ = match kind {
+                stream_kind::AUTH => return self.authenticate(call, heartbeat).await,
+                stream_kind::SRV_INFO => {
+                    call.answer(&SrvInfoAnswer { region: REGION.to_owned() }).await
+                }
+                _ => {
+                    let refused = AgentRefusal("say who you are first".to_owned(), 102);
+                    call.refuse(self.state.text(refused)).await
+                }
+            };
+        }
+        None
+    }
+
+    async fn authenticate(&self, call: Call, heartbeat: Option<Stream>) -> Option<LoggedInAgent> {
+        let admitted = match call.decode::<Auth>() {
+            Ok(auth) => self.admit(auth),
+            Err(error) => Err(AgentRefusal(error.to_string(), 102)),
+        };
+        match admitted {
+            Ok((registration, answer)) => {
+                Some(LoggedInAgent { registration, heartbeat, answer: (call, answer) })
+            }
+            Err(refused) => {
+                let error = Some(self.state.text(refused));
+                // An agent that is gone already needs no reason.
+                let _ = call.answer(&AuthAnswer { error, ..AuthAnswer::default() }).await;
+                // The answer needs time to arrive.
+                let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.session.ended()).await;
+                None
+            }
+        }
+    }
+
+    fn admit(&self, auth: Auth) -> Result<(EndpointRegistration, AuthAnswer), AgentRefusal> {
+        if !auth.version.is_empty() && !auth.version.iter().any(|version| version == VERSION) {
+            let known = auth.version.join(", ");
+            return Err(AgentRefusal(format!("no common version of the protocol: {known}"), 102));
+        }
+        let AuthExtra { auth_token, cookie, .. } = &auth.extra;
+        let found = self.state.store.read(|view| accounts::agent(view, auth_token.reveal()))?;
+        let agent = found.map_err(token_refused)?;
+        let registry = &self.state.registry;
+        let returns = !auth.client_id.is_empty() && registry.returning(&auth.client_id, cookie);
+        // An id without its cookie may be of a session before a restart of the service: then nobody
+        // else has it, and the agent may keep it.
+        let taken = registry.sessions().iter().any(|other| other.client_id == auth.client_id);
+        let client_id = match auth.client_id.as_str() {
+            id if !id.is_empty() && (returns || !taken) => id.to_owned(),
+            _ => bind_request::secret()?,
+        };
+        // Our own agent does not hold small frames back.
+        self.prompt.store(auth.extra.client_type != "ginnel", Ordering::Relaxed);
+        let online = self.introduce(auth.extra, agent, client_id)?;
+        let registration = EndpointRegistration::new(registry, online);
+        // The credential may have been revoked after it was read, when the session was not noted yet.
+        revocation::review(&self.state, &registration.online.agent);
+        if registry.session(&registration.online.id).is_none() {
+            return Err(token_refused(TokenFault::Unknown));
+        }
+        let answer = auth_answer(&registration.online);
+        Ok((registration, answer))
+    }
+
+    fn introduce(
+        &self,
+        said: AuthExtra,
+        agent: Agent,
+        client_id: String,
+    ) -> Result<OnlineAgent, AgentRefusal> {
+        let unsupported = |error: Option<String>| match error {
+            None => Some("the agent is too old for this".to_owned()),
+            Some(reason) => Some(reason).filter(|reason| !reason.is_empty()),
+        };
+        Ok(OnlineAgent {
+            id: self.state.ids.next(prefix::TUNNEL_SESSION)?,
+            client_id,
+            cookie: bind_request::secret()?.into(),
+            session: self.session.clone(),
+            shares: StreamShares::new(self.state.settings.trusted_proxies.clone()),
+            agent,
+            ip: self.peer.ip().to_canonical(),
+            os: said.os,
+            agent_version: said.version,
+            metadata: said.metadata,
+            started_at: self.state.ids.now(),
+            unsupported: [
+                unsupported(said.stop_unsupported_error),
+                unsupported(said.restart_unsupported_error),
+                unsupported(said.update_unsupported_error),
+            ],
+        })
+    }
+}
+
+fn auth_answer(online: &OnlineAgent) -> AuthAnswer {
+    AuthAnswer {
+        version: VERSION.to_owned(),
+        client_id: online.client_id.clone(),
+        error: None,
+        extra: AuthAnswerExtra {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            region: REGION.to_owned(),
+            cookie: online.cookie.clone(),
+            ..AuthAnswerExtra::default()
+        },
+    }
+}
+
+fn token_refused(fault: TokenFault) -> AgentRefusal {
+    match fault {
+        TokenFault::Missing => {
+            AgentRefusal("authentication failed: the agent gave no authtoken".to_owned(), 4018)
+        }
+        TokenFault::Malformed => AgentRefusal(
+            "authentication failed: the authtoken does not have the form of one".to_owned(),
+            105,
+        ),
+        TokenFault::Unknown => AgentRefusal(
+            "authentication failed: the authtoken belongs to no credential of this service"
+                .to_owned(),
+            107,
+        ),
+    }
+}

@@ -1,0 +1,339 @@
+//! Who is online, and with what.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::api::Timestamp;
+use crate::gateway::{PublicEndpoint, Target, TunnelGroups};
+use crate::mux::{Code, Session};
+use crate::net::Source;
+use crate::protocol::message::Hidden;
+use crate::service::accounts::Agent;
+use crate::service::agents::access::AccessList;
+use crate::service::agents::stream_shares::StreamShares;
+use crate::service::agents::tunnel::{Tunnel, TunnelKind};
+
+/// How long a goodbye may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// The agents that are connected, and their tunnels.
+#[derive(Default)]
+pub(crate) struct Registry {
+    inner: Mutex<RegistryState>,
+}
+
+#[derive(Default)]
+struct RegistryState {
+    /// By identifier, so in the order of their start.
+    sessions: BTreeMap<String, Arc<OnlineAgent>>,
+    tunnels: BTreeMap<String, Arc<Tunnel>>,
+    binds: HashMap<String, BoundEndpoint>,
+}
+
+/// An agent that is connected.
+pub(crate) struct OnlineAgent {
+    /// Unique identifier, `ts_` and 27 characters.
+    pub id: String,
+    /// What the agent names to come back.
+    pub client_id: String,
+    /// What it proves that with.
+    pub cookie: Hidden,
+    pub session: Session,
+    pub shares: StreamShares,
+    pub agent: Agent,
+    pub ip: IpAddr,
+    pub os: String,
+    pub agent_version: String,
+    pub metadata: String,
+    pub started_at: Timestamp,
+    /// Why commands are not supported, for stop, restart and update; none when they are.
+    pub unsupported: [Option<String>; 3],
+}
+
+/// An address that an agent has, or had a moment ago.
+struct BoundEndpoint {
+    token: Hidden,
+    /// Whose address it is.
+    agent: Agent,
+    endpoint: Option<PublicEndpoint>,
+    tunnel: Option<Arc<Tunnel>>,
+    /// Since when nobody serves it.
+    idle: Option<Instant>,
+}
+
+/// What became of the request to have a bind again.
+pub(crate) enum Reclaimed {
+    /// It goes on under its old address; `moved` to the agent of another credential.
+    Done { url: String, moved: bool },
+    /// The access list of the credential does not allow its address.
+    Forbidden { url: String },
+    /// Nobody knows it, or the token is another.
+    Unknown,
+}
+
+impl Registry {
+    /// Notes that an agent is connected; a session that it left behind is ended.
+    pub fn add(&self, online: &Arc<OnlineAgent>) {
+        let mut inner = self.lock();
+        let left = inner.sessions.values().find(|other| other.client_id == online.client_id);
+        if let Some(left) = left {
+            left.session.close();
+        }
+        inner.sessions.insert(online.id.clone(), online.clone());
+    }
+
+    /// The session that an agent which shows this id and cookie had before.
+    pub fn returning(&self, client_id: &str, cookie: &Hidden) -> bool {
+        let inner = self.lock();
+        let same = |other: &&Arc<OnlineAgent>| {
+            other.client_id == client_id
+                && bool::from(subtle::ConstantTimeEq::ct_eq(
+                    other.cookie.reveal().as_bytes(),
+                    cookie.reveal().as_bytes(),
+                ))
+        };
+        inner.sessions.values().any(|other| same(&other))
+    }
+
+    /// Notes that an agent is gone: its tunnels are, its addresses wait for it.
+    pub fn remove(&self, online: &OnlineAgent) {
+        let mut inner = self.lock();
+        inner.sessions.remove(&online.id);
+        inner.tunnels.retain(|_, tunnel| tunnel.session.id != online.id);
+        for bound in inner.binds.values_mut() {
+            if bound.tunnel.as_ref().is_some_and(|tunnel| tunnel.session.id == online.id) {
+                bound.let_go();
+            }
+        }
+        // Labels are no address: nothing has to wait.
+        inner.binds.retain(|_, bound| bound.endpoint.is_some() || bound.tunnel.is_some());
+    }
+
+    /// Notes a new tunnel.
+    pub(crate) fn bind(
+        &self,
+        token: Hidden,
+        endpoint: Option<PublicEndpoint>,
+        tunnel: Arc<Tunnel>,
+    ) {
+        let mut inner = self.lock();
+        let agent = tunnel.session.agent.clone();
+        let bind_id = tunnel.bind_id.clone();
+        let mut bound =
+            BoundEndpoint { token, agent, endpoint, tunnel: Some(tunnel.clone()), idle: None };
+        if inner.sessions.contains_key(&tunnel.session.id) {
+            inner.tunnels.insert(tunnel.id.clone(), tunnel);
+        } else {
+            tunnel.stop();
+            if bound.endpoint.is_none() {
+                return;
+            }
+            // The agent was lost while it waited for this; it may come back for the address.
+            bound.let_go();
+        }
+        inner.binds.insert(bind_id, bound);
+    }
+
+    /// Gives a bind to the agent that proves to own it, whoever serves it now.
+    pub(crate) fn reclaim(
+        &self,
+        bind_id: &str,
+        token: &Hidden,
+        (agent, access): (&Agent, &AccessList),
+        make: impl FnOnce(&PublicEndpoint) -> Arc<Tunnel>,
+    ) -> Reclaimed {
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        let Some(bound) = inner.binds.get_mut(bind_id) else { return Reclaimed::Unknown };
+        let proven = subtle::ConstantTimeEq::ct_eq(
+            bound.token.reveal().as_bytes(),
+            token.reveal().as_bytes(),
+        );
+        let Some(endpoint) = &bound.endpoint else { return Reclaimed::Unknown };
+        if bound.agent.owner_id != agent.owner_id || !bool::from(proven) {
+            return Reclaimed::Unknown;
+        }
+        if !access.allows_endpoint(endpoint) {
+            return Reclaimed::Forbidden { url: endpoint.url().to_owned() };
+        }
+        let tunnel = make(endpoint);
+        if !inner.sessions.contains_key(&tunnel.session.id) {
+            return Reclaimed::Unknown;
+        }
+        endpoint.retarget(Some(tunnel.clone()));
+        let url = endpoint.url().to_owned();
+        bound.idle = None;
+        let moved = std::mem::replace(&mut bound.agent, agent.clone()) != *agent;
+        let before = bound.tunnel.replace(tunnel.clone());
+        if let Some(before) = before {
+            inner.tunnels.remove(&before.id);
+        }
+        inner.tunnels.insert(tunnel.id.clone(), tunnel);
+        Reclaimed::Done { url, moved }
+    }
+
+    /// Ends a tunnel of a session, and returns it; none when the session has none of that id.
+    ///
+    /// What its visitors are being served goes on.
+    pub fn unbind(&self, online: &OnlineAgent, bind_id: &str) -> Option<Arc<Tunnel>> {
+        let mut inner = self.lock();
+        let own = |bound: &BoundEndpoint| {
+            bound.tunnel.as_ref().is_some_and(|tunnel| tunnel.session.id == online.id)
+        };
+        inner.binds.get(bind_id).filter(|bound| own(bound))?;
+        let tunnel = inner.binds.remove(bind_id)?.tunnel?;
+        inner.tunnels.remove(&tunnel.id);
+        Some(tunnel)
+    }
+
+    /// The agents that have a session or an address.
+    pub(crate) fn agents(&self) -> Vec<Agent> {
+        let inner = self.lock();
+        let online = inner.sessions.values().map(|online| &online.agent);
+        let bound = inner.binds.values().map(|bound| &bound.agent);
+        online.chain(bound).cloned().collect::<HashSet<_>>().into_iter().collect()
+    }
+
+    /// Takes everything from an agent: its sessions, which are given back with the tunnels that they
+    /// had, and its addresses. What its tunnels carry is cut off.
+    pub(crate) fn expel(&self, agent: &Agent) -> Vec<(Arc<OnlineAgent>, Vec<Arc<Tunnel>>)> {
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        let own = inner.sessions.values().filter(|online| online.agent == *agent);
+        let sessions: Vec<_> = own.cloned().collect();
+        inner.binds.retain(|_, bound| bound.agent != *agent);
+        let mut expelled = Vec::with_capacity(sessions.len());
+        for online in sessions {
+            inner.sessions.remove(&online.id);
+            let tunnels = inner.tunnels.values().filter(|tunnel| tunnel.session.id == online.id);
+            let tunnels: Vec<_> = tunnels.cloned().collect();
+            for tunnel in &tunnels {
+                inner.tunnels.remove(&tunnel.id);
+                tunnel.stop();
+            }
+            expelled.push((online, tunnels));
+        }
+        expelled
+    }
+
+    /// Takes from an agent what its access list does not allow: addresses, and tunnels, which are
+    /// given back. What the tunnels carry is cut off.
+    pub(crate) fn narrow(&self, agent: &Agent, access: &AccessList) -> Vec<Arc<Tunnel>> {
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        let mut stopped = Vec::new();
+        inner.binds.retain(|_, bound| {
+            let stays = bound.agent != *agent || bound.is_allowed(access);
+            if !stays {
+                stopped.extend(bound.tunnel.take());
+            }
+            stays
+        });
+        for tunnel in &stopped {
+            inner.tunnels.remove(&tunnel.id);
+            tunnel.stop();
+        }
+        stopped
+    }
+
+    /// Ends a bind and gives its address up.
+    pub(crate) fn drop_bind(&self, bind_id: &str) {
+        let mut inner = self.lock();
+        if let Some(tunnel) = inner.binds.remove(bind_id).and_then(|bound| bound.tunnel) {
+            inner.tunnels.remove(&tunnel.id);
+            tunnel.stop();
+        }
+    }
+
+    /// Gives up the addresses that nobody came back for within `reserve`; says which.
+    pub fn sweep(&self, reserve: Duration) -> Vec<String> {
+        let mut inner = self.lock();
+        let is_over =
+            |bound: &BoundEndpoint| bound.idle.is_some_and(|since| since.elapsed() >= reserve);
+        let over = inner.binds.iter().filter(|(_, bound)| is_over(bound));
+        let over = over.map(|(id, _)| id.clone()).collect::<Vec<_>>();
+        over.iter().for_each(|id| drop(inner.binds.remove(id)));
+        over
+    }
+
+    /// The sessions, oldest first.
+    pub fn sessions(&self) -> Vec<Arc<OnlineAgent>> {
+        self.lock().sessions.values().cloned().collect()
+    }
+
+    /// Whether an agent is connected from where this address is.
+    pub fn is_connected_from(&self, address: IpAddr) -> bool {
+        let source = Source::of(address);
+        self.lock().sessions.values().any(|online| Source::of(online.ip) == source)
+    }
+
+    /// The tunnels, oldest first.
+    pub fn tunnels(&self) -> Vec<Arc<Tunnel>> {
+        self.lock().tunnels.values().cloned().collect()
+    }
+
+    /// The session with this identifier.
+    pub fn session(&self, id: &str) -> Option<Arc<OnlineAgent>> {
+        self.lock().sessions.get(id).cloned()
+    }
+
+    /// The tunnel with this identifier.
+    pub fn tunnel(&self, id: &str) -> Option<Arc<Tunnel>> {
+        self.lock().tunnels.get(id).cloned()
+    }
+
+    /// The online tunnels that serve all of these labels, oldest first.
+    pub fn serving(&self, labels: &BTreeMap<String, String>) -> Vec<Arc<Tunnel>> {
+        let inner = self.lock();
+        inner.tunnels.values().filter(|tunnel| tunnel.serves(labels)).cloned().collect()
+    }
+
+    /// Says goodbye to all agents, who are to come back.
+    pub async fn dismiss(&self) {
+        let mut leaving = tokio::task::JoinSet::new();
+        for online in self.sessions() {
+            leaving.spawn(async move {
+                let goodbye = online.session.go_away(Code::NONE, "the service stops");
+                // Whoever does not listen is not waited for.
+                let _ = tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await;
+                online.session.close();
+            });
+        }
+        while leaving.join_next().await.is_some() {}
+        self.lock().binds.clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RegistryState> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BoundEndpoint {
+    fn is_allowed(&self, access: &AccessList) -> bool {
+        match (&self.endpoint, &self.tunnel) {
+            (Some(endpoint), _) => access.allows_endpoint(endpoint),
+            (None, Some(tunnel)) => match &tunnel.kind {
+                TunnelKind::Labeled(labels) => access.allows_labels(labels),
+                TunnelKind::Endpoint { .. } => true,
+            },
+            (None, None) => true,
+        }
+    }
+
+    fn let_go(&mut self) {
+        self.tunnel = None;
+        self.idle = Some(Instant::now());
+        if let Some(endpoint) = &self.endpoint {
+            endpoint.retarget(None);
+        }
+    }
+}
+
+impl TunnelGroups for Registry {
+    fn matching(&self, labels: &BTreeMap<String, String>) -> Vec<Arc<dyn Target>> {
+        let serving = self.serving(labels).into_iter();
+        serving.map(|tunnel| tunnel as Arc<dyn Target>).collect()
+    }
+}

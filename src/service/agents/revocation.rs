@@ -1,0 +1,164 @@
+//! Ends what agents have as soon as nothing allows it any more.
+//!
+//! Nobody who changes an account has to think of sessions: every commit that stores or removes a
+//! credential, a bot user or a user, by whatever operation, has the agents that depend on it looked at
+//! again before the change is answered. What is bound while that happens is looked at once more after
+//! it was noted, so that neither of the two can miss the other.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use crate::api::id::{has_prefix, prefix};
+use crate::mux::Code;
+use crate::protocol::message::StopTunnel;
+use crate::protocol::rpc;
+use crate::service::accounts::{self, Agent};
+use crate::service::agents::access::AccessList;
+use crate::service::agents::registry::{OnlineAgent, Registry};
+use crate::service::agents::reservation::Reservation;
+use crate::service::agents::state::{AgentRefusal, AgentsState};
+use crate::service::agents::tunnel::Tunnel;
+use crate::service::store::{self, Store};
+
+/// How long an agent may take to be told of its tunnels before its session is closed.
+const NOTICE_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// Looks at agents again from now on, whenever an account changes. Needs a tokio runtime.
+pub(crate) fn follow(state: &AgentsState) {
+    let (registry, store) = (Arc::downgrade(&state.registry), Arc::downgrade(&state.store));
+    let notifier = Notifier::of(state);
+    state.store.watch(move |changed| {
+        let accounts: HashSet<&str> =
+            changed.iter().map(String::as_str).filter(|id| is_account(id)).collect();
+        if let Some((registry, store)) = both(&registry, &store).filter(|_| !accounts.is_empty()) {
+            let _entered = notifier.runtime.enter();
+            review_all(&registry, &store, &notifier, &accounts);
+            release_all(&store, &notifier, &accounts);
+        }
+    });
+}
+
+/// Looks at an agent again whose session or tunnel has just been noted: what allowed it may be gone.
+pub(crate) fn review(state: &AgentsState, agent: &Agent) {
+    review_one(&state.registry, &state.store, &Notifier::of(state), agent);
+}
+
+fn is_account(id: &str) -> bool {
+    [prefix::CREDENTIAL, prefix::BOT_USER, prefix::USER].iter().any(|kind| has_prefix(id, kind))
+}
+
+fn both(registry: &Weak<Registry>, store: &Weak<Store>) -> Option<(Arc<Registry>, Arc<Store>)> {
+    registry.upgrade().zip(store.upgrade())
+}
+
+fn review_all(registry: &Registry, store: &Store, notifier: &Notifier, accounts: &HashSet<&str>) {
+    let depends = |agent: &Agent| {
+        accounts.contains(agent.credential_id.as_str()) || accounts.contains(&*agent.owner_id)
+    };
+    for agent in registry.agents().into_iter().filter(depends) {
+        review_one(registry, store, notifier, &agent);
+    }
+}
+
+fn review_one(registry: &Registry, store: &Store, notifier: &Notifier, agent: &Agent) {
+    match store.read::<_, store::Error>(|view| accounts::access_list(view, agent)) {
+        Ok(None) => {
+            for (online, tunnels) in registry.expel(agent) {
+                notifier.dismiss(online, tunnels);
+            }
+        }
+        Ok(Some(entries)) => {
+            for tunnel in registry.narrow(agent, &AccessList(entries)) {
+                notifier.stop(tunnel);
+            }
+        }
+        // Nobody knows what holds for the agent: it has to come back and be looked at then.
+        Err(_) => {
+            for online in registry.sessions().into_iter().filter(|it| it.agent == *agent) {
+                notifier.send_back(online);
+            }
+        }
+    }
+}
+
+/// Gives up the addresses that are kept for the agents of credentials that were revoked.
+fn release_all(store: &Arc<Store>, notifier: &Notifier, accounts: &HashSet<&str>) {
+    let kept = store.read::<_, store::Error>(|view| {
+        let mut kept = Vec::new();
+        for account in accounts {
+            kept.extend(Reservation::of_revoked(view, account)?);
+        }
+        Ok(kept)
+    });
+    // They are also given up when they have waited for too long.
+    let kept = kept.unwrap_or_default();
+    if !kept.is_empty() {
+        let store = store.clone();
+        notifier.runtime.spawn(async move {
+            let _ = Reservation::drop(&store, kept).await;
+        });
+    }
+}
+
+/// Tells agents what became of their sessions and tunnels.
+struct Notifier {
+    runtime: Handle,
+    code_prefix: String,
+}
+
+impl Notifier {
+    fn of(state: &AgentsState) -> Self {
+        let code_prefix = state.settings.code_prefix.clone();
+        Self { runtime: Handle::current(), code_prefix }
+    }
+
+    /// Ends a session, for good.
+    fn dismiss(&self, online: Arc<OnlineAgent>, tunnels: Vec<Arc<Tunnel>>) {
+        let refused = AgentRefusal::revoked();
+        let notices: Vec<_> = tunnels.iter().map(|tunnel| self.notice(tunnel, &refused)).collect();
+        self.runtime.spawn(async move {
+            let telling = async {
+                for notice in &notices {
+                    rpc::tell(&online.session, notice).await?;
+                }
+                Ok::<_, rpc::Error>(())
+            };
+            // The end of the session says it to those who did not listen.
+            let _ = tokio::time::timeout(NOTICE_TIMEOUT, telling).await;
+            online.session.go_away(Code::SESSION_CLOSED, &refused.0).await;
+        });
+    }
+
+    /// Ends a tunnel; its session goes on.
+    fn stop(&self, tunnel: Arc<Tunnel>) {
+        let problem = format!(
+            "the access list of the authtoken does not allow {} any more",
+            tunnel.public_name()
+        );
+        let notice = self.notice(&tunnel, &AgentRefusal(problem, 600));
+        self.runtime.spawn(async move {
+            let telling = rpc::tell(&tunnel.session.session, &notice);
+            // The tunnel is over whether or not its agent listens.
+            let _ = tokio::time::timeout(NOTICE_TIMEOUT, telling).await;
+        });
+    }
+
+    /// Ends a session whose agent may come back.
+    fn send_back(&self, online: Arc<OnlineAgent>) {
+        self.runtime.spawn(async move {
+            let text = "the service cannot check the credential of this session";
+            online.session.go_away(Code::INTERNAL, text).await;
+        });
+    }
+
+    fn notice(&self, tunnel: &Tunnel, AgentRefusal(message, number): &AgentRefusal) -> StopTunnel {
+        StopTunnel {
+            id: tunnel.bind_id.clone(),
+            message: message.clone(),
+            error_code: Some(format!("{}{number}", self.code_prefix)),
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! What one agent and the service say to each other.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::api::Timestamp;
+use crate::api::id::prefix;
+use crate::gateway::{ConnectionReuse, EndpointSpec, PublicEndpoint, Target, UpstreamProtocol};
+use crate::mux::{Incoming, Session, Stream, heartbeat};
+use crate::protocol::message::{
+    Answer, AuthAnswer, Bind, BindAnswer, BindAnswerExtra, BindLabeled, BindLabeledAnswer, Hidden,
+    SrvInfoAnswer, Unbind,
+};
+use crate::protocol::rpc::{self, Call};
+use crate::protocol::{read_kind, stream_kind};
+use crate::service::agents::access::AccessList;
+use crate::service::agents::login::{LoggedInAgent, Login, REGION};
+use crate::service::agents::registry::{OnlineAgent, Reclaimed};
+use crate::service::agents::reservation::Reservation;
+use crate::service::agents::socket::Prompt;
+use crate::service::agents::state::{AgentRefusal, AgentsState};
+use crate::service::agents::tunnel::{Life, Tunnel, TunnelKind};
+use crate::service::agents::{bind_request, revocation};
+
+/// One agent that has authenticated.
+struct AgentSession {
+    state: Arc<AgentsState>,
+    online: Arc<OnlineAgent>,
+}
+
+/// Talks to an agent until it is gone.
+pub(crate) async fn hold(
+    state: Arc<AgentsState>,
+    session: Session,
+    mut incoming: Incoming,
+    peer: SocketAddr,
+    prompt: Prompt,
+) {
+    let login = Login { state: state.clone(), session: session.clone(), peer, prompt };
+    let admitted = tokio::time::timeout(state.settings.login_timeout, login.run(&mut incoming));
+    let Ok(Some(LoggedInAgent { registration, heartbeat, answer: (call, answer) })) =
+        admitted.await
+    else {
+        return session.close();
+    };
+    session.authenticated();
+    let settings = &state.settings;
+    let _beating =
+        heartbeat::keep(&session, settings.heartbeat_interval, settings.heartbeat_tolerance);
+    if let Some(stream) = heartbeat {
+        tokio::spawn(heartbeat::answer(stream));
+    }
+    // An agent that is gone already is noticed by the session.
+    let _ = call.answer(&answer).await;
+    let online = registration.online.clone();
+    let session = Arc::new(AgentSession { state: state.clone(), online });
+    while let Some(stream) = incoming.next().await {
+        tokio::spawn(session.clone().answer(stream));
+    }
+}
+
+impl AgentSession {
+    async fn answer(self: Arc<Self>, mut stream: Stream) {
+        // What is said on one stream harms no other: a broken one is dropped.
+        let Ok(kind) = read_kind(&mut stream).await else { return };
+        if kind == stream_kind::HEARTBEAT {
+            return heartbeat::answer(stream).await;
+        }
+        let Ok(call) = Call::read(kind, stream).await else { return };
+        // An agent that is gone already needs no answer.
+        let _ = self.perform(kind, call).await;
+    }
+
+    async fn perform(&self, kind: u32, call: Call) -> Result<(), rpc::Error> {
+        match kind {
+            stream_kind::AUTH => {
+                let refused = AgentRefusal("the agent said who it is before".to_owned(), 102);
+                let error = Some(self.state.text(refused));
+                call.answer(&AuthAnswer { error, ..AuthAnswer::default() }).await
+            }
+            stream_kind::SRV_INFO => {
+                call.answer(&SrvInfoAnswer { region: REGION.to_owned() }).await
+            }
+            stream_kind::BIND => {
+                let bind: Bind = call.decode()?;
+                let answer = match self.bind(&bind).await {
+                    Ok(answer) => answer,
+                    Err(refused) => BindAnswer {
+                        error: Some(self.state.text(refused)),
+                        ..BindAnswer::default()
+                    },
+                };
+                call.answer(&answer).await
+            }
+            stream_kind::BIND_LABELED => {
+                let bind: BindLabeled = call.decode()?;
+                let answer = match self.bind_labeled(bind).await {
+                    Ok(id) => BindLabeledAnswer { id, error: None },
+                    Err(refused) => BindLabeledAnswer {
+                        error: Some(self.state.text(refused)),
+                        ..BindLabeledAnswer::default()
+                    },
+                };
+                call.answer(&answer).await
+            }
+            stream_kind::UNBIND => {
+                let unbind: Unbind = call.decode()?;
+                let Some(tunnel) = self.state.registry.unbind(&self.online, &unbind.id) else {
+                    let refused =
+                        AgentRefusal(format!("no tunnel has the id {:?}", unbind.id), 3200);
+                    return call.refuse(self.state.text(refused)).await;
+                };
+                // New visitors do not reach it any more; who waits for the answer may rely on that.
+                self.state.gateway.close_idle(&tunnel.id);
+                let answered = call.answer(&Answer::default()).await;
+                // Without the note the address is only kept for longer.
+                let _ = Reservation::drop(&self.state.store, vec![unbind.id]).await;
+                answered
+            }
+            other => {
+                let refused = AgentRefusal(format!("the command {other} is not known"), 102);
+                call.refuse(self.state.text(refused)).await
+            }
+        }
+    }
+
+    async fn bind(&self, bind: &Bind) -> Result<BindAnswer, AgentRefusal> {
+        let asked = bind_request::read(bind).map_err(|problem| AgentRefusal(problem, 215))?;
+        let now = self.state.ids.now();
+        let (online, access) = (&self.online, self.state.access(&self.online)?);
+        let (proxy_proto, speaks) = (asked.proxy_proto, asked.speaks);
+        let plan = BindPlan { online, access, bind, proxy_proto, speaks, now };
+        if !bind.id.is_empty()
+            && let Some(answer) = self.reclaim(&plan).await?
+        {
+            return Ok(answer);
+        }
+        let mut spec = asked.spec;
+        let bind_id = match self.kept(bind)? {
+            // After a restart of the service: the same address, if nobody else took it.
+            Some(kept) => {
+                kept.fill(&mut spec);
+                bind.id.clone()
+            }
+            None => bind_request::secret()?,
+        };
+        let (endpoint, tunnel) = self.open(&plan, &bind_id, spec).await?;
+        let token = match bind.extra.token.is_empty() {
+            true => bind_request::secret()?.into(),
+            false => bind.extra.token.clone(),
+        };
+        let agent = &online.agent;
+        let kept = Reservation::of(&bind_id, token.reveal(), &agent.owner_id, &endpoint);
+        kept.keep(&self.state.store, &agent.credential_id).await?;
+        let answer = answer(bind, &bind_id, endpoint.url(), &token, &tunnel);
+        self.state.registry.bind(token, Some(endpoint), tunnel.clone());
+        self.confirm(&tunnel).await?;
+        Ok(answer)
+    }
+
+    /// Takes a tunnel back that was noted when nothing allowed it any more.
+    async fn confirm(&self, tunnel: &Tunnel) -> Result<(), AgentRefusal> {
+        revocation::review(&self.state, &self.online.agent);
+        if !tunnel.is_stopped() {
+            return Ok(());
+        }
+        self.state.registry.drop_bind(&tunnel.bind_id);
+        // Without the note the address is only kept for longer.
+        let _ = Reservation::drop(&self.state.store, vec![tunnel.bind_id.clone()]).await;
+        self.state.access(&self.online)?;
+        Err(forbidden(&tunnel.public_name()))
+    }
+
+    /// The bind that the agent had, taken from whoever has it now.
+    async fn reclaim(&self, plan: &BindPlan<'_>) -> Result<Option<BindAnswer>, AgentRefusal> {
+        let (bind, agent) = (plan.bind, &self.online.agent);
+        let (id, endpoint_id) = self.tunnel_ids()?;
+        let mut made = None;
+        let make = |endpoint: &PublicEndpoint| {
+            let tunnel = plan.tunnel(&bind.id, endpoint.url(), id, endpoint_id);
+            made = Some(tunnel.clone());
+            tunnel
+        };
+        let claim = (agent, &plan.access);
+        let reclaimed = self.state.registry.reclaim(&bind.id, &bind.extra.token, claim, make);
+        let (url, moved) = match reclaimed {
+            Reclaimed::Done { url, moved } => (url, moved),
+            Reclaimed::Forbidden { url } => return Err(forbidden(&format!("{url:?}"))),
+            Reclaimed::Unknown => return Ok(None),
+        };
+        let Some(tunnel) = made else { return Ok(None) };
+        if moved {
+            Reservation::assign(&self.state.store, &bind.id, &agent.credential_id).await?;
+        }
+        self.confirm(&tunnel).await?;
+        Ok(Some(answer(bind, &bind.id, &url, &bind.extra.token, &tunnel)))
+    }
+
+    fn kept(&self, bind: &Bind) -> Result<Option<Reservation>, AgentRefusal> {
+        if bind.id.is_empty() {
+            return Ok(None);
+        }
+        let (token, owner_id) = (bind.extra.token.reveal(), &self.online.agent.owner_id);
+        Ok(Reservation::find(&self.state.store, &bind.id, token, owner_id)?)
+    }
+
+    async fn open(
+        &self,
+        plan: &BindPlan<'_>,
+        bind_id: &str,
+        spec: EndpointSpec,
+    ) -> Result<(PublicEndpoint, Arc<Tunnel>), AgentRefusal> {
+        let (id, endpoint_id) = self.tunnel_ids()?;
+        // The address is not known before it is bound, and the tunnel shows it.
+        let waiting = Arc::new(LoginRequired);
+        let bound = self.state.gateway.bind(spec, waiting).await;
+        let endpoint = bound.map_err(|error| AgentRefusal(error.to_string(), error.code()))?;
+        if !plan.access.allows_endpoint(&endpoint) {
+            return Err(forbidden(&format!("{:?}", endpoint.url())));
+        }
+        let tunnel = plan.tunnel(bind_id, endpoint.url(), id, endpoint_id);
+        endpoint.retarget(Some(tunnel.clone()));
+        Ok((endpoint, tunnel))
+    }
+
+    async fn bind_labeled(&self, bind: BindLabeled) -> Result<String, AgentRefusal> {
+        if bind.labels.is_empty() {
+            return Err(AgentRefusal("a labeled tunnel without labels".to_owned(), 215));
+        }
+        if !self.state.access(&self.online)?.allows_labels(&bind.labels) {
+            return Err(forbidden("these labels"));
+        }
+        let unknown = |problem: String| AgentRefusal(problem, 215);
+        let speaks = bind_request::speaks(&bind.forwards_proto).map_err(unknown)?;
+        let bind_id = bind_request::secret()?;
+        let tunnel = Arc::new(Tunnel {
+            id: self.state.ids.next(prefix::TUNNEL)?,
+            bind_id: bind_id.clone(),
+            session: self.online.clone(),
+            started_at: self.state.ids.now(),
+            metadata: bind.metadata,
+            forwards_to: bind.forwards_to,
+            speaks,
+            kind: TunnelKind::Labeled(bind.labels),
+            life: Life::new(&self.online),
+        });
+        self.state.registry.bind(Hidden::default(), None, tunnel.clone());
+        self.confirm(&tunnel).await?;
+        Ok(bind_id)
+    }
+
+    fn tunnel_ids(&self) -> Result<(String, String), getrandom::Error> {
+        Ok((self.state.ids.next(prefix::TUNNEL)?, self.state.ids.next(prefix::ENDPOINT)?))
+    }
+}
+
+/// A bind in the making.
+struct BindPlan<'a> {
+    online: &'a Arc<OnlineAgent>,
+    /// What the agent may bind.
+    access: AccessList,
+    bind: &'a Bind,
+    proxy_proto: u8,
+    speaks: UpstreamProtocol,
+    now: Timestamp,
+}
+
+impl BindPlan<'_> {
+    fn tunnel(&self, bind_id: &str, url: &str, id: String, endpoint_id: String) -> Arc<Tunnel> {
+        let proto = url.split(':').next().unwrap_or_default().to_owned();
+        let proxy_proto = self.proxy_proto;
+        Arc::new(Tunnel {
+            id,
+            bind_id: bind_id.to_owned(),
+            session: self.online.clone(),
+            started_at: self.now.clone(),
+            metadata: self.bind.extra.metadata.clone(),
+            forwards_to: self.bind.forwards_to.clone(),
+            speaks: self.speaks,
+            kind: TunnelKind::Endpoint { endpoint_id, url: url.to_owned(), proto, proxy_proto },
+            life: Life::new(self.online),
+        })
+    }
+}
+
+fn answer(bind: &Bind, id: &str, url: &str, token: &Hidden, tunnel: &Tunnel) -> BindAnswer {
+    let proto = url.split(':').next().unwrap_or_default();
+    let place = url.split("://").nth(1).unwrap_or_default();
+    let mut opts = bind.opts.clone();
+    opts.complete(proto);
+    match proto {
+        "tcp" => opts.set("Addr", place),
+        _ => opts.set("Hostname", place),
+    }
+    let tunnel_id = match &tunnel.kind {
+        TunnelKind::Endpoint { endpoint_id, .. } => Some(endpoint_id.clone()),
+        TunnelKind::Labeled(_) => None,
+    };
+    BindAnswer {
+        id: id.to_owned(),
+        url: url.to_owned(),
+        proto: proto.to_owned(),
+        opts,
+        extra: BindAnswerExtra { token: token.clone(), tunnel_id },
+        error: None,
+    }
+}
+
+fn forbidden(what: &str) -> AgentRefusal {
+    AgentRefusal(format!("the access list of the authtoken does not allow {what}"), 600)
+}
+
+/// Stands in for a tunnel until its address is known.
+struct LoginRequired;
+
+impl Target for LoginRequired {
+    fn key(&self) -> &str {
+        ""
+    }
+
+    fn reuse(&self) -> ConnectionReuse {
+        ConnectionReuse::Nobody
+    }
+
+    fn dial<'a>(
+        &'a self,
+        _: &'a crate::gateway::Visitor,
+        _: &'a crate::gateway::RouteRef,
+    ) -> crate::gateway::BoxFuture<'a, Result<crate::gateway::Io, crate::gateway::DialError>> {
+        Box::pin(async { Err(crate::gateway::DialError::Offline) })
+    }
+}

@@ -1,0 +1,85 @@
+//! The socket of an agent, which acknowledges at once while the agent needs that.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// Whether a socket acknowledges at once; shared with whoever learns that it need not.
+pub(crate) type Prompt = Arc<AtomicBool>;
+
+/// The socket of an agent.
+///
+/// Official agents hold back a small frame until the one before it was acknowledged, and the kernel
+/// holds back acknowledgements: 40 ms for every exchange (tunnel protocol, section 9). Linux
+/// forgets the setting now and then, so it is set again after every read.
+pub(crate) struct Socket {
+    stream: TcpStream,
+    prompt: Prompt,
+}
+
+impl Socket {
+    pub fn new(stream: TcpStream, prompt: Prompt) -> Self {
+        // Frames are written whole; waiting for more to send only delays them.
+        let _ = stream.set_nodelay(true);
+        let socket = Self { stream, prompt };
+        socket.acknowledge();
+        socket
+    }
+
+    fn acknowledge(&self) {
+        if self.prompt.load(Ordering::Relaxed) {
+            // Without it things are slow, but right.
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            let _ = socket2::SockRef::from(&self.stream).set_tcp_quickack(true);
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if read.is_ready() {
+            self.acknowledge();
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

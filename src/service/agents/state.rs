@@ -1,0 +1,63 @@
+//! What all sessions with agents share, and how they are told no.
+
+use std::sync::Arc;
+
+use crate::api::id::Ids;
+use crate::gateway::Gateway;
+use crate::protocol::message::error_text;
+use crate::service::accounts;
+use crate::service::agents::Settings;
+use crate::service::agents::access::AccessList;
+use crate::service::agents::registry::{OnlineAgent, Registry};
+use crate::service::store::{self, Store};
+
+/// What all sessions share.
+pub(crate) struct AgentsState {
+    pub settings: Settings,
+    pub store: Arc<Store>,
+    pub gateway: Gateway,
+    pub registry: Arc<Registry>,
+    pub ids: Ids,
+}
+
+/// Why something is refused: words and the number of a code.
+pub(crate) struct AgentRefusal(pub String, pub u16);
+
+impl AgentRefusal {
+    /// The token of an agent is good for nothing any more.
+    pub fn revoked() -> Self {
+        Self("authentication failed: the credential of this session was revoked".to_owned(), 107)
+    }
+}
+
+impl From<store::Error> for AgentRefusal {
+    fn from(error: store::Error) -> Self {
+        let problem = match error.fault() {
+            Some(fault) => {
+                format!("the service cannot store this now, try again: {}", fault.description())
+            }
+            None => format!("the service failed: {error}"),
+        };
+        Self(problem, 722)
+    }
+}
+
+impl From<getrandom::Error> for AgentRefusal {
+    fn from(error: getrandom::Error) -> Self {
+        Self(format!("the service failed: {error}"), 722)
+    }
+}
+
+impl AgentsState {
+    /// What an agent may bind now.
+    pub(crate) fn access(&self, online: &OnlineAgent) -> Result<AccessList, AgentRefusal> {
+        let entries = self.store.read(|view| accounts::access_list(view, &online.agent))?;
+        entries.map(AccessList).ok_or_else(AgentRefusal::revoked)
+    }
+
+    /// A refusal as agents are told it.
+    pub(crate) fn text(&self, AgentRefusal(message, number): AgentRefusal) -> String {
+        let code = format!("{}{number}", self.settings.code_prefix);
+        error_text(&message, Some(&code))
+    }
+}

@@ -1,0 +1,209 @@
+//! One tunnel of an agent, as public connections see it.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::time::Instant;
+
+use crate::api::Timestamp;
+use crate::gateway::{
+    BoxFuture, ConnectionReuse, DialError, Io, RouteRef, Target, UpstreamProtocol, Visitor,
+};
+use crate::mux::{Code, Group, Stream};
+use crate::protocol::message::ProxyHeader;
+use crate::protocol::proxy;
+use crate::service::agents::proxy_protocol::ProxyVersion;
+use crate::service::agents::registry::OnlineAgent;
+
+/// How many public connections one session carries: the official agents break at 512 streams, their
+/// own and heartbeats counted (tunnel protocol, section 9).
+const MAX_CONNECTIONS: usize = 500;
+/// How many streams the service has open then: one is its heartbeat.
+const MAX_STREAMS: usize = MAX_CONNECTIONS + 1;
+/// How long a connection waits for another to end when there are that many.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(1);
+/// For how long it leaves others theirs.
+const POLITE_DELAY: Duration = Duration::from_millis(20);
+/// How often it looks.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A tunnel that is online.
+pub(crate) struct Tunnel {
+    /// Unique identifier, `tn_` and 27 characters; also of its connections.
+    pub id: String,
+    /// What proxied connections name it by.
+    pub bind_id: String,
+    /// The session that offers it.
+    pub session: Arc<OnlineAgent>,
+    pub started_at: Timestamp,
+    pub metadata: String,
+    pub forwards_to: String,
+    /// What its connections take.
+    pub speaks: UpstreamProtocol,
+    pub kind: TunnelKind,
+    pub life: Life,
+}
+
+/// Whether a tunnel may still carry something, and what it carries.
+pub(crate) struct Life {
+    stopped: AtomicBool,
+    streams: Group,
+}
+
+impl Life {
+    /// The life of a new tunnel of a session.
+    pub fn new(session: &OnlineAgent) -> Self {
+        Self { stopped: AtomicBool::new(false), streams: session.session.group() }
+    }
+}
+
+/// How a tunnel is reached.
+pub(crate) enum TunnelKind {
+    /// At an address of its own.
+    Endpoint { endpoint_id: String, url: String, proto: String, proxy_proto: u8 },
+    /// Through edges, by its labels.
+    Labeled(BTreeMap<String, String>),
+}
+
+impl Tunnel {
+    /// Whether the tunnel serves all of these labels; none are served by nobody.
+    pub fn serves(&self, labels: &BTreeMap<String, String>) -> bool {
+        match &self.kind {
+            TunnelKind::Labeled(own) => {
+                !labels.is_empty() && labels.iter().all(|(key, value)| own.get(key) == Some(value))
+            }
+            TunnelKind::Endpoint { .. } => false,
+        }
+    }
+
+    /// Cuts off what the tunnel carries; it carries nothing any more.
+    pub fn stop(&self) {
+        // Before the streams are looked for: whoever opens one later than that sees it.
+        self.life.stopped.store(true, Ordering::SeqCst);
+        self.session.session.reset_group(self.life.streams, Code::CANCELLED);
+    }
+
+    /// True once the tunnel was stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.life.stopped.load(Ordering::SeqCst)
+    }
+
+    /// What a person knows the tunnel by.
+    pub fn public_name(&self) -> String {
+        match &self.kind {
+            TunnelKind::Endpoint { url, .. } => format!("{url:?}"),
+            TunnelKind::Labeled(labels) => {
+                let labels: Vec<_> =
+                    labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                format!("the labels {}", labels.join(", "))
+            }
+        }
+    }
+
+    fn proxy_version(&self) -> Option<ProxyVersion> {
+        match self.kind {
+            TunnelKind::Endpoint { proxy_proto, .. } => ProxyVersion::of(proxy_proto),
+            TunnelKind::Labeled(_) => None,
+        }
+    }
+
+    fn header(&self, visitor: &Visitor, through: &RouteRef) -> ProxyHeader {
+        let edge_type = match (&self.kind, visitor.proto) {
+            (TunnelKind::Endpoint { .. }, _) => "0",
+            (TunnelKind::Labeled(_), "tcp") => "1",
+            (TunnelKind::Labeled(_), "tls") => "2",
+            (TunnelKind::Labeled(_), _) => "3",
+        };
+        ProxyHeader {
+            id: self.bind_id.clone(),
+            client_addr: visitor.peer.to_string(),
+            proto: visitor.proto.to_owned(),
+            edge_type: edge_type.to_owned(),
+            passthrough_tls: visitor.passthrough,
+            edge_id: through.edge_id.to_string(),
+            route_id: through.route_id.to_string(),
+        }
+    }
+
+    /// Opens a stream as soon as there are fewer than there may be.
+    async fn open_in_turn(
+        &self,
+        header: &ProxyHeader,
+        address: IpAddr,
+    ) -> Result<Stream, DialError> {
+        let OnlineAgent { session, shares, .. } = self.session.as_ref();
+        let start = Instant::now();
+        loop {
+            // Many may wait, and making the first frame is most of the work.
+            let opened = match self.is_full() {
+                true => Ok(None),
+                false => {
+                    proxy::open_proxy(session, MAX_STREAMS, Some(self.life.streams), header).await
+                }
+            };
+            let waited = start.elapsed();
+            match opened.map_err(|_| DialError::Offline)? {
+                Some(stream) => {
+                    shares.hold(address, &stream);
+                    return Ok(stream);
+                }
+                None if waited >= QUEUE_TIMEOUT => return Err(DialError::Busy),
+                None if waited >= POLITE_DELAY
+                    && shares.make_room(address, waited >= QUEUE_TIMEOUT / 2) => {}
+                None => tokio::time::sleep(LOOK_INTERVAL).await,
+            }
+        }
+    }
+
+    async fn open(&self, visitor: &Visitor, through: &RouteRef) -> Result<Io, DialError> {
+        let header = self.header(visitor, through);
+        let mut stream = self.open_in_turn(&header, visitor.peer.ip()).await?;
+        if self.is_stopped() {
+            stream.reset(Code::CANCELLED);
+            return Err(DialError::Offline);
+        }
+        if let Some(version) = self.proxy_version() {
+            let header = version.header(visitor.peer, visitor.local);
+            stream.write_all(&header).await.map_err(|_| DialError::Offline)?;
+        }
+        Ok(Box::new(stream))
+    }
+}
+
+impl Target for Tunnel {
+    fn key(&self) -> &str {
+        &self.id
+    }
+
+    fn reuse(&self) -> ConnectionReuse {
+        if self.proxy_version().is_some() {
+            ConnectionReuse::Nobody
+        } else {
+            ConnectionReuse::SameAddress
+        }
+    }
+
+    fn protocol(&self) -> UpstreamProtocol {
+        self.speaks
+    }
+
+    fn is_agent(&self) -> bool {
+        true
+    }
+
+    fn is_full(&self) -> bool {
+        self.session.session.open_streams() >= MAX_STREAMS
+    }
+
+    fn dial<'a>(
+        &'a self,
+        visitor: &'a Visitor,
+        through: &'a RouteRef,
+    ) -> BoxFuture<'a, Result<Io, DialError>> {
+        Box::pin(self.open(visitor, through))
+    }
+}

@@ -1,0 +1,92 @@
+//! Backends.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+use crate::api::id::prefix;
+use crate::api::remote::backends::failover::FailoverBackend;
+use crate::api::remote::backends::http_response::HttpResponseBackend;
+use crate::api::remote::backends::static_::StaticBackend;
+use crate::api::remote::backends::tunnel_group::TunnelGroupBackend;
+use crate::api::remote::backends::weighted::WeightedBackend;
+use crate::gateway::Gateway;
+use crate::gateway::routing::backend::{Backend, BackendKind, FixedResponse};
+use crate::gateway::upstream::static_target::StaticTarget;
+use crate::service::publish::{State, kind};
+use crate::service::store::{self, View};
+
+impl State {
+    pub(super) fn refresh_backend(
+        &mut self,
+        view: &View<'_>,
+        id: &str,
+    ) -> Result<(), store::Error> {
+        let kind = match kind(id) {
+            prefix::TUNNEL_GROUP => view.find(id)?.map(group),
+            prefix::FAILOVER => view.find(id)?.map(|backend| self.failover(backend)),
+            prefix::WEIGHTED => view.find(id)?.map(|backend| self.weighted(backend)),
+            prefix::HTTP_RESPONSE => view.find(id)?.map(fixed),
+            prefix::STATIC => view.find(id)?.map(|backend| at_address(&self.gateway, &backend)),
+            // Keys, users and the like are nothing to traffic.
+            _ => return Ok(()),
+        };
+        let kind = kind.unwrap_or(BackendKind::Nothing);
+        self.backend(id).store(Arc::new(Backend { id: id.into(), kind }));
+        Ok(())
+    }
+
+    fn failover(&mut self, backend: FailoverBackend) -> BackendKind {
+        let children = backend.backends.unwrap_or_default();
+        BackendKind::Failover(children.iter().map(|child| self.backend(child)).collect())
+    }
+
+    fn weighted(&mut self, backend: WeightedBackend) -> BackendKind {
+        let children = backend.backends.unwrap_or_default().into_iter();
+        let weighed = |(child, weight): (String, i64)| {
+            (u64::try_from(weight).unwrap_or(0), self.backend(&child))
+        };
+        BackendKind::Weighted(children.map(weighed).collect())
+    }
+}
+
+fn group(backend: TunnelGroupBackend) -> BackendKind {
+    let labels = backend.labels.unwrap_or_default();
+    BackendKind::Group { labels, turn: AtomicUsize::default() }
+}
+
+fn fixed(backend: HttpResponseBackend) -> BackendKind {
+    let status = backend.status_code.and_then(|status| u16::try_from(status).ok());
+    let status = status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or_default();
+    let body = backend.body.unwrap_or_default();
+    BackendKind::Fixed(FixedResponse {
+        status,
+        headers: headers(backend.headers),
+        body: body.into(),
+    })
+}
+
+/// Headers of a stored answer; they were checked when they were stored.
+fn headers(given: Option<BTreeMap<String, String>>) -> HeaderMap {
+    let framing = ["connection", "content-length", "transfer-encoding"];
+    let given = given.unwrap_or_default().into_iter();
+    given
+        .filter(|(name, _)| !framing.contains(&name.as_str()))
+        .filter_map(|(name, value)| {
+            let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+            Some((name, HeaderValue::from_bytes(value.as_bytes()).ok()?))
+        })
+        .collect()
+}
+
+fn at_address(gateway: &Gateway, backend: &StaticBackend) -> BackendKind {
+    let tls = backend.tls.as_ref().is_some_and(|tls| tls.enabled == Some(true));
+    let address = backend.address.as_deref().unwrap_or_default();
+    match StaticTarget::new(address, tls) {
+        Ok(target) => BackendKind::Upstream(gateway.upstream(Arc::new(target))),
+        // The TLS library would have to refuse its own defaults.
+        Err(_) => BackendKind::Nothing,
+    }
+}

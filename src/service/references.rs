@@ -1,0 +1,18 @@
+//! By which roles documents refer to each other, where more than one folder follows them.
+
+use super::store::{self, View};
+use crate::api::remote::edges::routes::HttpsEdgeRoute;
+
+/// The role of an edge for its routes.
+pub(super) const EDGE_OF_ROUTE: &str = "edge";
+/// The role of a policy for its rules.
+pub(super) const POLICY_OF_RULE: &str = "ip_policy";
+
+/// The routes of an edge, newest first.
+pub(super) fn routes_of(
+    view: &View<'_>,
+    edge_id: &str,
+) -> Result<Vec<HttpsEdgeRoute>, store::Error> {
+    let ids = view.referrers(edge_id, EDGE_OF_ROUTE)?;
+    ids.iter().filter_map(|id| view.find(id).transpose()).collect()
+}
