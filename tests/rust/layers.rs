@@ -49,15 +49,14 @@ const CYCLES: &[(&str, usize)] = &[
     ("agent", 9),
     ("gateway", 9),
     ("client", 7),
+    ("client", 6),
     ("mux", 6),
     ("service", 6),
     ("api", 5),
-    ("client", 5),
     ("python", 5),
     ("service", 5),
     ("http1", 4),
     ("policy", 4),
-    ("python", 4),
     ("service", 4),
 ];
 

@@ -52,3 +52,32 @@ fn code_unit(bytes: &[u8]) -> Option<u32> {
     let digit = |byte: &u8| char::from(*byte).to_digit(16);
     bytes.get(..4)?.iter().try_fold(0, |unit, byte| Some(unit << 4 | digit(byte)?))
 }
+
+/// How many bytes a string goes on without a quote, a backslash or a control character.
+pub(super) fn plain(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    // Eight bytes at once: strings are what answers consist of.
+    for word in bytes.chunks_exact(8) {
+        let word = word.try_into().map_or(0, u64::from_le_bytes);
+        let special = special_bytes(word);
+        if special != 0 {
+            return at + special.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    let special = |byte: &u8| *byte == b'"' || *byte == b'\\' || *byte < b' ';
+    at + bytes[at..].iter().take_while(|byte| !special(byte)).count()
+}
+
+/// The highest bits of the bytes that end a plain stretch. The lowest bit that is set is right;
+/// those above it may be there because of it.
+const fn special_bytes(word: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGHS: u64 = ONES << 7;
+    let quote = word ^ (ONES * b'"' as u64);
+    let backslash = word ^ (ONES * b'\\' as u64);
+    let quotes = quote.wrapping_sub(ONES) & !quote;
+    let backslashes = backslash.wrapping_sub(ONES) & !backslash;
+    let controls = word.wrapping_sub(ONES * b' ' as u64) & !word;
+    (quotes | backslashes | controls) & HIGHS
+}

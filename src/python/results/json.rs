@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use super::escapes::unescaped;
+use super::escapes::{plain, unescaped};
 use super::long_texts::LongTexts;
 use super::problem::{Problem, Read};
 
@@ -310,33 +310,4 @@ fn said(text: &str, escaped: bool, start: usize) -> Read<Cow<'_, str>> {
         return Ok(Cow::Borrowed(text));
     }
     unescaped(text).map(Cow::Owned).ok_or_else(|| Problem::at("a wrong escape", start))
-}
-
-/// How many bytes a string goes on without a quote, a backslash or a control character.
-pub(super) fn plain(bytes: &[u8]) -> usize {
-    let mut at = 0;
-    // Eight bytes at once: strings are what answers consist of.
-    for word in bytes.chunks_exact(8) {
-        let word = word.try_into().map_or(0, u64::from_le_bytes);
-        let special = special_bytes(word);
-        if special != 0 {
-            return at + special.trailing_zeros() as usize / 8;
-        }
-        at += 8;
-    }
-    let special = |byte: &u8| *byte == b'"' || *byte == b'\\' || *byte < b' ';
-    at + bytes[at..].iter().take_while(|byte| !special(byte)).count()
-}
-
-/// The highest bits of the bytes that end a plain stretch. The lowest bit that is set is right;
-/// those above it may be there because of it.
-const fn special_bytes(word: u64) -> u64 {
-    const ONES: u64 = u64::MAX / 255;
-    const HIGHS: u64 = ONES << 7;
-    let quote = word ^ (ONES * b'"' as u64);
-    let backslash = word ^ (ONES * b'\\' as u64);
-    let quotes = quote.wrapping_sub(ONES) & !quote;
-    let backslashes = backslash.wrapping_sub(ONES) & !backslash;
-    let controls = word.wrapping_sub(ONES * b' ' as u64) & !word;
-    (quotes | backslashes | controls) & HIGHS
 }

@@ -11,9 +11,8 @@ use std::ops::Range;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
-use super::escapes::unescaped;
-use super::json::plain;
-use super::slices::Pace;
+use super::escapes::{plain, unescaped};
+use super::pace::Pace;
 
 /// How far apart the places are that are looked at: a text that has no such place, or only one,
 /// is not long.

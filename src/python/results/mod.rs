@@ -18,6 +18,7 @@ mod escapes;
 mod json;
 mod layout;
 mod long_texts;
+mod pace;
 mod page;
 mod plan;
 mod problem;
@@ -34,11 +35,11 @@ use pyo3::types::{PyBool, PyDict, PyList};
 
 use super::table;
 use json::{Number, Reader};
+use pace::Pace;
 use page::PageTree;
 use plan::{FieldPlan, KindPlan, known_plan};
 use problem::{Made, Problem, brief};
 use recent::Recent;
-use slices::Pace;
 
 pub(super) use page::Page;
 pub(super) use plan::{Plan, plan};

@@ -8,11 +8,11 @@ use pyo3::types::PyList;
 use pyo3::{PyTraverseError, PyVisit};
 
 use super::json::Reader;
+use super::pace::Pace;
 use super::plan::Plan;
 use super::problem::{Made, Problem};
 use super::recent::Recent;
 use super::record;
-use super::slices::Pace;
 
 /// A page: its items, its own address and that of the next page.
 pub(in crate::python) type Page<'py> = (Bound<'py, PyList>, Option<String>, Option<String>);

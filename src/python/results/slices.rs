@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
@@ -12,6 +12,7 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use super::json::{Reader, not_utf8};
 use super::long_texts::LongTexts;
+use super::pace::Pace;
 use super::page::PageTree;
 use super::plan::Plan;
 use super::problem::{Made, Read, Unreadable};
@@ -20,8 +21,6 @@ use super::{into_value_error, plan_of, whole};
 
 /// From this size on a body is worth more than one slice: below it, all of it takes about as long.
 pub(in crate::python) const MIN_SLICED_BYTES: usize = 256 << 10;
-/// How many bytes are read between two looks at the clock.
-const CLOCK_BYTES: usize = 16 << 10;
 /// How many bytes are held against UTF-8 between two looks at the clock.
 const UTF8_BYTES: usize = 1 << 20;
 
@@ -60,36 +59,6 @@ enum State {
     Page(PageTree),
     Free(Tree),
     Done,
-}
-
-/// When a slice is over.
-pub(super) struct Pace {
-    /// How far to read before the next look at the clock.
-    until: usize,
-    end: Option<Instant>,
-}
-
-impl Pace {
-    /// A slice that takes as long as it takes.
-    pub(super) fn unlimited() -> Self {
-        Self { until: usize::MAX, end: None }
-    }
-
-    fn within(budget: Duration) -> Self {
-        Self { until: 0, end: Instant::now().checked_add(budget) }
-    }
-
-    /// Whether to stop, with so many bytes read.
-    #[inline]
-    pub(super) fn is_over(&mut self, read_bytes: usize) -> bool {
-        read_bytes >= self.until && self.is_late(read_bytes)
-    }
-
-    /// Whether to stop, by the clock.
-    pub(super) fn is_late(&mut self, read_bytes: usize) -> bool {
-        self.until = read_bytes.saturating_add(CLOCK_BYTES);
-        self.end.is_some_and(|end| Instant::now() >= end)
-    }
 }
 
 #[pymethods]

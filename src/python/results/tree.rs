@@ -9,8 +9,8 @@ use pyo3::types::{PyDict, PyInt, PyList, PyString};
 use pyo3::{PyTraverseError, PyVisit};
 
 use super::json::{Number, Reader};
+use super::pace::Pace;
 use super::problem::{Made, Problem, Unreadable};
-use super::slices::Pace;
 
 /// How many keys are remembered; those with the same remainder take each other's place.
 const MAX_KEYS: usize = 64;
