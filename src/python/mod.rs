@@ -61,7 +61,7 @@ fn refuse_subinterpreters(py: Python<'_>) -> PyResult<()> {
 }
 
 /// What the Python package is made on.
-#[pymodule]
+#[pymodule(gil_used = true)]
 mod _native {
     #[pymodule_export]
     use super::agent::Agent;
