@@ -7,6 +7,7 @@ mod api;
 #[cfg(feature = "service")]
 mod cli;
 mod layers;
+mod names;
 #[cfg(feature = "service")]
 mod policy;
 #[cfg(feature = "service")]

@@ -1,0 +1,79 @@
+//! The name of a type says what it is without its module: no two types of the crate have one name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Names that more than one type has. The list only gets shorter: give a new type a name of its own.
+#[rustfmt::skip]
+const DUPLICATES: &[&str] = &[
+    "Address", "Agent", "Answer", "Answered", "Asked", "Attempt", "Base64", "BasicAuth", "Bell",
+    "BindError", "Body", "Bound", "Broken", "Call", "Change", "Changed", "Changes", "Checker",
+    "CircuitBreaker", "Client", "Closed", "Code", "Coding", "Config", "Connection", "Credential",
+    "Credentials", "Decision", "Document", "End", "Ended", "Endpoint", "Entered", "Entry", "Error",
+    "Event", "Events", "Exchange", "Failed", "Failure", "Fault", "Field", "Fields", "Filter",
+    "Format", "Found", "Given", "Groups", "Head", "HeaderChanges", "Headers", "Heard", "House",
+    "Idle", "Inner", "Invalid", "IpRestriction", "Job", "Key", "Keys", "Kind", "Known", "Lane",
+    "Limit", "Limits", "Line", "Listener", "Local", "Login", "Mailbox", "Malformed", "Message",
+    "MutualTls", "Names", "News", "Next", "Number", "Online", "Opened", "Opening", "Options",
+    "Origin", "Outcome", "Outgoing", "Page", "Part", "Patience", "Pattern", "Peer", "Phase",
+    "Pieces", "Place", "Plan", "Pool", "Problem", "Progress", "Prompt", "RateLimit", "Reader",
+    "Record", "Recording", "Refusal", "Refused", "Registration", "Rehearsal", "Relay", "Reply",
+    "Report", "Request", "Resource", "Response", "Room", "Running", "Sent", "Service", "Session",
+    "Settings", "Shared", "Slot", "Snapshot", "Socket", "Source", "State", "Status", "Step",
+    "Stop", "Stream", "Target", "Tasks", "Terms", "Text", "Tls", "TlsTermination", "Token", "Told",
+    "Transport", "Tree", "Trial", "Tunnel", "Turn", "Update", "Upstream", "UserAgentFilter",
+    "Values", "Verdict", "View", "Waiting", "Walk", "Way", "WebhookVerification", "Writer",
+];
+
+#[test]
+fn every_type_has_a_name_of_its_own() {
+    let mut declarations = BTreeMap::new();
+    collect(Path::new("src"), &mut declarations);
+    assert!(declarations.len() > 500, "only {} types were found", declarations.len());
+    let duplicates: BTreeMap<_, _> =
+        declarations.into_iter().filter(|(_, files)| files.len() > 1).collect();
+
+    let unexpected: Vec<_> =
+        duplicates.iter().filter(|(name, _)| !DUPLICATES.contains(&name.as_str())).collect();
+    assert!(unexpected.is_empty(), "these names have more than one type: {unexpected:#?}");
+
+    let expected: BTreeSet<_> = DUPLICATES.iter().copied().collect();
+    let unique: Vec<_> = expected.iter().filter(|name| !duplicates.contains_key(**name)).collect();
+    assert!(unique.is_empty(), "remove from DUPLICATES what is unique now: {unique:?}");
+    assert_eq!(expected.len(), DUPLICATES.len(), "DUPLICATES names a type twice");
+}
+
+fn collect(folder: &Path, declarations: &mut BTreeMap<String, Vec<PathBuf>>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, declarations);
+        } else if path.extension().is_some_and(|it| it == "rs") && !path.ends_with("tests.rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            for name in text.split("\nmod tests {").next().unwrap().lines().filter_map(declared) {
+                declarations.entry(name.to_owned()).or_default().push(path.clone());
+            }
+        }
+    }
+}
+
+/// The type that a line declares. Types of a trait or of its implementation are indented, and count as
+/// those of the trait.
+fn declared(line: &str) -> Option<&str> {
+    let is_indented = line.starts_with(' ');
+    let code = line.trim_start();
+    let code = match code.strip_prefix("pub") {
+        Some(public) if public.starts_with('(') => public.split_once(") ")?.1,
+        Some(public) => public.strip_prefix(' ')?,
+        None => code,
+    };
+    let (keyword, rest) = code.split_once(' ')?;
+    let is_type = match keyword {
+        "struct" | "enum" | "trait" | "union" => true,
+        "type" => !is_indented,
+        _ => false,
+    };
+    let name = rest.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next()?;
+    (is_type && name.starts_with(char::is_uppercase)).then_some(name)
+}
