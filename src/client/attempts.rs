@@ -10,9 +10,12 @@ use std::time::{Duration, Instant};
 
 use http::header::{HeaderMap, HeaderValue};
 
-use super::pool::Needs;
-use super::rate::Slot;
-use super::{Answer, Cause, Error, Event, EventFilter, Recorded, Settings, What, request, retry};
+use super::pool::ReuseRequirements;
+use super::rate::RateLimitSlot;
+use super::{
+    ApiResponse, CallEvent, CallEventKind, Cause, ClientSettings, Error, EventFilter,
+    RecordedResponse, request, retry,
+};
 use crate::api::{Call, Verb, mask};
 use crate::coding;
 use crate::http1::Response;
@@ -23,15 +26,15 @@ pub(super) const MAX_BODY_BYTES: usize = 64 << 20;
 
 /// A call under way.
 pub(super) struct Attempts {
-    settings: Arc<Settings>,
+    settings: Arc<ClientSettings>,
     call: Call,
     request: Vec<u8>,
     started: Instant,
     /// When the attempt began.
-    begun: Instant,
+    attempt_started: Instant,
     attempt: u32,
     /// The slot of the rate limit that waits for its time.
-    slot: Option<Slot>,
+    rate_limit_slot: Option<RateLimitSlot>,
     /// Whether the client was closed.
     is_closed: Arc<AtomicBool>,
     /// Whether the server may have acted on an attempt before this one.
@@ -43,40 +46,40 @@ pub(super) struct Attempts {
 }
 
 /// What follows an attempt.
-pub(super) enum Next {
+pub(super) enum RetryDecision {
     /// Another one, after a pause.
-    Again(Duration),
+    Retry(Duration),
     /// Nothing: this is the outcome.
-    Done(Result<Answer, Error>),
+    Done(Result<ApiResponse, Error>),
 }
 
 /// When a wait is over, and what that means then.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limit {
-    pub at: Instant,
-    kind: LimitKind,
-    lasts: Duration,
+pub(super) struct TimeLimit {
+    pub time: Instant,
+    kind: TimeLimitKind,
+    duration: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum LimitKind {
+enum TimeLimitKind {
     Attempt,
     Call,
 }
 
-impl Limit {
+impl TimeLimit {
     /// What went wrong when it is over; nothing was sent when there is no connection yet.
     pub fn cause(&self, is_connected: bool) -> Cause {
         match self.kind {
-            LimitKind::Call => Cause::Deadline(self.lasts),
-            LimitKind::Attempt if is_connected => Cause::Timeout(self.lasts),
-            LimitKind::Attempt => Cause::ConnectTimeout(self.lasts),
+            TimeLimitKind::Call => Cause::Deadline(self.duration),
+            TimeLimitKind::Attempt if is_connected => Cause::Timeout(self.duration),
+            TimeLimitKind::Attempt => Cause::ConnectTimeout(self.duration),
         }
     }
 
     /// How much time is left.
-    pub fn left(&self) -> Duration {
-        self.at.saturating_duration_since(Instant::now())
+    pub fn remaining(&self) -> Duration {
+        self.time.saturating_duration_since(Instant::now())
     }
 }
 
@@ -86,7 +89,7 @@ impl Attempts {
     /// # Errors
     /// When no request can be made of it.
     pub fn new(
-        settings: Arc<Settings>,
+        settings: Arc<ClientSettings>,
         call: Call,
         is_closed: Arc<AtomicBool>,
     ) -> Result<Self, Error> {
@@ -97,9 +100,9 @@ impl Attempts {
             call,
             request,
             started,
-            begun: started,
+            attempt_started: started,
             attempt: 0,
-            slot: None,
+            rate_limit_slot: None,
             is_closed,
             may_have_acted: false,
             is_reusing: false,
@@ -108,7 +111,7 @@ impl Attempts {
     }
 
     /// What the call was made with.
-    pub fn settings(&self) -> &Arc<Settings> {
+    pub fn settings(&self) -> &Arc<ClientSettings> {
         &self.settings
     }
 
@@ -118,16 +121,16 @@ impl Attempts {
     }
 
     /// What the attempt needs of a connection that was used before.
-    pub fn needs(&self) -> Needs<'_> {
-        Needs {
+    pub fn reuse_requirements(&self) -> ReuseRequirements<'_> {
+        ReuseRequirements {
             ban: &self.settings.reuse_ban,
             may_reuse: !self.needs_new_connection,
-            must_be_fresh: self.call.method == Verb::POST,
+            must_be_recent: self.call.method == Verb::POST,
         }
     }
 
     /// Notes whether the attempt uses a connection that carried another request.
-    pub fn reuse(&mut self, is_reusing: bool) {
+    pub fn note_reuse(&mut self, is_reusing: bool) {
         self.is_reusing = is_reusing;
     }
 
@@ -145,11 +148,12 @@ impl Attempts {
         let Some(limit) = &self.settings.rate_limit else { return Ok(None) };
         let (now, deadline) = (Instant::now(), self.settings.deadline);
         let latest = deadline.and_then(|deadline| self.started.checked_add(deadline));
-        let lasts = deadline.unwrap_or_default();
-        let slot = limit.reserve(now, latest);
-        let slot = slot.map_err(|pause| Cause::RateLimit { pause, deadline: lasts })?;
-        let pause = slot.at.saturating_duration_since(now);
-        self.slot = Some(slot);
+        let duration = deadline.unwrap_or_default();
+        let rate_limit_slot = limit.reserve(now, latest);
+        let rate_limit_slot =
+            rate_limit_slot.map_err(|pause| Cause::RateLimit { pause, deadline: duration })?;
+        let pause = rate_limit_slot.time.saturating_duration_since(now);
+        self.rate_limit_slot = Some(rate_limit_slot);
         Ok(Some(pause).filter(|pause| !pause.is_zero()))
     }
 
@@ -157,32 +161,38 @@ impl Attempts {
     ///
     /// # Errors
     /// When the client was closed meanwhile.
-    pub fn begin(&mut self) -> Result<Event, Error> {
+    pub fn begin(&mut self) -> Result<CallEvent, Error> {
         if self.is_closed.load(Acquire) {
             return Err(Error::Closed);
         }
-        let slot = self.slot.take();
-        if self.attempt > 0 || slot.is_some() {
-            self.begun = Instant::now();
+        let rate_limit_slot = self.rate_limit_slot.take();
+        if self.attempt > 0 || rate_limit_slot.is_some() {
+            self.attempt_started = Instant::now();
         }
-        if let Some(slot) = slot {
-            slot.spend();
+        if let Some(rate_limit_slot) = rate_limit_slot {
+            rate_limit_slot.consume();
         }
         self.attempt += 1;
-        Ok(self.event(What::Sent))
+        Ok(self.event(CallEventKind::Sent))
     }
 
     /// Until when the attempt may take, if there is a limit.
-    pub fn limit(&self) -> Option<Limit> {
-        let limit = |from: Instant, lasts: Duration, kind| {
-            Some(Limit { at: from.checked_add(lasts)?, kind, lasts })
+    pub fn limit(&self) -> Option<TimeLimit> {
+        let limit = |from: Instant, duration: Duration, kind| {
+            Some(TimeLimit { time: from.checked_add(duration)?, kind, duration })
         };
-        let attempt =
-            self.settings.timeout.and_then(|lasts| limit(self.begun, lasts, LimitKind::Attempt));
-        let call =
-            self.settings.deadline.and_then(|lasts| limit(self.started, lasts, LimitKind::Call));
+        let attempt = self
+            .settings
+            .timeout
+            .and_then(|duration| limit(self.attempt_started, duration, TimeLimitKind::Attempt));
+        let call = self
+            .settings
+            .deadline
+            .and_then(|duration| limit(self.started, duration, TimeLimitKind::Call));
         match (attempt, call) {
-            (Some(attempt), Some(call)) => Some(if attempt.at <= call.at { attempt } else { call }),
+            (Some(attempt), Some(call)) => {
+                Some(if attempt.time <= call.time { attempt } else { call })
+            }
             (attempt, call) => attempt.or(call),
         }
     }
@@ -192,23 +202,23 @@ impl Attempts {
         &mut self,
         outcome: Result<Response, Cause>,
         filter: Option<EventFilter>,
-        events: &mut Vec<Event>,
-    ) -> Next {
+        events: &mut Vec<CallEvent>,
+    ) -> RetryDecision {
         let pause = self.pause(&outcome);
         if filter == Some(EventFilter::All) {
-            events.push(self.event(self.ended(&outcome)));
+            events.push(self.event(self.end_event(&outcome)));
         }
         if let Some(pause) = pause.filter(|_| filter.is_some()) {
             let status = outcome.as_ref().ok().map(|response| response.status);
-            events.push(self.event(What::Repeats { status, pause }));
+            events.push(self.event(CallEventKind::Repeats { status, pause }));
         }
-        let Some(pause) = pause else { return Next::Done(self.done(outcome)) };
+        let Some(pause) = pause else { return RetryDecision::Done(self.finish(outcome)) };
         self.may_have_acted |= match &outcome {
             Ok(response) => response.status != 429,
             Err(cause) => !cause.is_unsent(),
         };
         self.needs_new_connection = outcome.as_ref().is_err_and(Cause::is_broken);
-        Next::Again(pause)
+        RetryDecision::Retry(pause)
     }
 
     /// Whether the client was closed.
@@ -217,39 +227,39 @@ impl Attempts {
     }
 
     /// The outcome of a call whose next attempt cannot begin.
-    pub fn give_up(&mut self, cause: Cause) -> Result<Answer, Error> {
-        self.done(Err(cause))
+    pub fn fail(&mut self, cause: Cause) -> Result<ApiResponse, Error> {
+        self.finish(Err(cause))
     }
 
     /// The answer that was recorded, as that to one attempt that was not made.
     pub fn replay(
         mut self,
-        recorded: Recorded,
-        mut tell: impl FnMut(Event),
-    ) -> Result<Answer, Error> {
-        tell(self.begin()?);
+        recorded: RecordedResponse,
+        mut notify: impl FnMut(CallEvent),
+    ) -> Result<ApiResponse, Error> {
+        notify(self.begin()?);
         let outcome = Ok(Response::new(recorded.status, &recorded.headers, recorded.body));
-        tell(self.event(self.ended(&outcome)));
-        self.done(outcome)
+        notify(self.event(self.end_event(&outcome)));
+        self.finish(outcome)
     }
 
-    fn event(&self, what: What) -> Event {
-        Event { attempt: self.attempt, what }
+    fn event(&self, kind: CallEventKind) -> CallEvent {
+        CallEvent { attempt: self.attempt, kind }
     }
 
     /// How the attempt ended, for those who want to know.
-    fn ended(&self, outcome: &Result<Response, Cause>) -> What {
-        let took = self.begun.elapsed();
+    fn end_event(&self, outcome: &Result<Response, Cause>) -> CallEventKind {
+        let elapsed = self.attempt_started.elapsed();
         match outcome {
             Ok(response) => {
                 let mut headers = response.headers();
                 self.settings.credentials.mask_headers(&mut headers);
-                mask_secrets(&mut headers);
-                What::Answered { status: response.status, took, headers }
+                mask_secret_headers(&mut headers);
+                CallEventKind::Answered { status: response.status, elapsed, headers }
             }
             Err(cause) => {
                 let problem = self.settings.credentials.mask_text(&cause.to_string());
-                What::Failed { problem, took }
+                CallEventKind::Failed { problem, elapsed }
             }
         }
     }
@@ -279,7 +289,7 @@ impl Attempts {
         })
     }
 
-    fn done(&mut self, outcome: Result<Response, Cause>) -> Result<Answer, Error> {
+    fn finish(&mut self, outcome: Result<Response, Cause>) -> Result<ApiResponse, Error> {
         outcome.and_then(|response| self.answer(response)).map_err(|cause| Error::Transport {
             cause: match cause {
                 // It may repeat what the server wrote.
@@ -292,7 +302,7 @@ impl Attempts {
         })
     }
 
-    fn answer(&mut self, mut response: Response) -> Result<Answer, Cause> {
+    fn answer(&mut self, mut response: Response) -> Result<ApiResponse, Cause> {
         // An attempt before this one did it, and its answer was lost.
         if self.may_have_acted && self.call.method == Verb::DELETE && response.status == 404 {
             response.status = 204;
@@ -301,7 +311,7 @@ impl Attempts {
         if response.is_coded && !bodyless && !response.body().is_empty() {
             decode(&mut response)?;
         }
-        Ok(Answer {
+        Ok(ApiResponse {
             response,
             attempts: self.attempt,
             elapsed: self.started.elapsed(),
@@ -313,7 +323,7 @@ impl Attempts {
 }
 
 /// Masks what is secret by its name, such as a cookie.
-fn mask_secrets(headers: &mut HeaderMap) {
+fn mask_secret_headers(headers: &mut HeaderMap) {
     for (name, value) in headers.iter_mut() {
         let shown = String::from_utf8_lossy(value.as_bytes());
         if let Cow::Owned(masked) = mask::header(name.as_str(), &shown)

@@ -8,47 +8,47 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::attempts::{Attempts, Limit, Next};
-use super::connection::{Connection, Progress, RECEIVE_BYTES};
-use super::dial::{Patience, Stop, dial};
-use super::pool::{Grant, Lease, Pool};
-use super::socket::{Socket, TICK};
-use super::{Answer, Error, Event, Observer};
+use super::attempts::{Attempts, RetryDecision, TimeLimit};
+use super::connection::{ApiConnection, RECEIVE_BYTES, ReceiveOutcome};
+use super::dial::{AttemptError, DialContext, dial};
+use super::pool::{Checkout, ConnectionPool, Lease};
+use super::socket::{ClientSocket, POLL_INTERVAL};
+use super::{ApiResponse, CallEvent, Error, Observer};
 use crate::http1::Response;
 
 thread_local! {
     /// Where answers arrive.
-    static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static RECEIVE_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Runs a call to its end on this thread.
 pub(super) fn run(
-    pool: &Arc<Pool<Socket>>,
+    pool: &Arc<ConnectionPool<ClientSocket>>,
     mut attempts: Attempts,
     mut observer: Option<Observer<'_>>,
     is_interrupted: &mut dyn FnMut() -> bool,
-) -> Result<Answer, Error> {
+) -> Result<ApiResponse, Error> {
     let filter = observer.as_ref().map(|observer| observer.filter);
     loop {
         match attempts.reserve() {
             Ok(pause) => sleep(pause.unwrap_or_default(), &attempts, is_interrupted)?,
-            Err(cause) => return attempts.give_up(cause),
+            Err(cause) => return attempts.fail(cause),
         }
-        let begun = attempts.begin()?;
+        let sent = attempts.begin()?;
         let mut events = Vec::new();
-        events.extend(observer.is_some().then_some(begun));
-        tell(&mut observer, &mut events)?;
+        events.extend(observer.is_some().then_some(sent));
+        notify(&mut observer, &mut events)?;
         let outcome = match attempt(pool, &mut attempts, is_interrupted) {
             Ok(response) => Ok(response),
-            Err(Stop::Failed(cause)) => Err(cause),
-            Err(Stop::Interrupted) => return Err(Error::Interrupted),
-            Err(Stop::Closed) => return Err(Error::Closed),
+            Err(AttemptError::Failed(cause)) => Err(cause),
+            Err(AttemptError::Interrupted) => return Err(Error::Interrupted),
+            Err(AttemptError::Closed) => return Err(Error::Closed),
         };
         let next = attempts.end(outcome, filter, &mut events);
-        tell(&mut observer, &mut events)?;
+        notify(&mut observer, &mut events)?;
         match next {
-            Next::Done(outcome) => return outcome,
-            Next::Again(pause) => sleep(pause, &attempts, is_interrupted)?,
+            RetryDecision::Done(outcome) => return outcome,
+            RetryDecision::Retry(pause) => sleep(pause, &attempts, is_interrupted)?,
         }
     }
 }
@@ -57,12 +57,12 @@ pub(super) fn run(
 ///
 /// # Errors
 /// When that ends the call.
-pub(super) fn tell(
+pub(super) fn notify(
     observer: &mut Option<Observer<'_>>,
-    events: &mut Vec<Event>,
+    events: &mut Vec<CallEvent>,
 ) -> Result<(), Error> {
     let Some(observer) = observer else { return Ok(()) };
-    let is_over = events.drain(..).any(|event| observer.tell(event));
+    let is_over = events.drain(..).any(|event| observer.notify(event));
     if is_over { Err(Error::Interrupted) } else { Ok(()) }
 }
 
@@ -81,7 +81,7 @@ fn sleep(
         if left.is_zero() || attempts.is_closed() {
             return Ok(());
         }
-        thread::sleep(left.min(TICK));
+        thread::sleep(left.min(POLL_INTERVAL));
         if is_interrupted() {
             return Err(Error::Interrupted);
         }
@@ -89,19 +89,19 @@ fn sleep(
 }
 
 fn attempt(
-    pool: &Arc<Pool<Socket>>,
+    pool: &Arc<ConnectionPool<ClientSocket>>,
     attempts: &mut Attempts,
     is_interrupted: &mut dyn FnMut() -> bool,
-) -> Result<Response, Stop> {
+) -> Result<Response, AttemptError> {
     let limit = attempts.limit();
     let mut lease = lease(pool, attempts, limit, is_interrupted)?;
-    attempts.reuse(lease.connection.is_some());
+    attempts.note_reuse(lease.connection.is_some());
     if lease.connection.is_none() {
-        let patience = Patience { limit, is_interrupted: &mut *is_interrupted };
-        lease.connection = Some(dial(attempts.settings(), patience)?);
+        let context = DialContext { limit, is_interrupted: &mut *is_interrupted };
+        lease.connection = Some(dial(attempts.settings(), context)?);
     }
-    ROOM.with(|room| match room.try_borrow_mut() {
-        Ok(mut room) => exchange(lease, attempts, &mut room, limit, is_interrupted),
+    RECEIVE_BUFFER.with(|buffer| match buffer.try_borrow_mut() {
+        Ok(mut buffer) => exchange(lease, attempts, &mut buffer, limit, is_interrupted),
         // Within another call, as in the handler of a signal.
         Err(_) => exchange(lease, attempts, &mut Vec::new(), limit, is_interrupted),
     })
@@ -109,71 +109,71 @@ fn attempt(
 
 /// The right to a connection, waited for in line.
 fn lease(
-    pool: &Arc<Pool<Socket>>,
+    pool: &Arc<ConnectionPool<ClientSocket>>,
     attempts: &Attempts,
-    limit: Option<Limit>,
+    limit: Option<TimeLimit>,
     is_interrupted: &mut dyn FnMut() -> bool,
-) -> Result<Lease<Socket>, Stop> {
+) -> Result<Lease<ClientSocket>, AttemptError> {
     let notify = || -> Box<dyn Fn() + Send + Sync> {
         let waiting = thread::current();
         Box::new(move || waiting.unpark())
     };
-    let ticket = match pool.request(attempts.needs(), notify) {
-        Grant::Lease(lease) => return Ok(lease),
-        Grant::Ticket(ticket) => ticket,
+    let waiter = match pool.checkout(attempts.reuse_requirements(), notify) {
+        Checkout::Lease(lease) => return Ok(lease),
+        Checkout::Waiter(waiter) => waiter,
     };
     loop {
-        if let Some(mut lease) = ticket.take() {
-            lease.check(attempts.needs());
+        if let Some(mut lease) = waiter.take() {
+            lease.validate(attempts.reuse_requirements());
             return Ok(lease);
         }
-        thread::park_timeout(TICK);
-        let is_late = limit.is_some_and(|limit| limit.left().is_zero());
+        thread::park_timeout(POLL_INTERVAL);
+        let is_late = limit.is_some_and(|limit| limit.remaining().is_zero());
         let stop = match limit {
-            _ if is_interrupted() => Stop::Interrupted,
-            _ if attempts.is_closed() => Stop::Closed,
-            Some(limit) if is_late => Stop::Failed(limit.cause(false)),
+            _ if is_interrupted() => AttemptError::Interrupted,
+            _ if attempts.is_closed() => AttemptError::Closed,
+            Some(limit) if is_late => AttemptError::Failed(limit.cause(false)),
             _ => continue,
         };
-        ticket.cancel();
+        waiter.cancel();
         return Err(stop);
     }
 }
 
 fn exchange(
-    mut lease: Lease<Socket>,
+    mut lease: Lease<ClientSocket>,
     attempts: &mut Attempts,
-    room: &mut Vec<u8>,
-    limit: Option<Limit>,
+    buffer: &mut Vec<u8>,
+    limit: Option<TimeLimit>,
     is_interrupted: &mut dyn FnMut() -> bool,
-) -> Result<Response, Stop> {
-    room.resize(RECEIVE_BYTES, 0);
-    let connection = lease.connection.as_mut().ok_or(Stop::Interrupted)?;
+) -> Result<Response, AttemptError> {
+    buffer.resize(RECEIVE_BYTES, 0);
+    let connection = lease.connection.as_mut().ok_or(AttemptError::Interrupted)?;
     #[cfg(unix)]
     connection.socket.leave_reactor();
     let request = attempts.request();
     let mut exchange = connection.begin(request)?;
     let mut is_sent = false;
-    let mut looked = Instant::now();
+    let mut interrupt_checked = Instant::now();
     let response = loop {
         if !is_sent {
             is_sent = connection.send(&mut exchange, request, true)?;
         }
         // Where sending is stuck, the answer may be there already.
-        let waits = is_sent && wait_for_last_tick(connection, limit);
-        match connection.receive_once(&mut exchange, room, waits)?.0 {
-            Progress::Done(response) => break response,
+        let wait = is_sent && wait_for_last_interval(connection, limit);
+        match connection.receive_once(&mut exchange, buffer, wait)?.0 {
+            ReceiveOutcome::Complete(response) => break response,
             // A server that sends little by little lets no tick pass.
-            Progress::More if looked.elapsed() < TICK => {}
-            Progress::More | Progress::Waits => {
+            ReceiveOutcome::More if interrupt_checked.elapsed() < POLL_INTERVAL => {}
+            ReceiveOutcome::More | ReceiveOutcome::Pending => {
                 if is_interrupted() {
-                    return Err(Stop::Interrupted);
+                    return Err(AttemptError::Interrupted);
                 }
-                looked = Instant::now();
+                interrupt_checked = Instant::now();
             }
         }
-        if let Some(limit) = limit.filter(|limit| limit.left().is_zero()) {
-            return Err(Stop::Failed(limit.cause(true)));
+        if let Some(limit) = limit.filter(|limit| limit.remaining().is_zero()) {
+            return Err(AttemptError::Failed(limit.cause(true)));
         }
     };
     if connection.may_stay(&exchange, request, &response)
@@ -185,10 +185,13 @@ fn exchange(
 }
 
 /// Whether a whole tick is left. Where less is, this waits for as much, or until something arrives.
-fn wait_for_last_tick(connection: &Connection<Socket>, limit: Option<Limit>) -> bool {
-    let left = limit.map_or(TICK, |limit| limit.left());
-    if left < TICK {
+fn wait_for_last_interval(
+    connection: &ApiConnection<ClientSocket>,
+    limit: Option<TimeLimit>,
+) -> bool {
+    let left = limit.map_or(POLL_INTERVAL, |limit| limit.remaining());
+    if left < POLL_INTERVAL {
         connection.socket.wait_readable(left);
     }
-    left >= TICK
+    left >= POLL_INTERVAL
 }

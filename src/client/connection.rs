@@ -8,7 +8,7 @@ use rustls::ClientConnection;
 
 use super::Cause;
 use super::attempts::MAX_BODY_BYTES;
-use super::socket::{Transport, is_not_ready};
+use super::socket::{SocketIo, is_not_ready};
 use super::tls_error::refusal;
 use crate::http1::{Response, ResponseError, ResponseReader};
 use crate::reuse::IdleState;
@@ -23,44 +23,44 @@ pub(super) const MAX_TURN_BYTES: usize = 1 << 20;
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Connection<S> {
+pub(super) struct ApiConnection<S> {
     /// Tells connections apart; no other one ever has it.
     pub number: u64,
     pub socket: S,
-    tls: Option<Box<Tls>>,
+    tls: Option<Box<TlsLayers>>,
     idle_since: Instant,
 }
 
 /// TLS, once or twice: within the connection to a proxy that speaks it there is the server's.
 #[derive(Debug)]
-pub(super) struct Tls {
+pub(super) struct TlsLayers {
     pub to_server: ClientConnection,
     pub to_proxy: Option<ClientConnection>,
     /// What is to be sent.
     outgoing: Vec<u8>,
     /// Whether the server said that it sends no more.
-    is_over: bool,
+    is_closed: bool,
 }
 
 /// A request and its answer on a connection.
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub(super) struct HttpExchange {
     sent: usize,
     reader: ResponseReader,
 }
 
 /// How far an exchange is.
-pub(super) enum Progress {
+pub(super) enum ReceiveOutcome {
     /// Complete.
-    Done(Response),
+    Complete(Response),
     /// It waits for the server.
-    Waits,
+    Pending,
     /// There may be more to receive at once.
     More,
 }
 
-impl<S: Transport> Connection<S> {
-    pub fn new(socket: S, tls: Option<Tls>) -> Self {
+impl<S: SocketIo> ApiConnection<S> {
+    pub fn new(socket: S, tls: Option<TlsLayers>) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let number = NUMBER.fetch_add(1, Relaxed);
         let tls = tls.map(Box::new);
@@ -68,38 +68,38 @@ impl<S: Transport> Connection<S> {
     }
 
     /// The same connection on another kind of socket.
-    pub fn map<T>(self, map: impl FnOnce(S) -> io::Result<T>) -> io::Result<Connection<T>> {
+    pub fn map<T>(self, map: impl FnOnce(S) -> io::Result<T>) -> io::Result<ApiConnection<T>> {
         let Self { number, socket, tls, idle_since } = self;
-        Ok(Connection { number, socket: map(socket)?, tls, idle_since })
+        Ok(ApiConnection { number, socket: map(socket)?, tls, idle_since })
     }
 
     /// True when the connection was idle for so long that a request that cannot be repeated should
     /// not depend on it.
-    pub fn is_old(&self) -> bool {
+    pub fn is_stale(&self) -> bool {
         self.idle_since.elapsed() > MAX_IDLE_BEFORE_POST
     }
 
     /// Marks the beginning of an idle time.
-    pub fn rest(&mut self) {
+    pub fn mark_idle(&mut self) {
         self.idle_since = Instant::now();
     }
 
     /// What the server has done since the last exchange; to be asked right before the next.
     pub fn idle_state(&mut self) -> IdleState {
         let Some(tls) = &mut self.tls else { return self.socket.idle_state() };
-        let mut room = [0; 4096];
+        let mut buffer = [0; 4096];
         loop {
             // The server may have sent tickets, which are no answer.
-            let received = match self.socket.receive(&mut room, false) {
+            let received = match self.socket.receive(&mut buffer, false) {
                 Ok(0) => return IdleState::Closed,
-                Ok(count) => room.get(..count).unwrap_or_default(),
+                Ok(count) => buffer.get(..count).unwrap_or_default(),
                 Err(error) if is_not_ready(&error) => return IdleState::Quiet,
                 Err(_) => return IdleState::Closed,
             };
             let mut has_content = false;
             match tls.receive(received, &mut |_| has_content = true) {
                 Ok(()) if has_content => return IdleState::Surplus,
-                Ok(()) if !tls.is_over => {}
+                Ok(()) if !tls.is_closed => {}
                 _ => return IdleState::Closed,
             }
         }
@@ -109,18 +109,18 @@ impl<S: Transport> Connection<S> {
     ///
     /// # Errors
     /// When TLS does not go on.
-    pub fn begin(&mut self, request: &[u8]) -> Result<Exchange, Cause> {
+    pub fn begin(&mut self, request: &[u8]) -> Result<HttpExchange, Cause> {
         if let Some(tls) = &mut self.tls {
             tls.send(request).map_err(Cause::BrokenUnsent)?;
         }
         let reader = ResponseReader::new(MAX_BODY_BYTES);
-        Ok(Exchange { sent: 0, reader })
+        Ok(HttpExchange { sent: 0, reader })
     }
 
     /// Sends what is left of a request, as far as that goes; true when all is sent.
     pub fn send(
         &mut self,
-        exchange: &mut Exchange,
+        exchange: &mut HttpExchange,
         request: &[u8],
         wait: bool,
     ) -> Result<bool, Cause> {
@@ -141,57 +141,59 @@ impl<S: Transport> Connection<S> {
     /// Receives what there is of the answer, as far as the budget of the turn goes.
     pub fn receive(
         &mut self,
-        exchange: &mut Exchange,
-        room: &mut [u8],
+        exchange: &mut HttpExchange,
+        buffer: &mut [u8],
         budget_bytes: &mut usize,
-    ) -> Result<Progress, Cause> {
+    ) -> Result<ReceiveOutcome, Cause> {
         while *budget_bytes > 0 {
-            match self.receive_once(exchange, room, false)? {
-                (Progress::More, count) => *budget_bytes = budget_bytes.saturating_sub(count),
+            match self.receive_once(exchange, buffer, false)? {
+                (ReceiveOutcome::More, count) => *budget_bytes = budget_bytes.saturating_sub(count),
                 (progress, _) => return Ok(progress),
             }
         }
-        Ok(Progress::More)
+        Ok(ReceiveOutcome::More)
     }
 
     /// Receives once, and says how many bytes; with `wait`, what arrives within a tick.
     pub fn receive_once(
         &mut self,
-        exchange: &mut Exchange,
-        room: &mut [u8],
+        exchange: &mut HttpExchange,
+        buffer: &mut [u8],
         wait: bool,
-    ) -> Result<(Progress, usize), Cause> {
-        let received = match self.socket.receive(room, wait) {
-            Ok(0) => return Ok((Progress::Done(exchange.finish(self.cut())?), 0)),
-            Ok(count) => room.get(..count).unwrap_or_default(),
-            Err(error) if is_not_ready(&error) => return Ok((Progress::Waits, 0)),
-            Err(error) => return Ok((Progress::Done(exchange.finish(Some(error))?), 0)),
+    ) -> Result<(ReceiveOutcome, usize), Cause> {
+        let received = match self.socket.receive(buffer, wait) {
+            Ok(0) => {
+                return Ok((ReceiveOutcome::Complete(exchange.finish(self.unexpected_end())?), 0));
+            }
+            Ok(count) => buffer.get(..count).unwrap_or_default(),
+            Err(error) if is_not_ready(&error) => return Ok((ReceiveOutcome::Pending, 0)),
+            Err(error) => return Ok((ReceiveOutcome::Complete(exchange.finish(Some(error))?), 0)),
         };
         let response = match &mut self.tls {
             None => exchange.feed(received)?,
             Some(tls) => tls.feed(received, exchange)?,
         };
-        Ok((response.map_or(Progress::More, Progress::Done), received.len()))
+        Ok((response.map_or(ReceiveOutcome::More, ReceiveOutcome::Complete), received.len()))
     }
 
     /// What is wrong with the end of the connection: TLS says when no more comes, so that nobody on
     /// the way can cut an answer short that lasts until the close.
-    fn cut(&self) -> Option<io::Error> {
-        let is_cut = self.tls.as_ref().is_some_and(|tls| !tls.is_over);
+    fn unexpected_end(&self) -> Option<io::Error> {
+        let is_cut = self.tls.as_ref().is_some_and(|tls| !tls.is_closed);
         is_cut.then(|| io::Error::new(io::ErrorKind::UnexpectedEof, "TLS ended without notice"))
     }
 
     /// Whether another request may follow on this connection, as far as the answer tells.
-    pub fn may_stay(&self, exchange: &Exchange, request: &[u8], response: &Response) -> bool {
-        let all = self.tls.as_ref().map_or(request.len(), |tls| tls.outgoing.len());
-        let is_over = self.tls.as_ref().is_some_and(|tls| tls.is_over);
-        response.keeps_alive && exchange.sent >= all && !is_over
+    pub fn may_stay(&self, exchange: &HttpExchange, request: &[u8], response: &Response) -> bool {
+        let length = self.tls.as_ref().map_or(request.len(), |tls| tls.outgoing.len());
+        let is_closed = self.tls.as_ref().is_some_and(|tls| tls.is_closed);
+        response.keeps_alive && exchange.sent >= length && !is_closed
     }
 }
 
-impl Exchange {
+impl HttpExchange {
     fn feed(&mut self, bytes: &[u8]) -> Result<Option<Response>, Cause> {
-        self.reader.feed(bytes).map_err(refused)
+        self.reader.feed(bytes).map_err(invalid_response)
     }
 
     /// The connection has ended, with an error or without.
@@ -203,22 +205,22 @@ impl Exchange {
                 Err(Cause::Broken { place: "before the answer came", source })
             }
             (_, Some(source)) => Err(Cause::Broken { place: "within the answer", source }),
-            (Err(problem), None) => Err(refused(problem)),
+            (Err(problem), None) => Err(invalid_response(problem)),
         }
     }
 }
 
-fn refused(problem: ResponseError) -> Cause {
+fn invalid_response(problem: ResponseError) -> Cause {
     match problem {
         ResponseError::LargeBody(_) => Cause::Body(problem.to_string()),
         _ => Cause::Response(problem),
     }
 }
 
-impl Tls {
+impl TlsLayers {
     /// TLS whose handshake is done.
     pub fn new(to_server: ClientConnection, to_proxy: Option<ClientConnection>) -> Self {
-        Self { to_server, to_proxy, outgoing: Vec::new(), is_over: false }
+        Self { to_server, to_proxy, outgoing: Vec::new(), is_closed: false }
     }
 
     /// Puts a request into what is to be sent.
@@ -235,7 +237,7 @@ impl Tls {
     fn feed(
         &mut self,
         received: &[u8],
-        exchange: &mut Exchange,
+        exchange: &mut HttpExchange,
     ) -> Result<Option<Response>, Cause> {
         let mut outcome = Ok(None);
         let read = self.receive(received, &mut |content| {
@@ -252,7 +254,7 @@ impl Tls {
             );
         }
         match outcome {
-            Ok(None) if self.is_over => exchange.finish(None).map(Some),
+            Ok(None) if self.is_closed => exchange.finish(None).map(Some),
             outcome => outcome,
         }
     }
@@ -260,25 +262,25 @@ impl Tls {
     /// Takes what was received; `content` is given what it holds.
     fn receive(&mut self, received: &[u8], content: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         let Some(to_proxy) = &mut self.to_proxy else {
-            self.is_over |= decrypt(&mut self.to_server, received, content)?;
+            self.is_closed |= decrypt(&mut self.to_server, received, content)?;
             return Ok(());
         };
         let mut inner = Vec::new();
-        self.is_over |= decrypt(to_proxy, received, &mut |bytes| inner.extend_from_slice(bytes))?;
-        self.is_over |= decrypt(&mut self.to_server, &inner, content)?;
+        self.is_closed |= decrypt(to_proxy, received, &mut |bytes| inner.extend_from_slice(bytes))?;
+        self.is_closed |= decrypt(&mut self.to_server, &inner, content)?;
         Ok(())
     }
 }
 
 /// Encrypts all of it.
-fn encrypt(tls: &mut ClientConnection, plain: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+fn encrypt(tls: &mut ClientConnection, plain: &[u8], output: &mut Vec<u8>) -> io::Result<()> {
     let mut rest = plain;
     while !rest.is_empty() {
         // rustls takes a limited amount at a time.
         let taken = tls.writer().write(rest)?;
         rest = rest.get(taken..).unwrap_or_default();
         while tls.wants_write() {
-            tls.write_tls(out)?;
+            tls.write_tls(output)?;
         }
     }
     Ok(())

@@ -12,14 +12,14 @@ use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 use socket2::{Domain, Protocol, Type};
 
-use super::attempts::Limit;
-use super::connection::{Connection, Tls};
-use super::options::Origin;
+use super::attempts::TimeLimit;
+use super::base_url::BaseUrl;
+use super::connection::{ApiConnection, TlsLayers};
 use super::proxy::{Proxy, ProxyError};
-use super::socket::{Patient, Socket, TICK};
-use super::tls::Peer;
+use super::socket::{CancellableStream, ClientSocket, POLL_INTERVAL};
+use super::tls::TlsPeer;
 use super::tls_error::Handshake;
-use super::{Api, Cause, Settings};
+use super::{Api, Cause, ClientSettings};
 
 /// True while tests forbid connections to other machines.
 static LOOPBACK_ONLY: AtomicBool = AtomicBool::new(false);
@@ -31,14 +31,14 @@ pub fn loopback_only(forbid: bool) -> bool {
 }
 
 /// What ends a wait early.
-pub(super) struct Patience<'a> {
-    pub limit: Option<Limit>,
+pub(super) struct DialContext<'a> {
+    pub limit: Option<TimeLimit>,
     /// Whether the caller waits no more.
     pub is_interrupted: &'a mut dyn FnMut() -> bool,
 }
 
 /// Why a wait ended.
-pub(super) enum Stop {
+pub(super) enum AttemptError {
     /// With this.
     Failed(Cause),
     /// The caller waits no more.
@@ -47,7 +47,7 @@ pub(super) enum Stop {
     Closed,
 }
 
-impl From<Cause> for Stop {
+impl From<Cause> for AttemptError {
     fn from(cause: Cause) -> Self {
         Self::Failed(cause)
     }
@@ -55,35 +55,41 @@ impl From<Cause> for Stop {
 
 /// What a wait says that was ended early.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
-enum Ended {
+enum WaitError {
     #[error("it took too long")]
-    Late,
+    TimedOut,
     #[error("it was interrupted")]
     Interrupted,
 }
 
-impl Patience<'_> {
+impl DialContext<'_> {
     /// To be asked at each tick.
     ///
     /// # Errors
     /// When there is nothing to wait for any more.
-    fn tick(&mut self) -> io::Result<()> {
+    fn check(&mut self) -> io::Result<()> {
         if (self.is_interrupted)() {
-            return Err(io::Error::other(Ended::Interrupted));
+            return Err(io::Error::other(WaitError::Interrupted));
         }
         match self.limit {
-            Some(limit) if limit.left().is_zero() => Err(io::Error::other(Ended::Late)),
+            Some(limit) if limit.remaining().is_zero() => {
+                Err(io::Error::other(WaitError::TimedOut))
+            }
             _ => Ok(()),
         }
     }
 
     /// What an error means that a wait ended with.
-    fn stop(&self, error: io::Error, cause: impl FnOnce(io::Error) -> Cause) -> Stop {
-        let ended = error.get_ref().and_then(|inner| inner.downcast_ref::<Ended>()).copied();
+    fn attempt_error(
+        &self,
+        error: io::Error,
+        cause: impl FnOnce(io::Error) -> Cause,
+    ) -> AttemptError {
+        let ended = error.get_ref().and_then(|inner| inner.downcast_ref::<WaitError>()).copied();
         match (ended, self.limit) {
-            (Some(Ended::Interrupted), _) => Stop::Interrupted,
-            (Some(Ended::Late), Some(limit)) => Stop::Failed(limit.cause(false)),
-            _ => Stop::Failed(cause(error)),
+            (Some(WaitError::Interrupted), _) => AttemptError::Interrupted,
+            (Some(WaitError::TimedOut), Some(limit)) => AttemptError::Failed(limit.cause(false)),
+            _ => AttemptError::Failed(cause(error)),
         }
     }
 }
@@ -93,46 +99,46 @@ impl Patience<'_> {
 /// # Errors
 /// When there is none within the limit, or when the caller waits no more.
 pub(super) fn dial(
-    settings: &Settings,
-    mut patience: Patience<'_>,
-) -> Result<Connection<Socket>, Stop> {
-    let patience = &mut patience;
+    settings: &ClientSettings,
+    mut context: DialContext<'_>,
+) -> Result<ApiConnection<ClientSocket>, AttemptError> {
+    let context = &mut context;
     let Some(proxy) = settings.proxy.as_ref().filter(|_| !is_loopback_only()) else {
         let origin = &settings.origin;
-        let connected = connect(origin.host(), origin.port(), patience);
-        let mut socket = connected.map_err(|error| stop(patience, settings, error))?;
+        let connected = connect(origin.host(), origin.port(), context);
+        let mut socket = connected.map_err(|error| attempt_error(context, settings, error))?;
         let tls = match origin.is_tls() {
-            true => Some(shake_hands(server(settings), &mut socket, patience)),
+            true => Some(shake_hands(server(settings), &mut socket, context)),
             false => None,
         };
-        let tls = tls.transpose().map_err(|error| patience.stop(error, Cause::Connect))?;
-        return Ok(Connection::new(socket, tls.map(|tls| Tls::new(tls, None))));
+        let tls = tls.transpose().map_err(|error| context.attempt_error(error, Cause::Connect))?;
+        return Ok(ApiConnection::new(socket, tls.map(|tls| TlsLayers::new(tls, None))));
     };
-    let opened = through(proxy, settings, patience);
-    opened.map_err(|error| patience.stop(error, |error| behind_proxy(proxy, error)))
+    let opened = through(proxy, settings, context);
+    opened.map_err(|error| context.attempt_error(error, |error| behind_proxy(proxy, error)))
 }
 
 /// Opens a connection through a proxy.
 fn through(
     proxy: &Proxy,
-    settings: &Settings,
-    patience: &mut Patience<'_>,
-) -> io::Result<Connection<Socket>> {
+    settings: &ClientSettings,
+    context: &mut DialContext<'_>,
+) -> io::Result<ApiConnection<ClientSocket>> {
     let origin = &settings.origin;
-    let mut socket = connect(proxy.host(), proxy.port(), patience)?;
+    let mut socket = connect(proxy.host(), proxy.port(), context)?;
     let proxy_handshake = Handshake {
-        peer: Peer::Proxy,
+        peer: TlsPeer::Proxy,
         host: proxy.host(),
         port: proxy.port(),
         roots: &settings.roots,
     };
     let mut to_proxy = match proxy.is_tls() {
-        true => Some(shake_hands(proxy_handshake, &mut socket, patience)?),
+        true => Some(shake_hands(proxy_handshake, &mut socket, context)?),
         false => None,
     };
-    let address = address_for(proxy, origin, patience)?;
-    let mut on_tick = || patience.tick();
-    let mut stream = Patient { socket: &mut socket, on_tick: &mut on_tick };
+    let address = address_for(proxy, origin, context)?;
+    let mut check = || context.check();
+    let mut stream = CancellableStream { socket: &mut socket, check: &mut check };
     let is_secure = origin.is_tls();
     let to_server = match &mut to_proxy {
         None => {
@@ -146,30 +152,30 @@ fn through(
         }
     };
     let tls = match (to_server, to_proxy) {
-        (Some(to_server), to_proxy) => Some(Tls::new(to_server, to_proxy)),
-        (None, Some(to_proxy)) => Some(Tls::new(to_proxy, None)),
+        (Some(to_server), to_proxy) => Some(TlsLayers::new(to_server, to_proxy)),
+        (None, Some(to_proxy)) => Some(TlsLayers::new(to_proxy, None)),
         (None, None) => None,
     };
-    Ok(Connection::new(socket, tls))
+    Ok(ApiConnection::new(socket, tls))
 }
 
 /// The address of the origin, for proxies that are not to resolve its name.
 fn address_for(
     proxy: &Proxy,
-    origin: &Origin,
-    patience: &mut Patience<'_>,
+    origin: &BaseUrl,
+    context: &mut DialContext<'_>,
 ) -> io::Result<Option<IpAddr>> {
     if !proxy.needs_address(origin) {
         return Ok(None);
     }
-    let failed = |source| ProxyError::Name { host: origin.host().to_owned(), source };
-    let none = || io::Error::new(io::ErrorKind::NotFound, "it has no address");
-    match resolve(origin.host(), origin.port(), patience) {
+    let name_error = |source| ProxyError::Name { host: origin.host().to_owned(), source };
+    let no_address = || io::Error::new(io::ErrorKind::NotFound, "it has no address");
+    match resolve(origin.host(), origin.port(), context) {
         Err(error) if is_ended(&error) => Err(error),
-        found => found
-            .and_then(|addresses| addresses.first().map(SocketAddr::ip).ok_or_else(none))
+        outcome => outcome
+            .and_then(|addresses| addresses.first().map(SocketAddr::ip).ok_or_else(no_address))
             .map(Some)
-            .map_err(|error| io::Error::other(failed(error))),
+            .map_err(|error| io::Error::other(name_error(error))),
     }
 }
 
@@ -194,19 +200,19 @@ fn behind_proxy(proxy: &Proxy, error: io::Error) -> Cause {
 }
 
 /// The handshake with the server itself.
-fn server(settings: &Settings) -> Handshake<'_> {
+fn server(settings: &ClientSettings) -> Handshake<'_> {
     let origin = &settings.origin;
     let (host, port) = (origin.host(), origin.port());
-    Handshake { peer: Peer::Server, host, port, roots: &settings.roots }
+    Handshake { peer: TlsPeer::Server, host, port, roots: &settings.roots }
 }
 
 fn shake_hands(
     handshake: Handshake<'_>,
-    socket: &mut Socket,
-    patience: &mut Patience<'_>,
+    socket: &mut ClientSocket,
+    context: &mut DialContext<'_>,
 ) -> io::Result<ClientConnection> {
-    let mut on_tick = || patience.tick();
-    shake_hands_over(handshake, &mut Patient { socket, on_tick: &mut on_tick })
+    let mut check = || context.check();
+    shake_hands_over(handshake, &mut CancellableStream { socket, check: &mut check })
 }
 
 fn shake_hands_over(
@@ -223,10 +229,10 @@ fn shake_hands_over(
 }
 
 /// Connects to the first address of a host that takes the connection.
-fn connect(host: &str, port: u16, patience: &mut Patience<'_>) -> io::Result<Socket> {
+fn connect(host: &str, port: u16, context: &mut DialContext<'_>) -> io::Result<ClientSocket> {
     let addresses = match host.parse::<IpAddr>() {
         Ok(address) => vec![SocketAddr::new(address, port)],
-        Err(_) => resolve(host, port, patience)?,
+        Err(_) => resolve(host, port, context)?,
     };
     let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
     for address in addresses {
@@ -234,7 +240,7 @@ fn connect(host: &str, port: u16, patience: &mut Patience<'_>) -> io::Result<Soc
             let problem = format!("{host} is not this machine, and only this machine is allowed");
             return Err(io::Error::new(io::ErrorKind::NetworkUnreachable, problem));
         }
-        match connect_to(address, patience) {
+        match connect_to(address, context) {
             Ok(socket) => return Ok(socket),
             Err(error) if is_ended(&error) => return Err(error),
             Err(error) => last = error,
@@ -245,19 +251,19 @@ fn connect(host: &str, port: u16, patience: &mut Patience<'_>) -> io::Result<Soc
 
 /// Asks the system for the addresses of a host. That cannot be cut short, so another thread waits
 /// for it, and goes on by itself when nobody else waits any more.
-fn resolve(host: &str, port: u16, patience: &mut Patience<'_>) -> io::Result<Vec<SocketAddr>> {
-    let (answer, answers) = mpsc::channel();
+fn resolve(host: &str, port: u16, context: &mut DialContext<'_>) -> io::Result<Vec<SocketAddr>> {
+    let (sender, receiver) = mpsc::channel();
     let name = host.to_owned();
     let lookup = move || {
-        let found = (name.as_str(), port).to_socket_addrs().map(Iterator::collect);
+        let outcome = (name.as_str(), port).to_socket_addrs().map(Iterator::collect);
         // Nobody may be waiting any more.
-        let _ = answer.send(found);
+        let _ = sender.send(outcome);
     };
     thread::Builder::new().name("ginnel-resolve".to_owned()).spawn(lookup)?;
     loop {
-        match answers.recv_timeout(TICK) {
-            Ok(found) => return found,
-            Err(RecvTimeoutError::Timeout) => patience.tick()?,
+        match receiver.recv_timeout(POLL_INTERVAL) {
+            Ok(outcome) => return outcome,
+            Err(RecvTimeoutError::Timeout) => context.check()?,
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(io::Error::other(format!("the lookup of {host} ended")));
             }
@@ -265,18 +271,18 @@ fn resolve(host: &str, port: u16, patience: &mut Patience<'_>) -> io::Result<Vec
     }
 }
 
-fn connect_to(address: SocketAddr, patience: &mut Patience<'_>) -> io::Result<Socket> {
+fn connect_to(address: SocketAddr, context: &mut DialContext<'_>) -> io::Result<ClientSocket> {
     let domain = Domain::for_address(address);
     let socket = socket2::Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
-    wait_for_connection(&socket, address, patience)?;
-    Socket::new(socket)
+    wait_for_connection(&socket, address, context)?;
+    ClientSocket::new(socket)
 }
 
 #[cfg(unix)]
 fn wait_for_connection(
     socket: &socket2::Socket,
     address: SocketAddr,
-    patience: &mut Patience<'_>,
+    context: &mut DialContext<'_>,
 ) -> io::Result<()> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -284,11 +290,11 @@ fn wait_for_connection(
     match socket.connect(&address.into()) {
         Ok(()) => {}
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => loop {
-            let tick = Timespec { tv_sec: 0, tv_nsec: i64::from(TICK.subsec_nanos()) };
+            let interval = Timespec { tv_sec: 0, tv_nsec: i64::from(POLL_INTERVAL.subsec_nanos()) };
             let mut waiting = [PollFd::new(socket, PollFlags::OUT)];
-            match poll(&mut waiting, Some(&tick)) {
+            match poll(&mut waiting, Some(&interval)) {
                 Ok(1..) => break,
-                Ok(0) | Err(rustix::io::Errno::INTR) => patience.tick()?,
+                Ok(0) | Err(rustix::io::Errno::INTR) => context.check()?,
                 Err(error) => return Err(error.into()),
             }
         },
@@ -304,20 +310,24 @@ fn wait_for_connection(
 fn wait_for_connection(
     socket: &socket2::Socket,
     address: SocketAddr,
-    patience: &mut Patience<'_>,
+    context: &mut DialContext<'_>,
 ) -> io::Result<()> {
     // The system waits for as long as it thinks fit when there is no limit.
-    let left = patience.limit.map_or(Duration::from_secs(120), |limit| limit.left());
-    socket.connect_timeout(&address.into(), left.max(TICK))
+    let left = context.limit.map_or(Duration::from_secs(120), |limit| limit.remaining());
+    socket.connect_timeout(&address.into(), left.max(POLL_INTERVAL))
 }
 
 fn is_ended(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<Ended>())
+    error.get_ref().is_some_and(|inner| inner.is::<WaitError>())
 }
 
 /// Why there is no connection to the server itself.
-fn stop(patience: &Patience<'_>, settings: &Settings, error: io::Error) -> Stop {
-    patience.stop(error, |error| match (settings.api, error.kind()) {
+fn attempt_error(
+    context: &DialContext<'_>,
+    settings: &ClientSettings,
+    error: io::Error,
+) -> AttemptError {
+    context.attempt_error(error, |error| match (settings.api, error.kind()) {
         (Api::Agent, io::ErrorKind::ConnectionRefused) => Cause::NotRunning(error),
         _ => Cause::Connect(error),
     })

@@ -5,19 +5,21 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
+use super::{ApiResponse, Error};
+
 /// Something that happened to an attempt of a call.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Event {
+pub struct CallEvent {
     /// Which attempt; the first is 1.
     pub attempt: u32,
     /// What happened.
-    pub what: What,
+    pub kind: CallEventKind,
 }
 
 /// What can happen to an attempt.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum What {
+pub enum CallEventKind {
     /// The request is about to be sent.
     Sent,
     /// An answer arrived, whatever it says.
@@ -25,7 +27,7 @@ pub enum What {
         /// Its status.
         status: u16,
         /// How long the attempt took.
-        took: Duration,
+        elapsed: Duration,
         /// The headers, without what the client sent in confidence.
         headers: HeaderMap,
     },
@@ -34,7 +36,7 @@ pub enum What {
         /// Why, in one line.
         problem: String,
         /// How long the attempt took.
-        took: Duration,
+        elapsed: Duration,
     },
     /// Another attempt follows after a pause.
     Repeats {
@@ -43,6 +45,15 @@ pub enum What {
         /// How long the pause is.
         pause: Duration,
     },
+}
+
+/// What has become of a call since it was last asked.
+#[derive(Debug)]
+pub enum CallUpdate {
+    /// Something happened to an attempt.
+    Event(CallEvent),
+    /// The call is over.
+    Finished(Result<ApiResponse, Error>),
 }
 
 /// Which events somebody wants to know of.
@@ -59,19 +70,19 @@ pub struct Observer<'a> {
     /// Which events it is told.
     pub filter: EventFilter,
     /// Told of each; the call ends when it breaks.
-    pub tell: &'a mut (dyn FnMut(Event) -> ControlFlow<()> + Send),
+    pub on_event: &'a mut (dyn FnMut(CallEvent) -> ControlFlow<()> + Send),
 }
 
 impl Observer<'_> {
     /// Tells of an event, if that matters; true when the call shall end.
-    pub(super) fn tell(&mut self, event: Event) -> bool {
-        self.filter.covers(&event) && (self.tell)(event).is_break()
+    pub(super) fn notify(&mut self, event: CallEvent) -> bool {
+        self.filter.covers(&event) && (self.on_event)(event).is_break()
     }
 }
 
 impl EventFilter {
     /// Whether an event is one of those.
-    pub fn covers(self, event: &Event) -> bool {
-        self == Self::All || matches!(event.what, What::Repeats { .. })
+    pub fn covers(self, event: &CallEvent) -> bool {
+        self == Self::All || matches!(event.kind, CallEventKind::Repeats { .. })
     }
 }

@@ -1,8 +1,8 @@
 //! Sends operations: configuration, transport, retries, pages, errors.
 //!
-//! One call runs through these files: `options.rs` has made [`Settings`] of what the user gave,
+//! One call runs through these files: `options.rs` has made [`ClientSettings`] of what the user gave,
 //! `api::encode` makes a [`Call`] of an operation, `attempts.rs` sends it until an
-//! answer is worth returning, `pool.rs` lends it a connection (`link.rs`), and `answer.rs` says what
+//! answer is worth returning, `pool.rs` lends it a connection (`link.rs`), and `response.rs` says what
 //! the answer means. What errors show of it goes through `redaction.rs`.
 //!
 //! # One core, three drivers
@@ -27,26 +27,30 @@
 //! half of it with one call in flight on asyncio, and retries inside a pool are attempts that nobody
 //! counts. Proxies take 200 lines here. reqwest sends what the service's `http-request` action asks for.
 
-mod answer;
 mod attempts;
+mod base_url;
 mod blocking;
 mod connection;
 mod dial;
 mod error;
 mod event;
 pub(crate) mod fork;
+mod headers;
 mod network;
 pub(crate) mod number_map;
 mod on_tokio;
 mod options;
 mod pool;
 mod proxy;
+mod query;
 mod rate;
 #[cfg(unix)]
 mod reactor;
 mod redaction;
 mod request;
+mod response;
 mod retry;
+mod settings;
 mod socket;
 mod tls;
 mod tls_error;
@@ -61,38 +65,39 @@ use tokio::net::TcpStream;
 
 use crate::api::{self, Call, Operation};
 
-pub use answer::{Answer, Recorded, StatusError};
 pub use dial::loopback_only;
 pub use error::{Cause, ConfigError, Error};
-pub use event::{Event, EventFilter, Observer, What};
+pub use event::{CallEvent, CallEventKind, CallUpdate, EventFilter, Observer};
 pub use network::Task;
-pub use options::{Api, ClientCert, OptionChanges, Options, Settings};
+pub use options::{Api, ClientCert, ClientOptions, OptionChanges};
 pub use proxy::ProxyError;
 #[cfg(unix)]
-pub use reactor::{News, Reactor};
+pub use reactor::Reactor;
+pub use response::{ApiResponse, RecordedResponse, StatusError};
+pub use settings::ClientSettings;
 
 use attempts::Attempts;
 use fork::PerProcess;
-use pool::Pool;
-use socket::Socket;
+use pool::ConnectionPool;
+use socket::ClientSocket;
 
 /// Told what happens to a call in the background.
-type BackgroundObserver = dyn FnMut(Event) -> ControlFlow<()> + Send;
+type BackgroundObserver = dyn FnMut(CallEvent) -> ControlFlow<()> + Send;
 
 /// A client of one API at one address. Clones share connections.
 #[derive(Clone)]
 pub struct Client {
-    settings: Arc<Settings>,
-    shared: Arc<Shared>,
+    settings: Arc<ClientSettings>,
+    shared: Arc<ClientInner>,
 }
 
 /// What clones of a client share.
-struct Shared {
+struct ClientInner {
     closed: Arc<AtomicBool>,
     /// Connections of blocking calls, and of those of event loops.
-    plain: PerProcess<OnceLock<Arc<Pool<Socket>>>>,
+    sockets: PerProcess<OnceLock<Arc<ConnectionPool<ClientSocket>>>>,
     /// Connections of calls on a runtime of tokio.
-    tokio: PerProcess<OnceLock<Arc<Pool<TcpStream>>>>,
+    tokio: PerProcess<OnceLock<Arc<ConnectionPool<TcpStream>>>>,
 }
 
 impl Client {
@@ -100,11 +105,11 @@ impl Client {
     ///
     /// # Errors
     /// When an option is missing or unusable; the message names it.
-    pub fn new(options: Options) -> Result<Self, ConfigError> {
-        let settings = Arc::new(Settings::new(options)?);
-        let shared = Shared {
+    pub fn new(options: ClientOptions) -> Result<Self, ConfigError> {
+        let settings = Arc::new(ClientSettings::new(options)?);
+        let shared = ClientInner {
             closed: Arc::default(),
-            plain: PerProcess::new(OnceLock::new),
+            sockets: PerProcess::new(OnceLock::new),
             tokio: PerProcess::new(OnceLock::new),
         };
         Ok(Self { settings, shared: Arc::new(shared) })
@@ -121,7 +126,7 @@ impl Client {
 
     /// The same client with another deadline.
     pub fn within(&self, deadline: Duration) -> Self {
-        let mut settings = Settings::clone(&self.settings);
+        let mut settings = ClientSettings::clone(&self.settings);
         settings.deadline = Some(deadline);
         Self { settings: Arc::new(settings), shared: Arc::clone(&self.shared) }
     }
@@ -131,13 +136,13 @@ impl Client {
     /// # Errors
     /// When a header cannot be sent.
     pub fn with_headers(&self, headers: &[(String, String)]) -> Result<Self, ConfigError> {
-        let mut settings = Settings::clone(&self.settings);
+        let mut settings = ClientSettings::clone(&self.settings);
         settings.add_headers(headers)?;
         Ok(Self { settings: Arc::new(settings), shared: Arc::clone(&self.shared) })
     }
 
     /// What the client was made with.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &ClientSettings {
         &self.settings
     }
 
@@ -158,7 +163,7 @@ impl Client {
     ///
     /// # Errors
     /// When no answer arrives within the deadline, retries included.
-    pub async fn send(&self, call: Call) -> Result<Answer, Error> {
+    pub async fn send(&self, call: Call) -> Result<ApiResponse, Error> {
         self.send_observed(call, None).await
     }
 
@@ -170,7 +175,7 @@ impl Client {
         &self,
         call: Call,
         observer: Option<Observer<'_>>,
-    ) -> Result<Answer, Error> {
+    ) -> Result<ApiResponse, Error> {
         let attempts = self.begin(call)?;
         on_tokio::run(&self.tokio_pool(), attempts, observer).await
     }
@@ -185,9 +190,9 @@ impl Client {
         call: Call,
         observer: Option<Observer<'_>>,
         mut interrupted: impl FnMut() -> bool,
-    ) -> Result<Option<Answer>, Error> {
+    ) -> Result<Option<ApiResponse>, Error> {
         let attempts = self.begin(call)?;
-        let pool = self.plain_pool();
+        let pool = self.socket_pool();
         match blocking::run(&pool, attempts, observer, &mut interrupted) {
             Ok(answer) => Ok(Some(answer)),
             Err(Error::Interrupted) => Ok(None),
@@ -204,14 +209,15 @@ impl Client {
         &self,
         call: Call,
         observer: Option<(EventFilter, Box<BackgroundObserver>)>,
-        done: impl FnOnce(Result<Answer, Error>) + Send + 'static,
+        done: impl FnOnce(Result<ApiResponse, Error>) + Send + 'static,
     ) -> Result<Task, Error> {
         self.check_open()?;
         let client = self.clone();
         network::spawn(async move {
-            let (filter, mut tell) = observer.unzip();
-            let tell = tell.as_deref_mut();
-            let observer = filter.zip(tell).map(|(filter, tell)| Observer { filter, tell });
+            let (filter, mut on_event) = observer.unzip();
+            let on_event = on_event.as_deref_mut();
+            let observer = filter.zip(on_event);
+            let observer = observer.map(|(filter, on_event)| Observer { filter, on_event });
             done(client.send_observed(call, observer).await);
         })
     }
@@ -232,7 +238,7 @@ impl Client {
     /// Closes the idle connections; calls fail from now on. Closing twice is fine.
     pub fn close(&self) {
         self.shared.closed.store(true, Ordering::Release);
-        self.plain_pool().close();
+        self.socket_pool().close();
         self.tokio_pool().close();
     }
 
@@ -254,10 +260,10 @@ impl Client {
     pub fn replay(
         &self,
         call: Call,
-        recorded: Recorded,
-        tell: impl FnMut(Event),
-    ) -> Result<Answer, Error> {
-        self.begin(call)?.replay(recorded, tell)
+        recorded: RecordedResponse,
+        notify: impl FnMut(CallEvent),
+    ) -> Result<ApiResponse, Error> {
+        self.begin(call)?.replay(recorded, notify)
     }
 
     fn begin(&self, call: Call) -> Result<Attempts, Error> {
@@ -266,13 +272,13 @@ impl Client {
         Attempts::new(self.settings.clone(), call, self.shared.closed.clone())
     }
 
-    fn plain_pool(&self) -> Arc<Pool<Socket>> {
-        let make = || Pool::new(self.settings.max_connections);
-        self.shared.plain.current().get_or_init(make).clone()
+    fn socket_pool(&self) -> Arc<ConnectionPool<ClientSocket>> {
+        let make = || ConnectionPool::new(self.settings.max_connections);
+        self.shared.sockets.current().get_or_init(make).clone()
     }
 
-    fn tokio_pool(&self) -> Arc<Pool<TcpStream>> {
-        let make = || Pool::new(self.settings.max_connections);
+    fn tokio_pool(&self) -> Arc<ConnectionPool<TcpStream>> {
+        let make = || ConnectionPool::new(self.settings.max_connections);
         self.shared.tokio.current().get_or_init(make).clone()
     }
 

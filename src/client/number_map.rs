@@ -10,7 +10,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 pub(crate) type NumberMap<T> = HashMap<u64, T, BuildHasherDefault<NumberHasher>>;
 
 /// 2⁶⁴ divided by the golden ratio, which spreads neighbours over all bits.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+const HASH_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Hashes one number.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ impl Hasher for NumberHasher {
     }
 
     fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0 ^ number).wrapping_mul(SPREAD).rotate_left(32);
+        self.0 = (self.0 ^ number).wrapping_mul(HASH_MULTIPLIER).rotate_left(32);
     }
 }
 

@@ -11,23 +11,23 @@ use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::{Duration, Instant, sleep_until, timeout_at};
 
-use super::attempts::{Attempts, Limit, Next};
-use super::blocking::tell;
-use super::connection::{Connection, MAX_TURN_BYTES, Progress, RECEIVE_BYTES};
-use super::dial::{Patience, Stop, dial};
-use super::pool::{Grant, Lease, Pool};
-use super::socket::{Socket, TICK, Transport, idle};
-use super::{Answer, Cause, Error, Observer};
+use super::attempts::{Attempts, RetryDecision, TimeLimit};
+use super::blocking::notify;
+use super::connection::{ApiConnection, MAX_TURN_BYTES, RECEIVE_BYTES, ReceiveOutcome};
+use super::dial::{AttemptError, DialContext, dial};
+use super::pool::{Checkout, ConnectionPool, Lease};
+use super::socket::{ClientSocket, POLL_INTERVAL, SocketIo, idle};
+use super::{ApiResponse, Cause, Error, Observer};
 use crate::http1::Response;
 use crate::reuse::IdleState;
 
-impl Transport for TcpStream {
+impl SocketIo for TcpStream {
     fn send(&mut self, bytes: &[u8], _wait: bool) -> io::Result<usize> {
         self.try_write(bytes)
     }
 
-    fn receive(&mut self, room: &mut [u8], _wait: bool) -> io::Result<usize> {
-        self.try_read(room)
+    fn receive(&mut self, buffer: &mut [u8], _wait: bool) -> io::Result<usize> {
+        self.try_read(buffer)
     }
 
     fn idle_state(&mut self) -> IdleState {
@@ -38,58 +38,58 @@ impl Transport for TcpStream {
 
 /// Runs a call to its end.
 pub(super) async fn run(
-    pool: &Arc<Pool<TcpStream>>,
+    pool: &Arc<ConnectionPool<TcpStream>>,
     mut attempts: Attempts,
     mut observer: Option<Observer<'_>>,
-) -> Result<Answer, Error> {
+) -> Result<ApiResponse, Error> {
     let filter = observer.as_ref().map(|observer| observer.filter);
     loop {
         match attempts.reserve() {
-            Ok(pause) => rest(pause.unwrap_or_default(), &attempts).await,
-            Err(cause) => return attempts.give_up(cause),
+            Ok(pause) => sleep(pause.unwrap_or_default(), &attempts).await,
+            Err(cause) => return attempts.fail(cause),
         }
         let mut events = vec![attempts.begin()?];
-        tell(&mut observer, &mut events)?;
+        notify(&mut observer, &mut events)?;
         let limit = attempts.limit();
         let is_connected = AtomicBool::new(false);
         let attempt = attempt(pool, &mut attempts, limit, &is_connected);
         let outcome = match limit {
             None => attempt.await,
-            Some(limit) => match timeout_at(Instant::from_std(limit.at), attempt).await {
+            Some(limit) => match timeout_at(Instant::from_std(limit.time), attempt).await {
                 Ok(outcome) => outcome,
                 Err(_) => Err(limit.cause(is_connected.load(Relaxed)).into()),
             },
         };
         let outcome = match outcome {
             Ok(response) => Ok(response),
-            Err(Stop::Failed(cause)) => Err(cause),
-            Err(Stop::Interrupted | Stop::Closed) => return Err(Error::Closed),
+            Err(AttemptError::Failed(cause)) => Err(cause),
+            Err(AttemptError::Interrupted | AttemptError::Closed) => return Err(Error::Closed),
         };
         let next = attempts.end(outcome, filter, &mut events);
-        tell(&mut observer, &mut events)?;
+        notify(&mut observer, &mut events)?;
         match next {
-            Next::Done(outcome) => return outcome,
-            Next::Again(pause) => rest(pause, &attempts).await,
+            RetryDecision::Done(outcome) => return outcome,
+            RetryDecision::Retry(pause) => sleep(pause, &attempts).await,
         }
     }
 }
 
 /// Pauses, but not for longer than the client is open; the next attempt says that it is not.
-async fn rest(pause: Duration, attempts: &Attempts) {
+async fn sleep(pause: Duration, attempts: &Attempts) {
     let end = Instant::now() + pause;
     while Instant::now() < end && !attempts.is_closed() {
-        sleep_until(end.min(Instant::now() + TICK)).await;
+        sleep_until(end.min(Instant::now() + POLL_INTERVAL)).await;
     }
 }
 
 async fn attempt(
-    pool: &Arc<Pool<TcpStream>>,
+    pool: &Arc<ConnectionPool<TcpStream>>,
     attempts: &mut Attempts,
-    limit: Option<Limit>,
+    limit: Option<TimeLimit>,
     is_connected: &AtomicBool,
-) -> Result<Response, Stop> {
+) -> Result<Response, AttemptError> {
     let mut lease = lease(pool, attempts).await?;
-    attempts.reuse(lease.connection.is_some());
+    attempts.note_reuse(lease.connection.is_some());
     if lease.connection.is_none() {
         lease.connection = Some(connection(attempts, limit).await?);
     }
@@ -97,32 +97,35 @@ async fn attempt(
     Ok(exchange(lease, attempts).await?)
 }
 
-async fn lease(pool: &Arc<Pool<TcpStream>>, attempts: &Attempts) -> Result<Lease<TcpStream>, Stop> {
+async fn lease(
+    pool: &Arc<ConnectionPool<TcpStream>>,
+    attempts: &Attempts,
+) -> Result<Lease<TcpStream>, AttemptError> {
     /// A place in the line that is given up when nobody waits any more.
-    struct Place(Arc<super::pool::Ticket<TcpStream>>);
-    impl Drop for Place {
+    struct QueuedWaiter(Arc<super::pool::Waiter<TcpStream>>);
+    impl Drop for QueuedWaiter {
         fn drop(&mut self) {
             self.0.cancel();
         }
     }
 
-    let turn = Arc::new(Notify::new());
+    let released = Arc::new(Notify::new());
     let notify = || -> Box<dyn Fn() + Send + Sync> {
-        let turn = turn.clone();
-        Box::new(move || turn.notify_one())
+        let released = released.clone();
+        Box::new(move || released.notify_one())
     };
-    let place = match pool.request(attempts.needs(), notify) {
-        Grant::Lease(lease) => return Ok(lease),
-        Grant::Ticket(ticket) => Place(ticket),
+    let waiter = match pool.checkout(attempts.reuse_requirements(), notify) {
+        Checkout::Lease(lease) => return Ok(lease),
+        Checkout::Waiter(waiter) => QueuedWaiter(waiter),
     };
     loop {
-        turn.notified().await;
-        if let Some(mut lease) = place.0.take() {
-            lease.check(attempts.needs());
+        released.notified().await;
+        if let Some(mut lease) = waiter.0.take() {
+            lease.validate(attempts.reuse_requirements());
             return Ok(lease);
         }
         if attempts.is_closed() {
-            return Err(Stop::Closed);
+            return Err(AttemptError::Closed);
         }
     }
 }
@@ -130,10 +133,10 @@ async fn lease(pool: &Arc<Pool<TcpStream>>, attempts: &Attempts) -> Result<Lease
 /// Opens a connection on a thread that may wait.
 async fn connection(
     attempts: &Attempts,
-    limit: Option<Limit>,
-) -> Result<Connection<TcpStream>, Cause> {
-    struct Dialing(Arc<AtomicBool>);
-    impl Drop for Dialing {
+    limit: Option<TimeLimit>,
+) -> Result<ApiConnection<TcpStream>, Cause> {
+    struct DialGuard(Arc<AtomicBool>);
+    impl Drop for DialGuard {
         fn drop(&mut self) {
             self.0.store(true, Relaxed);
         }
@@ -141,19 +144,19 @@ async fn connection(
 
     let settings = attempts.settings().clone();
     let is_over = Arc::new(AtomicBool::new(false));
-    let _dialing = Dialing(is_over.clone());
-    let dialed = spawn_blocking(move || {
+    let _dialing = DialGuard(is_over.clone());
+    let dial_result = spawn_blocking(move || {
         let mut is_interrupted = || is_over.load(Relaxed);
-        dial(&settings, Patience { limit, is_interrupted: &mut is_interrupted })
+        dial(&settings, DialContext { limit, is_interrupted: &mut is_interrupted })
     });
-    let connection = match dialed.await {
+    let connection = match dial_result.await {
         Ok(Ok(connection)) => connection,
-        Ok(Err(Stop::Failed(cause))) => return Err(cause),
-        Ok(Err(Stop::Interrupted | Stop::Closed)) | Err(_) => {
+        Ok(Err(AttemptError::Failed(cause))) => return Err(cause),
+        Ok(Err(AttemptError::Interrupted | AttemptError::Closed)) | Err(_) => {
             return Err(Cause::Connect(io::Error::other("the runtime ends")));
         }
     };
-    let registered = connection.map(|socket: Socket| {
+    let registered = connection.map(|socket: ClientSocket| {
         let socket = socket.into_inner();
         socket.set_nonblocking(true)?;
         TcpStream::from_std(socket.into())
@@ -166,15 +169,15 @@ async fn exchange(mut lease: Lease<TcpStream>, attempts: &Attempts) -> Result<Re
         return Err(Cause::Connect(io::Error::other("there is no connection")));
     };
     let request = attempts.request();
-    let mut room = vec![0; RECEIVE_BYTES];
+    let mut buffer = vec![0; RECEIVE_BYTES];
     let mut exchange = connection.begin(request)?;
     let response = loop {
         let is_sent = connection.send(&mut exchange, request, false)?;
         let mut budget_bytes = MAX_TURN_BYTES;
-        match connection.receive(&mut exchange, &mut room, &mut budget_bytes)? {
-            Progress::Done(response) => break response,
-            Progress::More => tokio::task::yield_now().await,
-            Progress::Waits => {
+        match connection.receive(&mut exchange, &mut buffer, &mut budget_bytes)? {
+            ReceiveOutcome::Complete(response) => break response,
+            ReceiveOutcome::More => tokio::task::yield_now().await,
+            ReceiveOutcome::Pending => {
                 let ready = if is_sent {
                     connection.socket.readable().await
                 } else {

@@ -6,158 +6,158 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::connection::Connection;
-use super::socket::Transport;
+use super::connection::ApiConnection;
+use super::socket::SocketIo;
 use crate::reuse::ReuseBan;
 
 /// The connections of one client over one kind of socket.
 #[derive(Debug)]
-pub(super) struct Pool<S> {
-    line: Mutex<Line<S>>,
+pub(super) struct ConnectionPool<S> {
+    state: Mutex<PoolState<S>>,
     max_connections: usize,
 }
 
 #[derive(Debug)]
-struct Line<S> {
+struct PoolState<S> {
     /// The last used one last.
-    idle: Vec<Connection<S>>,
+    idle: Vec<ApiConnection<S>>,
     /// How many are in use, or being opened.
     in_use: usize,
-    waiting: VecDeque<Arc<Ticket<S>>>,
+    waiters: VecDeque<Arc<Waiter<S>>>,
     is_closed: bool,
 }
 
 /// A place in the line.
-pub(super) struct Ticket<S> {
-    turn: Mutex<Turn<S>>,
+pub(super) struct Waiter<S> {
+    state: Mutex<WaiterState<S>>,
     /// Called when the turn has come, on the thread of whoever gives it.
-    notify: Box<dyn Fn() + Send + Sync>,
+    wake: Box<dyn Fn() + Send + Sync>,
 }
 
-impl<S> std::fmt::Debug for Ticket<S> {
+impl<S> std::fmt::Debug for Waiter<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ticket").finish_non_exhaustive()
     }
 }
 
-enum Turn<S> {
-    Waits,
-    Comes(Lease<S>),
+enum WaiterState<S> {
+    Waiting,
+    Ready(Lease<S>),
     /// Nobody waits any more, or it was taken.
-    Over,
+    Done,
 }
 
 /// The right to one connection; dropping it closes the connection.
 #[derive(Debug)]
 pub(super) struct Lease<S> {
     /// None once the right was given on.
-    pool: Option<Arc<Pool<S>>>,
+    pool: Option<Arc<ConnectionPool<S>>>,
     /// None while it has to be opened.
-    pub connection: Option<Connection<S>>,
+    pub connection: Option<ApiConnection<S>>,
 }
 
 /// How a call gets its connection.
-pub(super) enum Grant<S> {
+pub(super) enum Checkout<S> {
     /// At once; it may have to be opened.
     Lease(Lease<S>),
     /// In its turn.
-    Ticket(Arc<Ticket<S>>),
+    Waiter(Arc<Waiter<S>>),
 }
 
 /// What a call needs of a connection that was used before.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Needs<'a> {
+pub(super) struct ReuseRequirements<'a> {
     pub ban: &'a ReuseBan,
     /// Whether it may have been used at all.
     pub may_reuse: bool,
     /// Whether it must have been used lately, as the request is not sent twice.
-    pub must_be_fresh: bool,
+    pub must_be_recent: bool,
 }
 
-impl<S: Transport> Pool<S> {
+impl<S: SocketIo> ConnectionPool<S> {
     pub fn new(max_connections: usize) -> Arc<Self> {
-        let (idle, waiting) = (Vec::new(), VecDeque::new());
-        let line = Mutex::new(Line { idle, in_use: 0, waiting, is_closed: false });
-        Arc::new(Self { line, max_connections })
+        let (idle, waiters) = (Vec::new(), VecDeque::new());
+        let state = Mutex::new(PoolState { idle, in_use: 0, waiters, is_closed: false });
+        Arc::new(Self { state, max_connections })
     }
 
     /// A connection, or a place in the line.
-    pub fn request(
+    pub fn checkout(
         self: &Arc<Self>,
-        needs: Needs<'_>,
-        notify: impl FnOnce() -> Box<dyn Fn() + Send + Sync>,
-    ) -> Grant<S> {
-        let mut line = self.lock();
-        if line.in_use >= self.max_connections {
-            let ticket = Arc::new(Ticket { turn: Mutex::new(Turn::Waits), notify: notify() });
-            line.waiting.push_back(ticket.clone());
-            return Grant::Ticket(ticket);
+        requirements: ReuseRequirements<'_>,
+        wake: impl FnOnce() -> Box<dyn Fn() + Send + Sync>,
+    ) -> Checkout<S> {
+        let mut state = self.lock();
+        if state.in_use >= self.max_connections {
+            let waiter = Arc::new(Waiter { state: Mutex::new(WaiterState::Waiting), wake: wake() });
+            state.waiters.push_back(waiter.clone());
+            return Checkout::Waiter(waiter);
         }
-        line.in_use += 1;
-        drop(line);
-        let connection = self.take_idle(needs);
-        Grant::Lease(Lease { pool: Some(self.clone()), connection })
+        state.in_use += 1;
+        drop(state);
+        let connection = self.take_idle(requirements);
+        Checkout::Lease(Lease { pool: Some(self.clone()), connection })
     }
 
     /// An idle connection that is good for this; those that are good for nothing are closed.
-    fn take_idle(&self, needs: Needs<'_>) -> Option<Connection<S>> {
-        let next = || if needs.may_reuse { self.lock().idle.pop() } else { None };
+    fn take_idle(&self, requirements: ReuseRequirements<'_>) -> Option<ApiConnection<S>> {
+        let next = || if requirements.may_reuse { self.lock().idle.pop() } else { None };
         while let Some(mut connection) = next() {
-            if needs.suits(&mut connection) {
+            if requirements.are_met_by(&mut connection) {
                 return Some(connection);
             }
         }
-        let mut line = self.lock();
-        let is_full = line.idle.len() + line.in_use > self.max_connections;
-        let oldest = is_full.then(|| line.idle.remove(0));
-        drop(line);
+        let mut state = self.lock();
+        let is_full = state.idle.len() + state.in_use > self.max_connections;
+        let oldest = is_full.then(|| state.idle.remove(0));
+        drop(state);
         drop(oldest);
         None
     }
 }
 
-impl<S> Pool<S> {
+impl<S> ConnectionPool<S> {
     /// Closes the idle connections, and keeps none from now on. Who waits in line learns of it.
     pub fn close(&self) {
-        let mut line = self.lock();
-        line.is_closed = true;
-        let (idle, waiting) = (std::mem::take(&mut line.idle), std::mem::take(&mut line.waiting));
-        drop(line);
+        let mut state = self.lock();
+        state.is_closed = true;
+        let (idle, waiters) = (std::mem::take(&mut state.idle), std::mem::take(&mut state.waiters));
+        drop(state);
         drop(idle);
-        for ticket in waiting {
-            ticket.cancel();
-            (ticket.notify)();
+        for waiter in waiters {
+            waiter.cancel();
+            (waiter.wake)();
         }
     }
 
     /// Gives the right to a connection to who has waited for longest. Where nobody waits, the
     /// connection is kept.
-    fn pass_on(self: Arc<Self>, mut connection: Option<Connection<S>>) {
+    fn release(self: Arc<Self>, mut connection: Option<ApiConnection<S>>) {
         loop {
-            let mut line = self.lock();
-            let Some(next) = line.waiting.pop_front() else {
-                line.in_use -= 1;
-                let has_room = line.idle.len() + line.in_use < self.max_connections;
-                if has_room && !line.is_closed {
-                    line.idle.extend(connection.take());
+            let mut state = self.lock();
+            let Some(next) = state.waiters.pop_front() else {
+                state.in_use -= 1;
+                let has_capacity = state.idle.len() + state.in_use < self.max_connections;
+                if has_capacity && !state.is_closed {
+                    state.idle.extend(connection.take());
                 }
                 // One that is closed here is closed without the lock.
-                drop(line);
+                drop(state);
                 return;
             };
-            drop(line);
-            match next.give(Lease { pool: Some(self.clone()), connection }) {
+            drop(state);
+            match next.offer(Lease { pool: Some(self.clone()), connection }) {
                 None => return,
-                Some(mut back) => {
-                    back.pool = None;
-                    connection = back.connection.take();
+                Some(mut returned) => {
+                    returned.pool = None;
+                    connection = returned.connection.take();
                 }
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Line<S>> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PoolState<S>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -165,58 +165,58 @@ impl<S> Drop for Lease<S> {
     fn drop(&mut self) {
         drop(self.connection.take());
         if let Some(pool) = self.pool.take() {
-            pool.pass_on(None);
+            pool.release(None);
         }
     }
 }
 
-impl<S: Transport> Lease<S> {
+impl<S: SocketIo> Lease<S> {
     /// Gives the connection back for another request.
     pub fn keep(mut self) {
         if let Some(connection) = &mut self.connection {
-            connection.rest();
+            connection.mark_idle();
         }
         if let Some(pool) = self.pool.take() {
-            pool.pass_on(self.connection.take());
+            pool.release(self.connection.take());
         }
     }
 
     /// Closes the connection if it is not good for this.
-    pub fn check(&mut self, needs: Needs<'_>) {
-        if self.connection.as_mut().is_some_and(|connection| !needs.suits(connection)) {
+    pub fn validate(&mut self, requirements: ReuseRequirements<'_>) {
+        if self.connection.as_mut().is_some_and(|connection| !requirements.are_met_by(connection)) {
             self.connection = None;
         }
     }
 }
 
-impl Needs<'_> {
-    fn suits<S: Transport>(&self, connection: &mut Connection<S>) -> bool {
+impl ReuseRequirements<'_> {
+    fn are_met_by<S: SocketIo>(&self, connection: &mut ApiConnection<S>) -> bool {
         self.may_reuse
-            && !(self.must_be_fresh && connection.is_old())
+            && !(self.must_be_recent && connection.is_stale())
             && self.ban.permits(connection.idle_state())
     }
 }
 
-impl<S> Ticket<S> {
+impl<S> Waiter<S> {
     /// Gives what was waited for; gives it back where nobody waits any more.
-    fn give(&self, lease: Lease<S>) -> Option<Lease<S>> {
-        let mut turn = self.lock();
-        if matches!(*turn, Turn::Over) {
+    fn offer(&self, lease: Lease<S>) -> Option<Lease<S>> {
+        let mut state = self.lock();
+        if matches!(*state, WaiterState::Done) {
             return Some(lease);
         }
-        *turn = Turn::Comes(lease);
-        drop(turn);
-        (self.notify)();
+        *state = WaiterState::Ready(lease);
+        drop(state);
+        (self.wake)();
         None
     }
 
     /// What was waited for, once it has come.
     pub fn take(&self) -> Option<Lease<S>> {
-        let mut turn = self.lock();
-        match std::mem::replace(&mut *turn, Turn::Over) {
-            Turn::Comes(lease) => Some(lease),
-            before => {
-                *turn = before;
+        let mut state = self.lock();
+        match std::mem::replace(&mut *state, WaiterState::Done) {
+            WaiterState::Ready(lease) => Some(lease),
+            previous => {
+                *state = previous;
                 None
             }
         }
@@ -224,12 +224,12 @@ impl<S> Ticket<S> {
 
     /// Waits no more.
     pub fn cancel(&self) {
-        let before = std::mem::replace(&mut *self.lock(), Turn::Over);
+        let previous = std::mem::replace(&mut *self.lock(), WaiterState::Done);
         // Whoever is next gets it, which asks this ticket no more.
-        drop(before);
+        drop(previous);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Turn<S>> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, WaiterState<S>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The largest number of requests that a limit may have.
-const MAX_REQUESTS: usize = 1_000_000;
+const MAX_REQUESTS_PER_WINDOW: usize = 1_000_000;
 
 /// So many requests in any time of this length. Requests are sent in the order in which they came.
 #[derive(Debug)]
-pub(super) struct RateLimit {
+pub(super) struct RequestRateLimit {
     requests: usize,
     window: Duration,
     /// When requests were sent in the last window, and will be, in their order.
@@ -19,13 +19,13 @@ pub(super) struct RateLimit {
 
 /// The right to send a request at a time; what is dropped unused is free for others.
 #[derive(Debug)]
-pub(super) struct Slot {
-    limit: Arc<RateLimit>,
-    pub at: Instant,
+pub(super) struct RateLimitSlot {
+    limit: Arc<RequestRateLimit>,
+    pub time: Instant,
     is_used: bool,
 }
 
-impl RateLimit {
+impl RequestRateLimit {
     /// Takes the next free slot.
     ///
     /// # Errors
@@ -34,21 +34,21 @@ impl RateLimit {
         self: &Arc<Self>,
         now: Instant,
         latest: Option<Instant>,
-    ) -> Result<Slot, Duration> {
+    ) -> Result<RateLimitSlot, Duration> {
         let mut slots = self.lock();
         while slots.front().is_some_and(|first| *first + self.window <= now) {
             slots.pop_front();
         }
         // The one that must be a window ago when this one is sent.
-        let before = slots.len().checked_sub(self.requests).and_then(|at| slots.get(at));
-        let at = before.map_or(now, |before| (*before + self.window).max(now));
+        let before = slots.len().checked_sub(self.requests).and_then(|time| slots.get(time));
+        let time = before.map_or(now, |before| (*before + self.window).max(now));
         // In the order of coming, also where a slot before others has become free.
-        let at = slots.back().map_or(at, |last| at.max(*last));
-        if latest.is_some_and(|latest| at > latest) {
-            return Err(at.saturating_duration_since(now));
+        let time = slots.back().map_or(time, |last| time.max(*last));
+        if latest.is_some_and(|latest| time > latest) {
+            return Err(time.saturating_duration_since(now));
         }
-        slots.push_back(at);
-        Ok(Slot { limit: self.clone(), at, is_used: false })
+        slots.push_back(time);
+        Ok(RateLimitSlot { limit: self.clone(), time, is_used: false })
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Instant>> {
@@ -56,45 +56,46 @@ impl RateLimit {
     }
 }
 
-impl Slot {
+impl RateLimitSlot {
     /// The request is sent.
-    pub fn spend(mut self) {
+    pub fn consume(mut self) {
         self.is_used = true;
     }
 }
 
-impl Drop for Slot {
+impl Drop for RateLimitSlot {
     fn drop(&mut self) {
         if self.is_used {
             return;
         }
         let mut slots = self.limit.lock();
-        let found = slots.iter().rposition(|at| *at == self.at);
-        found.and_then(|at| slots.remove(at));
+        let position = slots.iter().rposition(|time| *time == self.time);
+        position.and_then(|time| slots.remove(time));
     }
 }
 
-impl FromStr for RateLimit {
+impl FromStr for RequestRateLimit {
     type Err = &'static str;
 
     /// Reads `120/60s`; the time is in `ms`, `s`, `m` or `h`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const FORM: &str = "must be requests and a time, such as \"120/60s\"";
-        let (requests, window) = text.split_once('/').ok_or(FORM)?;
-        let requests = requests.trim().parse().map_err(|_| FORM)?;
-        if !(1..=MAX_REQUESTS).contains(&requests) {
+        const EXPECTED_FORMAT: &str = "must be requests and a time, such as \"120/60s\"";
+        let (requests, window) = text.split_once('/').ok_or(EXPECTED_FORMAT)?;
+        let requests = requests.trim().parse().map_err(|_| EXPECTED_FORMAT)?;
+        if !(1..=MAX_REQUESTS_PER_WINDOW).contains(&requests) {
             return Err("must allow 1 to 1000000 requests");
         }
         let window = window.trim();
         let unit_at = window.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(window.len());
         let (number, unit) = window.split_at(unit_at);
-        let number: u32 = if number.is_empty() { 1 } else { number.parse().map_err(|_| FORM)? };
+        let number: u32 =
+            if number.is_empty() { 1 } else { number.parse().map_err(|_| EXPECTED_FORMAT)? };
         let unit = match unit {
             "ms" => Duration::from_millis(1),
             "s" => Duration::from_secs(1),
             "m" => Duration::from_secs(60),
             "h" => Duration::from_secs(3600),
-            _ => return Err(FORM),
+            _ => return Err(EXPECTED_FORMAT),
         };
         let window = unit.saturating_mul(number);
         if window.is_zero() || window > Duration::from_secs(86_400) {
@@ -111,42 +112,42 @@ mod tests {
 
     #[test]
     fn no_window_holds_more_requests_than_allowed() {
-        let limit = Arc::new("3/1s".parse::<RateLimit>().unwrap());
+        let limit = Arc::new("3/1s".parse::<RequestRateLimit>().unwrap());
         let start = Instant::now();
-        let at = |milliseconds| start + Duration::from_millis(milliseconds);
+        let time = |milliseconds| start + Duration::from_millis(milliseconds);
         let sent = [0, 0, 0, 100, 100, 2500].map(|came| {
-            let slot = limit.reserve(at(came), None).unwrap();
-            let sent = (slot.at - start).as_millis();
-            slot.spend();
+            let slot = limit.reserve(time(came), None).unwrap();
+            let sent = (slot.time - start).as_millis();
+            slot.consume();
             sent
         });
 
         assert_eq!(sent, [0, 0, 0, 1000, 1000, 2500]);
-        let _two = [limit.reserve(at(2600), None), limit.reserve(at(2600), None)];
-        let late = limit.reserve(at(2600), Some(at(2700)));
+        let _two = [limit.reserve(time(2600), None), limit.reserve(time(2600), None)];
+        let late = limit.reserve(time(2600), Some(time(2700)));
         assert_eq!(late.unwrap_err(), Duration::from_millis(900));
     }
 
     #[test]
     fn what_is_not_used_is_free_again() {
-        let limit = Arc::new("1/1s".parse::<RateLimit>().unwrap());
+        let limit = Arc::new("1/1s".parse::<RequestRateLimit>().unwrap());
         let now = Instant::now();
-        limit.reserve(now, None).unwrap().spend();
+        limit.reserve(now, None).unwrap().consume();
         let waiting: Vec<_> = (0..20).map(|_| limit.reserve(now, None).unwrap()).collect();
-        assert_eq!(waiting[19].at - now, Duration::from_secs(20));
+        assert_eq!(waiting[19].time - now, Duration::from_secs(20));
 
         drop(waiting);
 
-        assert_eq!(limit.reserve(now, None).unwrap().at - now, Duration::from_secs(1));
+        assert_eq!(limit.reserve(now, None).unwrap().time - now, Duration::from_secs(1));
     }
 
     #[test]
     fn a_limit_is_a_number_and_a_time() {
         for text in ["120/60s", "1/ms", "5 / 2m", "10/24h"] {
-            assert!(text.parse::<RateLimit>().is_ok(), "{text}");
+            assert!(text.parse::<RequestRateLimit>().is_ok(), "{text}");
         }
         for text in ["", "120", "0/1s", "1/0s", "-1/s", "1/25h", "1/1w", "1/s2", "1.5/s", "x/s"] {
-            assert!(text.parse::<RateLimit>().is_err(), "{text}");
+            assert!(text.parse::<RequestRateLimit>().is_err(), "{text}");
         }
     }
 }

@@ -15,15 +15,15 @@ const MIN_CREDENTIAL_BYTES: usize = 8;
 
 /// The key of a client, and what else its headers hold that is secret.
 #[derive(Clone, Default)]
-pub(super) struct Credentials(Arc<[Credential]>);
+pub(super) struct RedactedValues(Arc<[RedactedValue]>);
 
-struct Credential {
+struct RedactedValue {
     text: String,
     /// Made when first needed: most calls succeed, and show nothing.
     pattern: OnceLock<Option<Regex>>,
 }
 
-impl Credentials {
+impl RedactedValues {
     /// The credentials in the headers of a request.
     pub fn of(headers: &HeaderMap) -> Self {
         let secret = headers.iter().filter(|(name, _)| is_secret(name.as_str()));
@@ -32,14 +32,14 @@ impl Credentials {
         let values =
             values.map(|value| value.split_once(' ').map_or(value, |(_, rest)| rest.trim()));
         let long = values.filter(|value| value.len() >= MIN_CREDENTIAL_BYTES);
-        let made = |text: &str| Credential { text: text.to_owned(), pattern: OnceLock::new() };
+        let made = |text: &str| RedactedValue { text: text.to_owned(), pattern: OnceLock::new() };
         Self(long.map(made).collect())
     }
 
     /// The bytes without the credentials.
     pub fn mask(&self, bytes: &Bytes) -> Bytes {
         let mut masked = bytes.clone();
-        for pattern in self.0.iter().filter_map(Credential::pattern) {
+        for pattern in self.0.iter().filter_map(RedactedValue::pattern) {
             if pattern.is_match(&masked) {
                 masked = pattern.replace_all(&masked, MASK.as_bytes()).into_owned().into();
             }
@@ -65,7 +65,7 @@ impl Credentials {
     }
 }
 
-impl Credential {
+impl RedactedValue {
     fn pattern(&self) -> Option<&Regex> {
         self.pattern.get_or_init(|| pattern(&self.text)).as_ref()
     }
@@ -92,11 +92,11 @@ pub(super) fn mask_login(address: &str) -> String {
 mod tests {
     use super::*;
 
-    fn credentials(authorization: &str) -> Credentials {
+    fn credentials(authorization: &str) -> RedactedValues {
         let mut headers = HeaderMap::new();
         headers.insert("authorization", authorization.try_into().unwrap());
         headers.insert("x-request-id", "not-a-secret".try_into().unwrap());
-        Credentials::of(&headers)
+        RedactedValues::of(&headers)
     }
 
     #[test]

@@ -2,14 +2,14 @@
 
 use std::io::Write;
 
-use super::Settings;
+use super::ClientSettings;
 use crate::api::{Call, Malformed, Verb};
 
 /// The request for a call, head and body in one.
 ///
 /// # Errors
 /// When the target holds what no request line may.
-pub(super) fn encode(settings: &Settings, call: &Call) -> Result<Vec<u8>, Malformed> {
+pub(super) fn encode(settings: &ClientSettings, call: &Call) -> Result<Vec<u8>, Malformed> {
     if let Some(at) = call.target.bytes().position(|byte| !(0x21..0x7f).contains(&byte)) {
         let problem = format!("must be percent-encoded, and is not at byte {at}");
         return Err(Malformed::new("path", problem));
@@ -17,8 +17,8 @@ pub(super) fn encode(settings: &Settings, call: &Call) -> Result<Vec<u8>, Malfor
     let body = call.body.as_deref().unwrap_or_default();
     let (method, prefix) = (call.method.as_str(), settings.target_prefix());
     let head = settings.head();
-    let room = method.len() + prefix.len() + call.target.len() + head.len() + body.len() + 96;
-    let mut request = Vec::with_capacity(room);
+    let capacity = method.len() + prefix.len() + call.target.len() + head.len() + body.len() + 96;
+    let mut request = Vec::with_capacity(capacity);
     for part in [method, " ", prefix, &call.target, " HTTP/1.1\r\n"] {
         request.extend_from_slice(part.as_bytes());
     }

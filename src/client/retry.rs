@@ -10,9 +10,9 @@ use crate::api::Verb;
 /// The first pause; each further one may be twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause of our own choosing.
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+const MAX_PAUSE: Duration = Duration::from_secs(8);
 /// The longest pause that a server may ask for; what asks for more is not retried.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+const MAX_SERVER_PAUSE: Duration = Duration::from_secs(60);
 
 /// The longest `Retry-After` that is told apart from others.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(u32::MAX as u64);
@@ -51,9 +51,9 @@ pub(super) fn may_repeat_failure(method: Verb, cause: &Cause) -> bool {
 /// clients that failed together do not return together. `None` when the server asks for too much.
 pub(super) fn pause(next: u32, asked: Option<Duration>) -> Option<Duration> {
     if let Some(asked) = asked {
-        return Some(asked).filter(|asked| *asked <= LONGEST_WAIT);
+        return Some(asked).filter(|asked| *asked <= MAX_SERVER_PAUSE);
     }
-    let ceiling = FIRST_PAUSE.saturating_mul(1 << next.saturating_sub(2).min(8)).min(LONGEST_PAUSE);
+    let ceiling = FIRST_PAUSE.saturating_mul(1 << next.saturating_sub(2).min(8)).min(MAX_PAUSE);
     let mut random = [0; 4];
     // Without randomness the whole pause is as good.
     let fraction = match getrandom::fill(&mut random) {
@@ -123,7 +123,7 @@ mod tests {
     fn pauses_grow_to_a_limit() {
         for _ in 0..100 {
             assert!(pause(2, None).is_some_and(|pause| pause <= FIRST_PAUSE));
-            assert!(pause(40, None).is_some_and(|pause| pause <= LONGEST_PAUSE));
+            assert!(pause(40, None).is_some_and(|pause| pause <= MAX_PAUSE));
         }
         assert_eq!(pause(2, Some(Duration::from_secs(60))), Some(Duration::from_secs(60)));
         assert_eq!(pause(2, Some(Duration::from_secs(61))), None);

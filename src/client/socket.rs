@@ -8,33 +8,33 @@ use crate::reuse::IdleState;
 
 /// How long a read or a write waits at most before its driver looks at the time, and asks whether
 /// the caller still waits.
-pub(super) const TICK: Duration = Duration::from_millis(50);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What moves the bytes of a connection.
-pub(super) trait Transport {
+pub(super) trait SocketIo {
     /// Sends what can be sent now; with `wait`, what can be sent within a tick.
     fn send(&mut self, bytes: &[u8], wait: bool) -> io::Result<usize>;
     /// Receives what is there; with `wait`, what arrives within a tick.
-    fn receive(&mut self, room: &mut [u8], wait: bool) -> io::Result<usize>;
+    fn receive(&mut self, buffer: &mut [u8], wait: bool) -> io::Result<usize>;
     /// Whether something is there to be received, which stays there.
     fn idle_state(&mut self) -> IdleState;
 }
 
 /// A TCP socket whose calls wait for a tick.
 #[derive(Debug)]
-pub(super) struct Socket {
+pub(super) struct ClientSocket {
     socket: socket2::Socket,
     /// Which reactor is told when something arrives.
     #[cfg(unix)]
-    pub registration: Option<super::reactor::Registration>,
+    pub registration: Option<super::reactor::ReactorRegistration>,
 }
 
-impl Socket {
+impl ClientSocket {
     /// A connected socket.
     pub fn new(socket: socket2::Socket) -> io::Result<Self> {
         socket.set_tcp_nodelay(true)?;
-        socket.set_read_timeout(Some(TICK))?;
-        socket.set_write_timeout(Some(TICK))?;
+        socket.set_read_timeout(Some(POLL_INTERVAL))?;
+        socket.set_write_timeout(Some(POLL_INTERVAL))?;
         Ok(Self {
             socket,
             #[cfg(unix)]
@@ -63,7 +63,7 @@ impl Socket {
         {
             let _ = self.socket.set_read_timeout(Some(limit.max(Duration::from_millis(1))));
             let _ = self.socket.peek(as_uninit(&mut [0]));
-            let _ = self.socket.set_read_timeout(Some(TICK));
+            let _ = self.socket.set_read_timeout(Some(POLL_INTERVAL));
         }
     }
 
@@ -74,16 +74,16 @@ impl Socket {
 }
 
 #[cfg(unix)]
-impl std::os::fd::AsRawFd for Socket {
+impl std::os::fd::AsRawFd for ClientSocket {
     fn as_raw_fd(&self) -> std::os::fd::RawFd {
         self.socket.as_raw_fd()
     }
 }
 
 /// Bytes that were written before may be overwritten.
-fn as_uninit(room: &mut [u8]) -> &mut [MaybeUninit<u8>] {
+fn as_uninit(buffer: &mut [u8]) -> &mut [MaybeUninit<u8>] {
     // SAFETY: both have the same layout, and what receives into it writes only whole bytes.
-    unsafe { &mut *(std::ptr::from_mut(room) as *mut [MaybeUninit<u8>]) }
+    unsafe { &mut *(std::ptr::from_mut(buffer) as *mut [MaybeUninit<u8>]) }
 }
 
 #[cfg(unix)]
@@ -97,15 +97,15 @@ mod flags {
 }
 
 #[cfg(unix)]
-impl Transport for Socket {
+impl SocketIo for ClientSocket {
     fn send(&mut self, bytes: &[u8], wait: bool) -> io::Result<usize> {
         let no_wait = if wait { 0 } else { flags::NO_WAIT };
         self.socket.send_with_flags(bytes, flags::SEND | no_wait)
     }
 
-    fn receive(&mut self, room: &mut [u8], wait: bool) -> io::Result<usize> {
+    fn receive(&mut self, buffer: &mut [u8], wait: bool) -> io::Result<usize> {
         let no_wait = if wait { 0 } else { flags::NO_WAIT };
-        self.socket.recv_with_flags(as_uninit(room), no_wait)
+        self.socket.recv_with_flags(as_uninit(buffer), no_wait)
     }
 
     fn idle_state(&mut self) -> IdleState {
@@ -115,21 +115,21 @@ impl Transport for Socket {
 }
 
 #[cfg(not(unix))]
-impl Transport for Socket {
+impl SocketIo for ClientSocket {
     fn send(&mut self, bytes: &[u8], wait: bool) -> io::Result<usize> {
         let _mode = NoWait::unless(wait, &self.socket)?;
         self.socket.send(bytes)
     }
 
-    fn receive(&mut self, room: &mut [u8], wait: bool) -> io::Result<usize> {
+    fn receive(&mut self, buffer: &mut [u8], wait: bool) -> io::Result<usize> {
         let _mode = NoWait::unless(wait, &self.socket)?;
-        self.socket.recv(as_uninit(room))
+        self.socket.recv(as_uninit(buffer))
     }
 
     fn idle_state(&mut self) -> IdleState {
-        let looked = NoWait::unless(false, &self.socket)
+        let peeked = NoWait::unless(false, &self.socket)
             .and_then(|_mode| self.socket.peek(as_uninit(&mut [0])));
-        idle(looked)
+        idle(peeked)
     }
 }
 
@@ -157,8 +157,8 @@ impl Drop for NoWait<'_> {
 }
 
 /// What a look at an idle connection says.
-pub(super) fn idle(looked: io::Result<usize>) -> IdleState {
-    match looked {
+pub(super) fn idle(peeked: io::Result<usize>) -> IdleState {
+    match peeked {
         Ok(0) => IdleState::Closed,
         Ok(_) => IdleState::Surplus,
         Err(error) if is_not_ready(&error) => IdleState::Quiet,
@@ -174,42 +174,42 @@ pub(super) fn is_not_ready(error: &io::Error) -> bool {
     )
 }
 
-/// Sends all of it while ticks pass and `on_tick` lets it.
+/// Sends all of it while ticks pass and `check` lets it.
 pub(super) fn send_all(
-    socket: &mut Socket,
+    socket: &mut ClientSocket,
     mut bytes: &[u8],
-    on_tick: &mut dyn FnMut() -> io::Result<()>,
+    check: &mut dyn FnMut() -> io::Result<()>,
 ) -> io::Result<()> {
     while !bytes.is_empty() {
         match socket.send(bytes, true) {
             Ok(sent) => bytes = bytes.get(sent..).unwrap_or_default(),
-            Err(error) if is_not_ready(&error) => on_tick()?,
+            Err(error) if is_not_ready(&error) => check()?,
             Err(error) => return Err(error),
         }
     }
     Ok(())
 }
 
-/// Reads and writes that last until `on_tick` ends them.
-pub(super) struct Patient<'a> {
-    pub socket: &'a mut Socket,
-    pub on_tick: &'a mut dyn FnMut() -> io::Result<()>,
+/// Reads and writes that last until `check` ends them.
+pub(super) struct CancellableStream<'a> {
+    pub socket: &'a mut ClientSocket,
+    pub check: &'a mut dyn FnMut() -> io::Result<()>,
 }
 
-impl io::Read for Patient<'_> {
-    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+impl io::Read for CancellableStream<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            match self.socket.receive(room, true) {
-                Err(error) if is_not_ready(&error) => (self.on_tick)()?,
+            match self.socket.receive(buffer, true) {
+                Err(error) if is_not_ready(&error) => (self.check)()?,
                 outcome => return outcome,
             }
         }
     }
 }
 
-impl Write for Patient<'_> {
+impl Write for CancellableStream<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        send_all(self.socket, bytes, self.on_tick)?;
+        send_all(self.socket, bytes, self.check)?;
         Ok(bytes.len())
     }
 

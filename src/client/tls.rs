@@ -28,7 +28,7 @@ pub(super) enum Roots {
 
 /// Whom a connection with TLS leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Peer {
+pub(super) enum TlsPeer {
     Server,
     Proxy,
 }
@@ -65,15 +65,15 @@ impl Roots {
 
     /// The configuration for connections; the system's certificates are read when first needed, and
     /// without a certificate of our own only once per process.
-    pub(super) fn config(&self, peer: Peer) -> Result<Arc<ClientConfig>, std::io::Error> {
+    pub(super) fn config(&self, peer: TlsPeer) -> Result<Arc<ClientConfig>, std::io::Error> {
         static SYSTEM: OnceLock<Arc<ClientConfig>> = OnceLock::new();
         match (self, peer) {
-            (Self::Bundle { to_servers, .. }, Peer::Server) => Ok(Arc::clone(to_servers)),
-            (Self::Bundle { to_proxies, .. }, Peer::Proxy) => Ok(Arc::clone(to_proxies)),
-            (Self::SystemWithCertificate(certificate, made), Peer::Server) => {
+            (Self::Bundle { to_servers, .. }, TlsPeer::Server) => Ok(Arc::clone(to_servers)),
+            (Self::Bundle { to_proxies, .. }, TlsPeer::Proxy) => Ok(Arc::clone(to_proxies)),
+            (Self::SystemWithCertificate(certificate, made), TlsPeer::Server) => {
                 of_system(made, Some(certificate))
             }
-            (Self::SystemWithCertificate(..), Peer::Proxy) | (Self::System, _) => {
+            (Self::SystemWithCertificate(..), TlsPeer::Proxy) | (Self::System, _) => {
                 of_system(&SYSTEM, None)
             }
         }

@@ -6,12 +6,12 @@ use chrono::{DateTime, Utc};
 use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 
-use super::tls::{Peer, Roots};
+use super::tls::{Roots, TlsPeer};
 
 /// Whom a handshake is with.
 #[derive(Clone, Copy)]
 pub(super) struct Handshake<'a> {
-    pub peer: Peer,
+    pub peer: TlsPeer,
     pub host: &'a str,
     pub port: u16,
     pub roots: &'a Roots,
@@ -104,8 +104,8 @@ impl Handshake<'_> {
 impl std::fmt::Display for Handshake<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let role = match self.peer {
-            Peer::Server => "server",
-            Peer::Proxy => "proxy",
+            TlsPeer::Server => "server",
+            TlsPeer::Proxy => "proxy",
         };
         write!(f, "the {role} at {}", self.authority())
     }

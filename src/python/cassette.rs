@@ -14,7 +14,7 @@ use pyo3::types::PyBytes;
 
 use super::error;
 use crate::api::Call;
-use crate::client::{Answer, Client, Recorded};
+use crate::client::{ApiResponse, Client, RecordedResponse};
 
 static IS_IN_USE: AtomicBool = AtomicBool::new(false);
 static CASSETTE: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
@@ -32,7 +32,7 @@ pub(super) enum Playback {
     /// There is no cassette.
     Off,
     /// This is the answer.
-    Answer(Recorded),
+    ApiResponse(RecordedResponse),
     /// The call is to be made, and its answer recorded.
     Record(Recording),
 }
@@ -65,7 +65,7 @@ impl Playback {
         let (place, found): (Py<PyAny>, Option<RecordedParts>) =
             cassette.bind(py).call_method1(intern!(py, "_play"), asked)?.extract()?;
         match found {
-            Some(parts) => recorded(parts).map(Self::Answer),
+            Some(parts) => recorded(parts).map(Self::ApiResponse),
             None => Ok(Self::Record(Recording { cassette, place })),
         }
     }
@@ -73,20 +73,20 @@ impl Playback {
 
 impl Recording {
     /// Hands an answer over.
-    pub(super) fn record(&self, py: Python<'_>, answer: &Answer) -> PyResult<()> {
-        let Recorded { status, headers, body } = answer.record();
+    pub(super) fn record(&self, py: Python<'_>, answer: &ApiResponse) -> PyResult<()> {
+        let RecordedResponse { status, headers, body } = answer.record();
         let headers = error::headers(py, &headers)?;
         let told = (&self.place, status, headers, PyBytes::new(py, &body));
         self.cassette.call_method1(py, intern!(py, "_record"), told).map(drop)
     }
 }
 
-fn recorded((status, fields, body): RecordedParts) -> PyResult<Recorded> {
+fn recorded((status, fields, body): RecordedParts) -> PyResult<RecordedResponse> {
     let wrong = |name: &str| PyValueError::new_err(format!("{name:?} is no header"));
     let mut headers = HeaderMap::new();
     for (name, value) in &fields {
         let known = HeaderName::try_from(name.as_str()).map_err(|_| wrong(name))?;
         headers.insert(known, HeaderValue::from_bytes(value.as_bytes()).map_err(|_| wrong(name))?);
     }
-    Ok(Recorded { status, headers, body })
+    Ok(RecordedResponse { status, headers, body })
 }

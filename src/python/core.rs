@@ -12,7 +12,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 
 use super::cassette::Playback;
-use super::event_loop::{LoopDriver, Waited};
+use super::event_loop::{LoopDriver, ResponseHandler};
 use super::exit::{Entered, attached};
 use super::options::Changed;
 use super::pending_call::PendingCall;
@@ -20,7 +20,7 @@ use super::results::{self, BodyDecoder, MIN_SLICED_BYTES, Plan, Target};
 use super::watch::Watch;
 use super::{arguments, error, options, raw_answer, table};
 use crate::api::{Call, Info, Output, Verb};
-use crate::client::{Answer, Api, Client, Event, Observer, Recorded};
+use crate::client::{Api, ApiResponse, CallEvent, Client, Observer, RecordedResponse};
 
 /// A client of one of the APIs. Python's classes hold one and say what is called on it.
 #[pyclass(frozen, module = "ginnel._native")]
@@ -254,13 +254,13 @@ impl Core {
         let recording = match Playback::of(py, &self.client, &call)? {
             Playback::Off => None,
             Playback::Record(recording) => Some(recording),
-            Playback::Answer(recorded) => {
+            Playback::ApiResponse(recorded) => {
                 let answer = self.replay(py, call, recorded, watch.as_ref())?;
                 let outcome = answer.and_then(|answer| expected.made(py, answer));
                 return LoopDriver::settle_soon(&driver, &event_loop, outcome);
             }
         };
-        let started = (call, Waited { expected, recording });
+        let started = (call, ResponseHandler { expected, recording });
         LoopDriver::start(&driver, &event_loop, &self.client, started, watch)
     }
 
@@ -299,7 +299,7 @@ impl Core {
         let recording = match Playback::of(py, &self.client, &call)? {
             Playback::Off => None,
             Playback::Record(recording) => Some(recording),
-            Playback::Answer(recorded) => {
+            Playback::ApiResponse(recorded) => {
                 return expected.made(py, self.replay(py, call, recorded, watch.as_ref())??);
             }
         };
@@ -312,16 +312,16 @@ impl Core {
             }
             is_end
         };
-        let mut tell = |event: Event| {
+        let mut on_event = |event: CallEvent| {
             let watch = watch.as_ref();
-            let told = watch.and_then(|watch| attached(|py| watch.tell(py, &event)));
+            let told = watch.and_then(|watch| attached(|py| watch.notify(py, &event)));
             match note(told.and_then(Result::err)) {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
         };
         let filter = watch.as_ref().map(Watch::filter);
-        let observer = filter.map(|filter| Observer { filter, tell: &mut tell });
+        let observer = filter.map(|filter| Observer { filter, on_event: &mut on_event });
         let outcome = entered.detached(|| {
             self.client.send_blocking(call, observer, || {
                 runs_signal_handlers() && note(attached(|py| py.check_signals().err()).flatten())
@@ -355,17 +355,17 @@ impl Core {
         &self,
         py: Python<'_>,
         call: Call,
-        recorded: Recorded,
+        recorded: RecordedResponse,
         watch: Option<&Watch>,
-    ) -> PyResult<PyResult<Answer>> {
+    ) -> PyResult<PyResult<ApiResponse>> {
         let mut told = Ok(());
         let answer = self.client.replay(call, recorded, |event| {
             if let (Some(watch), Ok(())) = (watch, &told) {
-                told = watch.tell(py, &event);
+                told = watch.notify(py, &event);
             }
         });
         told?;
-        Ok(answer.and_then(Answer::accept).map_err(|problem| error::failed(py, problem)))
+        Ok(answer.and_then(ApiResponse::accept).map_err(|problem| error::failed(py, problem)))
     }
 
     fn page_call(
@@ -393,7 +393,7 @@ impl Expected {
     }
 
     /// What a call returns for an answer that was accepted.
-    pub(super) fn made(self, py: Python<'_>, answer: Answer) -> PyResult<Bound<'_, PyAny>> {
+    pub(super) fn made(self, py: Python<'_>, answer: ApiResponse) -> PyResult<Bound<'_, PyAny>> {
         if self.is_raw { raw_answer::raw(py, answer, self) } else { self.read(py, &answer) }
     }
 
@@ -401,7 +401,7 @@ impl Expected {
     pub(super) fn read<'py>(
         &self,
         py: Python<'py>,
-        answer: &Answer,
+        answer: &ApiResponse,
     ) -> PyResult<Bound<'py, PyAny>> {
         let body = answer.body();
         let read = match &self.output {
@@ -418,7 +418,7 @@ impl Expected {
     }
 
     /// How to read an answer in slices; none where one slice does.
-    pub(super) fn slices(&self, py: Python<'_>, answer: &mut Answer) -> Option<BodyDecoder> {
+    pub(super) fn slices(&self, py: Python<'_>, answer: &mut ApiResponse) -> Option<BodyDecoder> {
         if self.is_raw || answer.body().len() < MIN_SLICED_BYTES {
             return None;
         }

@@ -7,7 +7,7 @@ use pyo3::types::{PyBytes, PyDict};
 
 use super::results::Unreadable;
 use crate::api::{ErrorBody, Malformed};
-use crate::client::{Answer, Cause, ConfigError, Error, StatusError};
+use crate::client::{ApiResponse, Cause, ConfigError, Error, StatusError};
 use crate::service;
 
 /// An exception of ours by the name of its class.
@@ -46,7 +46,7 @@ pub(super) fn not_started(py: Python<'_>, error: &service::Error) -> PyErr {
 }
 
 /// An answer whose body is not what the operation returns.
-pub(super) fn unreadable(py: Python<'_>, answer: &Answer, problem: Unreadable) -> PyErr {
+pub(super) fn unreadable(py: Python<'_>, answer: &ApiResponse, problem: Unreadable) -> PyErr {
     match problem {
         Unreadable::Python(error) => error,
         Unreadable::Json(problem) => failed(py, answer.undecodable(problem.to_string())),

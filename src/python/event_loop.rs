@@ -28,17 +28,19 @@ use super::results::BodyDecoder;
 use super::watch::Watch;
 use crate::api::Call;
 use crate::client::number_map::NumberMap;
-use crate::client::{Answer, Client, Error, Event, EventFilter, Task, What};
+use crate::client::{
+    ApiResponse, CallEvent, CallEventKind, CallUpdate, Client, Error, EventFilter, Task,
+};
 
 /// The calls of one loop.
 #[pyclass(frozen, module = "ginnel._native", weakref)]
 pub(super) struct LoopDriver {
     /// Weak, since the loop holds this.
     event_loop: Py<PyWeakrefReference>,
-    calls: Mutex<NumberMap<Waiting>>,
-    timer: Mutex<Timer>,
+    calls: Mutex<NumberMap<LoopCall>>,
+    timer: Mutex<ExpiryTimer>,
     /// Large answers, of which each has a slice in its turn.
-    decoding: Mutex<VecDeque<Decoding>>,
+    decoding: Mutex<VecDeque<SlicedResponse>>,
     transport: Transport,
 }
 
@@ -46,56 +48,50 @@ pub(super) struct LoopDriver {
 enum Transport {
     #[cfg(unix)]
     Reactor(Box<Mutex<crate::client::Reactor>>),
-    Network(Arc<Mailbox>, Mutex<Tasks>),
+    Network(Arc<UpdateQueue>, Mutex<NetworkTasks>),
 }
 
 /// The calls on the network thread.
 #[derive(Default)]
-struct Tasks {
+struct NetworkTasks {
     last: u64,
     running: NumberMap<Task>,
 }
 
 /// When the loop calls [`LoopDriver::expire`] next.
 #[derive(Default)]
-struct Timer {
+struct ExpiryTimer {
     next: Option<Instant>,
 }
 
 /// What a call is for.
-struct Waiting {
+struct LoopCall {
     pending: Py<PendingCall>,
-    waited: Waited,
+    handler: ResponseHandler,
 }
 
 /// What becomes of the answer of a call.
-pub(super) struct Waited {
+pub(super) struct ResponseHandler {
     pub(super) expected: Expected,
     /// The cassette that awaits it, too.
     pub(super) recording: Option<Recording>,
 }
 
 /// A large answer.
-struct Decoding {
+struct SlicedResponse {
     pending: Py<PendingCall>,
-    answer: Answer,
+    answer: ApiResponse,
     decoder: BodyDecoder,
 }
 
 /// How long the loop may be held up by large answers in one of its turns.
 const MAX_DECODE_TIME: Duration = Duration::from_millis(2);
 
-/// Where the network thread leaves its news.
-struct Mailbox {
-    news: Mutex<Vec<(u64, News)>>,
+/// Updates of calls on the network thread.
+struct UpdateQueue {
+    updates: Mutex<Vec<(u64, CallUpdate)>>,
     /// Called when there is some.
     notify: Py<PyAny>,
-}
-
-/// What can be heard of a call.
-enum News {
-    Event(Event),
-    Finished(Result<Answer, Error>),
 }
 
 #[pymethods]
@@ -106,7 +102,7 @@ impl LoopDriver {
     fn new(event_loop: &Bound<'_, PyAny>, notify: Option<Py<PyAny>>) -> PyResult<Self> {
         let transport = match notify {
             Some(notify) => Transport::Network(
-                Arc::new(Mailbox { news: Mutex::default(), notify }),
+                Arc::new(UpdateQueue { updates: Mutex::default(), notify }),
                 Mutex::default(),
             ),
             None => Transport::reactor()?,
@@ -179,14 +175,14 @@ impl LoopDriver {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        if let Transport::Network(mailbox, _) = &self.transport {
-            visit.call(&mailbox.notify)?;
+        if let Transport::Network(queue, _) = &self.transport {
+            visit.call(&queue.notify)?;
         }
         visit.call(&self.event_loop)?;
         // Whoever holds the lock uses what is in there.
         let Ok(calls) = self.calls.try_lock() else { return Ok(()) };
-        for waiting in calls.values() {
-            visit.call(&waiting.pending)?;
+        for entry in calls.values() {
+            visit.call(&entry.pending)?;
         }
         let Ok(decoding) = self.decoding.try_lock() else { return Ok(()) };
         for large in decoding.iter() {
@@ -205,9 +201,9 @@ impl LoopDriver {
 }
 
 /// The number of calls that the transport knows nothing of.
-const REPLAYED: u64 = u64::MAX;
+const REPLAYED_CALL: u64 = u64::MAX;
 /// What is told before anything is sent.
-const FIRST_EVENT: Event = Event { attempt: 1, what: What::Sent };
+const FIRST_EVENT: CallEvent = CallEvent { attempt: 1, kind: CallEventKind::Sent };
 
 impl LoopDriver {
     /// The loop, unless it is gone.
@@ -226,22 +222,22 @@ impl LoopDriver {
         slf: &Bound<'_, Self>,
         event_loop: &Bound<'_, PyAny>,
         client: &Client,
-        (call, waited): (Call, Waited),
+        (call, handler): (Call, ResponseHandler),
         watch: Option<Watch>,
     ) -> PyResult<Py<PendingCall>> {
         let py = slf.py();
         let this = slf.get();
         if let Some(watch) = &watch {
             // Here, where the caller's code runs; the transport says it too late.
-            watch.tell(py, &FIRST_EVENT)?;
+            watch.notify(py, &FIRST_EVENT)?;
         }
         let filter = watch.as_ref().map(Watch::filter);
         let started = this.transport.start(client, call, filter);
-        let (number, has_news) = started.map_err(|problem| error::failed(py, problem))?;
+        let (number, has_updates) = started.map_err(|problem| error::failed(py, problem))?;
         let pending = Py::new(py, PendingCall::new(slf.clone().unbind(), number, watch))?;
-        let waiting = Waiting { pending: pending.clone_ref(py), waited };
-        lock(&this.calls).insert(number, waiting);
-        if has_news {
+        let entry = LoopCall { pending: pending.clone_ref(py), handler };
+        lock(&this.calls).insert(number, entry);
+        if has_updates {
             // Not now: a task is running, and its call has not begun to be awaited.
             let drain = slf.getattr(intern!(py, "drain"))?;
             event_loop.call_method1(intern!(py, "call_soon"), (drain,))?;
@@ -257,7 +253,7 @@ impl LoopDriver {
         outcome: PyResult<Bound<'_, PyAny>>,
     ) -> PyResult<Py<PendingCall>> {
         let py = slf.py();
-        let pending = Py::new(py, PendingCall::new(slf.clone().unbind(), REPLAYED, None))?;
+        let pending = Py::new(py, PendingCall::new(slf.clone().unbind(), REPLAYED_CALL, None))?;
         let known = Mutex::new(Some((pending.clone_ref(py), outcome.map(Bound::unbind))));
         let settle = PyCFunction::new_closure(py, None, None, move |arguments, _| {
             let known = lock(&known).take();
@@ -273,8 +269,8 @@ impl LoopDriver {
     /// Drops the request of a call that nobody waits for any more.
     pub(super) fn abandon(&self, number: u64) {
         self.transport.cancel(number);
-        let waiting = lock(&self.calls).remove(&number);
-        drop(waiting);
+        let entry = lock(&self.calls).remove(&number);
+        drop(entry);
     }
 
     /// Has the loop end what will have lasted for too long.
@@ -298,23 +294,23 @@ impl LoopDriver {
     ///
     /// # Errors
     /// With the first exception that must end the loop; the rest is told nevertheless.
-    fn deliver(&self, slf: &Bound<'_, Self>, news: Vec<(u64, News)>) -> PyResult<()> {
+    fn deliver(&self, slf: &Bound<'_, Self>, updates: Vec<(u64, CallUpdate)>) -> PyResult<()> {
         let mut outcome = Ok(());
-        for (number, news) in news {
-            let told = match news {
-                News::Event(event) => self.tell(slf.py(), number, event),
-                News::Finished(finished) => self.settle(slf, number, finished),
+        for (number, update) in updates {
+            let delivered = match update {
+                CallUpdate::Event(event) => self.notify(slf.py(), number, event),
+                CallUpdate::Finished(finished) => self.settle(slf, number, finished),
             };
-            outcome = outcome.and(told);
+            outcome = outcome.and(delivered);
         }
         outcome
     }
 
-    fn tell(&self, py: Python<'_>, number: u64, event: Event) -> PyResult<()> {
+    fn notify(&self, py: Python<'_>, number: u64, event: CallEvent) -> PyResult<()> {
         if event == FIRST_EVENT {
             return Ok(());
         }
-        let pending = lock(&self.calls).get(&number).map(|waiting| waiting.pending.clone_ref(py));
+        let pending = lock(&self.calls).get(&number).map(|entry| entry.pending.clone_ref(py));
         pending.map_or(Ok(()), |pending| PendingCall::note(pending.bind(py), event))
     }
 
@@ -322,24 +318,24 @@ impl LoopDriver {
         &self,
         slf: &Bound<'_, Self>,
         number: u64,
-        finished: Result<Answer, Error>,
+        finished: Result<ApiResponse, Error>,
     ) -> PyResult<()> {
         let py = slf.py();
-        let Some(Waiting { pending, waited }) = lock(&self.calls).remove(&number) else {
+        let Some(LoopCall { pending, handler }) = lock(&self.calls).remove(&number) else {
             return Ok(());
         };
         self.transport.forget(number);
-        let Waited { expected, recording } = waited;
+        let ResponseHandler { expected, recording } = handler;
         if let (Some(recording), Ok(answer)) = (recording, &finished)
             && let Err(error) = recording.record(py, answer)
         {
             return PendingCall::settle(pending.bind(py), Err(error));
         }
-        let outcome = match finished.and_then(Answer::accept) {
+        let outcome = match finished.and_then(ApiResponse::accept) {
             Ok(mut answer) => match expected.slices(py, &mut answer) {
                 Some(decoder) => {
                     let mut decoding = lock(&self.decoding);
-                    decoding.push_back(Decoding { pending, answer, decoder });
+                    decoding.push_back(SlicedResponse { pending, answer, decoder });
                     let is_first = decoding.len() == 1;
                     drop(decoding);
                     // With others before it, its turn comes after theirs.
@@ -375,7 +371,7 @@ impl Transport {
         Err(PyNotImplementedError::new_err("no descriptor to watch on this system"))
     }
 
-    /// Starts a call; gives its number, and whether there is news already.
+    /// Starts a call; gives its number, and whether there are updates already.
     fn start(
         &self,
         client: &Client,
@@ -387,21 +383,21 @@ impl Transport {
             Self::Reactor(reactor) => {
                 let mut reactor = lock(reactor);
                 let number = reactor.start(client, call, filter)?;
-                Ok((number, reactor.has_news()))
+                Ok((number, reactor.has_updates()))
             }
-            Self::Network(mailbox, tasks) => {
+            Self::Network(queue, tasks) => {
                 // Held until the call is noted; the loop's thread, which runs this, is the one that drains.
                 let mut tasks = lock(tasks);
                 tasks.last += 1;
                 let number = tasks.last;
-                let told = mailbox.clone();
-                let tell = move |event| {
-                    told.put(number, News::Event(event));
+                let events = queue.clone();
+                let on_event = move |event| {
+                    events.put(number, CallUpdate::Event(event));
                     ControlFlow::Continue(())
                 };
-                let observer = filter.map(|filter| (filter, Box::new(tell) as Box<_>));
-                let mailbox = mailbox.clone();
-                let done = move |outcome| mailbox.put(number, News::Finished(outcome));
+                let observer = filter.map(|filter| (filter, Box::new(on_event) as Box<_>));
+                let queue = queue.clone();
+                let done = move |outcome| queue.put(number, CallUpdate::Finished(outcome));
                 let task = client.send_in_background(call, observer, done)?;
                 tasks.running.insert(number, task);
                 Ok((number, false))
@@ -409,29 +405,29 @@ impl Transport {
         }
     }
 
-    fn turn(&self) -> Vec<(u64, News)> {
+    fn turn(&self) -> Vec<(u64, CallUpdate)> {
         match self {
             #[cfg(unix)]
-            Self::Reactor(reactor) => told(lock(reactor).turn()),
-            Self::Network(mailbox, _) => std::mem::take(&mut *lock(&mailbox.news)),
+            Self::Reactor(reactor) => lock(reactor).turn(),
+            Self::Network(queue, _) => std::mem::take(&mut *lock(&queue.updates)),
         }
     }
 
-    fn flush(&self) -> Vec<(u64, News)> {
+    fn flush(&self) -> Vec<(u64, CallUpdate)> {
         match self {
             #[cfg(unix)]
-            Self::Reactor(reactor) => told(lock(reactor).flush()),
+            Self::Reactor(reactor) => lock(reactor).flush(),
             Self::Network(..) => Vec::new(),
         }
     }
 
-    fn expire(&self) -> Vec<(u64, News)> {
+    fn expire(&self) -> Vec<(u64, CallUpdate)> {
         match self {
             #[cfg(unix)]
             Self::Reactor(reactor) => {
                 let mut reactor = lock(reactor);
                 reactor.expire();
-                told(reactor.flush())
+                reactor.flush()
             }
             Self::Network(..) => Vec::new(),
         }
@@ -466,22 +462,12 @@ impl Transport {
     }
 }
 
-#[cfg(unix)]
-fn told(news: Vec<(u64, crate::client::News)>) -> Vec<(u64, News)> {
-    use crate::client::News as Heard;
-    let convert = |news| match news {
-        Heard::Event(event) => News::Event(event),
-        Heard::Finished(outcome) => News::Finished(outcome),
-    };
-    news.into_iter().map(|(number, news)| (number, convert(news))).collect()
-}
-
-impl Mailbox {
-    fn put(&self, number: u64, latest: News) {
-        let mut news = lock(&self.news);
-        let is_first = news.is_empty();
-        news.push((number, latest));
-        drop(news);
+impl UpdateQueue {
+    fn put(&self, number: u64, update: CallUpdate) {
+        let mut updates = lock(&self.updates);
+        let is_first = updates.is_empty();
+        updates.push((number, update));
+        drop(updates);
         if is_first {
             // An interpreter that is shutting down has no loop left to tell.
             attached(|py| {

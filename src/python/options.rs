@@ -1,4 +1,4 @@
-//! The options of the clients: what Python passes, as `client::Options`.
+//! The options of the clients: what Python passes, as `client::ClientOptions`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, P
 
 use super::error;
 use crate::api::{Secret, mask};
-use crate::client::{Api, ClientCert, ConfigError, OptionChanges, Options};
+use crate::client::{Api, ClientCert, ClientOptions, ConfigError, OptionChanges};
 
 /// The hooks, as the tuple `hooks` holds them.
 const HOOKS: [&str; 3] = ["on_request", "on_response", "on_retry"];
@@ -30,10 +30,10 @@ const PARAMETER: &str = "must be a str, int, float or bool, or a list of them";
 const CLIENT_CERT: &str = "must be the path of a PEM file, or a pair of them, (certificate, key)";
 
 /// Reads the options of a client, and checks its hooks.
-pub(super) fn read(options: &Bound<'_, PyDict>) -> PyResult<Options> {
+pub(super) fn read(options: &Bound<'_, PyDict>) -> PyResult<ClientOptions> {
     let values = OptionValues(options);
     values.check_hooks()?;
-    Ok(Options {
+    Ok(ClientOptions {
         api: if values.flag("agent", false)? { Api::Agent } else { Api::Remote },
         api_key: values.secret("api_key")?.map(Secret),
         base_url: values.text("base_url")?,

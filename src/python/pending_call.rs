@@ -13,7 +13,7 @@ use pyo3::types::PyDict;
 
 use super::event_loop::LoopDriver;
 use super::watch::Watch;
-use crate::client::Event;
+use crate::client::CallEvent;
 
 /// A call whose answer is awaited.
 #[pyclass(module = "ginnel._native", weakref)]
@@ -26,7 +26,7 @@ pub(super) struct PendingCall {
     /// Whether the next callback is that of the task that waits: it asks first, and then adds it.
     expects_task: bool,
     /// What hooks are to be told; the task that waits does it, so that they run as part of it.
-    events: Vec<Event>,
+    events: Vec<CallEvent>,
     watch: Option<Watch>,
     /// None once it was cleared for the garbage collector.
     driver: Option<Py<LoopDriver>>,
@@ -207,7 +207,7 @@ impl PendingCall {
     ///
     /// # Errors
     /// As [`PendingCall::settle`].
-    pub(super) fn note(slf: &Bound<'_, Self>, event: Event) -> PyResult<()> {
+    pub(super) fn note(slf: &Bound<'_, Self>, event: CallEvent) -> PyResult<()> {
         let mut call = slf.borrow_mut();
         if call.done() {
             return Ok(());
@@ -227,7 +227,7 @@ impl PendingCall {
         }
         let watch = slf.borrow_mut().watch.take();
         let told = watch.as_ref().map_or(Ok(()), |watch| {
-            events.iter().try_for_each(|event| watch.tell(slf.py(), event))
+            events.iter().try_for_each(|event| watch.notify(slf.py(), event))
         });
         slf.borrow_mut().watch = watch;
         if told.is_err() {

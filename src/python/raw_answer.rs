@@ -7,12 +7,12 @@ use pyo3::types::PyBytes;
 
 use super::core::Expected;
 use super::error;
-use crate::client::Answer;
+use crate::client::ApiResponse;
 
 /// Reads an answer as what its operation returns.
 #[pyclass(frozen, module = "ginnel._native")]
 pub(super) struct AnswerParser {
-    answer: Answer,
+    answer: ApiResponse,
     expected: Expected,
 }
 
@@ -26,7 +26,7 @@ impl AnswerParser {
 /// An answer as it came.
 pub(super) fn raw(
     py: Python<'_>,
-    answer: Answer,
+    answer: ApiResponse,
     expected: Expected,
 ) -> PyResult<Bound<'_, PyAny>> {
     static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();

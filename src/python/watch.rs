@@ -15,7 +15,7 @@ use pyo3::types::PyDict;
 use super::core::Expected;
 use super::error;
 use crate::api::Call;
-use crate::client::{Event, EventFilter, Settings, What};
+use crate::client::{CallEvent, CallEventKind, ClientSettings, EventFilter};
 
 /// The level `DEBUG` of Python's `logging`.
 const DEBUG: u8 = 10;
@@ -33,7 +33,7 @@ impl Watch {
     pub(super) fn over(
         py: Python<'_>,
         hooks: Option<&Py<PyAny>>,
-        (settings, call): (&Settings, &Call),
+        (settings, call): (&ClientSettings, &Call),
         expected: &Expected,
     ) -> PyResult<Option<Self>> {
         let logger = logger(py)?;
@@ -64,7 +64,7 @@ impl Watch {
     ///
     /// # Errors
     /// With what is no error but an end, such as KeyboardInterrupt.
-    pub(super) fn tell(&self, py: Python<'_>, event: &Event) -> PyResult<()> {
+    pub(super) fn notify(&self, py: Python<'_>, event: &CallEvent) -> PyResult<()> {
         if !self.filter.covers(event) {
             return Ok(());
         }
@@ -81,19 +81,21 @@ impl Watch {
         visit.call(&self.hooks)
     }
 
-    fn hand_over(&self, py: Python<'_>, event: &Event) -> PyResult<()> {
+    fn hand_over(&self, py: Python<'_>, event: &CallEvent) -> PyResult<()> {
         let fields = PyDict::new(py);
         fields.set_item("method", self.method)?;
         fields.set_item("path", &*self.path)?;
         fields.set_item("attempt", event.attempt)?;
-        let (kind, status, lasted, problem) = match &event.what {
-            What::Sent => ("request", None, None, None),
-            What::Answered { status, took, headers } => {
+        let (kind, status, lasted, problem) = match &event.kind {
+            CallEventKind::Sent => ("request", None, None, None),
+            CallEventKind::Answered { status, elapsed, headers } => {
                 fields.set_item("headers", error::headers(py, headers)?)?;
-                ("response", Some(*status), Some(*took), None)
+                ("response", Some(*status), Some(*elapsed), None)
             }
-            What::Failed { problem, took } => ("failure", None, Some(*took), Some(problem)),
-            What::Repeats { status, pause } => ("retry", *status, Some(*pause), None),
+            CallEventKind::Failed { problem, elapsed } => {
+                ("failure", None, Some(*elapsed), Some(problem))
+            }
+            CallEventKind::Repeats { status, pause } => ("retry", *status, Some(*pause), None),
         };
         fields.set_item("kind", kind)?;
         fields.set_item("status", status)?;

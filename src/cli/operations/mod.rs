@@ -18,7 +18,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::failure::Failure;
 use crate::api::{Info, Resource, encode_arguments, local, remote};
-use crate::client::{Api, ClientCert, Options};
+use crate::client::{Api, ClientCert, ClientOptions};
 
 /// The names of the options that every operation has. No parameter of an operation has such a name.
 const OUTPUT: &str = ":output";
@@ -114,8 +114,8 @@ fn run(api: Api, resources: &[&'static Resource], matches: &ArgMatches) -> Resul
     send::perform(info, call, options, shown, max.copied())
 }
 
-fn options(api: Api, matches: &ArgMatches) -> Options {
-    Options {
+fn options(api: Api, matches: &ArgMatches) -> ClientOptions {
+    ClientOptions {
         api,
         base_url: matches.get_one(BASE_URL).cloned(),
         timeout: matches.get_one::<u64>(TIMEOUT).copied().map(Duration::from_secs),
@@ -126,7 +126,7 @@ fn options(api: Api, matches: &ArgMatches) -> Options {
         proxy: matches.get_one(PROXY).cloned(),
         allow_http: matches.get_flag(ALLOW_HTTP),
         app: Some(concat!("ginnel-cli/", env!("CARGO_PKG_VERSION")).to_owned()),
-        ..Options::default()
+        ..ClientOptions::default()
     }
 }
 

@@ -9,20 +9,22 @@ use super::show::{self, Format};
 use crate::api::{Call, Info, Output, Verb};
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::output::{complain, say};
-use crate::client::{Answer, Client, Error, Event, EventFilter, Observer, Options, What};
+use crate::client::{
+    ApiResponse, CallEvent, CallEventKind, Client, ClientOptions, Error, EventFilter, Observer,
+};
 
 pub(super) fn perform(
     info: &'static Info,
     call: Call,
-    options: Options,
+    options: ClientOptions,
     format: Format,
     max: Option<usize>,
 ) -> Result<(), Failure> {
     let client = Client::new(options)?;
     let mut printer = printer(info);
-    let mut send = |call| -> Result<Answer, Failure> {
+    let mut send = |call| -> Result<ApiResponse, Failure> {
         let observer = printer.as_deref_mut();
-        let observer = observer.map(|tell| Observer { filter: EventFilter::All, tell });
+        let observer = observer.map(|on_event| Observer { filter: EventFilter::All, on_event });
         let answer = client.send_blocking(call, observer, || false)?;
         let answer = answer.ok_or_else(|| Failure::new(Exit::Failed, "interrupted"))?;
         Ok(answer.accept()?)
@@ -72,22 +74,22 @@ fn following(
 }
 
 /// Prints what happens on standard error, as far as `GINNEL_LOG` asks for it.
-fn printer(info: &'static Info) -> Option<Box<dyn FnMut(Event) -> ControlFlow<()> + Send>> {
+fn printer(info: &'static Info) -> Option<Box<dyn FnMut(CallEvent) -> ControlFlow<()> + Send>> {
     let level = std::env::var("GINNEL_LOG").ok()?.trim().to_lowercase();
     if !matches!(level.as_str(), "debug" | "info" | "warning") {
         return None;
     }
-    Some(Box::new(move |event: Event| {
+    Some(Box::new(move |event: CallEvent| {
         let call = format!("{} {}", info.method.as_str(), info.path);
         let attempt = event.attempt;
-        match event.what {
-            What::Answered { status, took, .. } if level == "debug" => {
-                complain(&format!("{call}: {status} in {took:.1?}, attempt {attempt}"));
+        match event.kind {
+            CallEventKind::Answered { status, elapsed, .. } if level == "debug" => {
+                complain(&format!("{call}: {status} in {elapsed:.1?}, attempt {attempt}"));
             }
-            What::Failed { problem, took } if level == "debug" => {
-                complain(&format!("{call}: {problem}, after {took:.1?}, attempt {attempt}"));
+            CallEventKind::Failed { problem, elapsed } if level == "debug" => {
+                complain(&format!("{call}: {problem}, after {elapsed:.1?}, attempt {attempt}"));
             }
-            What::Repeats { pause, .. } => {
+            CallEventKind::Repeats { pause, .. } => {
                 complain(&format!("{call}: attempt {attempt} failed, again in {pause:.1?}"));
             }
             _ => {}

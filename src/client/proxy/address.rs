@@ -30,15 +30,15 @@ pub(super) enum Scheme {
 }
 
 /// A user and a password.
-pub(super) type Login = (Vec<u8>, Vec<u8>);
+pub(super) type ProxyLogin = (Vec<u8>, Vec<u8>);
 
 /// Where a proxy is, and what it knows us by.
-pub(super) struct Address {
+pub(super) struct ProxyAddress {
     pub(super) scheme: Scheme,
     /// Without brackets.
     pub(super) host: String,
     pub(super) port: u16,
-    pub(super) login: Option<Login>,
+    pub(super) login: Option<ProxyLogin>,
     /// The same, as a header.
     pub(super) authorization: Option<HeaderValue>,
 }
@@ -76,7 +76,7 @@ impl Scheme {
     }
 }
 
-impl Address {
+impl ProxyAddress {
     /// Reads an address that `option` gave. Without a scheme it is that of an HTTP proxy, as for curl.
     pub(super) fn parse(option: &'static str, address: &str) -> Result<Self, ConfigError> {
         let parsed = parse(address.trim());
@@ -87,14 +87,14 @@ impl Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for ProxyAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (open, close) = if self.host.contains(':') { ("[", "]") } else { ("", "") };
         write!(f, "{}://{open}{}{close}:{}", self.scheme.name(), self.host, self.port)
     }
 }
 
-fn parse(address: &str) -> Result<Address, String> {
+fn parse(address: &str) -> Result<ProxyAddress, String> {
     if address.contains(|letter: char| letter.is_control() || letter == '\\') {
         return Err("it may hold no white space, control character or backslash".to_owned());
     }
@@ -120,7 +120,7 @@ fn parse(address: &str) -> Result<Address, String> {
             "SOCKS5 takes a user of 1 to 255 bytes and a password of at most 255".to_owned()
         );
     }
-    Ok(Address {
+    Ok(ProxyAddress {
         scheme,
         host: host(&url, written_host)?,
         port: url.port().unwrap_or(scheme.default_port()),
@@ -167,7 +167,7 @@ fn host(url: &Url, written: &str) -> Result<String, String> {
     }
 }
 
-fn login(url: &Url) -> Option<Login> {
+fn login(url: &Url) -> Option<ProxyLogin> {
     if url.username().is_empty() && url.password().is_none() {
         return None;
     }
@@ -176,7 +176,7 @@ fn login(url: &Url) -> Option<Login> {
 }
 
 /// The credentials as RFC 7617 writes them.
-fn basic((user, password): &Login) -> Option<HeaderValue> {
+fn basic((user, password): &ProxyLogin) -> Option<HeaderValue> {
     let login = [user.as_slice(), b":", password.as_slice()].concat();
     let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(login))).ok()?;
     value.set_sensitive(true);

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use http::StatusCode;
 use http::header::HeaderValue;
 
-use super::{ProxyError, Target};
+use super::{ProxyError, TunnelTarget};
 
 /// How long the heads of a proxy's answer may be.
 const MAX_HEAD_BYTES: usize = 16 << 10;
@@ -18,7 +18,7 @@ const VERSION: &[u8] = b"HTTP/1.";
 /// behind its head.
 pub(super) fn open(
     stream: &mut (impl Read + Write),
-    target: &Target<'_>,
+    target: &TunnelTarget<'_>,
     port: u16,
     authorization: Option<&HeaderValue>,
 ) -> Result<(), ProxyError> {
@@ -38,11 +38,11 @@ pub(super) fn open(
     }
 }
 
-fn request(target: &Target<'_>, port: u16, authorization: Option<&HeaderValue>) -> Vec<u8> {
+fn request(target: &TunnelTarget<'_>, port: u16, authorization: Option<&HeaderValue>) -> Vec<u8> {
     let host = match target {
-        Target::Name(name) => (*name).to_owned(),
-        Target::Address(address) if address.is_ipv6() => format!("[{address}]"),
-        Target::Address(address) => address.to_string(),
+        TunnelTarget::Name(name) => (*name).to_owned(),
+        TunnelTarget::Address(address) if address.is_ipv6() => format!("[{address}]"),
+        TunnelTarget::Address(address) => address.to_string(),
     };
     let line = format!("CONNECT {host}:{port} HTTP/1.1\r\nhost: {host}:{port}\r\n");
     let mut request = line.into_bytes();

@@ -5,16 +5,16 @@
 
 use std::net::IpAddr;
 
-use super::super::options::Origin;
+use super::super::base_url::BaseUrl;
 
 /// Whether a list, separated by commas or white space, names an origin.
-pub(super) fn is_exempt(origin: &Origin, list: &str) -> bool {
+pub(super) fn is_exempt(origin: &BaseUrl, list: &str) -> bool {
     let mut rules = list.split(|letter: char| letter == ',' || letter.is_whitespace());
     rules.any(|rule| names(rule, origin))
 }
 
 /// Whether a rule, `[scheme://]host[:port]`, names an origin.
-fn names(rule: &str, origin: &Origin) -> bool {
+fn names(rule: &str, origin: &BaseUrl) -> bool {
     let (scheme, rest) = rule.split_once("://").unwrap_or(("all", rule));
     let expected = if origin.is_tls() { "https" } else { "http" };
     if !scheme.eq_ignore_ascii_case("all") && !scheme.eq_ignore_ascii_case(expected) {

@@ -21,13 +21,14 @@ use http::header::HeaderValue;
 use hyper_util::client::proxy::matcher::Matcher;
 
 use super::ConfigError;
-use super::options::{Options, Origin};
-use address::{Address, Scheme};
+use super::base_url::BaseUrl;
+use super::options::ClientOptions;
+use address::{ProxyAddress, Scheme};
 use exempt::is_exempt;
 
 /// The proxy that requests go through.
 #[derive(Clone)]
-pub(super) struct Proxy(Arc<Address>);
+pub(super) struct Proxy(Arc<ProxyAddress>);
 
 /// Why a proxy opened no tunnel. The request behind it was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -92,7 +93,10 @@ impl Proxy {
     /// # Errors
     /// When the address is not that of a proxy that can be used; the message names the option or the
     /// variable. An address that cannot be used never means a direct connection.
-    pub(super) fn choose(options: &Options, origin: &Origin) -> Result<Option<Self>, ConfigError> {
+    pub(super) fn choose(
+        options: &ClientOptions,
+        origin: &BaseUrl,
+    ) -> Result<Option<Self>, ConfigError> {
         if let Some(address) = &options.proxy {
             return Self::parse("proxy", address).map(Some);
         }
@@ -107,7 +111,7 @@ impl Proxy {
     /// The proxy that the environment names; else the system's. As with curl and Python, names in lower
     /// case go first, and an empty variable is none.
     fn of_environment(
-        origin: &Origin,
+        origin: &BaseUrl,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Self>, ConfigError> {
         let variable = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
@@ -127,14 +131,14 @@ impl Proxy {
     }
 
     /// The proxy in the settings of macOS or Windows.
-    fn of_system(origin: &Origin) -> Result<Option<Self>, ConfigError> {
+    fn of_system(origin: &BaseUrl) -> Result<Option<Self>, ConfigError> {
         // Elsewhere there is only the environment, which was looked at.
         if !cfg!(any(target_os = "macos", windows)) {
             return Ok(None);
         }
         let Ok(uri) = Uri::try_from(origin.to_string()) else { return Ok(None) };
         let Some(found) = Matcher::from_system().intercept(&uri) else { return Ok(None) };
-        let mut address = Address::parse("the system's proxy", &found.uri().to_string())?;
+        let mut address = ProxyAddress::parse("the system's proxy", &found.uri().to_string())?;
         address.authorization = found.basic_auth().cloned();
         let login = found.raw_auth();
         address.login = login.map(|(user, password)| (user.into(), password.into()));
@@ -142,7 +146,7 @@ impl Proxy {
     }
 
     fn parse(option: &'static str, address: &str) -> Result<Self, ConfigError> {
-        Ok(Self(Arc::new(Address::parse(option, address)?)))
+        Ok(Self(Arc::new(ProxyAddress::parse(option, address)?)))
     }
 
     /// The proxy's host, without brackets.
@@ -161,7 +165,7 @@ impl Proxy {
     }
 
     /// True when requests are sent to the proxy with the whole address in the request line.
-    pub(super) fn wants_absolute_form(&self, origin: &Origin) -> bool {
+    pub(super) fn wants_absolute_form(&self, origin: &BaseUrl) -> bool {
         !self.0.scheme.is_socks() && !origin.is_tls()
     }
 
@@ -172,7 +176,7 @@ impl Proxy {
     }
 
     /// True when the origin's name is to be resolved here, and not by the proxy.
-    pub(super) fn needs_address(&self, origin: &Origin) -> bool {
+    pub(super) fn needs_address(&self, origin: &BaseUrl) -> bool {
         self.0.scheme == Scheme::Socks5 && origin.host().parse::<IpAddr>().is_err()
     }
 
@@ -185,14 +189,15 @@ impl Proxy {
     pub(super) fn open(
         &self,
         stream: &mut (impl Read + Write),
-        origin: &Origin,
+        origin: &BaseUrl,
         address: Option<IpAddr>,
     ) -> Result<(), ProxyError> {
         if self.wants_absolute_form(origin) {
             return Ok(());
         }
         let address = address.or_else(|| origin.host().parse().ok());
-        let target = address.map_or_else(|| Target::Name(origin.host()), Target::Address);
+        let target =
+            address.map_or_else(|| TunnelTarget::Name(origin.host()), TunnelTarget::Address);
         match self.0.scheme.is_socks() {
             true => socks::open(stream, &target, origin.port(), self.0.login.as_ref()),
             false => connect::open(stream, &target, origin.port(), self.authorization()),
@@ -201,7 +206,7 @@ impl Proxy {
 }
 
 /// What a tunnel leads to.
-enum Target<'a> {
+enum TunnelTarget<'a> {
     Name(&'a str),
     Address(IpAddr),
 }

@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 use std::net::IpAddr;
 
-use super::address::Login;
-use super::{ProxyError, Target};
+use super::address::ProxyLogin;
+use super::{ProxyError, TunnelTarget};
 
 const VERSION: u8 = 5;
 /// The version of the exchange about user and password.
@@ -20,9 +20,9 @@ const IPV6: u8 = 4;
 /// Logs in and asks for a connection.
 pub(super) fn open(
     stream: &mut (impl Read + Write),
-    target: &Target<'_>,
+    target: &TunnelTarget<'_>,
     port: u16,
-    login: Option<&Login>,
+    login: Option<&ProxyLogin>,
 ) -> Result<(), ProxyError> {
     let request = request(target, port)?;
     match login {
@@ -76,18 +76,18 @@ fn log_in(
     }
 }
 
-fn request(target: &Target<'_>, port: u16) -> Result<Vec<u8>, ProxyError> {
+fn request(target: &TunnelTarget<'_>, port: u16) -> Result<Vec<u8>, ProxyError> {
     let mut request = vec![VERSION, CONNECT, 0];
     match target {
-        Target::Address(IpAddr::V4(address)) => {
+        TunnelTarget::Address(IpAddr::V4(address)) => {
             request.push(IPV4);
             request.extend(address.octets());
         }
-        Target::Address(IpAddr::V6(address)) => {
+        TunnelTarget::Address(IpAddr::V6(address)) => {
             request.push(IPV6);
             request.extend(address.octets());
         }
-        Target::Name(name) => {
+        TunnelTarget::Name(name) => {
             request.extend([NAME, length(name.as_bytes())?]);
             request.extend(name.as_bytes());
         }

@@ -9,8 +9,8 @@ use super::*;
 
 const ORIGIN: &str = "https://api.example.test";
 
-fn origin(address: &str) -> Origin {
-    Origin::parse(address).unwrap()
+fn origin(address: &str) -> BaseUrl {
+    BaseUrl::parse(address).unwrap()
 }
 
 fn proxy(address: &str) -> Proxy {
@@ -329,10 +329,11 @@ fn no_proxy_exempts_hosts_domains_and_networks() {
 
 #[test]
 fn this_machine_is_reached_directly_unless_the_user_says_otherwise() {
-    let options = Options { proxy: Some("socks5://a".to_owned()), ..Options::default() };
+    let options =
+        ClientOptions { proxy: Some("socks5://a".to_owned()), ..ClientOptions::default() };
     for target in ["http://127.0.0.1:4040", "http://localhost", "http://[::1]"] {
         let origin = origin(target);
-        assert!(Proxy::choose(&Options::default(), &origin).unwrap().is_none());
+        assert!(Proxy::choose(&ClientOptions::default(), &origin).unwrap().is_none());
         assert!(Proxy::choose(&options, &origin).unwrap().is_some());
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bench_service::median;
 use ginnel::api::remote::api_keys::{ApiKey, Get};
 use ginnel::api::{Secret, encode};
-use ginnel::client::{Client, Options};
+use ginnel::client::{Client, ClientOptions};
 use tokio::runtime::{Builder, Runtime};
 
 const KEY: &str = "ak_2i00000kWq8Zx1T3mB7LrNp9YcVd";
@@ -93,11 +93,11 @@ impl Subject {
     }
 
     fn ours(&self) -> Client {
-        let client = Client::new(Options {
+        let client = Client::new(ClientOptions {
             api_key: Some(Secret("t".to_owned())),
             base_url: Some(self.base.clone()),
             ca_bundle: self.bundle.clone(),
-            ..Options::default()
+            ..ClientOptions::default()
         });
         client.expect("a client")
     }

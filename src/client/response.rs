@@ -9,13 +9,13 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
 
-use super::{Error, Settings, retry};
+use super::{ClientSettings, Error, retry};
 use crate::api::ErrorBody;
 use crate::http1::Response;
 
 /// A complete answer.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ApiResponse {
     pub(super) response: Response,
     /// How many attempts the call took.
     pub attempts: u32,
@@ -24,12 +24,12 @@ pub struct Answer {
     /// The HTTP method of the request.
     pub method: &'static str,
     pub(super) target: String,
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<ClientSettings>,
 }
 
 /// An answer that may be stored, and come again: without what the client sent in confidence.
 #[derive(Debug, Clone)]
-pub struct Recorded {
+pub struct RecordedResponse {
     /// The status.
     pub status: u16,
     /// The headers.
@@ -58,7 +58,7 @@ pub struct StatusError {
     retry_after: Option<Duration>,
 }
 
-impl Answer {
+impl ApiResponse {
     /// The status.
     pub fn status(&self) -> StatusCode {
         // The reader takes three digits; what is below 100 is no status.
@@ -81,10 +81,10 @@ impl Answer {
     }
 
     /// The answer as it may be stored.
-    pub fn record(&self) -> Recorded {
+    pub fn record(&self) -> RecordedResponse {
         let mut headers = self.headers();
         self.settings.credentials.mask_headers(&mut headers);
-        Recorded { status: self.response.status, headers, body: self.masked_body().into() }
+        RecordedResponse { status: self.response.status, headers, body: self.masked_body().into() }
     }
 
     /// The address of the request.
