@@ -8,20 +8,20 @@ use pyo3::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
 use super::{error, shutdown};
-use crate::agent::capture::Limit;
-use crate::agent::{self, Options, State, Trust, WebAddress};
+use crate::agent::capture::CaptureLimit;
+use crate::agent::{self, AgentOptions, SessionState, Trust, WebAddress};
 use crate::api::Secret;
 
 /// An agent with the threads that serve it.
-#[pyclass(frozen, module = "ginnel._native")]
-pub(super) struct Agent {
-    running: Mutex<Option<Running>>,
+#[pyclass(frozen, module = "ginnel._native", name = "Agent")]
+pub(super) struct PyAgent {
+    running: Mutex<Option<RunningAgent>>,
     process: u32,
     #[pyo3(get)]
     url: Option<String>,
 }
 
-struct Running {
+struct RunningAgent {
     agent: agent::Agent,
     runtime: Runtime,
 }
@@ -29,7 +29,7 @@ struct Running {
 /// The options as Python gives them.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct Given {
+struct AgentArguments {
     server_addr: String,
     authtoken: String,
     ca_pem: Option<String>,
@@ -43,8 +43,8 @@ struct Given {
     closed: Vec<String>,
 }
 
-impl Given {
-    fn read(self) -> Result<Options, String> {
+impl AgentArguments {
+    fn into_options(self) -> Result<AgentOptions, String> {
         let seconds = |seconds: f64| {
             Duration::try_from_secs_f64(seconds).map_err(|problem| format!("heartbeat: {problem}"))
         };
@@ -53,14 +53,14 @@ impl Given {
             (None, Some(path)) => Trust::file(&path).map_err(|problem| format!("ca: {problem}"))?,
             (None, None) => Trust::System,
         };
-        let mut options = Options::new(self.server_addr, Secret(self.authtoken), trust);
+        let mut options = AgentOptions::new(self.server_addr, Secret(self.authtoken), trust);
         options.web_addr = match self.web_addr {
             None => WebAddress::Off,
-            Some(address) if address.is_empty() => WebAddress::Usual,
+            Some(address) if address.is_empty() => WebAddress::Default,
             Some(address) => WebAddress::At(address),
         };
         options.web_allow_hosts = self.web_allow_hosts;
-        options.inspect = Limit::of_setting(self.inspect_db_size)
+        options.inspect = CaptureLimit::of_setting(self.inspect_db_size)
             .ok_or("inspect_db_size: is -1, 0 or a number of bytes")?;
         options.metadata = self.metadata;
         options.heartbeat_interval = seconds(self.heartbeat.0)?;
@@ -82,12 +82,12 @@ fn not_started(problem: &agent::Error) -> (&'static str, String) {
 }
 
 #[pymethods]
-impl Agent {
+impl PyAgent {
     /// Starts an agent; the options are those of `ginnel.Agent`, as it passes them on.
     #[new]
-    fn new(py: Python<'_>, options: Given) -> PyResult<Self> {
+    fn new(py: Python<'_>, options: AgentArguments) -> PyResult<Self> {
         let options =
-            options.read().map_err(|problem| error::raise(py, "ConfigError", &problem))?;
+            options.into_options().map_err(|problem| error::raise(py, "ConfigError", &problem))?;
         let running = py.detach(|| {
             let runtime = Builder::new_multi_thread()
                 .worker_threads(2)
@@ -96,7 +96,7 @@ impl Agent {
                 .build()
                 .map_err(|problem| ("AgentError", problem.to_string()))?;
             let agent = runtime.block_on(agent::Agent::start(options));
-            Ok(Running { agent: agent.map_err(|problem| not_started(&problem))?, runtime })
+            Ok(RunningAgent { agent: agent.map_err(|problem| not_started(&problem))?, runtime })
         });
         let running: Result<_, (_, String)> = running;
         let running = running.map_err(|(class, problem)| error::raise(py, class, &problem))?;
@@ -127,8 +127,10 @@ impl Agent {
     fn state(&self) -> (String, Option<String>) {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         match running.as_ref() {
-            Some(Running { agent, .. }) => (agent.state().name().to_owned(), agent.last_error()),
-            None => (State::Offline.name().to_owned(), None),
+            Some(RunningAgent { agent, .. }) => {
+                (agent.state().name().to_owned(), agent.last_error())
+            }
+            None => (SessionState::Offline.name().to_owned(), None),
         }
     }
 
@@ -137,7 +139,7 @@ impl Agent {
     fn stop(&self, py: Python<'_>, grace: &Bound<'_, PyAny>) -> PyResult<()> {
         let grace = shutdown::grace(grace)?;
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(Running { agent, runtime }) = running else { return Ok(()) };
+        let Some(RunningAgent { agent, runtime }) = running else { return Ok(()) };
         if self.process != std::process::id() {
             // A fork has only copies: the threads are the parent's.
             std::mem::forget((agent, runtime));
@@ -158,10 +160,10 @@ impl Agent {
     }
 }
 
-impl Drop for Agent {
+impl Drop for PyAgent {
     fn drop(&mut self) {
         let running = self.running.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(Running { agent, runtime }) = running else { return };
+        let Some(RunningAgent { agent, runtime }) = running else { return };
         if self.process != std::process::id() {
             std::mem::forget((agent, runtime));
             return;

@@ -32,13 +32,13 @@ pub(super) enum Playback {
     /// There is no cassette.
     Off,
     /// This is the answer.
-    ApiResponse(RecordedResponse),
+    Replay(RecordedResponse),
     /// The call is to be made, and its answer recorded.
-    Record(Recording),
+    Record(CassetteRecording),
 }
 
 /// A call whose answer is awaited by a cassette.
-pub(super) struct Recording {
+pub(super) struct CassetteRecording {
     cassette: Py<PyAny>,
     /// What the cassette knows the call by.
     place: Py<PyAny>,
@@ -61,23 +61,23 @@ impl Playback {
         let Some(cassette) = cassette.filter(|_| !client.is_closed()) else { return Ok(Self::Off) };
         let body = call.body.as_deref().map(|body| PyBytes::new(py, body));
         let origin = client.settings().origin.to_string();
-        let asked = (call.method.as_str(), &call.target, body, origin);
-        let (place, found): (Py<PyAny>, Option<RecordedParts>) =
-            cassette.bind(py).call_method1(intern!(py, "_play"), asked)?.extract()?;
-        match found {
-            Some(parts) => recorded(parts).map(Self::ApiResponse),
-            None => Ok(Self::Record(Recording { cassette, place })),
+        let request = (call.method.as_str(), &call.target, body, origin);
+        let (place, response): (Py<PyAny>, Option<RecordedParts>) =
+            cassette.bind(py).call_method1(intern!(py, "_play"), request)?.extract()?;
+        match response {
+            Some(parts) => recorded(parts).map(Self::Replay),
+            None => Ok(Self::Record(CassetteRecording { cassette, place })),
         }
     }
 }
 
-impl Recording {
+impl CassetteRecording {
     /// Hands an answer over.
     pub(super) fn record(&self, py: Python<'_>, answer: &ApiResponse) -> PyResult<()> {
         let RecordedResponse { status, headers, body } = answer.record();
         let headers = error::headers(py, &headers)?;
-        let told = (&self.place, status, headers, PyBytes::new(py, &body));
-        self.cassette.call_method1(py, intern!(py, "_record"), told).map(drop)
+        let arguments = (&self.place, status, headers, PyBytes::new(py, &body));
+        self.cassette.call_method1(py, intern!(py, "_record"), arguments).map(drop)
     }
 }
 
@@ -85,8 +85,8 @@ fn recorded((status, fields, body): RecordedParts) -> PyResult<RecordedResponse>
     let wrong = |name: &str| PyValueError::new_err(format!("{name:?} is no header"));
     let mut headers = HeaderMap::new();
     for (name, value) in &fields {
-        let known = HeaderName::try_from(name.as_str()).map_err(|_| wrong(name))?;
-        headers.insert(known, HeaderValue::from_bytes(value.as_bytes()).map_err(|_| wrong(name))?);
+        let header = HeaderName::try_from(name.as_str()).map_err(|_| wrong(name))?;
+        headers.insert(header, HeaderValue::from_bytes(value.as_bytes()).map_err(|_| wrong(name))?);
     }
     Ok(RecordedResponse { status, headers, body })
 }

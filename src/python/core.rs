@@ -13,12 +13,12 @@ use pyo3::types::{PyDict, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 
 use super::cassette::Playback;
 use super::event_loop::{LoopDriver, ResponseHandler};
-use super::exit::{Entered, attached};
-use super::options::Changed;
+use super::exit::{CallGuard, attached};
+use super::observer::CallObserver;
+use super::options::ClientChanges;
 use super::pending_call::PendingCall;
-use super::results::{self, BodyDecoder, MIN_SLICED_BYTES, Plan, Target};
-use super::watch::Watch;
-use super::{arguments, error, options, raw_answer, table};
+use super::results::{self, BodyDecoder, ClassPlan, DecodeTarget, MIN_SLICED_BYTES};
+use super::{arguments, error, options, raw_response, table};
 use crate::api::{Call, Info, Output, Verb};
 use crate::client::{Api, ApiResponse, CallEvent, Client, Observer, RecordedResponse};
 
@@ -36,7 +36,7 @@ pub(super) struct Core {
 }
 
 /// What becomes of an answer.
-pub(super) struct Expected {
+pub(super) struct ExpectedResult {
     output: ExpectedOutput,
     /// Whether it is returned as it came, and read later.
     is_raw: bool,
@@ -44,7 +44,7 @@ pub(super) struct Expected {
 
 enum ExpectedOutput {
     /// The output of an operation; the plan is missing where there is none.
-    Of(&'static Info, Option<std::sync::Arc<Plan>>),
+    Of(&'static Info, Option<std::sync::Arc<ClassPlan>>),
     /// Any JSON.
     Free,
 }
@@ -68,7 +68,7 @@ impl Core {
     /// The same connections with other options: timeout, deadline, max_retries, headers,
     /// service_version, extra_query.
     #[pyo3(signature = (*changed))]
-    fn with_options<'py>(&self, py: Python<'py>, changed: Changed<'py>) -> PyResult<Self> {
+    fn with_options<'py>(&self, py: Python<'py>, changed: ClientChanges<'py>) -> PyResult<Self> {
         let client = self.client.with_options(options::changes(&changed)?);
         Ok(self.along(py, client.map_err(|problem| error::config(py, &problem))?))
     }
@@ -101,10 +101,10 @@ impl Core {
         result: &Bound<'py, PyAny>,
         arguments: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let entered = Entered::new(py);
+        let guard = CallGuard::new(py);
         let info = table::find(operation)?;
         let call = arguments::encode(info, arguments)?;
-        self.wait(&entered, py, call, self.expected(info, result)?)
+        self.wait(&guard, py, call, self.expected(info, result)?)
     }
 
     /// Performs a list operation, or fetches the page at `next`.
@@ -117,10 +117,10 @@ impl Core {
         arguments: &Bound<'py, PyTuple>,
         next: Option<&str>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let entered = Entered::new(py);
+        let guard = CallGuard::new(py);
         let info = table::find(operation)?;
         let call = self.page_call(py, info, arguments, next)?;
-        self.wait(&entered, py, call, self.expected(info, result)?)
+        self.wait(&guard, py, call, self.expected(info, result)?)
     }
 
     /// Sends any request and waits for its JSON.
@@ -133,9 +133,9 @@ impl Core {
         json: Option<&Bound<'py, PyAny>>,
         query: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let entered = Entered::new(py);
+        let guard = CallGuard::new(py);
         let call = free_call(py, method, path, json, query)?;
-        self.wait(&entered, py, call, self.expected_json())
+        self.wait(&guard, py, call, self.expected_json())
     }
 
     /// Starts an operation in the running event loop; what it returns is awaited.
@@ -146,7 +146,7 @@ impl Core {
         result: &Bound<'_, PyAny>,
         arguments: &Bound<'_, PyTuple>,
     ) -> PyResult<Py<PendingCall>> {
-        let _entered = Entered::new(py);
+        let _guard = CallGuard::new(py);
         let info = table::find(operation)?;
         let call = arguments::encode(info, arguments)?;
         self.send(py, call, self.expected(info, result)?)
@@ -162,7 +162,7 @@ impl Core {
         arguments: &Bound<'_, PyTuple>,
         next: Option<&str>,
     ) -> PyResult<Py<PendingCall>> {
-        let _entered = Entered::new(py);
+        let _guard = CallGuard::new(py);
         let info = table::find(operation)?;
         let call = self.page_call(py, info, arguments, next)?;
         self.send(py, call, self.expected(info, result)?)
@@ -178,7 +178,7 @@ impl Core {
         json: Option<&Bound<'_, PyAny>>,
         query: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PendingCall>> {
-        let _entered = Entered::new(py);
+        let _guard = CallGuard::new(py);
         let call = free_call(py, method, path, json, query)?;
         self.send(py, call, self.expected_json())
     }
@@ -231,37 +231,42 @@ impl Core {
         Self { client, hooks, driver: Mutex::new(driver), is_raw: self.is_raw }
     }
 
-    fn expected(&self, info: &'static Info, class: &Bound<'_, PyAny>) -> PyResult<Expected> {
+    fn expected(&self, info: &'static Info, class: &Bound<'_, PyAny>) -> PyResult<ExpectedResult> {
         let plan = match info.output {
             Output::Nothing => None,
             Output::One(shape) | Output::Page { item: shape, .. } => {
                 Some(results::plan(shape, class)?)
             }
         };
-        Ok(Expected { output: ExpectedOutput::Of(info, plan), is_raw: self.is_raw })
+        Ok(ExpectedResult { output: ExpectedOutput::Of(info, plan), is_raw: self.is_raw })
     }
 
-    fn expected_json(&self) -> Expected {
-        Expected { output: ExpectedOutput::Free, is_raw: self.is_raw }
+    fn expected_json(&self) -> ExpectedResult {
+        ExpectedResult { output: ExpectedOutput::Free, is_raw: self.is_raw }
     }
 
     /// Sends a request in the running event loop.
-    fn send(&self, py: Python<'_>, call: Call, expected: Expected) -> PyResult<Py<PendingCall>> {
+    fn send(
+        &self,
+        py: Python<'_>,
+        call: Call,
+        expected: ExpectedResult,
+    ) -> PyResult<Py<PendingCall>> {
         let event_loop = running_loop(py)?;
         let driver = self.driver(&event_loop)?;
-        let watch = self.watch(py, &call, &expected)?;
+        let observer = self.observer(py, &call, &expected)?;
         let call = self.client.complete(call);
         let recording = match Playback::of(py, &self.client, &call)? {
             Playback::Off => None,
             Playback::Record(recording) => Some(recording),
-            Playback::ApiResponse(recorded) => {
-                let answer = self.replay(py, call, recorded, watch.as_ref())?;
-                let outcome = answer.and_then(|answer| expected.made(py, answer));
+            Playback::Replay(recorded) => {
+                let answer = self.replay(py, call, recorded, observer.as_ref())?;
+                let outcome = answer.and_then(|answer| expected.convert(py, answer));
                 return LoopDriver::settle_soon(&driver, &event_loop, outcome);
             }
         };
         let started = (call, ResponseHandler { expected, recording });
-        LoopDriver::start(&driver, &event_loop, &self.client, started, watch)
+        LoopDriver::start(&driver, &event_loop, &self.client, started, observer)
     }
 
     /// The driver of a loop; most calls are of the same loop as the one before.
@@ -289,18 +294,18 @@ impl Core {
     /// Sends a request without the interpreter's lock; signals such as Ctrl-C end the wait.
     fn wait<'py>(
         &self,
-        entered: &Entered<'py>,
+        guard: &CallGuard<'py>,
         py: Python<'py>,
         call: Call,
-        expected: Expected,
+        expected: ExpectedResult,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let watch = self.watch(py, &call, &expected)?;
+        let observer = self.observer(py, &call, &expected)?;
         let call = self.client.complete(call);
         let recording = match Playback::of(py, &self.client, &call)? {
             Playback::Off => None,
             Playback::Record(recording) => Some(recording),
-            Playback::ApiResponse(recorded) => {
-                return expected.made(py, self.replay(py, call, recorded, watch.as_ref())??);
+            Playback::Replay(recorded) => {
+                return expected.convert(py, self.replay(py, call, recorded, observer.as_ref())??);
             }
         };
         // What ends the call: raised by a hook, or by the handler of a signal.
@@ -313,17 +318,17 @@ impl Core {
             is_end
         };
         let mut on_event = |event: CallEvent| {
-            let watch = watch.as_ref();
-            let told = watch.and_then(|watch| attached(|py| watch.notify(py, &event)));
+            let observer = observer.as_ref();
+            let told = observer.and_then(|observer| attached(|py| observer.notify(py, &event)));
             match note(told.and_then(Result::err)) {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
         };
-        let filter = watch.as_ref().map(Watch::filter);
-        let observer = filter.map(|filter| Observer { filter, on_event: &mut on_event });
-        let outcome = entered.detached(|| {
-            self.client.send_blocking(call, observer, || {
+        let filter = observer.as_ref().map(CallObserver::filter);
+        let client_observer = filter.map(|filter| Observer { filter, on_event: &mut on_event });
+        let outcome = guard.detached(|| {
+            self.client.send_blocking(call, client_observer, || {
                 runs_signal_handlers() && note(attached(|py| py.check_signals().err()).flatten())
             })
         });
@@ -336,15 +341,20 @@ impl Core {
                     recording.record(py, &answer)?;
                 }
                 let accepted = answer.accept().map_err(|problem| error::failed(py, problem));
-                accepted.and_then(|answer| expected.made(py, answer))
+                accepted.and_then(|answer| expected.convert(py, answer))
             }
             Ok(None) => Err(error::raise(py, "APIError", "the call was interrupted")),
             Err(problem) => Err(error::failed(py, problem)),
         }
     }
 
-    fn watch(&self, py: Python<'_>, call: &Call, expected: &Expected) -> PyResult<Option<Watch>> {
-        Watch::over(py, self.hooks.as_ref(), (self.client.settings(), call), expected)
+    fn observer(
+        &self,
+        py: Python<'_>,
+        call: &Call,
+        expected: &ExpectedResult,
+    ) -> PyResult<Option<CallObserver>> {
+        CallObserver::over(py, self.hooks.as_ref(), (self.client.settings(), call), expected)
     }
 
     /// The answer that a cassette has, or the exception that it stands for.
@@ -356,12 +366,12 @@ impl Core {
         py: Python<'_>,
         call: Call,
         recorded: RecordedResponse,
-        watch: Option<&Watch>,
+        observer: Option<&CallObserver>,
     ) -> PyResult<PyResult<ApiResponse>> {
         let mut told = Ok(());
         let answer = self.client.replay(call, recorded, |event| {
-            if let (Some(watch), Ok(())) = (watch, &told) {
-                told = watch.notify(py, &event);
+            if let (Some(observer), Ok(())) = (observer, &told) {
+                told = observer.notify(py, &event);
             }
         });
         told?;
@@ -383,7 +393,7 @@ impl Core {
     }
 }
 
-impl Expected {
+impl ExpectedResult {
     /// The operation that was called, if it was one.
     pub(super) fn operation(&self) -> Option<&'static Info> {
         match self.output {
@@ -393,8 +403,8 @@ impl Expected {
     }
 
     /// What a call returns for an answer that was accepted.
-    pub(super) fn made(self, py: Python<'_>, answer: ApiResponse) -> PyResult<Bound<'_, PyAny>> {
-        if self.is_raw { raw_answer::raw(py, answer, self) } else { self.read(py, &answer) }
+    pub(super) fn convert(self, py: Python<'_>, answer: ApiResponse) -> PyResult<Bound<'_, PyAny>> {
+        if self.is_raw { raw_response::raw(py, answer, self) } else { self.read(py, &answer) }
     }
 
     /// An answer that was accepted as what was expected, or the exception that it stands for.
@@ -423,12 +433,12 @@ impl Expected {
             return None;
         }
         let target = match &self.output {
-            ExpectedOutput::Free => Target::Free,
+            ExpectedOutput::Free => DecodeTarget::Free,
             ExpectedOutput::Of(info, Some(plan)) => match info.output {
                 Output::Page { field, .. } => {
-                    Target::Page { field: field.into(), plan: plan.clone() }
+                    DecodeTarget::Page { field: field.into(), plan: plan.clone() }
                 }
-                _ => Target::One(plan.clone()),
+                _ => DecodeTarget::One(plan.clone()),
             },
             ExpectedOutput::Of(_, None) => return None,
         };

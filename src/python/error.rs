@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict};
 
-use super::results::Unreadable;
+use super::results::DecodeError;
 use crate::api::{ErrorBody, Malformed};
 use crate::client::{ApiResponse, Cause, ConfigError, Error, StatusError};
 use crate::service;
@@ -46,10 +46,10 @@ pub(super) fn not_started(py: Python<'_>, error: &service::Error) -> PyErr {
 }
 
 /// An answer whose body is not what the operation returns.
-pub(super) fn unreadable(py: Python<'_>, answer: &ApiResponse, problem: Unreadable) -> PyErr {
+pub(super) fn unreadable(py: Python<'_>, answer: &ApiResponse, problem: DecodeError) -> PyErr {
     match problem {
-        Unreadable::Python(error) => error,
-        Unreadable::Json(problem) => failed(py, answer.undecodable(problem.to_string())),
+        DecodeError::Python(error) => error,
+        DecodeError::Json(problem) => failed(py, answer.undecodable(problem.to_string())),
     }
 }
 

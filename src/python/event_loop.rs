@@ -19,13 +19,13 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyWeakrefMethods, PyWeakrefReference};
 
-use super::cassette::Recording;
-use super::core::Expected;
+use super::cassette::CassetteRecording;
+use super::core::ExpectedResult;
 use super::error;
-use super::exit::{Entered, attached};
+use super::exit::{CallGuard, attached};
+use super::observer::CallObserver;
 use super::pending_call::PendingCall;
 use super::results::BodyDecoder;
-use super::watch::Watch;
 use crate::api::Call;
 use crate::client::number_map::NumberMap;
 use crate::client::{
@@ -72,9 +72,9 @@ struct LoopCall {
 
 /// What becomes of the answer of a call.
 pub(super) struct ResponseHandler {
-    pub(super) expected: Expected,
+    pub(super) expected: ExpectedResult,
     /// The cassette that awaits it, too.
-    pub(super) recording: Option<Recording>,
+    pub(super) recording: Option<CassetteRecording>,
 }
 
 /// A large answer.
@@ -130,7 +130,7 @@ impl LoopDriver {
     /// Settles what is complete, and sends what is started meanwhile.
     fn drain(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
-        let _entered = Entered::new(py);
+        let _guard = CallGuard::new(py);
         let this = slf.get();
         let delivered = this.deliver(slf, this.transport.turn());
         // Also when the program is about to end: what was started must not wait for another turn.
@@ -142,7 +142,7 @@ impl LoopDriver {
     /// Ends what has lasted for too long.
     fn expire(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
-        let _entered = Entered::new(py);
+        let _guard = CallGuard::new(py);
         let this = slf.get();
         lock(&this.timer).next = None;
         let delivered = this.deliver(slf, this.transport.expire());
@@ -153,7 +153,7 @@ impl LoopDriver {
     /// Decodes a slice of a large answer.
     fn decode(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
-        let _entered = Entered::new(py);
+        let _guard = CallGuard::new(py);
         let this = slf.get();
         let Some(mut next) = lock(&this.decoding).pop_front() else { return Ok(()) };
         if next.pending.borrow(py).is_over() {
@@ -223,18 +223,18 @@ impl LoopDriver {
         event_loop: &Bound<'_, PyAny>,
         client: &Client,
         (call, handler): (Call, ResponseHandler),
-        watch: Option<Watch>,
+        observer: Option<CallObserver>,
     ) -> PyResult<Py<PendingCall>> {
         let py = slf.py();
         let this = slf.get();
-        if let Some(watch) = &watch {
+        if let Some(observer) = &observer {
             // Here, where the caller's code runs; the transport says it too late.
-            watch.notify(py, &FIRST_EVENT)?;
+            observer.notify(py, &FIRST_EVENT)?;
         }
-        let filter = watch.as_ref().map(Watch::filter);
+        let filter = observer.as_ref().map(CallObserver::filter);
         let started = this.transport.start(client, call, filter);
         let (number, has_updates) = started.map_err(|problem| error::failed(py, problem))?;
-        let pending = Py::new(py, PendingCall::new(slf.clone().unbind(), number, watch))?;
+        let pending = Py::new(py, PendingCall::new(slf.clone().unbind(), number, observer))?;
         let entry = LoopCall { pending: pending.clone_ref(py), handler };
         lock(&this.calls).insert(number, entry);
         if has_updates {
@@ -341,7 +341,7 @@ impl LoopDriver {
                     // With others before it, its turn comes after theirs.
                     return if is_first { self.decode_soon(slf) } else { Ok(()) };
                 }
-                None => expected.made(py, answer),
+                None => expected.convert(py, answer),
             },
             Err(problem) => Err(error::failed(py, problem)),
         };
@@ -395,10 +395,10 @@ impl Transport {
                     events.put(number, CallUpdate::Event(event));
                     ControlFlow::Continue(())
                 };
-                let observer = filter.map(|filter| (filter, Box::new(on_event) as Box<_>));
+                let client_observer = filter.map(|filter| (filter, Box::new(on_event) as Box<_>));
                 let queue = queue.clone();
                 let done = move |outcome| queue.put(number, CallUpdate::Finished(outcome));
-                let task = client.send_in_background(call, observer, done)?;
+                let task = client.send_in_background(call, client_observer, done)?;
                 tasks.running.insert(number, task);
                 Ok((number, false))
             }

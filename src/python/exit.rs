@@ -15,23 +15,23 @@ use pyo3::prelude::*;
 use crate::client::fork::PerProcess;
 
 /// How long the end waits for threads that run Python within a call, such as hooks.
-const MAX_WAIT: Duration = Duration::from_secs(1);
+const MAX_EXIT_WAIT: Duration = Duration::from_secs(1);
 
 /// Who is in a call of ours, in this process.
-static CALLS: PerProcess<Calls> = PerProcess::new(Calls::new);
+static ACTIVE_CALLS: PerProcess<ActiveCalls> = PerProcess::new(ActiveCalls::new);
 
 thread_local! {
     /// Whether this is the thread that ends the interpreter.
     static IS_LAST: Cell<bool> = const { Cell::new(false) };
 }
 
-struct Calls {
+struct ActiveCalls {
     is_over: AtomicBool,
     /// How many threads hold the interpreter's lock within a call of ours, or wait for it.
     attached: AtomicUsize,
 }
 
-impl Calls {
+impl ActiveCalls {
     const fn new() -> Self {
         Self { is_over: AtomicBool::new(false), attached: AtomicUsize::new(0) }
     }
@@ -62,11 +62,11 @@ fn sleep_until_the_end() {
 }
 
 /// A call of ours from Python; it has the interpreter's lock.
-pub(super) struct Entered<'py>(Python<'py>);
+pub(super) struct CallGuard<'py>(Python<'py>);
 
-impl<'py> Entered<'py> {
+impl<'py> CallGuard<'py> {
     pub(super) fn new(py: Python<'py>) -> Self {
-        let calls = CALLS.current();
+        let calls = ACTIVE_CALLS.current();
         if calls.is_over() {
             py.detach(sleep_until_the_end);
         }
@@ -76,7 +76,7 @@ impl<'py> Entered<'py> {
 
     /// Does something without the lock.
     pub(super) fn detached<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        let calls = CALLS.current();
+        let calls = ACTIVE_CALLS.current();
         self.0.detach(|| {
             calls.detach();
             let done = work();
@@ -86,15 +86,15 @@ impl<'py> Entered<'py> {
     }
 }
 
-impl Drop for Entered<'_> {
+impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
-        CALLS.current().detach();
+        ACTIVE_CALLS.current().detach();
     }
 }
 
 /// Does something with the lock on a thread that has let go of it; none at the end.
 pub(super) fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
-    let calls = CALLS.current();
+    let calls = ACTIVE_CALLS.current();
     calls.attach();
     let done = Python::try_attach(work);
     calls.detach();
@@ -104,12 +104,12 @@ pub(super) fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
 /// Lets no thread come back into the interpreter any more.
 #[pyfunction]
 pub(super) fn wait_for_calls(py: Python<'_>) {
-    let calls = CALLS.current();
+    let calls = ACTIVE_CALLS.current();
     // Functions of `atexit` that come after this one may still make calls.
     IS_LAST.set(true);
     calls.is_over.store(true, SeqCst);
     py.detach(|| {
-        let end = Instant::now() + MAX_WAIT;
+        let end = Instant::now() + MAX_EXIT_WAIT;
         while calls.attached.load(SeqCst) > 0 && Instant::now() < end {
             thread::sleep(Duration::from_millis(1));
         }

@@ -12,7 +12,7 @@
 //! - `capture.rs` unpacks captured bodies;
 //! - `traffic.rs` tells what is decided on public traffic;
 //! - `secrets.rs` tells which names are secret;
-//! - `watch.rs` tells Python's logger and hooks what happens to calls;
+//! - `observer.rs` tells Python's logger and hooks what happens to calls;
 //! - `error.rs` makes Python's exceptions.
 //!
 //! # Versions
@@ -32,18 +32,18 @@ mod core;
 mod error;
 mod event_loop;
 mod exit;
+mod fault_injection;
+mod observer;
 mod options;
 mod pending_call;
 mod policy;
-mod raw_answer;
-mod rehearsal;
+mod raw_response;
 mod results;
 mod secrets;
 mod service;
 mod shutdown;
 mod table;
 mod traffic;
-mod watch;
 
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
@@ -64,7 +64,7 @@ fn refuse_subinterpreters(py: Python<'_>) -> PyResult<()> {
 #[pymodule(gil_used = true)]
 mod _native {
     #[pymodule_export]
-    use super::agent::Agent;
+    use super::agent::PyAgent;
     #[pymodule_export]
     #[pymodule_export]
     use super::capture::unpack;
@@ -75,11 +75,11 @@ mod _native {
     #[pymodule_export]
     use super::event_loop::LoopDriver;
     #[pymodule_export]
+    use super::fault_injection::{FaultInjector, PySnapshot};
+    #[pymodule_export]
     use super::pending_call::PendingCall;
     #[pymodule_export]
-    use super::policy::{Trial, check_policy};
-    #[pymodule_export]
-    use super::rehearsal::{Rehearsal, Snapshot};
+    use super::policy::{PySimulation, check_policy};
     #[pymodule_export]
     use super::results::{BodyDecoder, decode, parse, slots};
     #[pymodule_export]
@@ -87,11 +87,11 @@ mod _native {
         is_secret, is_secret_parameter, mask_header, mask_parameters, mask_target, mask_text,
     };
     #[pymodule_export]
-    use super::service::{Service, main};
+    use super::service::{PyService, main};
     #[pymodule_export]
     use super::table::{operations, shapes};
     #[pymodule_export]
-    use super::traffic::Events;
+    use super::traffic::TrafficEvents;
 
     #[pymodule_export]
     use super::exit::wait_for_calls;

@@ -54,7 +54,7 @@ pub(super) fn read(options: &Bound<'_, PyDict>) -> PyResult<ClientOptions> {
 }
 
 /// Options that a client changes for some of its calls, in the order of `with_options`.
-pub(super) type Changed<'py> = (
+pub(super) type ClientChanges<'py> = (
     Option<Bound<'py, PyAny>>,
     Option<Bound<'py, PyAny>>,
     Option<Bound<'py, PyAny>>,
@@ -64,7 +64,7 @@ pub(super) type Changed<'py> = (
 );
 
 /// Reads the changes of options.
-pub(super) fn changes(changed: &Changed<'_>) -> PyResult<OptionChanges> {
+pub(super) fn changes(changed: &ClientChanges<'_>) -> PyResult<OptionChanges> {
     let (timeout, deadline, max_retries, headers, service_version, query) = changed;
     Ok(OptionChanges {
         timeout: read_if(timeout, |value| seconds("timeout", value))?,

@@ -12,13 +12,13 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
 use super::event_loop::LoopDriver;
-use super::watch::Watch;
+use super::observer::CallObserver;
 use crate::client::CallEvent;
 
 /// A call whose answer is awaited.
 #[pyclass(module = "ginnel._native", weakref)]
 pub(super) struct PendingCall {
-    state: State,
+    state: PendingCallState,
     /// Whether a task is about to wait for this; asyncio sets it back.
     #[pyo3(get, set, name = "_asyncio_future_blocking")]
     is_blocking: bool,
@@ -27,13 +27,13 @@ pub(super) struct PendingCall {
     expects_task: bool,
     /// What hooks are to be told; the task that waits does it, so that they run as part of it.
     events: Vec<CallEvent>,
-    watch: Option<Watch>,
+    observer: Option<CallObserver>,
     /// None once it was cleared for the garbage collector.
     driver: Option<Py<LoopDriver>>,
     number: u64,
 }
 
-enum State {
+enum PendingCallState {
     Pending,
     Done(Py<PyAny>),
     Failed(Py<PyAny>),
@@ -61,7 +61,7 @@ impl PendingCall {
         let py = slf.py();
         Self::tell(slf)?;
         let mut call = slf.borrow_mut();
-        if matches!(call.state, State::Pending) {
+        if matches!(call.state, PendingCallState::Pending) {
             if call.is_blocking {
                 return Err(PyRuntimeError::new_err("await wasn't used with a call"));
             }
@@ -80,8 +80,10 @@ impl PendingCall {
     fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self.state {
             // The task that waits was woken to tell of events.
-            State::Pending if !self.events.is_empty() => Ok(py.None().into_bound(py)),
-            State::Pending => Err(asyncio_error(py, "InvalidStateError", "Result is not set.")),
+            PendingCallState::Pending if !self.events.is_empty() => Ok(py.None().into_bound(py)),
+            PendingCallState::Pending => {
+                Err(asyncio_error(py, "InvalidStateError", "Result is not set."))
+            }
             _ => self.outcome(py),
         }
     }
@@ -89,19 +91,21 @@ impl PendingCall {
     /// The exception that the call ended with; None when it has a result.
     fn exception<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         match &self.state {
-            State::Pending => Err(asyncio_error(py, "InvalidStateError", "Exception is not set.")),
-            State::Done(_) => Ok(None),
-            State::Failed(error) => Ok(Some(error.bind(py).clone())),
-            State::Cancelled(_) => self.outcome(py).map(Some),
+            PendingCallState::Pending => {
+                Err(asyncio_error(py, "InvalidStateError", "Exception is not set."))
+            }
+            PendingCallState::Done(_) => Ok(None),
+            PendingCallState::Failed(error) => Ok(Some(error.bind(py).clone())),
+            PendingCallState::Cancelled(_) => self.outcome(py).map(Some),
         }
     }
 
     fn done(&self) -> bool {
-        !matches!(self.state, State::Pending)
+        !matches!(self.state, PendingCallState::Pending)
     }
 
     fn cancelled(&self) -> bool {
-        matches!(self.state, State::Cancelled(_))
+        matches!(self.state, PendingCallState::Cancelled(_))
     }
 
     fn get_loop(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -147,7 +151,7 @@ impl PendingCall {
         if call.done() {
             return Ok(false);
         }
-        call.state = State::Cancelled(msg);
+        call.state = PendingCallState::Cancelled(msg);
         call.events.clear();
         let callbacks = std::mem::take(&mut call.callbacks);
         drop(call);
@@ -157,9 +161,9 @@ impl PendingCall {
 
     fn __repr__(&self) -> String {
         let state = match self.state {
-            State::Pending => "pending",
-            State::Done(_) | State::Failed(_) => "finished",
-            State::Cancelled(_) => "cancelled",
+            PendingCallState::Pending => "pending",
+            PendingCallState::Done(_) | PendingCallState::Failed(_) => "finished",
+            PendingCallState::Cancelled(_) => "cancelled",
         };
         format!("<ginnel call {} {state}>", self.number)
     }
@@ -170,11 +174,11 @@ impl PendingCall {
             visit.call(&callback.context)?;
         }
         match &self.state {
-            State::Done(value) | State::Failed(value) => visit.call(value)?,
-            State::Cancelled(message) => visit.call(message)?,
-            State::Pending => {}
+            PendingCallState::Done(value) | PendingCallState::Failed(value) => visit.call(value)?,
+            PendingCallState::Cancelled(message) => visit.call(message)?,
+            PendingCallState::Pending => {}
         }
-        self.watch.as_ref().map_or(Ok(()), |watch| watch.traverse(&visit))?;
+        self.observer.as_ref().map_or(Ok(()), |observer| observer.traverse(&visit))?;
         visit.call(&self.driver)
     }
 
@@ -185,14 +189,14 @@ impl PendingCall {
 }
 
 impl PendingCall {
-    pub(super) fn new(driver: Py<LoopDriver>, number: u64, watch: Option<Watch>) -> Self {
+    pub(super) fn new(driver: Py<LoopDriver>, number: u64, observer: Option<CallObserver>) -> Self {
         Self {
-            state: State::Pending,
+            state: PendingCallState::Pending,
             is_blocking: false,
             callbacks: Vec::new(),
             expects_task: false,
             events: Vec::new(),
-            watch,
+            observer,
             driver: Some(driver),
             number,
         }
@@ -225,11 +229,11 @@ impl PendingCall {
         if events.is_empty() {
             return Ok(());
         }
-        let watch = slf.borrow_mut().watch.take();
-        let told = watch.as_ref().map_or(Ok(()), |watch| {
-            events.iter().try_for_each(|event| watch.notify(slf.py(), event))
+        let observer = slf.borrow_mut().observer.take();
+        let told = observer.as_ref().map_or(Ok(()), |observer| {
+            events.iter().try_for_each(|event| observer.notify(slf.py(), event))
         });
-        slf.borrow_mut().watch = watch;
+        slf.borrow_mut().observer = observer;
         if told.is_err() {
             slf.borrow().abandon(slf.py());
         }
@@ -256,8 +260,8 @@ impl PendingCall {
             return Ok(());
         }
         call.state = match outcome {
-            Ok(value) => State::Done(value.unbind()),
-            Err(error) => State::Failed(error.into_value(slf.py()).into_any()),
+            Ok(value) => PendingCallState::Done(value.unbind()),
+            Err(error) => PendingCallState::Failed(error.into_value(slf.py()).into_any()),
         };
         let callbacks = std::mem::take(&mut call.callbacks);
         drop(call);
@@ -276,10 +280,10 @@ impl PendingCall {
 
     fn outcome<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match &self.state {
-            State::Pending => Err(PyRuntimeError::new_err("the call is pending")),
-            State::Done(value) => Ok(value.bind(py).clone()),
-            State::Failed(error) => Err(PyErr::from_value(error.bind(py).clone())),
-            State::Cancelled(message) => {
+            PendingCallState::Pending => Err(PyRuntimeError::new_err("the call is pending")),
+            PendingCallState::Done(value) => Ok(value.bind(py).clone()),
+            PendingCallState::Failed(error) => Err(PyErr::from_value(error.bind(py).clone())),
+            PendingCallState::Cancelled(message) => {
                 let class = asyncio_class(py, "CancelledError")?;
                 Err(PyErr::from_value(match message {
                     Some(message) => class.call1((message,))?,

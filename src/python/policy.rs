@@ -23,11 +23,11 @@ pub(super) fn check_policy(
 }
 
 /// A policy that is tried with one message after the other.
-#[pyclass(frozen, module = "ginnel._native")]
-pub(super) struct Trial(Mutex<trial::Trial>);
+#[pyclass(frozen, module = "ginnel._native", name = "Trial")]
+pub(super) struct PySimulation(Mutex<trial::Trial>);
 
 #[pymethods]
-impl Trial {
+impl PySimulation {
     /// Compiles a document that was checked; `begin` is RFC 3339.
     #[new]
     fn new(

@@ -7,7 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use pyo3::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
-use super::traffic::Events;
+use super::traffic::TrafficEvents;
 use super::{error, shutdown};
 use crate::api::{Origin, Secret};
 use crate::policy::path::AmbiguousPaths;
@@ -15,9 +15,9 @@ use crate::service::store::HealthEvents;
 use crate::service::{self, Options, TrustedProxies};
 
 /// A service with the threads that serve it.
-#[pyclass(frozen, module = "ginnel._native")]
-pub(super) struct Service {
-    running: Mutex<Option<Running>>,
+#[pyclass(frozen, module = "ginnel._native", name = "Service")]
+pub(super) struct PyService {
+    running: Mutex<Option<RunningService>>,
     process: u32,
     #[pyo3(get)]
     url: String,
@@ -44,7 +44,7 @@ pub(super) struct Service {
 /// The options as Python gives them.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct Given {
+struct ServiceArguments {
     path: Option<PathBuf>,
     host: String,
     port: u16,
@@ -73,8 +73,8 @@ struct Given {
     origin: Option<(u64, u64)>,
 }
 
-impl Given {
-    fn read(self) -> Result<Options, String> {
+impl ServiceArguments {
+    fn into_options(self) -> Result<Options, String> {
         let admin_key = match (self.api_key, self.admin_key_file) {
             (Some(_), Some(_)) => Err("api_key and admin_key_file exclude each other".to_owned()),
             (None, Some(file)) => {
@@ -137,18 +137,18 @@ fn limit(name: &str, connections: Option<i64>) -> Result<Option<usize>, String> 
         .map_err(|_| format!("{name}: {connections} connections are too few; at least 1 is needed"))
 }
 
-struct Running {
+struct RunningService {
     service: service::Service,
     runtime: Runtime,
 }
 
 #[pymethods]
-impl Service {
+impl PyService {
     /// Starts a service; the options are those of `ginnel.Service`, as it passes them on.
     #[new]
-    fn new(py: Python<'_>, options: Given) -> PyResult<Self> {
+    fn new(py: Python<'_>, options: ServiceArguments) -> PyResult<Self> {
         let options =
-            options.read().map_err(|problem| error::raise(py, "ConfigError", &problem))?;
+            options.into_options().map_err(|problem| error::raise(py, "ConfigError", &problem))?;
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("ginnel-service")
@@ -157,7 +157,7 @@ impl Service {
         let started = py.detach(|| runtime.block_on(service::Service::start(options)));
         let service = started.map_err(|problem| error::not_started(py, &problem))?;
         runtime.spawn(log_health(service.storage_health()));
-        let running = Running { service, runtime };
+        let running = RunningService { service, runtime };
         let service = &running.service;
         Ok(Self {
             url: service.url().to_owned(),
@@ -179,7 +179,7 @@ impl Service {
     fn stop(&self, py: Python<'_>, grace: &Bound<'_, PyAny>) -> PyResult<()> {
         let grace = shutdown::grace(grace)?;
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(Running { service, runtime }) = running else { return Ok(()) };
+        let Some(RunningService { service, runtime }) = running else { return Ok(()) };
         if self.process != std::process::id() {
             // A fork has only copies: the threads are the parent's.
             std::mem::forget((service, runtime));
@@ -198,15 +198,15 @@ impl Service {
     fn use_certificate(&self, py: Python<'_>, chain: PathBuf, key: PathBuf) -> PyResult<()> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(running) = running.as_ref() else { return Ok(()) };
-        let given = running.service.gateway().authority().provide(&chain, &key);
-        given.map_err(|problem| error::raise(py, "ServiceError", &problem.to_string()))
+        let replaced = running.service.gateway().authority().provide(&chain, &key);
+        replaced.map_err(|problem| error::raise(py, "ServiceError", &problem.to_string()))
     }
 
     /// What is decided on public traffic from now on.
-    fn events(&self) -> Option<Events> {
+    fn events(&self) -> Option<TrafficEvents> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let running = running.as_ref()?;
-        Some(Events::take(running.service.events(), running.runtime.handle()))
+        Some(TrafficEvents::take(running.service.events(), running.runtime.handle()))
     }
 
     #[getter]
@@ -215,7 +215,7 @@ impl Service {
     }
 }
 
-impl Service {
+impl PyService {
     /// Works with the service while it runs, without the interpreter's lock.
     pub(super) fn with<T: Send>(
         &self,
@@ -230,10 +230,10 @@ impl Service {
     }
 }
 
-impl Drop for Service {
+impl Drop for PyService {
     fn drop(&mut self) {
         let running = self.running.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(Running { service, runtime }) = running else { return };
+        let Some(RunningService { service, runtime }) = running else { return };
         if self.process != std::process::id() {
             std::mem::forget((service, runtime));
             return;

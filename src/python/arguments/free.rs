@@ -102,7 +102,7 @@ pub(super) fn class_of(object: &Bound<'_, PyAny>) -> String {
 fn write(object: &Bound<'_, PyAny>, integers: Integers, place: &str) -> PyResult<String> {
     // What is around the value in the body of its request: each is a step of the place.
     let depth = place.matches(['.', '[']).count();
-    let mut writer = Writer { json: String::new(), integers, depth, around: Vec::new() };
+    let mut writer = JsonWriter { json: String::new(), integers, depth, around: Vec::new() };
     writer.value(object, &ArgumentPath::Argument(place))?;
     Ok(writer.json)
 }
@@ -125,7 +125,7 @@ impl fmt::Display for ArgumentPath<'_> {
 }
 
 /// Writes JSON text.
-struct Writer {
+struct JsonWriter {
     json: String,
     integers: Integers,
     depth: usize,
@@ -133,7 +133,7 @@ struct Writer {
     around: Vec<usize>,
 }
 
-impl Writer {
+impl JsonWriter {
     fn value(&mut self, object: &Bound<'_, PyAny>, place: &ArgumentPath<'_>) -> PyResult<()> {
         if object.is_none() {
             self.json.push_str("null");

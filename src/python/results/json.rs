@@ -10,7 +10,7 @@ use pyo3::types::PyString;
 
 use super::escapes::{plain, unescaped};
 use super::long_texts::LongTexts;
-use super::problem::{Problem, Read};
+use super::problem::{DecodeProblem, JsonResult};
 
 /// How many arrays and objects may stand inside each other; more than services write, and few enough
 /// that everything that walks a result, such as `repr` and `pickle`, gets to its end.
@@ -20,7 +20,7 @@ const MAX_DEPTH: usize = 127;
 const MAX_INTEGER_DIGITS: usize = 4300;
 
 /// Reads a text from its start to its end.
-pub(super) struct Reader<'j> {
+pub(super) struct JsonReader<'j> {
     text: &'j str,
     at: usize,
     depth: usize,
@@ -29,20 +29,20 @@ pub(super) struct Reader<'j> {
 }
 
 /// A key of an object.
-pub(super) struct Key<'j> {
+pub(super) struct JsonKey<'j> {
     /// What stands between the quotes, as it was written.
     pub(super) written: &'j str,
     pub(super) name: Cow<'j, str>,
 }
 
 /// A number, which JSON does not limit and Python's float does.
-pub(super) enum Number<'j> {
+pub(super) enum JsonNumber<'j> {
     Integer(&'j str),
     Float(f64),
 }
 
-impl<'j> Reader<'j> {
-    pub(super) fn new(body: &'j [u8]) -> Read<Self> {
+impl<'j> JsonReader<'j> {
+    pub(super) fn new(body: &'j [u8]) -> JsonResult<Self> {
         match std::str::from_utf8(body) {
             Ok(text) => Ok(Self { text, at: 0, depth: 0, long_texts: None }),
             Err(error) => Err(not_utf8(error.valid_up_to())),
@@ -69,7 +69,7 @@ impl<'j> Reader<'j> {
     }
 
     /// The first byte of what comes next.
-    pub(super) fn peek(&mut self) -> Read<u8> {
+    pub(super) fn peek(&mut self) -> JsonResult<u8> {
         self.space();
         self.text.as_bytes().get(self.at).copied().ok_or_else(|| self.problem("an early end"))
     }
@@ -107,13 +107,18 @@ impl<'j> Reader<'j> {
     }
 
     /// Takes the byte that must come next.
-    pub(super) fn expect(&mut self, byte: u8, otherwise: &'static str) -> Read<()> {
+    pub(super) fn expect(&mut self, byte: u8, otherwise: &'static str) -> JsonResult<()> {
         self.space();
         if self.takes_byte(byte) { Ok(()) } else { Err(self.problem(otherwise)) }
     }
 
     /// Begins an array or an object, which `end` closes; true when it holds something.
-    pub(super) fn begin(&mut self, start: u8, end: u8, otherwise: &'static str) -> Read<bool> {
+    pub(super) fn begin(
+        &mut self,
+        start: u8,
+        end: u8,
+        otherwise: &'static str,
+    ) -> JsonResult<bool> {
         self.expect(start, otherwise)?;
         if self.depth == MAX_DEPTH {
             self.at -= 1;
@@ -126,7 +131,7 @@ impl<'j> Reader<'j> {
     }
 
     /// After an item: true when another follows, false at the end.
-    pub(super) fn more(&mut self, end: u8) -> Read<bool> {
+    pub(super) fn more(&mut self, end: u8) -> JsonResult<bool> {
         match self.peek()? {
             b',' => {
                 self.at += 1;
@@ -142,23 +147,23 @@ impl<'j> Reader<'j> {
     }
 
     /// Takes a key and its colon.
-    pub(super) fn key(&mut self) -> Read<Key<'j>> {
+    pub(super) fn key(&mut self) -> JsonResult<JsonKey<'j>> {
         let start = self.position();
         let (written, escaped) = self.quoted("no key")?;
         let name = said(written, escaped, start)?;
         self.expect(b':', "no colon")?;
-        Ok(Key { written, name })
+        Ok(JsonKey { written, name })
     }
 
     /// Takes a string.
-    pub(super) fn string(&mut self) -> Read<Cow<'j, str>> {
+    pub(super) fn string(&mut self) -> JsonResult<Cow<'j, str>> {
         let start = self.position();
         let (text, escaped) = self.quoted("no string")?;
         said(text, escaped, start)
     }
 
     /// Takes a string as Python has it.
-    pub(super) fn py_string<'py>(&mut self, py: Python<'py>) -> Read<Bound<'py, PyString>> {
+    pub(super) fn py_string<'py>(&mut self, py: Python<'py>) -> JsonResult<Bound<'py, PyString>> {
         match self.long_text() {
             Some(text) => Ok(text.bind(py).clone()),
             None => Ok(PyString::new(py, &self.string()?)),
@@ -174,7 +179,7 @@ impl<'j> Reader<'j> {
     }
 
     /// Takes a value of any kind.
-    pub(super) fn skip(&mut self) -> Read<()> {
+    pub(super) fn skip(&mut self) -> JsonResult<()> {
         match self.peek()? {
             // Its escapes are looked at too, so that whoever reads it later can.
             b'"' if self.long_text().is_some() => Ok(()),
@@ -188,19 +193,19 @@ impl<'j> Reader<'j> {
     }
 
     /// Goes back to where `pause` was, and skips the value there.
-    pub(super) fn skip_from(&mut self, pause: (usize, usize)) -> Read<()> {
+    pub(super) fn skip_from(&mut self, pause: (usize, usize)) -> JsonResult<()> {
         (self.at, self.depth) = pause;
         self.skip()
     }
 
     /// Makes sure that nothing follows.
-    pub(super) fn finish(&mut self) -> Read<()> {
+    pub(super) fn finish(&mut self) -> JsonResult<()> {
         self.space();
         if self.at == self.text.len() { Ok(()) } else { Err(self.problem("more than one value")) }
     }
 
-    pub(super) fn problem(&self, what: &'static str) -> Problem {
-        Problem::at(what, self.at)
+    pub(super) fn problem(&self, what: &'static str) -> DecodeProblem {
+        DecodeProblem::at(what, self.at)
     }
 
     fn takes_byte(&mut self, byte: u8) -> bool {
@@ -216,7 +221,7 @@ impl<'j> Reader<'j> {
     }
 
     /// Takes a string; gives what stands between the quotes, and whether a backslash is in it.
-    fn quoted(&mut self, otherwise: &'static str) -> Read<(&'j str, bool)> {
+    fn quoted(&mut self, otherwise: &'static str) -> JsonResult<(&'j str, bool)> {
         self.expect(b'"', otherwise)?;
         let start = self.at;
         let mut escaped = false;
@@ -237,7 +242,7 @@ impl<'j> Reader<'j> {
         Ok((text, escaped))
     }
 
-    fn skip_object(&mut self) -> Read<()> {
+    fn skip_object(&mut self) -> JsonResult<()> {
         let mut more = self.begin(b'{', b'}', "no object")?;
         while more {
             self.key()?;
@@ -247,7 +252,7 @@ impl<'j> Reader<'j> {
         Ok(())
     }
 
-    fn skip_array(&mut self) -> Read<()> {
+    fn skip_array(&mut self) -> JsonResult<()> {
         let mut more = self.begin(b'[', b']', "no array")?;
         while more {
             self.skip()?;
@@ -257,7 +262,7 @@ impl<'j> Reader<'j> {
     }
 
     /// Takes a number, if Python has it.
-    pub(super) fn number(&mut self) -> Read<Number<'j>> {
+    pub(super) fn number(&mut self) -> JsonResult<JsonNumber<'j>> {
         let start = self.position();
         self.takes_byte(b'-');
         if !self.takes_byte(b'0') {
@@ -274,14 +279,14 @@ impl<'j> Reader<'j> {
         let text = &self.text[start..self.at];
         match self.at == whole {
             true if text.trim_start_matches('-').len() > MAX_INTEGER_DIGITS => {
-                Err(Problem::at("an integer of more than 4300 digits", start))
+                Err(DecodeProblem::at("an integer of more than 4300 digits", start))
             }
-            true => Ok(Number::Integer(text)),
+            true => Ok(JsonNumber::Integer(text)),
             false => float(text, start),
         }
     }
 
-    fn digits(&mut self) -> Read<()> {
+    fn digits(&mut self) -> JsonResult<()> {
         match self.rest().iter().take_while(|byte| byte.is_ascii_digit()).count() {
             0 => Err(self.problem("no number")),
             digits => {
@@ -292,22 +297,22 @@ impl<'j> Reader<'j> {
     }
 }
 
-pub(super) fn not_utf8(at: usize) -> Problem {
-    Problem::at("bytes that are not UTF-8", at)
+pub(super) fn not_utf8(at: usize) -> DecodeProblem {
+    DecodeProblem::at("bytes that are not UTF-8", at)
 }
 
 /// The nearest float, as Python's `float` has it; there is none for what is larger than all.
-fn float<'j>(text: &str, start: usize) -> Read<Number<'j>> {
+fn float<'j>(text: &str, start: usize) -> JsonResult<JsonNumber<'j>> {
     match text.parse::<f64>() {
-        Ok(number) if number.is_finite() => Ok(Number::Float(number)),
-        _ => Err(Problem::at("a number beyond the range of a float", start)),
+        Ok(number) if number.is_finite() => Ok(JsonNumber::Float(number)),
+        _ => Err(DecodeProblem::at("a number beyond the range of a float", start)),
     }
 }
 
 /// What a string says that begins there.
-fn said(text: &str, escaped: bool, start: usize) -> Read<Cow<'_, str>> {
+fn said(text: &str, escaped: bool, start: usize) -> JsonResult<Cow<'_, str>> {
     if !escaped {
         return Ok(Cow::Borrowed(text));
     }
-    unescaped(text).map(Cow::Owned).ok_or_else(|| Problem::at("a wrong escape", start))
+    unescaped(text).map(Cow::Owned).ok_or_else(|| DecodeProblem::at("a wrong escape", start))
 }

@@ -12,11 +12,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
 use super::escapes::{plain, unescaped};
-use super::pace::Pace;
+use super::time_budget::TimeBudget;
 
 /// How far apart the places are that are looked at: a text that has no such place, or only one,
 /// is not long.
-const STRIDE_BYTES: usize = 256 << 10;
+const SEARCH_BYTES: usize = 256 << 10;
 /// How long a piece of a text is.
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -24,7 +24,7 @@ const PIECE_BYTES: usize = 64 << 10;
 #[derive(Default)]
 pub(super) struct LongTexts {
     texts: Vec<LongText>,
-    step: Step,
+    step: ScanStep,
 }
 
 /// A text that was made already.
@@ -37,18 +37,18 @@ struct LongText {
 }
 
 /// What comes next.
-enum Step {
+enum ScanStep {
     /// To look for the first quote from a place on; there is none up to the other one.
     Search {
         from: usize,
         to: usize,
     },
-    Make(Pieces),
+    Make(PartialText),
     Done,
 }
 
 /// A text that is being made.
-struct Pieces {
+struct PartialText {
     /// What stands between its quotes.
     span: Range<usize>,
     /// Where the next piece begins.
@@ -56,7 +56,7 @@ struct Pieces {
     made: Vec<Py<PyString>>,
 }
 
-impl Default for Step {
+impl Default for ScanStep {
     fn default() -> Self {
         Self::search_behind(0)
     }
@@ -68,15 +68,15 @@ impl LongTexts {
         &mut self,
         py: Python<'_>,
         body: &str,
-        pace: &mut Pace,
+        budget: &mut TimeBudget,
     ) -> PyResult<bool> {
         loop {
-            self.step = match std::mem::replace(&mut self.step, Step::Done) {
-                Step::Search { from, to } => search(body.as_bytes(), from, to),
-                Step::Make(pieces) => self.make(py, body, pieces)?,
-                Step::Done => return Ok(true),
+            self.step = match std::mem::replace(&mut self.step, ScanStep::Done) {
+                ScanStep::Search { from, to } => search(body.as_bytes(), from, to),
+                ScanStep::Make(pieces) => self.make(py, body, pieces)?,
+                ScanStep::Done => return Ok(true),
             };
-            if !matches!(self.step, Step::Done) && pace.is_late(0) {
+            if !matches!(self.step, ScanStep::Done) && budget.is_late(0) {
                 return Ok(false);
             }
         }
@@ -92,52 +92,52 @@ impl LongTexts {
     }
 
     /// Makes the next piece of a text, and after the last one the text.
-    fn make(&mut self, py: Python<'_>, body: &str, mut pieces: Pieces) -> PyResult<Step> {
+    fn make(&mut self, py: Python<'_>, body: &str, mut pieces: PartialText) -> PyResult<ScanStep> {
         let Range { start, end } = pieces.span;
         if pieces.at < end {
             let Some(piece) = piece(body, pieces.at, end) else {
-                return Ok(Step::search_behind(end));
+                return Ok(ScanStep::search_behind(end));
             };
             let Some(text) = body.get(piece.clone()).and_then(said) else {
-                return Ok(Step::search_behind(end));
+                return Ok(ScanStep::search_behind(end));
             };
             pieces.made.push(PyString::new(py, &text).unbind());
             pieces.at = piece.end;
-            return Ok(Step::Make(pieces));
+            return Ok(ScanStep::Make(pieces));
         }
         let pieces = PyList::new(py, pieces.made)?;
         let whole = PyString::new(py, "").call_method1("join", (pieces,))?;
         let text = whole.cast_into::<PyString>().map_err(PyErr::from)?.unbind();
         self.texts.push(LongText { start: start - 1, end: end + 1, text });
-        Ok(Step::search_behind(end))
+        Ok(ScanStep::search_behind(end))
     }
 }
 
-impl Step {
+impl ScanStep {
     /// To look from the next stride on.
     fn search_behind(at: usize) -> Self {
-        let from = (at + 1).next_multiple_of(STRIDE_BYTES);
+        let from = (at + 1).next_multiple_of(SEARCH_BYTES);
         Self::Search { from, to: from }
     }
 }
 
 /// Looks a stride further for the first quote. Where it is more than a stride away, a long text ends
 /// there, or numbers do.
-fn search(body: &[u8], from: usize, to: usize) -> Step {
-    let Some(rest) = body.get(to..) else { return Step::Done };
-    let stretch = rest.get(..STRIDE_BYTES).unwrap_or(rest);
+fn search(body: &[u8], from: usize, to: usize) -> ScanStep {
+    let Some(rest) = body.get(to..) else { return ScanStep::Done };
+    let stretch = rest.get(..SEARCH_BYTES).unwrap_or(rest);
     let quote = stretch.iter().enumerate().position(|(at, byte)| is_quote(body, to + at, *byte));
     match quote.map(|quote| to + quote) {
-        None if stretch.len() < STRIDE_BYTES => Step::Done,
-        None => Step::Search { from, to: to + STRIDE_BYTES },
+        None if stretch.len() < SEARCH_BYTES => ScanStep::Done,
+        None => ScanStep::Search { from, to: to + SEARCH_BYTES },
         Some(end) if to > from && is_behind_text(body, end + 1) => match last_quote(body, from) {
             Some(quote) => {
                 let span = quote + 1..end;
-                Step::Make(Pieces { at: span.start, span, made: Vec::new() })
+                ScanStep::Make(PartialText { at: span.start, span, made: Vec::new() })
             }
-            None => Step::search_behind(end),
+            None => ScanStep::search_behind(end),
         },
-        Some(quote) => Step::search_behind(quote),
+        Some(quote) => ScanStep::search_behind(quote),
     }
 }
 

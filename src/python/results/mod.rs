@@ -18,13 +18,13 @@ mod escapes;
 mod json;
 mod layout;
 mod long_texts;
-mod pace;
 mod page;
 mod plan;
 mod problem;
 mod recent;
 mod slices;
 mod texts;
+mod time_budget;
 mod tree;
 
 use std::sync::Arc;
@@ -34,21 +34,25 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList};
 
 use super::table;
-use json::{Number, Reader};
-use pace::Pace;
+use json::{JsonNumber, JsonReader};
 use page::PageTree;
 use plan::{FieldPlan, KindPlan, known_plan};
-use problem::{Made, Problem, brief};
-use recent::Recent;
+use problem::{DecodeProblem, DecodeResult, brief};
+use recent::RecentTexts;
+use time_budget::TimeBudget;
 
-pub(super) use page::Page;
-pub(super) use plan::{Plan, plan};
-pub(super) use problem::Unreadable;
-pub(super) use slices::{BodyDecoder, MIN_SLICED_BYTES, Target};
+pub(super) use page::ResultPage;
+pub(super) use plan::{ClassPlan, plan};
+pub(super) use problem::DecodeError;
+pub(super) use slices::{BodyDecoder, DecodeTarget, MIN_SLICED_BYTES};
 
 /// A body that is one object.
-pub(super) fn one<'py>(py: Python<'py>, body: &[u8], plan: &Plan) -> Made<Bound<'py, PyAny>> {
-    whole(py, &mut Reader::new(body)?, plan)
+pub(super) fn one<'py>(
+    py: Python<'py>,
+    body: &[u8],
+    plan: &ClassPlan,
+) -> DecodeResult<Bound<'py, PyAny>> {
+    whole(py, &mut JsonReader::new(body)?, plan)
 }
 
 /// A body that is a page of a list, whose items are in `field`.
@@ -56,30 +60,34 @@ pub(super) fn page<'py>(
     py: Python<'py>,
     body: &[u8],
     field: &'static str,
-    plan: &Arc<Plan>,
-) -> Made<Page<'py>> {
-    let mut json = Reader::new(body)?;
+    plan: &Arc<ClassPlan>,
+) -> DecodeResult<ResultPage<'py>> {
+    let mut json = JsonReader::new(body)?;
     let mut tree = PageTree::new(py, field.into(), Arc::clone(plan));
-    let page = tree.advance(py, &mut json, &mut Pace::unlimited())?;
+    let page = tree.advance(py, &mut json, &mut TimeBudget::unlimited())?;
     json.finish()?;
     page.ok_or_else(|| json.problem("an early end").into())
 }
 
 /// A text that is one object.
-fn whole<'py>(py: Python<'py>, json: &mut Reader<'_>, plan: &Plan) -> Made<Bound<'py, PyAny>> {
-    let record = record(py, json, plan, &mut Recent::default())?;
+fn whole<'py>(
+    py: Python<'py>,
+    json: &mut JsonReader<'_>,
+    plan: &ClassPlan,
+) -> DecodeResult<Bound<'py, PyAny>> {
+    let record = record(py, json, plan, &mut RecentTexts::default())?;
     json.finish()?;
     Ok(record)
 }
 
 fn record<'py, 'j>(
     py: Python<'py>,
-    json: &mut Reader<'j>,
-    plan: &Plan,
-    recent: &mut Recent<'py, 'j>,
-) -> Made<Bound<'py, PyAny>> {
+    json: &mut JsonReader<'j>,
+    plan: &ClassPlan,
+    recent: &mut RecentTexts<'py, 'j>,
+) -> DecodeResult<Bound<'py, PyAny>> {
     let instance = plan.allocate(py)?;
-    let mut fields = Fields::default();
+    let mut fields = RecordFields::default();
     let mut unknown = recent.unknown();
     let mut expected = 0;
     let mut more = json.begin(b'{', b'}', "no object")?;
@@ -114,21 +122,21 @@ fn record<'py, 'j>(
 /// What came of the fields of a record. A field that comes twice has the last value, as in Python's
 /// `json`, so what is wrong with the first does not matter then.
 #[derive(Default)]
-struct Fields {
+struct RecordFields {
     seen: u64,
     nulls: u64,
-    wrong: Vec<(usize, Unreadable)>,
+    wrong: Vec<(usize, DecodeError)>,
 }
 
-impl Fields {
+impl RecordFields {
     /// Takes the value of a field; none where it is of the wrong kind.
     fn read<'py, 'j>(
         &mut self,
         py: Python<'py>,
-        json: &mut Reader<'j>,
+        json: &mut JsonReader<'j>,
         (at, field): (usize, &FieldPlan),
-        recent: &mut Recent<'py, 'j>,
-    ) -> Made<Option<Bound<'py, PyAny>>> {
+        recent: &mut RecentTexts<'py, 'j>,
+    ) -> DecodeResult<Option<Bound<'py, PyAny>>> {
         let again = self.has(at);
         self.seen |= 1 << at;
         if again {
@@ -158,17 +166,17 @@ impl Fields {
     }
 
     /// Makes sure that all fields have what they must have.
-    fn check(&mut self, plan: &Plan) -> Made<()> {
+    fn check(&mut self, plan: &ClassPlan) -> DecodeResult<()> {
         if !self.wrong.is_empty() {
             return Err(self.wrong.swap_remove(0).1);
         }
         let absent = plan.required & !self.seen;
         if absent != 0 {
-            return Err(Problem::of(plan.name_of(absent), "is missing").into());
+            return Err(DecodeProblem::of(plan.name_of(absent), "is missing").into());
         }
         let null = plan.valued & self.nulls;
         if null != 0 {
-            return Err(Problem::of(plan.name_of(null), "is null").into());
+            return Err(DecodeProblem::of(plan.name_of(null), "is null").into());
         }
         Ok(())
     }
@@ -186,10 +194,14 @@ impl FieldPlan {
     }
 }
 
-impl Plan {
+impl ClassPlan {
     /// Takes a key: the place of its field, or its name when no field has it. Servers keep the
     /// order of fields, so the expected one is tried first.
-    fn find<'j>(&self, json: &mut Reader<'j>, expected: usize) -> Made<Result<usize, &'j str>> {
+    fn find<'j>(
+        &self,
+        json: &mut JsonReader<'j>,
+        expected: usize,
+    ) -> DecodeResult<Result<usize, &'j str>> {
         json.position();
         if self.fields.get(expected).is_some_and(|field| json.takes(&field.key)) {
             return Ok(Ok(expected));
@@ -207,10 +219,10 @@ impl Plan {
 /// The value of a field, which is not null. Texts that came for the field before are not made anew.
 fn content<'py, 'j>(
     py: Python<'py>,
-    json: &mut Reader<'j>,
+    json: &mut JsonReader<'j>,
     field: &FieldPlan,
-    recent: &mut Recent<'py, 'j>,
-) -> Made<Bound<'py, PyAny>> {
+    recent: &mut RecentTexts<'py, 'j>,
+) -> DecodeResult<Bound<'py, PyAny>> {
     if !matches!(field.kind, KindPlan::Text | KindPlan::Time) {
         return value(py, json, &field.kind, recent);
     }
@@ -225,10 +237,10 @@ fn content<'py, 'j>(
 
 fn value<'py, 'j>(
     py: Python<'py>,
-    json: &mut Reader<'j>,
+    json: &mut JsonReader<'j>,
     kind: &KindPlan,
-    recent: &mut Recent<'py, 'j>,
-) -> Made<Bound<'py, PyAny>> {
+    recent: &mut RecentTexts<'py, 'j>,
+) -> DecodeResult<Bound<'py, PyAny>> {
     Ok(match kind {
         KindPlan::Text => json.py_string(py)?.into_any(),
         KindPlan::Time => checked_text(py, json, |text| {
@@ -244,8 +256,8 @@ fn value<'py, 'j>(
         KindPlan::Integer => {
             let start = json.position();
             match json.number()? {
-                Number::Integer(text) => tree::integer(py, text, start)?,
-                Number::Float(_) => return Err(Problem::at("no integer", start).into()),
+                JsonNumber::Integer(text) => tree::integer(py, text, start)?,
+                JsonNumber::Float(_) => return Err(DecodeProblem::at("no integer", start).into()),
             }
         }
         KindPlan::Number => tree::number(py, json)?,
@@ -261,21 +273,21 @@ fn value<'py, 'j>(
 /// A text that stands for something, if it does.
 fn checked_text<'py>(
     py: Python<'py>,
-    json: &mut Reader<'_>,
+    json: &mut JsonReader<'_>,
     check: impl FnOnce(&str) -> Result<(), String>,
-) -> Made<Bound<'py, PyAny>> {
+) -> DecodeResult<Bound<'py, PyAny>> {
     let start = json.position();
     let text = json.py_string(py)?;
-    check(text.to_str()?).map_err(|problem| Problem::at(problem, start))?;
+    check(text.to_str()?).map_err(|problem| DecodeProblem::at(problem, start))?;
     Ok(text.into_any())
 }
 
 fn list<'py, 'j>(
     py: Python<'py>,
-    json: &mut Reader<'j>,
+    json: &mut JsonReader<'j>,
     item: &KindPlan,
-    recent: &mut Recent<'py, 'j>,
-) -> Made<Bound<'py, PyAny>> {
+    recent: &mut RecentTexts<'py, 'j>,
+) -> DecodeResult<Bound<'py, PyAny>> {
     let list = PyList::empty(py);
     let mut more = json.begin(b'[', b']', "no array")?;
     while more {
@@ -289,10 +301,10 @@ fn list<'py, 'j>(
 
 fn map<'py, 'j>(
     py: Python<'py>,
-    json: &mut Reader<'j>,
+    json: &mut JsonReader<'j>,
     item: &KindPlan,
-    recent: &mut Recent<'py, 'j>,
-) -> Made<Bound<'py, PyAny>> {
+    recent: &mut RecentTexts<'py, 'j>,
+) -> DecodeResult<Bound<'py, PyAny>> {
     let map = PyDict::new(py);
     let mut more = json.begin(b'{', b'}', "no object")?;
     while more {
@@ -306,10 +318,10 @@ fn map<'py, 'j>(
 
 fn nullable<'py, 'j>(
     py: Python<'py>,
-    json: &mut Reader<'j>,
+    json: &mut JsonReader<'j>,
     kind: &KindPlan,
-    recent: &mut Recent<'py, 'j>,
-) -> Made<Bound<'py, PyAny>> {
+    recent: &mut RecentTexts<'py, 'j>,
+) -> DecodeResult<Bound<'py, PyAny>> {
     if json.takes_null() {
         return Ok(py.None().into_bound(py));
     }
@@ -317,8 +329,8 @@ fn nullable<'py, 'j>(
 }
 
 /// Any JSON as plain Python values.
-pub(super) fn free<'py>(py: Python<'py>, json: &[u8]) -> Made<Bound<'py, PyAny>> {
-    let mut json = Reader::new(json)?;
+pub(super) fn free<'py>(py: Python<'py>, json: &[u8]) -> DecodeResult<Bound<'py, PyAny>> {
+    let mut json = JsonReader::new(json)?;
     let value = tree::value(py, &mut json)?;
     json.finish()?;
     Ok(value)
@@ -347,7 +359,7 @@ pub(super) fn slots(class: &Bound<'_, PyAny>) -> PyResult<Vec<(&'static str, Opt
 }
 
 /// The plan for a class of the wire, which its name and its module tell.
-fn plan_of(class: &Bound<'_, PyAny>) -> PyResult<Arc<Plan>> {
+fn plan_of(class: &Bound<'_, PyAny>) -> PyResult<Arc<ClassPlan>> {
     if let Some(plan) = known_plan(class) {
         return Ok(plan);
     }
@@ -356,9 +368,9 @@ fn plan_of(class: &Bound<'_, PyAny>) -> PyResult<Arc<Plan>> {
     plan(table::find_shape(&name, &module)?, class)
 }
 
-fn into_value_error(problem: Unreadable) -> PyErr {
+fn into_value_error(problem: DecodeError) -> PyErr {
     match problem {
-        Unreadable::Json(problem) => PyValueError::new_err(problem.to_string()),
-        Unreadable::Python(error) => error,
+        DecodeError::Json(problem) => PyValueError::new_err(problem.to_string()),
+        DecodeError::Python(error) => error,
     }
 }

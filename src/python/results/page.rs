@@ -7,67 +7,67 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 use pyo3::{PyTraverseError, PyVisit};
 
-use super::json::Reader;
-use super::pace::Pace;
-use super::plan::Plan;
-use super::problem::{Made, Problem};
-use super::recent::Recent;
+use super::json::JsonReader;
+use super::plan::ClassPlan;
+use super::problem::{DecodeProblem, DecodeResult};
+use super::recent::RecentTexts;
 use super::record;
+use super::time_budget::TimeBudget;
 
 /// A page: its items, its own address and that of the next page.
-pub(in crate::python) type Page<'py> = (Bound<'py, PyList>, Option<String>, Option<String>);
+pub(in crate::python) type ResultPage<'py> = (Bound<'py, PyList>, Option<String>, Option<String>);
 
 /// A page that is being read.
 pub(super) struct PageTree {
     field: Cow<'static, str>,
-    plan: Arc<Plan>,
+    plan: Arc<ClassPlan>,
     items: Py<PyList>,
     uri: Option<String>,
     next_page_uri: Option<String>,
     /// Whether the field of the items came.
     is_list: bool,
-    step: Step,
+    step: PageStep,
 }
 
 /// What comes next.
-enum Step {
+enum PageStep {
     Start,
     Member,
     Item,
 }
 
 impl PageTree {
-    pub(super) fn new(py: Python<'_>, field: Cow<'static, str>, plan: Arc<Plan>) -> Self {
+    pub(super) fn new(py: Python<'_>, field: Cow<'static, str>, plan: Arc<ClassPlan>) -> Self {
         let items = PyList::empty(py).unbind();
         let (uri, next_page_uri) = (None, None);
-        Self { field, plan, items, uri, next_page_uri, is_list: false, step: Step::Start }
+        Self { field, plan, items, uri, next_page_uri, is_list: false, step: PageStep::Start }
     }
 
     /// Reads until the page is complete, or until it is time to stop.
     pub(super) fn advance<'py>(
         &mut self,
         py: Python<'py>,
-        json: &mut Reader<'_>,
-        pace: &mut Pace,
-    ) -> Made<Option<Page<'py>>> {
+        json: &mut JsonReader<'_>,
+        budget: &mut TimeBudget,
+    ) -> DecodeResult<Option<ResultPage<'py>>> {
         loop {
             let more = match self.step {
-                Step::Start => json.begin(b'{', b'}', "no object")?,
-                Step::Member => {
+                PageStep::Start => json.begin(b'{', b'}', "no object")?,
+                PageStep::Member => {
                     if self.member(py, json)? {
-                        self.step = Step::Item;
+                        self.step = PageStep::Item;
                         continue;
                     }
                     json.more(b'}')?
                 }
-                Step::Item => {
-                    if !self.items(py, json, pace)? {
+                PageStep::Item => {
+                    if !self.items(py, json, budget)? {
                         return Ok(None);
                     }
                     json.more(b'}')?
                 }
             };
-            self.step = Step::Member;
+            self.step = PageStep::Member;
             if !more {
                 return self.complete(py).map(Some);
             }
@@ -75,7 +75,7 @@ impl PageTree {
     }
 
     /// Takes a member; true where items follow.
-    fn member(&mut self, py: Python<'_>, json: &mut Reader<'_>) -> Made<bool> {
+    fn member(&mut self, py: Python<'_>, json: &mut JsonReader<'_>) -> DecodeResult<bool> {
         let key = json.key()?.name;
         match &*key {
             "uri" => self.uri = text(json).map_err(|problem| problem.within("uri"))?,
@@ -91,7 +91,7 @@ impl PageTree {
     }
 
     /// Begins the list; what an earlier field of that name held does not count.
-    fn begin(&mut self, py: Python<'_>, json: &mut Reader<'_>) -> Made<bool> {
+    fn begin(&mut self, py: Python<'_>, json: &mut JsonReader<'_>) -> DecodeResult<bool> {
         if self.is_list {
             self.items = PyList::empty(py).unbind();
         }
@@ -104,9 +104,14 @@ impl PageTree {
     }
 
     /// Reads items; true at the end of the list, false when it is time to stop.
-    fn items(&mut self, py: Python<'_>, json: &mut Reader<'_>, pace: &mut Pace) -> Made<bool> {
+    fn items(
+        &mut self,
+        py: Python<'_>,
+        json: &mut JsonReader<'_>,
+        budget: &mut TimeBudget,
+    ) -> DecodeResult<bool> {
         let items = self.items.bind(py);
-        let mut recent = Recent::default();
+        let mut recent = RecentTexts::default();
         loop {
             let item = record(py, json, &self.plan, &mut recent)
                 .map_err(|problem| problem.within_item(items.len()).within(&self.field))?;
@@ -114,15 +119,15 @@ impl PageTree {
             if !json.more(b']')? {
                 return Ok(true);
             }
-            if pace.is_over(json.read_bytes()) {
+            if budget.is_over(json.read_bytes()) {
                 return Ok(false);
             }
         }
     }
 
-    fn complete<'py>(&mut self, py: Python<'py>) -> Made<Page<'py>> {
+    fn complete<'py>(&mut self, py: Python<'py>) -> DecodeResult<ResultPage<'py>> {
         if !self.is_list {
-            return Err(Problem::of(&self.field, "is missing").into());
+            return Err(DecodeProblem::of(&self.field, "is missing").into());
         }
         Ok((self.items.bind(py).clone(), self.uri.take(), self.next_page_uri.take()))
     }
@@ -133,6 +138,6 @@ impl PageTree {
     }
 }
 
-fn text(json: &mut Reader<'_>) -> Result<Option<String>, Problem> {
+fn text(json: &mut JsonReader<'_>) -> Result<Option<String>, DecodeProblem> {
     if json.takes_null() { Ok(None) } else { Ok(Some(json.string()?.into_owned())) }
 }

@@ -13,18 +13,18 @@ use crate::api::{Kind, Shape};
 
 /// The plans by the addresses of their classes. A plan keeps its class, and none is ever removed, so
 /// no address can become that of another class.
-static PLANS: Mutex<Option<HashMap<usize, Arc<Plan>>>> = Mutex::new(None);
+static PLANS: Mutex<Option<HashMap<usize, Arc<ClassPlan>>>> = Mutex::new(None);
 
 /// How instances of a dataclass are made of JSON objects.
-pub(in crate::python) struct Plan {
+pub(in crate::python) struct ClassPlan {
     pub(super) class: Py<PyType>,
     pub(super) fields: Vec<FieldPlan>,
     /// The fields that must be there, a bit for each.
     pub(super) required: u64,
     /// Those among them that null is no value of.
     pub(super) valued: u64,
-    pub(super) extra: Slot,
-    pub(super) nulls: Slot,
+    pub(super) extra: FieldSlot,
+    pub(super) nulls: FieldSlot,
 }
 
 pub(super) struct FieldPlan {
@@ -33,7 +33,7 @@ pub(super) struct FieldPlan {
     pub(super) key: Vec<u8>,
     pub(super) kind: KindPlan,
     pub(super) required: bool,
-    pub(super) slot: Slot,
+    pub(super) slot: FieldSlot,
     /// Tells fields apart, those of other classes too.
     pub(super) number: usize,
 }
@@ -49,11 +49,11 @@ pub(super) enum KindPlan {
     Object,
     List(Box<KindPlan>),
     Map(Box<KindPlan>),
-    Record(Arc<Plan>),
+    Record(Arc<ClassPlan>),
 }
 
 /// A slot of a class: where it lies in an instance, or the descriptor that knows.
-pub(super) enum Slot {
+pub(super) enum FieldSlot {
     At(usize),
     Behind(Descriptor),
 }
@@ -62,18 +62,18 @@ pub(super) enum Slot {
 pub(in crate::python) fn plan(
     shape: &'static Shape,
     class: &Bound<'_, PyAny>,
-) -> PyResult<Arc<Plan>> {
+) -> PyResult<Arc<ClassPlan>> {
     if let Some(plan) = known_plan(class) {
         return Ok(plan);
     }
     // Made without the lock: this calls Python, which may call us.
-    let plan = Arc::new(Plan::new(shape, class.cast::<PyType>().map_err(PyErr::from)?)?);
+    let plan = Arc::new(ClassPlan::new(shape, class.cast::<PyType>().map_err(PyErr::from)?)?);
     let mut plans = PLANS.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(Arc::clone(plans.get_or_insert_default().entry(address(class)).or_insert(plan)))
 }
 
 /// The plan that was made for `class`.
-pub(super) fn known_plan(class: &Bound<'_, PyAny>) -> Option<Arc<Plan>> {
+pub(super) fn known_plan(class: &Bound<'_, PyAny>) -> Option<Arc<ClassPlan>> {
     let plans = PLANS.lock().unwrap_or_else(PoisonError::into_inner);
     plans.as_ref()?.get(&address(class)).cloned()
 }
@@ -82,10 +82,10 @@ fn address(class: &Bound<'_, PyAny>) -> usize {
     class.as_ptr() as usize
 }
 
-impl Plan {
+impl ClassPlan {
     fn new(shape: &'static Shape, class: &Bound<'_, PyType>) -> PyResult<Self> {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let mut slots = Slots::new(shape, class)?;
+        let mut slots = FieldSlots::new(shape, class)?;
         let field = |field: &crate::api::Field| {
             Ok(FieldPlan {
                 name: field.name,
@@ -116,9 +116,9 @@ impl Plan {
 
     /// Where in an instance each field is put; `None` for those that their descriptors put there.
     pub(super) fn places(&self) -> Vec<(&'static str, Option<usize>)> {
-        let place = |slot: &Slot| match slot {
-            Slot::At(place) => Some(*place),
-            Slot::Behind(_) => None,
+        let place = |slot: &FieldSlot| match slot {
+            FieldSlot::At(place) => Some(*place),
+            FieldSlot::Behind(_) => None,
         };
         self.fields.iter().map(|field| (field.name, place(&field.slot))).collect()
     }
@@ -152,28 +152,28 @@ impl KindPlan {
 }
 
 /// The slots of a class: those of its fields in their order, then `extra` and `_nulls`.
-struct Slots(std::vec::IntoIter<Slot>);
+struct FieldSlots(std::vec::IntoIter<FieldSlot>);
 
-impl Slots {
+impl FieldSlots {
     fn new(shape: &Shape, class: &Bound<'_, PyType>) -> PyResult<Self> {
         let slots = class.getattr("_slots")?;
         let names = shape.fields.iter().map(|field| field.name).chain(["extra", "_nulls"]);
         let descriptors = names
             .map(|name| Descriptor::new(&slots.get_item(name)?))
             .collect::<PyResult<Vec<_>>>()?;
-        let slots: Vec<Slot> = match layout::places(class, &descriptors)? {
-            Some(places) => places.into_iter().map(Slot::At).collect(),
-            None => descriptors.into_iter().map(Slot::Behind).collect(),
+        let slots: Vec<FieldSlot> = match layout::places(class, &descriptors)? {
+            Some(places) => places.into_iter().map(FieldSlot::At).collect(),
+            None => descriptors.into_iter().map(FieldSlot::Behind).collect(),
         };
         Ok(Self(slots.into_iter()))
     }
 
-    fn take(&mut self) -> PyResult<Slot> {
+    fn take(&mut self) -> PyResult<FieldSlot> {
         self.0.next().ok_or_else(|| PyTypeError::new_err("a field without a slot"))
     }
 }
 
-impl Slot {
+impl FieldSlot {
     /// Puts a value into a slot, past the `__setattr__` of frozen classes.
     pub(super) fn fill(
         &self,

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 const MAX_NAME_CHARS: usize = 60;
 
 /// What is wrong with a text: the field at fault, such as `keys[3].id`, and the byte.
-pub(in crate::python) struct Problem(Box<Details>);
+pub(in crate::python) struct DecodeProblem(Box<Details>);
 
 struct Details {
     place: String,
@@ -18,17 +18,17 @@ struct Details {
 }
 
 /// Why an answer's body is not what was expected: in words, or as Python said it.
-pub(in crate::python) enum Unreadable {
-    Json(Problem),
+pub(in crate::python) enum DecodeError {
+    Json(DecodeProblem),
     Python(PyErr),
 }
 
 /// What reading text gives.
-pub(super) type Read<T> = Result<T, Problem>;
+pub(super) type JsonResult<T> = Result<T, DecodeProblem>;
 /// What making objects of text gives.
-pub(super) type Made<T> = Result<T, Unreadable>;
+pub(super) type DecodeResult<T> = Result<T, DecodeError>;
 
-impl Problem {
+impl DecodeProblem {
     pub(super) fn at(what: impl Into<Cow<'static, str>>, at: usize) -> Self {
         Self(Box::new(Details { place: String::new(), what: what.into(), at: Some(at) }))
     }
@@ -53,7 +53,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for DecodeProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Details { place, what, at } = &*self.0;
         match (place.as_str(), at) {
@@ -64,7 +64,7 @@ impl fmt::Display for Problem {
     }
 }
 
-impl Unreadable {
+impl DecodeError {
     /// The same problem inside of a field, unless it is Python's own.
     pub(super) fn within(self, name: &str) -> Self {
         match self {
@@ -82,14 +82,14 @@ impl Unreadable {
     }
 }
 
-impl From<PyErr> for Unreadable {
+impl From<PyErr> for DecodeError {
     fn from(error: PyErr) -> Self {
         Self::Python(error)
     }
 }
 
-impl From<Problem> for Unreadable {
-    fn from(problem: Problem) -> Self {
+impl From<DecodeProblem> for DecodeError {
+    fn from(problem: DecodeProblem) -> Self {
         Self::Json(problem)
     }
 }

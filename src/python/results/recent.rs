@@ -3,20 +3,20 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::json::Reader;
+use super::json::JsonReader;
 
 /// How many fields are remembered; those with the same remainder take each other's place.
-const FIELDS: usize = 32;
+const MAX_TRACKED_FIELDS: usize = 32;
 
 /// The last text of each field, and the last fields that were unknown.
-pub(super) struct Recent<'py, 'j> {
-    texts: [Option<Seen<'py, 'j>>; FIELDS],
+pub(super) struct RecentTexts<'py, 'j> {
+    texts: [Option<RecentText<'py, 'j>>; MAX_TRACKED_FIELDS],
     extra: Option<Bound<'py, PyBytes>>,
     /// Room for unknown fields, to be used again.
     room: Vec<u8>,
 }
 
-struct Seen<'py, 'j> {
+struct RecentText<'py, 'j> {
     field: usize,
     /// The text as it was written, with its quotes.
     written: &'j [u8],
@@ -24,33 +24,39 @@ struct Seen<'py, 'j> {
 }
 
 /// The fields that a class does not know, kept as JSON text.
-pub(super) struct Unknown(Vec<u8>);
+pub(super) struct UnknownFields(Vec<u8>);
 
-impl Default for Recent<'_, '_> {
+impl Default for RecentTexts<'_, '_> {
     fn default() -> Self {
-        Self { texts: [const { None }; FIELDS], extra: None, room: Vec::new() }
+        Self { texts: [const { None }; MAX_TRACKED_FIELDS], extra: None, room: Vec::new() }
     }
 }
 
-impl<'py, 'j> Recent<'py, 'j> {
+impl<'py, 'j> RecentTexts<'py, 'j> {
     /// Takes the text of a field if it is written as the last one was.
-    pub(super) fn take(&self, field: usize, json: &mut Reader<'j>) -> Option<Bound<'py, PyAny>> {
-        let seen = self.texts[field % FIELDS].as_ref().filter(|seen| seen.field == field)?;
+    pub(super) fn take(
+        &self,
+        field: usize,
+        json: &mut JsonReader<'j>,
+    ) -> Option<Bound<'py, PyAny>> {
+        let seen =
+            self.texts[field % MAX_TRACKED_FIELDS].as_ref().filter(|seen| seen.field == field)?;
         json.takes(seen.written).then(|| seen.text.clone())
     }
 
     pub(super) fn keep(&mut self, field: usize, written: &'j [u8], text: &Bound<'py, PyAny>) {
-        self.texts[field % FIELDS] = Some(Seen { field, written, text: text.clone() });
+        self.texts[field % MAX_TRACKED_FIELDS] =
+            Some(RecentText { field, written, text: text.clone() });
     }
 
     /// Room for the unknown fields of a record.
-    pub(super) fn unknown(&mut self) -> Unknown {
-        Unknown(std::mem::take(&mut self.room))
+    pub(super) fn unknown(&mut self) -> UnknownFields {
+        UnknownFields(std::mem::take(&mut self.room))
     }
 
     /// The unknown fields of a record as what its slot `extra` holds.
-    pub(super) fn extra(&mut self, py: Python<'py>, unknown: Unknown) -> Bound<'py, PyAny> {
-        let Unknown(mut text) = unknown;
+    pub(super) fn extra(&mut self, py: Python<'py>, unknown: UnknownFields) -> Bound<'py, PyAny> {
+        let UnknownFields(mut text) = unknown;
         if !text.is_empty() {
             text.push(b'}');
         }
@@ -64,7 +70,7 @@ impl<'py, 'j> Recent<'py, 'j> {
     }
 }
 
-impl Unknown {
+impl UnknownFields {
     /// Notes a field: its name and its value as they were written.
     pub(super) fn note(&mut self, name: &str, value: &[u8]) {
         self.0.push(if self.0.is_empty() { b'{' } else { b',' });

@@ -10,30 +10,30 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
-use super::json::{Reader, not_utf8};
+use super::json::{JsonReader, not_utf8};
 use super::long_texts::LongTexts;
-use super::pace::Pace;
 use super::page::PageTree;
-use super::plan::Plan;
-use super::problem::{Made, Read, Unreadable};
-use super::tree::Tree;
+use super::plan::ClassPlan;
+use super::problem::{DecodeError, DecodeResult, JsonResult};
+use super::time_budget::TimeBudget;
+use super::tree::JsonTree;
 use super::{into_value_error, plan_of, whole};
 
 /// From this size on a body is worth more than one slice: below it, all of it takes about as long.
 pub(in crate::python) const MIN_SLICED_BYTES: usize = 256 << 10;
 /// How many bytes are held against UTF-8 between two looks at the clock.
-const UTF8_BYTES: usize = 1 << 20;
+const UTF8_CHECK_BYTES: usize = 1 << 20;
 
 /// What a body stands for.
-pub(in crate::python) enum Target {
+pub(in crate::python) enum DecodeTarget {
     /// An object; it is decoded in one slice.
-    One(Arc<Plan>),
+    One(Arc<ClassPlan>),
     /// A page of a list, whose items are in a field.
     Page {
         /// The field of the items.
         field: Cow<'static, str>,
         /// How an item is made.
-        plan: Arc<Plan>,
+        plan: Arc<ClassPlan>,
     },
     /// Any JSON.
     Free,
@@ -51,13 +51,13 @@ pub(in crate::python) struct BodyDecoder {
     checked: usize,
     long_texts: LongTexts,
     pause: (usize, usize),
-    state: State,
+    state: DecoderState,
 }
 
-enum State {
-    One(Arc<Plan>),
+enum DecoderState {
+    One(Arc<ClassPlan>),
     Page(PageTree),
-    Free(Tree),
+    Free(JsonTree),
     Done,
 }
 
@@ -72,10 +72,10 @@ impl BodyDecoder {
         field: Option<String>,
     ) -> PyResult<Self> {
         let target = match (class, field) {
-            (None, None) => Target::Free,
-            (Some(class), None) => Target::One(plan_of(class)?),
+            (None, None) => DecodeTarget::Free,
+            (Some(class), None) => DecodeTarget::One(plan_of(class)?),
             (Some(class), Some(field)) => {
-                Target::Page { field: field.into(), plan: plan_of(class)? }
+                DecodeTarget::Page { field: field.into(), plan: plan_of(class)? }
             }
             (None, Some(_)) => return Err(PyTypeError::new_err("a field of which class?")),
         };
@@ -93,8 +93,8 @@ impl BodyDecoder {
         py: Python<'py>,
         seconds: f64,
     ) -> PyResult<(bool, Option<Bound<'py, PyAny>>)> {
-        let budget = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO);
-        let result = self.advance(py, budget).map_err(into_value_error)?;
+        let duration = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO);
+        let result = self.advance(py, duration).map_err(into_value_error)?;
         Ok((result.is_some(), result))
     }
 
@@ -104,16 +104,18 @@ impl BodyDecoder {
     }
 
     fn __clear__(&mut self) {
-        self.state = State::Done;
+        self.state = DecoderState::Done;
     }
 }
 
 impl BodyDecoder {
-    pub(in crate::python) fn new(py: Python<'_>, body: Bytes, target: Target) -> Self {
+    pub(in crate::python) fn new(py: Python<'_>, body: Bytes, target: DecodeTarget) -> Self {
         let state = match target {
-            Target::One(plan) => State::One(plan),
-            Target::Page { field, plan } => State::Page(PageTree::new(py, field, plan)),
-            Target::Free => State::Free(Tree::default()),
+            DecodeTarget::One(plan) => DecoderState::One(plan),
+            DecodeTarget::Page { field, plan } => {
+                DecoderState::Page(PageTree::new(py, field, plan))
+            }
+            DecodeTarget::Free => DecoderState::Free(JsonTree::default()),
         };
         Self { body, checked: 0, long_texts: LongTexts::default(), pause: (0, 0), state }
     }
@@ -123,34 +125,38 @@ impl BodyDecoder {
     pub(in crate::python) fn advance<'py>(
         &mut self,
         py: Python<'py>,
-        budget: Duration,
-    ) -> Made<Option<Bound<'py, PyAny>>> {
-        let advanced = self.slice(py, &mut Pace::within(budget));
+        duration: Duration,
+    ) -> DecodeResult<Option<Bound<'py, PyAny>>> {
+        let advanced = self.slice(py, &mut TimeBudget::within(duration));
         if !matches!(advanced, Ok(None)) {
-            self.state = State::Done;
+            self.state = DecoderState::Done;
         }
         advanced
     }
 
-    fn slice<'py>(&mut self, py: Python<'py>, pace: &mut Pace) -> Made<Option<Bound<'py, PyAny>>> {
-        if !self.check_utf8(pace)? {
+    fn slice<'py>(
+        &mut self,
+        py: Python<'py>,
+        budget: &mut TimeBudget,
+    ) -> DecodeResult<Option<Bound<'py, PyAny>>> {
+        if !self.check_utf8(budget)? {
             return Ok(None);
         }
         let _paused = PausedCollector::new(py);
         // SAFETY: all of it was held against UTF-8, and nothing changes it.
         let text = unsafe { std::str::from_utf8_unchecked(&self.body) };
-        if !self.long_texts.advance(py, text, pace)? {
+        if !self.long_texts.advance(py, text, budget)? {
             return Ok(None);
         }
-        let mut json = Reader::resume(text, self.pause, &self.long_texts);
+        let mut json = JsonReader::resume(text, self.pause, &self.long_texts);
         let result = match &mut self.state {
-            State::One(plan) => Some(whole(py, &mut json, plan)?),
-            State::Page(page) => match page.advance(py, &mut json, pace)? {
+            DecoderState::One(plan) => Some(whole(py, &mut json, plan)?),
+            DecoderState::Page(page) => match page.advance(py, &mut json, budget)? {
                 Some(page) => Some(page.into_pyobject(py)?.into_any()),
                 None => None,
             },
-            State::Free(tree) => tree.advance(py, &mut json, pace)?,
-            State::Done => return Err(finished()),
+            DecoderState::Free(tree) => tree.advance(py, &mut json, budget)?,
+            DecoderState::Done => return Err(finished()),
         };
         if result.is_some() {
             json.finish()?;
@@ -162,17 +168,17 @@ impl BodyDecoder {
     /// Shows the objects of a result that is not complete to the collector of garbage.
     pub(in crate::python) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         match &self.state {
-            State::One(_) | State::Done => Ok(()),
-            State::Page(page) => page.traverse(visit),
-            State::Free(tree) => tree.traverse(visit),
+            DecoderState::One(_) | DecoderState::Done => Ok(()),
+            DecoderState::Page(page) => page.traverse(visit),
+            DecoderState::Free(tree) => tree.traverse(visit),
         }
     }
 
     /// Holds the body against UTF-8, piece by piece; true once that is done.
-    fn check_utf8(&mut self, pace: &mut Pace) -> Read<bool> {
+    fn check_utf8(&mut self, budget: &mut TimeBudget) -> JsonResult<bool> {
         while self.checked < self.body.len() {
             let rest = &self.body[self.checked..];
-            let piece = &rest[..rest.len().min(UTF8_BYTES)];
+            let piece = &rest[..rest.len().min(UTF8_CHECK_BYTES)];
             self.checked += match std::str::from_utf8(piece) {
                 Ok(_) => piece.len(),
                 // A character that goes on in the next piece.
@@ -181,7 +187,7 @@ impl BodyDecoder {
                 }
                 Err(error) => return Err(not_utf8(self.checked + error.valid_up_to())),
             };
-            if self.checked < self.body.len() && pace.is_late(0) {
+            if self.checked < self.body.len() && budget.is_late(0) {
                 return Ok(false);
             }
         }
@@ -189,7 +195,7 @@ impl BodyDecoder {
     }
 }
 
-fn finished() -> Unreadable {
+fn finished() -> DecodeError {
     PyRuntimeError::new_err("the body was decoded already").into()
 }
 

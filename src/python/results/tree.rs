@@ -8,85 +8,95 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyList, PyString};
 use pyo3::{PyTraverseError, PyVisit};
 
-use super::json::{Number, Reader};
-use super::pace::Pace;
-use super::problem::{Made, Problem, Unreadable};
+use super::json::{JsonNumber, JsonReader};
+use super::problem::{DecodeError, DecodeProblem, DecodeResult};
+use super::time_budget::TimeBudget;
 
 /// How many keys are remembered; those with the same remainder take each other's place.
-const MAX_KEYS: usize = 64;
+const MAX_CACHED_KEYS: usize = 64;
 
 /// A value that is being read.
 #[derive(Default)]
-pub(super) struct Tree {
-    open: Vec<Open>,
-    keys: Keys,
+pub(super) struct JsonTree {
+    open: Vec<OpenContainer>,
+    keys: KeyCache,
 }
 
 /// An array or an object that something is still read for.
-enum Open {
+enum OpenContainer {
     List(Py<PyList>),
     Dict(Py<PyDict>, Py<PyString>),
 }
 
 /// The keys that came last: those of the objects of a list are the same.
 #[derive(Default)]
-struct Keys(Vec<Option<(Box<str>, Py<PyString>)>>);
+struct KeyCache(Vec<Option<(Box<str>, Py<PyString>)>>);
 
 /// Reads a value to its end.
-pub(super) fn value<'py>(py: Python<'py>, json: &mut Reader<'_>) -> Made<Bound<'py, PyAny>> {
+pub(super) fn value<'py>(
+    py: Python<'py>,
+    json: &mut JsonReader<'_>,
+) -> DecodeResult<Bound<'py, PyAny>> {
     // A number or a text needs no stack.
     if let Some(simple) = simple(py, json)? {
         return Ok(simple);
     }
-    let value = Tree::default().advance(py, json, &mut Pace::unlimited())?;
+    let value = JsonTree::default().advance(py, json, &mut TimeBudget::unlimited())?;
     value.ok_or_else(|| json.problem("an early end").into())
 }
 
 /// A number as int or float, whichever it was written as.
-pub(super) fn number<'py>(py: Python<'py>, json: &mut Reader<'_>) -> Made<Bound<'py, PyAny>> {
+pub(super) fn number<'py>(
+    py: Python<'py>,
+    json: &mut JsonReader<'_>,
+) -> DecodeResult<Bound<'py, PyAny>> {
     let start = json.position();
     match json.number()? {
-        Number::Float(number) => Ok(number.into_bound_py_any(py)?),
-        Number::Integer(text) => integer(py, text, start),
+        JsonNumber::Float(number) => Ok(number.into_bound_py_any(py)?),
+        JsonNumber::Integer(text) => integer(py, text, start),
     }
 }
 
 /// An integer of any size.
-pub(super) fn integer<'py>(py: Python<'py>, text: &str, start: usize) -> Made<Bound<'py, PyAny>> {
+pub(super) fn integer<'py>(
+    py: Python<'py>,
+    text: &str,
+    start: usize,
+) -> DecodeResult<Bound<'py, PyAny>> {
     if let Ok(number) = text.parse::<i64>() {
         return Ok(number.into_bound_py_any(py)?);
     }
     // Python may have been told to read fewer digits than it does by itself.
     py.get_type::<PyInt>()
         .call1((text,))
-        .map_err(|_| Problem::at("an integer of too many digits", start).into())
+        .map_err(|_| DecodeProblem::at("an integer of too many digits", start).into())
 }
 
-impl Tree {
+impl JsonTree {
     /// Reads until the value is complete, or until it is time to stop.
     pub(super) fn advance<'py>(
         &mut self,
         py: Python<'py>,
-        json: &mut Reader<'_>,
-        pace: &mut Pace,
-    ) -> Made<Option<Bound<'py, PyAny>>> {
-        let read = self.read(py, json, pace);
+        json: &mut JsonReader<'_>,
+        budget: &mut TimeBudget,
+    ) -> DecodeResult<Option<Bound<'py, PyAny>>> {
+        let read = self.read(py, json, budget);
         read.map_err(|problem| self.place(py, problem))
     }
 
     fn read<'py>(
         &mut self,
         py: Python<'py>,
-        json: &mut Reader<'_>,
-        pace: &mut Pace,
-    ) -> Made<Option<Bound<'py, PyAny>>> {
+        json: &mut JsonReader<'_>,
+        budget: &mut TimeBudget,
+    ) -> DecodeResult<Option<Bound<'py, PyAny>>> {
         loop {
             if let Some(value) = self.begin(py, json)?
                 && let Some(whole) = self.add(json, value)?
             {
                 return Ok(Some(whole));
             }
-            if pace.is_over(json.read_bytes()) {
+            if budget.is_over(json.read_bytes()) {
                 return Ok(None);
             }
         }
@@ -96,8 +106,8 @@ impl Tree {
     fn begin<'py>(
         &mut self,
         py: Python<'py>,
-        json: &mut Reader<'_>,
-    ) -> Made<Option<Bound<'py, PyAny>>> {
+        json: &mut JsonReader<'_>,
+    ) -> DecodeResult<Option<Bound<'py, PyAny>>> {
         if let Some(simple) = simple(py, json)? {
             return Ok(Some(simple));
         }
@@ -106,7 +116,7 @@ impl Tree {
             if !json.begin(b'[', b']', "no array")? {
                 return Ok(Some(list.into_any()));
             }
-            self.open.push(Open::List(list.unbind()));
+            self.open.push(OpenContainer::List(list.unbind()));
             return Ok(None);
         }
         let dict = PyDict::new(py);
@@ -114,26 +124,26 @@ impl Tree {
             return Ok(Some(dict.into_any()));
         }
         let key = self.keys.read(py, json)?;
-        self.open.push(Open::Dict(dict.unbind(), key));
+        self.open.push(OpenContainer::Dict(dict.unbind(), key));
         Ok(None)
     }
 
     /// Puts a value where it belongs, and what it completes; gives the whole when nothing is open.
     fn add<'py>(
         &mut self,
-        json: &mut Reader<'_>,
+        json: &mut JsonReader<'_>,
         mut value: Bound<'py, PyAny>,
-    ) -> Made<Option<Bound<'py, PyAny>>> {
+    ) -> DecodeResult<Option<Bound<'py, PyAny>>> {
         let py = value.py();
         while let Some(open) = self.open.last_mut() {
             match open {
-                Open::List(list) => {
+                OpenContainer::List(list) => {
                     list.bind(py).append(value)?;
                     if json.more(b']')? {
                         return Ok(None);
                     }
                 }
-                Open::Dict(dict, key) => {
+                OpenContainer::Dict(dict, key) => {
                     dict.bind(py).set_item(&*key, value)?;
                     if json.more(b'}')? {
                         *key = self.keys.read(py, json)?;
@@ -142,8 +152,8 @@ impl Tree {
                 }
             }
             value = match self.open.pop() {
-                Some(Open::List(list)) => list.into_bound(py).into_any(),
-                Some(Open::Dict(dict, _)) => dict.into_bound(py).into_any(),
+                Some(OpenContainer::List(list)) => list.into_bound(py).into_any(),
+                Some(OpenContainer::Dict(dict, _)) => dict.into_bound(py).into_any(),
                 None => return Ok(None),
             };
         }
@@ -151,31 +161,31 @@ impl Tree {
     }
 
     /// Where in the value a problem is.
-    fn place(&self, py: Python<'_>, problem: Unreadable) -> Unreadable {
+    fn place(&self, py: Python<'_>, problem: DecodeError) -> DecodeError {
         self.open.iter().rev().fold(problem, |problem, open| match open {
-            Open::List(list) => problem.within_item(list.bind(py).len()),
-            Open::Dict(_, key) => problem.within(&key.bind(py).to_string_lossy()),
+            OpenContainer::List(list) => problem.within_item(list.bind(py).len()),
+            OpenContainer::Dict(_, key) => problem.within(&key.bind(py).to_string_lossy()),
         })
     }
 
     /// Shows the objects of a value that is not complete to the collector of garbage.
     pub(super) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.open.iter().try_for_each(|open| match open {
-            Open::List(list) => visit.call(list),
-            Open::Dict(dict, _) => visit.call(dict),
+            OpenContainer::List(list) => visit.call(list),
+            OpenContainer::Dict(dict, _) => visit.call(dict),
         })
     }
 }
 
-impl Keys {
+impl KeyCache {
     /// Takes a key and its colon.
-    fn read(&mut self, py: Python<'_>, json: &mut Reader<'_>) -> Made<Py<PyString>> {
+    fn read(&mut self, py: Python<'_>, json: &mut JsonReader<'_>) -> DecodeResult<Py<PyString>> {
         let key = json.key()?;
         let name = &*key.name;
         if self.0.is_empty() {
-            self.0.resize_with(MAX_KEYS, || None);
+            self.0.resize_with(MAX_CACHED_KEYS, || None);
         }
-        let entry = &mut self.0[number_of(name) % MAX_KEYS];
+        let entry = &mut self.0[number_of(name) % MAX_CACHED_KEYS];
         if let Some((known, object)) = entry
             && **known == *name
         {
@@ -188,7 +198,10 @@ impl Keys {
 }
 
 /// A value that holds no other.
-fn simple<'py>(py: Python<'py>, json: &mut Reader<'_>) -> Made<Option<Bound<'py, PyAny>>> {
+fn simple<'py>(
+    py: Python<'py>,
+    json: &mut JsonReader<'_>,
+) -> DecodeResult<Option<Bound<'py, PyAny>>> {
     Ok(match json.peek()? {
         b'"' => Some(json.py_string(py)?.into_any()),
         b'-' | b'0'..=b'9' => Some(number(py, json)?),

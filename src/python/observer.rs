@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
-use super::core::Expected;
+use super::core::ExpectedResult;
 use super::error;
 use crate::api::Call;
 use crate::client::{CallEvent, CallEventKind, ClientSettings, EventFilter};
@@ -21,20 +21,20 @@ use crate::client::{CallEvent, CallEventKind, ClientSettings, EventFilter};
 const DEBUG: u8 = 10;
 
 /// Who wants to know what happens to a call.
-pub(super) struct Watch {
+pub(super) struct CallObserver {
     method: &'static str,
     path: Cow<'static, str>,
     hooks: Option<Py<PyAny>>,
     filter: EventFilter,
 }
 
-impl Watch {
+impl CallObserver {
     /// The watch over a call; none when nobody wants to know.
     pub(super) fn over(
         py: Python<'_>,
         hooks: Option<&Py<PyAny>>,
         (settings, call): (&ClientSettings, &Call),
-        expected: &Expected,
+        expected: &ExpectedResult,
     ) -> PyResult<Option<Self>> {
         let logger = logger(py)?;
         if hooks.is_none() && logger.is_none() {

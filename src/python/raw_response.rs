@@ -5,19 +5,19 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 
-use super::core::Expected;
+use super::core::ExpectedResult;
 use super::error;
 use crate::client::ApiResponse;
 
 /// Reads an answer as what its operation returns.
 #[pyclass(frozen, module = "ginnel._native")]
-pub(super) struct AnswerParser {
+pub(super) struct ResponseParser {
     answer: ApiResponse,
-    expected: Expected,
+    expected: ExpectedResult,
 }
 
 #[pymethods]
-impl AnswerParser {
+impl ResponseParser {
     fn __call__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.expected.read(py, &self.answer)
     }
@@ -27,7 +27,7 @@ impl AnswerParser {
 pub(super) fn raw(
     py: Python<'_>,
     answer: ApiResponse,
-    expected: Expected,
+    expected: ExpectedResult,
 ) -> PyResult<Bound<'_, PyAny>> {
     static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let import = || {
@@ -43,6 +43,6 @@ pub(super) fn raw(
         answer.attempts,
         answer.method,
         answer.url(),
-        AnswerParser { answer, expected },
+        ResponseParser { answer, expected },
     ))
 }

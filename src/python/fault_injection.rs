@@ -6,22 +6,22 @@ use pyo3::exceptions::{PyLookupError, PyValueError};
 use pyo3::prelude::*;
 
 use super::error;
-use super::service::Service;
+use super::service::PyService;
 use crate::api::{Info, remote};
 use crate::service::{self, Fault};
 
 /// A state of a service to return to.
-#[pyclass(frozen, module = "ginnel._native")]
-pub(super) struct Snapshot(service::store::Snapshot);
+#[pyclass(frozen, module = "ginnel._native", name = "Snapshot")]
+pub(super) struct PySnapshot(service::store::Snapshot);
 
 /// What tests ask of a service.
-#[pyclass(frozen, module = "ginnel._native")]
-pub(super) struct Rehearsal(Py<Service>);
+#[pyclass(frozen, module = "ginnel._native", name = "Rehearsal")]
+pub(super) struct FaultInjector(Py<PyService>);
 
 #[pymethods]
-impl Rehearsal {
+impl FaultInjector {
     #[new]
-    fn new(service: Py<Service>) -> Self {
+    fn new(service: Py<PyService>) -> Self {
         Self(service)
     }
 
@@ -39,8 +39,8 @@ impl Rehearsal {
         cut: bool,
     ) -> PyResult<()> {
         if let Some(name) = &operation {
-            let known = |info: &Info| name.rsplit_once('.') == Some((info.resource, info.name));
-            if !remote::operations().any(known) {
+            let is_named = |info: &Info| name.rsplit_once('.') == Some((info.resource, info.name));
+            if !remote::operations().any(is_named) {
                 return Err(PyLookupError::new_err(format!("no operation {name}")));
             }
         }
@@ -62,9 +62,9 @@ impl Rehearsal {
 
     /// Sets the clock forward; false where it is the system's.
     fn advance(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
-        let by = Duration::try_from_secs_f64(seconds)
+        let duration = Duration::try_from_secs_f64(seconds)
             .map_err(|problem| PyValueError::new_err(format!("seconds: {problem}")))?;
-        self.0.get().with(py, |service, _| service.advance(by))
+        self.0.get().with(py, |service, _| service.advance(duration))
     }
 
     /// Forgets faults and calls.
@@ -73,13 +73,13 @@ impl Rehearsal {
     }
 
     /// What the database holds now.
-    fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
+    fn snapshot(&self, py: Python<'_>) -> PyResult<PySnapshot> {
         let taken = self.0.get().with(py, |service, _| service.snapshot())?;
-        taken.map(Snapshot).map_err(|problem| error::not_started(py, &problem))
+        taken.map(PySnapshot).map_err(|problem| error::not_started(py, &problem))
     }
 
     /// Makes the database hold what it held then.
-    fn restore(&self, py: Python<'_>, snapshot: &Bound<'_, Snapshot>) -> PyResult<()> {
+    fn restore(&self, py: Python<'_>, snapshot: &Bound<'_, PySnapshot>) -> PyResult<()> {
         let state = snapshot.get().0.clone();
         let done =
             self.0.get().with(py, |service, runtime| runtime.block_on(service.restore(state)))?;
