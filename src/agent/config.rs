@@ -7,18 +7,18 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::capture::Limit;
+use super::capture::CaptureLimit;
 use super::definition::Definition;
-use super::{Error, Options, Trust, WebAddress};
+use super::{AgentOptions, Error, Trust, WebAddress};
 use crate::api::{Secret, yaml};
 
 /// The version of the file.
-const VERSION: u64 = 2;
+const CONFIG_VERSION: u64 = 2;
 
 /// What configuration files say; what none of them says is absent.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Config {
+pub struct AgentConfig {
     version: Option<u64>,
     /// What the service knows the agent by.
     pub authtoken: Option<String>,
@@ -51,7 +51,7 @@ pub struct Config {
     update_check: Option<Value>,
 }
 
-impl Config {
+impl AgentConfig {
     /// Reads files; what a later one says wins, and tunnels are merged by name.
     ///
     /// # Errors
@@ -70,9 +70,9 @@ impl Config {
         let wrong = |problem: String| Error::Option { option: path.display().to_string(), problem };
         let config: Self = yaml::read(&text).map_err(&wrong)?;
         match config.version {
-            Some(VERSION) => Ok(config),
-            Some(other) => Err(wrong(format!("version: is {other}, not {VERSION}"))),
-            None => Err(wrong(format!("version: is missing; write `version: {VERSION}`"))),
+            Some(CONFIG_VERSION) => Ok(config),
+            Some(other) => Err(wrong(format!("version: is {other}, not {CONFIG_VERSION}"))),
+            None => Err(wrong(format!("version: is missing; write `version: {CONFIG_VERSION}`"))),
         }
     }
 
@@ -137,15 +137,15 @@ impl Config {
     ///
     /// # Errors
     /// When a key is missing or unusable; the message names it.
-    pub fn options(&self) -> Result<Options, Error> {
+    pub fn options(&self) -> Result<AgentOptions, Error> {
         let missing = |option: &str| wrong(option, "is missing");
         let server = self.server_addr.clone().ok_or_else(|| missing("server_addr"))?;
         let token = self.authtoken.clone().ok_or_else(|| missing("authtoken"))?;
-        let mut options = Options::new(server, Secret(token), self.trust()?);
+        let mut options = AgentOptions::new(server, Secret(token), self.trust()?);
         options.metadata = self.metadata.clone().unwrap_or_default();
         options.web_addr = self.web_address()?;
         options.web_allow_hosts = self.web_allow_hosts.clone().unwrap_or_default();
-        options.inspect = Limit::of_setting(self.inspect_db_size.unwrap_or_default())
+        options.inspect = CaptureLimit::of_setting(self.inspect_db_size.unwrap_or_default())
             .ok_or_else(|| wrong("inspect_db_size", "is -1, 0 or a number of bytes"))?;
         for (name, text, slot) in [
             ("connect_timeout", &self.connect_timeout, &mut options.connect_timeout),
@@ -170,7 +170,7 @@ impl Config {
 
     fn web_address(&self) -> Result<WebAddress, Error> {
         match &self.web_addr {
-            None => Ok(WebAddress::Usual),
+            None => Ok(WebAddress::Default),
             Some(Value::Bool(false)) => Ok(WebAddress::Off),
             Some(Value::String(address)) => Ok(WebAddress::At(address.clone())),
             Some(Value::Number(port)) => Ok(WebAddress::At(format!("127.0.0.1:{port}"))),
@@ -242,7 +242,7 @@ fn wrong(option: &str, problem: &str) -> Error {
 mod tests {
     use super::*;
 
-    fn read(texts: &[&str]) -> Result<Config, String> {
+    fn read(texts: &[&str]) -> Result<AgentConfig, String> {
         static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let folder = std::env::temp_dir();
@@ -253,7 +253,7 @@ mod tests {
             path
         });
         let paths = paths.collect::<Vec<_>>();
-        let read = Config::read(&paths).map_err(|error| error.to_string());
+        let read = AgentConfig::read(&paths).map_err(|error| error.to_string());
         paths.iter().for_each(|path| std::fs::remove_file(path).unwrap());
         read
     }

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::Shared;
-use super::link::{self, State};
+use super::AgentInner;
+use super::session::{self, SessionState};
 use super::shutdown::Shutdown;
-use super::tunnels::Running;
+use super::tunnels::RunningTunnel;
 use crate::mux::Session;
 
 /// How long the service may take to confirm that it sends no more visitors.
@@ -19,10 +19,10 @@ const UNBINDS_AT_ONCE: usize = 32;
 
 /// Tells the service to send no more visitors, and lets those finish who are being served, for as
 /// long as `grace`.
-pub(super) async fn graceful(shared: &Shared, grace: Duration) {
+pub(super) async fn graceful(shared: &AgentInner, grace: Duration) {
     shared.shutdown.send_replace(Shutdown::Graceful);
     // Without a session nobody is being served.
-    let State::Online(online) = shared.state.borrow().clone() else { return };
+    let SessionState::Online(online) = shared.state.borrow().clone() else { return };
     let tunnels = shared.tunnels.all();
     tokio::select! {
         () = drain(&online.session, &tunnels, grace) => {}
@@ -31,7 +31,7 @@ pub(super) async fn graceful(shared: &Shared, grace: Duration) {
 }
 
 /// What is left when the time is over is cut off by the caller.
-async fn drain(session: &Session, tunnels: &[Arc<Running>], grace: Duration) {
+async fn drain(session: &Session, tunnels: &[Arc<RunningTunnel>], grace: Duration) {
     let began = Instant::now();
     tunnels.iter().for_each(|tunnel| tunnel.set_stopping());
     let _ = timeout(UNBIND_TIMEOUT, unbind_all(session, tunnels)).await;
@@ -44,12 +44,12 @@ async fn drain(session: &Session, tunnels: &[Arc<Running>], grace: Duration) {
     let _ = timeout(grace.saturating_sub(began.elapsed()), finishing).await;
 }
 
-async fn unbind_all(session: &Session, tunnels: &[Arc<Running>]) {
+async fn unbind_all(session: &Session, tunnels: &[Arc<RunningTunnel>]) {
     for some in tunnels.chunks(UNBINDS_AT_ONCE) {
         let mut unbinding = JoinSet::new();
         for tunnel in some {
             let (session, tunnel) = (session.clone(), tunnel.clone());
-            unbinding.spawn(async move { link::unbind(&session, &tunnel).await });
+            unbinding.spawn(async move { session::unbind(&session, &tunnel).await });
         }
         unbinding.join_all().await;
     }

@@ -5,13 +5,13 @@ use std::net::IpAddr;
 /// Hosts that are answered beside this machine's own names.
 #[derive(Debug, Clone, Default)]
 pub struct AllowedHosts {
-    entries: Vec<Entry>,
+    entries: Vec<HostRule>,
     /// Whether only names of this machine are answered without an entry.
     local_only: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Entry {
+enum HostRule {
     Address(IpAddr),
     Network(IpAddr, u8),
     Name(String),
@@ -25,7 +25,8 @@ impl AllowedHosts {
     /// # Errors
     /// With the entry that has none of these forms.
     pub fn read(entries: &[String], local_only: bool) -> Result<Self, String> {
-        let entries = entries.iter().map(|entry| Entry::read(entry).ok_or_else(|| entry.clone()));
+        let entries =
+            entries.iter().map(|entry| HostRule::read(entry).ok_or_else(|| entry.clone()));
         Ok(Self { entries: entries.collect::<Result<_, _>>()?, local_only })
     }
 
@@ -43,15 +44,15 @@ impl AllowedHosts {
     }
 }
 
-impl Entry {
+impl HostRule {
     fn read(text: &str) -> Option<Self> {
         if let Ok(address) = text.trim_matches(['[', ']']).parse() {
             return Some(Self::Address(address));
         }
         if let Some((network, length)) = text.split_once('/') {
             let (network, length) = (network.parse::<IpAddr>().ok()?, length.parse().ok()?);
-            let most = if network.is_ipv4() { 32 } else { 128 };
-            return (length <= most).then_some(Self::Network(network, length));
+            let max_length = if network.is_ipv4() { 32 } else { 128 };
+            return (length <= max_length).then_some(Self::Network(network, length));
         }
         let (name, is_suffix) = match text.strip_prefix('.') {
             Some(rest) => (rest, true),

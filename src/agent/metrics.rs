@@ -12,32 +12,35 @@ use crate::api::Number;
 use crate::api::local::tunnels::{ConnectionMetrics, HttpMetrics, Metrics};
 
 /// How long one tick of the moving averages is.
-const TICK: Duration = Duration::from_secs(5);
+const TICK_INTERVAL: Duration = Duration::from_secs(5);
 /// How many values are sampled.
-const SAMPLES: usize = 1028;
+const MAX_SAMPLES: usize = 1028;
 /// How fast old values lose weight, per second.
-const ALPHA: f64 = 0.015;
+const DECAY_PER_SECOND: f64 = 0.015;
 /// After how long the weights are brought back to small numbers.
-const RESCALE: Duration = Duration::from_secs(3600);
+const RESCALE_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// What one tunnel has carried.
 #[derive(Debug)]
 pub struct TunnelMetrics {
-    connections: Mutex<Figures>,
-    requests: Mutex<Figures>,
+    connections: Mutex<MetricSet>,
+    requests: Mutex<MetricSet>,
 }
 
 #[derive(Debug)]
-struct Figures {
+struct MetricSet {
     gauge: i64,
     meter: Meter,
-    sample: Sample,
+    sample: DecayingSample,
 }
 
 impl TunnelMetrics {
     /// Nothing has happened yet.
     pub fn new(now: Instant) -> Self {
-        Self { connections: Mutex::new(Figures::new(now)), requests: Mutex::new(Figures::new(now)) }
+        Self {
+            connections: Mutex::new(MetricSet::new(now)),
+            requests: Mutex::new(MetricSet::new(now)),
+        }
     }
 
     /// A connection was opened.
@@ -94,22 +97,22 @@ impl TunnelMetrics {
     }
 }
 
-struct Report {
+struct MetricsReport {
     count: i64,
     rates: [Number; 3],
     percentiles: [Number; 4],
 }
 
-impl Figures {
+impl MetricSet {
     fn new(now: Instant) -> Self {
-        Self { gauge: 0, meter: Meter::new(now), sample: Sample::new(now) }
+        Self { gauge: 0, meter: Meter::new(now), sample: DecayingSample::new(now) }
     }
 
-    fn report(&mut self, now: Instant) -> (Report, i64) {
+    fn report(&mut self, now: Instant) -> (MetricsReport, i64) {
         self.meter.catch_up(now);
         let percentiles = self.sample.percentiles([0.5, 0.9, 0.95, 0.99]).map(Number);
         let rates = self.meter.rates.map(Number);
-        (Report { count: self.meter.count, rates, percentiles }, self.gauge)
+        (MetricsReport { count: self.meter.count, rates, percentiles }, self.gauge)
     }
 }
 
@@ -135,16 +138,17 @@ impl Meter {
     }
 
     fn catch_up(&mut self, now: Instant) {
-        let missed = now.saturating_duration_since(self.last_tick).as_secs() / TICK.as_secs();
+        let missed =
+            now.saturating_duration_since(self.last_tick).as_secs() / TICK_INTERVAL.as_secs();
         let Ok(missed) = u32::try_from(missed) else { return };
         if missed == 0 {
             return;
         }
-        self.last_tick += TICK * missed;
-        let rate = f64::from(self.since_tick) / TICK.as_secs_f64();
+        self.last_tick += TICK_INTERVAL * missed;
+        let rate = f64::from(self.since_tick) / TICK_INTERVAL.as_secs_f64();
         self.since_tick = 0;
         for (average, minutes) in self.rates.iter_mut().zip([1.0, 5.0, 15.0]) {
-            let weight = 1.0 - f64::exp(-TICK.as_secs_f64() / (60.0 * minutes));
+            let weight = 1.0 - f64::exp(-TICK_INTERVAL.as_secs_f64() / (60.0 * minutes));
             *average = if self.ticked { *average + weight * (rate - *average) } else { rate };
             // The ticks after the first saw nothing.
             *average *= f64::powf(1.0 - weight, f64::from(missed - 1));
@@ -155,49 +159,49 @@ impl Meter {
 
 /// A sample of values in which recent ones are likelier than old ones.
 #[derive(Debug)]
-struct Sample {
+struct DecayingSample {
     /// The value with the least priority on top.
-    kept: BinaryHeap<Weighted>,
+    entries: BinaryHeap<WeightedValue>,
     since: Instant,
     random: u64,
 }
 
 #[derive(Debug)]
-struct Weighted {
+struct WeightedValue {
     priority: f64,
     nanoseconds: f64,
 }
 
-impl Sample {
+impl DecayingSample {
     fn new(now: Instant) -> Self {
         let mut seed = [0; 8];
         // Any seed will do: the draw needs to be even, not secret.
         let _ = getrandom::fill(&mut seed);
-        Self { kept: BinaryHeap::new(), since: now, random: u64::from_ne_bytes(seed) | 1 }
+        Self { entries: BinaryHeap::new(), since: now, random: u64::from_ne_bytes(seed) | 1 }
     }
 
     fn add(&mut self, value: Duration, now: Instant) {
-        if now.saturating_duration_since(self.since) >= RESCALE {
+        if now.saturating_duration_since(self.since) >= RESCALE_INTERVAL {
             self.rescale(now);
         }
         let age = now.saturating_duration_since(self.since).as_secs_f64();
-        let priority = f64::exp(ALPHA * age) / self.draw();
+        let priority = f64::exp(DECAY_PER_SECOND * age) / self.draw();
         let nanoseconds = value.as_nanos() as f64;
-        if self.kept.len() < SAMPLES {
-            self.kept.push(Weighted { priority, nanoseconds });
-        } else if let Some(mut least) = self.kept.peek_mut()
+        if self.entries.len() < MAX_SAMPLES {
+            self.entries.push(WeightedValue { priority, nanoseconds });
+        } else if let Some(mut least) = self.entries.peek_mut()
             && least.priority < priority
         {
-            *least = Weighted { priority, nanoseconds };
+            *least = WeightedValue { priority, nanoseconds };
         }
     }
 
     fn rescale(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.since).as_secs_f64();
-        let factor = f64::exp(-ALPHA * passed);
+        let factor = f64::exp(-DECAY_PER_SECOND * passed);
         self.since = now;
-        let old = std::mem::take(&mut self.kept).into_iter();
-        self.kept = old.map(|w| Weighted { priority: w.priority * factor, ..w }).collect();
+        let old = std::mem::take(&mut self.entries).into_iter();
+        self.entries = old.map(|w| WeightedValue { priority: w.priority * factor, ..w }).collect();
     }
 
     /// A number above 0 and at most 1 (xorshift64*).
@@ -209,10 +213,10 @@ impl Sample {
         (bits + 1) as f64 / (1_u64 << 53) as f64
     }
 
-    fn percentiles<const N: usize>(&self, wanted: [f64; N]) -> [f64; N] {
-        let mut values = self.kept.iter().map(|kept| kept.nanoseconds).collect::<Vec<_>>();
+    fn percentiles<const N: usize>(&self, quantiles: [f64; N]) -> [f64; N] {
+        let mut values = self.entries.iter().map(|entries| entries.nanoseconds).collect::<Vec<_>>();
         values.sort_unstable_by(f64::total_cmp);
-        wanted.map(|p| percentile(&values, p))
+        quantiles.map(|p| percentile(&values, p))
     }
 }
 
@@ -230,21 +234,21 @@ fn percentile(sorted: &[f64], p: f64) -> f64 {
     }
 }
 
-impl PartialEq for Weighted {
+impl PartialEq for WeightedValue {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Weighted {}
+impl Eq for WeightedValue {}
 
-impl PartialOrd for Weighted {
+impl PartialOrd for WeightedValue {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Weighted {
+impl Ord for WeightedValue {
     /// The least priority is the greatest, as the heap shows the greatest first.
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         other.priority.total_cmp(&self.priority)
@@ -314,11 +318,11 @@ mod tests {
     #[test]
     fn the_sample_is_bounded_and_prefers_recent_values() {
         let start = Instant::now();
-        let mut sample = Sample::new(start);
+        let mut sample = DecayingSample::new(start);
         (0..5000).for_each(|_| sample.add(Duration::from_nanos(1), start));
         (0..5000).for_each(|_| sample.add(Duration::from_nanos(2), after(start, 7300)));
 
-        assert_eq!(sample.kept.len(), SAMPLES);
+        assert_eq!(sample.entries.len(), MAX_SAMPLES);
         assert_eq!(sample.percentiles([0.01])[0], 2.0);
     }
 }

@@ -1,7 +1,7 @@
 //! The local side: connects to a service, forwards to local services, captures, replays, and
 //! serves the local API.
 //!
-//! `link` keeps the session with the service and hands visitors to the tunnel they came for
+//! `session` keeps the session with the service and hands visitors to the tunnel they came for
 //! (`tunnels`), whose [`relay`] talks to the local service and lets [`capture`] and [`metrics`]
 //! watch. `web` is the local API; what it is asked to start is read by [`definition`].
 
@@ -12,11 +12,11 @@ pub mod definition;
 mod drain;
 mod error;
 pub mod hosts;
-mod link;
 pub mod metrics;
 mod page;
 pub mod relay;
 mod replay;
+mod session;
 mod shutdown;
 mod tls;
 mod tunnels;
@@ -31,28 +31,28 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub use error::Error;
-pub use link::{BindError, Online, State};
 pub use page::masked_target;
 pub use replay::ReplayError;
+pub use session::{OnlineSession, SessionState, TunnelBindError};
 pub use tls::Trust;
-pub use tunnels::{Bound, Running, Service, Status};
+pub use tunnels::{BoundEndpoint, LocalService, RunningTunnel, TunnelStatus};
 
 use crate::api::Secret;
 use crate::api::local::tunnels::AgentTunnel;
 use crate::reuse::ReuseBans;
-use capture::{Captures, Limit};
-use definition::{Definition, Public};
+use capture::{CaptureLimit, CaptureStore};
+use definition::{Definition, PublicEndpoint};
 use hosts::AllowedHosts;
-use link::SharedMemory;
 use metrics::TunnelMetrics;
-use relay::{Address, Closed, Front, Upstream};
+use relay::{ForbiddenAddresses, HttpForwarder, LocalAddress, LocalUpstream};
+use session::SharedSessionHistory;
 use shutdown::Shutdown;
 use tunnels::Tunnels;
-use web::Web;
+use web::WebServer;
 
 /// How an agent is to run.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct AgentOptions {
     /// Where the service takes agents, `host:port`.
     pub server_addr: String,
     /// Whose certificate the service may show.
@@ -66,7 +66,7 @@ pub struct Options {
     /// Hosts that the local API answers to beside this machine's own names.
     pub web_allow_hosts: Vec<String>,
     /// How much is captured.
-    pub inspect: Limit,
+    pub inspect: CaptureLimit,
     /// How long connecting to the service may take.
     pub connect_timeout: Duration,
     /// Time between two heartbeats.
@@ -85,14 +85,14 @@ pub struct Options {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WebAddress {
     /// At 127.0.0.1:4040, or where that is taken at one of the nine ports after it.
-    Usual,
+    Default,
     /// At this address, `host:port`; port 0 takes a free one.
     At(String),
     /// Nowhere.
     Off,
 }
 
-impl Options {
+impl AgentOptions {
     /// The options for a service; everything else is as usual.
     pub fn new(server_addr: impl Into<String>, authtoken: Secret, trust: Trust) -> Self {
         Self {
@@ -100,9 +100,9 @@ impl Options {
             trust,
             authtoken,
             metadata: String::new(),
-            web_addr: WebAddress::Usual,
+            web_addr: WebAddress::Default,
             web_allow_hosts: Vec::new(),
-            inspect: Limit::default(),
+            inspect: CaptureLimit::default(),
             connect_timeout: Duration::from_secs(10),
             heartbeat_interval: Duration::from_secs(10),
             heartbeat_tolerance: Duration::from_secs(15),
@@ -115,21 +115,21 @@ impl Options {
 
 /// An agent at work; many may run in one process. Dropping it stops it at once.
 pub struct Agent {
-    shared: Arc<Shared>,
-    web: Option<Web>,
-    link: JoinHandle<()>,
+    shared: Arc<AgentInner>,
+    web: Option<WebServer>,
+    session_task: JoinHandle<()>,
 }
 
 /// What all parts of an agent share.
-pub(crate) struct Shared {
-    options: Options,
+pub(crate) struct AgentInner {
+    options: AgentOptions,
     tls: Arc<ClientConfig>,
-    captures: Arc<Captures>,
+    captures: Arc<CaptureStore>,
     tunnels: Tunnels,
-    state: watch::Sender<State>,
+    state: watch::Sender<SessionState>,
     shutdown: watch::Sender<Shutdown>,
-    memory: SharedMemory,
-    closed: Closed,
+    history: SharedSessionHistory,
+    closed: ForbiddenAddresses,
     reuse_bans: ReuseBans,
     started: Instant,
     /// Distinguishes this run of the agent from those before.
@@ -145,7 +145,7 @@ pub enum StartError {
     Definition(Vec<String>),
     /// The service did not bind it.
     #[error(transparent)]
-    Bind(#[from] BindError),
+    Bind(#[from] TunnelBindError),
 }
 
 /// How long an authtoken may be; a login has room for little more.
@@ -156,13 +156,13 @@ impl Agent {
     ///
     /// # Errors
     /// When an option is wrong, or the local API cannot listen.
-    pub async fn start(options: Options) -> Result<Self, Error> {
+    pub async fn start(options: AgentOptions) -> Result<Self, Error> {
         if options.authtoken.0.len() > MAX_AUTHTOKEN_BYTES {
             let problem = format!("is longer than {MAX_AUTHTOKEN_BYTES} bytes");
             return Err(Error::Option { option: "authtoken".to_owned(), problem });
         }
         let tls = options.trust.config()?;
-        let closed = Closed::new(&options.closed);
+        let closed = ForbiddenAddresses::new(&options.closed);
         let listener = web::listen(&options.web_addr).await?;
         let local_only = match &listener {
             Some(listener) => listener.local_addr().is_ok_and(|address| address.ip().is_loopback()),
@@ -173,25 +173,25 @@ impl Agent {
             option: "web_allow_hosts".to_owned(),
             problem: format!("{entry:?} is not an address, a network, a name or .name"),
         })?;
-        let shared = Arc::new(Shared {
-            captures: Captures::new(options.inspect),
+        let shared = Arc::new(AgentInner {
+            captures: CaptureStore::new(options.inspect),
             options,
             tls,
             tunnels: Tunnels::default(),
-            state: watch::Sender::new(State::Connecting),
+            state: watch::Sender::new(SessionState::Connecting),
             shutdown: watch::Sender::new(Shutdown::Running),
-            memory: SharedMemory::default(),
+            history: SharedSessionHistory::default(),
             closed,
             reuse_bans: ReuseBans::default(),
             started: Instant::now(),
             run: chrono::Local::now().timestamp_micros(),
         });
         let web = match listener {
-            Some(listener) => Some(Web::start(listener, shared.clone(), hosts)?),
+            Some(listener) => Some(WebServer::start(listener, shared.clone(), hosts)?),
             None => None,
         };
-        let link = tokio::spawn(link::keep(shared.clone()));
-        Ok(Self { shared, web, link })
+        let session_task = tokio::spawn(session::run(shared.clone()));
+        Ok(Self { shared, web, session_task })
     }
 
     /// The address of the local API, without a path; none where it is off.
@@ -200,12 +200,12 @@ impl Agent {
     }
 
     /// How the link to the service is.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> SessionState {
         self.shared.state.borrow().clone()
     }
 
     /// How the link to the service is, as it changes.
-    pub fn watch(&self) -> watch::Receiver<State> {
+    pub fn watch(&self) -> watch::Receiver<SessionState> {
         self.shared.state.subscribe()
     }
 
@@ -216,16 +216,17 @@ impl Agent {
 
     /// How often the link to the service was lost and made again.
     pub fn reconnects(&self) -> u64 {
-        self.shared.remembered(|memory| memory.reconnects)
+        self.shared.with_history(|history| history.reconnects)
     }
 
     /// What went wrong last.
     pub fn last_error(&self) -> Option<String> {
-        self.shared.remembered(|memory| memory.failures.back().map(|failed| failed.reason.clone()))
+        self.shared
+            .with_history(|history| history.failures.back().map(|failed| failed.reason.clone()))
     }
 
     /// The captured requests.
-    pub fn captures(&self) -> &Arc<Captures> {
+    pub fn captures(&self) -> &Arc<CaptureStore> {
         &self.shared.captures
     }
 
@@ -249,13 +250,13 @@ impl Agent {
 
     /// Why the service refuses the agent for good; none where it does not.
     pub fn refusal(&self) -> Option<Error> {
-        self.shared.remembered(|memory| memory.refusal.clone()).map(Error::Refused)
+        self.shared.with_history(|history| history.refusal.clone()).map(Error::Refused)
     }
 
     /// Waits until the agent has ended: refused for good, stopped from afar, or by [`Agent::stop`].
     pub async fn ended(&mut self) {
         // It ends by itself; a panic ends it as well.
-        let _ = (&mut self.link).await;
+        let _ = (&mut self.session_task).await;
     }
 
     /// Tells the service to send no more visitors, lets those finish who are being served, for as
@@ -289,15 +290,17 @@ impl Drop for Agent {
     }
 }
 
-impl Shared {
+impl AgentInner {
     /// Starts the tunnels of a definition.
     async fn start_tunnel(&self, definition: Definition) -> Result<AgentTunnel, StartError> {
         let online = match &*self.state.borrow() {
-            State::Online(online) if *self.shutdown.borrow() == Shutdown::Running => online.clone(),
-            _ => return Err(BindError::Offline.into()),
+            SessionState::Online(online) if *self.shutdown.borrow() == Shutdown::Running => {
+                online.clone()
+            }
+            _ => return Err(TunnelBindError::Offline.into()),
         };
         let definition = Arc::new(definition);
-        let mut started: Vec<Arc<Running>> = Vec::new();
+        let mut started: Vec<Arc<RunningTunnel>> = Vec::new();
         for (suffix, proto) in protocols(&definition) {
             let started_one = self.start_one(&online, &definition, suffix, proto).await;
             match started_one {
@@ -319,18 +322,18 @@ impl Shared {
 
     async fn start_one(
         &self,
-        online: &Online,
+        online: &OnlineSession,
         definition: &Arc<Definition>,
         suffix: &str,
         proto: Option<&'static str>,
-    ) -> Result<Arc<Running>, StartError> {
+    ) -> Result<Arc<RunningTunnel>, StartError> {
         let name = format!("{}{suffix}", definition.name);
         let tunnel = Arc::new(self.prepare(name, definition, proto)?);
         if !self.tunnels.add(&tunnel) {
             let problem = format!("name: tunnel {:?} already exists", tunnel.name);
             return Err(StartError::Definition(vec![problem]));
         }
-        if let Err(error) = link::bind(&online.session, &tunnel).await {
+        if let Err(error) = session::bind(&online.session, &tunnel).await {
             self.tunnels.remove(&tunnel.name);
             return Err(error.into());
         }
@@ -342,7 +345,7 @@ impl Shared {
         name: String,
         definition: &Arc<Definition>,
         proto: Option<&'static str>,
-    ) -> Result<Running, StartError> {
+    ) -> Result<RunningTunnel, StartError> {
         let wrong = |problem: String| StartError::Definition(vec![problem]);
         let trust = match &definition.verify {
             None => Trust::Anything,
@@ -351,20 +354,21 @@ impl Shared {
                 .map_err(|error| wrong(format!("upstream_tls_verify_cas: {error}")))?,
         };
         let tls = match definition.address {
-            Address::Tls { .. } => trust.config(),
+            LocalAddress::Tls { .. } => trust.config(),
             // Nobody will use it.
             _ => Ok(self.tls.clone()),
         };
         let tls = tls.map_err(|error| wrong(format!("upstream_tls_verify_cas: {error}")))?;
-        let upstream = Upstream::new(definition.address.clone(), tls, self.closed.clone())
+        let upstream = LocalUpstream::new(definition.address.clone(), tls, self.closed.clone())
             .under(&self.reuse_bans)
             .speaking(definition.app_protocol);
         let metrics = Arc::new(TunnelMetrics::new(Instant::now()));
-        let is_http = matches!(definition.public, Public::Http { .. } | Public::Labeled(_));
+        let is_http =
+            matches!(definition.public, PublicEndpoint::Http { .. } | PublicEndpoint::Labeled(_));
         let inspects = definition.inspect && self.captures.is_on();
         let service = match is_http {
-            false => Service::Bytes(upstream),
-            true => Service::Http(Front {
+            false => LocalService::Bytes(upstream),
+            true => LocalService::Http(HttpForwarder {
                 tunnel_name: name.clone(),
                 upstream,
                 host_header: definition.host_header.clone(),
@@ -374,7 +378,7 @@ impl Shared {
             }),
         };
         let options = definition.bind_options();
-        Running::new(name, definition.clone(), proto, options, service, metrics)
+        RunningTunnel::new(name, definition.clone(), proto, options, service, metrics)
             .map_err(|error| wrong(format!("no random bytes: {error}")))
     }
 
@@ -382,11 +386,11 @@ impl Shared {
     async fn stop_tunnel(&self, name: &str) -> bool {
         let Some(tunnel) = self.tunnels.remove(name) else { return false };
         let online = match &*self.state.borrow() {
-            State::Online(online) => Some(online.clone()),
+            SessionState::Online(online) => Some(online.clone()),
             _ => None,
         };
         if let Some(online) = online {
-            link::unbind(&online.session, &tunnel).await;
+            session::unbind(&online.session, &tunnel).await;
         }
         true
     }
@@ -395,7 +399,7 @@ impl Shared {
 /// What is bound for a definition: what follows its name, and the protocol.
 fn protocols(definition: &Definition) -> Vec<(&'static str, Option<&'static str>)> {
     match &definition.public {
-        Public::Http { schemes, .. } => {
+        PublicEndpoint::Http { schemes, .. } => {
             let both = schemes.len() > 1;
             let named = schemes.iter().map(|scheme| {
                 let suffix = if both && *scheme == "http" { " (http)" } else { "" };
@@ -403,8 +407,8 @@ fn protocols(definition: &Definition) -> Vec<(&'static str, Option<&'static str>
             });
             named.collect()
         }
-        Public::Tcp(_) => vec![("", Some("tcp"))],
-        Public::Tls(_) => vec![("", Some("tls"))],
-        Public::Labeled(_) => vec![("", None)],
+        PublicEndpoint::Tcp(_) => vec![("", Some("tcp"))],
+        PublicEndpoint::Tls(_) => vec![("", Some("tls"))],
+        PublicEndpoint::Labeled(_) => vec![("", None)],
     }
 }

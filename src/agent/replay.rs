@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::Shared;
+use super::AgentInner;
 use super::relay::once;
-use super::tunnels::Service;
+use super::tunnels::LocalService;
 
 /// How long an answer is waited for before the replay is left to itself.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a replay may go on.
-const LONGEST: Duration = Duration::from_secs(600);
+const MAX_REPLAY_TIME: Duration = Duration::from_secs(600);
 
 /// Why a request was not sent again.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +29,7 @@ pub enum ReplayError {
     Truncated,
 }
 
-impl Shared {
+impl AgentInner {
     /// Sends a captured request again, to the local service of its tunnel or of another; returns
     /// when that has answered, or after ten seconds.
     pub(super) async fn replay(
@@ -46,7 +46,7 @@ impl Shared {
         self.send(name, request.raw(), Some(record.id.clone())).await.map(drop)
     }
 
-    /// Sends a request to the local service of a tunnel; returns as [`Shared::replay`] does, with the
+    /// Sends a request to the local service of a tunnel; returns as [`AgentInner::replay`] does, with the
     /// identifier of the new record where the tunnel is inspected.
     pub(super) async fn send(
         self: &Arc<Self>,
@@ -55,19 +55,21 @@ impl Shared {
         replay_of: Option<String>,
     ) -> Result<Option<String>, ReplayError> {
         let tunnel = self.tunnels.find(tunnel_name);
-        let tunnel = tunnel.filter(|tunnel| matches!(tunnel.service, Service::Http(_)));
+        let tunnel = tunnel.filter(|tunnel| matches!(tunnel.service, LocalService::Http(_)));
         let tunnel = tunnel.ok_or_else(|| ReplayError::NoTunnel(tunnel_name.to_owned()))?;
         let (recorded, mut record) = oneshot::channel();
         let sending = tokio::spawn(async move {
-            let Service::Http(front) = &tunnel.service else { return };
+            let LocalService::Http(front) = &tunnel.service else { return };
             let opened = Instant::now();
             tunnel.metrics.connection_opened(opened);
             // What takes longer than this waits for something that nobody will send.
-            let _ = tokio::time::timeout(LONGEST, once(front, request, replay_of, recorded)).await;
+            let _ =
+                tokio::time::timeout(MAX_REPLAY_TIME, once(front, request, replay_of, recorded))
+                    .await;
             let closed = Instant::now();
             tunnel.metrics.connection_closed(closed.duration_since(opened), closed);
         });
-        let _ = tokio::time::timeout(PATIENCE, sending).await;
+        let _ = tokio::time::timeout(RESPONSE_TIMEOUT, sending).await;
         Ok(record.try_recv().ok())
     }
 }

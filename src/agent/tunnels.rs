@@ -8,27 +8,28 @@ use rustls::ServerConfig;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use super::capture::{Source, Via};
+use super::capture::{CaptureSource, Via};
 use super::definition::Definition;
 use super::metrics::TunnelMetrics;
-use super::relay::{Activity, Front, Reader, Upstream, Writer, copy, serve};
+use super::relay::{Activity, BoxReader, BoxWriter, HttpForwarder, LocalUpstream, copy, serve};
 use super::shutdown::Shutdown;
 use crate::api::local::tunnels::{AgentTunnel, AgentTunnelConfig};
 use crate::mux::Stream;
 use crate::protocol::message::{BindOpts, Hidden};
 
 /// Everything in a name but the unreserved characters of RFC 3986.
-const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const PATH_SEGMENT_CHARS: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// How long a visitor's TLS may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection must have carried no request before a tunnel that ends closes it. Our own
 /// service closes those it keeps for later requests; others may not.
-const IDLE_BEFORE_CLOSE: Duration = Duration::from_millis(50);
+const MIN_IDLE_TIME: Duration = Duration::from_millis(50);
 
 /// A tunnel that runs.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningTunnel {
     /// 32 hexadecimal digits.
     pub id: String,
     /// Its name; unique among those that run.
@@ -42,16 +43,16 @@ pub struct Running {
     /// What it has carried.
     pub metrics: Arc<TunnelMetrics>,
     /// How its connections are served.
-    pub service: Service,
-    bound: Mutex<Bound>,
-    status: Mutex<Status>,
+    pub service: LocalService,
+    bound: Mutex<BoundEndpoint>,
+    status: Mutex<TunnelStatus>,
     /// How far it is on its way to the end; each of its connections holds a receiver.
     shutdown: watch::Sender<Shutdown>,
 }
 
 /// Whether visitors can reach a tunnel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Status {
+pub enum TunnelStatus {
     /// It is being started.
     #[default]
     Connecting,
@@ -65,7 +66,7 @@ pub enum Status {
     Stopping,
 }
 
-impl std::fmt::Display for Status {
+impl std::fmt::Display for TunnelStatus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Connecting => f.write_str("connecting"),
@@ -79,16 +80,16 @@ impl std::fmt::Display for Status {
 
 /// How connections are served.
 #[derive(Debug)]
-pub enum Service {
+pub enum LocalService {
     /// Request by request.
-    Http(Front),
+    Http(HttpForwarder),
     /// Byte by byte.
-    Bytes(Upstream),
+    Bytes(LocalUpstream),
 }
 
 /// What the service gave for a bind.
 #[derive(Debug, Clone, Default)]
-pub struct Bound {
+pub struct BoundEndpoint {
     /// What the service names it by; empty before it is bound.
     pub id: String,
     /// What proves that it is ours.
@@ -99,15 +100,15 @@ pub struct Bound {
 
 /// The tunnels that the agent runs, in the order of their start.
 #[derive(Debug, Default)]
-pub struct Tunnels(Mutex<Vec<Arc<Running>>>);
+pub struct Tunnels(Mutex<Vec<Arc<RunningTunnel>>>);
 
-impl Running {
+impl RunningTunnel {
     pub(super) fn new(
         name: String,
         definition: Arc<Definition>,
         proto: Option<&'static str>,
         options: BindOpts,
-        service: Service,
+        service: LocalService,
         metrics: Arc<TunnelMetrics>,
     ) -> Result<Self, getrandom::Error> {
         let mut id = [0; 16];
@@ -119,41 +120,41 @@ impl Running {
     }
 
     /// What the service gave for it.
-    pub fn bound(&self) -> Bound {
+    pub fn bound(&self) -> BoundEndpoint {
         self.bound.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn set_bound(&self, bound: Bound) {
+    pub(super) fn set_bound(&self, bound: BoundEndpoint) {
         *self.bound.lock().unwrap_or_else(PoisonError::into_inner) = bound;
     }
 
     /// Whether visitors can reach it.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> TunnelStatus {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set_status(&self, status: Status) {
+    fn set_status(&self, status: TunnelStatus) {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
     }
 
     /// Notes that visitors can reach it.
     pub(super) fn set_online(&self) {
-        self.set_status(Status::Online);
+        self.set_status(TunnelStatus::Online);
     }
 
     /// Notes why visitors cannot reach it for now; what the service gave stays reserved for it.
     pub(super) fn set_reconnecting(&self, reason: &str) {
-        self.set_status(Status::Reconnecting(reason.to_owned()));
+        self.set_status(TunnelStatus::Reconnecting(reason.to_owned()));
     }
 
     /// Notes why the service refuses the agent.
     pub(super) fn set_refused(&self, reason: &str) {
-        self.set_status(Status::Offline(reason.to_owned()));
+        self.set_status(TunnelStatus::Offline(reason.to_owned()));
     }
 
     /// Notes that it takes no new visitors.
     pub(super) fn set_stopping(&self) {
-        self.set_status(Status::Stopping);
+        self.set_status(TunnelStatus::Stopping);
     }
 
     /// Ends its connections.
@@ -176,47 +177,54 @@ impl Running {
     }
 
     /// Serves one connection of a visitor until it ends, or the tunnel does.
-    pub(super) async fn serve(&self, stream: Stream, source: Source) {
+    pub(super) async fn serve(&self, stream: Stream, source: CaptureSource) {
         let opened = Instant::now();
         self.metrics.connection_opened(opened);
         let mut shutdown = self.shutdown.subscribe();
         let activity = Activity::new(&self.shutdown, stream.watch());
         let (read, write) = stream.into_split();
-        let visitor: (Reader, Writer) = (Box::pin(read), Box::pin(write));
+        let visitor: (BoxReader, BoxWriter) = (Box::pin(read), Box::pin(write));
         tokio::select! {
-            () = self.carry(visitor, source, &activity) => {}
-            () = is_over(&mut shutdown, &activity) => {}
+            () = self.forward(visitor, source, &activity) => {}
+            () = wait_until_over(&mut shutdown, &activity) => {}
         }
         let closed = Instant::now();
         self.metrics.connection_closed(closed.duration_since(opened), closed);
     }
 
-    async fn carry(&self, visitor: (Reader, Writer), source: Source, activity: &Activity<'_>) {
-        if matches!(self.service, Service::Bytes(_)) {
+    async fn forward(
+        &self,
+        visitor: (BoxReader, BoxWriter),
+        source: CaptureSource,
+        activity: &Activity<'_>,
+    ) {
+        if matches!(self.service, LocalService::Bytes(_)) {
             activity.begin();
         }
         // Where the service looks at requests, it has ended their TLS.
         let ends_tls = self.definition.ends_tls.as_ref();
         let plain = match ends_tls.filter(|_| source.via != Some(Via::HttpsEdge)) {
-            Some(config) => unwrapped(config, visitor).await,
+            Some(config) => accept_tls(config, visitor).await,
             None => Some(visitor),
         };
         if let Some(plain) = plain {
-            self.carry_plain(plain, source, activity).await;
+            self.forward_plain(plain, source, activity).await;
         }
     }
 
-    async fn carry_plain(
+    async fn forward_plain(
         &self,
-        (mut read, mut write): (Reader, Writer),
-        source: Source,
+        (mut read, mut write): (BoxReader, BoxWriter),
+        source: CaptureSource,
         activity: &Activity<'_>,
     ) {
         let upstream = match &self.service {
             // An edge for bytes promises nothing about them.
-            Service::Http(front) if source.via == Some(Via::Edge) => &front.upstream,
-            Service::Http(front) => return serve(front, (read, write), source, activity).await,
-            Service::Bytes(upstream) => upstream,
+            LocalService::Http(front) if source.via == Some(Via::Edge) => &front.upstream,
+            LocalService::Http(front) => {
+                return serve(front, (read, write), source, activity).await;
+            }
+            LocalService::Bytes(upstream) => upstream,
         };
         activity.begin();
         // A service that is away ends the stream without a byte; the visitor learns of it.
@@ -232,7 +240,7 @@ impl Running {
         AgentTunnel {
             ID: Some(self.id.clone()),
             name: self.name.clone(),
-            uri: format!("/api/tunnels/{}", utf8_percent_encode(&self.name, NAME)),
+            uri: format!("/api/tunnels/{}", utf8_percent_encode(&self.name, PATH_SEGMENT_CHARS)),
             proto: proto.unwrap_or_default().to_owned(),
             public_url: url.unwrap_or_default(),
             status: Some(self.status().to_string()),
@@ -246,15 +254,15 @@ impl Running {
 
     /// Whether requests are captured.
     pub fn inspects(&self) -> bool {
-        matches!(&self.service, Service::Http(front) if front.captures.is_some())
+        matches!(&self.service, LocalService::Http(front) if front.captures.is_some())
     }
 }
 
 /// Waits until a connection must end: at once, or as soon as it carries nothing.
-async fn is_over(shutdown: &mut watch::Receiver<Shutdown>, activity: &Activity<'_>) {
+async fn wait_until_over(shutdown: &mut watch::Receiver<Shutdown>, activity: &Activity<'_>) {
     // The tunnel outlives its connections.
     let _ = shutdown.wait_for(|shutdown| *shutdown >= Shutdown::Graceful).await;
-    let is_idle = async { while !activity.is_idle_for(IDLE_BEFORE_CLOSE).await {} };
+    let is_idle = async { while !activity.is_idle_for(MIN_IDLE_TIME).await {} };
     tokio::select! {
         () = is_idle => {}
         _ = shutdown.wait_for(|shutdown| *shutdown == Shutdown::Forced) => {}
@@ -262,39 +270,39 @@ async fn is_over(shutdown: &mut watch::Receiver<Shutdown>, activity: &Activity<'
 }
 
 /// What a visitor says, without the TLS that ends here; none where there is no agreement.
-async fn unwrapped(
+async fn accept_tls(
     config: &Arc<ServerConfig>,
-    (read, write): (Reader, Writer),
-) -> Option<(Reader, Writer)> {
-    let shaking = TlsAcceptor::from(config.clone()).accept(tokio::io::join(read, write));
-    let stream = tokio::time::timeout(PATIENCE, shaking).await.ok()?.ok()?;
+    (read, write): (BoxReader, BoxWriter),
+) -> Option<(BoxReader, BoxWriter)> {
+    let handshake = TlsAcceptor::from(config.clone()).accept(tokio::io::join(read, write));
+    let stream = tokio::time::timeout(TLS_HANDSHAKE_TIMEOUT, handshake).await.ok()?.ok()?;
     let (read, write) = tokio::io::split(stream);
     Some((Box::pin(read), Box::pin(write)))
 }
 
 impl Tunnels {
     /// The tunnels, oldest first.
-    pub fn all(&self) -> Vec<Arc<Running>> {
+    pub fn all(&self) -> Vec<Arc<RunningTunnel>> {
         self.lock().clone()
     }
 
     /// The tunnel of this name.
-    pub fn find(&self, name: &str) -> Option<Arc<Running>> {
+    pub fn find(&self, name: &str) -> Option<Arc<RunningTunnel>> {
         self.lock().iter().find(|tunnel| tunnel.name == name).cloned()
     }
 
     /// The tunnel that the service names so.
-    pub(super) fn bound_as(&self, id: &str) -> Option<Arc<Running>> {
+    pub(super) fn bound_as(&self, id: &str) -> Option<Arc<RunningTunnel>> {
         self.lock().iter().find(|tunnel| tunnel.bound().id == id).cloned()
     }
 
     /// Whether this very tunnel still runs.
-    pub(super) fn has(&self, tunnel: &Arc<Running>) -> bool {
+    pub(super) fn has(&self, tunnel: &Arc<RunningTunnel>) -> bool {
         self.lock().iter().any(|other| Arc::ptr_eq(other, tunnel))
     }
 
     /// Adds a tunnel unless one of its name runs.
-    pub(super) fn add(&self, tunnel: &Arc<Running>) -> bool {
+    pub(super) fn add(&self, tunnel: &Arc<RunningTunnel>) -> bool {
         let mut tunnels = self.lock();
         if tunnels.iter().any(|other| other.name == tunnel.name) {
             return false;
@@ -304,7 +312,7 @@ impl Tunnels {
     }
 
     /// Takes a tunnel out and ends its connections.
-    pub(super) fn remove(&self, name: &str) -> Option<Arc<Running>> {
+    pub(super) fn remove(&self, name: &str) -> Option<Arc<RunningTunnel>> {
         let mut tunnels = self.lock();
         let at = tunnels.iter().position(|tunnel| tunnel.name == name)?;
         let tunnel = tunnels.remove(at);
@@ -312,7 +320,7 @@ impl Tunnels {
         Some(tunnel)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Running>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<RunningTunnel>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

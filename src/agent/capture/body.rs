@@ -4,17 +4,17 @@ use std::borrow::Cow;
 
 /// How long a block is at most, in bytes. Memory that a body of any length gives back fits into the
 /// next one, and so what is resident stays near what is counted.
-const BLOCK: usize = 32 * 1024;
+const BLOCK_BYTES: usize = 32 * 1024;
 
 /// The bytes of a body, as far as they are kept.
 #[derive(Debug, Default, Clone)]
-pub struct Body {
+pub struct CapturedBody {
     /// All but the last are full.
     blocks: Vec<Vec<u8>>,
     length: usize,
 }
 
-impl Body {
+impl CapturedBody {
     /// How many bytes there are.
     pub fn len(&self) -> usize {
         self.length
@@ -45,8 +45,8 @@ impl Body {
         let mut rest = bytes;
         while !rest.is_empty() {
             match self.blocks.last_mut() {
-                Some(last) if last.len() < BLOCK => {
-                    let (now, later) = rest.split_at(rest.len().min(BLOCK - last.len()));
+                Some(last) if last.len() < BLOCK_BYTES => {
+                    let (now, later) = rest.split_at(rest.len().min(BLOCK_BYTES - last.len()));
                     grow(last, now.len());
                     last.extend_from_slice(now);
                     rest = later;
@@ -70,12 +70,12 @@ impl Body {
 fn grow(block: &mut Vec<u8>, more: usize) {
     let needed = block.len() + more;
     if needed > block.capacity() {
-        let room = (2 * block.capacity()).clamp(needed, BLOCK);
+        let room = (2 * block.capacity()).clamp(needed, BLOCK_BYTES);
         block.reserve_exact(room - block.len());
     }
 }
 
-impl From<Vec<u8>> for Body {
+impl From<Vec<u8>> for CapturedBody {
     fn from(bytes: Vec<u8>) -> Self {
         let mut body = Self::default();
         body.push(&bytes);
@@ -83,7 +83,7 @@ impl From<Vec<u8>> for Body {
     }
 }
 
-impl<const N: usize> PartialEq<[u8; N]> for Body {
+impl<const N: usize> PartialEq<[u8; N]> for CapturedBody {
     fn eq(&self, bytes: &[u8; N]) -> bool {
         *self.bytes() == bytes[..]
     }
@@ -97,21 +97,21 @@ mod tests {
     fn bytes_come_back_as_they_went_in_however_they_were_cut() {
         let bytes: Vec<u8> = (0..200_000_u32).map(|number| (number % 251) as u8).collect();
 
-        for piece in [1, 7, 1_000, BLOCK - 1, BLOCK, BLOCK + 1, 200_000] {
-            let mut body = Body::default();
+        for piece in [1, 7, 1_000, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 200_000] {
+            let mut body = CapturedBody::default();
             bytes.chunks(piece).for_each(|piece| body.push(piece));
 
             let mut behind = b"head".to_vec();
             body.append_to(&mut behind);
             assert_eq!((body.len(), &*body.bytes()), (bytes.len(), bytes.as_slice()));
             assert_eq!(behind[4..], bytes);
-            assert!(body.blocks.iter().all(|block| block.capacity() <= BLOCK));
+            assert!(body.blocks.iter().all(|block| block.capacity() <= BLOCK_BYTES));
         }
     }
 
     #[test]
     fn a_settled_body_sets_nothing_aside() {
-        let mut body = Body::default();
+        let mut body = CapturedBody::default();
         body.push(&[b'x'; 100]);
         body.push(&[b'x'; 33_000]);
 

@@ -1,7 +1,7 @@
 //! Captured requests, in memory and bounded by bytes.
 //!
 //! The relay opens a [`Recording`] when the head of a request arrives and hands it the bytes that
-//! pass; [`Captures`] keeps the records, newest last, and lets the oldest go when there are too many
+//! pass; [`CaptureStore`] keeps the records, newest last, and lets the oldest go when there are too many
 //! bytes (agent sheet, section 5).
 
 mod body;
@@ -9,7 +9,7 @@ mod record;
 mod recording;
 mod store;
 
-pub use body::Body;
-pub use record::{Exchange, Message, Record, Source, Via};
+pub use body::CapturedBody;
+pub use record::{CaptureRecord, CaptureSource, CapturedExchange, CapturedMessage, Via};
 pub use recording::Recording;
-pub use store::{Captures, Change, Limit, Opening, Usage};
+pub use store::{CaptureChange, CaptureLimit, CaptureStore, NewCapture, Usage};

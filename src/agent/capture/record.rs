@@ -8,16 +8,16 @@ use std::time::Duration;
 use chrono::{DateTime, Local, SecondsFormat};
 use serde::Serialize;
 
-use super::Body;
+use super::CapturedBody;
 use crate::api::local::requests::{CapturedRequest, RequestMessage, ResponseMessage};
 use crate::api::{Base64, Flag, Note, Timestamp, Trailers};
 
 /// How many headers of a message are shown; relays accept fewer.
-const HEADERS: usize = 1024;
+const MAX_HEADERS: usize = 1024;
 
 /// A captured request that may still be under way.
 #[derive(Debug)]
-pub struct Record {
+pub struct CaptureRecord {
     /// Its place in the order of all records.
     pub(super) sequence: u32,
     /// 16 hexadecimal digits: the second of the start, and the sequence.
@@ -38,7 +38,7 @@ pub struct Record {
     pub route_id: String,
     /// When it changed last, in the count of all changes.
     pub(super) revision: AtomicU64,
-    exchange: Mutex<Exchange>,
+    exchange: Mutex<CapturedExchange>,
 }
 
 /// What a visitor came through at the service.
@@ -55,7 +55,7 @@ pub enum Via {
 
 /// Where a request comes from.
 #[derive(Debug, Clone, Default)]
-pub struct Source {
+pub struct CaptureSource {
     /// The address of the client, without its port.
     pub remote_addr: String,
     /// The record that the request repeats.
@@ -82,11 +82,11 @@ impl Via {
 
 /// What was said, so far.
 #[derive(Debug, Default, Clone)]
-pub struct Exchange {
+pub struct CapturedExchange {
     /// What was sent to the local service.
-    pub request: Message,
+    pub request: CapturedMessage,
     /// What it answered; none while it has not.
-    pub response: Option<Message>,
+    pub response: Option<CapturedMessage>,
     /// How long the exchange took; none while it lasts.
     pub took: Option<Duration>,
     /// Whether the agent answered, because the local service did not.
@@ -101,11 +101,11 @@ pub struct Exchange {
 
 /// The bytes of a request or an answer.
 #[derive(Debug, Default, Clone)]
-pub struct Message {
+pub struct CapturedMessage {
     /// Start line and headers with the empty line after them.
     pub head: Vec<u8>,
     /// The body, without the framing of chunks.
-    pub body: Body,
+    pub body: CapturedBody,
     /// How long the whole body was.
     pub body_length: u64,
     /// Whether the body came in chunks.
@@ -116,18 +116,18 @@ pub struct Message {
     pub trailer: Vec<u8>,
 }
 
-impl Record {
+impl CaptureRecord {
     pub(super) fn new(
         sequence: u32,
         tunnel_name: String,
-        source: Source,
-        request: Message,
+        source: CaptureSource,
+        request: CapturedMessage,
     ) -> Self {
-        let Source { remote_addr, replay_of, via, edge_id, route_id } = source;
+        let CaptureSource { remote_addr, replay_of, via, edge_id, route_id } = source;
         let start = Local::now();
         // Seconds since 1970 need 32 bits until 2106.
         let id = format!("{:08x}{sequence:08x}", start.timestamp() & 0xffff_ffff);
-        let exchange = Mutex::new(Exchange { request, ..Exchange::default() });
+        let exchange = Mutex::new(CapturedExchange { request, ..CapturedExchange::default() });
         let revision = AtomicU64::default();
         Self {
             sequence,
@@ -150,7 +150,7 @@ impl Record {
     }
 
     /// What was said, so far.
-    pub fn exchange(&self) -> MutexGuard<'_, Exchange> {
+    pub fn exchange(&self) -> MutexGuard<'_, CapturedExchange> {
         self.exchange.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -166,13 +166,13 @@ impl Record {
             start: Timestamp(self.start.to_rfc3339_opts(SecondsFormat::Secs, false)),
             duration: i64::try_from(nanoseconds).unwrap_or(i64::MAX),
             request: exchange.request.show_request(),
-            response: exchange.response.as_ref().map(Message::show_response),
+            response: exchange.response.as_ref().map(CapturedMessage::show_response),
             error: Note(exchange.error.clone().unwrap_or_default()),
         }
     }
 }
 
-impl Message {
+impl CapturedMessage {
     /// A message whose body follows.
     pub fn new(head: &[u8], chunked: bool) -> Self {
         Self { head: head.to_vec(), chunked, ..Self::default() }
@@ -274,7 +274,7 @@ impl Message {
 
 /// The headers of these lines, in their order.
 fn parsed(lines: &[u8]) -> Vec<(String, Vec<u8>)> {
-    let mut room = [httparse::EMPTY_HEADER; HEADERS];
+    let mut room = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let parsed = match httparse::parse_headers(lines, &mut room) {
         Ok(httparse::Status::Complete((_, parsed))) => parsed,
         _ => return Vec::new(),
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn a_body_in_chunks_is_shown_with_its_length() {
         let head = b"POST /a?b HTTP/1.1\r\nHost: x\r\ntransfer-encoding: chunked\r\nX: 1\r\n\r\n";
-        let mut message = Message::new(head, true);
+        let mut message = CapturedMessage::new(head, true);
         message.body = b"hello".to_vec().into();
         message.body_length = 5;
 
@@ -327,8 +327,10 @@ mod tests {
 
     #[test]
     fn headers_are_grouped_under_canonical_names_without_the_host() {
-        let message =
-            Message::new(b"GET / HTTP/1.1\r\nHOST: x\r\nx-tWo: 1\r\nX-Two: 2\r\n\r\n", false);
+        let message = CapturedMessage::new(
+            b"GET / HTTP/1.1\r\nHOST: x\r\nx-tWo: 1\r\nX-Two: 2\r\n\r\n",
+            false,
+        );
 
         let shown = message.show_request();
 
@@ -338,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_status_without_a_reason_is_its_number() {
-        let shown = Message::new(b"HTTP/1.1 204\r\n\r\n", false).show_response();
+        let shown = CapturedMessage::new(b"HTTP/1.1 204\r\n\r\n", false).show_response();
 
         assert_eq!((shown.status.as_str(), shown.status_code), ("204", 204));
     }

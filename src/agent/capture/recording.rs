@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Body;
-use super::record::{Exchange, Message, Record};
-use super::store::Captures;
+use super::CapturedBody;
+use super::record::{CaptureRecord, CapturedExchange, CapturedMessage};
+use super::store::CaptureStore;
 
 /// Why an exchange failed of which nobody said more: it was dropped with its tunnel.
 const ABANDONED: &str = "the tunnel was stopped before the answer was complete";
@@ -14,18 +14,18 @@ const ABANDONED: &str = "the tunnel was stopped before the answer was complete";
 /// complete.
 #[derive(Debug)]
 pub struct Recording {
-    captures: Arc<Captures>,
-    record: Arc<Record>,
+    captures: Arc<CaptureStore>,
+    record: Arc<CaptureRecord>,
     started: Instant,
 }
 
 impl Recording {
-    pub(super) fn new(captures: Arc<Captures>, record: Arc<Record>) -> Self {
+    pub(super) fn new(captures: Arc<CaptureStore>, record: Arc<CaptureRecord>) -> Self {
         Self { captures, record, started: Instant::now() }
     }
 
     /// The record that is written.
-    pub fn record(&self) -> &Arc<Record> {
+    pub fn record(&self) -> &Arc<CaptureRecord> {
         &self.record
     }
 
@@ -67,7 +67,7 @@ impl Recording {
     /// The head of the final answer.
     pub fn response_head(&self, head: &[u8], chunked: bool) {
         self.captures.change(&self.record, |exchange, _| {
-            let message = Message::new(head, chunked);
+            let message = CapturedMessage::new(head, chunked);
             let cost = message.cost();
             exchange.response = Some(message);
             cost
@@ -114,7 +114,7 @@ impl Drop for Recording {
     }
 }
 
-impl Exchange {
+impl CapturedExchange {
     fn fail(&mut self, error: &str) {
         self.error.get_or_insert_with(|| error.to_owned());
     }
@@ -135,14 +135,14 @@ impl Exchange {
     /// do not count any more.
     pub(super) fn let_go(&mut self) {
         self.gone = true;
-        self.request.body = Body::default();
+        self.request.body = CapturedBody::default();
         if let Some(response) = &mut self.response {
-            response.body = Body::default();
+            response.body = CapturedBody::default();
         }
     }
 }
 
-impl Message {
+impl CapturedMessage {
     /// Keeps more of the body, `most` bytes in all; says how many were added.
     fn push(&mut self, bytes: &[u8], most: usize) -> usize {
         self.body_length += bytes.len() as u64;

@@ -6,26 +6,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::broadcast;
 
-use super::record::{Exchange, Message, Record, Source};
+use super::record::{CaptureRecord, CaptureSource, CapturedExchange, CapturedMessage};
 use super::recording::Recording;
 
 /// How much of each body is kept at most.
-const BODY: usize = 1 << 20;
+const MAX_BODY_BYTES: usize = 1 << 20;
 /// What a record costs beside its bytes.
-const RECORD: usize = 512;
+const RECORD_OVERHEAD_BYTES: usize = 512;
 /// How many changes a slow listener may lag behind before it has to look at everything anew.
-const CHANGES: usize = 4096;
+const MAX_QUEUED_CHANGES: usize = 4096;
 
 /// How much is captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
+pub enum CaptureLimit {
     /// Nothing at all.
     Nothing,
     /// So many bytes.
     Bytes(usize),
 }
 
-impl Limit {
+impl CaptureLimit {
     /// The meaning of `inspect_db_size`: 0 is 50 MB, -1 is nothing.
     pub fn of_setting(size: i64) -> Option<Self> {
         match size {
@@ -36,7 +36,7 @@ impl Limit {
     }
 }
 
-impl Default for Limit {
+impl Default for CaptureLimit {
     fn default() -> Self {
         Self::Bytes(50 << 20)
     }
@@ -44,11 +44,11 @@ impl Default for Limit {
 
 /// Something happened to the records.
 #[derive(Debug, Clone)]
-pub enum Change {
+pub enum CaptureChange {
     /// A record was opened or answered.
-    Updated(Arc<Record>),
+    Updated(Arc<CaptureRecord>),
     /// The exchange of a record has ended; this comes once for each of them.
-    Ended(Arc<Record>),
+    Ended(Arc<CaptureRecord>),
     /// All records were removed.
     Cleared,
 }
@@ -68,11 +68,11 @@ pub struct Usage {
 
 /// What is known when a request arrives.
 #[derive(Debug)]
-pub struct Opening<'a> {
+pub struct NewCapture<'a> {
     /// The tunnel that received it.
     pub tunnel_name: &'a str,
     /// Where it comes from.
-    pub source: Source,
+    pub source: CaptureSource,
     /// The head as it is sent to the local service.
     pub head: &'a [u8],
     /// Whether the body comes in chunks.
@@ -81,18 +81,18 @@ pub struct Opening<'a> {
 
 /// The captured requests of an agent.
 #[derive(Debug)]
-pub struct Captures {
-    limit: Limit,
-    inner: Mutex<Inner>,
-    changes: broadcast::Sender<Change>,
+pub struct CaptureStore {
+    limit: CaptureLimit,
+    inner: Mutex<CaptureState>,
+    changes: broadcast::Sender<CaptureChange>,
     /// How many exchanges have not ended.
     open: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct CaptureState {
     /// In the order of their sequence.
-    records: VecDeque<Arc<Record>>,
+    records: VecDeque<Arc<CaptureRecord>>,
     bytes: usize,
     last: u32,
     evicted: u64,
@@ -102,16 +102,16 @@ struct Inner {
     cleared: u64,
 }
 
-impl Captures {
+impl CaptureStore {
     /// No records yet.
-    pub fn new(limit: Limit) -> Arc<Self> {
-        let (changes, _) = broadcast::channel(CHANGES);
+    pub fn new(limit: CaptureLimit) -> Arc<Self> {
+        let (changes, _) = broadcast::channel(MAX_QUEUED_CHANGES);
         Arc::new(Self { limit, inner: Mutex::default(), changes, open: AtomicUsize::new(0) })
     }
 
     /// Whether anything is captured.
     pub fn is_on(&self) -> bool {
-        self.limit != Limit::Nothing
+        self.limit != CaptureLimit::Nothing
     }
 
     /// Whether all exchanges have ended, and who listens was told.
@@ -120,14 +120,14 @@ impl Captures {
     }
 
     /// Opens a record.
-    pub fn open(self: &Arc<Self>, opening: Opening<'_>) -> Recording {
-        let request = Message::new(opening.head, opening.chunked);
+    pub fn open(self: &Arc<Self>, opening: NewCapture<'_>) -> Recording {
+        let request = CapturedMessage::new(opening.head, opening.chunked);
         self.open.fetch_add(1, Ordering::Relaxed);
-        let cost = RECORD + request.cost();
+        let cost = RECORD_OVERHEAD_BYTES + request.cost();
         let mut inner = self.lock();
         inner.last = inner.last.wrapping_add(1);
         let tunnel_name = opening.tunnel_name.to_owned();
-        let record = Record::new(inner.last, tunnel_name, opening.source, request);
+        let record = CaptureRecord::new(inner.last, tunnel_name, opening.source, request);
         let record = Arc::new(record);
         inner.records.push_back(record.clone());
         inner.bytes += cost;
@@ -138,15 +138,16 @@ impl Captures {
     }
 
     /// The newest records of a tunnel, or of all, newest first.
-    pub fn list(&self, limit: usize, tunnel_name: Option<&str>) -> Vec<Arc<Record>> {
+    pub fn list(&self, limit: usize, tunnel_name: Option<&str>) -> Vec<Arc<CaptureRecord>> {
         let inner = self.lock();
-        let wanted =
-            |record: &&Arc<Record>| tunnel_name.is_none_or(|name| record.tunnel_name == name);
+        let wanted = |record: &&Arc<CaptureRecord>| {
+            tunnel_name.is_none_or(|name| record.tunnel_name == name)
+        };
         inner.records.iter().rev().filter(wanted).take(limit).cloned().collect()
     }
 
     /// The record with this identifier.
-    pub fn find(&self, id: &str) -> Option<Arc<Record>> {
+    pub fn find(&self, id: &str) -> Option<Arc<CaptureRecord>> {
         let sequence = u32::from_str_radix(id.get(8..16)?, 16).ok()?;
         let inner = self.lock();
         let at = inner.records.binary_search_by_key(&sequence, |record| record.sequence).ok()?;
@@ -163,7 +164,7 @@ impl Captures {
         inner.cleared = inner.next_revision();
         drop(inner);
         // Nobody may be listening.
-        let _ = self.changes.send(Change::Cleared);
+        let _ = self.changes.send(CaptureChange::Cleared);
     }
 
     /// How full the store is.
@@ -193,27 +194,27 @@ impl Captures {
     }
 
     /// What happens to the records from now on.
-    pub fn subscribe(&self) -> broadcast::Receiver<Change> {
+    pub fn subscribe(&self) -> broadcast::Receiver<CaptureChange> {
         self.changes.subscribe()
     }
 
     fn bytes(&self) -> usize {
         match self.limit {
-            Limit::Nothing => 0,
-            Limit::Bytes(bytes) => bytes,
+            CaptureLimit::Nothing => 0,
+            CaptureLimit::Bytes(bytes) => bytes,
         }
     }
 
     /// How much of one body is kept: so little that one exchange never fills the store.
     fn body(&self) -> usize {
-        BODY.min(self.bytes() / 4)
+        MAX_BODY_BYTES.min(self.bytes() / 4)
     }
 
     /// Changes a record and counts what it grew by; the change gets how much of a body is kept.
     pub(super) fn change(
         &self,
-        record: &Arc<Record>,
-        change: impl FnOnce(&mut Exchange, usize) -> usize,
+        record: &Arc<CaptureRecord>,
+        change: impl FnOnce(&mut CapturedExchange, usize) -> usize,
     ) {
         // The order of the locks is that of `clear`: the store, then the record.
         let mut inner = self.lock();
@@ -226,29 +227,33 @@ impl Captures {
         self.evict(&mut inner);
     }
 
-    fn evict(&self, inner: &mut Inner) {
+    fn evict(&self, inner: &mut CaptureState) {
         while inner.bytes > self.bytes() {
             let Some(oldest) = inner.records.pop_front() else { return };
             let mut exchange = oldest.exchange();
-            let answer = exchange.response.as_ref().map_or(0, Message::cost);
-            inner.bytes -= RECORD + exchange.request.cost() + answer;
+            let answer = exchange.response.as_ref().map_or(0, CapturedMessage::cost);
+            inner.bytes -= RECORD_OVERHEAD_BYTES + exchange.request.cost() + answer;
             exchange.let_go();
             inner.evicted += 1;
         }
     }
 
     /// Counts a change of a record, and says so.
-    pub(super) fn tell(&self, record: &Arc<Record>) {
-        self.tell_change(record, Change::Updated);
+    pub(super) fn tell(&self, record: &Arc<CaptureRecord>) {
+        self.tell_change(record, CaptureChange::Updated);
     }
 
     /// Counts the last change of a record, and says so.
-    pub(super) fn tell_end(&self, record: &Arc<Record>) {
-        self.tell_change(record, Change::Ended);
+    pub(super) fn tell_end(&self, record: &Arc<CaptureRecord>) {
+        self.tell_change(record, CaptureChange::Ended);
         self.open.fetch_sub(1, Ordering::Release);
     }
 
-    fn tell_change(&self, record: &Arc<Record>, change: impl FnOnce(Arc<Record>) -> Change) {
+    fn tell_change(
+        &self,
+        record: &Arc<CaptureRecord>,
+        change: impl FnOnce(Arc<CaptureRecord>) -> CaptureChange,
+    ) {
         // Under the lock, so that who has seen a revision has seen all before it.
         let mut inner = self.lock();
         record.revision.store(inner.next_revision(), Ordering::Release);
@@ -258,12 +263,12 @@ impl Captures {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, CaptureState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
+impl CaptureState {
     fn next_revision(&mut self) -> u64 {
         self.revision += 1;
         self.revision
@@ -277,28 +282,28 @@ mod tests {
 
     const HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
-    fn open(captures: &Arc<Captures>, tunnel_name: &str) -> Recording {
-        captures.open(Opening {
+    fn open(captures: &Arc<CaptureStore>, tunnel_name: &str) -> Recording {
+        captures.open(NewCapture {
             tunnel_name,
-            source: Source::default(),
+            source: CaptureSource::default(),
             head: HEAD,
             chunked: false,
         })
     }
 
     /// What the records cost, counted anew.
-    fn counted(captures: &Captures) -> usize {
-        let cost = |record: &Arc<Record>| {
+    fn counted(captures: &CaptureStore) -> usize {
+        let cost = |record: &Arc<CaptureRecord>| {
             let exchange = record.exchange();
-            let answer = exchange.response.as_ref().map_or(0, Message::cost);
-            RECORD + exchange.request.cost() + answer
+            let answer = exchange.response.as_ref().map_or(0, CapturedMessage::cost);
+            RECORD_OVERHEAD_BYTES + exchange.request.cost() + answer
         };
         captures.list(usize::MAX, None).iter().map(cost).sum()
     }
 
     #[test]
     fn records_are_listed_newest_first_and_by_tunnel() {
-        let captures = Captures::new(Limit::default());
+        let captures = CaptureStore::new(CaptureLimit::default());
         let ids = ["a", "b", "a"].map(|tunnel| open(&captures, tunnel).record().id.clone());
 
         let listed = |limit, tunnel| {
@@ -314,7 +319,7 @@ mod tests {
 
     #[test]
     fn the_oldest_go_first_and_the_count_stays_right() {
-        let captures = Captures::new(Limit::Bytes(10_000));
+        let captures = CaptureStore::new(CaptureLimit::Bytes(10_000));
 
         for size in [0, 10, 4_000, 2_000, 9_999, 100] {
             let recording = open(&captures, "a");
@@ -332,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_body_beyond_the_cap_is_cut_and_marked() {
-        let captures = Captures::new(Limit::Bytes(4_000));
+        let captures = CaptureStore::new(CaptureLimit::Bytes(4_000));
         let recording = open(&captures, "a");
 
         recording.request_body(&[b'x'; 600]);
@@ -345,7 +350,7 @@ mod tests {
 
     #[test]
     fn what_was_let_go_takes_no_memory_although_it_lasts() {
-        let captures = Captures::new(Limit::Bytes(4_000));
+        let captures = CaptureStore::new(CaptureLimit::Bytes(4_000));
         let lasting = open(&captures, "a");
         lasting.request_body(&[b'x'; 900]);
         lasting.response_head(b"HTTP/1.1 200 OK\r\n\r\n", false);
@@ -362,7 +367,7 @@ mod tests {
 
     #[test]
     fn what_was_cleared_grows_no_more() {
-        let captures = Captures::new(Limit::default());
+        let captures = CaptureStore::new(CaptureLimit::default());
         let recording = open(&captures, "a");
 
         captures.clear();
@@ -373,7 +378,7 @@ mod tests {
 
     #[test]
     fn listeners_hear_of_the_start_the_answer_and_the_end() {
-        let captures = Captures::new(Limit::default());
+        let captures = CaptureStore::new(CaptureLimit::default());
         let mut changes = captures.subscribe();
 
         let recording = open(&captures, "a");
@@ -382,14 +387,17 @@ mod tests {
 
         let heard: Vec<_> = std::iter::from_fn(|| changes.try_recv().ok()).collect();
         assert!(
-            matches!(heard[..], [Change::Updated(_), Change::Updated(_), Change::Ended(_)]),
+            matches!(
+                heard[..],
+                [CaptureChange::Updated(_), CaptureChange::Updated(_), CaptureChange::Ended(_)]
+            ),
             "{heard:?}"
         );
     }
 
     #[test]
     fn an_exchange_that_nobody_completed_has_failed() {
-        let captures = Captures::new(Limit::default());
+        let captures = CaptureStore::new(CaptureLimit::default());
 
         for complete in [true, false] {
             let recording = open(&captures, "a");

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use url::Url;
 
-use crate::agent::relay::Address;
+use crate::agent::relay::LocalAddress;
 
 /// Reads a port, `host:port`, a host or a URL.
-pub(super) fn address(text: &str, proto: &str) -> Result<Address, &'static str> {
+pub(super) fn address(text: &str, proto: &str) -> Result<LocalAddress, &'static str> {
     if let Ok(port) = text.parse::<u16>() {
         return local("localhost".to_owned(), port);
     }
@@ -17,7 +17,7 @@ pub(super) fn address(text: &str, proto: &str) -> Result<Address, &'static str> 
     if let Some(folder) = text.strip_prefix("file://") {
         let folder = PathBuf::from(folder);
         return match proto {
-            "http" if folder.is_absolute() => Ok(Address::Files(folder)),
+            "http" if folder.is_absolute() => Ok(LocalAddress::Files(folder)),
             "http" => Err("is not file:// and an absolute path"),
             _ => Err("is a folder, which only http serves"),
         };
@@ -43,24 +43,26 @@ pub(super) fn address(text: &str, proto: &str) -> Result<Address, &'static str> 
     }
 }
 
-fn of_url(text: &str, proto: &str) -> Result<Address, &'static str> {
+fn of_url(text: &str, proto: &str) -> Result<LocalAddress, &'static str> {
     let url = Url::parse(text).map_err(|_| "is not a URL")?;
     let host = host_of(&url).ok_or("has no host")?;
     match (url.scheme(), url.port()) {
-        ("http", port) => Ok(Address::Tcp { host, port: port.unwrap_or(80) }),
-        ("https", port) => Ok(Address::Tls { host, port: port.unwrap_or(443) }),
-        ("tcp", Some(port)) if proto != "http" => Ok(Address::Tcp { host, port }),
-        ("tls", port) if proto != "http" => Ok(Address::Tcp { host, port: port.unwrap_or(443) }),
+        ("http", port) => Ok(LocalAddress::Tcp { host, port: port.unwrap_or(80) }),
+        ("https", port) => Ok(LocalAddress::Tls { host, port: port.unwrap_or(443) }),
+        ("tcp", Some(port)) if proto != "http" => Ok(LocalAddress::Tcp { host, port }),
+        ("tls", port) if proto != "http" => {
+            Ok(LocalAddress::Tcp { host, port: port.unwrap_or(443) })
+        }
         _ => Err("has a scheme that does not go with the protocol"),
     }
 }
 
 /// Port 443 speaks TLS.
-fn local(host: String, port: u16) -> Result<Address, &'static str> {
+fn local(host: String, port: u16) -> Result<LocalAddress, &'static str> {
     match port {
         0 => Err("has port 0"),
-        443 => Ok(Address::Tls { host, port }),
-        _ => Ok(Address::Tcp { host, port }),
+        443 => Ok(LocalAddress::Tls { host, port }),
+        _ => Ok(LocalAddress::Tcp { host, port }),
     }
 }
 

@@ -8,18 +8,18 @@ use serde_json::{Map, Value};
 use super::Definition;
 
 /// The fields of a definition while it is read.
-pub(super) struct Fields<'a> {
-    pub(super) given: &'a Map<String, Value>,
+pub(super) struct DefinitionFields<'a> {
+    pub(super) document: &'a Map<String, Value>,
     seen: Vec<&'static str>,
     pub(super) problems: Vec<String>,
     /// How TLS of visitors ends at the agent, once that is read.
     pub(super) ends_tls: Option<Arc<ServerConfig>>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> DefinitionFields<'a> {
     /// Nothing is read yet.
-    pub fn of(given: &'a Map<String, Value>) -> Self {
-        Self { given, seen: Vec::new(), problems: Vec::new(), ends_tls: None }
+    pub fn of(document: &'a Map<String, Value>) -> Self {
+        Self { document, seen: Vec::new(), problems: Vec::new(), ends_tls: None }
     }
 
     /// The definition, if nothing is wrong with it.
@@ -78,11 +78,11 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn texts(&mut self, field: &'static str) -> Option<Vec<String>> {
-        let found = texts(self.value(field)?);
-        if found.is_none() {
+        let count = texts(self.value(field)?);
+        if count.is_none() {
             self.problem(field, "is a list of texts");
         }
-        found
+        count
     }
 
     pub(super) fn flag(&mut self, field: &'static str) -> Option<bool> {
@@ -98,7 +98,7 @@ impl<'a> Fields<'a> {
     /// A field that is given; null is as good as absent.
     pub(super) fn value(&mut self, field: &'static str) -> Option<&'a Value> {
         self.seen.push(field);
-        self.given.get(field).filter(|value| !value.is_null())
+        self.document.get(field).filter(|value| !value.is_null())
     }
 
     pub(super) fn refuse(&mut self, field: &'static str, problem: &str) {
@@ -116,9 +116,9 @@ impl<'a> Fields<'a> {
         if !self.problems.is_empty() && self.seen.len() < 4 {
             return;
         }
-        for (name, value) in self.given {
+        for (name, value) in self.document {
             if !self.seen.contains(&name.as_str()) && !value.is_null() {
-                let problem = match FIELDS.contains(&name.as_str()) {
+                let problem = match KNOWN_FIELDS.contains(&name.as_str()) {
                     true => format!("{name}: does not belong to this kind of tunnel"),
                     false => format!("{name}: field {name} not found in type tunnel"),
                 };
@@ -129,7 +129,7 @@ impl<'a> Fields<'a> {
 }
 
 /// The fields of all kinds of tunnels.
-const FIELDS: &[&str] = &[
+const KNOWN_FIELDS: &[&str] = &[
     "addr",
     "app_protocol",
     "auth",

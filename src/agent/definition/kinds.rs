@@ -6,9 +6,9 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::address::address;
-use super::fields::Fields;
-use super::{Definition, Public};
-use crate::agent::relay::{Address, AppProtocol, HostHeader};
+use super::fields::DefinitionFields;
+use super::{Definition, PublicEndpoint};
+use crate::agent::relay::{AppProtocol, HostHeader, LocalAddress};
 use crate::agent::tls;
 use crate::api::mask;
 use crate::net::certificate;
@@ -17,11 +17,11 @@ use crate::protocol::message::{
 };
 
 /// The longest metadata of a tunnel, in bytes.
-const METADATA: usize = 4096;
+const MAX_METADATA_BYTES: usize = 4096;
 /// Where visitors can be asked for certificates.
 const ONLY_WHERE_TLS_ENDS: &str = "is only offered where TLS ends at the service or the agent";
 
-impl Fields<'_> {
+impl DefinitionFields<'_> {
     /// Reads all of them; none when some are missing or wrong.
     pub fn definition(&mut self) -> Option<Definition> {
         let name = self.name();
@@ -46,11 +46,13 @@ impl Fields<'_> {
                 None
             }
         };
-        let is_http = matches!(public, Some(Public::Http { .. } | Public::Labeled(_)));
+        let is_http =
+            matches!(public, Some(PublicEndpoint::Http { .. } | PublicEndpoint::Labeled(_)));
         let address = self.address(proto.as_deref());
         let metadata = self.text("metadata").unwrap_or_default();
-        if metadata.len() > METADATA {
-            let problem = format!("is {} bytes long, the limit is {METADATA}", metadata.len());
+        if metadata.len() > MAX_METADATA_BYTES {
+            let problem =
+                format!("is {} bytes long, the limit is {MAX_METADATA_BYTES}", metadata.len());
             self.problem("metadata", &problem);
         }
         let inspect = if is_http { self.flag("inspect").unwrap_or(true) } else { false };
@@ -73,14 +75,14 @@ impl Fields<'_> {
             public: public?,
             host_header,
             verify,
-            given: self.given.clone(),
+            document: self.document.clone(),
         })
     }
 
-    fn app_protocol(&mut self, address: Option<&Address>) -> AppProtocol {
+    fn app_protocol(&mut self, address: Option<&LocalAddress>) -> AppProtocol {
         match self.text("app_protocol").as_deref() {
             None | Some("http1") => {}
-            Some("http2") if matches!(address, Some(Address::Files(_))) => {
+            Some("http2") if matches!(address, Some(LocalAddress::Files(_))) => {
                 self.problem("app_protocol", "is http1 for a folder");
             }
             Some("http2") => return AppProtocol::Http2,
@@ -89,7 +91,7 @@ impl Fields<'_> {
         AppProtocol::Http1
     }
 
-    fn http(&mut self) -> Option<Public> {
+    fn http(&mut self) -> Option<PublicEndpoint> {
         let schemes = self.schemes()?;
         if self.proxy_proto() != 0 {
             // The relay would read the header as a request.
@@ -119,11 +121,11 @@ impl Fields<'_> {
             self.problem("mutual_tls_cas", "is only offered for https alone");
         }
         self.refuse("oauth", "OAuth is not offered");
-        Some(Public::Http { schemes, options: Box::new(options) })
+        Some(PublicEndpoint::Http { schemes, options: Box::new(options) })
     }
 
-    fn tcp(&mut self) -> Option<Public> {
-        Some(Public::Tcp(TcpOpts {
+    fn tcp(&mut self) -> Option<PublicEndpoint> {
+        Some(PublicEndpoint::Tcp(TcpOpts {
             addr: self.text("remote_addr").unwrap_or_default(),
             proxy_proto: self.proxy_proto(),
             ip_restriction: self.ip_restriction(),
@@ -132,7 +134,7 @@ impl Fields<'_> {
         }))
     }
 
-    fn tls(&mut self) -> Option<Public> {
+    fn tls(&mut self) -> Option<PublicEndpoint> {
         let mut options = TlsOpts {
             subdomain: self.subdomain(),
             proxy_proto: self.proxy_proto(),
@@ -159,18 +161,18 @@ impl Fields<'_> {
         }
         options.hostname = self.domain();
         options.domain.clone_from(&options.hostname);
-        Some(Public::Tls(Box::new(options)))
+        Some(PublicEndpoint::Tls(Box::new(options)))
     }
 
     /// A tunnel that edges find; TLS that they do not end, the agent can.
-    fn labeled(&mut self, labels: BTreeMap<String, String>) -> Option<Public> {
+    fn labeled(&mut self, labels: BTreeMap<String, String>) -> Option<PublicEndpoint> {
         if let Some((certificate, key)) = self.pair() {
             match tls::server(&certificate, &key, None) {
                 Ok(config) => self.ends_tls = Some(config),
                 Err((field, problem)) => self.problem(field, &problem),
             }
         }
-        Some(Public::Labeled(labels))
+        Some(PublicEndpoint::Labeled(labels))
     }
 
     /// A certificate and its key.
@@ -226,7 +228,7 @@ impl Fields<'_> {
         })
     }
 
-    fn address(&mut self, proto: Option<&str>) -> Option<Address> {
+    fn address(&mut self, proto: Option<&str>) -> Option<LocalAddress> {
         let text = match self.value("addr") {
             None => {
                 self.problem("addr", "is required");
@@ -240,7 +242,7 @@ impl Fields<'_> {
             }
         };
         match address(&text, proto.unwrap_or("http")) {
-            Ok(Address::Files(folder)) if !folder.is_dir() => {
+            Ok(LocalAddress::Files(folder)) if !folder.is_dir() => {
                 let text = mask::target(&text);
                 self.problem("addr", &format!("{text:?} is not a folder on this machine"));
                 None

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 use serde_json::{Map, Value};
 
-use super::relay::{Address, AppProtocol, HostHeader};
+use super::relay::{AppProtocol, HostHeader, LocalAddress};
 use crate::protocol::message::{BindOpts, HttpOpts, TcpOpts, TlsOpts};
-use fields::Fields;
+use fields::DefinitionFields;
 
 /// A tunnel that can be started.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ pub struct Definition {
     /// Its name; empty for an unnamed tunnel.
     pub name: String,
     /// Where it forwards to.
-    pub address: Address,
+    pub address: LocalAddress,
     /// What is spoken there.
     pub app_protocol: AppProtocol,
     /// Free text that the management API shows.
@@ -33,7 +33,7 @@ pub struct Definition {
     /// Whether requests are captured.
     pub inspect: bool,
     /// How it is made public.
-    pub public: Public,
+    pub public: PublicEndpoint,
     /// What local services see as `Host`.
     pub host_header: HostHeader,
     /// How TLS of visitors ends at the agent, where it does.
@@ -41,12 +41,12 @@ pub struct Definition {
     /// How the certificate of a local service is checked.
     pub verify: Option<Option<PathBuf>>,
     /// What stands in the answer for `config`; the definition as it was given.
-    pub given: Map<String, Value>,
+    pub document: Map<String, Value>,
 }
 
 /// How a tunnel is made public.
 #[derive(Debug, Clone)]
-pub enum Public {
+pub enum PublicEndpoint {
     /// As HTTP, HTTPS or both.
     Http {
         /// `https` first.
@@ -67,8 +67,8 @@ impl Definition {
     ///
     /// # Errors
     /// When a field is unknown, missing or unusable, one line for each.
-    pub fn read(given: &Map<String, Value>) -> Result<Self, Vec<String>> {
-        let mut fields = Fields::of(given);
+    pub fn read(document: &Map<String, Value>) -> Result<Self, Vec<String>> {
+        let mut fields = DefinitionFields::of(document);
         let definition = fields.definition();
         fields.refuse_unknown();
         fields.settle(definition)
@@ -77,10 +77,10 @@ impl Definition {
     /// The options of the bind, as the protocol has them.
     pub fn bind_options(&self) -> BindOpts {
         let options = match &self.public {
-            Public::Http { options, .. } => BindOpts::from_typed(options.as_ref()),
-            Public::Tcp(options) => BindOpts::from_typed(options),
-            Public::Tls(options) => BindOpts::from_typed(options.as_ref()),
-            Public::Labeled(_) => Ok(BindOpts::default()),
+            PublicEndpoint::Http { options, .. } => BindOpts::from_typed(options.as_ref()),
+            PublicEndpoint::Tcp(options) => BindOpts::from_typed(options),
+            PublicEndpoint::Tls(options) => BindOpts::from_typed(options.as_ref()),
+            PublicEndpoint::Labeled(_) => Ok(BindOpts::default()),
         };
         // Plain structs always make objects.
         options.unwrap_or_default()
@@ -105,9 +105,9 @@ mod tests {
         }))
         .unwrap_err();
 
-        let told = problems.join("\n");
-        assert!(told.contains("addr: is required"), "{told}");
-        assert!(told.contains("schemes: is a list"), "{told}");
+        let message = problems.join("\n");
+        assert!(message.contains("addr: is required"), "{message}");
+        assert!(message.contains("schemes: is a list"), "{message}");
     }
 
     #[test]
@@ -115,9 +115,9 @@ mod tests {
         let problems =
             read(json!({"addr": 80, "proto": "http", "nonsense": 1, "remote_addr": "a:1"}));
 
-        let told = problems.unwrap_err().join("\n");
-        assert!(told.contains("field nonsense not found in type tunnel"), "{told}");
-        assert!(told.contains("remote_addr: does not belong"), "{told}");
+        let message = problems.unwrap_err().join("\n");
+        assert!(message.contains("field nonsense not found in type tunnel"), "{message}");
+        assert!(message.contains("remote_addr: does not belong"), "{message}");
     }
 
     #[test]
@@ -136,10 +136,10 @@ mod tests {
             ("subdomain", &long[..64]),
             ("addr", "file:///no/such/folder"),
         ] {
-            let mut given = json!({"proto": "http", "addr": "80"});
-            given[field] = value.into();
+            let mut document = json!({"proto": "http", "addr": "80"});
+            document[field] = value.into();
 
-            let problems = read(given).unwrap_err().join("\n");
+            let problems = read(document).unwrap_err().join("\n");
             assert!(problems.starts_with(&format!("{field}: ")), "{problems}");
         }
     }
@@ -148,28 +148,28 @@ mod tests {
     fn headers_to_add_are_headers() {
         for header in ["no colon", "A: b\r\nC: d", "Ü: a", ": a", "A B: c"] {
             let headers = json!({"add": [header]});
-            let given = json!({"proto": "http", "addr": "80", "request_header": headers});
+            let document = json!({"proto": "http", "addr": "80", "request_header": headers});
 
-            let problems = read(given).unwrap_err();
+            let problems = read(document).unwrap_err();
             assert_eq!(problems, ["request_header: add is a list of name:value"], "{header}");
         }
     }
 
     #[test]
     fn a_wrong_protocol_is_named() {
-        let told = read(json!({"addr": 80, "proto": "https"})).unwrap_err().join("\n");
+        let message = read(json!({"addr": 80, "proto": "https"})).unwrap_err().join("\n");
 
-        assert!(told.contains("Invalid protocol name 'https'"), "{told}");
+        assert!(message.contains("Invalid protocol name 'https'"), "{message}");
     }
 
     #[test]
     fn version_one_names_are_mapped() {
-        let made = read(json!({
+        let definition = read(json!({
             "addr": 80, "proto": "http", "bind_tls": "both", "auth": "user:password", "hostname": "a.test",
         }))
         .unwrap();
 
-        let Public::Http { schemes, options } = made.public else { unreachable!() };
+        let PublicEndpoint::Http { schemes, options } = definition.public else { unreachable!() };
         assert_eq!(schemes, ["https", "http"]);
         assert_eq!(options.domain, "a.test");
         assert_eq!(options.basic_auth.unwrap().credentials[0].username, "user");
@@ -177,16 +177,16 @@ mod tests {
 
     #[test]
     fn tls_that_ends_at_the_agent_needs_a_certificate() {
-        let told = |more: Value| {
-            let mut given = json!({"addr": 80, "proto": "tls", "terminate_at": "agent"});
-            given.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            read(given).unwrap_err().join("\n")
+        let message = |more: Value| {
+            let mut document = json!({"addr": 80, "proto": "tls", "terminate_at": "agent"});
+            document.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            read(document).unwrap_err().join("\n")
         };
         let nobodys = std::env::temp_dir().join("ginnel-no-such-file.pem").display().to_string();
 
-        assert!(told(json!({})).contains("crt: is required"));
-        assert!(told(json!({"crt": nobodys, "key": nobodys})).contains("crt: "));
-        assert!(told(json!({"proxy_proto": 1})).contains("proxy_proto: "));
+        assert!(message(json!({})).contains("crt: is required"));
+        assert!(message(json!({"crt": nobodys, "key": nobodys})).contains("crt: "));
+        assert!(message(json!({"proxy_proto": 1})).contains("proxy_proto: "));
         let elsewhere = json!({"addr": 80, "proto": "tls", "mutual_tls_cas": nobodys});
         assert!(read(elsewhere).unwrap_err().join("\n").contains("mutual_tls_cas: "));
     }
@@ -198,36 +198,36 @@ mod tests {
 
             assert_eq!(read.is_ok(), offered, "{proto}");
         }
-        let told = read(json!({"addr": 80, "proto": "http", "proxy_proto": 1})).unwrap_err();
-        assert_eq!(told, ["proxy_proto: is only offered for tcp and tls"]);
+        let message = read(json!({"addr": 80, "proto": "http", "proxy_proto": 1})).unwrap_err();
+        assert_eq!(message, ["proxy_proto: is only offered for tcp and tls"]);
     }
 
     #[test]
     fn what_a_local_service_speaks_is_one_of_two() {
-        let given = |more: Value| {
-            let mut given = json!({"addr": 80, "proto": "http"});
-            given.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            read(given)
+        let document = |more: Value| {
+            let mut document = json!({"addr": 80, "proto": "http"});
+            document.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            read(document)
         };
-        let told = |more: Value| given(more).unwrap_err().join("\n");
+        let message = |more: Value| document(more).unwrap_err().join("\n");
 
-        let plain = given(json!({})).unwrap().app_protocol;
-        let newer = given(json!({"app_protocol": "http2"})).unwrap().app_protocol;
+        let plain = document(json!({})).unwrap().app_protocol;
+        let newer = document(json!({"app_protocol": "http2"})).unwrap().app_protocol;
         assert_eq!((plain, newer), (AppProtocol::Http1, AppProtocol::Http2));
         let labeled = json!({"addr": 80, "labels": ["a=b"], "app_protocol": "http2"});
         assert_eq!(read(labeled).unwrap().app_protocol, AppProtocol::Http2);
-        assert_eq!(told(json!({"app_protocol": "http3"})), "app_protocol: is http1 or http2");
+        assert_eq!(message(json!({"app_protocol": "http3"})), "app_protocol: is http1 or http2");
         let files = json!({"addr": "file:///srv", "app_protocol": "http2"});
-        assert!(told(files).starts_with("app_protocol: "), "a folder");
+        assert!(message(files).starts_with("app_protocol: "), "a folder");
         let tcp = json!({"addr": "a:1", "proto": "tcp", "app_protocol": "http2"});
-        assert!(told(tcp).starts_with("app_protocol: does not belong"), "tcp");
+        assert!(message(tcp).starts_with("app_protocol: does not belong"), "tcp");
     }
 
     #[test]
     fn labels_are_a_list_or_a_map() {
         for labels in [json!(["app=web"]), json!({"app": "web"})] {
-            let made = read(json!({"addr": 80, "labels": labels})).unwrap();
-            let Public::Labeled(labels) = made.public else { unreachable!() };
+            let definition = read(json!({"addr": 80, "labels": labels})).unwrap();
+            let PublicEndpoint::Labeled(labels) = definition.public else { unreachable!() };
             assert_eq!(labels["app"], "web");
         }
         assert!(read(json!({"addr": 80, "labels": ["app"]})).is_err());

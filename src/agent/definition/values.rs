@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use http::{HeaderName, HeaderValue};
 use serde_json::Value;
 
-use super::fields::Fields;
+use super::fields::DefinitionFields;
 use crate::agent::relay::HostHeader;
 use crate::api::mask;
 use crate::net::certificate;
@@ -16,18 +16,18 @@ use crate::protocol::message::{
 };
 
 /// The longest name of a tunnel, in bytes.
-const NAME: usize = 255;
+const MAX_NAME_BYTES: usize = 255;
 /// How many passwords a tunnel may have.
-const CREDENTIALS: usize = 10;
+const MAX_CREDENTIALS: usize = 10;
 
-impl Fields<'_> {
+impl DefinitionFields<'_> {
     pub(super) fn name(&mut self) -> String {
         let name = self.text("name").unwrap_or_default();
         if matches!(name.as_str(), "." | "..") {
             self.problem("name", "cannot stand in the address of the tunnel");
         }
-        if name.len() > NAME {
-            let problem = format!("is {} bytes long, the limit is {NAME}", name.len());
+        if name.len() > MAX_NAME_BYTES {
+            let problem = format!("is {} bytes long, the limit is {MAX_NAME_BYTES}", name.len());
             self.problem("name", &problem);
         }
         name
@@ -61,7 +61,7 @@ impl Fields<'_> {
     }
 
     pub(super) fn schemes(&mut self) -> Option<Vec<&'static str>> {
-        let given = self.texts("schemes");
+        let document = self.texts("schemes");
         let old = match self.value("bind_tls") {
             None => None,
             Some(Value::Bool(true)) => Some(vec!["https"]),
@@ -72,14 +72,18 @@ impl Fields<'_> {
                 return None;
             }
         };
-        let Some(given) = given else { return Some(old.unwrap_or_else(|| vec!["https"])) };
-        let unknown = given.iter().any(|scheme| scheme != "http" && scheme != "https");
-        if unknown || given.is_empty() || old.is_some() {
+        let Some(document) = document else { return Some(old.unwrap_or_else(|| vec!["https"])) };
+        let unknown = document.iter().any(|scheme| scheme != "http" && scheme != "https");
+        if unknown || document.is_empty() || old.is_some() {
             self.problem("schemes", "is a list of http and https");
             return None;
         }
-        let wanted = ["https", "http"].into_iter();
-        Some(wanted.filter(|scheme| given.iter().any(|given| given == scheme)).collect())
+        let is_enabled = ["https", "http"].into_iter();
+        Some(
+            is_enabled
+                .filter(|scheme| document.iter().any(|document| document == scheme))
+                .collect(),
+        )
     }
 
     pub(super) fn labels(&mut self) -> Option<BTreeMap<String, String>> {
@@ -106,21 +110,21 @@ impl Fields<'_> {
     }
 
     pub(super) fn proxy_proto(&mut self) -> u8 {
-        let mut found = 0;
+        let mut count = 0;
         for name in ["proxy_proto", "proxy_protocol"] {
-            found = match self.value(name) {
-                None => found,
-                Some(Value::String(text)) if text.is_empty() => found,
+            count = match self.value(name) {
+                None => count,
+                Some(Value::String(text)) if text.is_empty() => count,
                 Some(value) => match number(value) {
                     Some(version @ (0..=2)) => version,
                     _ => {
                         self.problem(name, "is 1 or 2");
-                        found
+                        count
                     }
                 },
             };
         }
-        found
+        count
     }
 
     pub(super) fn circuit_breaker(&mut self) -> Option<CircuitBreaker> {
@@ -169,14 +173,14 @@ impl Fields<'_> {
     }
 
     pub(super) fn basic_auth(&mut self) -> Option<BasicAuth> {
-        let mut given = self.texts("basic_auth").unwrap_or_default();
-        given.extend(self.text("auth"));
-        if given.len() > CREDENTIALS {
-            let problem = format!("has {} entries, the limit is {CREDENTIALS}", given.len());
+        let mut document = self.texts("basic_auth").unwrap_or_default();
+        document.extend(self.text("auth"));
+        if document.len() > MAX_CREDENTIALS {
+            let problem = format!("has {} entries, the limit is {MAX_CREDENTIALS}", document.len());
             self.problem("basic_auth", &problem);
         }
         let mut credentials = Vec::new();
-        for entry in &given {
+        for entry in &document {
             match entry.split_once(':') {
                 Some((username, password)) if (8..=128).contains(&password.len()) => {
                     credentials.push(BasicAuthCredential {
@@ -207,15 +211,15 @@ impl Fields<'_> {
     }
 
     pub(super) fn verify(&mut self, is_http: bool) -> Option<Option<PathBuf>> {
-        if !is_http && !self.given.contains_key("upstream_tls_verify") {
+        if !is_http && !self.document.contains_key("upstream_tls_verify") {
             return None;
         }
-        let wanted = self.flag("upstream_tls_verify").unwrap_or_default();
+        let is_enabled = self.flag("upstream_tls_verify").unwrap_or_default();
         let file = self.text("upstream_tls_verify_cas").map(PathBuf::from);
         if file.as_deref().is_some_and(mask::is_content) {
             self.problem("upstream_tls_verify_cas", certificate::CONTENT);
         }
-        wanted.then_some(file)
+        is_enabled.then_some(file)
     }
 }
 

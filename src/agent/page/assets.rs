@@ -4,35 +4,35 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use sha2::{Digest, Sha256};
 
-use crate::agent::web::{Answer, whole};
+use crate::agent::web::{WebBody, whole};
 
-const SCRIPT: &str = "text/javascript; charset=utf-8";
+const SCRIPT_MEDIA_TYPE: &str = "text/javascript; charset=utf-8";
 
 /// Name, media type and content.
 const ASSETS: [(&str, &str, &str); 12] = [
     ("style.css", "text/css; charset=utf-8", include_str!("assets/style.css")),
     ("icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
-    ("requests.js", SCRIPT, include_str!("assets/requests.js")),
-    ("status.js", SCRIPT, include_str!("assets/status.js")),
-    ("body.js", SCRIPT, include_str!("assets/body.js")),
-    ("detail.js", SCRIPT, include_str!("assets/detail.js")),
-    ("difference.js", SCRIPT, include_str!("assets/difference.js")),
-    ("dom.js", SCRIPT, include_str!("assets/dom.js")),
-    ("editor.js", SCRIPT, include_str!("assets/editor.js")),
-    ("list.js", SCRIPT, include_str!("assets/list.js")),
-    ("live.js", SCRIPT, include_str!("assets/live.js")),
-    ("server.js", SCRIPT, include_str!("assets/server.js")),
+    ("requests.js", SCRIPT_MEDIA_TYPE, include_str!("assets/requests.js")),
+    ("status.js", SCRIPT_MEDIA_TYPE, include_str!("assets/status.js")),
+    ("body.js", SCRIPT_MEDIA_TYPE, include_str!("assets/body.js")),
+    ("detail.js", SCRIPT_MEDIA_TYPE, include_str!("assets/detail.js")),
+    ("difference.js", SCRIPT_MEDIA_TYPE, include_str!("assets/difference.js")),
+    ("dom.js", SCRIPT_MEDIA_TYPE, include_str!("assets/dom.js")),
+    ("editor.js", SCRIPT_MEDIA_TYPE, include_str!("assets/editor.js")),
+    ("list.js", SCRIPT_MEDIA_TYPE, include_str!("assets/list.js")),
+    ("live.js", SCRIPT_MEDIA_TYPE, include_str!("assets/live.js")),
+    ("server.js", SCRIPT_MEDIA_TYPE, include_str!("assets/server.js")),
 ];
 
 /// The file of this name.
-pub(super) fn find(name: &str, headers: &HeaderMap) -> Option<Response<Answer>> {
-    let (_, media_type, content) = ASSETS.iter().find(|(known, _, _)| *known == name)?;
+pub(super) fn find(name: &str, headers: &HeaderMap) -> Option<Response<WebBody>> {
+    let (_, media_type, content) = ASSETS.iter().find(|(asset_name, _, _)| *asset_name == name)?;
     let digest = Sha256::digest(content.as_bytes());
     let tag = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>();
     let tag = HeaderValue::from_str(&format!("\"{tag}\"")).ok()?;
-    let known = headers.get(IF_NONE_MATCH) == Some(&tag);
-    let mut response = Response::new(whole(if known { "" } else { *content }));
-    if known {
+    let asset_name = headers.get(IF_NONE_MATCH) == Some(&tag);
+    let mut response = Response::new(whole(if asset_name { "" } else { *content }));
+    if asset_name {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     }
     let headers = response.headers_mut();

@@ -1,20 +1,20 @@
 //! Bodies as people read them.
 
-use crate::agent::capture::Message;
+use crate::agent::capture::CapturedMessage;
 use crate::api::mask;
 use crate::coding::decode_some;
 
 /// How long a decoded body may be; the rest is left out.
-const LONGEST: usize = 8 << 20;
+const MAX_DECODED_BYTES: usize = 8 << 20;
 
 /// How the types of texts end, beside those that begin with `text/`.
-const TEXTUAL: [&str; 4] = ["xml", "javascript", "yaml", "graphql"];
+const TEXT_SUFFIXES: [&str; 4] = ["xml", "javascript", "yaml", "graphql"];
 /// How the types begin of what is looked at or listened to, never read.
-const MEDIA: [&str; 4] = ["audio/", "font/", "image/", "video/"];
+const MEDIA_PREFIXES: [&str; 4] = ["audio/", "font/", "image/", "video/"];
 
 /// A body without its `Content-Encoding`.
 #[derive(Debug)]
-pub(super) struct Decoded {
+pub(super) struct DecodedBody {
     /// The encoding that it had.
     pub encoding: String,
     /// What it was before; as far as it could be read.
@@ -22,30 +22,30 @@ pub(super) struct Decoded {
 }
 
 /// The first value of a header.
-pub(super) fn header(message: &Message, name: &str) -> Option<String> {
+pub(super) fn header(message: &CapturedMessage, name: &str) -> Option<String> {
     let headers = message.headers();
     headers.into_iter().find(|(given, _)| given.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
 /// The media type without its parameters, in small letters.
-pub(super) fn media_type(message: &Message) -> String {
+pub(super) fn media_type(message: &CapturedMessage) -> String {
     let given = header(message, "content-type").unwrap_or_default();
     given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 /// The encoding of the body; none where there is nothing to take off.
-pub(super) fn encoding(message: &Message) -> Option<String> {
+pub(super) fn encoding(message: &CapturedMessage) -> Option<String> {
     let encoding = header(message, "content-encoding")?.trim().to_ascii_lowercase();
     let is_plain = message.body.is_empty() || matches!(encoding.as_str(), "" | "identity");
     (!is_plain).then_some(encoding)
 }
 
 /// The body without its encoding; none where it has none, or one that is not known.
-pub(super) fn decoded(message: &Message) -> Option<Decoded> {
+pub(super) fn decoded(message: &CapturedMessage) -> Option<DecodedBody> {
     let encoding = encoding(message)?;
-    let bytes = decode_some(&encoding, &message.body.bytes(), LONGEST)?.0;
+    let bytes = decode_some(&encoding, &message.body.bytes(), MAX_DECODED_BYTES)?.0;
     // A body that was cut off still shows its beginning.
-    (!bytes.is_empty()).then_some(Decoded { encoding, bytes })
+    (!bytes.is_empty()).then_some(DecodedBody { encoding, bytes })
 }
 
 /// A body with its secrets masked, where it is text that is known to hold some.
@@ -70,8 +70,8 @@ pub(super) fn masked(media_type: &str, body: &[u8]) -> Option<Vec<u8>> {
 /// Whether a body is text, by its type or, unless that is one of media, by itself.
 fn is_text(media_type: &str, body: &[u8]) -> bool {
     media_type.starts_with("text/")
-        || TEXTUAL.iter().any(|end| media_type.ends_with(end))
-        || !MEDIA.iter().any(|start| media_type.starts_with(start)) && text(body).is_some()
+        || TEXT_SUFFIXES.iter().any(|end| media_type.ends_with(end))
+        || !MEDIA_PREFIXES.iter().any(|start| media_type.starts_with(start)) && text(body).is_some()
 }
 
 /// The text of a body; where it was cut off within a letter, without that.
@@ -92,9 +92,9 @@ mod tests {
 
     use super::*;
 
-    fn message(encoding: &str, body: Vec<u8>) -> Message {
+    fn message(encoding: &str, body: Vec<u8>) -> CapturedMessage {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\n\r\n");
-        let mut message = Message::new(head.as_bytes(), false);
+        let mut message = CapturedMessage::new(head.as_bytes(), false);
         message.body_length = body.len() as u64;
         message.body = body.into();
         message

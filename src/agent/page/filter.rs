@@ -21,23 +21,23 @@ use std::time::Duration;
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::content;
-use crate::agent::capture::{Exchange, Message, Record};
+use crate::agent::capture::{CaptureRecord, CapturedExchange, CapturedMessage};
 
 /// How long a filter may be, in bytes.
-const LONGEST: usize = 1000;
+const MAX_FILTER_BYTES: usize = 1000;
 
 /// The terms, all of which must hold.
 #[derive(Debug, Default)]
-pub(super) struct Filter(Vec<Term>);
+pub(super) struct RequestFilter(Vec<FilterTerm>);
 
 #[derive(Debug)]
-struct Term {
+struct FilterTerm {
     negated: bool,
-    test: Test,
+    test: FilterTest,
 }
 
 #[derive(Debug)]
-enum Test {
+enum FilterTest {
     Method(String),
     Path(Regex),
     Status(u16),
@@ -56,20 +56,20 @@ enum Test {
     Text(Regex),
 }
 
-impl Filter {
+impl RequestFilter {
     /// Reads a filter.
     ///
     /// # Errors
     /// With the term that cannot be understood, and why.
     pub fn read(text: &str) -> Result<Self, String> {
-        if text.len() > LONGEST {
-            return Err(format!("filter: is longer than {LONGEST} bytes"));
+        if text.len() > MAX_FILTER_BYTES {
+            return Err(format!("filter: is longer than {MAX_FILTER_BYTES} bytes"));
         }
-        split(text).iter().map(|term| Term::read(term)).collect::<Result<_, _>>().map(Self)
+        split(text).iter().map(|term| FilterTerm::read(term)).collect::<Result<_, _>>().map(Self)
     }
 
     /// Whether a record is shown.
-    pub fn holds(&self, record: &Record) -> bool {
+    pub fn holds(&self, record: &CaptureRecord) -> bool {
         if self.0.is_empty() {
             return true;
         }
@@ -97,16 +97,16 @@ fn split(text: &str) -> Vec<String> {
     terms
 }
 
-impl Term {
+impl FilterTerm {
     fn read(text: &str) -> Result<Self, String> {
         let rest = text.strip_prefix('-').filter(|rest| !rest.is_empty());
-        let test = Test::read(rest.unwrap_or(text));
+        let test = FilterTest::read(rest.unwrap_or(text));
         let test = test.map_err(|problem| format!("filter: {text}: {problem}"))?;
         Ok(Self { negated: rest.is_some(), test })
     }
 }
 
-impl Test {
+impl FilterTest {
     fn read(text: &str) -> Result<Self, String> {
         if let Some(time) = text.strip_prefix('>') {
             return duration(time).map(Self::Longer);
@@ -143,7 +143,7 @@ impl Test {
         }
     }
 
-    fn holds(&self, record: &Record, exchange: &Exchange) -> bool {
+    fn holds(&self, record: &CaptureRecord, exchange: &CapturedExchange) -> bool {
         let (request, response) = (&exchange.request, exchange.response.as_ref());
         match self {
             Self::Method(method) => request.start_line()[0].eq_ignore_ascii_case(method),
@@ -160,34 +160,36 @@ impl Test {
             Self::Larger(limit) => bytes(exchange) > *limit,
             Self::Smaller(limit) => bytes(exchange) < *limit,
             Self::Header(name, value) => messages(exchange).any(|message| {
-                message.headers().iter().any(|(given, text)| {
-                    given.eq_ignore_ascii_case(name)
+                message.headers().iter().any(|(header_name, text)| {
+                    header_name.eq_ignore_ascii_case(name)
                         && value.as_ref().is_none_or(|value| value.is_match(text.as_bytes()))
                 })
             }),
-            Self::Body(wanted) => messages(exchange).any(|message| {
-                wanted.is_match(&message.body.bytes())
-                    || content::decoded(message).is_some_and(|body| wanted.is_match(&body.bytes))
+            Self::Body(expected) => messages(exchange).any(|message| {
+                expected.is_match(&message.body.bytes())
+                    || content::decoded(message).is_some_and(|body| expected.is_match(&body.bytes))
             }),
             Self::Tunnel(name) => record.tunnel_name == *name,
             Self::Replay => record.replay_of.is_some(),
-            Self::Truncated => messages(exchange).any(Message::is_truncated),
+            Self::Truncated => messages(exchange).any(CapturedMessage::is_truncated),
             Self::Unanswered => exchange.unanswered,
-            Self::Text(wanted) => messages(exchange).any(|message| wanted.is_match(&message.head)),
+            Self::Text(expected) => {
+                messages(exchange).any(|message| expected.is_match(&message.head))
+            }
         }
     }
 }
 
-fn messages(exchange: &Exchange) -> impl Iterator<Item = &Message> {
+fn messages(exchange: &CapturedExchange) -> impl Iterator<Item = &CapturedMessage> {
     std::iter::once(&exchange.request).chain(exchange.response.as_ref())
 }
 
-fn bytes(exchange: &Exchange) -> u64 {
+fn bytes(exchange: &CapturedExchange) -> u64 {
     messages(exchange).map(|message| message.body_length).sum()
 }
 
 /// The status code of an answer.
-pub(super) fn code(response: Option<&Message>) -> Option<u16> {
+pub(super) fn code(response: Option<&CapturedMessage>) -> Option<u16> {
     response.and_then(|response| response.start_line()[1].parse().ok())
 }
 
@@ -207,12 +209,14 @@ fn pattern(pattern: String) -> Result<Regex, String> {
     builder.build().map_err(|_| "is too long".to_owned())
 }
 
-fn status(text: &str) -> Result<Test, String> {
+fn status(text: &str) -> Result<FilterTest, String> {
     let problem = || "is a number, a class such as 5xx, or pending".to_owned();
     match text.as_bytes() {
-        b"pending" => Ok(Test::Pending),
-        [class @ b'1'..=b'5', b'x' | b'X', b'x' | b'X'] => Ok(Test::Class(u16::from(class - b'0'))),
-        _ => text.parse().map(Test::Status).map_err(|_| problem()),
+        b"pending" => Ok(FilterTest::Pending),
+        [class @ b'1'..=b'5', b'x' | b'X', b'x' | b'X'] => {
+            Ok(FilterTest::Class(u16::from(class - b'0')))
+        }
+        _ => text.parse().map(FilterTest::Status).map_err(|_| problem()),
     }
 }
 
@@ -230,11 +234,11 @@ fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| problem())
 }
 
-fn size(text: &str) -> Result<Test, String> {
+fn size(text: &str) -> Result<FilterTest, String> {
     let problem = || "is written like size:>10kb".to_owned();
-    let (test, rest): (fn(u64) -> Test, _) = match text.split_at_checked(1) {
-        Some((">", rest)) => (Test::Larger, rest),
-        Some(("<", rest)) => (Test::Smaller, rest),
+    let (test, rest): (fn(u64) -> FilterTest, _) = match text.split_at_checked(1) {
+        Some((">", rest)) => (FilterTest::Larger, rest),
+        Some(("<", rest)) => (FilterTest::Smaller, rest),
         _ => return Err(problem()),
     };
     let at = rest.find(|letter: char| !letter.is_ascii_digit());
@@ -254,13 +258,13 @@ fn size(text: &str) -> Result<Test, String> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::agent::capture::{Captures, Limit, Opening, Source};
+    use crate::agent::capture::{CaptureLimit, CaptureSource, CaptureStore, NewCapture};
 
     fn holds(filter: &str) -> bool {
-        let captures = Captures::new(Limit::default());
-        let recording = captures.open(Opening {
+        let captures = CaptureStore::new(CaptureLimit::default());
+        let recording = captures.open(NewCapture {
             tunnel_name: "web",
-            source: Source { replay_of: Some("00".to_owned()), ..Source::default() },
+            source: CaptureSource { replay_of: Some("00".to_owned()), ..CaptureSource::default() },
             head: b"POST /hook/a?x=1 HTTP/1.1\r\nX-Id: abc def\r\nContent-Length: 9\r\n\r\n",
             chunked: false,
         });
@@ -269,7 +273,7 @@ mod tests {
         recording.complete();
         let record = recording.record().clone();
         drop(recording);
-        Filter::read(filter).unwrap().holds(&record)
+        RequestFilter::read(filter).unwrap().holds(&record)
     }
 
     #[test]
@@ -300,15 +304,15 @@ mod tests {
 
     #[test]
     fn what_cannot_be_understood_is_named() {
-        for (filter, told) in [
+        for (filter, message) in [
             ("status:5x", "filter: status:5x: is a number"),
             (">soon", "filter: >soon: is a time"),
             ("size:10", "filter: size:10: is written like"),
             ("is:good", "filter: is:good: is one of"),
         ] {
-            let problem = Filter::read(filter).unwrap_err();
-            assert!(problem.starts_with(told), "{problem}");
+            let problem = RequestFilter::read(filter).unwrap_err();
+            assert!(problem.starts_with(message), "{problem}");
         }
-        assert!(Filter::read(&"x".repeat(LONGEST + 1)).is_err());
+        assert!(RequestFilter::read(&"x".repeat(MAX_FILTER_BYTES + 1)).is_err());
     }
 }

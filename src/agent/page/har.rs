@@ -13,21 +13,21 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
 use super::content;
-use super::view::{Field, Part, url};
-use crate::agent::Shared;
-use crate::agent::capture::{Message, Record};
+use super::view::{HeaderView, MessageView, url};
+use crate::agent::AgentInner;
+use crate::agent::capture::{CaptureRecord, CapturedMessage};
 use crate::api::mask;
 
 /// An archive as the body of an answer, made while it is read: small bodies may be large ones
 /// without their encoding, and many of them more than there is memory.
-pub(super) struct Pieces(mpsc::Receiver<Bytes>);
+pub(super) struct HarBody(mpsc::Receiver<Bytes>);
 
 /// Takes the next piece; false when nobody reads any more.
-pub(super) type Send<'a> = &'a dyn Fn(String) -> bool;
+pub(super) type SendChunk<'a> = &'a dyn Fn(String) -> bool;
 
-impl Pieces {
+impl HarBody {
     /// What `write` sends.
-    pub fn of(write: impl FnOnce(Send<'_>) + std::marker::Send + 'static) -> Self {
+    pub fn of(write: impl FnOnce(SendChunk<'_>) + Send + 'static) -> Self {
         let (sender, pieces) = mpsc::channel(1);
         tokio::task::spawn_blocking(move || {
             write(&|piece| sender.blocking_send(piece.into()).is_ok());
@@ -36,7 +36,7 @@ impl Pieces {
     }
 }
 
-impl Body for Pieces {
+impl Body for HarBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -50,10 +50,10 @@ impl Body for Pieces {
 
 /// Writes the archive of some records, oldest first.
 pub(super) fn write<'a>(
-    shared: &Shared,
-    records: impl IntoIterator<Item = &'a Record>,
+    shared: &AgentInner,
+    records: impl IntoIterator<Item = &'a CaptureRecord>,
     reveal: bool,
-    send: Send<'_>,
+    send: SendChunk<'_>,
 ) {
     let creator = json!({"name": "ginnel", "version": env!("CARGO_PKG_VERSION")});
     let comment = if reveal { "" } else { "secrets are masked" };
@@ -70,7 +70,7 @@ pub(super) fn write<'a>(
     send(format!("{opening}]}}}}"));
 }
 
-fn entry(shared: &Shared, record: &Record, reveal: bool) -> Value {
+fn entry(shared: &AgentInner, record: &CaptureRecord, reveal: bool) -> Value {
     let exchange = record.exchange().clone();
     let took = exchange.took.map_or(0.0, |took| took.as_secs_f64() * 1000.0);
     let mut entry = json!({
@@ -94,8 +94,13 @@ fn entry(shared: &Shared, record: &Record, reveal: bool) -> Value {
     entry
 }
 
-fn request(shared: &Shared, record: &Record, message: &Message, reveal: bool) -> Value {
-    let part = Part::of(message, reveal);
+fn request(
+    shared: &AgentInner,
+    record: &CaptureRecord,
+    message: &CapturedMessage,
+    reveal: bool,
+) -> Value {
+    let part = MessageView::of(message, reveal);
     let [method, target, version] = message.start_line();
     let target = if reveal { target } else { mask::target(&target).into_owned() };
     let host = content::header(message, "host").unwrap_or_else(|| "localhost".to_owned());
@@ -117,11 +122,11 @@ fn request(shared: &Shared, record: &Record, message: &Message, reveal: bool) ->
 }
 
 /// The media type with its parameters: without the boundary, forms in parts cannot be read.
-fn content_type(message: &Message) -> String {
+fn content_type(message: &CapturedMessage) -> String {
     content::header(message, "content-type").unwrap_or_default()
 }
 
-fn post_data(part: &Part, media_type: &str) -> Value {
+fn post_data(part: &MessageView, media_type: &str) -> Value {
     let body = part.readable();
     let mut data = json!({"mimeType": media_type, "params": []});
     match std::str::from_utf8(body) {
@@ -139,7 +144,7 @@ fn post_data(part: &Part, media_type: &str) -> Value {
     data
 }
 
-fn response(message: Option<&Message>, reveal: bool) -> Value {
+fn response(message: Option<&CapturedMessage>, reveal: bool) -> Value {
     let Some(message) = message else {
         // The format has no answer that is still awaited; status 0 is what browsers write.
         return json!({
@@ -148,7 +153,7 @@ fn response(message: Option<&Message>, reveal: bool) -> Value {
             "headersSize": -1, "bodySize": -1,
         });
     };
-    let part = Part::of(message, reveal);
+    let part = MessageView::of(message, reveal);
     let [version, status, reason] = message.start_line();
     let location = content::header(message, "location").unwrap_or_default();
     json!({
@@ -164,7 +169,7 @@ fn response(message: Option<&Message>, reveal: bool) -> Value {
     })
 }
 
-fn body(part: &Part, media_type: &str) -> Value {
+fn body(part: &MessageView, media_type: &str) -> Value {
     let bytes = part.readable();
     let mut content = json!({"size": bytes.len(), "mimeType": media_type});
     match std::str::from_utf8(bytes) {
@@ -180,7 +185,7 @@ fn body(part: &Part, media_type: &str) -> Value {
     content
 }
 
-fn headers(fields: &[Field]) -> Value {
+fn headers(fields: &[HeaderView]) -> Value {
     fields.iter().map(|field| json!({"name": field.name, "value": field.value})).collect()
 }
 
@@ -189,7 +194,7 @@ fn parameters(query: &str) -> Value {
     pairs.map(|(name, value)| json!({"name": name, "value": value})).collect()
 }
 
-fn cookies(message: &Message, header: &str, reveal: bool) -> Value {
+fn cookies(message: &CapturedMessage, header: &str, reveal: bool) -> Value {
     let headers = message.headers();
     let lines = headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(header));
     let pairs = lines.flat_map(|(_, line)| {

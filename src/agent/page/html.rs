@@ -6,18 +6,18 @@
 use std::fmt::Write;
 
 use super::content;
-use super::status::Status;
-use super::view::{Detail, Part, Summary};
+use super::status::StatusPage;
+use super::view::{Detail, MessageView, Summary};
 use crate::agent::relay::escape;
 
 /// How much of a body is shown without script.
-const BODY: usize = 64 * 1024;
+const MAX_BODY_BYTES: usize = 64 * 1024;
 
 /// A page in the making.
 pub(super) struct Html(String);
 
 /// What the list shows.
-pub(super) struct Listed {
+pub(super) struct RequestList {
     /// The filter as it was given.
     pub filter: String,
     /// What is wrong with it.
@@ -74,7 +74,7 @@ impl Html {
 }
 
 /// The list of requests, with one of them open.
-pub(super) fn requests(listed: &Listed) -> String {
+pub(super) fn requests(listed: &RequestList) -> String {
     let mut page = Html::page("Requests", "requests.js", true);
     page.raw("<main class=\"requests\">\n<h1 class=\"unseen\">Captured requests</h1>\n");
     filter(&mut page, listed);
@@ -90,7 +90,7 @@ pub(super) fn requests(listed: &Listed) -> String {
     page.finish()
 }
 
-fn filter(page: &mut Html, listed: &Listed) {
+fn filter(page: &mut Html, listed: &RequestList) {
     page.raw("<form id=\"filter\" role=\"search\" action=\"/inspect/http\">\n")
         .raw("<label for=\"wanted\">Filter</label>\n")
         .raw("<input type=\"search\" id=\"wanted\" name=\"filter\" maxlength=\"1000\" ")
@@ -105,7 +105,7 @@ fn filter(page: &mut Html, listed: &Listed) {
         .raw("</p>\n");
 }
 
-fn list(page: &mut Html, listed: &Listed) {
+fn list(page: &mut Html, listed: &RequestList) {
     let count = listed.requests.len() + 1;
     page.raw("<div id=\"list\" role=\"grid\" aria-label=\"Captured requests, newest first\" ")
         .raw(&format!("aria-rowcount=\"{count}\" tabindex=\"0\">\n"))
@@ -182,13 +182,13 @@ fn chosen<'a>(page: &'a mut Html, detail: &Detail) -> &'a mut Html {
     }
 }
 
-fn part<'a>(page: &'a mut Html, title: &str, part: &Part) -> &'a mut Html {
+fn part<'a>(page: &'a mut Html, title: &str, part: &MessageView) -> &'a mut Html {
     page.raw(&format!("<h3>{title}</h3>\n<pre tabindex=\"0\">")).text(&part.line).raw("\n");
     for field in &part.headers {
         page.text(&format!("{}: {}\n", field.name, field.value));
     }
     let body = part.readable();
-    let shown = body.get(..BODY).unwrap_or(body);
+    let shown = body.get(..MAX_BODY_BYTES).unwrap_or(body);
     page.raw("\n");
     match content::text(body) {
         _ if part.unread.is_some() && part.masked => {
@@ -211,7 +211,7 @@ fn part<'a>(page: &'a mut Html, title: &str, part: &Part) -> &'a mut Html {
 }
 
 /// The status page.
-pub(super) fn status(status: &Status) -> String {
+pub(super) fn status(status: &StatusPage) -> String {
     let mut page = Html::page("Status", "status.js", false);
     page.raw(
         "<main class=\"status\">\n<h1>Status</h1>\n<div id=\"status\">\n<h2>Session</h2>\n<dl>",

@@ -16,24 +16,24 @@ use serde::Serialize;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::filter::Filter;
+use super::filter::RequestFilter;
 use super::view::Summary;
-use crate::agent::Shared;
+use crate::agent::AgentInner;
 use crate::agent::capture::Usage;
 use crate::agent::shutdown::Shutdown;
 
 /// How many records are in one update at most; older ones are asked for.
-const MOST: usize = 1000;
+const MAX_UPDATE_REQUESTS: usize = 1000;
 /// How long changes are gathered before they are sent.
-const GATHER: Duration = Duration::from_millis(50);
+const UPDATE_INTERVAL: Duration = Duration::from_millis(50);
 /// How often a page hears something although nothing happens.
-const PULSE: Duration = Duration::from_secs(5);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// How many updates wait for a page that does not read.
-const QUEUE: usize = 4;
+const MAX_QUEUED_UPDATES: usize = 4;
 
 /// What has changed since the last update.
 #[derive(Debug, Serialize)]
-pub(super) struct Update {
+pub(super) struct LiveUpdate {
     /// What to name when asking for what comes later.
     pub cursor: String,
     /// Whether what the page has is to be forgotten first.
@@ -44,7 +44,7 @@ pub(super) struct Update {
     pub hidden: Vec<String>,
     /// Whether there are older records than these, on a reset.
     pub more: bool,
-    pub usage: Room,
+    pub usage: CaptureUsage,
     /// The identifier of the oldest record that is kept.
     pub oldest: Option<String>,
     /// How the link to the service is.
@@ -55,14 +55,14 @@ pub(super) struct Update {
 
 /// How full the store is.
 #[derive(Debug, Serialize)]
-pub(super) struct Room {
+pub(super) struct CaptureUsage {
     pub bytes: usize,
     pub limit: usize,
     pub records: usize,
     pub evicted: u64,
 }
 
-impl From<Usage> for Room {
+impl From<Usage> for CaptureUsage {
     fn from(usage: Usage) -> Self {
         let Usage { bytes, limit, records, evicted } = usage;
         Self { bytes, limit, records, evicted }
@@ -89,7 +89,11 @@ impl Cursor {
 }
 
 /// What has changed since a cursor; without one, the newest records.
-pub(super) fn update(shared: &Shared, filter: &Filter, since: Option<Cursor>) -> Update {
+pub(super) fn update(
+    shared: &AgentInner,
+    filter: &RequestFilter,
+    since: Option<Cursor>,
+) -> LiveUpdate {
     let captures = &shared.captures;
     let now = Cursor { run: shared.run, revision: captures.revision() };
     let since = since.filter(|since| {
@@ -106,7 +110,7 @@ pub(super) fn update(shared: &Shared, filter: &Filter, since: Option<Cursor>) ->
             if since.is_some() {
                 hidden.push(record.id.clone());
             }
-        } else if requests.len() < MOST {
+        } else if requests.len() < MAX_UPDATE_REQUESTS {
             requests.push(Summary::of(record));
         } else {
             more = true;
@@ -116,7 +120,7 @@ pub(super) fn update(shared: &Shared, filter: &Filter, since: Option<Cursor>) ->
     requests.reverse();
     // What does not fit is got like everything that is old.
     let reset = since.is_none() || more;
-    Update {
+    LiveUpdate {
         cursor: now.write(),
         reset,
         requests,
@@ -130,41 +134,47 @@ pub(super) fn update(shared: &Shared, filter: &Filter, since: Option<Cursor>) ->
 }
 
 /// The records before one, newest last; and whether there are more.
-pub(super) fn older(shared: &Shared, filter: &Filter, before: &str) -> (Vec<Summary>, bool) {
+pub(super) fn older(
+    shared: &AgentInner,
+    filter: &RequestFilter,
+    before: &str,
+) -> (Vec<Summary>, bool) {
     let all = shared.captures.list(usize::MAX, None);
-    let mut found = all.iter().filter(|r| r.id.as_str() < before && filter.holds(r));
-    let mut requests = found.by_ref().take(MOST).map(|r| Summary::of(r)).collect::<Vec<_>>();
-    let more = found.next().is_some();
+    let mut matching = all.iter().filter(|r| r.id.as_str() < before && filter.holds(r));
+    let mut requests =
+        matching.by_ref().take(MAX_UPDATE_REQUESTS).map(|r| Summary::of(r)).collect::<Vec<_>>();
+    let more = matching.next().is_some();
     requests.reverse();
     (requests, more)
 }
 
 /// Sends updates until the page or the agent goes away.
 async fn stream(
-    shared: Arc<Shared>,
-    filter: Filter,
+    shared: Arc<AgentInner>,
+    filter: RequestFilter,
     mut since: Option<Cursor>,
-    pages: mpsc::Sender<Update>,
+    pages: mpsc::Sender<LiveUpdate>,
 ) {
     let mut shutdown = shared.shutdown.subscribe();
     let mut state = shared.state.subscribe();
     let filter = Arc::new(filter);
     loop {
-        // Heard before looking, so that nothing falls in between.
+        // Subscribed before looking, so that nothing falls in between.
         let mut changes = shared.captures.subscribe();
-        let (house, held) = (shared.clone(), filter.clone());
+        let (agent, matching_filter) = (shared.clone(), filter.clone());
         // Filters may look into many bodies.
-        let looked = tokio::task::spawn_blocking(move || update(&house, &held, since)).await;
-        let Ok(update) = looked else { return };
+        let outcome =
+            tokio::task::spawn_blocking(move || update(&agent, &matching_filter, since)).await;
+        let Ok(update) = outcome else { return };
         since = Cursor::read(&update.cursor);
         if pages.send(update).await.is_err() {
             return;
         }
         let sent = Instant::now();
         tokio::select! {
-            _ = changes.recv() => tokio::time::sleep_until(sent + GATHER).await,
+            _ = changes.recv() => tokio::time::sleep_until(sent + UPDATE_INTERVAL).await,
             _ = state.changed() => {}
-            () = tokio::time::sleep(PULSE) => {}
+            () = tokio::time::sleep(KEEPALIVE_INTERVAL) => {}
             () = pages.closed() => return,
             () = stop(&mut shutdown) => return,
         }
@@ -177,18 +187,18 @@ async fn stop(shutdown: &mut watch::Receiver<Shutdown>) {
 }
 
 /// The stream of updates for one page, as the body of an answer.
-pub(super) struct Events(mpsc::Receiver<Update>);
+pub(super) struct LiveEvents(mpsc::Receiver<LiveUpdate>);
 
-impl Events {
+impl LiveEvents {
     /// Sends what comes after a cursor.
-    pub fn start(shared: Arc<Shared>, filter: Filter, since: Option<Cursor>) -> Self {
-        let (sender, updates) = mpsc::channel(QUEUE);
+    pub fn start(shared: Arc<AgentInner>, filter: RequestFilter, since: Option<Cursor>) -> Self {
+        let (sender, updates) = mpsc::channel(MAX_QUEUED_UPDATES);
         tokio::spawn(stream(shared, filter, since, sender));
         Self(updates)
     }
 }
 
-impl Body for Events {
+impl Body for LiveEvents {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -202,7 +212,7 @@ impl Body for Events {
 }
 
 /// An update as an event of a stream.
-fn event(update: &Update) -> Vec<u8> {
+fn event(update: &LiveUpdate) -> Vec<u8> {
     // The types of the page always make JSON.
     let data = serde_json::to_string(update).unwrap_or_default();
     format!("id: {}\nretry: 500\ndata: {data}\n\n", update.cursor).into_bytes()

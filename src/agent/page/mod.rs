@@ -3,18 +3,18 @@
 //!
 //! `html` renders the first view of each page, so that it is of use without script. The scripts in
 //! `assets` take over from there and ask for data: `live` tells what is new, `view` shows records,
-//! `filter` decides which, `again` sends them once more, and `copies` and `har` give them away.
+//! `filter` decides which, `edited_replay` sends them once more, and `snippets` and `har` give them away.
 //! Captured content is a stranger's: it is only ever text, and [`mask`](crate::api::mask) masks what is nobody
 //! else's business. The local API beside it stays exact.
 
-mod again;
 mod assets;
 mod content;
-mod copies;
+mod edited_replay;
 mod filter;
 mod har;
 mod html;
 mod live;
+mod snippets;
 mod status;
 mod view;
 
@@ -28,19 +28,19 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde::Serialize;
 
-use super::Shared;
-use super::web::{Answer, House, Refusal, guard, read, whole};
+use super::AgentInner;
+use super::web::{WebBody, WebRejection, WebState, guard, read, whole};
 use crate::api::mask;
-use filter::Filter;
+use filter::RequestFilter;
 use live::Cursor;
 use view::Detail;
 
 /// How many requests the first view shows.
-const FIRST: usize = 50;
+const FIRST_VIEW_REQUESTS: usize = 50;
 /// How long a changed request may be, in base64 and JSON.
-const LONGEST: usize = 8 << 20;
+const MAX_REPLAY_BYTES: usize = 8 << 20;
 /// What a page may load and do: nothing but what comes from here.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     img-src 'self' blob:; connect-src 'self'; form-action 'self'; base-uri 'none'; \
     frame-ancestors 'none'";
 
@@ -51,7 +51,7 @@ pub fn masked_target(target: &str) -> Cow<'_, str> {
 
 /// The query of a request for data.
 #[derive(Debug, Default)]
-struct Query {
+struct PageQuery {
     filter: String,
     since: Option<String>,
     before: Option<String>,
@@ -60,11 +60,11 @@ struct Query {
     reveal: bool,
 }
 
-impl Query {
+impl PageQuery {
     fn read(head: &Parts) -> Self {
         let mut query = Self::default();
-        let given = head.uri.query().unwrap_or_default();
-        for (name, value) in url::form_urlencoded::parse(given.as_bytes()) {
+        let text = head.uri.query().unwrap_or_default();
+        for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
             match name.as_ref() {
                 "filter" => query.filter = value.into_owned(),
                 "since" => query.since = Some(value.into_owned()),
@@ -78,21 +78,21 @@ impl Query {
         query
     }
 
-    fn filter(&self) -> Result<Filter, Refusal> {
-        Filter::read(&self.filter).map_err(Refusal::invalid_parameter)
+    fn filter(&self) -> Result<RequestFilter, WebRejection> {
+        RequestFilter::read(&self.filter).map_err(WebRejection::invalid_parameter)
     }
 }
 
 /// Answers a request for the page or its data; none when the path is not of the page.
 pub(super) async fn serve(
-    house: &House,
+    state: &WebState,
     head: &Parts,
     body: Incoming,
-) -> Option<Result<Response<Answer>, Refusal>> {
+) -> Option<Result<Response<WebBody>, WebRejection>> {
     let path = head.uri.path();
     let answered = match path.strip_prefix("/inspect/data/") {
-        Some(rest) => data(house, head, rest, body).await,
-        None => view(house, head, path).await?,
+        Some(rest) => data(state, head, rest, body).await,
+        None => view(state, head, path).await?,
     };
     Some(answered.map(|mut response| {
         protect(&mut response);
@@ -102,27 +102,27 @@ pub(super) async fn serve(
 
 /// The pages and their files.
 async fn view(
-    house: &House,
+    state: &WebState,
     head: &Parts,
     path: &str,
-) -> Option<Result<Response<Answer>, Refusal>> {
-    let wrong = || Some(Err(Refusal::wrong_method(path, "GET, HEAD")));
+) -> Option<Result<Response<WebBody>, WebRejection>> {
+    let wrong = || Some(Err(WebRejection::wrong_method(path, "GET, HEAD")));
     let is_read = matches!(head.method, Method::GET | Method::HEAD);
     let response = match path {
         "/" | "/inspect" | "/inspect/" => redirect("/inspect/http"),
-        "/status" | "/status/" => page(html::status(&status::Status::of(&house.shared))),
-        "/inspect/http" | "/inspect/http/" => match requests(house, head, None).await {
+        "/status" | "/status/" => page(html::status(&status::StatusPage::of(&state.shared))),
+        "/inspect/http" | "/inspect/http/" => match requests(state, head, None).await {
             Ok(response) => response,
-            Err(refusal) => return Some(Err(refusal)),
+            Err(rejection) => return Some(Err(rejection)),
         },
         _ => match (path.strip_prefix("/inspect/assets/"), path.strip_prefix("/inspect/http/")) {
             (Some(name), _) => match assets::find(name, &head.headers) {
                 Some(response) => response,
-                None => return Some(Err(Refusal::not_found(path))),
+                None => return Some(Err(WebRejection::not_found(path))),
             },
-            (_, Some(id)) => match requests(house, head, Some(id)).await {
+            (_, Some(id)) => match requests(state, head, Some(id)).await {
                 Ok(response) => response,
-                Err(refusal) => return Some(Err(refusal)),
+                Err(rejection) => return Some(Err(rejection)),
             },
             _ => return None,
         },
@@ -132,34 +132,34 @@ async fn view(
 
 /// What the scripts ask for.
 async fn data(
-    house: &House,
+    state: &WebState,
     head: &Parts,
     path: &str,
     body: Incoming,
-) -> Result<Response<Answer>, Refusal> {
+) -> Result<Response<WebBody>, WebRejection> {
     // These answers are for the page itself, not for one that embeds them.
     guard::check_site(&head.headers)?;
-    let (shared, query) = (&house.shared, Query::read(head));
+    let (shared, query) = (&state.shared, PageQuery::read(head));
     let parts = path.split('/').collect::<Vec<_>>();
     let method = if head.method == Method::HEAD { &Method::GET } else { &head.method };
     match (method.as_str(), parts.as_slice()) {
         ("GET", ["requests"]) => listed(shared, &query).await,
         ("GET", ["events"]) => events(shared, head, &query),
-        ("GET", ["status"]) => Ok(json(&status::Status::of(shared))),
+        ("GET", ["status"]) => Ok(json(&status::StatusPage::of(shared))),
         ("GET", ["export.har"]) => export(shared, query),
         ("GET", ["requests", id]) => {
             let (shared, id) = (shared.clone(), (*id).to_owned());
-            let detail = in_background(move || found(&shared, &id, query.reveal)).await??;
+            let detail = in_background(move || detail_of(&shared, &id, query.reveal)).await??;
             Ok(json(&detail))
         }
-        ("GET", ["requests", id, "copy"]) => copied(house, id, query).await,
+        ("GET", ["requests", id, "copy"]) => snippet(state, id, query).await,
         ("POST", ["requests", id, "replay"]) => {
-            let given = read(body, LONGEST).await?;
-            Ok(json(&again::replay(shared, id, &given).await?))
+            let text = read(body, MAX_REPLAY_BYTES).await?;
+            Ok(json(&edited_replay::replay(shared, id, &text).await?))
         }
         (_, parts) => Err(match methods(parts) {
-            Some(allow) => Refusal::wrong_method(head.uri.path(), allow),
-            None => Refusal::not_found(head.uri.path()),
+            Some(allow) => WebRejection::wrong_method(head.uri.path(), allow),
+            None => WebRejection::not_found(head.uri.path()),
         }),
     }
 }
@@ -176,38 +176,41 @@ fn methods(parts: &[&str]) -> Option<&'static str> {
 }
 
 async fn requests(
-    house: &House,
+    state: &WebState,
     head: &Parts,
     id: Option<&str>,
-) -> Result<Response<Answer>, Refusal> {
-    let (shared, query, id) = (house.shared.clone(), Query::read(head), id.map(str::to_owned));
+) -> Result<Response<WebBody>, WebRejection> {
+    let (shared, query, id) = (state.shared.clone(), PageQuery::read(head), id.map(str::to_owned));
     in_background(move || page(first_view(&shared, query, id.as_deref()))).await
 }
 
-fn first_view(shared: &Shared, query: Query, id: Option<&str>) -> String {
-    let (filter, problem) = match Filter::read(&query.filter) {
+fn first_view(shared: &AgentInner, query: PageQuery, id: Option<&str>) -> String {
+    let (filter, problem) = match RequestFilter::read(&query.filter) {
         Ok(filter) => (filter, None),
-        Err(problem) => (Filter::default(), Some(problem)),
+        Err(problem) => (RequestFilter::default(), Some(problem)),
     };
     let all = shared.captures.list(usize::MAX, None);
-    let shown = all.iter().filter(|record| filter.holds(record)).take(FIRST);
-    html::requests(&html::Listed {
+    let shown = all.iter().filter(|record| filter.holds(record)).take(FIRST_VIEW_REQUESTS);
+    html::requests(&html::RequestList {
         problem,
         requests: shown.map(|record| view::Summary::of(record)).collect(),
         filter: query.filter,
         kept: all.len(),
-        chosen: id.map(|id| found(shared, id, false).ok().map(Box::new)),
+        chosen: id.map(|id| detail_of(shared, id, false).ok().map(Box::new)),
     })
 }
 
-fn found(shared: &Shared, id: &str, reveal: bool) -> Result<Detail, Refusal> {
+fn detail_of(shared: &AgentInner, id: &str, reveal: bool) -> Result<Detail, WebRejection> {
     let record = shared.captures.find(id);
-    let record =
-        record.ok_or_else(|| Refusal::gone(format!("the request {id} is not kept any more")))?;
+    let record = record
+        .ok_or_else(|| WebRejection::gone(format!("the request {id} is not kept any more")))?;
     Ok(Detail::of(shared, &record, reveal))
 }
 
-async fn listed(shared: &Arc<Shared>, query: &Query) -> Result<Response<Answer>, Refusal> {
+async fn listed(
+    shared: &Arc<AgentInner>,
+    query: &PageQuery,
+) -> Result<Response<WebBody>, WebRejection> {
     let filter = query.filter()?;
     let (shared, before) = (shared.clone(), query.before.clone());
     let since = query.since.as_deref().and_then(Cursor::read);
@@ -221,26 +224,30 @@ async fn listed(shared: &Arc<Shared>, query: &Query) -> Result<Response<Answer>,
     .await
 }
 
-fn events(shared: &Arc<Shared>, head: &Parts, query: &Query) -> Result<Response<Answer>, Refusal> {
+fn events(
+    shared: &Arc<AgentInner>,
+    head: &Parts,
+    query: &PageQuery,
+) -> Result<Response<WebBody>, WebRejection> {
     let filter = query.filter()?;
     let last = head.headers.get("last-event-id").and_then(|id| id.to_str().ok());
     let since = last.or(query.since.as_deref()).and_then(Cursor::read);
-    let events = live::Events::start(shared.clone(), filter, since);
+    let events = live::LiveEvents::start(shared.clone(), filter, since);
     let mut response = Response::new(events.boxed_unsync());
     set_type(&mut response, "text/event-stream");
     Ok(response)
 }
 
-fn export(shared: &Arc<Shared>, query: Query) -> Result<Response<Answer>, Refusal> {
+fn export(shared: &Arc<AgentInner>, query: PageQuery) -> Result<Response<WebBody>, WebRejection> {
     let filter = query.filter()?;
     let shared = shared.clone();
-    let pieces = har::Pieces::of(move |send| {
+    let pieces = har::HarBody::of(move |send| {
         let all = shared.captures.list(usize::MAX, None);
-        let wanted = all.iter().rev().filter(|record| match query.ids.is_empty() {
+        let matching = all.iter().rev().filter(|record| match query.ids.is_empty() {
             true => filter.holds(record),
             false => query.ids.contains(&record.id),
         });
-        har::write(&shared, wanted.map(|record| record.as_ref()), query.reveal, send)
+        har::write(&shared, matching.map(|record| record.as_ref()), query.reveal, send)
     });
     let mut response = Response::new(pieces.boxed_unsync());
     set_type(&mut response, "application/json");
@@ -249,13 +256,17 @@ fn export(shared: &Arc<Shared>, query: Query) -> Result<Response<Answer>, Refusa
     Ok(response)
 }
 
-async fn copied(house: &House, id: &str, query: Query) -> Result<Response<Answer>, Refusal> {
-    let form = query.form.as_deref().and_then(copies::Form::named);
+async fn snippet(
+    state: &WebState,
+    id: &str,
+    query: PageQuery,
+) -> Result<Response<WebBody>, WebRejection> {
+    let form = query.form.as_deref().and_then(snippets::SnippetFormat::named);
     let problem = "as: is one of curl, requests, ginnel, raw, url";
-    let form = form.ok_or_else(|| Refusal::invalid_parameter(problem))?;
-    let (shared, id) = (house.shared.clone(), id.to_owned());
-    let detail = in_background(move || found(&shared, &id, query.reveal)).await??;
-    let agent = format!("http://{}/api", house.address);
+    let form = form.ok_or_else(|| WebRejection::invalid_parameter(problem))?;
+    let (shared, id) = (state.shared.clone(), id.to_owned());
+    let detail = in_background(move || detail_of(&shared, &id, query.reveal)).await??;
+    let agent = format!("http://{}/api", state.address);
     let mut response = Response::new(whole(form.write(&detail, &agent)));
     set_type(&mut response, "text/plain; charset=utf-8");
     Ok(response)
@@ -264,38 +275,38 @@ async fn copied(house: &House, id: &str, query: Query) -> Result<Response<Answer
 /// Looks into bodies without holding up what else the agent does.
 async fn in_background<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Refusal> {
+) -> Result<T, WebRejection> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|_| Refusal::gone("the agent is stopping"))
+    done.map_err(|_| WebRejection::gone("the agent is stopping"))
 }
 
-fn json(value: &impl Serialize) -> Response<Answer> {
+fn json(value: &impl Serialize) -> Response<WebBody> {
     // The types of the page always make JSON.
     let mut response = Response::new(whole(serde_json::to_vec(value).unwrap_or_default()));
     set_type(&mut response, "application/json");
     response
 }
 
-fn page(html: String) -> Response<Answer> {
+fn page(html: String) -> Response<WebBody> {
     let mut response = Response::new(whole(html));
     set_type(&mut response, "text/html; charset=utf-8");
     response
 }
 
-fn redirect(to: &'static str) -> Response<Answer> {
+fn redirect(to: &'static str) -> Response<WebBody> {
     let mut response = Response::new(whole(""));
     *response.status_mut() = StatusCode::FOUND;
     response.headers_mut().insert(LOCATION, HeaderValue::from_static(to));
     response
 }
 
-fn set_type(response: &mut Response<Answer>, media_type: &'static str) {
+fn set_type(response: &mut Response<WebBody>, media_type: &'static str) {
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
 }
 
-fn protect(response: &mut Response<Answer>) {
+fn protect(response: &mut Response<WebBody>) {
     for (name, value) in [
-        ("content-security-policy", POLICY),
+        ("content-security-policy", CONTENT_SECURITY_POLICY),
         ("x-frame-options", "DENY"),
         ("referrer-policy", "no-referrer"),
         ("cross-origin-opener-policy", "same-origin"),

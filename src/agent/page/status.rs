@@ -6,16 +6,16 @@ use chrono::SecondsFormat;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::live::Room;
-use crate::agent::capture::Limit;
-use crate::agent::link::State;
-use crate::agent::{Running, Shared, Trust, WebAddress};
+use super::live::CaptureUsage;
+use crate::agent::capture::CaptureLimit;
+use crate::agent::session::SessionState;
+use crate::agent::{AgentInner, RunningTunnel, Trust, WebAddress};
 use crate::api::local::tunnels::AgentTunnel;
 use crate::api::{mask, secrets, yaml};
 
 /// How the agent is.
 #[derive(Debug, Serialize)]
-pub(super) struct Status {
+pub(super) struct StatusPage {
     pub version: &'static str,
     /// Seconds.
     pub uptime: u64,
@@ -25,17 +25,17 @@ pub(super) struct Status {
     /// Milliseconds of the last heartbeat.
     pub latency: Option<f64>,
     pub reconnects: u64,
-    pub usage: Room,
-    pub tunnels: Vec<Tunnel>,
+    pub usage: CaptureUsage,
+    pub tunnels: Vec<TunnelView>,
     /// The options in effect, by the names of the configuration file.
     pub options: Map<String, Value>,
     /// What went wrong, newest first.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<FailureView>,
 }
 
 /// A tunnel that runs.
 #[derive(Debug, Serialize)]
-pub(super) struct Tunnel {
+pub(super) struct TunnelView {
     #[serde(flatten)]
     pub shown: AgentTunnel,
     /// Its definition; secrets are masked.
@@ -44,51 +44,51 @@ pub(super) struct Tunnel {
 
 /// Something that went wrong.
 #[derive(Debug, Serialize)]
-pub(super) struct Failure {
+pub(super) struct FailureView {
     pub at: String,
     pub reason: String,
 }
 
-impl Status {
-    pub fn of(shared: &Shared) -> Self {
+impl StatusPage {
+    pub fn of(shared: &AgentInner) -> Self {
         let state = shared.state.borrow().clone();
         let online = match &state {
-            State::Online(online) => Some(online),
+            SessionState::Online(online) => Some(online),
             _ => None,
         };
         let latency = online.and_then(|online| online.latency());
-        let failures = shared.remembered(|memory| memory.failures.clone());
+        let failures = shared.with_history(|history| history.failures.clone());
         Self {
             version: env!("CARGO_PKG_VERSION"),
             uptime: shared.started.elapsed().as_secs(),
             state: state.name(),
             region: online.map(|online| online.region.clone()),
             latency: latency.map(|latency| latency.as_secs_f64() * 1000.0),
-            reconnects: shared.remembered(|memory| memory.reconnects),
+            reconnects: shared.with_history(|history| history.reconnects),
             usage: shared.captures.usage().into(),
-            tunnels: shared.tunnels.all().iter().map(|tunnel| Tunnel::of(tunnel)).collect(),
+            tunnels: shared.tunnels.all().iter().map(|tunnel| TunnelView::of(tunnel)).collect(),
             options: options(shared),
-            failures: failures.iter().rev().map(Failure::of).collect(),
+            failures: failures.iter().rev().map(FailureView::of).collect(),
         }
     }
 }
 
-impl Failure {
-    fn of(failed: &crate::agent::link::Failed) -> Self {
+impl FailureView {
+    fn of(failed: &crate::agent::session::SessionFailure) -> Self {
         let at = failed.at.to_rfc3339_opts(SecondsFormat::Millis, false);
         Self { at, reason: failed.reason.clone() }
     }
 }
 
-impl Tunnel {
-    fn of(tunnel: &Running) -> Self {
-        let mut definition = Value::Object(tunnel.definition.given.clone());
+impl TunnelView {
+    fn of(tunnel: &RunningTunnel) -> Self {
+        let mut definition = Value::Object(tunnel.definition.document.clone());
         mask(&mut definition);
         Self { shown: tunnel.show(), definition }
     }
 }
 
-fn options(shared: &Shared) -> Map<String, Value> {
+fn options(shared: &AgentInner) -> Map<String, Value> {
     let options = &shared.options;
     let time = |duration: Duration| format!("{}ms", duration.as_millis());
     let shown = json!({
@@ -101,14 +101,14 @@ fn options(shared: &Shared) -> Map<String, Value> {
         "authtoken": mask::MASK,
         "metadata": options.metadata,
         "web_addr": match &options.web_addr {
-            WebAddress::Usual => json!("127.0.0.1:4040"),
+            WebAddress::Default => json!("127.0.0.1:4040"),
             WebAddress::At(address) => json!(address),
             WebAddress::Off => json!(false),
         },
         "web_allow_hosts": options.web_allow_hosts,
         "inspect_db_size": match options.inspect {
-            Limit::Nothing => -1,
-            Limit::Bytes(bytes) => i64::try_from(bytes).unwrap_or(i64::MAX),
+            CaptureLimit::Nothing => -1,
+            CaptureLimit::Bytes(bytes) => i64::try_from(bytes).unwrap_or(i64::MAX),
         },
         "connect_timeout": time(options.connect_timeout),
         "heartbeat_interval": time(options.heartbeat_interval),
@@ -122,7 +122,7 @@ fn options(shared: &Shared) -> Map<String, Value> {
 }
 
 /// Fields of definitions that hold policies.
-const POLICIES: [&str; 2] = ["traffic_policy", "policy"];
+const POLICY_FIELDS: [&str; 2] = ["traffic_policy", "policy"];
 
 /// Masks the secrets of a definition.
 fn mask(value: &mut Value) {
@@ -132,7 +132,7 @@ fn mask(value: &mut Value) {
                 if secrets::is_secret(name) || name == "basic_auth" {
                     *member = mask::MASK.into();
                 } else {
-                    if POLICIES.contains(&name.as_str()) {
+                    if POLICY_FIELDS.contains(&name.as_str()) {
                         unfold(member);
                     }
                     mask(member);

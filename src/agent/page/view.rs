@@ -6,8 +6,8 @@ use chrono::SecondsFormat;
 use serde::Serialize;
 
 use super::{content, filter};
-use crate::agent::Shared;
-use crate::agent::capture::{Message, Record, Via};
+use crate::agent::AgentInner;
+use crate::agent::capture::{CaptureRecord, CapturedMessage, Via};
 use crate::api::{Base64, mask};
 
 /// One line of the list.
@@ -41,7 +41,7 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    pub fn of(record: &Record) -> Self {
+    pub fn of(record: &CaptureRecord) -> Self {
         let exchange = record.exchange();
         let [method, target, _] = exchange.request.start_line();
         let response = exchange.response.as_ref();
@@ -59,7 +59,7 @@ impl Summary {
             replay_of: record.replay_of.clone(),
             via: record.via,
             truncated: exchange.request.is_truncated()
-                || response.is_some_and(Message::is_truncated),
+                || response.is_some_and(CapturedMessage::is_truncated),
             unanswered: exchange.unanswered,
             error: exchange.error.clone(),
         }
@@ -81,18 +81,18 @@ pub(super) struct Detail {
     pub edge_id: String,
     /// The route of that edge.
     pub route_id: String,
-    pub request: Part,
-    pub response: Option<Part>,
+    pub request: MessageView,
+    pub response: Option<MessageView>,
 }
 
 /// A request or an answer.
 #[derive(Debug, Serialize)]
-pub(super) struct Part {
+pub(super) struct MessageView {
     /// The first line.
     pub line: String,
-    pub headers: Vec<Field>,
+    pub headers: Vec<HeaderView>,
     /// What came after the body.
-    pub trailers: Vec<Field>,
+    pub trailers: Vec<HeaderView>,
     pub media_type: String,
     /// What was kept of the body.
     pub body: Base64,
@@ -113,7 +113,7 @@ pub(super) struct Part {
 
 /// A header.
 #[derive(Debug, Serialize)]
-pub(super) struct Field {
+pub(super) struct HeaderView {
     pub name: String,
     pub value: String,
     /// Whether the value is masked unless secrets are shown.
@@ -121,7 +121,7 @@ pub(super) struct Field {
 }
 
 impl Detail {
-    pub fn of(shared: &Shared, record: &Arc<Record>, reveal: bool) -> Self {
+    pub fn of(shared: &AgentInner, record: &Arc<CaptureRecord>, reveal: bool) -> Self {
         let mut summary = Summary::of(record);
         let exchange = record.exchange().clone();
         if reveal {
@@ -135,22 +135,22 @@ impl Detail {
             revealed: reveal,
             edge_id: record.edge_id.clone(),
             route_id: record.route_id.clone(),
-            request: Part::of(&exchange.request, reveal),
-            response: exchange.response.as_ref().map(|response| Part::of(response, reveal)),
+            request: MessageView::of(&exchange.request, reveal),
+            response: exchange.response.as_ref().map(|response| MessageView::of(response, reveal)),
             summary,
         }
     }
 }
 
 /// Where the public reaches the target of a record.
-pub(super) fn url(shared: &Shared, record: &Record, target: &str) -> Option<String> {
+pub(super) fn url(shared: &AgentInner, record: &CaptureRecord, target: &str) -> Option<String> {
     let tunnel = shared.tunnels.find(&record.tunnel_name)?;
     let url = tunnel.bound().url?;
     Some(format!("{}{target}", url.trim_end_matches('/')))
 }
 
-impl Part {
-    pub fn of(message: &Message, reveal: bool) -> Self {
+impl MessageView {
+    pub fn of(message: &CapturedMessage, reveal: bool) -> Self {
         let media_type = content::media_type(message);
         let decoded = content::decoded(message);
         let encoding = decoded.as_ref().map(|decoded| decoded.encoding.clone());
@@ -192,17 +192,17 @@ impl Part {
 }
 
 /// Start line of a request or an answer; only targets have secrets.
-fn first_line(message: &Message, reveal: bool) -> String {
+fn first_line(message: &CapturedMessage, reveal: bool) -> String {
     let [first, second, third] = message.start_line();
     let second = if reveal { second.into() } else { mask::target(&second) };
     format!("{first} {second} {third}").trim_end().to_owned()
 }
 
-fn fields(headers: Vec<(String, String)>, reveal: bool) -> Vec<Field> {
+fn fields(headers: Vec<(String, String)>, reveal: bool) -> Vec<HeaderView> {
     let masked = |(name, value): (String, String)| {
         let masked = mask::header(&name, &value).into_owned();
         let secret = masked != value;
-        Field { secret, name, value: if reveal { value } else { masked } }
+        HeaderView { secret, name, value: if reveal { value } else { masked } }
     };
     headers.into_iter().map(masked).collect()
 }
@@ -234,13 +234,13 @@ mod tests {
     }
 
     impl Case {
-        fn message(&self) -> Message {
+        fn message(&self) -> CapturedMessage {
             let target = self.target.as_deref().unwrap_or("/");
             let mut head = format!("POST {target} HTTP/1.1\r\n");
             for (name, value) in &self.headers {
                 write!(head, "{name}: {value}\r\n").unwrap();
             }
-            let mut message = Message::new(format!("{head}\r\n").as_bytes(), false);
+            let mut message = CapturedMessage::new(format!("{head}\r\n").as_bytes(), false);
             let text = self.body.clone().unwrap_or_default().into_bytes();
             let body = self.base64.as_ref().map_or(text, |body| STANDARD.decode(body).unwrap());
             message.body_length = body.len() as u64;
@@ -250,7 +250,7 @@ mod tests {
 
         /// Everything that is shown of it.
         fn shown(&self, reveal: bool) -> String {
-            let part = Part::of(&self.message(), reveal);
+            let part = MessageView::of(&self.message(), reveal);
             let headers = part.headers.iter();
             let headers = headers.map(|field| format!("{}: {}\n", field.name, field.value));
             let bodies = [Some(&part.body), part.decoded.as_ref()].into_iter().flatten();

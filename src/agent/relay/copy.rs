@@ -4,10 +4,10 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-use super::{Reader, Writer};
+use super::{BoxReader, BoxWriter};
 
 /// How much is copied at a time.
-const PIECE: usize = 64 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Copies in both directions until both have ended; says how many bytes went each way.
 ///
@@ -16,8 +16,8 @@ const PIECE: usize = 64 * 1024;
 /// # Errors
 /// When one side fails; the other is dropped then.
 pub async fn copy(
-    visitor: (&mut Reader, &mut Writer),
-    local: (&mut Reader, &mut Writer),
+    visitor: (&mut BoxReader, &mut BoxWriter),
+    local: (&mut BoxReader, &mut BoxWriter),
 ) -> io::Result<(u64, u64)> {
     tokio::try_join!(one_way(visitor.0, local.1), one_way(local.0, visitor.1))
 }
@@ -26,7 +26,7 @@ async fn one_way(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
 ) -> io::Result<u64> {
-    let mut from = tokio::io::BufReader::with_capacity(PIECE, from);
+    let mut from = tokio::io::BufReader::with_capacity(CHUNK_BYTES, from);
     let copied = tokio::io::copy_buf(&mut from, to).await?;
     to.shutdown().await?;
     Ok(copied)

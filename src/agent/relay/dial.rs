@@ -11,31 +11,31 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::prompt::{Awaited, Prompt};
-use super::{Reader, Writer};
+use super::quick_ack::{QuickAckReader, ResponseWait};
+use super::{BoxReader, BoxWriter};
 use crate::net::private;
 use crate::reuse::{ReuseBan, ReuseBans, Socket};
 
 /// How long a local service may take to accept a connection.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection to a local service.
-pub struct Connected {
+pub struct LocalStream {
     /// What it sends.
-    pub read: Reader,
+    pub read: BoxReader,
     /// Where it receives.
-    pub write: Writer,
+    pub write: BoxWriter,
     /// Told when an answer is waited for.
-    pub awaited: Awaited,
+    pub response_wait: ResponseWait,
     /// Says when it must not carry another request.
     pub(super) ban: ReuseBan,
 }
 
 /// Addresses that no tunnel may lead to, beside the private listeners of this process.
 #[derive(Debug, Clone, Default)]
-pub struct Closed(Arc<[SocketAddr]>);
+pub struct ForbiddenAddresses(Arc<[SocketAddr]>);
 
-impl Closed {
+impl ForbiddenAddresses {
     /// Lets no tunnel lead to these addresses.
     pub fn new(addresses: &[SocketAddr]) -> Self {
         Self(addresses.into())
@@ -58,29 +58,34 @@ pub(super) struct Dialer {
     pub port: u16,
     /// None where it is reached in the clear.
     pub tls: Option<Arc<ClientConfig>>,
-    pub closed: Closed,
+    pub closed: ForbiddenAddresses,
     pub bans: ReuseBans,
 }
 
 impl Dialer {
     /// Opens a connection; what is wanted of ALPN is agreed on.
-    pub async fn dial(&self) -> io::Result<Connected> {
-        let awaited = Awaited::default();
+    pub async fn dial(&self) -> io::Result<LocalStream> {
+        let response_wait = ResponseWait::default();
         let (stream, address) = self.dial_tcp().await?;
         let ban = self.bans.of(address);
         let Some(config) = &self.tls else {
             let (read, write) = stream.into_split();
-            let read = Prompt::new(read, awaited.clone());
-            return Ok(Connected { read: Box::pin(read), write: Box::pin(write), awaited, ban });
+            let read = QuickAckReader::new(read, response_wait.clone());
+            return Ok(LocalStream {
+                read: Box::pin(read),
+                write: Box::pin(write),
+                response_wait,
+                ban,
+            });
         };
         let name = ServerName::try_from(self.host.clone()).map_err(io::Error::other)?;
         let connecting = TlsConnector::from(config.clone()).connect(name, Socket(stream));
-        let stream = tokio::time::timeout(PATIENCE, connecting).await?.map_err(explained)?;
+        let stream = tokio::time::timeout(DIAL_TIMEOUT, connecting).await?.map_err(explained)?;
         if !agrees(config, &stream) {
             return Err(disagreement());
         }
         let (read, write) = tokio::io::split(stream);
-        Ok(Connected { read: Box::pin(read), write: Box::pin(write), awaited, ban })
+        Ok(LocalStream { read: Box::pin(read), write: Box::pin(write), response_wait, ban })
     }
 
     async fn dial_tcp(&self) -> io::Result<(TcpStream, SocketAddr)> {
@@ -88,7 +93,7 @@ impl Dialer {
         let mut failed = io::Error::new(io::ErrorKind::NotFound, problem);
         for address in addresses(&self.host, self.port).await? {
             self.closed.check(address)?;
-            match tokio::time::timeout(PATIENCE, TcpStream::connect(address)).await {
+            match tokio::time::timeout(DIAL_TIMEOUT, TcpStream::connect(address)).await {
                 Ok(Ok(stream)) => {
                     // Requests are written whole; waiting for more to send only delays them.
                     let _ = stream.set_nodelay(true);

@@ -8,32 +8,32 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::activity::UnframedAnswer;
 use super::head::{self, RequestHead, ResponseHead};
-use super::prompt::Awaited;
-use super::{Activity, Connected, Front, Reader, Writer, rewrite};
+use super::quick_ack::ResponseWait;
+use super::{Activity, BoxReader, BoxWriter, HttpForwarder, LocalStream, rewrite};
 use crate::agent::capture::Recording;
 use crate::http1::{Body, FramingError};
 use crate::reuse::{self, IdleState, ReuseBan};
 
 /// How many provisional answers may come before the final one.
-const PROVISIONAL: usize = 64;
+const MAX_INTERIM_RESPONSES: usize = 64;
 /// How much of later requests is read while one is under way.
-const AHEAD: usize = 64 * 1024;
+const MAX_READ_AHEAD_BYTES: usize = 64 * 1024;
 /// How large the buffer of a connection is.
-pub(super) const BUFFER: usize = 8 * 1024;
+pub(super) const BUFFER_BYTES: usize = 8 * 1024;
 /// When so much came at once, more is taken at once from then on.
-const MUCH: usize = BUFFER / 2;
+const LARGE_READ_BYTES: usize = BUFFER_BYTES / 2;
 /// How much is taken at once of a body that comes fast.
-const PIECE: usize = 64 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The visitor went away, or the service closed the connection in its place.
 const VISITOR_LEFT: &str = "the visitor left before the answer was complete";
 
 /// A connection to the local service.
-pub(super) struct Local {
-    pub read: Reader,
-    pub write: Writer,
+pub(super) struct LocalConnection {
+    pub read: BoxReader,
+    pub write: BoxWriter,
     /// Told when an answer is waited for.
-    awaited: Awaited,
+    response_wait: ResponseWait,
     /// What was read and not used yet.
     pub buffer: BytesMut,
     /// Whether it has served a request before.
@@ -42,18 +42,18 @@ pub(super) struct Local {
 }
 
 /// One request on its way.
-pub(super) struct Exchange<'a> {
-    pub front: &'a Front,
+pub(super) struct RelayExchange<'a> {
+    pub front: &'a HttpForwarder,
     pub head: &'a RequestHead,
     pub recording: Option<&'a Recording>,
-    pub read: &'a mut Reader,
-    pub write: &'a mut Writer,
+    pub read: &'a mut BoxReader,
+    pub write: &'a mut BoxWriter,
     pub buffer: &'a mut BytesMut,
     pub activity: &'a Activity<'a>,
 }
 
 /// How an exchange ended well.
-pub(super) enum Outcome {
+pub(super) enum RelayOutcome {
     /// With an answer: whether the visitor may ask again, and whether the local service gets that on
     /// the same connection.
     Complete { keep_alive: bool, reuse_local: bool },
@@ -62,7 +62,7 @@ pub(super) enum Outcome {
 }
 
 /// How an exchange ended badly.
-pub(super) enum Failure {
+pub(super) enum RelayError {
     /// Before the visitor got anything of the final answer.
     Unanswered(String),
     /// Before that as well, because the framing of the request's body is broken.
@@ -71,11 +71,11 @@ pub(super) enum Failure {
     Broken(String),
 }
 
-impl Local {
-    pub fn new(connected: Connected) -> Self {
-        let Connected { read, write, awaited, ban } = connected;
-        let buffer = BytesMut::with_capacity(BUFFER);
-        Self { read, write, awaited, buffer, reused: false, ban }
+impl LocalConnection {
+    pub fn new(connected: LocalStream) -> Self {
+        let LocalStream { read, write, response_wait, ban } = connected;
+        let buffer = BytesMut::with_capacity(BUFFER_BYTES);
+        Self { read, write, response_wait, buffer, reused: false, ban }
     }
 
     /// Waits until the local service sends or closes, although nobody asked it.
@@ -94,19 +94,23 @@ impl Local {
     }
 
     /// Marks the end of an answer; says whether another request may follow it.
-    fn rest(&mut self) -> bool {
+    fn finish_exchange(&mut self) -> bool {
         self.reused = true;
         self.ban.permits(IdleState::after(&self.buffer))
     }
 }
 
-impl Exchange<'_> {
+impl RelayExchange<'_> {
     /// Sends the request with this head, and brings the answer.
-    pub async fn run(self, bytes: &[u8], local: &mut Local) -> Result<Outcome, Failure> {
-        let Local { read, write, buffer, awaited, .. } = local;
-        awaited.begin();
+    pub async fn run(
+        self,
+        bytes: &[u8],
+        local: &mut LocalConnection,
+    ) -> Result<RelayOutcome, RelayError> {
+        let LocalConnection { read, write, buffer, response_wait, .. } = local;
+        response_wait.begin();
         let (sent, answering) = (AtomicBool::new(false), AtomicBool::new(false));
-        let mut sending = Sending {
+        let mut sending = RequestCopy {
             read: self.read,
             buffer: self.buffer,
             write,
@@ -115,7 +119,7 @@ impl Exchange<'_> {
             recording: self.recording,
             sent: &sent,
         };
-        let receiving = Receiving {
+        let receiving = ResponseCopy {
             front: self.front,
             head: self.head,
             recording: self.recording,
@@ -137,61 +141,72 @@ impl Exchange<'_> {
         }
         let answered = ended.unwrap_or_else(|unsent| {
             let is_answered = answering.load(Ordering::Relaxed);
-            let came = self.recording.map_or(0, Recording::request_length);
-            Err(unsent.failure(&self.head.body, came, is_whole, is_answered))
+            let received = self.recording.map_or(0, Recording::request_length);
+            Err(unsent.failure(&self.head.body, received, is_whole, is_answered))
         });
         if let Some(recording) = self.recording.filter(|_| answered.is_ok()) {
             recording.complete();
         }
-        awaited.end();
+        response_wait.end();
         Ok(match answered? {
-            Answered::Upgraded => Outcome::Upgraded,
-            Answered::Whole { keep_alive } => {
+            ResponseEnd::Upgraded => RelayOutcome::Upgraded,
+            ResponseEnd::Whole { keep_alive } => {
                 let keep_alive = keep_alive && self.head.keep_alive && sent.load(Ordering::Relaxed);
                 // The visitor's connection is as good as before, whatever the local service does.
-                Outcome::Complete { keep_alive, reuse_local: local.rest() && keep_alive }
+                RelayOutcome::Complete {
+                    keep_alive,
+                    reuse_local: local.finish_exchange() && keep_alive,
+                }
             }
         })
     }
 }
 
 /// Why the rest of a request does not come.
-enum Unsent {
+enum SendError {
     /// The visitor went away.
     Gone,
     /// The framing of the body is broken.
     Malformed(FramingError),
 }
 
-impl Unsent {
+impl SendError {
     /// What follows, when so much of the request came.
-    fn failure(self, request: &Body, came: u64, is_whole: bool, is_answered: bool) -> Failure {
-        let place = progress(request, came);
+    fn failure(
+        self,
+        request: &Body,
+        received: u64,
+        is_whole: bool,
+        is_answered: bool,
+    ) -> RelayError {
+        let place = progress(request, received);
         match self {
-            Self::Malformed(error) if !is_answered => Failure::Malformed(error),
-            Self::Malformed(_) => {
-                Failure::Broken(format!("the visitor sent a chunk that is malformed after {place}"))
+            Self::Malformed(error) if !is_answered => RelayError::Malformed(error),
+            Self::Malformed(_) => RelayError::Broken(format!(
+                "the visitor sent a chunk that is malformed after {place}"
+            )),
+            Self::Gone if is_whole => RelayError::Broken(VISITOR_LEFT.to_owned()),
+            Self::Gone => {
+                RelayError::Broken(format!("the visitor left after {place} of the request"))
             }
-            Self::Gone if is_whole => Failure::Broken(VISITOR_LEFT.to_owned()),
-            Self::Gone => Failure::Broken(format!("the visitor left after {place} of the request")),
         }
     }
 }
 
 /// The direction from the visitor to the local service.
-struct Sending<'a> {
-    read: &'a mut Reader,
+struct RequestCopy<'a> {
+    read: &'a mut BoxReader,
     buffer: &'a mut BytesMut,
-    write: &'a mut Writer,
+    write: &'a mut BoxWriter,
     body: Body,
     trailer: Vec<u8>,
     recording: Option<&'a Recording>,
     sent: &'a AtomicBool,
 }
 
-impl Sending<'_> {
+impl RequestCopy<'_> {
     /// Ends only when the visitor goes away, or sends what cannot be followed.
-    async fn run(&mut self, head: &[u8]) -> Unsent {
+    async fn run(&mut self, head: &[u8]) -> SendError {
         match self.send(head).await {
             Ok(None) => self.sent.store(true, Ordering::Relaxed),
             Ok(Some(unsent)) => return unsent,
@@ -199,26 +214,26 @@ impl Sending<'_> {
             Err(_) => std::future::pending().await,
         }
         // Sees that the visitor leaves, and reads what it asks next.
-        while self.buffer.len() < AHEAD {
+        while self.buffer.len() < MAX_READ_AHEAD_BYTES {
             match self.read.read_buf(self.buffer).await {
                 Ok(1..) => {}
-                _ => return Unsent::Gone,
+                _ => return SendError::Gone,
             }
         }
         std::future::pending().await
     }
 
     /// Sends head and body; says why, when there is not all of it.
-    async fn send(&mut self, head: &[u8]) -> io::Result<Option<Unsent>> {
+    async fn send(&mut self, head: &[u8]) -> io::Result<Option<SendError>> {
         self.write.write_all(head).await?;
-        let mut came = 0;
+        let mut received = 0;
         while !self.body.is_done() {
             if self.buffer.is_empty() {
                 self.write.flush().await?;
-                make_room(self.buffer, came);
+                reserve_for_next(self.buffer, received);
                 match self.read.read_buf(self.buffer).await {
                     Ok(1..) => {}
-                    _ => return Ok(Some(Unsent::Gone)),
+                    _ => return Ok(Some(SendError::Gone)),
                 }
             }
             let recording = self.recording;
@@ -231,11 +246,11 @@ impl Sending<'_> {
             let taken = self.body.take_all(self.buffer, record, |byte| trailer.push(byte));
             let taken = match taken {
                 Ok(taken) => taken,
-                Err(error) => return Ok(Some(Unsent::Malformed(error))),
+                Err(error) => return Ok(Some(SendError::Malformed(error))),
             };
             self.write.write_all(self.buffer.get(..taken).unwrap_or_default()).await?;
             self.buffer.advance(taken);
-            came = taken;
+            received = taken;
         }
         if let Some(recording) = self.recording
             && says_something(&self.trailer)
@@ -243,32 +258,32 @@ impl Sending<'_> {
             recording.request_trailer(&self.trailer);
         }
         self.write.flush().await?;
-        slim(self.buffer);
+        shrink(self.buffer);
         Ok(None)
     }
 }
 
-enum Answered {
+enum ResponseEnd {
     Whole { keep_alive: bool },
     Upgraded,
 }
 
 /// The direction from the local service to the visitor.
-struct Receiving<'a> {
-    front: &'a Front,
+struct ResponseCopy<'a> {
+    front: &'a HttpForwarder,
     head: &'a RequestHead,
     recording: Option<&'a Recording>,
-    read: &'a mut Reader,
+    read: &'a mut BoxReader,
     buffer: &'a mut BytesMut,
     trailer: Vec<u8>,
-    write: &'a mut Writer,
+    write: &'a mut BoxWriter,
     /// Set before the visitor gets anything of the final answer.
     answering: &'a AtomicBool,
     activity: &'a Activity<'a>,
 }
 
-impl Receiving<'_> {
-    async fn run(mut self) -> Result<Answered, Failure> {
+impl ResponseCopy<'_> {
+    async fn run(mut self) -> Result<ResponseEnd, RelayError> {
         let mut provisional = 0;
         let head = loop {
             let head = self.next_head().await?;
@@ -276,7 +291,7 @@ impl Receiving<'_> {
                 break head;
             }
             provisional += 1;
-            if provisional > PROVISIONAL {
+            if provisional > MAX_INTERIM_RESPONSES {
                 return Err(unanswered("it sent provisional answers without end"));
             }
             let interim = self.buffer.split_to(head.length);
@@ -289,10 +304,10 @@ impl Receiving<'_> {
         self.pass_on(head).await
     }
 
-    async fn next_head(&mut self) -> Result<ResponseHead, Failure> {
+    async fn next_head(&mut self) -> Result<ResponseHead, RelayError> {
         loop {
-            let found = head::response(self.buffer, self.head.is_head);
-            match found.map_err(|refused| unanswered(&refused.to_string()))? {
+            let parsed = head::response(self.buffer, self.head.is_head);
+            match parsed.map_err(|head_error| unanswered(&head_error.to_string()))? {
                 Some(head) => return Ok(head),
                 None => match self.read.read_buf(self.buffer).await {
                     Ok(1..) => {}
@@ -303,7 +318,7 @@ impl Receiving<'_> {
         }
     }
 
-    async fn pass_on(&mut self, head: ResponseHead) -> Result<Answered, Failure> {
+    async fn pass_on(&mut self, head: ResponseHead) -> Result<ResponseEnd, RelayError> {
         let ResponseHead { length, status, mut body, keep_alive } = head;
         let beginning = self.buffer.get(length..).unwrap_or_default();
         body.check(beginning).map_err(|error| unanswered(&error.to_string()))?;
@@ -314,36 +329,36 @@ impl Receiving<'_> {
             recording.response_head(self.buffer.get(..length).unwrap_or_default(), chunked);
         }
         let mut pending = length;
-        if let Some(made) = self.redirected(length) {
+        if let Some(rewritten) = self.redirected(length) {
             self.buffer.advance(length);
-            self.write.write_all(&made).await.map_err(gone)?;
+            self.write.write_all(&rewritten).await.map_err(gone)?;
             pending = 0;
         }
         if status == 101 {
             self.flush(pending).await?;
-            return Ok(Answered::Upgraded);
+            return Ok(ResponseEnd::Upgraded);
         }
         let activity = self.activity;
         let unframed = (body == Body::UntilClose).then(|| activity.begin_unframed());
         loop {
             // What arrived with the head leaves with it.
             let taken = self.take(&mut body, pending);
-            let came = pending + taken.unwrap_or_default();
-            self.flush(came).await?;
+            let received = pending + taken.unwrap_or_default();
+            self.flush(received).await?;
             if taken.is_none() {
                 return Err(self.cut_off(&announced, "sent a chunk that is malformed"));
             }
             pending = 0;
             if body.is_done() {
-                slim(self.buffer);
-                return Ok(Answered::Whole { keep_alive });
+                shrink(self.buffer);
+                return Ok(ResponseEnd::Whole { keep_alive });
             }
-            make_room(self.buffer, came);
+            reserve_for_next(self.buffer, received);
             match self.read.read_buf(self.buffer).await {
                 Ok(1..) => {}
                 Ok(0) if body == Body::UntilClose => {
                     unframed.into_iter().for_each(UnframedAnswer::complete);
-                    return Ok(Answered::Whole { keep_alive: false });
+                    return Ok(ResponseEnd::Whole { keep_alive: false });
                 }
                 Ok(0) => return Err(self.cut_off(&announced, "closed the connection")),
                 Err(error) => {
@@ -375,12 +390,15 @@ impl Receiving<'_> {
     }
 
     /// What the local service did in the middle of the body.
-    fn cut_off(&self, announced: &Body, deed: &str) -> Failure {
-        let came = self.recording.map_or(0, Recording::response_length);
-        Failure::Broken(format!("the local service {deed} after {}", progress(announced, came)))
+    fn cut_off(&self, announced: &Body, deed: &str) -> RelayError {
+        let received = self.recording.map_or(0, Recording::response_length);
+        RelayError::Broken(format!(
+            "the local service {deed} after {}",
+            progress(announced, received)
+        ))
     }
 
-    async fn flush(&mut self, count: usize) -> Result<(), Failure> {
+    async fn flush(&mut self, count: usize) -> Result<(), RelayError> {
         let bytes = self.buffer.get(..count).unwrap_or_default();
         self.write.write_all(bytes).await.map_err(gone)?;
         self.buffer.advance(count);
@@ -402,32 +420,32 @@ fn says_something(trailer: &[u8]) -> bool {
 }
 
 /// Makes room for more at once when much came before.
-fn make_room(buffer: &mut BytesMut, came: usize) {
-    if came >= MUCH {
-        buffer.reserve(PIECE);
+fn reserve_for_next(buffer: &mut BytesMut, received: usize) {
+    if received >= LARGE_READ_BYTES {
+        buffer.reserve(CHUNK_BYTES);
     }
 }
 
 /// Gives a large buffer back, so that a connection that waits holds little.
-fn slim(buffer: &mut BytesMut) {
-    if buffer.is_empty() && buffer.capacity() > BUFFER {
-        *buffer = BytesMut::with_capacity(BUFFER);
+fn shrink(buffer: &mut BytesMut) {
+    if buffer.is_empty() && buffer.capacity() > BUFFER_BYTES {
+        *buffer = BytesMut::with_capacity(BUFFER_BYTES);
     }
 }
 
 /// How much came of a body.
-fn progress(announced: &Body, came: u64) -> String {
+fn progress(announced: &Body, received: u64) -> String {
     match announced {
-        Body::Length(length) => format!("{came} of {length} bytes"),
-        Body::Chunks(_) => format!("{came} bytes of a body in chunks"),
-        Body::UntilClose => format!("{came} bytes"),
+        Body::Length(length) => format!("{received} of {length} bytes"),
+        Body::Chunks(_) => format!("{received} bytes of a body in chunks"),
+        Body::UntilClose => format!("{received} bytes"),
     }
 }
 
-fn gone(_: io::Error) -> Failure {
-    Failure::Broken(VISITOR_LEFT.to_owned())
+fn gone(_: io::Error) -> RelayError {
+    RelayError::Broken(VISITOR_LEFT.to_owned())
 }
 
-fn unanswered(problem: &str) -> Failure {
-    Failure::Unanswered(format!("The local service gave no answer that can be used: {problem}."))
+fn unanswered(problem: &str) -> RelayError {
+    RelayError::Unanswered(format!("The local service gave no answer that can be used: {problem}."))
 }

@@ -13,7 +13,7 @@ use super::{head, page};
 use crate::http1::Body;
 
 /// Everything in a link but the unreserved characters of RFC 3986.
-const LINK: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const PATH_CHARS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Answers the requests of one connection from the files below a folder.
 pub(super) async fn serve(folder: PathBuf, mut connection: DuplexStream) {
@@ -66,7 +66,7 @@ async fn answer(
     let Some(place) = resolve(folder, path) else {
         return refuse(404, "Not Found", connection).await;
     };
-    let is_folder = tokio::fs::metadata(&place).await.is_ok_and(|found| found.is_dir());
+    let is_folder = tokio::fs::metadata(&place).await.is_ok_and(|it| it.is_dir());
     if !is_folder {
         return send_file(&place, is_head, connection).await;
     }
@@ -77,7 +77,7 @@ async fn answer(
         return connection.write_all(head.as_bytes()).await;
     }
     let index = place.join("index.html");
-    if tokio::fs::metadata(&index).await.is_ok_and(|found| !found.is_dir()) {
+    if tokio::fs::metadata(&index).await.is_ok_and(|it| !it.is_dir()) {
         return send_file(&index, is_head, connection).await;
     }
     let listing = list(&place, path).await?;
@@ -106,7 +106,7 @@ fn resolve(folder: &Path, path: &str) -> Option<PathBuf> {
 }
 
 /// Why nothing is sent of what a path names.
-enum Unopened {
+enum OpenError {
     /// It is a pipe, a socket or a device.
     NoFile,
     /// It is not there, or may not be read.
@@ -114,26 +114,26 @@ enum Unopened {
 }
 
 /// Opens a file, and says how long it is; never waits for what is no file.
-async fn open(place: &Path) -> Result<(File, u64), Unopened> {
+async fn open(place: &Path) -> Result<(File, u64), OpenError> {
     // To open a pipe waits for somebody to write to it, and to open a device may do anything.
-    let found = tokio::fs::metadata(place).await.map_err(|_| Unopened::Failed)?;
-    if !found.is_file() {
-        return Err(Unopened::NoFile);
+    let metadata = tokio::fs::metadata(place).await.map_err(|_| OpenError::Failed)?;
+    if !metadata.is_file() {
+        return Err(OpenError::NoFile);
     }
     let mut options = OpenOptions::new();
     // It may have become something else meanwhile.
     #[cfg(unix)]
     options.custom_flags(libc::O_NONBLOCK);
-    let file = options.read(true).open(place).await.map_err(|_| Unopened::Failed)?;
-    let opened = file.metadata().await.map_err(|_| Unopened::Failed)?;
-    if opened.is_file() { Ok((file, opened.len())) } else { Err(Unopened::NoFile) }
+    let file = options.read(true).open(place).await.map_err(|_| OpenError::Failed)?;
+    let opened = file.metadata().await.map_err(|_| OpenError::Failed)?;
+    if opened.is_file() { Ok((file, opened.len())) } else { Err(OpenError::NoFile) }
 }
 
 async fn send_file(place: &Path, is_head: bool, connection: &mut DuplexStream) -> io::Result<()> {
     let (file, length) = match open(place).await {
         Ok(opened) => opened,
-        Err(Unopened::NoFile) => return refuse(403, "Forbidden", connection).await,
-        Err(Unopened::Failed) => return refuse(404, "Not Found", connection).await,
+        Err(OpenError::NoFile) => return refuse(403, "Forbidden", connection).await,
+        Err(OpenError::Failed) => return refuse(404, "Not Found", connection).await,
     };
     let head = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nContent-Length: {length}\r\n\r\n",
@@ -171,7 +171,7 @@ async fn list(folder: &Path, path: &str) -> io::Result<String> {
     for name in names {
         let bare = name.trim_end_matches('/');
         let slash = &name[bare.len()..];
-        let link = utf8_percent_encode(bare, LINK);
+        let link = utf8_percent_encode(bare, PATH_CHARS);
         // Writing to a string cannot fail.
         let _ = writeln!(listing, "<li><a href=\"./{link}{slash}\">{}</a>", page::escape(&name));
     }

@@ -5,18 +5,18 @@ use bytes::{Buf, Bytes, BytesMut};
 use crate::http1::{Body, BodyLength, FramingError};
 
 /// How long a head may be.
-pub(super) const LONGEST: usize = 64 * 1024;
+pub(super) const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// How many headers a head may have.
-pub(super) const HEADERS: usize = 100;
+pub(super) const MAX_HEADERS: usize = 100;
 
 /// Why a head is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refused {
+pub(super) enum HeadError {
     #[error("the head of the message is malformed")]
     Malformed,
-    #[error("the head has more than {HEADERS} headers")]
+    #[error("the head has more than {MAX_HEADERS} headers")]
     TooMany,
-    #[error("the head is longer than {LONGEST} bytes")]
+    #[error("the head is longer than {MAX_HEAD_BYTES} bytes")]
     TooLong,
     #[error("a line does not end with carriage return and line feed")]
     BareLineEnd,
@@ -24,7 +24,7 @@ pub(super) enum Refused {
     Framing,
 }
 
-impl From<FramingError> for Refused {
+impl From<FramingError> for HeadError {
     fn from(_: FramingError) -> Self {
         Self::Framing
     }
@@ -59,7 +59,9 @@ pub(super) struct ResponseHead {
 /// incomplete.
 ///
 /// One empty line before it is no part of it, and is taken as well (RFC 9112, section 2.2).
-pub(super) fn take_request(buffer: &mut BytesMut) -> Result<Option<(RequestHead, Bytes)>, Refused> {
+pub(super) fn take_request(
+    buffer: &mut BytesMut,
+) -> Result<Option<(RequestHead, Bytes)>, HeadError> {
     let bytes = match buffer.as_ref() {
         b"" | b"\r" => return Ok(None),
         [b'\r', b'\n', bytes @ ..] => bytes,
@@ -72,17 +74,17 @@ pub(super) fn take_request(buffer: &mut BytesMut) -> Result<Option<(RequestHead,
 }
 
 /// Reads the head of a request, and how long it is; none while it is incomplete.
-fn request(bytes: &[u8]) -> Result<Option<(RequestHead, usize)>, Refused> {
+fn request(bytes: &[u8]) -> Result<Option<(RequestHead, usize)>, HeadError> {
     check_start(bytes)?;
-    let mut room = [httparse::EMPTY_HEADER; HEADERS];
-    let mut parsed = httparse::Request::new(&mut room);
-    let length = match parsed.parse(bytes).map_err(refused)? {
+    let mut header_buffer = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut parsed = httparse::Request::new(&mut header_buffer);
+    let length = match parsed.parse(bytes).map_err(head_error)? {
         httparse::Status::Complete(length) => length,
         httparse::Status::Partial => return incomplete(bytes),
     };
     check_line_ends(bytes.get(..length).unwrap_or(bytes))?;
     let method = parsed.method.unwrap_or_default();
-    let fields = Fields::read(parsed.headers)?;
+    let fields = HeadFields::read(parsed.headers)?;
     let newer = parsed.version == Some(1);
     let body = fields.length.body(newer)?.unwrap_or(Body::NONE);
     let head = RequestHead {
@@ -99,16 +101,16 @@ fn request(bytes: &[u8]) -> Result<Option<(RequestHead, usize)>, Refused> {
 }
 
 /// Reads the head of an answer to a request; none while it is incomplete.
-pub(super) fn response(bytes: &[u8], to_head: bool) -> Result<Option<ResponseHead>, Refused> {
+pub(super) fn response(bytes: &[u8], to_head: bool) -> Result<Option<ResponseHead>, HeadError> {
     check_start(bytes)?;
-    let mut room = [httparse::EMPTY_HEADER; HEADERS];
-    let mut parsed = httparse::Response::new(&mut room);
-    let length = match parsed.parse(bytes).map_err(refused)? {
+    let mut header_buffer = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut parsed = httparse::Response::new(&mut header_buffer);
+    let length = match parsed.parse(bytes).map_err(head_error)? {
         httparse::Status::Complete(length) => length,
         httparse::Status::Partial => return incomplete(bytes),
     };
     let status = parsed.code.unwrap_or_default();
-    let fields = Fields::read(parsed.headers)?;
+    let fields = HeadFields::read(parsed.headers)?;
     let announced = fields.length.body(parsed.version == Some(1))?;
     let bodiless = to_head || status < 200 || matches!(status, 204 | 304);
     let body = if bodiless { Body::NONE } else { announced.unwrap_or(Body::UntilClose) };
@@ -121,38 +123,38 @@ pub(super) fn response(bytes: &[u8], to_head: bool) -> Result<Option<ResponseHea
     }))
 }
 
-fn refused(error: httparse::Error) -> Refused {
+fn head_error(error: httparse::Error) -> HeadError {
     match error {
-        httparse::Error::TooManyHeaders => Refused::TooMany,
-        _ => Refused::Malformed,
+        httparse::Error::TooManyHeaders => HeadError::TooMany,
+        _ => HeadError::Malformed,
     }
 }
 
-fn incomplete<T>(bytes: &[u8]) -> Result<Option<T>, Refused> {
-    if bytes.len() < LONGEST { Ok(None) } else { Err(Refused::TooLong) }
+fn incomplete<T>(bytes: &[u8]) -> Result<Option<T>, HeadError> {
+    if bytes.len() < MAX_HEAD_BYTES { Ok(None) } else { Err(HeadError::TooLong) }
 }
 
 /// The parser would skip empty lines, any number of them, and take them for a part of the head.
-fn check_start(bytes: &[u8]) -> Result<(), Refused> {
+fn check_start(bytes: &[u8]) -> Result<(), HeadError> {
     match bytes.first() {
-        Some(b'\r' | b'\n') => Err(Refused::Malformed),
+        Some(b'\r' | b'\n') => Err(HeadError::Malformed),
         _ => Ok(()),
     }
 }
 
 /// The parser takes a bare line feed for a line end; others may not, and then see another message.
-fn check_line_ends(head: &[u8]) -> Result<(), Refused> {
+fn check_line_ends(head: &[u8]) -> Result<(), HeadError> {
     let bare = head.iter().enumerate().any(|(at, byte)| {
         let before = at.checked_sub(1).and_then(|at| head.get(at));
         *byte == b'\n' && before != Some(&b'\r')
             || *byte == b'\r' && head.get(at + 1) != Some(&b'\n')
     });
-    if bare { Err(Refused::BareLineEnd) } else { Ok(()) }
+    if bare { Err(HeadError::BareLineEnd) } else { Ok(()) }
 }
 
 /// What the headers say about framing and connection.
 #[derive(Default)]
-struct Fields {
+struct HeadFields {
     length: BodyLength,
     close: bool,
     keep_alive: bool,
@@ -161,8 +163,8 @@ struct Fields {
     host: Option<Vec<u8>>,
 }
 
-impl Fields {
-    fn read(headers: &[httparse::Header<'_>]) -> Result<Self, Refused> {
+impl HeadFields {
+    fn read(headers: &[httparse::Header<'_>]) -> Result<Self, HeadError> {
         let mut fields = Self::default();
         let (mut upgrades, mut hosts) = (false, 0);
         for header in headers {
@@ -183,7 +185,7 @@ impl Fields {
             }
         }
         if hosts > 1 {
-            return Err(Refused::Malformed);
+            return Err(HeadError::Malformed);
         }
         fields.upgrade &= upgrades;
         Ok(fields)
@@ -203,7 +205,7 @@ impl Fields {
 mod tests {
     use super::*;
 
-    fn refusal(head: &str) -> Refused {
+    fn refusal(head: &str) -> HeadError {
         request(head.as_bytes()).unwrap_err()
     }
 
@@ -232,11 +234,11 @@ mod tests {
             "Transfer-Encoding: xchunked",
         ] {
             let head = format!("POST / HTTP/1.1\r\nHost: x\r\n{headers}\r\n\r\n");
-            assert_eq!(refusal(&head), Refused::Framing, "{headers}");
+            assert_eq!(refusal(&head), HeadError::Framing, "{headers}");
         }
         assert_eq!(
             refusal("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"),
-            Refused::Framing
+            HeadError::Framing
         );
     }
 
@@ -249,14 +251,14 @@ mod tests {
             "GET / HTTP/1.1\r\nA: b\0c\r\n\r\n",
             "GET  / HTTP/1.1\r\n\r\n",
         ] {
-            assert_eq!(refusal(head), Refused::Malformed, "{head:?}");
+            assert_eq!(refusal(head), HeadError::Malformed, "{head:?}");
         }
-        assert_eq!(refusal("GET / HTTP/1.1\nHost: x\r\n\r\n"), Refused::BareLineEnd);
+        assert_eq!(refusal("GET / HTTP/1.1\nHost: x\r\n\r\n"), HeadError::BareLineEnd);
         assert_eq!(
             refusal(&format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(101))),
-            Refused::TooMany
+            HeadError::TooMany
         );
-        assert_eq!(refusal(&format!("GET /{}", "a".repeat(LONGEST))), Refused::TooLong);
+        assert_eq!(refusal(&format!("GET /{}", "a".repeat(MAX_HEAD_BYTES))), HeadError::TooLong);
     }
 
     #[test]
@@ -294,7 +296,7 @@ mod tests {
         }
         for before in ["\r\n\r\n", "\n", "\r\n\n", "\r"] {
             let mut buffer = BytesMut::from(format!("{before}{request}").as_bytes());
-            assert_eq!(take_request(&mut buffer).unwrap_err(), Refused::Malformed, "{before:?}");
+            assert_eq!(take_request(&mut buffer).unwrap_err(), HeadError::Malformed, "{before:?}");
         }
     }
 }

@@ -11,34 +11,34 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::oneshot;
 
-use super::exchange::{BUFFER, Exchange, Failure, Local, Outcome};
-use super::head::{self, Refused, RequestHead};
-use super::{Activity, HostHeader, Reader, Upstream, Writer, page, rewrite};
-use crate::agent::capture::{Captures, Opening, Recording, Source};
+use super::exchange::{BUFFER_BYTES, LocalConnection, RelayError, RelayExchange, RelayOutcome};
+use super::head::{self, HeadError, RequestHead};
+use super::{Activity, BoxReader, BoxWriter, HostHeader, LocalUpstream, page, rewrite};
+use crate::agent::capture::{CaptureSource, CaptureStore, NewCapture, Recording};
 use crate::agent::metrics::TunnelMetrics;
 use crate::http1::{Body, GoingAway};
 
 /// How long the body of a request is waited for that no local service takes.
-const KEEPING: Duration = Duration::from_secs(1);
+const BODY_CAPTURE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An HTTP tunnel as its visitors meet it.
 #[derive(Debug)]
-pub struct Front {
+pub struct HttpForwarder {
     /// The name of the tunnel.
     pub tunnel_name: String,
     /// Where requests go.
-    pub upstream: Upstream,
+    pub upstream: LocalUpstream,
     /// What stands in `Host`.
     pub host_header: HostHeader,
     /// The scheme of the public address.
     pub scheme: &'static str,
     /// Where requests are recorded; none when the tunnel is not inspected.
-    pub captures: Option<Arc<Captures>>,
+    pub captures: Option<Arc<CaptureStore>>,
     /// What the tunnel has carried.
     pub metrics: Arc<TunnelMetrics>,
 }
 
-impl Front {
+impl HttpForwarder {
     /// The host that local services see instead of the public one, where it differs.
     pub(super) fn local_host(&self) -> Option<Cow<'_, str>> {
         match &self.host_header {
@@ -53,13 +53,13 @@ impl Front {
 ///
 /// `source` is where they come from, and `activity` learns whether there is one.
 pub async fn serve(
-    front: &Front,
-    visitor: (Reader, Writer),
-    source: Source,
+    front: &HttpForwarder,
+    visitor: (BoxReader, BoxWriter),
+    source: CaptureSource,
     activity: &Activity<'_>,
 ) {
     let (read, write) = visitor;
-    let buffer = BytesMut::with_capacity(BUFFER);
+    let buffer = BytesMut::with_capacity(BUFFER_BYTES);
     let mut visit =
         Visit { front, read, write, buffer, local: None, source, opened: None, activity };
     while visit.serve_one().await {}
@@ -71,7 +71,7 @@ pub async fn serve(
 ///
 /// `opened` hears the identifier of the record, where the tunnel is inspected.
 pub async fn once(
-    front: &Front,
+    front: &HttpForwarder,
     request: Vec<u8>,
     replay_of: Option<String>,
     opened: oneshot::Sender<String>,
@@ -79,11 +79,15 @@ pub async fn once(
     let activity = &Activity::default();
     let mut visit = Visit {
         front,
-        read: Box::pin(Silent),
+        read: Box::pin(SilentVisitor),
         write: Box::pin(tokio::io::sink()),
         buffer: BytesMut::from(request.as_slice()),
         local: None,
-        source: Source { remote_addr: "127.0.0.1".to_owned(), replay_of, ..Source::default() },
+        source: CaptureSource {
+            remote_addr: "127.0.0.1".to_owned(),
+            replay_of,
+            ..CaptureSource::default()
+        },
         opened: Some(opened),
         activity,
     };
@@ -91,9 +95,9 @@ pub async fn once(
 }
 
 /// A visitor who says nothing more and does not leave.
-struct Silent;
+struct SilentVisitor;
 
-impl AsyncRead for Silent {
+impl AsyncRead for SilentVisitor {
     fn poll_read(
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
@@ -104,14 +108,14 @@ impl AsyncRead for Silent {
 }
 
 struct Visit<'a> {
-    front: &'a Front,
-    read: Reader,
-    write: Writer,
+    front: &'a HttpForwarder,
+    read: BoxReader,
+    write: BoxWriter,
     /// What was read of the visitor and not used yet.
     buffer: BytesMut,
     /// The connection to the local service, between requests.
-    local: Option<Local>,
-    source: Source,
+    local: Option<LocalConnection>,
+    source: CaptureSource,
     /// Hears the identifier of the next record.
     opened: Option<oneshot::Sender<String>>,
     /// Learns whether there is a request.
@@ -125,8 +129,8 @@ impl Visit<'_> {
         let (head, bytes) = match self.next_head().await {
             Ok(Some(taken)) => taken,
             Ok(None) => return false,
-            Err(refused) => {
-                self.refuse(refused, None).await;
+            Err(error) => {
+                self.refuse(error, None).await;
                 return false;
             }
         };
@@ -146,7 +150,7 @@ impl Visit<'_> {
     }
 
     /// The next head; none when the visitor is done.
-    async fn next_head(&mut self) -> Result<Option<(RequestHead, Bytes)>, Refused> {
+    async fn next_head(&mut self) -> Result<Option<(RequestHead, Bytes)>, HeadError> {
         loop {
             if let Some(taken) = head::take_request(&mut self.buffer)? {
                 return Ok(Some(taken));
@@ -178,7 +182,7 @@ impl Visit<'_> {
 
     fn record(&self, head: &RequestHead, bytes: &[u8]) -> Option<Recording> {
         let captures = self.front.captures.as_ref()?;
-        Some(captures.open(Opening {
+        Some(captures.open(NewCapture {
             tunnel_name: &self.front.tunnel_name,
             source: self.source.clone(),
             head: bytes,
@@ -197,7 +201,7 @@ impl Visit<'_> {
             let mut local = match self.idle_local() {
                 Some(local) => local,
                 None => match self.front.upstream.connect().await {
-                    Ok(connected) => Local::new(connected),
+                    Ok(connected) => LocalConnection::new(connected),
                     Err(error) => {
                         let reason = self.unreachable(&error);
                         self.keep_body(head, recording).await;
@@ -206,7 +210,7 @@ impl Visit<'_> {
                     }
                 },
             };
-            let outcome = Exchange {
+            let outcome = RelayExchange {
                 front: self.front,
                 head,
                 recording,
@@ -218,26 +222,26 @@ impl Visit<'_> {
             .run(bytes, &mut local)
             .await;
             match outcome {
-                Ok(Outcome::Complete { keep_alive, reuse_local }) => {
+                Ok(RelayOutcome::Complete { keep_alive, reuse_local }) => {
                     self.local = reuse_local.then_some(local);
                     return keep_alive;
                 }
-                Ok(Outcome::Upgraded) => {
+                Ok(RelayOutcome::Upgraded) => {
                     self.become_tunnel(local, head.is_websocket).await;
                     return false;
                 }
                 // The local service closed a connection that it had kept, just as we used it.
-                Err(Failure::Unanswered(_))
+                Err(RelayError::Unanswered(_))
                     if local.reused && head.is_idempotent && head.body.is_done() => {}
-                Err(Failure::Unanswered(reason)) => {
+                Err(RelayError::Unanswered(reason)) => {
                     self.answer_for_local(&reason, recording).await;
                     return false;
                 }
-                Err(Failure::Malformed(error)) => {
+                Err(RelayError::Malformed(error)) => {
                     self.refuse(error.into(), recording).await;
                     return false;
                 }
-                Err(Failure::Broken(error)) => {
+                Err(RelayError::Broken(error)) => {
                     if let Some(recording) = recording {
                         recording.fail(&error);
                     }
@@ -248,7 +252,7 @@ impl Visit<'_> {
     }
 
     /// The connection of the last request, where it can carry another.
-    fn idle_local(&mut self) -> Option<Local> {
+    fn idle_local(&mut self) -> Option<LocalConnection> {
         let mut local = self.local.take()?;
         local.is_reusable().then_some(local)
     }
@@ -270,7 +274,7 @@ impl Visit<'_> {
                 self.buffer.advance(taken);
             }
         };
-        let _ = tokio::time::timeout(KEEPING, reading).await;
+        let _ = tokio::time::timeout(BODY_CAPTURE_TIMEOUT, reading).await;
         if !body.is_done() {
             recording.request_cut_off();
         }
@@ -292,22 +296,23 @@ impl Visit<'_> {
         let _ = self.write.write_all(&answer).await;
     }
 
-    async fn refuse(&mut self, refused: Refused, recording: Option<&Recording>) {
-        let status = if matches!(refused, Refused::TooLong | Refused::TooMany) { 431 } else { 400 };
-        let answer = page::problem(status, "", "The request was refused", &format!("{refused}."));
+    async fn refuse(&mut self, error: HeadError, recording: Option<&Recording>) {
+        let status =
+            if matches!(error, HeadError::TooLong | HeadError::TooMany) { 431 } else { 400 };
+        let answer = page::problem(status, "", "The request was refused", &format!("{error}."));
         if let Some(recording) = recording {
-            recording.answered_by_agent(&answer, &refused.to_string());
+            recording.answered_by_agent(&answer, &error.to_string());
         }
         let _ = self.write.write_all(&answer).await;
     }
 
     /// Copies both ways from now on: the connection speaks another protocol.
-    async fn become_tunnel(&mut self, mut local: Local, is_websocket: bool) {
+    async fn become_tunnel(&mut self, mut local: LocalConnection, is_websocket: bool) {
         if local.write.write_all(&self.buffer).await.is_err() {
             return;
         }
         let early = io::Cursor::new(std::mem::take(&mut local.buffer));
-        let mut answers: Reader = Box::pin(AsyncReadExt::chain(early, local.read));
+        let mut answers: BoxReader = Box::pin(AsyncReadExt::chain(early, local.read));
         if is_websocket {
             answers = Box::pin(GoingAway::new(answers, self.activity.shutdown()));
         }

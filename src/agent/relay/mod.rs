@@ -14,27 +14,27 @@ mod head;
 mod http;
 mod http2;
 mod page;
-mod prompt;
+mod quick_ack;
 mod rewrite;
 mod upstream;
 
 pub use activity::Activity;
 pub use copy::copy;
-pub use dial::{Closed, Connected};
-pub use http::{Front, once, serve};
+pub use dial::{ForbiddenAddresses, LocalStream};
+pub use http::{HttpForwarder, once, serve};
 pub(super) use page::escape;
-pub use prompt::Awaited;
+pub use quick_ack::ResponseWait;
 pub use rewrite::HostHeader;
-pub use upstream::{Address, AppProtocol, Upstream};
+pub use upstream::{AppProtocol, LocalAddress, LocalUpstream};
 
 use std::pin::Pin;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// The receiving half of a connection.
-pub type Reader = Pin<Box<dyn AsyncRead + Send>>;
+pub type BoxReader = Pin<Box<dyn AsyncRead + Send>>;
 /// The sending half of a connection.
-pub type Writer = Pin<Box<dyn AsyncWrite + Send>>;
+pub type BoxWriter = Pin<Box<dyn AsyncWrite + Send>>;
 
 /// How much a pipe to a local service within the agent holds.
-const PIPE: usize = 64 * 1024;
+const PIPE_BYTES: usize = 64 * 1024;

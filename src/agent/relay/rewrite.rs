@@ -27,46 +27,46 @@ impl HostHeader {
 /// services that knew older agents, to `X-Original-Host`.
 pub(super) fn request(head: &[u8], original: Option<&[u8]>, host: &str) -> Vec<u8> {
     let mut forwarded = false;
-    let mut made = Vec::with_capacity(head.len() + 128);
+    let mut output = Vec::with_capacity(head.len() + 128);
     for line in head.split_inclusive(|byte| *byte == b'\n') {
         if line == b"\r\n" {
             break;
         }
         let name = name_of(line);
         if name.eq_ignore_ascii_case(b"host") {
-            push(&mut made, "Host", host.as_bytes());
+            push(&mut output, "Host", host.as_bytes());
         } else if !name.eq_ignore_ascii_case(b"x-original-host") {
             forwarded |= name.eq_ignore_ascii_case(b"x-forwarded-host");
-            made.extend_from_slice(line);
+            output.extend_from_slice(line);
         }
     }
     if let Some(original) = original {
         if !forwarded {
-            push(&mut made, "X-Forwarded-Host", original);
+            push(&mut output, "X-Forwarded-Host", original);
         }
-        push(&mut made, "X-Original-Host", original);
+        push(&mut output, "X-Original-Host", original);
     }
-    made.extend_from_slice(b"\r\n");
-    made
+    output.extend_from_slice(b"\r\n");
+    output
 }
 
 /// The head of an answer whose `Location` at the local host leads to the public one instead; none
 /// when there is nothing to change.
 pub(super) fn response(head: &[u8], local: &str, public: &[u8], scheme: &str) -> Option<Vec<u8>> {
     let mut changed = false;
-    let mut made = Vec::with_capacity(head.len() + 64);
+    let mut output = Vec::with_capacity(head.len() + 64);
     for line in head.split_inclusive(|byte| *byte == b'\n') {
         let location = name_of(line).eq_ignore_ascii_case(b"location");
         match location.then(|| rest_after_host(line, local)).flatten() {
             Some(rest) => {
                 let place = [scheme.as_bytes(), b"://", public, rest].concat();
-                push(&mut made, "Location", &place);
+                push(&mut output, "Location", &place);
                 changed = true;
             }
-            None => made.extend_from_slice(line),
+            None => output.extend_from_slice(line),
         }
     }
-    changed.then_some(made)
+    changed.then_some(output)
 }
 
 fn name_of(line: &[u8]) -> &[u8] {
@@ -85,8 +85,8 @@ fn rest_after_host<'a>(line: &'a [u8], host: &str) -> Option<&'a [u8]> {
     let value = line.get(line.iter().position(|byte| *byte == b':')? + 1..)?.trim_ascii();
     let rest = value.strip_prefix(b"http://").or_else(|| value.strip_prefix(b"https://"))?;
     let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#'));
-    let (found, rest) = rest.split_at_checked(end.unwrap_or(rest.len()))?;
-    found.eq_ignore_ascii_case(host.as_bytes()).then_some(rest)
+    let (authority, rest) = rest.split_at_checked(end.unwrap_or(rest.len()))?;
+    authority.eq_ignore_ascii_case(host.as_bytes()).then_some(rest)
 }
 
 #[cfg(test)]
@@ -98,26 +98,26 @@ mod tests {
     fn another_host_keeps_the_visitors_aside() {
         let head = b"GET / HTTP/1.1\r\nhost: shop.test\r\nA: 1\r\n\r\n";
 
-        let made = request(head, Some(b"shop.test"), "localhost:80");
+        let output = request(head, Some(b"shop.test"), "localhost:80");
 
         let expected = "GET / HTTP/1.1\r\nHost: localhost:80\r\nA: 1\r\n\
             X-Forwarded-Host: shop.test\r\nX-Original-Host: shop.test\r\n\r\n";
-        assert_eq!(String::from_utf8(made).unwrap(), expected);
+        assert_eq!(String::from_utf8(output).unwrap(), expected);
     }
 
     #[test]
     fn a_redirect_to_the_local_host_leads_to_the_public_one() {
-        let made = |location: &str| {
+        let output = |location: &str| {
             let head = format!("HTTP/1.1 302 Found\r\nLocation: {location}\r\n\r\n");
             response(head.as_bytes(), "localhost:80", b"shop.test", "https")
-                .map(|made| String::from_utf8(made).unwrap())
+                .map(|output| String::from_utf8(output).unwrap())
         };
 
         assert_eq!(
-            made("http://LOCALHOST:80/a?b").unwrap(),
+            output("http://LOCALHOST:80/a?b").unwrap(),
             "HTTP/1.1 302 Found\r\nLocation: https://shop.test/a?b\r\n\r\n"
         );
-        assert_eq!(made("http://localhost:8080/a"), None);
-        assert_eq!(made("/a"), None);
+        assert_eq!(output("http://localhost:8080/a"), None);
+        assert_eq!(output("/a"), None);
     }
 }

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use rustls::ClientConfig;
 
-use super::dial::{Closed, Connected, Dialer};
-use super::http2::{self, Lane};
-use super::prompt::Awaited;
-use super::{PIPE, files};
+use super::dial::{Dialer, ForbiddenAddresses, LocalStream};
+use super::http2::{self, Http2Connection};
+use super::quick_ack::ResponseWait;
+use super::{PIPE_BYTES, files};
 use crate::reuse::{ReuseBan, ReuseBans};
 
 /// Where a tunnel forwards to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Address {
+pub enum LocalAddress {
     /// A host and a port, reached in the clear.
     Tcp {
         /// A name or an address; IPv6 without brackets.
@@ -45,22 +45,22 @@ pub enum AppProtocol {
 
 /// A local service that can be connected to.
 #[derive(Debug, Clone)]
-pub struct Upstream {
-    address: Address,
-    way: Way,
+pub struct LocalUpstream {
+    address: LocalAddress,
+    kind: UpstreamKind,
 }
 
 #[derive(Debug, Clone)]
-enum Way {
+enum UpstreamKind {
     /// A connection for each visitor.
-    Each(Dialer),
+    PerVisitor(Dialer),
     /// One connection with HTTP/2 for all visitors.
-    Shared(Arc<Lane>),
+    Http2(Arc<Http2Connection>),
     /// Into a folder.
     Files(PathBuf),
 }
 
-impl Address {
+impl LocalAddress {
     /// The address as the agent API shows it.
     pub fn shown(&self) -> String {
         match self {
@@ -80,9 +80,9 @@ impl Address {
     }
 }
 
-impl Upstream {
+impl LocalUpstream {
     /// A local service that is sent what visitors send; nothing is connected yet.
-    pub fn new(address: Address, tls: Arc<ClientConfig>, closed: Closed) -> Self {
+    pub fn new(address: LocalAddress, tls: Arc<ClientConfig>, closed: ForbiddenAddresses) -> Self {
         let dialer = |host: &String, port: u16, tls| Dialer {
             host: host.clone(),
             port,
@@ -90,38 +90,40 @@ impl Upstream {
             closed,
             bans: ReuseBans::default(),
         };
-        let way = match &address {
-            Address::Tcp { host, port } => Way::Each(dialer(host, *port, None)),
-            Address::Tls { host, port } => Way::Each(dialer(host, *port, Some(tls))),
-            Address::Files(folder) => Way::Files(folder.clone()),
+        let kind = match &address {
+            LocalAddress::Tcp { host, port } => UpstreamKind::PerVisitor(dialer(host, *port, None)),
+            LocalAddress::Tls { host, port } => {
+                UpstreamKind::PerVisitor(dialer(host, *port, Some(tls)))
+            }
+            LocalAddress::Files(folder) => UpstreamKind::Files(folder.clone()),
         };
-        Self { address, way }
+        Self { address, kind }
     }
 
     /// The same local service, spoken to with this protocol.
     pub fn speaking(self, protocol: AppProtocol) -> Self {
-        match (self.way, protocol) {
-            (Way::Each(mut dialer), AppProtocol::Http2) => {
+        match (self.kind, protocol) {
+            (UpstreamKind::PerVisitor(mut dialer), AppProtocol::Http2) => {
                 if let Some(tls) = &mut dialer.tls {
                     Arc::make_mut(tls).alpn_protocols = vec![b"h2".to_vec()];
                 }
-                let lane = Lane::new(dialer, self.address.authority());
-                Self { address: self.address, way: Way::Shared(Arc::new(lane)) }
+                let connection = Http2Connection::new(dialer, self.address.authority());
+                Self { address: self.address, kind: UpstreamKind::Http2(Arc::new(connection)) }
             }
-            (way, _) => Self { address: self.address, way },
+            (kind, _) => Self { address: self.address, kind },
         }
     }
 
     /// The same local service, with bans on reuse that others share.
     pub(crate) fn under(mut self, bans: &ReuseBans) -> Self {
-        if let Way::Each(dialer) = &mut self.way {
+        if let UpstreamKind::PerVisitor(dialer) = &mut self.kind {
             dialer.bans = bans.clone();
         }
         self
     }
 
     /// Where it is.
-    pub fn address(&self) -> &Address {
+    pub fn address(&self) -> &LocalAddress {
         &self.address
     }
 
@@ -129,10 +131,10 @@ impl Upstream {
     ///
     /// # Errors
     /// When the service cannot be reached, or may not be.
-    pub async fn connect_for_bytes(&self) -> io::Result<Connected> {
-        match &self.way {
-            Way::Shared(lane) => lane.dialer().dial().await,
-            Way::Each(_) | Way::Files(_) => self.connect().await,
+    pub async fn connect_for_bytes(&self) -> io::Result<LocalStream> {
+        match &self.kind {
+            UpstreamKind::Http2(connection) => connection.dialer().dial().await,
+            UpstreamKind::PerVisitor(_) | UpstreamKind::Files(_) => self.connect().await,
         }
     }
 
@@ -140,16 +142,16 @@ impl Upstream {
     ///
     /// # Errors
     /// When the service cannot be reached, or may not be.
-    pub async fn connect(&self) -> io::Result<Connected> {
-        match &self.way {
-            Way::Each(dialer) => dialer.dial().await,
-            Way::Shared(lane) => http2::connect(lane).await,
-            Way::Files(folder) => {
-                let (ours, theirs) = tokio::io::duplex(PIPE);
+    pub async fn connect(&self) -> io::Result<LocalStream> {
+        match &self.kind {
+            UpstreamKind::PerVisitor(dialer) => dialer.dial().await,
+            UpstreamKind::Http2(connection) => http2::connect(connection).await,
+            UpstreamKind::Files(folder) => {
+                let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
                 tokio::spawn(files::serve(folder.clone(), theirs));
                 let (read, write) = tokio::io::split(ours);
-                let (awaited, ban) = (Awaited::default(), ReuseBan::default());
-                Ok(Connected { read: Box::pin(read), write: Box::pin(write), awaited, ban })
+                let (response_wait, ban) = (ResponseWait::default(), ReuseBan::default());
+                Ok(LocalStream { read: Box::pin(read), write: Box::pin(write), response_wait, ban })
             }
         }
     }

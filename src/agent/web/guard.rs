@@ -7,11 +7,11 @@ use http::header::{CONTENT_TYPE, HOST, ORIGIN};
 use http::request::Parts;
 use http::{HeaderMap, Method};
 
-use super::refusal::Refusal;
+use super::rejection::WebRejection;
 use crate::agent::hosts::AllowedHosts;
 
 /// Refuses what may come from a page of another site.
-pub(super) fn check(head: &Parts, hosts: &AllowedHosts) -> Result<(), Refusal> {
+pub(super) fn check(head: &Parts, hosts: &AllowedHosts) -> Result<(), WebRejection> {
     let host = check_host(head, hosts)?;
     if matches!(head.method, Method::GET | Method::HEAD) {
         return Ok(());
@@ -20,43 +20,45 @@ pub(super) fn check(head: &Parts, hosts: &AllowedHosts) -> Result<(), Refusal> {
     if head.method == Method::POST { check_type(&head.headers) } else { Ok(()) }
 }
 
-fn check_host<'a>(head: &'a Parts, hosts: &AllowedHosts) -> Result<&'a str, Refusal> {
+fn check_host<'a>(head: &'a Parts, hosts: &AllowedHosts) -> Result<&'a str, WebRejection> {
     let mut values = head.headers.get_all(HOST).iter();
     let (host, more) = (values.next(), values.next());
     let host = host.filter(|_| more.is_none()).and_then(|host| host.to_str().ok());
     let host = host.unwrap_or_default();
     // A target with a host of its own must name the same.
     let same = head.uri.authority().is_none_or(|own| own.as_str().eq_ignore_ascii_case(host));
-    if same && hosts.allow(host) { Ok(host) } else { Err(Refusal::wrong_host(host)) }
+    if same && hosts.allow(host) { Ok(host) } else { Err(WebRejection::wrong_host(host)) }
 }
 
 /// Programs do not send the header; browsers do.
-pub(in crate::agent) fn check_site(headers: &HeaderMap) -> Result<(), Refusal> {
+pub(in crate::agent) fn check_site(headers: &HeaderMap) -> Result<(), WebRejection> {
     let site = headers.get("sec-fetch-site").map(|value| value.as_bytes());
     if site.is_some_and(|site| site != b"same-origin" && site != b"none") {
-        return Err(Refusal::cross_site());
+        return Err(WebRejection::cross_site());
     }
     Ok(())
 }
 
 /// Programs send neither header; browsers send at least one.
-fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), Refusal> {
+fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), WebRejection> {
     check_site(headers)?;
     let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
     let origin = origin.to_str().ok().and_then(|origin| origin.strip_prefix("http://"));
     if origin.is_some_and(|origin| origin.eq_ignore_ascii_case(host)) {
         Ok(())
     } else {
-        Err(Refusal::cross_site())
+        Err(WebRejection::cross_site())
     }
 }
 
-fn check_type(headers: &HeaderMap) -> Result<(), Refusal> {
-    let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let essence = given.and_then(|given| given.split(';').next()).unwrap_or_default();
+fn check_type(headers: &HeaderMap) -> Result<(), WebRejection> {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence =
+        content_type.and_then(|content_type| content_type.split(';').next()).unwrap_or_default();
     if essence.trim().eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    let problem = format!("content type {:?}, not application/json", given.unwrap_or_default());
-    Err(Refusal::new(415, 101, "unsupported content type", problem))
+    let problem =
+        format!("content type {:?}, not application/json", content_type.unwrap_or_default());
+    Err(WebRejection::new(415, 101, "unsupported content type", problem))
 }

@@ -6,7 +6,7 @@
 
 mod answer;
 pub(super) mod guard;
-mod refusal;
+mod rejection;
 mod routes;
 
 use std::io;
@@ -20,47 +20,47 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-pub(super) use refusal::Refusal;
-pub(super) use routes::{Answer, read, whole};
+pub(super) use rejection::WebRejection;
+pub(super) use routes::{WebBody, read, whole};
 
 use super::hosts::AllowedHosts;
-use super::{Error, Shared, WebAddress};
+use super::{AgentInner, Error, WebAddress};
 use crate::http1::StrictStream;
 use crate::net::descriptors::{self, DescriptorLimit};
 use crate::net::private::PrivateListener;
 use crate::net::{self, Acceptor, Connection, ConnectionCaps, ConnectionLimit, FIRST_BYTE_TIMEOUT};
 
 /// Where the local API usually listens, and how many ports after that are tried.
-const USUAL: (&str, u16, u16) = ("127.0.0.1", 4040, 9);
+const DEFAULT_ADDRESS: (&str, u16, u16) = ("127.0.0.1", 4040, 9);
 /// How long a client may take to send the head of a request.
-const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The listener at work; dropping it takes no more connections.
-pub(super) struct Web {
+pub(super) struct WebServer {
     socket: net::Listener,
     accepting: JoinHandle<()>,
     _private: PrivateListener,
 }
 
 /// What all requests share.
-pub(super) struct House {
-    pub shared: Arc<Shared>,
+pub(super) struct WebState {
+    pub shared: Arc<AgentInner>,
     pub hosts: AllowedHosts,
     /// Where it listens.
     pub address: SocketAddr,
 }
 
 /// Listens where the local API shall be.
-pub(super) async fn listen(wanted: &WebAddress) -> Result<Option<TcpListener>, Error> {
+pub(super) async fn listen(address: &WebAddress) -> Result<Option<TcpListener>, Error> {
     let failed = |address: &str, source| Error::Listen { address: address.to_owned(), source };
-    match wanted {
+    match address {
         WebAddress::Off => Ok(None),
         WebAddress::At(address) => {
             let bound = TcpListener::bind(address.as_str()).await;
             bound.map(Some).map_err(|source| failed(address, source))
         }
-        WebAddress::Usual => {
-            let (host, first, more) = USUAL;
+        WebAddress::Default => {
+            let (host, first, more) = DEFAULT_ADDRESS;
             let mut last = io::Error::from(io::ErrorKind::AddrInUse);
             for port in first..=first + more {
                 match TcpListener::bind((host, port)).await {
@@ -73,11 +73,11 @@ pub(super) async fn listen(wanted: &WebAddress) -> Result<Option<TcpListener>, E
     }
 }
 
-impl Web {
+impl WebServer {
     /// Serves the connections of a listener.
     pub fn start(
         listener: TcpListener,
-        shared: Arc<Shared>,
+        shared: Arc<AgentInner>,
         hosts: AllowedHosts,
     ) -> Result<Self, Error> {
         let (socket, acceptor) = net::Listener::new(listener)
@@ -85,8 +85,8 @@ impl Web {
         let address = socket.address();
         // A tunnel to our own API would hand it to the public.
         let private = PrivateListener::new(address);
-        let house = Arc::new(House { shared, hosts, address });
-        let accepting = tokio::spawn(accept(acceptor, limit(), house));
+        let state = Arc::new(WebState { shared, hosts, address });
+        let accepting = tokio::spawn(accept(acceptor, limit(), state));
         Ok(Self { socket, accepting, _private: private })
     }
 
@@ -96,17 +96,17 @@ impl Web {
     }
 }
 
-impl Drop for Web {
+impl Drop for WebServer {
     fn drop(&mut self) {
         self.accepting.abort();
     }
 }
 
-async fn accept(acceptor: Acceptor, limit: Arc<ConnectionLimit>, house: Arc<House>) {
+async fn accept(acceptor: Acceptor, limit: Arc<ConnectionLimit>, state: Arc<WebState>) {
     let mut connections = tokio::task::JoinSet::new();
     while let Some(connection) = acceptor.accept(&limit).await {
         while connections.try_join_next().is_some() {}
-        connections.spawn(serve(connection, house.clone()));
+        connections.spawn(serve(connection, state.clone()));
     }
 }
 
@@ -118,16 +118,16 @@ fn limit() -> Arc<ConnectionLimit> {
     ConnectionLimit::new("API clients", caps, |_| false)
 }
 
-async fn serve(connection: Connection, house: Arc<House>) {
+async fn serve(connection: Connection, state: Arc<WebState>) {
     let Connection { stream, permit: _permit, .. } = connection;
     if !net::first_byte(&stream, FIRST_BYTE_TIMEOUT).await {
         return;
     }
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE).half_close(true);
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).half_close(true);
     let service = service_fn(move |request| {
-        let house = house.clone();
-        async move { Ok::<_, std::convert::Infallible>(routes::serve(&house, request).await) }
+        let state = state.clone();
+        async move { Ok::<_, std::convert::Infallible>(routes::serve(&state, request).await) }
     });
     // What went wrong with a connection concerns its client, who knows.
     let _ = builder.serve_connection(TokioIo::new(StrictStream::new(stream)), service).await;

@@ -9,8 +9,8 @@ use chrono::Timelike;
 use terminal_size::{Height, Width, terminal_size};
 
 use super::tell::plain;
-use crate::agent::capture::{Message, Record};
-use crate::agent::{Agent, State, masked_target};
+use crate::agent::capture::{CaptureRecord, CapturedMessage};
+use crate::agent::{Agent, SessionState, masked_target};
 use crate::api::local::tunnels::AgentTunnel;
 use crate::cli::signals::{Job, Jobs, is_terminal_gone, outlives_terminal};
 use crate::service::Service;
@@ -66,7 +66,7 @@ impl Console {
         let mut changes = agent.captures().subscribe();
         loop {
             self.draw(agent);
-            if matches!(*state.borrow_and_update(), State::Offline) || self.is_orphaned() {
+            if matches!(*state.borrow_and_update(), SessionState::Offline) || self.is_orphaned() {
                 return;
             }
             self.during(agent, tokio::time::sleep(FRAME)).await;
@@ -155,7 +155,7 @@ impl Console {
     fn facts(&self, agent: &Agent, tunnels: &[AgentTunnel]) -> Vec<(&'static str, String)> {
         let state = agent.state();
         let mut facts = vec![("Session", session(agent, &state))];
-        if let State::Online(online) = &state {
+        if let SessionState::Online(online) = &state {
             let latency = online.latency().map(|time| format!("{:.1} ms", millis(time)));
             facts.push(("Region", online.region.clone()));
             facts.push(("Latency", latency.unwrap_or_else(|| "-".to_owned())));
@@ -183,9 +183,9 @@ impl Drop for Console {
 }
 
 /// The state, and while there is no session what stands in its way.
-fn session(agent: &Agent, state: &State) -> String {
+fn session(agent: &Agent, state: &SessionState) -> String {
     let reason = match state {
-        State::Online(_) => None,
+        SessionState::Online(_) => None,
         _ => agent.last_error(),
     };
     let mut told = state.name().to_owned();
@@ -220,10 +220,10 @@ fn figures(tunnels: &[AgentTunnel]) -> Vec<String> {
     std::iter::once(head).chain(rows).collect()
 }
 
-fn line(record: &Arc<Record>) -> String {
+fn line(record: &Arc<CaptureRecord>) -> String {
     let exchange = record.exchange();
     let [method, target, _] = exchange.request.start_line();
-    let status = exchange.response.as_ref().map_or("...".to_owned(), Message::status);
+    let status = exchange.response.as_ref().map_or("...".to_owned(), CapturedMessage::status);
     let took = exchange.took.map(|took| format!("{:.1} ms", millis(took)));
     drop(exchange);
     let start = record.start;

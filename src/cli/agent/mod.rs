@@ -15,9 +15,11 @@ use serde_json::{Map, Value};
 use console::Console;
 use tell::{RequestLines, Tell};
 
-use crate::agent::config::{Config, usual_path};
+use crate::agent::config::{AgentConfig, usual_path};
 use crate::agent::definition::Definition;
-use crate::agent::{self, Agent, BindError, Options, StartError, State, Trust, WebAddress};
+use crate::agent::{
+    self, Agent, AgentOptions, SessionState, StartError, Trust, TunnelBindError, WebAddress,
+};
 use crate::api::{mask, yaml};
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::output::{complain, say};
@@ -194,7 +196,7 @@ pub(in crate::cli) fn run_dev(matches: &ArgMatches) -> Result<(), Failure> {
     };
     let tunnels = vec![definition(proto, matches)?];
     // Where the service is becomes known when it runs.
-    let options = Options::new("", crate::api::Secret::default(), Trust::default());
+    let options = AgentOptions::new("", crate::api::Secret::default(), Trust::default());
     let options = with_web_address(options, matches);
     let service = Some(service::Options::default());
     run(Plan { options, tunnels, matches, console: None, service })
@@ -210,13 +212,13 @@ pub(in crate::cli) fn run_config(matches: &ArgMatches) -> Result<(), Failure> {
     Ok(())
 }
 
-fn read_config(matches: &ArgMatches) -> Result<Config, Failure> {
+fn read_config(matches: &ArgMatches) -> Result<AgentConfig, Failure> {
     let given = matches.get_many::<PathBuf>("config").into_iter().flatten().cloned();
     let mut paths: Vec<_> = given.collect();
     if paths.is_empty() {
         paths.extend(usual_path().filter(|path| path.exists()));
     }
-    let config = Config::read(&paths)?;
+    let config = AgentConfig::read(&paths)?;
     let idle = config.without_effect();
     if !idle.is_empty() {
         complain(&format!("no effect here: {}", idle.join(", ")));
@@ -224,7 +226,7 @@ fn read_config(matches: &ArgMatches) -> Result<Config, Failure> {
     Ok(config)
 }
 
-fn options(matches: &ArgMatches, config: &Config) -> Result<Options, Failure> {
+fn options(matches: &ArgMatches, config: &AgentConfig) -> Result<AgentOptions, Failure> {
     let mut config = config.clone();
     let from = |name: &str| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
     let server = matches.get_one::<String>("server-addr").cloned().or_else(|| from(SERVER));
@@ -248,7 +250,7 @@ fn options(matches: &ArgMatches, config: &Config) -> Result<Options, Failure> {
     Ok(options)
 }
 
-fn with_web_address(mut options: Options, matches: &ArgMatches) -> Options {
+fn with_web_address(mut options: AgentOptions, matches: &ArgMatches) -> AgentOptions {
     match matches.get_one::<String>("web-addr").map(String::as_str) {
         None => {}
         Some("false") => options.web_addr = WebAddress::Off,
@@ -298,7 +300,7 @@ fn read_object(path: &PathBuf) -> Result<Map<String, Value>, Failure> {
 
 /// What is to be run.
 struct Plan<'a> {
-    options: Options,
+    options: AgentOptions,
     tunnels: Vec<Definition>,
     matches: &'a ArgMatches,
     /// Whether the console is wanted; none is where there is a terminal.
@@ -317,7 +319,7 @@ fn run(plan: Plan<'_>) -> Result<(), Failure> {
 async fn serve(plan: Plan<'_>) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let grace = grace::read(plan.matches);
-    let mut options = Options { grace, ..plan.options };
+    let mut options = AgentOptions { grace, ..plan.options };
     let service = match plan.service {
         Some(wanted) => Some(Service::start(wanted).await?),
         None => None,
@@ -365,7 +367,7 @@ fn say_nothing_to_read(is_drawn: bool) {
     }
 }
 
-fn connect_to(options: &mut Options, service: &Service) {
+fn connect_to(options: &mut AgentOptions, service: &Service) {
     options.server_addr = service.agent_address().map(|it| it.to_string()).unwrap_or_default();
     options.authtoken = service.authtoken().cloned().unwrap_or_default();
     options.trust = Trust::Pem(service.gateway().authority().pem().as_bytes().to_vec());
@@ -422,7 +424,7 @@ async fn start_all(agent: &Agent, tunnels: Vec<Definition>) -> Result<bool, Fail
 async fn start_one(agent: &Agent, definition: Definition) -> Result<(), Failure> {
     while online(agent).await {
         match agent.start_tunnel(definition.clone()).await {
-            Err(StartError::Bind(BindError::Offline | BindError::Lost(_))) => {
+            Err(StartError::Bind(TunnelBindError::Offline | TunnelBindError::Lost(_))) => {
                 tokio::time::sleep(RETRY_PAUSE).await;
             }
             started => return Ok(started.map(drop)?),
@@ -434,8 +436,10 @@ async fn start_one(agent: &Agent, definition: Definition) -> Result<(), Failure>
 /// Waits until the agent is online; false when it has ended instead.
 async fn online(agent: &Agent) -> bool {
     let mut state = agent.watch();
-    let settled = state.wait_for(|state| matches!(state, State::Online(_) | State::Offline)).await;
-    matches!(settled.as_deref(), Ok(State::Online(_)))
+    let settled = state
+        .wait_for(|state| matches!(state, SessionState::Online(_) | SessionState::Offline))
+        .await;
+    matches!(settled.as_deref(), Ok(SessionState::Online(_)))
 }
 
 /// How what happens is told.

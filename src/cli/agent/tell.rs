@@ -12,8 +12,8 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::agent::capture::{Captures, Change, Message, Record};
-use crate::agent::{Agent, State, masked_target};
+use crate::agent::capture::{CaptureChange, CaptureRecord, CaptureStore, CapturedMessage};
+use crate::agent::{Agent, SessionState, masked_target};
 use crate::api::local::tunnels::AgentTunnel;
 use crate::cli::output::say;
 use crate::service::Service;
@@ -38,7 +38,7 @@ pub(super) struct RequestLines {
 
 impl RequestLines {
     /// Tells of the requests that end from now on.
-    pub fn start(tell: Tell, captures: Arc<Captures>) -> Self {
+    pub fn start(tell: Tell, captures: Arc<CaptureStore>) -> Self {
         let (last, over) = oneshot::channel();
         let changes = captures.subscribe();
         Self { last, writing: tokio::spawn(write(tell, captures, changes, over)) }
@@ -54,8 +54,8 @@ impl RequestLines {
 
 async fn write(
     tell: Tell,
-    captures: Arc<Captures>,
-    mut changes: Receiver<Change>,
+    captures: Arc<CaptureStore>,
+    mut changes: Receiver<CaptureChange>,
     mut over: oneshot::Receiver<()>,
 ) {
     loop {
@@ -80,14 +80,18 @@ async fn write(
 }
 
 /// Writes of a change, and of those that have come since.
-fn write_page(tell: Tell, first: Result<Change, RecvError>, changes: &mut Receiver<Change>) {
+fn write_page(
+    tell: Tell,
+    first: Result<CaptureChange, RecvError>,
+    changes: &mut Receiver<CaptureChange>,
+) {
     let mut page = String::new();
     let mut next = Some(first);
     while let Some(change) = next {
         match change {
-            Ok(Change::Ended(record)) => tell.request(&record, &mut page),
+            Ok(CaptureChange::Ended(record)) => tell.request(&record, &mut page),
             // What has begun is told of at its end.
-            Ok(Change::Updated(_) | Change::Cleared) => {}
+            Ok(CaptureChange::Updated(_) | CaptureChange::Cleared) => {}
             Err(RecvError::Lagged(missed)) => {
                 let fields = json!({"missed": missed});
                 tell.add(&mut page, "missed", || format!("{missed} events"), || fields);
@@ -103,7 +107,7 @@ fn write_page(tell: Tell, first: Result<Change, RecvError>, changes: &mut Receiv
 }
 
 /// The next change, where there is one.
-fn at_once(changes: &mut Receiver<Change>) -> Option<Result<Change, RecvError>> {
+fn at_once(changes: &mut Receiver<CaptureChange>) -> Option<Result<CaptureChange, RecvError>> {
     match changes.try_recv() {
         Ok(change) => Some(Ok(change)),
         Err(TryRecvError::Lagged(missed)) => Some(Err(RecvError::Lagged(missed))),
@@ -186,7 +190,7 @@ impl Tell {
         loop {
             let changed = state.changed().await;
             let now = state.borrow_and_update().clone();
-            let is_online = matches!(now, State::Online(_));
+            let is_online = matches!(now, SessionState::Online(_));
             // Every attempt to connect is a change, of the same name.
             if now.name() != told {
                 told = now.name();
@@ -195,7 +199,7 @@ impl Tell {
             if is_online {
                 self.statuses(agent, &mut statuses);
             }
-            if changed.is_err() || matches!(now, State::Offline) {
+            if changed.is_err() || matches!(now, SessionState::Offline) {
                 return;
             }
         }
@@ -235,12 +239,12 @@ impl Tell {
     }
 
     /// Adds a request that has ended.
-    fn request(self, record: &Record, page: &mut String) {
+    fn request(self, record: &CaptureRecord, page: &mut String) {
         let exchange = record.exchange();
         let Some(took) = exchange.took else { return };
         let [method, uri, _] = exchange.request.start_line();
         let uri = masked_target(&uri).into_owned();
-        let status = exchange.response.as_ref().map_or("-".to_owned(), Message::status);
+        let status = exchange.response.as_ref().map_or("-".to_owned(), CapturedMessage::status);
         let error = exchange.error.clone();
         drop(exchange);
         let ms = took.as_secs_f64() * 1e3;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ginnel::agent::{Agent, State};
+use ginnel::agent::{Agent, SessionState};
 use ginnel::service::{self, Service};
 use serde_json::Value;
 use tokio::io::copy_bidirectional;
@@ -104,7 +104,7 @@ async fn an_agent_notices_a_black_hole_and_gets_its_address_back() {
 
     linked.wire.swallow();
     let asleep = Instant::now();
-    let lost = state.wait_for(|state| !matches!(state, State::Online(_)));
+    let lost = state.wait_for(|state| !matches!(state, SessionState::Online(_)));
     drop(timeout(PATIENCE, lost).await.expect("the loss to be noticed").unwrap());
     // What a busy machine adds is not ours.
     assert!(asleep.elapsed() < SHORT * 3 + Duration::from_secs(5), "{:?}", asleep.elapsed());

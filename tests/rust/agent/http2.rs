@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use ginnel::agent::Trust;
-use ginnel::agent::relay::{Address, AppProtocol, Closed, Front, HostHeader, Upstream};
+use ginnel::agent::relay::{
+    AppProtocol, ForbiddenAddresses, HostHeader, HttpForwarder, LocalAddress, LocalUpstream,
+};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use http::{HeaderMap, Request, Response};
@@ -48,7 +50,7 @@ impl Local {
         Self { port, calls, connections }
     }
 
-    fn front(&self) -> Arc<Front> {
+    fn front(&self) -> Arc<HttpForwarder> {
         front_to(self.port, HostHeader::Preserve)
     }
 
@@ -79,17 +81,17 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.expect("in time")
 }
 
-fn address(port: u16) -> Address {
-    Address::Tcp { host: "127.0.0.1".to_owned(), port }
+fn address(port: u16) -> LocalAddress {
+    LocalAddress::Tcp { host: "127.0.0.1".to_owned(), port }
 }
 
-fn front_to(port: u16, host_header: HostHeader) -> Arc<Front> {
+fn front_to(port: u16, host_header: HostHeader) -> Arc<HttpForwarder> {
     front(speaks_http2(address(port)), host_header)
 }
 
-fn speaks_http2(address: Address) -> Upstream {
+fn speaks_http2(address: LocalAddress) -> LocalUpstream {
     let tls = Trust::Anything.config().unwrap();
-    Upstream::new(address, tls, Closed::default()).speaking(AppProtocol::Http2)
+    LocalUpstream::new(address, tls, ForbiddenAddresses::default()).speaking(AppProtocol::Http2)
 }
 
 fn ok() -> Response<()> {
@@ -524,7 +526,7 @@ fn tls_config(protocols: &[&[u8]]) -> rustls::ServerConfig {
 async fn tls_agrees_on_http2() {
     let visited = async |protocols: &[&[u8]]| {
         let port = with_tls(protocols).await;
-        let address = Address::Tls { host: "127.0.0.1".to_owned(), port };
+        let address = LocalAddress::Tls { host: "127.0.0.1".to_owned(), port };
         let mut visit = visit_front(&front(speaks_http2(address), HostHeader::Preserve));
         let request = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
         visit.send(request).await;

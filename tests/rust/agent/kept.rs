@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use ginnel::agent::{Agent, Options};
+use ginnel::agent::{Agent, AgentOptions};
 use ginnel::api::Origin;
 use ginnel::service::{self, Service};
 use rusqlite::Connection;
@@ -39,7 +39,7 @@ fn on_day(folder: &Folder, day: u32) -> service::Options {
 }
 
 /// An agent with a tunnel; its address is the name of it.
-async fn tunnel(options: Options) -> (Agent, String) {
+async fn tunnel(options: AgentOptions) -> (Agent, String) {
     let agent = Agent::start(options).await.unwrap();
     online(&agent).await;
     let definition = json!({"name": "web", "proto": "tcp", "addr": 9});

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ginnel::agent::definition::Definition;
-use ginnel::agent::{Agent, Options, Trust, WebAddress};
+use ginnel::agent::{Agent, AgentOptions, Trust, WebAddress};
 use ginnel::api::Secret;
 use reqwest::Client;
 use serde_json::{Value, json};
@@ -139,7 +139,7 @@ fn place(url: &str) -> String {
 async fn agent_of(served: &Served) -> Agent {
     let trust = Trust::file(served.text("ca_path").as_ref()).unwrap();
     let token = Secret(served.text("authtoken"));
-    let mut options = Options::new(served.text("agent_addr"), token, trust);
+    let mut options = AgentOptions::new(served.text("agent_addr"), token, trust);
     options.web_addr = WebAddress::Off;
     let agent = Agent::start(options).await.unwrap();
     online(&agent).await;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ginnel::agent::State;
-use ginnel::agent::capture::Record;
+use ginnel::agent::SessionState;
+use ginnel::agent::capture::CaptureRecord;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -74,7 +74,7 @@ async fn behave(mut stream: TcpStream, hang: mpsc::UnboundedSender<TcpStream>) {
 }
 
 /// The record of the last request, once its exchange has ended.
-async fn ended(whole: &Whole) -> Arc<Record> {
+async fn ended(whole: &Whole) -> Arc<CaptureRecord> {
     let record = whole.agent.captures().list(1, None).remove(0);
     let end = async {
         while record.exchange().took.is_none() {
@@ -87,7 +87,7 @@ async fn ended(whole: &Whole) -> Arc<Record> {
 
 /// After whatever happened, everything works.
 async fn all_is_well(whole: &Whole, url: &str) {
-    assert!(matches!(whole.agent.state(), State::Online(_)));
+    assert!(matches!(whole.agent.state(), SessionState::Online(_)));
     let answer = whole.http.get(format!("{url}/good")).send().await.unwrap();
     assert_eq!(answer.text().await.unwrap(), "good");
     let captured = ended(whole).await.show().response.unwrap();

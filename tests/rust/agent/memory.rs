@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread;
 
-use ginnel::agent::capture::{Captures, Limit, Opening, Recording, Source};
+use ginnel::agent::capture::{CaptureLimit, CaptureSource, CaptureStore, NewCapture, Recording};
 
 use super::alone;
 
@@ -53,7 +53,7 @@ fn run(limit: usize, requests: usize) -> String {
 fn captures_in_a_process_of_its_own() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let (Some(limit), Some(requests)) = (number(LIMIT), number(REQUESTS)) else { return };
-    let captures = Captures::new(Limit::Bytes(limit));
+    let captures = CaptureStore::new(CaptureLimit::Bytes(limit));
     // What a slow listener has not heard of yet takes nothing either.
     let _listener = captures.subscribe();
 
@@ -93,7 +93,7 @@ impl Most {
     }
 }
 
-fn capture(captures: &Arc<Captures>, requests: usize, seed: u64) -> Most {
+fn capture(captures: &Arc<CaptureStore>, requests: usize, seed: u64) -> Most {
     let (mut most, mut chance) = (Most::default(), Chance(seed));
     let mut under_way = VecDeque::new();
     let piece = vec![b'x'; PIECE];
@@ -110,12 +110,12 @@ fn capture(captures: &Arc<Captures>, requests: usize, seed: u64) -> Most {
 }
 
 /// One exchange, all but its end.
-fn exchange(captures: &Arc<Captures>, piece: &[u8], chance: &mut Chance) -> Recording {
+fn exchange(captures: &Arc<CaptureStore>, piece: &[u8], chance: &mut Chance) -> Recording {
     let head =
         format!("POST /{} HTTP/1.1\r\nHost: shop.test\r\nAccept: */*\r\n\r\n", chance.next());
-    let recording = captures.open(Opening {
+    let recording = captures.open(NewCapture {
         tunnel_name: "web",
-        source: Source { remote_addr: "192.0.2.1".to_owned(), ..Source::default() },
+        source: CaptureSource { remote_addr: "192.0.2.1".to_owned(), ..CaptureSource::default() },
         head: head.as_bytes(),
         chunked: false,
     });

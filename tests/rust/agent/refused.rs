@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ginnel::agent::definition::Definition;
-use ginnel::agent::{Agent, Error, Options, State, Trust, WebAddress};
+use ginnel::agent::{Agent, AgentOptions, Error, SessionState, Trust, WebAddress};
 use ginnel::api::Secret;
 use ginnel::mux::Incoming;
 use ginnel::mux::Session;
@@ -34,7 +34,7 @@ struct Said {
 /// A service that refuses as it is told to.
 struct Refusing {
     said: watch::Sender<Said>,
-    options: Options,
+    options: AgentOptions,
     /// How many agents have come, and how many binds.
     counts: watch::Receiver<(usize, usize)>,
     sessions: watch::Sender<Option<Session>>,
@@ -48,7 +48,7 @@ impl Refusing {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = listener.local_addr().unwrap().to_string();
         let trust = Trust::Pem(authority.pem().as_bytes().to_vec());
-        let mut options = Options::new(server, Secret("x".to_owned()), trust);
+        let mut options = AgentOptions::new(server, Secret("x".to_owned()), trust);
         options.web_addr = WebAddress::Off;
         let (said, heard) = watch::channel(Said::default());
         let (count, counts) = watch::channel((0, 0));
@@ -132,7 +132,7 @@ fn refusal(code: &str) -> String {
 
 async fn ended(agent: &Agent) {
     let mut state = agent.watch();
-    let offline = state.wait_for(|state| matches!(state, State::Offline));
+    let offline = state.wait_for(|state| matches!(state, SessionState::Offline));
     drop(tokio::time::timeout(PATIENCE, offline).await.expect("an end").unwrap());
 }
 
@@ -167,7 +167,7 @@ async fn whatever_else_goes_wrong_is_tried_again() {
         service.say(&text, "");
         service.cut();
         service.until(|(agents, _)| *agents >= 3).await;
-        assert!(matches!(agent.state(), State::Reconnecting), "{text}");
+        assert!(matches!(agent.state(), SessionState::Reconnecting), "{text}");
 
         service.say("", "");
 
@@ -193,7 +193,7 @@ async fn a_tunnel_that_is_refused_keeps_its_address_and_is_tried_again() {
         let [shown] = agent.tunnels().try_into().unwrap();
         assert_eq!(shown.public_url, "http://web.example.test");
         assert_eq!(shown.status, Some(format!("reconnecting: not now ({code})")));
-        assert!(matches!(agent.state(), State::Online(_)));
+        assert!(matches!(agent.state(), SessionState::Online(_)));
 
         service.say("", "");
         let back = async {
@@ -217,7 +217,7 @@ async fn what_a_person_must_change_is_shown_and_tried_at_every_session() {
     service.say("", &refusal("ERR_NGROK_600"));
     service.cut();
     let refused = || agent.tunnels()[0].status.as_deref() != Some("online");
-    while !refused() || !matches!(agent.state(), State::Online(_)) {
+    while !refused() || !matches!(agent.state(), SessionState::Online(_)) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(agent.tunnels()[0].status.as_deref(), Some("reconnecting: not now (ERR_NGROK_600)"));

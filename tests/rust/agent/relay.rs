@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ginnel::agent::Trust;
-use ginnel::agent::capture::{Captures, Limit, Record, Source};
+use ginnel::agent::capture::{CaptureLimit, CaptureRecord, CaptureSource, CaptureStore};
 use ginnel::agent::metrics::TunnelMetrics;
-use ginnel::agent::relay::{self, Address, Closed, Front, HostHeader, Upstream};
+use ginnel::agent::relay::{
+    self, ForbiddenAddresses, HostHeader, HttpForwarder, LocalAddress, LocalUpstream,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -15,39 +17,39 @@ use crate::service::support::free_address;
 /// What a visitor of a tunnel has in hand.
 pub struct Visit {
     pub visitor: DuplexStream,
-    pub captures: Arc<Captures>,
+    pub captures: Arc<CaptureStore>,
     pub metrics: Arc<TunnelMetrics>,
 }
 
 /// Visits a tunnel to this address.
-fn visit_at(address: Address, host_header: HostHeader, closed: Closed) -> Visit {
+fn visit_at(address: LocalAddress, host_header: HostHeader, closed: ForbiddenAddresses) -> Visit {
     visit_front(&front(
-        Upstream::new(address, Trust::Anything.config().unwrap(), closed),
+        LocalUpstream::new(address, Trust::Anything.config().unwrap(), closed),
         host_header,
     ))
 }
 
 /// A tunnel to this local service.
-pub fn front(upstream: Upstream, host_header: HostHeader) -> Arc<Front> {
-    Arc::new(Front {
+pub fn front(upstream: LocalUpstream, host_header: HostHeader) -> Arc<HttpForwarder> {
+    Arc::new(HttpForwarder {
         tunnel_name: "web".to_owned(),
         upstream,
         host_header,
         scheme: "https",
-        captures: Some(Captures::new(Limit::default())),
+        captures: Some(CaptureStore::new(CaptureLimit::default())),
         metrics: Arc::new(TunnelMetrics::new(Instant::now())),
     })
 }
 
 /// Visits a tunnel.
-pub fn visit_front(front: &Arc<Front>) -> Visit {
+pub fn visit_front(front: &Arc<HttpForwarder>) -> Visit {
     let front = front.clone();
     let (captures, metrics) = (front.captures.clone().unwrap(), front.metrics.clone());
     let (visitor, theirs) = tokio::io::duplex(64 * 1024);
     tokio::spawn(async move {
         let (read, write) = tokio::io::split(theirs);
         let remote_addr = "192.0.2.1".to_owned();
-        let source = Source { remote_addr, ..Source::default() };
+        let source = CaptureSource { remote_addr, ..CaptureSource::default() };
         relay::serve(
             &front,
             (Box::pin(read), Box::pin(write)),
@@ -63,8 +65,8 @@ pub fn visit_front(front: &Arc<Front>) -> Visit {
 async fn visit() -> (Visit, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let address = Address::Tcp { host: "localhost".to_owned(), port };
-    (visit_at(address, HostHeader::Preserve, Closed::default()), listener)
+    let address = LocalAddress::Tcp { host: "localhost".to_owned(), port };
+    (visit_at(address, HostHeader::Preserve, ForbiddenAddresses::default()), listener)
 }
 
 impl Visit {
@@ -85,12 +87,12 @@ impl Visit {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    pub fn record(&self) -> Arc<Record> {
+    pub fn record(&self) -> Arc<CaptureRecord> {
         self.captures.list(1, None).remove(0)
     }
 
     /// The newest record, once its exchange has ended.
-    pub async fn ended(&self) -> Arc<Record> {
+    pub async fn ended(&self) -> Arc<CaptureRecord> {
         loop {
             let record = self.record();
             if record.exchange().took.is_some() {
@@ -216,8 +218,8 @@ async fn an_upgrade_turns_into_a_plain_connection() {
 #[tokio::test]
 async fn a_service_that_is_away_is_a_502_with_a_record() {
     let port = free_address().port();
-    let address = Address::Tcp { host: "127.0.0.1".to_owned(), port };
-    let mut visit = visit_at(address, HostHeader::Preserve, Closed::default());
+    let address = LocalAddress::Tcp { host: "127.0.0.1".to_owned(), port };
+    let mut visit = visit_at(address, HostHeader::Preserve, ForbiddenAddresses::default());
 
     visit.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
 
@@ -425,8 +427,8 @@ async fn smuggled_requests_are_refused_before_they_are_forwarded() {
 async fn a_rewritten_host_and_its_redirects() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let address = Address::Tcp { host: "localhost".to_owned(), port };
-    let mut visit = visit_at(address, HostHeader::Rewrite, Closed::default());
+    let address = LocalAddress::Tcp { host: "localhost".to_owned(), port };
+    let mut visit = visit_at(address, HostHeader::Rewrite, ForbiddenAddresses::default());
 
     visit.send("GET / HTTP/1.1\r\nHost: shop.test\r\n\r\n").await;
     let mut local = accept(&listener).await;
@@ -453,8 +455,8 @@ async fn a_rewritten_host_and_its_redirects() {
 async fn a_tunnel_to_the_agents_own_api_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let own = listener.local_addr().unwrap();
-    let closed = Closed::new(&[own]);
-    let address = Address::Tcp { host: "localhost".to_owned(), port: own.port() };
+    let closed = ForbiddenAddresses::new(&[own]);
+    let address = LocalAddress::Tcp { host: "localhost".to_owned(), port: own.port() };
     let mut visit = visit_at(address, HostHeader::Preserve, closed);
 
     visit.send("GET /api/tunnels HTTP/1.1\r\nHost: x\r\n\r\n").await;
@@ -471,9 +473,9 @@ async fn a_folder_serves_its_files_and_nothing_else() {
     std::fs::write(folder.join("a b.txt"), "hello").unwrap();
     std::fs::write(folder.join("sub/index.html"), "<p>index").unwrap();
     let get = |path: &'static str| {
-        let address = Address::Files(folder.clone());
+        let address = LocalAddress::Files(folder.clone());
         async move {
-            let mut visit = visit_at(address, HostHeader::Preserve, Closed::default());
+            let mut visit = visit_at(address, HostHeader::Preserve, ForbiddenAddresses::default());
             visit
                 .send(&format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
                 .await;

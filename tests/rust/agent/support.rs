@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ginnel::agent::{Agent, Options, State, Trust, WebAddress};
+use ginnel::agent::{Agent, AgentOptions, SessionState, Trust, WebAddress};
 use ginnel::service::{self, Service};
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
@@ -84,18 +84,18 @@ pub async fn agent_of(service: &Service) -> Agent {
 }
 
 /// How an agent of this service is to run.
-pub fn options_of(service: &Service) -> Options {
+pub fn options_of(service: &Service) -> AgentOptions {
     let trust = Trust::Pem(service.gateway().authority().pem().as_bytes().to_vec());
     let token = service.authtoken().cloned().unwrap();
     let server = service.agent_address().unwrap().to_string();
-    let mut options = Options::new(server, token, trust);
+    let mut options = AgentOptions::new(server, token, trust);
     options.web_addr = WebAddress::At("127.0.0.1:0".to_owned());
     options
 }
 
 pub async fn online(agent: &Agent) {
     let mut state = agent.watch();
-    let online = state.wait_for(|state| matches!(state, State::Online(_)));
+    let online = state.wait_for(|state| matches!(state, SessionState::Online(_)));
     tokio::time::timeout(PATIENCE, online).await.expect("online in time").unwrap();
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ginnel::agent::{Agent, Options, State, Trust, WebAddress};
+use ginnel::agent::{Agent, AgentOptions, SessionState, Trust, WebAddress};
 use ginnel::service::{self, Service};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -166,7 +166,8 @@ async fn a_service_that_comes_back_finds_the_tunnels_at_their_addresses() {
     };
     let service = Service::start(options).await.unwrap();
     let mut state = whole.agent.watch();
-    while !matches!(&*state.borrow_and_update(), State::Online(_)) || whole.agent.reconnects() == 0
+    while !matches!(&*state.borrow_and_update(), SessionState::Online(_))
+        || whole.agent.reconnects() == 0
     {
         tokio::time::timeout(Duration::from_secs(10), state.changed()).await.unwrap().unwrap();
     }
@@ -181,13 +182,13 @@ async fn a_refused_agent_says_why_and_does_not_try_again() {
     let service = Service::start(service::Options::default()).await.unwrap();
     let trust = Trust::Pem(service.gateway().authority().pem().as_bytes().to_vec());
     let token = ginnel::api::Secret(format!("{}_{}", "0".repeat(27), "0".repeat(21)));
-    let mut options = Options::new(service.agent_address().unwrap().to_string(), token, trust);
+    let mut options = AgentOptions::new(service.agent_address().unwrap().to_string(), token, trust);
     options.web_addr = WebAddress::Off;
 
     let mut agent = Agent::start(options).await.unwrap();
     tokio::time::timeout(Duration::from_secs(10), agent.ended()).await.unwrap();
 
-    assert!(matches!(agent.state(), State::Offline));
+    assert!(matches!(agent.state(), SessionState::Offline));
     assert!(agent.last_error().unwrap().contains("ERR_NGROK_107"), "{:?}", agent.last_error());
 }
 
@@ -206,7 +207,7 @@ async fn the_management_api_stops_an_agent() {
 
     assert_eq!(stop.status(), 204);
     tokio::time::timeout(Duration::from_secs(10), whole.agent.ended()).await.unwrap();
-    assert!(matches!(whole.agent.state(), State::Offline));
+    assert!(matches!(whole.agent.state(), SessionState::Offline));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

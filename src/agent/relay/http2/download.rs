@@ -13,10 +13,10 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use super::heads::{self, Framing};
 
 /// When so much is gathered, it is written.
-const PIECE: usize = 32 * 1024;
+const CHUNK_BYTES: usize = 32 * 1024;
 
 /// What comes next of an answer.
-pub(super) enum Head {
+pub(super) enum ResponseStart {
     /// A provisional one; others follow.
     Provisional(Response<()>),
     /// The final one.
@@ -25,7 +25,7 @@ pub(super) enum Head {
 
 /// Why an answer is not whole.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum DownloadError {
     /// The head never came.
     Unanswered(h2::Error),
     /// The rest never came.
@@ -38,15 +38,15 @@ pub(super) enum Failure {
 pub(super) async fn head(
     mut response: ResponseFuture,
     write: &mut (impl AsyncWrite + Unpin),
-) -> Result<Response<RecvStream>, Failure> {
+) -> Result<Response<RecvStream>, DownloadError> {
     loop {
-        match next(&mut response).await.map_err(Failure::Unanswered)? {
-            Head::Final(answer) => return Ok(answer),
+        match next(&mut response).await.map_err(DownloadError::Unanswered)? {
+            ResponseStart::Final(answer) => return Ok(answer),
             // HTTP/2 has no such answer.
-            Head::Provisional(answer) if answer.status() == 101 => {}
-            Head::Provisional(answer) => {
+            ResponseStart::Provisional(answer) if answer.status() == 101 => {}
+            ResponseStart::Provisional(answer) => {
                 let head = heads::response(answer.status(), answer.headers(), Framing::None);
-                write.write_all(&head).await.map_err(|_| Failure::Gone)?;
+                write.write_all(&head).await.map_err(|_| DownloadError::Gone)?;
             }
         }
     }
@@ -57,15 +57,15 @@ pub(super) async fn pass_on(
     answer: Response<RecvStream>,
     to_head: bool,
     write: &mut (impl AsyncWrite + Unpin),
-) -> Result<(), Failure> {
+) -> Result<(), DownloadError> {
     let (parts, mut body) = answer.into_parts();
     let framing = Framing::of(parts.status, &parts.headers, to_head, body.is_end_stream());
-    let mut out = heads::response(parts.status, &parts.headers, framing);
+    let mut output = heads::response(parts.status, &parts.headers, framing);
     while framing.has_body() {
         let data = match at_once(&mut body).await {
             Some(data) => data,
             None => {
-                flush(&mut out, write).await?;
+                flush(&mut output, write).await?;
                 body.data().await
             }
         };
@@ -74,22 +74,22 @@ pub(super) async fn pass_on(
             Ok(data) => data,
             // What came is passed on, so that it breaks off where it did.
             Err(error) => {
-                flush(&mut out, write).await?;
-                return Err(Failure::CutOff(error));
+                flush(&mut output, write).await?;
+                return Err(DownloadError::CutOff(error));
             }
         };
-        framing.put(&data, &mut out);
-        if out.len() >= PIECE {
-            flush(&mut out, write).await?;
+        framing.put(&data, &mut output);
+        if output.len() >= CHUNK_BYTES {
+            flush(&mut output, write).await?;
         }
         // It fails for a stream that has ended, which needs no window.
         let _ = body.flow_control().release_capacity(data.len());
     }
     if framing == Framing::Chunked {
-        let trailers = body.trailers().await.map_err(Failure::CutOff)?;
-        heads::last_chunk(&trailers.unwrap_or_default(), &mut out);
+        let trailers = body.trailers().await.map_err(DownloadError::CutOff)?;
+        heads::last_chunk(&trailers.unwrap_or_default(), &mut output);
     }
-    flush(&mut out, write).await
+    flush(&mut output, write).await
 }
 
 /// The data that has come already; none while nothing has.
@@ -103,18 +103,21 @@ async fn at_once(body: &mut RecvStream) -> Option<Option<Result<Bytes, h2::Error
     .await
 }
 
-async fn next(response: &mut ResponseFuture) -> Result<Head, h2::Error> {
+async fn next(response: &mut ResponseFuture) -> Result<ResponseStart, h2::Error> {
     poll_fn(|cx| match response.poll_informational(cx) {
-        Poll::Ready(Some(answer)) => Poll::Ready(answer.map(Head::Provisional)),
-        Poll::Ready(None) => Pin::new(&mut *response).poll(cx).map_ok(Head::Final),
+        Poll::Ready(Some(answer)) => Poll::Ready(answer.map(ResponseStart::Provisional)),
+        Poll::Ready(None) => Pin::new(&mut *response).poll(cx).map_ok(ResponseStart::Final),
         // Asking for the final one now would lose a provisional one that comes in between.
         Poll::Pending => Poll::Pending,
     })
     .await
 }
 
-async fn flush(out: &mut Vec<u8>, write: &mut (impl AsyncWrite + Unpin)) -> Result<(), Failure> {
-    let written = write.write_all(out).await;
-    out.clear();
-    written.map_err(|_| Failure::Gone)
+async fn flush(
+    output: &mut Vec<u8>,
+    write: &mut (impl AsyncWrite + Unpin),
+) -> Result<(), DownloadError> {
+    let written = write.write_all(output).await;
+    output.clear();
+    written.map_err(|_| DownloadError::Gone)
 }

@@ -5,11 +5,11 @@ use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TE, TRAILER, 
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 
-use crate::agent::relay::head::HEADERS;
+use crate::agent::relay::head::MAX_HEADERS;
 
 const SOCKET_KEY: HeaderName = HeaderName::from_static("sec-websocket-key");
 /// What concerns one connection of HTTP/1.1 only, beside what `Connection` names.
-const HOPS: [&str; 7] = [
+const HOP_BY_HOP_HEADERS: [&str; 7] = [
     "connection",
     "http2-settings",
     "keep-alive",
@@ -21,7 +21,7 @@ const HOPS: [&str; 7] = [
 
 /// A request as HTTP/2 has it.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct Http2Request {
     /// The head.
     pub request: Request<()>,
     /// The visitor's key, when the request asks for a WebSocket.
@@ -31,31 +31,36 @@ pub(super) struct Asked {
 /// A request that HTTP/2 cannot say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("HTTP/2 has no such request")]
-pub(super) struct Unsayable;
+pub(super) struct UntranslatableRequest;
 
 /// Translates the head of a request, which was found to be well-formed.
 ///
 /// `authority` is for a request that names no host.
-pub(super) fn request(head: &[u8], scheme: &str, authority: &str) -> Result<Asked, Unsayable> {
-    let mut room = [httparse::EMPTY_HEADER; HEADERS];
-    let mut parsed = httparse::Request::new(&mut room);
-    parsed.parse(head).map_err(|_| Unsayable)?;
+pub(super) fn request(
+    head: &[u8],
+    scheme: &str,
+    authority: &str,
+) -> Result<Http2Request, UntranslatableRequest> {
+    let mut header_buffer = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut parsed = httparse::Request::new(&mut header_buffer);
+    parsed.parse(head).map_err(|_| UntranslatableRequest)?;
     let mut headers = HeaderMap::with_capacity(parsed.headers.len());
     for header in parsed.headers.iter() {
-        let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| Unsayable)?;
-        let value = HeaderValue::from_bytes(header.value).map_err(|_| Unsayable)?;
+        let name =
+            HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| UntranslatableRequest)?;
+        let value = HeaderValue::from_bytes(header.value).map_err(|_| UntranslatableRequest)?;
         headers.append(name, value);
     }
     let mut method: Method =
-        parsed.method.and_then(|method| method.parse().ok()).ok_or(Unsayable)?;
+        parsed.method.and_then(|method| method.parse().ok()).ok_or(UntranslatableRequest)?;
     if method == Method::CONNECT {
-        return Err(Unsayable);
+        return Err(UntranslatableRequest);
     }
     let target = parsed.path.unwrap_or_default();
     let uri = address(target, headers.remove(HOST).as_ref(), scheme, authority)?;
     let socket = socket(&method, &headers);
     let trailers = has_token(&headers, TE, "trailers");
-    drop_hops(&mut headers);
+    strip_hop_by_hop(&mut headers);
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
@@ -68,7 +73,7 @@ pub(super) fn request(head: &[u8], scheme: &str, authority: &str) -> Result<Aske
     *request.method_mut() = method;
     *request.uri_mut() = uri;
     *request.headers_mut() = headers;
-    Ok(Asked { request, socket })
+    Ok(Http2Request { request, socket })
 }
 
 fn address(
@@ -76,28 +81,28 @@ fn address(
     host: Option<&HeaderValue>,
     scheme: &str,
     authority: &str,
-) -> Result<Uri, Unsayable> {
-    let target: Uri = target.parse().map_err(|_| Unsayable)?;
+) -> Result<Uri, UntranslatableRequest> {
+    let target: Uri = target.parse().map_err(|_| UntranslatableRequest)?;
     let named = host.map(HeaderValue::as_bytes).filter(|host| !host.is_empty());
     let authority = match (named, target.authority()) {
-        (Some(host), _) => Authority::try_from(host).map_err(|_| Unsayable)?,
+        (Some(host), _) => Authority::try_from(host).map_err(|_| UntranslatableRequest)?,
         (None, Some(named)) => named.clone(),
-        (None, None) => Authority::try_from(authority).map_err(|_| Unsayable)?,
+        (None, None) => Authority::try_from(authority).map_err(|_| UntranslatableRequest)?,
     };
     let mut parts = http::uri::Parts::default();
-    parts.scheme = Some(Scheme::try_from(scheme).map_err(|_| Unsayable)?);
+    parts.scheme = Some(Scheme::try_from(scheme).map_err(|_| UntranslatableRequest)?);
     parts.authority = Some(authority);
     parts.path_and_query =
         Some(target.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")));
-    Uri::from_parts(parts).map_err(|_| Unsayable)
+    Uri::from_parts(parts).map_err(|_| UntranslatableRequest)
 }
 
 /// The key of a visitor who asks for a WebSocket.
 fn socket(method: &Method, headers: &HeaderMap) -> Option<HeaderValue> {
-    let asked = *method == Method::GET
+    let converted = *method == Method::GET
         && has_token(headers, CONNECTION, "upgrade")
         && has_token(headers, UPGRADE, "websocket");
-    headers.get(SOCKET_KEY).filter(|_| asked).cloned()
+    headers.get(SOCKET_KEY).filter(|_| converted).cloned()
 }
 
 fn has_token(headers: &HeaderMap, name: HeaderName, token: &str) -> bool {
@@ -107,7 +112,7 @@ fn has_token(headers: &HeaderMap, name: HeaderName, token: &str) -> bool {
 }
 
 /// Removes what concerns one connection only; what frames a message stays.
-fn drop_hops(headers: &mut HeaderMap) {
+fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let mut named = Vec::new();
     for value in headers.get_all(CONNECTION) {
         let tokens = value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
@@ -116,7 +121,7 @@ fn drop_hops(headers: &mut HeaderMap) {
     for name in named.iter().filter(|name| **name != CONTENT_LENGTH) {
         headers.remove(name);
     }
-    for name in HOPS {
+    for name in HOP_BY_HOP_HEADERS {
         headers.remove(name);
     }
 }
@@ -153,15 +158,15 @@ impl Framing {
     }
 
     /// Adds data to what is written.
-    pub fn put(self, data: &[u8], out: &mut Vec<u8>) {
+    pub fn put(self, data: &[u8], output: &mut Vec<u8>) {
         let chunked = self == Self::Chunked;
         // A chunk of no length would be the last.
         if chunked && !data.is_empty() {
-            out.extend_from_slice(format!("{:x}\r\n", data.len()).as_bytes());
+            output.extend_from_slice(format!("{:x}\r\n", data.len()).as_bytes());
         }
-        out.extend_from_slice(data);
+        output.extend_from_slice(data);
         if chunked && !data.is_empty() {
-            out.extend_from_slice(b"\r\n");
+            output.extend_from_slice(b"\r\n");
         }
     }
 }
@@ -179,7 +184,8 @@ pub(super) fn response(status: StatusCode, headers: &HeaderMap, framing: Framing
     let no_length = matches!(framing, Framing::Empty | Framing::Chunked)
         || matches!(status.as_u16(), 100..200 | 204);
     for (name, value) in headers {
-        let leave_out = HOPS.contains(&name.as_str()) || no_length && name == CONTENT_LENGTH;
+        let leave_out =
+            HOP_BY_HOP_HEADERS.contains(&name.as_str()) || no_length && name == CONTENT_LENGTH;
         if !leave_out {
             line(name, value, &mut head);
         }
@@ -202,7 +208,7 @@ pub(super) fn switching(headers: &HeaderMap, accept: &str) -> Vec<u8> {
     head.extend_from_slice(b"\r\n");
     let framing = [CONTENT_LENGTH.as_str(), "sec-websocket-accept"];
     for (name, value) in headers {
-        if !HOPS.contains(&name.as_str()) && !framing.contains(&name.as_str()) {
+        if !HOP_BY_HOP_HEADERS.contains(&name.as_str()) && !framing.contains(&name.as_str()) {
             line(name, value, &mut head);
         }
     }
@@ -211,18 +217,19 @@ pub(super) fn switching(headers: &HeaderMap, accept: &str) -> Vec<u8> {
 }
 
 /// The end of a body in chunks.
-pub(super) fn last_chunk(trailers: &HeaderMap, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"0\r\n");
+pub(super) fn last_chunk(trailers: &HeaderMap, output: &mut Vec<u8>) {
+    output.extend_from_slice(b"0\r\n");
     for (name, value) in trailers.iter().filter(|(name, _)| may_trail(name)) {
-        line(name, value, out);
+        line(name, value, output);
     }
-    out.extend_from_slice(b"\r\n");
+    output.extend_from_slice(b"\r\n");
 }
 
 /// The trailers of a request; none where there are none.
 pub(super) fn trailers(lines: &[u8]) -> Option<HeaderMap> {
-    let mut room = [httparse::EMPTY_HEADER; HEADERS];
-    let Ok(httparse::Status::Complete((_, parsed))) = httparse::parse_headers(lines, &mut room)
+    let mut header_buffer = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let Ok(httparse::Status::Complete((_, parsed))) =
+        httparse::parse_headers(lines, &mut header_buffer)
     else {
         return None;
     };
@@ -237,12 +244,12 @@ pub(super) fn trailers(lines: &[u8]) -> Option<HeaderMap> {
 /// Whether a header may come after the body: it must not say where that ends, or who it is for.
 fn may_trail(name: &HeaderName) -> bool {
     let name = name.as_str();
-    !HOPS.contains(&name) && !matches!(name, "content-length" | "host" | "trailer")
+    !HOP_BY_HOP_HEADERS.contains(&name) && !matches!(name, "content-length" | "host" | "trailer")
 }
 
-fn line(name: &HeaderName, value: &HeaderValue, out: &mut Vec<u8>) {
-    out.extend_from_slice(name.as_str().as_bytes());
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value.as_bytes());
-    out.extend_from_slice(b"\r\n");
+fn line(name: &HeaderName, value: &HeaderValue, output: &mut Vec<u8>) {
+    output.extend_from_slice(name.as_str().as_bytes());
+    output.extend_from_slice(b": ");
+    output.extend_from_slice(value.as_bytes());
+    output.extend_from_slice(b"\r\n");
 }

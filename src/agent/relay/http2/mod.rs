@@ -4,11 +4,11 @@
 //! passed it. Towards a service that speaks HTTP/2, it has the end of a pipe in hand, and behind that
 //! stands a translator (`translator`) for each visitor: it makes a stream of every request
 //! (`upload`) and HTTP/1.1 of what comes back (`download`); `heads` knows what their heads become.
-//! All translators share one connection (`lane`). WebSockets pass by extended CONNECT (`socket`).
+//! All translators share one connection (`connection`). WebSockets pass by extended CONNECT (`socket`).
 
+mod connection;
 mod download;
 mod heads;
-mod lane;
 mod socket;
 mod translator;
 mod upload;
@@ -20,34 +20,39 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, DuplexStream, ReadBuf, ReadHalf};
 
-use super::prompt::Awaited;
-use super::{Connected, PIPE};
+use super::quick_ack::ResponseWait;
+use super::{LocalStream, PIPE_BYTES};
 use crate::reuse::ReuseBan;
-pub use lane::Lane;
+pub use connection::Http2Connection;
 use translator::Translator;
 
 /// Opens a pipe to a translator; the shared connection is there then.
 ///
 /// # Errors
 /// When the local service cannot be reached, or does not speak HTTP/2.
-pub(super) async fn connect(lane: &Arc<Lane>) -> io::Result<Connected> {
-    let found = lane.find().await?;
-    let (ours, theirs) = tokio::io::duplex(PIPE);
-    let problem = Problem::default();
-    tokio::spawn(Translator::new(lane.clone(), found, theirs, problem.clone()).run());
+pub(super) async fn connect(connection: &Arc<Http2Connection>) -> io::Result<LocalStream> {
+    let lease = connection.acquire().await?;
+    let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
+    let problem = FailureReason::default();
+    tokio::spawn(Translator::new(connection.clone(), lease, theirs, problem.clone()).run());
     let (read, write) = tokio::io::split(ours);
-    let read = Told { read, problem };
+    let read = PipeReader { read, problem };
     let (read, write) = (Box::pin(read), Box::pin(write));
     // HTTP/2 tells answers apart by their streams; nobody else is on the pipe.
-    Ok(Connected { read, write, awaited: Awaited::default(), ban: ReuseBan::default() })
+    Ok(LocalStream {
+        read,
+        write,
+        response_wait: ResponseWait::default(),
+        ban: ReuseBan::default(),
+    })
 }
 
 /// Why a translator ended without an answer, once it did.
 #[derive(Debug, Clone, Default)]
-struct Problem(Arc<Mutex<Option<String>>>);
+struct FailureReason(Arc<Mutex<Option<String>>>);
 
-impl Problem {
-    fn tell(&self, reason: String) {
+impl FailureReason {
+    fn status_sender(&self, reason: String) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
     }
 
@@ -57,12 +62,12 @@ impl Problem {
 }
 
 /// The reading half of a pipe, which ends with the translator's problem where there is one.
-struct Told {
+struct PipeReader {
     read: ReadHalf<DuplexStream>,
-    problem: Problem,
+    problem: FailureReason,
 }
 
-impl AsyncRead for Told {
+impl AsyncRead for PipeReader {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -11,9 +11,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use super::{heads, upload};
 
 /// What a server adds to a visitor's key (RFC 6455, section 1.3).
-const MAGIC: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+const WEBSOCKET_GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// How much is read at once.
-const PIECE: usize = 16 * 1024;
+const CHUNK_BYTES: usize = 16 * 1024;
 
 /// Tells the visitor that the WebSocket is open, and copies both ways until both have ended.
 pub(super) async fn carry(
@@ -24,7 +24,7 @@ pub(super) async fn carry(
     buffer: &mut BytesMut,
 ) {
     let (read, write) = visitor;
-    let accept = Sha1::new().chain_update(key.as_bytes()).chain_update(MAGIC).finalize();
+    let accept = Sha1::new().chain_update(key.as_bytes()).chain_update(WEBSOCKET_GUID).finalize();
     let head = heads::switching(headers, &BASE64_STANDARD.encode(accept));
     if write.write_all(&head).await.is_err() {
         return;
@@ -34,34 +34,34 @@ pub(super) async fn carry(
 }
 
 /// One side has failed; the other is dropped then.
-struct Broken;
+struct WebSocketError;
 
 async fn outward(
     mut stream: SendStream<Bytes>,
     read: &mut (impl AsyncRead + Unpin),
     buffer: &mut BytesMut,
-) -> Result<(), Broken> {
+) -> Result<(), WebSocketError> {
     loop {
         if buffer.is_empty() {
-            buffer.reserve(PIECE);
-            if read.read_buf(buffer).await.map_err(|_| Broken)? == 0 {
-                return stream.send_data(Bytes::new(), true).map_err(|_| Broken);
+            buffer.reserve(CHUNK_BYTES);
+            if read.read_buf(buffer).await.map_err(|_| WebSocketError)? == 0 {
+                return stream.send_data(Bytes::new(), true).map_err(|_| WebSocketError);
             }
         }
         let piece = buffer.split().freeze();
-        upload::push(&mut stream, piece, false).await.map_err(|_| Broken)?;
+        upload::push(&mut stream, piece, false).await.map_err(|_| WebSocketError)?;
     }
 }
 
 async fn inward(
     mut stream: RecvStream,
     write: &mut (impl AsyncWrite + Unpin),
-) -> Result<(), Broken> {
+) -> Result<(), WebSocketError> {
     while let Some(data) = stream.data().await {
-        let data = data.map_err(|_| Broken)?;
-        write.write_all(&data).await.map_err(|_| Broken)?;
+        let data = data.map_err(|_| WebSocketError)?;
+        write.write_all(&data).await.map_err(|_| WebSocketError)?;
         // It fails for a stream that has ended, which needs no window.
         let _ = stream.flow_control().release_capacity(data.len());
     }
-    write.shutdown().await.map_err(|_| Broken)
+    write.shutdown().await.map_err(|_| WebSocketError)
 }

@@ -6,31 +6,31 @@ use bytes::{Bytes, BytesMut};
 use h2::{Reason, SendStream};
 use tokio::io::{AsyncReadExt, DuplexStream, ReadHalf, WriteHalf};
 
-use super::download::{self, Failure};
-use super::heads::{self, Asked};
-use super::lane::{Found, Lane, Shared, explained};
+use super::connection::{Http2Connection, Http2Handle, Http2Lease, explained};
+use super::download::{self, DownloadError};
+use super::heads::{self, Http2Request};
 use super::upload::Upload;
-use super::{Problem, socket};
+use super::{FailureReason, socket};
 use crate::agent::relay::head::{self, RequestHead};
 use crate::http1::Body;
 
 /// How often a request is sent that the local service has not looked at.
-const TRIES: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
 /// What becomes of the requests of one pipe.
 pub(super) struct Translator {
-    lane: Arc<Lane>,
-    shared: Shared,
+    connection: Arc<Http2Connection>,
+    shared: Http2Handle,
     /// Whether nobody has used the connection before.
-    fresh: bool,
+    is_new: bool,
     read: ReadHalf<DuplexStream>,
     write: WriteHalf<DuplexStream>,
     buffer: BytesMut,
-    problem: Problem,
+    problem: FailureReason,
 }
 
 /// How an attempt ended.
-enum Attempt {
+enum AttemptOutcome {
     /// With an answer; true when another request may follow.
     Answered(bool),
     /// The visitor is gone, or got a part of the answer.
@@ -40,23 +40,30 @@ enum Attempt {
 }
 
 impl Translator {
-    pub fn new(lane: Arc<Lane>, found: Found, pipe: DuplexStream, problem: Problem) -> Self {
+    pub fn new(
+        connection: Arc<Http2Connection>,
+        lease: Http2Lease,
+        pipe: DuplexStream,
+        problem: FailureReason,
+    ) -> Self {
         let (read, write) = tokio::io::split(pipe);
-        let Found { shared, fresh } = found;
-        Self { lane, shared, fresh, read, write, buffer: BytesMut::new(), problem }
+        let Http2Lease { shared, is_new } = lease;
+        Self { connection, shared, is_new, read, write, buffer: BytesMut::new(), problem }
     }
 
     /// Answers one request after the other.
     pub async fn run(mut self) {
         while let Some((head, bytes)) = self.next_head().await {
-            let asked = match heads::request(&bytes, self.lane.scheme(), self.lane.authority()) {
-                Ok(asked) => asked,
-                Err(problem) => return self.problem.tell(problem.to_string()),
-            };
-            if !self.answer(asked, &head).await {
+            let converted =
+                match heads::request(&bytes, self.connection.scheme(), self.connection.authority())
+                {
+                    Ok(converted) => converted,
+                    Err(problem) => return self.problem.status_sender(problem.to_string()),
+                };
+            if !self.answer(converted, &head).await {
                 return;
             }
-            self.fresh = false;
+            self.is_new = false;
         }
     }
 
@@ -80,22 +87,26 @@ impl Translator {
     }
 
     /// Whether another request may follow.
-    async fn answer(&mut self, asked: Asked, head: &RequestHead) -> bool {
-        let body = if asked.socket.is_some() { Body::NONE } else { head.body.clone() };
+    async fn answer(&mut self, converted: Http2Request, head: &RequestHead) -> bool {
+        let body = if converted.socket.is_some() { Body::NONE } else { head.body.clone() };
         let mut upload = Upload::new(body);
         for tries in 1.. {
-            match self.attempt(&asked, head, &mut upload).await {
-                Attempt::Answered(again) => return again,
-                Attempt::Over => return false,
-                Attempt::Unanswered(_, true) if tries < TRIES => match self.lane.find().await {
-                    Ok(Found { shared, fresh }) => (self.shared, self.fresh) = (shared, fresh),
-                    Err(error) => {
-                        self.problem.tell(error.to_string());
-                        return false;
+            match self.attempt(&converted, head, &mut upload).await {
+                AttemptOutcome::Answered(again) => return again,
+                AttemptOutcome::Over => return false,
+                AttemptOutcome::Unanswered(_, true) if tries < MAX_ATTEMPTS => {
+                    match self.connection.acquire().await {
+                        Ok(Http2Lease { shared, is_new }) => {
+                            (self.shared, self.is_new) = (shared, is_new)
+                        }
+                        Err(error) => {
+                            self.problem.status_sender(error.to_string());
+                            return false;
+                        }
                     }
-                },
-                Attempt::Unanswered(reason, _) => {
-                    self.problem.tell(reason);
+                }
+                AttemptOutcome::Unanswered(reason, _) => {
+                    self.problem.status_sender(reason);
                     return false;
                 }
             }
@@ -103,20 +114,25 @@ impl Translator {
         false
     }
 
-    async fn attempt(&mut self, asked: &Asked, head: &RequestHead, upload: &mut Upload) -> Attempt {
-        if asked.socket.is_some() && !self.shared.takes_sockets() {
+    async fn attempt(
+        &mut self,
+        converted: &Http2Request,
+        head: &RequestHead,
+        upload: &mut Upload,
+    ) -> AttemptOutcome {
+        if converted.socket.is_some() && !self.shared.takes_sockets() {
             let problem = "it speaks HTTP/2 without extended CONNECT (RFC 8441), which WebSockets \
                 need there";
-            return Attempt::Unanswered(problem.to_owned(), false);
+            return AttemptOutcome::Unanswered(problem.to_owned(), false);
         }
-        let ends = upload.is_empty() && asked.socket.is_none();
-        let (response, mut stream) = match self.shared.send(asked.request.clone(), ends).await {
+        let ends = upload.is_empty() && converted.socket.is_none();
+        let (response, mut stream) = match self.shared.send(converted.request.clone(), ends).await {
             Ok(sent) => sent,
             Err(error) => return self.unanswered(&error, true, upload),
         };
         let answering = async {
             let answer = download::head(response, &mut self.write).await?;
-            if asked.socket.is_some() && answer.status().is_success() {
+            if converted.socket.is_some() && answer.status().is_success() {
                 return Ok(Some(answer));
             }
             download::pass_on(answer, head.is_head, &mut self.write).await.map(|()| None)
@@ -125,24 +141,24 @@ impl Translator {
             biased;
             () = upload.run(&mut stream, &mut self.read, &mut self.buffer) => {
                 stream.send_reset(Reason::CANCEL);
-                return Attempt::Over;
+                return AttemptOutcome::Over;
             }
             answered = answering => answered,
         };
-        match (answered, &asked.socket) {
+        match (answered, &converted.socket) {
             (Ok(Some(answer)), Some(key)) => {
                 self.carry(key, answer, stream).await;
-                Attempt::Over
+                AttemptOutcome::Over
             }
-            (Ok(_), _) => Attempt::Answered(upload.has_ended()),
-            (Err(Failure::Unanswered(error)), _) => {
-                self.unanswered(&error, head.is_idempotent && !self.fresh, upload)
+            (Ok(_), _) => AttemptOutcome::Answered(upload.has_ended()),
+            (Err(DownloadError::Unanswered(error)), _) => {
+                self.unanswered(&error, head.is_idempotent && !self.is_new, upload)
             }
-            (Err(Failure::CutOff(error)), _) => {
-                self.problem.tell(explained(&error));
-                Attempt::Over
+            (Err(DownloadError::CutOff(error)), _) => {
+                self.problem.status_sender(explained(&error));
+                AttemptOutcome::Over
             }
-            (Err(Failure::Gone), _) => Attempt::Over,
+            (Err(DownloadError::Gone), _) => AttemptOutcome::Over,
         }
     }
 
@@ -158,9 +174,9 @@ impl Translator {
     }
 
     /// What follows from an error; `harmless` when the request could be sent to a new connection.
-    fn unanswered(&self, error: &h2::Error, harmless: bool, upload: &Upload) -> Attempt {
+    fn unanswered(&self, error: &h2::Error, harmless: bool, upload: &Upload) -> AttemptOutcome {
         let again = is_refusal(error) || harmless && is_loss(error);
-        Attempt::Unanswered(explained(error), again && upload.is_kept())
+        AttemptOutcome::Unanswered(explained(error), again && upload.is_replayable())
     }
 }
 

@@ -10,32 +10,32 @@ use super::heads;
 use crate::http1::Body;
 
 /// How much of a body is kept, in case that the stream is refused and another must be tried.
-const KEPT: usize = 64 * 1024;
+const MAX_REPLAYABLE_BYTES: usize = 64 * 1024;
 /// How much of what follows the body is read.
-const AHEAD: usize = 64 * 1024;
+const MAX_READ_AHEAD_BYTES: usize = 64 * 1024;
 /// How much is read at once.
-const PIECE: usize = 16 * 1024;
+const CHUNK_BYTES: usize = 16 * 1024;
 
 /// A body that is sent; it can be sent again while all of it is kept.
 pub(super) struct Upload {
     body: Body,
     trailer: Vec<u8>,
-    kept: Vec<Bytes>,
+    replayable: Vec<Bytes>,
     forgotten: bool,
     ended: bool,
 }
 
 /// The stream takes no more.
-pub(super) struct Refused;
+pub(super) struct UploadError;
 
 impl Upload {
     pub fn new(body: Body) -> Self {
-        Self { body, trailer: Vec::new(), kept: Vec::new(), forgotten: false, ended: false }
+        Self { body, trailer: Vec::new(), replayable: Vec::new(), forgotten: false, ended: false }
     }
 
     /// Whether there is nothing to send.
     pub fn is_empty(&self) -> bool {
-        self.body == Body::NONE && self.kept.is_empty()
+        self.body == Body::NONE && self.replayable.is_empty()
     }
 
     /// Whether all of it was sent.
@@ -44,7 +44,7 @@ impl Upload {
     }
 
     /// Whether all of it can be sent again.
-    pub fn is_kept(&self) -> bool {
+    pub fn is_replayable(&self) -> bool {
         !self.forgotten
     }
 
@@ -59,9 +59,9 @@ impl Upload {
             Ok(true) => self.ended = true,
             Ok(false) => return,
             // What became of the stream shows in the answer.
-            Err(Refused) => {}
+            Err(UploadError) => {}
         }
-        while buffer.len() < AHEAD {
+        while buffer.len() < MAX_READ_AHEAD_BYTES {
             match read.read_buf(buffer).await {
                 Ok(1..) => {}
                 _ => return,
@@ -76,16 +76,16 @@ impl Upload {
         stream: &mut SendStream<Bytes>,
         read: &mut (impl AsyncRead + Unpin),
         buffer: &mut BytesMut,
-    ) -> Result<bool, Refused> {
+    ) -> Result<bool, UploadError> {
         if self.is_empty() {
             return Ok(true);
         }
-        for piece in self.kept.clone() {
+        for piece in self.replayable.clone() {
             push(stream, piece, false).await?;
         }
         while !self.body.is_done() {
             if buffer.is_empty() {
-                buffer.reserve(PIECE);
+                buffer.reserve(CHUNK_BYTES);
                 match read.read_buf(buffer).await {
                     Ok(1..) => {}
                     _ => return Ok(false),
@@ -100,8 +100,8 @@ impl Upload {
             }
         }
         match heads::trailers(&self.trailer) {
-            Some(trailers) => stream.send_trailers(trailers).map_err(|_| Refused)?,
-            None => stream.send_data(Bytes::new(), true).map_err(|_| Refused)?,
+            Some(trailers) => stream.send_trailers(trailers).map_err(|_| UploadError)?,
+            None => stream.send_data(Bytes::new(), true).map_err(|_| UploadError)?,
         }
         Ok(true)
     }
@@ -122,12 +122,12 @@ impl Upload {
     }
 
     fn keep(&mut self, piece: &Bytes) {
-        let kept: usize = self.kept.iter().map(Bytes::len).sum();
-        if self.forgotten || kept + piece.len() > KEPT {
+        let replayable: usize = self.replayable.iter().map(Bytes::len).sum();
+        if self.forgotten || replayable + piece.len() > MAX_REPLAYABLE_BYTES {
             self.forgotten = true;
-            self.kept = Vec::new();
+            self.replayable = Vec::new();
         } else if !piece.is_empty() {
-            self.kept.push(piece.clone());
+            self.replayable.push(piece.clone());
         }
     }
 }
@@ -137,20 +137,20 @@ pub(super) async fn push(
     stream: &mut SendStream<Bytes>,
     mut piece: Bytes,
     ends: bool,
-) -> Result<(), Refused> {
+) -> Result<(), UploadError> {
     if piece.is_empty() && ends {
-        return stream.send_data(piece, true).map_err(|_| Refused);
+        return stream.send_data(piece, true).map_err(|_| UploadError);
     }
     while !piece.is_empty() {
         stream.reserve_capacity(piece.len());
         while stream.capacity() == 0 {
             match poll_fn(|cx| stream.poll_capacity(cx)).await {
                 Some(Ok(_)) => {}
-                _ => return Err(Refused),
+                _ => return Err(UploadError),
             }
         }
         let part = piece.split_to(stream.capacity().min(piece.len()));
-        stream.send_data(part, ends && piece.is_empty()).map_err(|_| Refused)?;
+        stream.send_data(part, ends && piece.is_empty()).map_err(|_| UploadError)?;
     }
     Ok(())
 }

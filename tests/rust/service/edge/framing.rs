@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use ginnel::agent::Trust;
-use ginnel::agent::relay::{Address, Closed, HostHeader, Upstream};
+use ginnel::agent::relay::{ForbiddenAddresses, HostHeader, LocalAddress, LocalUpstream};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -263,18 +263,18 @@ impl AsyncConnect for At {
 }
 
 /// An agent's tunnel without a service before it.
-struct Relay(Address);
+struct Relay(LocalAddress);
 
 impl AsyncConnect for Relay {
     async fn connect(&self) -> impl AsyncRead + AsyncWrite + Unpin {
         let config = Trust::Anything.config().unwrap();
-        let upstream = Upstream::new(self.0.clone(), config, Closed::default());
+        let upstream = LocalUpstream::new(self.0.clone(), config, ForbiddenAddresses::default());
         visit_front(&front(upstream, HostHeader::Preserve)).visitor
     }
 }
 
 /// An upstream that answers when it has got as many bytes of a body as `X-Length` says.
-async fn counting() -> Address {
+async fn counting() -> LocalAddress {
     let address = upstream(|mut peer| async move {
         let head = peer.head().await;
         let length = header(&head, "x-length").unwrap_or("0").parse().unwrap();
@@ -284,7 +284,7 @@ async fn counting() -> Address {
         }
     })
     .await;
-    Address::Tcp { host: address.ip().to_string(), port: address.port() }
+    LocalAddress::Tcp { host: address.ip().to_string(), port: address.port() }
 }
 
 const HEAD: &str = "POST / HTTP/1.1\r\nHost: a.test\r\n";
@@ -390,7 +390,7 @@ async fn answers_are_read_by_the_grammar() {
     let edge = site.edge("a.test").await;
     site.route(&edge, "/", json!({"backend": site.at(address).await})).await;
     let site_at = site.service.service.gateway().http_address().unwrap();
-    let relay = Relay(Address::Tcp { host: address.ip().to_string(), port: address.port() });
+    let relay = Relay(LocalAddress::Tcp { host: address.ip().to_string(), port: address.port() });
 
     let mut wrong = Vec::new();
     for (at, (answer, expected)) in table.iter().enumerate() {

@@ -2,11 +2,11 @@
 //!
 //! What was captured is a stranger's, so every form quotes it for the language that it is in.
 
-use super::view::{Detail, Field};
+use super::view::{Detail, HeaderView};
 use crate::api::mask;
 
 /// Headers that whoever sends the copy writes itself, or the service that it is sent to.
-const OWN: [&str; 7] = [
+const GENERATED_HEADERS: [&str; 7] = [
     "host",
     "content-length",
     "transfer-encoding",
@@ -17,11 +17,11 @@ const OWN: [&str; 7] = [
 ];
 
 /// How long an argument may be: Linux takes 128 KiB, and quotes become longer in quotes.
-const ARGUMENT: usize = 24 * 1024;
+const MAX_ARGUMENT_BYTES: usize = 24 * 1024;
 
 /// The form of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum SnippetFormat {
     Curl,
     Requests,
     Ginnel,
@@ -29,7 +29,7 @@ pub(super) enum Form {
     Url,
 }
 
-impl Form {
+impl SnippetFormat {
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "curl" => Some(Self::Curl),
@@ -62,12 +62,16 @@ fn address(detail: &Detail) -> String {
     })
 }
 
-fn is(field: &Field, name: &str) -> bool {
+fn is(field: &HeaderView, name: &str) -> bool {
     field.name.eq_ignore_ascii_case(name)
 }
 
-fn sendable(detail: &Detail) -> impl Iterator<Item = &Field> {
-    detail.request.headers.iter().filter(|field| !OWN.iter().any(|own| is(field, own)))
+fn sendable(detail: &Detail) -> impl Iterator<Item = &HeaderView> {
+    detail
+        .request
+        .headers
+        .iter()
+        .filter(|field| !GENERATED_HEADERS.iter().any(|own| is(field, own)))
 }
 
 fn note(detail: &Detail) -> &'static str {
@@ -109,7 +113,7 @@ fn curl(detail: &Detail) -> String {
     if has_body {
         match std::str::from_utf8(body) {
             // Only this option takes a leading @ for what it is.
-            Ok(text) if !text.contains('\0') && text.len() <= ARGUMENT => {
+            Ok(text) if !text.contains('\0') && text.len() <= MAX_ARGUMENT_BYTES => {
                 lines.push(format!("--data-raw {}", shell(text)))
             }
             _ => {

@@ -8,24 +8,24 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::web::Refusal;
-use crate::agent::Shared;
-use crate::agent::capture::Message;
+use super::super::web::WebRejection;
+use crate::agent::AgentInner;
+use crate::agent::capture::CapturedMessage;
 use crate::agent::replay::ReplayError;
 use crate::api::mask;
 
 /// Headers that describe the framing of the body or concern one connection: made anew.
-const FRAMING: [&str; 5] =
+const FRAMING_HEADERS: [&str; 5] =
     ["content-length", "transfer-encoding", "trailer", "connection", "keep-alive"];
 /// How long the head of a changed request may be, in bytes.
-const HEAD: usize = 64 * 1024;
+const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// How many headers it may have.
-const HEADERS: usize = 100;
+const MAX_HEADERS: usize = 100;
 
 /// What is to be different; what is absent stays.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Changes {
+struct ReplayEdits {
     tunnel: Option<String>,
     method: Option<String>,
     target: Option<String>,
@@ -37,25 +37,25 @@ struct Changes {
 
 /// Sends a request again; answers with the identifier of the new record.
 pub(super) async fn replay(
-    shared: &Arc<Shared>,
+    shared: &Arc<AgentInner>,
     id: &str,
-    given: &Bytes,
-) -> Result<Value, Refusal> {
-    let changes: Changes =
-        serde_json::from_slice(given).map_err(|error| Refusal::invalid_body(error.to_string()))?;
+    edited: &Bytes,
+) -> Result<Value, WebRejection> {
+    let changes: ReplayEdits = serde_json::from_slice(edited)
+        .map_err(|error| WebRejection::invalid_body(error.to_string()))?;
     let record = shared
         .captures
         .find(id)
-        .ok_or_else(|| Refusal::gone(ReplayError::NoRecord(id.to_owned()).to_string()))?;
+        .ok_or_else(|| WebRejection::gone(ReplayError::NoRecord(id.to_owned()).to_string()))?;
     let original = record.exchange().request.clone();
     let tunnel = changes.tunnel.clone().unwrap_or_else(|| record.tunnel_name.clone());
     let raw = changes.apply(&original)?;
     let sent = shared.send(&tunnel, raw, Some(record.id.clone())).await;
-    let new = sent.map_err(|error| Refusal::gone(error.to_string()))?;
+    let new = sent.map_err(|error| WebRejection::gone(error.to_string()))?;
     Ok(json!({"id": new}))
 }
 
-impl Changes {
+impl ReplayEdits {
     fn is_empty(&self) -> bool {
         self.method.is_none()
             && self.target.is_none()
@@ -64,10 +64,10 @@ impl Changes {
     }
 
     /// The bytes of the request to send.
-    fn apply(self, original: &Message) -> Result<Vec<u8>, Refusal> {
+    fn apply(self, original: &CapturedMessage) -> Result<Vec<u8>, WebRejection> {
         if self.body.is_none() && original.is_truncated() {
             let problem = format!("body: {}; give the whole of it", ReplayError::Truncated);
-            return Err(Refusal::new(400, 105, "request cannot be replayed", problem));
+            return Err(WebRejection::new(400, 105, "request cannot be replayed", problem));
         }
         if self.is_empty() {
             return Ok(original.raw());
@@ -75,25 +75,25 @@ impl Changes {
         let [method, target, version] = original.start_line();
         let method = self.method.unwrap_or(method);
         if method.is_empty() || !method.bytes().all(is_token) {
-            return Err(Refusal::invalid_body(format!("method: {method:?} is not a method")));
+            return Err(WebRejection::invalid_body(format!("method: {method:?} is not a method")));
         }
         let target = self
             .target
-            .map_or_else(|| Ok(target.clone()), |given| wanted_target(&given, &target))?;
-        let kept = original.exact_headers();
+            .map_or_else(|| Ok(target.clone()), |edited| edited_target(&edited, &target))?;
+        let original_headers = original.exact_headers();
         let headers = match self.headers {
-            Some(headers) => wanted_headers(headers, &kept)?,
-            None => kept,
+            Some(headers) => edited_headers(headers, &original_headers)?,
+            None => original_headers,
         };
         let body = match self.body {
-            Some(text) => STANDARD
-                .decode(text)
-                .map_err(|error| Refusal::invalid_body(format!("body: is not base64: {error}")))?,
+            Some(text) => STANDARD.decode(text).map_err(|error| {
+                WebRejection::invalid_body(format!("body: is not base64: {error}"))
+            })?,
             None => original.body.bytes().into_owned(),
         };
         let mut head = format!("{method} {target} {version}\r\n").into_bytes();
         for (name, value) in headers {
-            if !FRAMING.iter().any(|framing| name.eq_ignore_ascii_case(framing)) {
+            if !FRAMING_HEADERS.iter().any(|framing| name.eq_ignore_ascii_case(framing)) {
                 head.extend([name.as_bytes(), b": ", &value, b"\r\n"].concat());
             }
         }
@@ -101,58 +101,60 @@ impl Changes {
             head.extend(format!("Content-Length: {}\r\n", body.len()).into_bytes());
         }
         head.extend(b"\r\n");
-        if head.len() > HEAD {
-            return Err(Refusal::invalid_body(format!("headers: are longer than {HEAD} bytes")));
+        if head.len() > MAX_HEAD_BYTES {
+            return Err(WebRejection::invalid_body(format!(
+                "headers: are longer than {MAX_HEAD_BYTES} bytes"
+            )));
         }
         Ok([head, body].concat())
     }
 }
 
 /// A target that was edited; its masked parameters stay as they were.
-fn wanted_target(given: &str, original: &str) -> Result<String, Refusal> {
-    if given == mask::target(original) {
+fn edited_target(edited: &str, original: &str) -> Result<String, WebRejection> {
+    if edited == mask::target(original) {
         return Ok(original.to_owned());
     }
-    if given.contains(mask::MASK) {
+    if edited.contains(mask::MASK) {
         let problem = "target: has a masked secret; show secrets before changing it";
-        return Err(Refusal::invalid_body(problem));
+        return Err(WebRejection::invalid_body(problem));
     }
-    let usable = given == "*" || given.starts_with('/');
-    if !usable || !given.bytes().all(|byte| matches!(byte, b'!'..=b'~')) {
-        let problem = format!("target: {given:?} is not a path with an optional query");
-        return Err(Refusal::invalid_body(problem));
+    let usable = edited == "*" || edited.starts_with('/');
+    if !usable || !edited.bytes().all(|byte| matches!(byte, b'!'..=b'~')) {
+        let problem = format!("target: {edited:?} is not a path with an optional query");
+        return Err(WebRejection::invalid_body(problem));
     }
-    Ok(given.to_owned())
+    Ok(edited.to_owned())
 }
 
-fn wanted_headers(
-    given: Vec<(String, String)>,
+fn edited_headers(
+    edited: Vec<(String, String)>,
     original: &[(String, Vec<u8>)],
-) -> Result<Vec<(String, Vec<u8>)>, Refusal> {
-    if given.len() > HEADERS {
-        let problem = format!("headers: are {}, the limit is {HEADERS}", given.len());
-        return Err(Refusal::invalid_body(problem));
+) -> Result<Vec<(String, Vec<u8>)>, WebRejection> {
+    if edited.len() > MAX_HEADERS {
+        let problem = format!("headers: are {}, the limit is {MAX_HEADERS}", edited.len());
+        return Err(WebRejection::invalid_body(problem));
     }
     let mut originals = original.iter().collect::<Vec<_>>();
-    let restored = given.into_iter().map(|(name, value)| {
+    let restored = edited.into_iter().map(|(name, value)| {
         if name.is_empty() || !name.bytes().all(is_token) {
-            return Err(Refusal::invalid_body(format!("headers: {name:?} is not a name")));
+            return Err(WebRejection::invalid_body(format!("headers: {name:?} is not a name")));
         }
         if value.bytes().any(|byte| byte < b' ' && byte != b'\t' || byte == 0x7f) {
             let problem = format!("headers: the value of {name} has a control character");
-            return Err(Refusal::invalid_body(problem));
+            return Err(WebRejection::invalid_body(problem));
         }
         // What was shown differs from what came where it is masked, or was no text.
-        let unchanged = originals.iter().position(|(known, bytes)| {
+        let unchanged = originals.iter().position(|(original_name, bytes)| {
             let text = String::from_utf8_lossy(bytes);
-            known.eq_ignore_ascii_case(&name)
-                && (text == value || mask::header(known, &text) == value)
+            original_name.eq_ignore_ascii_case(&name)
+                && (text == value || mask::header(original_name, &text) == value)
         });
         match unchanged {
             Some(at) => Ok((name, originals.remove(at).1.clone())),
             None if value.contains(mask::MASK) => {
                 let problem = format!("headers: the value of {name} is masked");
-                Err(Refusal::invalid_body(problem))
+                Err(WebRejection::invalid_body(problem))
             }
             None => Ok((name, value.trim().as_bytes().to_vec())),
         }
@@ -169,17 +171,17 @@ fn is_token(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    fn original() -> Message {
+    fn original() -> CapturedMessage {
         let head = "POST /a?token=abc HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer abc\r\n\
                     Transfer-Encoding: chunked\r\n\r\n";
-        let mut message = Message::new(head.as_bytes(), true);
+        let mut message = CapturedMessage::new(head.as_bytes(), true);
         message.body = b"hello".to_vec().into();
         message.body_length = 5;
         message
     }
 
-    fn apply(changes: Value) -> Result<String, Refusal> {
-        let changes: Changes = serde_json::from_value(changes).unwrap();
+    fn apply(changes: Value) -> Result<String, WebRejection> {
+        let changes: ReplayEdits = serde_json::from_value(changes).unwrap();
         changes.apply(&original()).map(|raw| String::from_utf8(raw).unwrap())
     }
 
@@ -208,7 +210,8 @@ mod tests {
 
         for headers in [None, shown] {
             let target = Some("/other".to_owned());
-            let raw = Changes { target, headers, ..Changes::default() }.apply(&original).unwrap();
+            let raw =
+                ReplayEdits { target, headers, ..ReplayEdits::default() }.apply(&original).unwrap();
             assert_eq!(raw, b"GET /other HTTP/1.1\r\nX-Name: J\xfcrgen\r\n\r\n");
         }
     }
@@ -248,8 +251,9 @@ mod tests {
         let mut message = original();
         message.body_length = 6;
 
-        assert!(Changes::default().apply(&message).is_err());
-        let changes = Changes { body: Some(STANDARD.encode("whole!")), ..Changes::default() };
+        assert!(ReplayEdits::default().apply(&message).is_err());
+        let changes =
+            ReplayEdits { body: Some(STANDARD.encode("whole!")), ..ReplayEdits::default() };
         assert!(changes.apply(&message).unwrap().ends_with(b"\r\n\r\nwhole!"));
     }
 }

@@ -11,36 +11,36 @@ use h2::{Ping, PingPong, SendStream};
 use tokio::io::{AsyncRead, Join, ReadBuf, join};
 use tokio::sync::{Mutex, watch};
 
-use crate::agent::relay::dial::{Dialer, PATIENCE};
-use crate::agent::relay::head::LONGEST;
-use crate::agent::relay::{Connected, Reader, Writer};
+use crate::agent::relay::dial::{DIAL_TIMEOUT, Dialer};
+use crate::agent::relay::head::MAX_HEAD_BYTES;
+use crate::agent::relay::{BoxReader, BoxWriter, LocalStream};
 
 /// How much of one answer the local service may send ahead, in bytes.
-const WINDOW: u32 = 256 << 10;
+const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 /// How much of all answers together: no slow visitor may use up what others need.
-const WINDOWS: u32 = (1 << 31) - 1;
+const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 /// How often the local service is asked whether it is still there.
-const PING: Duration = Duration::from_secs(30);
+const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// How long it may take to say so.
-const PONG: Duration = Duration::from_secs(20);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One connection to a local service at a time, dialled when it is needed.
 #[derive(Debug)]
-pub struct Lane {
+pub struct Http2Connection {
     dialer: Dialer,
     authority: String,
-    state: Mutex<State>,
+    state: Mutex<Http2ConnectionState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    current: Option<Shared>,
-    failed: Option<Failed>,
+struct Http2ConnectionState {
+    current: Option<Http2Handle>,
+    failed: Option<DialFailure>,
 }
 
 /// An attempt to dial that failed; those who waited for it need not try again.
 #[derive(Debug)]
-struct Failed {
+struct DialFailure {
     at: Instant,
     kind: io::ErrorKind,
     problem: String,
@@ -48,26 +48,26 @@ struct Failed {
 
 /// The shared connection in one visitor's hand.
 #[derive(Debug, Clone)]
-pub(super) struct Shared {
+pub(super) struct Http2Handle {
     sender: SendRequest<Bytes>,
-    progress: watch::Receiver<Progress>,
+    status: watch::Receiver<Http2Status>,
 }
 
 /// The shared connection, and whether it was dialled just now.
-pub(super) struct Found {
-    pub shared: Shared,
-    pub fresh: bool,
+pub(super) struct Http2Lease {
+    pub shared: Http2Handle,
+    pub is_new: bool,
 }
 
 #[derive(Debug, Clone)]
-enum Progress {
+enum Http2Status {
     Opening,
     Open,
     /// With the reason.
     Ended(String),
 }
 
-impl Lane {
+impl Http2Connection {
     /// Nothing is dialled yet; the authority is for requests that name no host.
     pub fn new(dialer: Dialer, authority: String) -> Self {
         Self { dialer, authority, state: Mutex::default() }
@@ -89,33 +89,33 @@ impl Lane {
     }
 
     /// The shared connection: the one that there is, or else a new one.
-    pub(super) async fn find(&self) -> io::Result<Found> {
-        let asked = Instant::now();
+    pub(super) async fn acquire(&self) -> io::Result<Http2Lease> {
+        let converted = Instant::now();
         let mut state = self.state.lock().await;
         if let Some(shared) = &state.current
             && shared.takes_requests()
         {
-            return Ok(Found { shared: shared.clone(), fresh: false });
+            return Ok(Http2Lease { shared: shared.clone(), is_new: false });
         }
-        if let Some(failed) = state.failed.as_ref().filter(|failed| failed.at >= asked) {
+        if let Some(failed) = state.failed.as_ref().filter(|failed| failed.at >= converted) {
             return Err(io::Error::new(failed.kind, failed.problem.clone()));
         }
         match open(&self.dialer).await {
             Ok(shared) => {
-                *state = State { current: Some(shared.clone()), failed: None };
-                Ok(Found { shared, fresh: true })
+                *state = Http2ConnectionState { current: Some(shared.clone()), failed: None };
+                Ok(Http2Lease { shared, is_new: true })
             }
             Err(error) => {
                 let (kind, problem) = (error.kind(), error.to_string());
-                let failed = Some(Failed { at: Instant::now(), kind, problem });
-                *state = State { current: None, failed };
+                let failed = Some(DialFailure { at: Instant::now(), kind, problem });
+                *state = Http2ConnectionState { current: None, failed };
                 Err(error)
             }
         }
     }
 }
 
-impl Shared {
+impl Http2Handle {
     /// Starts a request on a stream of its own.
     pub async fn send(
         &self,
@@ -134,74 +134,75 @@ impl Shared {
     /// Whether more requests may follow: it was neither lost nor told to go away.
     pub fn takes_requests(&self) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
-        let told_off = matches!(self.sender.clone().poll_ready(&mut cx), Poll::Ready(Err(_)));
-        !told_off && matches!(*self.progress.borrow(), Progress::Open)
+        let is_closing = matches!(self.sender.clone().poll_ready(&mut cx), Poll::Ready(Err(_)));
+        !is_closing && matches!(*self.status.borrow(), Http2Status::Open)
     }
 
     /// Waits until the connection has ended.
     pub async fn ended(&mut self) {
         // Who told of it is gone only when the connection is.
-        let _ = self.progress.wait_for(|progress| matches!(progress, Progress::Ended(_))).await;
+        let _ = self.status.wait_for(|status| matches!(status, Http2Status::Ended(_))).await;
     }
 }
 
 /// Opens a connection; the settings of the local service have come then.
-async fn open(dialer: &Dialer) -> io::Result<Shared> {
-    let Connected { read, write, awaited, .. } = dialer.dial().await?;
+async fn open(dialer: &Dialer) -> io::Result<Http2Handle> {
+    let LocalStream { read, write, response_wait, .. } = dialer.dial().await?;
     // Many answers are under way at once: there is always one to wait for.
-    awaited.begin();
-    let stream = join(Opening { read, begun: false }, write);
+    response_wait.begin();
+    let stream = join(PrefaceReader { read, has_begun: false }, write);
     let mut builder = Builder::new();
     builder
         .enable_push(false)
-        .initial_window_size(WINDOW)
-        .initial_connection_window_size(WINDOWS)
-        .max_header_list_size(LONGEST as u32);
+        .initial_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_header_list_size(MAX_HEAD_BYTES as u32);
     let (sender, connection) = builder.handshake(stream).await.map_err(io::Error::other)?;
-    let (tell, mut progress) = watch::channel(Progress::Opening);
-    tokio::spawn(keep(connection, tell));
-    let opened = progress.wait_for(|progress| !matches!(progress, Progress::Opening));
-    let opened = tokio::time::timeout(PATIENCE, opened).await?.map_err(io::Error::other)?.clone();
+    let (status_sender, mut status) = watch::channel(Http2Status::Opening);
+    tokio::spawn(drive(connection, status_sender));
+    let opened = status.wait_for(|status| !matches!(status, Http2Status::Opening));
+    let opened =
+        tokio::time::timeout(DIAL_TIMEOUT, opened).await?.map_err(io::Error::other)?.clone();
     match opened {
-        Progress::Ended(reason) => Err(io::Error::other(reason)),
-        _ => Ok(Shared { sender, progress }),
+        Http2Status::Ended(reason) => Err(io::Error::other(reason)),
+        _ => Ok(Http2Handle { sender, status }),
     }
 }
 
-type Kept = Connection<Join<Opening, Writer>, Bytes>;
+type Http2Driver = Connection<Join<PrefaceReader, BoxWriter>, Bytes>;
 
 /// Lets a connection work until it ends.
-async fn keep(mut connection: Kept, tell: watch::Sender<Progress>) {
+async fn drive(mut connection: Http2Driver, status_sender: watch::Sender<Http2Status>) {
     let pings = connection.ping_pong();
     let reason = tokio::select! {
         ended = connection => match ended {
             Ok(()) => "it closed the connection".to_owned(),
             Err(error) => explained(&error),
         },
-        () = ask(pings, &tell) => "it does not answer any more".to_owned(),
+        () = ping(pings, &status_sender) => "it does not answer any more".to_owned(),
     };
-    tell.send_replace(Progress::Ended(reason));
+    status_sender.send_replace(Http2Status::Ended(reason));
 }
 
 /// Asks the local service from time to time whether it is there; ends when it does not say so.
 ///
 /// What is sent before the first answer to that are its settings.
-async fn ask(pings: Option<PingPong>, tell: &watch::Sender<Progress>) {
+async fn ping(pings: Option<PingPong>, status_sender: &watch::Sender<Http2Status>) {
     // There is one for who asks first.
     let Some(mut pings) = pings else { return };
     loop {
-        match tokio::time::timeout(PONG, pings.ping(Ping::opaque())).await {
+        match tokio::time::timeout(PING_TIMEOUT, pings.ping(Ping::opaque())).await {
             Ok(Ok(_)) => {}
             // The connection knows better why.
             Ok(Err(_)) => return std::future::pending().await,
             Err(_) => return,
         }
-        tell.send_if_modified(|progress| {
-            let opening = matches!(progress, Progress::Opening);
-            *progress = Progress::Open;
+        status_sender.send_if_modified(|status| {
+            let opening = matches!(status, Http2Status::Opening);
+            *status = Http2Status::Open;
             opening
         });
-        tokio::time::sleep(PING).await;
+        tokio::time::sleep(PING_INTERVAL).await;
     }
 }
 
@@ -217,12 +218,12 @@ pub(super) fn explained(error: &h2::Error) -> String {
 }
 
 /// What the local service sends, which must not begin like HTTP/1.1.
-struct Opening {
-    read: Reader,
-    begun: bool,
+struct PrefaceReader {
+    read: BoxReader,
+    has_begun: bool,
 }
 
-impl AsyncRead for Opening {
+impl AsyncRead for PrefaceReader {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -230,8 +231,8 @@ impl AsyncRead for Opening {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(self.read.as_mut().poll_read(cx, buffer))?;
-        let came = buffer.filled().get(before..).unwrap_or_default();
-        if !std::mem::replace(&mut self.begun, true) && came.starts_with(b"HTTP/") {
+        let received = buffer.filled().get(before..).unwrap_or_default();
+        if !std::mem::replace(&mut self.has_begun, true) && received.starts_with(b"HTTP/") {
             return Poll::Ready(Err(io::Error::other("it speaks HTTP/1.1, not HTTP/2")));
         }
         Poll::Ready(Ok(()))

@@ -3,11 +3,11 @@
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
-use super::routes::{Answer, whole};
+use super::routes::{WebBody, whole};
 
 /// Why a request is refused.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::agent) struct Refusal {
+pub(in crate::agent) struct WebRejection {
     pub status: u16,
     code: Option<u16>,
     message: &'static str,
@@ -15,7 +15,7 @@ pub(in crate::agent) struct Refusal {
     allow: Option<&'static str>,
 }
 
-impl Refusal {
+impl WebRejection {
     /// A refusal with a code of its own.
     pub fn new(status: u16, code: u16, message: &'static str, problem: impl Into<String>) -> Self {
         let details = json!({"err": problem.into()});
@@ -67,7 +67,7 @@ impl Refusal {
     }
 
     /// The answer that says so.
-    pub(super) fn answer(self) -> http::Response<Answer> {
+    pub(super) fn answer(self) -> http::Response<WebBody> {
         let mut body = json!({
             "status_code": self.status,
             "msg": self.message,

@@ -21,9 +21,9 @@ const BEGUN: u8 = 2;
 
 /// Tells the reader of a connection when an answer is waited for.
 #[derive(Debug, Clone, Default)]
-pub struct Awaited(Arc<AtomicU8>);
+pub struct ResponseWait(Arc<AtomicU8>);
 
-impl Awaited {
+impl ResponseWait {
     /// An answer is waited for from now on.
     pub(super) fn begin(&self) {
         self.0.store(WAITING, Ordering::Relaxed);
@@ -36,14 +36,14 @@ impl Awaited {
 }
 
 /// The receiving half of a connection to a local service.
-pub(super) struct Prompt {
+pub(super) struct QuickAckReader {
     read: OwnedReadHalf,
-    awaited: Awaited,
+    response_wait: ResponseWait,
 }
 
-impl Prompt {
-    pub fn new(read: OwnedReadHalf, awaited: Awaited) -> Self {
-        Self { read, awaited }
+impl QuickAckReader {
+    pub fn new(read: OwnedReadHalf, response_wait: ResponseWait) -> Self {
+        Self { read, response_wait }
     }
 
     fn acknowledge(&self) {
@@ -55,7 +55,7 @@ impl Prompt {
     }
 }
 
-impl AsyncRead for Prompt {
+impl AsyncRead for QuickAckReader {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -63,7 +63,7 @@ impl AsyncRead for Prompt {
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.read).poll_read(cx, buffer);
         let read = ask_kernel(self.read.as_ref(), cx, buffer, read);
-        let state = &self.awaited.0;
+        let state = &self.response_wait.0;
         match state.load(Ordering::Relaxed) {
             WAITING if read.is_ready() => state.store(BEGUN, Ordering::Relaxed),
             BEGUN if read.is_pending() => {

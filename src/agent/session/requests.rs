@@ -1,0 +1,79 @@
+//! What the service asks of the agent: visitors, heartbeats, and commands.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::agent::capture::{CaptureSource, Via};
+use crate::agent::shutdown::Shutdown;
+use crate::agent::tunnels::Tunnels;
+use crate::agent::{AgentInner, drain};
+use crate::protocol::message::{Answer, StopTunnel};
+use crate::protocol::rpc::Call;
+use crate::protocol::{proxy, read_kind, stream_kind};
+use crate::mux::{Code, Session, Stream, heartbeat};
+
+/// A longer identifier is none.
+const MAX_ID_BYTES: usize = 64;
+
+/// Serves one stream of the service.
+pub(super) async fn serve(shared: Arc<AgentInner>, session: Session, mut stream: Stream) {
+    // A stream that breaks harms no other.
+    let Ok(kind) = read_kind(&mut stream).await else { return };
+    match kind {
+        stream_kind::HEARTBEAT => heartbeat::answer(stream).await,
+        stream_kind::PROXY => forward(&shared.tunnels, stream).await,
+        stream_kind::STOP_TUNNEL => {
+            let Ok(call) = Call::read(kind, stream).await else { return };
+            let Ok(stop) = call.decode::<StopTunnel>() else { return };
+            if let Some(tunnel) = shared.tunnels.bound_as(&stop.id) {
+                shared.tunnels.remove(&tunnel.name);
+                shared.update_history(|history| history.add_failure(stop.message));
+            }
+        }
+        stream_kind::STOP | stream_kind::RESTART | stream_kind::UPDATE => {
+            execute(&shared, &session, kind, stream).await;
+        }
+        _ => stream.reset(Code::REFUSED),
+    }
+}
+
+async fn execute(shared: &Arc<AgentInner>, session: &Session, kind: u32, stream: Stream) {
+    let Ok(call) = Call::read(kind, stream).await else { return };
+    let reason = match kind {
+        stream_kind::UPDATE => Some("the agent is updated by its package manager"),
+        _ if !shared.options.remote_management => Some("remote management is switched off"),
+        _ => None,
+    };
+    if let Some(reason) = reason {
+        let _ = call.refuse(reason).await;
+        return;
+    }
+    // The answer goes first: nothing can be said afterwards.
+    let _ = call.answer(&Answer::default()).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    if kind == stream_kind::STOP {
+        drain::graceful(shared, shared.options.grace).await;
+        shared.shutdown.send_replace(Shutdown::Forced);
+    } else {
+        session.close();
+    }
+}
+
+async fn forward(tunnels: &Tunnels, mut stream: Stream) {
+    let Ok(header) = proxy::read_header(&mut stream).await else { return };
+    let Some(tunnel) = tunnels.bound_as(&header.id) else { return };
+    let remote_addr = match header.client_addr.parse::<SocketAddr>() {
+        Ok(address) => address.ip().to_string(),
+        Err(_) => header.client_addr,
+    };
+    let via = Via::of_edge_type(&header.edge_type);
+    let (edge_id, route_id) = (bounded_id(header.edge_id), bounded_id(header.route_id));
+    let source = CaptureSource { remote_addr, replay_of: None, via, edge_id, route_id };
+    tunnel.serve(stream, source).await;
+}
+
+/// An identifier that is short enough to be kept with each request, else none.
+fn bounded_id(id: String) -> String {
+    if id.len() <= MAX_ID_BYTES { id } else { String::new() }
+}
