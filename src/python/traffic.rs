@@ -64,7 +64,10 @@ impl TrafficEvents {
 
 impl TrafficEvents {
     /// Takes events out of the runtime, which may end before those who wait for them.
-    pub(super) fn take(mut events: gateway::EventSubscriber, runtime: &tokio::runtime::Handle) -> Self {
+    pub(super) fn take(
+        mut events: gateway::EventSubscriber,
+        runtime: &tokio::runtime::Handle,
+    ) -> Self {
         let (sender, receiver) = std::sync::mpsc::sync_channel(MAX_QUEUED_EVENTS);
         let notify = NotifyOnce::default();
         let last = NotifyOnDrop(notify.clone());

@@ -8,9 +8,9 @@ use crate::agent::AgentInner;
 use crate::agent::backoff::{Backoff, MAX_PAUSE};
 use crate::agent::definition::PublicEndpoint;
 use crate::agent::tunnels::{BoundEndpoint, RunningTunnel};
+use crate::mux::Session;
 use crate::protocol::message::{Bind, BindExtra, BindLabeled, Failure, Unbind};
 use crate::protocol::rpc;
-use crate::mux::Session;
 
 /// The codes of what a person must change first: a value of the tunnel's definition, or the access
 /// list of the authtoken.

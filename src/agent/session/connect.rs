@@ -11,9 +11,9 @@ use tokio_rustls::TlsConnector;
 use super::{OnlineSession, RPC_TIMEOUT, SessionHistory};
 use crate::agent::backoff::Backoff;
 use crate::agent::{AgentInner, AgentOptions};
+use crate::mux::{Incoming, Session, Side, heartbeat};
 use crate::protocol::message::{Auth, AuthExtra};
 use crate::protocol::rpc;
-use crate::mux::{Incoming, Session, Side, heartbeat};
 
 /// The codes by which a service refuses the credential itself: the authtoken is malformed, of a form
 /// that is no longer taken, unknown or revoked, or missing.

@@ -8,10 +8,10 @@ use crate::agent::capture::{CaptureSource, Via};
 use crate::agent::shutdown::Shutdown;
 use crate::agent::tunnels::Tunnels;
 use crate::agent::{AgentInner, drain};
+use crate::mux::{Code, Session, Stream, heartbeat};
 use crate::protocol::message::{Answer, StopTunnel};
 use crate::protocol::rpc::Call;
 use crate::protocol::{proxy, read_kind, stream_kind};
-use crate::mux::{Code, Session, Stream, heartbeat};
 
 /// A longer identifier is none.
 const MAX_ID_BYTES: usize = 64;
