@@ -19,7 +19,7 @@
 //! edge finds the route and asks its modules; where there is nothing to ask, `gateway/http/fast_path`
 //! takes the request as it is. The target is a tunnel (`service/agents/tunnel.rs`), so a stream is
 //! opened in the agent's session ([`mux`]), with a message before it that says whose it is
-//! ([`protocol`]). At the [`agent`], `agent/link.rs` finds the tunnel that the stream is for, and
+//! ([`protocol`]). At the [`agent`], `agent/session/requests.rs` finds the tunnel that the stream is for, and
 //! `agent/relay` carries the bytes to the local service and back, while `agent/capture` keeps them and
 //! `agent/web` shows them.
 //!

@@ -9,7 +9,9 @@ use serde_json::{Map, Value};
 
 use super::capture::CaptureLimit;
 use super::definition::Definition;
-use super::{AgentOptions, Error, Trust, WebAddress};
+use super::options::AgentOptions;
+use super::options::WebAddress;
+use super::{Error, Trust};
 use crate::api::{Secret, yaml};
 
 /// The version of the file.

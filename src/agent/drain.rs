@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::AgentInner;
+use super::inner::AgentInner;
 use super::session::{self, SessionState};
 use super::shutdown::Shutdown;
 use super::tunnels::RunningTunnel;

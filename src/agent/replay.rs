@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::AgentInner;
+use super::inner::AgentInner;
 use super::relay::once;
 use super::tunnels::LocalService;
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use http::header::{HeaderMap, HeaderValue};
 
+use super::connection::MAX_BODY_BYTES;
 use super::pool::ReuseRequirements;
 use super::rate::RateLimitSlot;
 use super::{
@@ -20,9 +21,6 @@ use crate::api::{Call, Verb, mask};
 use crate::coding;
 use crate::http1::Response;
 use crate::reuse::IdleState;
-
-/// The largest body that a client takes, as it came and with its coding undone, in bytes.
-pub(super) const MAX_BODY_BYTES: usize = 64 << 20;
 
 /// A call under way.
 pub(super) struct Attempts {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use url::Url;
 
-use super::ConfigError;
+use super::config_error::ConfigError;
 use super::options::{Api, ClientOptions};
 use super::redaction::mask_login;
 use crate::api::mask;

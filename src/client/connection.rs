@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use rustls::ClientConnection;
 
 use super::Cause;
-use super::attempts::MAX_BODY_BYTES;
 use super::socket::{SocketIo, is_not_ready};
 use super::tls_error::refusal;
 use crate::http1::{Response, ResponseError, ResponseReader};
@@ -16,6 +15,8 @@ use crate::reuse::IdleState;
 /// How long a connection may have been idle and still carry a `POST`, which is not repeated when it
 /// breaks.
 const MAX_IDLE_BEFORE_POST: Duration = Duration::from_secs(5);
+/// The largest body that a client takes, as it came and with its coding undone, in bytes.
+pub(super) const MAX_BODY_BYTES: usize = 64 << 20;
 /// How much is received at once, in bytes.
 pub(super) const RECEIVE_BYTES: usize = 64 << 10;
 /// How much is received in one turn by all connections of a driver, so that others have theirs, in bytes.

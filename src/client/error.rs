@@ -118,38 +118,6 @@ fn words(error: &std::io::Error) -> String {
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
-/// An option that is missing or unusable.
-#[derive(Debug, thiserror::Error)]
-#[error("{option}{}{problem}", shown(.value.as_deref()))]
-pub struct ConfigError {
-    /// The option's name, or the name of the variable of the environment that stands for it.
-    pub option: &'static str,
-    /// Its value as it may be shown, without secrets; `None` where it is one, or there is none.
-    pub value: Option<String>,
-    /// What is wrong with it.
-    pub problem: String,
-}
-
-fn shown(value: Option<&str>) -> String {
-    value.map_or_else(|| " ".to_owned(), |value| format!("={value}: "))
-}
-
-impl ConfigError {
-    /// An option whose value no error shows.
-    pub(crate) fn new(option: &'static str, problem: impl Into<String>) -> Self {
-        Self { option, value: None, problem: problem.into() }
-    }
-
-    /// An option with a value that may be shown, and what it takes.
-    pub(crate) fn invalid(
-        option: &'static str,
-        value: impl Into<String>,
-        problem: impl Into<String>,
-    ) -> Self {
-        Self { option, value: Some(value.into()), problem: problem.into() }
-    }
-}
-
 impl Cause {
     /// True when the server cannot have seen the request.
     pub fn is_unsent(&self) -> bool {

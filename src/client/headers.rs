@@ -5,8 +5,8 @@ use std::sync::Arc;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::Authority;
 
-use super::ConfigError;
 use super::base_url::BaseUrl;
+use super::config_error::ConfigError;
 use super::options::ClientOptions;
 use crate::api::Secret;
 use crate::coding::ACCEPT_ENCODING;

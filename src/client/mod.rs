@@ -2,7 +2,7 @@
 //!
 //! One call runs through these files: `options.rs` has made [`ClientSettings`] of what the user gave,
 //! `api::encode` makes a [`Call`] of an operation, `attempts.rs` sends it until an
-//! answer is worth returning, `pool.rs` lends it a connection (`link.rs`), and `response.rs` says what
+//! answer is worth returning, `pool.rs` lends it a connection (`connection.rs`), and `response.rs` says what
 //! the answer means. What errors show of it goes through `redaction.rs`.
 //!
 //! # One core, three drivers
@@ -10,10 +10,10 @@
 //! What a call does is plain state, without I/O: `request.rs` makes its bytes, `attempts.rs` counts its
 //! attempts and decides what follows each, `pool.rs` knows the connections and who waits for one, and
 //! `http1` reads answers. `connection.rs` moves the bytes of one exchange, over TLS or not, and
-//! `dial.rs` opens connections, through a proxy (`proxy.rs`) or not. Three drivers wait for that:
+//! `dial.rs` opens connections, through a proxy (`proxy`) or not. Three drivers wait for that:
 //!
 //! - `blocking.rs` on the thread of the caller, with a socket's own time limits;
-//! - `reactor.rs` on the thread of an event loop, which watches one descriptor for all calls;
+//! - `reactor` on the thread of an event loop, which watches one descriptor for all calls;
 //! - `on_tokio.rs` on a runtime of tokio, for callers in Rust, and for event loops that cannot watch a
 //!   descriptor (`network.rs`).
 //!
@@ -30,6 +30,7 @@
 mod attempts;
 mod base_url;
 mod blocking;
+mod config_error;
 mod connection;
 mod dial;
 mod error;
@@ -47,6 +48,8 @@ mod rate;
 #[cfg(unix)]
 mod reactor;
 mod redaction;
+#[cfg(unix)]
+mod registration;
 mod request;
 mod response;
 mod retry;
@@ -65,8 +68,9 @@ use tokio::net::TcpStream;
 
 use crate::api::{self, Call, Operation};
 
+pub use config_error::ConfigError;
 pub use dial::loopback_only;
-pub use error::{Cause, ConfigError, Error};
+pub use error::{Cause, Error};
 pub use event::{CallEvent, CallEventKind, CallUpdate, EventFilter, Observer};
 pub use network::Task;
 pub use options::{Api, ClientCert, ClientOptions, OptionChanges};

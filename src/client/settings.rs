@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use http::header::{self, HeaderMap};
 
-use super::ConfigError;
 use super::base_url::{self, BaseUrl};
+use super::config_error::ConfigError;
 use super::headers::{self, SERVICE_VERSION, checked_headers, header_value, own_headers};
 use super::options::{Api, ClientCert, ClientOptions, OptionChanges};
 use super::proxy::Proxy;

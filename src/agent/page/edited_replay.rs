@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::web::WebRejection;
-use crate::agent::AgentInner;
 use crate::agent::capture::CapturedMessage;
+use crate::agent::inner::AgentInner;
 use crate::agent::replay::ReplayError;
 use crate::api::mask;
 

@@ -14,8 +14,8 @@ use tokio::sync::mpsc;
 
 use super::content;
 use super::view::{HeaderView, MessageView, url};
-use crate::agent::AgentInner;
 use crate::agent::capture::{CaptureRecord, CapturedMessage};
+use crate::agent::inner::AgentInner;
 use crate::api::mask;
 
 /// An archive as the body of an answer, made while it is read: small bodies may be large ones

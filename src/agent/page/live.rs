@@ -18,8 +18,8 @@ use tokio::time::Instant;
 
 use super::filter::RequestFilter;
 use super::view::Summary;
-use crate::agent::AgentInner;
 use crate::agent::capture::Usage;
+use crate::agent::inner::AgentInner;
 use crate::agent::shutdown::Shutdown;
 
 /// How many records are in one update at most; older ones are asked for.

@@ -28,7 +28,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde::Serialize;
 
-use super::AgentInner;
+use super::inner::AgentInner;
 use super::web::{WebBody, WebRejection, WebState, guard, read, whole};
 use crate::api::mask;
 use filter::RequestFilter;

@@ -8,8 +8,10 @@ use serde_json::{Map, Value, json};
 
 use super::live::CaptureUsage;
 use crate::agent::capture::CaptureLimit;
+use crate::agent::inner::AgentInner;
+use crate::agent::options::WebAddress;
 use crate::agent::session::SessionState;
-use crate::agent::{AgentInner, RunningTunnel, Trust, WebAddress};
+use crate::agent::{RunningTunnel, Trust};
 use crate::api::local::tunnels::AgentTunnel;
 use crate::api::{mask, secrets, yaml};
 

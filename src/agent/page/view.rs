@@ -6,8 +6,8 @@ use chrono::SecondsFormat;
 use serde::Serialize;
 
 use super::{content, filter};
-use crate::agent::AgentInner;
 use crate::agent::capture::{CaptureRecord, CapturedMessage, Via};
+use crate::agent::inner::AgentInner;
 use crate::api::{Base64, mask};
 
 /// One line of the list.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{OnlineSession, RPC_TIMEOUT, SessionState};
-use crate::agent::AgentInner;
+use super::RPC_TIMEOUT;
+use super::state::{OnlineSession, SessionState};
 use crate::agent::backoff::{Backoff, MAX_PAUSE};
 use crate::agent::definition::PublicEndpoint;
+use crate::agent::inner::AgentInner;
 use crate::agent::tunnels::{BoundEndpoint, RunningTunnel};
 use crate::mux::Session;
 use crate::protocol::message::{Bind, BindExtra, BindLabeled, Failure, Unbind};

@@ -8,9 +8,11 @@ use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::{OnlineSession, RPC_TIMEOUT, SessionHistory};
+use super::RPC_TIMEOUT;
+use super::state::{OnlineSession, SessionHistory};
 use crate::agent::backoff::Backoff;
-use crate::agent::{AgentInner, AgentOptions};
+use crate::agent::inner::AgentInner;
+use crate::agent::options::AgentOptions;
 use crate::mux::{Incoming, Session, Side, heartbeat};
 use crate::protocol::message::{Auth, AuthExtra};
 use crate::protocol::rpc;

@@ -3,13 +3,13 @@
 mod bind;
 mod connect;
 mod requests;
-mod state;
+pub(super) mod state;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::AgentInner;
 use super::backoff::Backoff;
+use super::inner::AgentInner;
 use super::shutdown::Shutdown;
 use super::tunnels::RunningTunnel;
 use crate::mux::{Code, Incoming};
@@ -21,9 +21,6 @@ pub use state::{OnlineSession, SessionFailure, SessionHistory, SessionState};
 
 /// How long an answer of the service may take.
 const RPC_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// What is remembered over sessions, shared.
-pub(super) type SharedSessionHistory = Mutex<SessionHistory>;
 
 /// Connects, and connects again whenever the link is lost, until the agent stops.
 pub(super) async fn run(shared: Arc<AgentInner>) {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::capture::{CaptureSource, Via};
+use crate::agent::drain;
+use crate::agent::inner::AgentInner;
 use crate::agent::shutdown::Shutdown;
 use crate::agent::tunnels::Tunnels;
-use crate::agent::{AgentInner, drain};
 use crate::mux::{Code, Session, Stream, heartbeat};
 use crate::protocol::message::{Answer, StopTunnel};
 use crate::protocol::rpc::Call;

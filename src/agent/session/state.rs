@@ -1,6 +1,7 @@
 //! How the session with the service is, and what is remembered over sessions.
 
 use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use chrono::{DateTime, Local};
@@ -89,3 +90,6 @@ impl SessionState {
         }
     }
 }
+
+/// What is remembered over sessions, shared.
+pub(in crate::agent) type SharedSessionHistory = Mutex<SessionHistory>;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::rejection::WebRejection;
+use crate::agent::StartError;
 use crate::agent::definition::Definition;
+use crate::agent::inner::AgentInner;
 use crate::agent::replay::ReplayError;
 use crate::agent::session::{SessionState, TunnelBindError};
-use crate::agent::{AgentInner, StartError};
 use crate::api;
 use crate::api::local::root::Root;
 use crate::api::local::status::{Leg, Session, Status};

@@ -23,8 +23,10 @@ use tokio::task::JoinHandle;
 pub(super) use rejection::WebRejection;
 pub(super) use routes::{WebBody, read, whole};
 
+use super::Error;
 use super::hosts::AllowedHosts;
-use super::{AgentInner, Error, WebAddress};
+use super::inner::AgentInner;
+use super::options::WebAddress;
 use crate::http1::StrictStream;
 use crate::net::descriptors::{self, DescriptorLimit};
 use crate::net::private::PrivateListener;

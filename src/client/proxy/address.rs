@@ -9,7 +9,7 @@ use http::header::HeaderValue;
 use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
-use crate::client::ConfigError;
+use crate::client::config_error::ConfigError;
 use crate::client::redaction::mask_login;
 
 /// How long user name and password of SOCKS5 may be, in bytes (RFC 1929).

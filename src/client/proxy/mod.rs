@@ -20,8 +20,8 @@ use http::Uri;
 use http::header::HeaderValue;
 use hyper_util::client::proxy::matcher::Matcher;
 
-use super::ConfigError;
 use super::base_url::BaseUrl;
+use super::config_error::ConfigError;
 use super::options::ClientOptions;
 use address::{ProxyAddress, Scheme};
 use exempt::is_exempt;

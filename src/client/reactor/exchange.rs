@@ -1,17 +1,19 @@
 //! The exchange of a call: its request goes out, its response comes in, its connection goes back.
 
+use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use mio::Interest;
 use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
 
 use super::Reactor;
 use super::call::{ActiveCall, CallStage};
-use super::registration::{token, watch};
 use crate::client::attempts::RetryDecision;
-use crate::client::connection::ReceiveOutcome;
+use crate::client::connection::{ApiConnection, ReceiveOutcome};
 use crate::client::pool::Lease;
+use crate::client::registration::ReactorRegistration;
 use crate::client::socket::ClientSocket;
 use crate::client::{CallUpdate, Cause};
 use crate::http1::Response;
@@ -131,4 +133,26 @@ impl Reactor {
             self.calls_by_connection.remove(&connection.number);
         }
     }
+}
+
+/// Has a reactor told when something arrives on a connection.
+fn watch(
+    reactor: u64,
+    registry: &Arc<Registry>,
+    connection: &mut ApiConnection<ClientSocket>,
+) -> io::Result<()> {
+    let socket = &mut connection.socket;
+    if socket.registration.as_ref().is_some_and(|it| it.reactor == reactor) {
+        return Ok(());
+    }
+    socket.leave_reactor();
+    let fd = socket.as_raw_fd();
+    registry.register(&mut SourceFd(&fd), token(connection.number), Interest::READABLE)?;
+    socket.registration = Some(ReactorRegistration { reactor, registry: Arc::downgrade(registry) });
+    Ok(())
+}
+
+fn token(connection: u64) -> Token {
+    // Connections are numbered from 1, and there are never so many.
+    Token(connection as usize)
 }

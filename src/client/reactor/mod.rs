@@ -8,7 +8,6 @@
 mod call;
 mod exchange;
 mod inbox;
-mod registration;
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -28,7 +27,6 @@ use super::{ApiResponse, CallUpdate, Cause, Client, Error, EventFilter};
 use crate::api::Call;
 use call::{ActiveCall, CallStage};
 use inbox::{ReactorInbox, ReactorMessage};
-pub(super) use registration::ReactorRegistration;
 
 /// How many sockets are looked at in one turn.
 const MAX_EVENTS: usize = 1024;

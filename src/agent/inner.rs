@@ -1,0 +1,31 @@
+//! What all parts of an agent share.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustls::ClientConfig;
+use tokio::sync::watch;
+
+use super::capture::CaptureStore;
+use super::options::AgentOptions;
+use super::relay::ForbiddenAddresses;
+use super::session::state::{SessionState, SharedSessionHistory};
+use super::shutdown::Shutdown;
+use super::tunnels::Tunnels;
+use crate::reuse::ReuseBans;
+
+/// What all parts of an agent share.
+pub(crate) struct AgentInner {
+    pub(super) options: AgentOptions,
+    pub(super) tls: Arc<ClientConfig>,
+    pub(super) captures: Arc<CaptureStore>,
+    pub(super) tunnels: Tunnels,
+    pub(super) state: watch::Sender<SessionState>,
+    pub(super) shutdown: watch::Sender<Shutdown>,
+    pub(super) history: SharedSessionHistory,
+    pub(super) closed: ForbiddenAddresses,
+    pub(super) reuse_bans: ReuseBans,
+    pub(super) started: Instant,
+    /// Distinguishes this run of the agent from those before.
+    pub(super) run: i64,
+}

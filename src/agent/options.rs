@@ -1,0 +1,71 @@
+//! How an agent is to run.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::capture::CaptureLimit;
+use super::tls::Trust;
+use crate::api::Secret;
+
+/// How an agent is to run.
+#[derive(Debug, Clone)]
+pub struct AgentOptions {
+    /// Where the service takes agents, `host:port`.
+    pub server_addr: String,
+    /// Whose certificate the service may show.
+    pub trust: Trust,
+    /// What the service knows the agent by.
+    pub authtoken: Secret,
+    /// Free text that the management API shows.
+    pub metadata: String,
+    /// Where the local API listens.
+    pub web_addr: WebAddress,
+    /// Hosts that the local API answers to beside this machine's own names.
+    pub web_allow_hosts: Vec<String>,
+    /// How much is captured.
+    pub inspect: CaptureLimit,
+    /// How long connecting to the service may take.
+    pub connect_timeout: Duration,
+    /// Time between two heartbeats.
+    pub heartbeat_interval: Duration,
+    /// How late a heartbeat may come back.
+    pub heartbeat_tolerance: Duration,
+    /// Whether the management API may stop and restart the agent.
+    pub remote_management: bool,
+    /// How long visitors in flight may take when the management API stops the agent.
+    pub grace: Duration,
+    /// Addresses that no tunnel may lead to, beside the APIs of this process.
+    pub closed: Vec<SocketAddr>,
+}
+
+/// Where the local API listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WebAddress {
+    /// At 127.0.0.1:4040, or where that is taken at one of the nine ports after it.
+    Default,
+    /// At this address, `host:port`; port 0 takes a free one.
+    At(String),
+    /// Nowhere.
+    Off,
+}
+
+impl AgentOptions {
+    /// The options for a service; everything else is as usual.
+    pub fn new(server_addr: impl Into<String>, authtoken: Secret, trust: Trust) -> Self {
+        Self {
+            server_addr: server_addr.into(),
+            trust,
+            authtoken,
+            metadata: String::new(),
+            web_addr: WebAddress::Default,
+            web_allow_hosts: Vec::new(),
+            inspect: CaptureLimit::default(),
+            connect_timeout: Duration::from_secs(10),
+            heartbeat_interval: Duration::from_secs(10),
+            heartbeat_tolerance: Duration::from_secs(15),
+            remote_management: true,
+            grace: Duration::from_secs(30),
+            closed: Vec::new(),
+        }
+    }
+}
