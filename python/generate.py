@@ -11,9 +11,10 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill, indent
-from typing import Any
+from typing import Any, Self
 
 from ginnel import _native
 
@@ -32,20 +33,22 @@ SCALARS = {
     "object": "dict[str, object]",
 }
 Kind = Any
-MIXINS = {
-    "RequestMessage": "Message",
-    "ResponseMessage": "Message",
-    "CapturedRequest": "Captured",
-    "AgentTunnel": "Shown",
-    "Metrics": "Shown",
+Homes = dict[str, tuple[str, ...]]
+Operations = dict[str, "list[Operation]"]
+BASES = {
+    "RequestMessage": ("_capture.message", "Message"),
+    "ResponseMessage": ("_capture.message", "Message"),
+    "CapturedRequest": ("_capture.accessors", "RequestAccessors"),
+    "AgentTunnel": ("_core.custom_repr", "CustomRepr"),
+    "Metrics": ("_core.custom_repr", "CustomRepr"),
 }
-"""What some types build on; each in the module of its name."""
+"""The bases of records that have another one than `Record`, with their modules."""
 BY_HAND = {"root", "status"}
 """Resources whose operations are methods of the client itself."""
 RAW_TREES = {"remote": "RemoteResources", "local": "AgentResources"}
 """What the classes are called that hold the resources of `with_raw_response`."""
 
-BLOCKING_MODULES = {"_agent_client_async": "_agent_client"}
+BLOCKING_MODULES = {"_agent_api/client_async": "_agent_api/client"}
 """Modules that are written for asyncio, and those of their blocking faces."""
 BLOCKING_WORDS = {
     r"The asyncio client of the agent API; `make generate` writes the blocking one from it\.": (
@@ -69,6 +72,72 @@ BLOCKING_WORDS = {
 """What stands in a blocking face for what stands in the one for asyncio, in this order."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """A field of a record."""
+
+    name: str
+    doc: str
+    kind: Kind
+    required: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter(Field):
+    """A parameter of an operation, and where it travels: path, query or body."""
+
+    place: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """A record of the API."""
+
+    name: str
+    file: str
+    doc: str
+    fields: list[Field]
+
+    @classmethod
+    def from_table(cls, row: dict[str, Any]) -> Self:
+        return cls(**row | {"fields": [Field(**field) for field in row["fields"]]})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """An operation; its output is None, or one record, or a page of them."""
+
+    name: str
+    doc: str
+    method: str
+    path: str
+    parameters: list[Parameter]
+    output: str | None
+    is_list: bool
+
+    @classmethod
+    def from_table(cls, row: dict[str, Any]) -> Self:
+        output = row.pop("output") or {}
+        parameters = [Parameter(**parameter) for parameter in row.pop("parameters")]
+        record = output.get("one") or output.get("page")
+        return cls(**row, parameters=parameters, output=record, is_list="page" in output)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resource:
+    """A resource of an API with its operations."""
+
+    name: str
+    file: str
+    doc: str
+    operations: list[Operation]
+
+    @classmethod
+    def from_table(cls, row: dict[str, Any]) -> Self:
+        operations = [Operation.from_table(operation) for operation in row["operations"]]
+        return cls(**row | {"operations": operations})
+
+
 def camel(name: str) -> str:
     return "".join(word.capitalize() for word in name.replace(".", "_").split("_"))
 
@@ -79,32 +148,32 @@ def module(file: str) -> tuple[str, ...]:
     return parts if parts != ("mod",) else ("refs",)
 
 
-def given(kind: Kind) -> str:
+def result_type(kind: Kind) -> str:
     """How a result of this kind is annotated."""
     match kind:
         case str():
             return SCALARS[kind]
         case {"list": item}:
-            return f"list[{given(item)}]"
+            return f"list[{result_type(item)}]"
         case {"map": item}:
-            return f"dict[str, {given(item)}]"
+            return f"dict[str, {result_type(item)}]"
         case {"record": name}:
             return str(name)
     raise ValueError(kind)
 
 
-def taken(kind: Kind) -> str:
+def argument_type(kind: Kind) -> str:
     """How an argument of this kind is annotated."""
     match kind:
         case {"list": item}:
-            return f"Sequence[{taken(item)}]"
+            return f"Sequence[{argument_type(item)}]"
         case {"map": item}:
-            return f"Mapping[str, {taken(item)}]"
+            return f"Mapping[str, {argument_type(item)}]"
         case {"record": name}:
             return f"{name} | Mapping[str, object]"
         case "object":
             return "Mapping[str, object]"
-    return given(kind)
+    return result_type(kind)
 
 
 def records(kind: Kind) -> set[str]:
@@ -167,31 +236,31 @@ def docstring(text: str, depth: int) -> str:
     return f'{pad}"""' + indent(text, pad).strip() + f'\n{pad}"""'
 
 
-def record(shape: dict[str, Any], file: File, homes: dict[str, tuple[str, ...]]) -> str:
-    file.imports[file.up("_dataclass")] |= {"dataclass", "field"}
-    base = MIXINS.get(shape["name"], "Record")
-    file.imports[file.up(f"_{base.lower()}")].add(base)
+def record(shape: Shape, file: File, homes: Homes) -> str:
+    file.imports[file.up("_core.dataclass")] |= {"dataclass", "field"}
+    home, base = BASES.get(shape.name, ("_core.record", "Record"))
+    file.imports[file.up(home)].add(base)
     file.checked["collections.abc"].add("Mapping")
     lines = [
         "@dataclass(frozen=True, slots=True, kw_only=True, repr=False)",
-        f"class {shape['name']}({base}):",
-        docstring(shape["doc"], 4),
+        f"class {shape.name}({base}):",
+        docstring(shape.doc, 4),
         "",
     ]
-    for item in shape["fields"]:
-        annotation = given(item["kind"]) + ("" if item["required"] else " | None")
+    for item in shape.fields:
+        annotation = result_type(item.kind) + ("" if item.required else " | None")
         if "datetime" in annotation:
             file.checked["datetime"].add("datetime")
-        for name in records(item["kind"]):
+        for name in records(item.kind):
             if homes[name] != file.path:
                 file.imports[file.relative(homes[name])].add(name)
-        default = "" if item["required"] else " = None"
-        if item["kind"] == "secret":
-            file.imports[file.up("_record")].add("SECRET")
+        default = "" if item.required else " = None"
+        if item.kind == "secret":
+            file.imports[file.up("_core.record")].add("SECRET")
             default = " = field(default=None, metadata=SECRET)"
-        elif not hashable(item["kind"]):
-            default = f" = field({'' if item['required'] else 'default=None, '}hash=False)"
-        lines += [f"    {item['name']}: {annotation}{default}", docstring(item["doc"], 4)]
+        elif not hashable(item.kind):
+            default = f" = field({'' if item.required else 'default=None, '}hash=False)"
+        lines += [f"    {item.name}: {annotation}{default}", docstring(item.doc, 4)]
     lines += [
         "    extra: Mapping[str, object] = field(default_factory=dict, hash=False)",
         docstring("The fields of the answer that this version does not know.", 4),
@@ -199,87 +268,79 @@ def record(shape: dict[str, Any], file: File, homes: dict[str, tuple[str, ...]])
     return "\n".join(lines)
 
 
-def method(
-    info: dict[str, Any], resource: str, file: File, homes: dict[str, Any], wait: bool
-) -> str:
-    parameters = info["parameters"]
-    named = {p["name"] for p in parameters if p["place"] != "path"}
-    if any(p["name"] == "id" and p["required"] for p in parameters):
+def method(info: Operation, resource: str, file: File, homes: Homes, wait: bool) -> str:
+    parameters = info.parameters
+    named = {p.name for p in parameters if p.place != "path"}
+    if any(p.name == "id" and p.required for p in parameters):
         # What an operation is about needs no keyword, wherever it travels.
         named.discard("id")
-    path = [p for p in parameters if p["name"] not in named]
-    rest = [p for p in parameters if p["name"] in named]
-    signature = ["self", *(f"{p['name']}: {taken(p['kind'])}" for p in path)]
+    path = [p for p in parameters if p.name not in named]
+    rest = [p for p in parameters if p.name in named]
+    signature = ["self", *(f"{p.name}: {argument_type(p.kind)}" for p in path)]
     if rest:
         signature.append("*")
     for p in rest:
-        default = "" if p["required"] else " | None = None"
-        signature.append(f"{p['name']}: {taken(p['kind'])}{default}")
+        default = "" if p.required else " | None = None"
+        signature.append(f"{p.name}: {argument_type(p.kind)}{default}")
     for p in parameters:
-        annotation = taken(p["kind"])
+        annotation = argument_type(p.kind)
         file.checked["collections.abc"] |= {
             name for name in ("Mapping", "Sequence") if f"{name}[" in annotation
         }
-        for name in records(p["kind"]):
+        for name in records(p.kind):
             if homes[name] != file.path:
                 file.imports[file.relative(homes[name])].add(name)
-    names = "".join(f"{p['name']}, " for p in parameters).strip()
+    names = "".join(f"{p.name}, " for p in parameters).strip()
     names = names if len(parameters) < 2 else names.removesuffix(",")
     prefix = "agent." if file.api == "local" else ""
-    output, operation = info["output"], f'"{prefix}{resource}.{info["name"]}"'
-    prefix, result = ("async " if wait else ""), "None"
-    match output:
-        case {"page": item}:
-            pager = "AsyncPager" if wait else "Pager"
-            file.checked[file.up("_pager")].add(pager)
-            prefix, result = "", f"{pager}[{item}]"
-            make = "async_pager" if wait else "pager"
-            load = f"from {file.up('_pager')} import {make}\n\n        "
-            body = f"{load}return {make}(self._core, {operation}, {item}, ({names}))"
-        case {"one": item}:
-            result = item
-            call = "await self._core.start" if wait else "self._core.call"
-            body = f"return {call}({operation}, {item}, ({names}))"
-        case _:
-            call = "await self._core.start" if wait else "self._core.call"
-            body = f"return {call}({operation}, None, ({names}))"
-    for item in (output or {}).values():
-        if item in homes and homes[item] != file.path:
-            file.imports[file.relative(homes[item])].add(item)
-    text = info["doc"]
-    told = [p for p in parameters if p["doc"]]
-    if told:
+    operation = f'"{prefix}{resource}.{info.name}"'
+    prefix, result = ("async " if wait else ""), info.output or "None"
+    if info.is_list:
+        pager = "AsyncPager" if wait else "Pager"
+        file.checked[file.up("_core.pager")].add(pager)
+        prefix, result = "", f"{pager}[{info.output}]"
+        make = "async_pager" if wait else "pager"
+        load = f"from {file.up('_core.pager')} import {make}\n\n        "
+        body = f"{load}return {make}(self._core, {operation}, {info.output}, ({names}))"
+    else:
+        call = "await self._core.start" if wait else "self._core.call"
+        body = f"return {call}({operation}, {info.output}, ({names}))"
+    if info.output in homes and homes[info.output] != file.path:
+        file.imports[file.relative(homes[info.output])].add(info.output)
+    text = info.doc
+    described = [p for p in parameters if p.doc]
+    if described:
         text += "\n\nArgs:\n" + "\n".join(
             fill(
-                f"{p['name']}: {p['doc']}",
+                f"{p.name}: {p.doc}",
                 width=88,
                 initial_indent="    ",
                 subsequent_indent="        ",
             )
-            for p in told
+            for p in described
         )
-    text += f"\n\n`{info['method']} {info['path']}`"
-    head = f"    {prefix}def {info['name']}({', '.join(signature)}) -> {result}:"
+    text += f"\n\n`{info.method} {info.path}`"
+    head = f"    {prefix}def {info.name}({', '.join(signature)}) -> {result}:"
     return f"{head}\n{docstring(text, 8)}\n        {body}"
 
 
 def children(name: str, nodes: dict[str, File], file: File, wait: bool) -> list[str]:
     """Properties for the resources below `name`; each is imported when first used."""
     depth = name.count(".") + 1 if name else 0
-    found = [
+    below = [
         node
         for node in nodes
         if node.count(".") == depth and (not name or node.startswith(f"{name}."))
     ]
     lines = []
-    for node in found:
+    for node in below:
         cls = ("Async" if wait else "") + camel(node)
         target = nodes[node].path
         source = file.relative(target[:-1] if target[-1] == "__init__" else target)
         same = target == file.path
         if not same:
             file.checked[source].add(cls)
-        file.imports[file.up("_resource")].add("cached_property")
+        file.imports[file.up("_core.resource")].add("cached_property")
         load = "" if same else f"        from {source} import {cls}\n\n"
         attribute = node.rsplit(".", 1)[-1]
         doc = docstring(f"`{node}`", 8)
@@ -292,37 +353,35 @@ def children(name: str, nodes: dict[str, File], file: File, wait: bool) -> list[
 
 def write(api: str, tree: str | None = None) -> None:
     """Write the classes of one API, with a `tree` of them all if that has a name."""
-    resources = json.loads(_native.operations(api))
-    shapes = json.loads(_native.shapes(api))
+    resources = [Resource.from_table(row) for row in json.loads(_native.operations(api))]
+    shapes = [Shape.from_table(row) for row in json.loads(_native.shapes(api))]
     files: dict[tuple[str, ...], File] = {}
 
     def file_of(path: tuple[str, ...], source: str) -> File:
         return files.setdefault(path, File(api, path, source))
 
-    homes = {shape["name"]: module(shape["file"]) for shape in shapes}
+    homes = {shape.name: module(shape.file) for shape in shapes}
     for shape in shapes:
-        file = file_of(homes[shape["name"]], shape["file"])
+        file = file_of(homes[shape.name], shape.file)
         file.body.append(record(shape, file, homes))
     nodes: dict[str, File] = {}
-    resources = [resource for resource in resources if resource["name"] not in BY_HAND]
+    resources = [resource for resource in resources if resource.name not in BY_HAND]
     for resource in resources:
-        parts = resource["name"].split(".")
+        parts = resource.name.split(".")
         for length in range(1, len(parts)):
             group = ".".join(parts[:length])
-            if group not in nodes and not any(r["name"] == group for r in resources):
+            if group not in nodes and not any(r.name == group for r in resources):
                 nodes[group] = file_of((*parts[:length], "__init__"), f"src/api/{api}")
-        nodes[resource["name"]] = file_of(module(resource["file"]), resource["file"])
+        nodes[resource.name] = file_of(module(resource.file), resource.file)
     for name, file in nodes.items():
-        resource = next((r for r in resources if r["name"] == name), None)
-        doc = resource["doc"] if resource else f"The resources below `{name}`."
+        resource = next((r for r in resources if r.name == name), None)
+        doc = resource.doc if resource else f"The resources below `{name}`."
         for wait in (False, True):
             cls = ("Async" if wait else "") + camel(name)
-            file.imports[file.up("_resource")].add("Resource")
+            file.imports[file.up("_core.resource")].add("Resource")
             members = children(name, nodes, file, wait)
             if resource:
-                members += [
-                    method(info, name, file, homes, wait) for info in resource["operations"]
-                ]
+                members += [method(info, name, file, homes, wait) for info in resource.operations]
             head = f"class {cls}(Resource):\n{docstring(doc, 4)}\n\n"
             file.body.append(head + "\n\n".join(members))
     if tree:
@@ -334,7 +393,7 @@ def write(api: str, tree: str | None = None) -> None:
 
 def write_tree(tree: str, root: File, nodes: dict[str, File]) -> None:
     """The classes that hold the resources of the top level."""
-    root.imports[root.up("_resource")].add("Resource")
+    root.imports[root.up("_core.resource")].add("Resource")
     for wait in (False, True):
         cls = ("Async" if wait else "") + tree
         members = children("", nodes, root, wait)
@@ -342,20 +401,19 @@ def write_tree(tree: str, root: File, nodes: dict[str, File]) -> None:
         root.body.append(head + "\n\n".join(members))
 
 
-def raw_members(name: str, info: list[dict[str, Any]], wait: bool, file: File) -> list[str]:
+def raw_members(name: str, operations: list[Operation], wait: bool, file: File) -> list[str]:
     """The operations of a resource as those of `with_raw_response`."""
     cls = ("Async" if wait else "") + camel(name)
     lines = []
-    for operation in info:
-        pages = "page" in (operation["output"] or {})
-        make = "raw" + ("_async" if wait else "") + ("_list" if pages else "")
-        file.imports[file.up("_raw_resources")].add(make)
-        lines.append(f"    {operation['name']} = {make}({cls}.{operation['name']})")
+    for operation in operations:
+        make = "raw" + ("_async" if wait else "") + ("_list" if operation.is_list else "")
+        file.imports[file.up("_core.raw_resources")].add(make)
+        lines.append(f"    {operation.name} = {make}({cls}.{operation.name})")
     return lines
 
 
 def raw_class(
-    name: str, nodes: dict[str, File], operations: dict[str, Any], file: File, wait: bool
+    name: str, nodes: dict[str, File], operations: Operations, file: File, wait: bool
 ) -> str:
     """A class of `with_raw_response`; that of the top level has no name of its own."""
     prefix = "AsyncRaw" if wait else "Raw"
@@ -368,14 +426,14 @@ def raw_class(
     depth = name.count(".") + 1 if name else 0
     for node in nodes:
         if node.count(".") == depth and (not name or node.startswith(f"{name}.")):
-            file.imports[file.up("_resource")].add("cached_property")
+            file.imports[file.up("_core.resource")].add("cached_property")
             members.append(
                 f"    @cached_property\n    def {node.rsplit('.', 1)[-1]}(self) -> "
                 f"{prefix}{camel(node)}:\n{docstring(f'`{node}`', 8)}\n"
                 f"        return {prefix}{camel(node)}(self._core)"
             )
     if name:
-        file.imports[file.up("_resource")].add("Resource")
+        file.imports[file.up("_core.resource")].add("Resource")
         head = f"class {prefix}{camel(name)}(Resource):\n"
         return (
             head
@@ -384,10 +442,10 @@ def raw_class(
             + "\n".join(members)
         )
     base, tree = f"{prefix}Calls", RAW_TREES[file.api]
-    file.imports[file.up("_raw_resources")].add(base)
+    file.imports[file.up("_core.raw_resources")].add(base)
     if file.api == "local":
         client = "AsyncAgentClient" if wait else "AgentClient"
-        file.imports[file.up("_agent_client" + ("_async" if wait else ""))].add(client)
+        file.imports[file.up("_agent_api.client" + ("_async" if wait else ""))].add(client)
         make = "raw_async" if wait else "raw"
         members += [f"    {method} = {make}({client}.{method})" for method in sorted(BY_HAND)]
     head = f"class {prefix}{tree}({base}):\n"
@@ -399,10 +457,10 @@ def raw_class(
     )
 
 
-def write_raw(api: str, resources: list[dict[str, Any]], nodes: dict[str, File]) -> None:
+def write_raw(api: str, resources: list[Resource], nodes: dict[str, File]) -> None:
     """The classes of `with_raw_response`; signatures stay in one place, so they have none."""
     file = File(api, ("_raw",), f"src/api/{api}")
-    operations = {resource["name"]: resource["operations"] for resource in resources}
+    operations = {resource.name: resource.operations for resource in resources}
     for name in [*nodes, ""]:
         for wait in (False, True):
             file.body.append(raw_class(name, nodes, operations, file, wait))

@@ -12,10 +12,10 @@ if "t" in getattr(sys, "abiflags", ""):
         "interpreter lock (pythonX.Y without the t)"
     )
 
-from ._agent import Agent
-from ._client import AsyncRemoteClient, RemoteClient
+from ._core.agent import Agent
+from ._core.client import AsyncRemoteClient, RemoteClient
+from ._core.service import Service
 from ._native import __version__
-from ._service import Service
 from .exceptions import (
     AgentError,
     AgentNotRunningError,
@@ -44,20 +44,20 @@ from .exceptions import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ._agent_client import AgentClient
-    from ._agent_client_async import AsyncAgentClient
-    from ._raw_response import RawResponse
+    from ._agent_api.client import AgentClient
+    from ._agent_api.client_async import AsyncAgentClient
+    from ._core.raw_response import RawResponse
 else:
     _LATER = {
-        "AgentClient": "_agent_client",
-        "AsyncAgentClient": "_agent_client_async",
-        "RawResponse": "_raw_response",
+        "AgentClient": "_agent_api.client",
+        "AsyncAgentClient": "_agent_api.client_async",
+        "RawResponse": "_core.raw_response",
     }
 
     def __getattr__(name):
         """Import what needs more than the rest, or is seldom needed, when it is asked for."""
         if name not in _LATER:
-            from ._spelling import did_you_mean
+            from ._core.spelling import did_you_mean
 
             nearest = "" if name.startswith("_") else did_you_mean(name, __all__)
             message = f"module {__name__!r} has no attribute {name!r}{nearest}"

@@ -5,7 +5,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, final, overload
 
-from ._record import Record
+from ._core.record import Record
 from .events import Event
 
 __all__ = [

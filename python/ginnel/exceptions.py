@@ -126,9 +126,9 @@ class APIError(GinnelError):
         return f"{type(self).__name__}({str(self)!r}{told})"
 
     def _repr_html_(self) -> str:
-        from ._notebook import problem
+        from ._core.lazy import render
 
-        return problem(self)
+        return render("results.problem", self)
 
 
 class APIConnectionError(APIError, ConnectionError):
@@ -199,7 +199,7 @@ class APIStatusError(APIError):
     @property
     def request_id(self) -> str | None:
         """The name that the server gave to the request, from `X-Request-Id` or `Ngrok-Trace-Id`."""
-        from ._raw_response import request_id
+        from ._core.raw_response import request_id
 
         return request_id(self.headers)
 
@@ -208,7 +208,7 @@ def _with_reason(text: str, message: str, reason: object) -> str:
     """What the agent gives as its reason stands behind its message."""
     if not isinstance(reason, str) or not reason.strip():
         return text
-    from ._body import cut, visible
+    from ._capture.body import cut, visible
 
     told = visible(cut(" ".join(reason.split())))
     if told in text or not text.startswith(message):

@@ -219,18 +219,18 @@ class Report:
         return tuple(rule for rule in self.rules if rule.matched)
 
     def __repr__(self) -> str:
-        from ._decided import report_line
+        from ._repr.traffic import report_line
 
         return report_line(self)
 
     def _repr_html_(self) -> str:
-        from ._decided import report_card
+        from ._repr.traffic import report_card
 
         return report_card(self)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """What IPython prints: all of it where it stands alone, a line where it is one of many."""
-        from ._decided import report_line, report_lines
+        from ._repr.traffic import report_line, report_lines
 
         printer.text(report_line(self) if printer.indentation else report_lines(self))
 
@@ -241,7 +241,7 @@ class Problems(list[Problem]):
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        from ._decided import problems_card
+        from ._repr.traffic import problems_card
 
         return problems_card(self)
 

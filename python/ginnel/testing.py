@@ -33,9 +33,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from . import _cassette
-from ._calls import ServiceCall
-from ._cassette import Cassette
+from ._core.service_calls import ServiceCall
+from ._testing import cassette as _cassette
+from ._testing.cassette import Cassette
 from .exceptions import CassetteError
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from typing import Concatenate, ParamSpec, Protocol, overload
 
     from . import Agent, AgentClient, AsyncAgentClient, AsyncRemoteClient, RemoteClient, Service
-    from ._agent_client import AgentRequests
-    from ._agent_client_async import AsyncAgentRequests
-    from ._cassette import RecordMode
-    from ._results import Results
+    from ._agent_api.client import AgentRequests
+    from ._agent_api.client_async import AsyncAgentRequests
+    from ._core.results import Results
+    from ._testing.cassette import RecordMode
     from .local.requests import CapturedRequest
 
 __all__ = [
@@ -137,7 +137,7 @@ def pytest_fixture_setup(request: pytest.FixtureRequest) -> Generator[None, obje
     """Note the agents of a test, since its fixtures are not known where one of them fails."""
     value = yield
     if (agents := request.node.stash.get(_AGENTS, None)) is not None:
-        from ._test_report import agent_urls
+        from ._testing.report import agent_urls
 
         agents.extend(agent_urls([value]))
     return value
@@ -151,7 +151,7 @@ def pytest_runtest_makereport(
     report = yield
     item.stash[_FAILED] = item.stash.get(_FAILED, False) or report.failed
     if report.failed and report.when != "teardown":
-        from ._test_report import agent_urls, sections
+        from ._testing.report import agent_urls, sections
 
         fixtures = getattr(item, "funcargs", {}).values()
         urls = [*item.stash.get(_AGENTS, []), *agent_urls(fixtures)]
@@ -282,7 +282,7 @@ def ginnel_tunnel(ginnel_agent_client: AgentClient) -> Iterator[Callable[..., st
     """
     from contextlib import ExitStack
 
-    from ._serving import served
+    from ._testing.server import served
 
     with ExitStack() as opened:
         count = 0
@@ -413,7 +413,13 @@ def assert_received(
     Raises:
         AssertionError: No such requests were received in time, or others than `count` says.
     """
-    from ._received import Check, Expectation, await_received, check_received, is_asynchronous
+    from ._testing.assertions import (
+        Check,
+        Expectation,
+        await_received,
+        check_received,
+        is_asynchronous,
+    )
 
     __tracebackhide__ = True
     expected = Expectation(

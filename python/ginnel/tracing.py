@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
-    from ._client import _Client
+    from ._core.client import _Client
     from ._native import Core, PendingCall
     from .events import Event
 

@@ -57,12 +57,12 @@ class TrafficEvent:
     """What actions logged."""
 
     def __repr__(self) -> str:
-        from ._decided import event_line
+        from ._repr.traffic import event_line
 
         return event_line(self)
 
     def _repr_html_(self) -> str:
-        from ._decided import event_card
+        from ._repr.traffic import event_card
 
         return event_card(self)
 
@@ -110,7 +110,7 @@ class TrafficEvents:
         try:
             loop = get_running_loop()
         except RuntimeError:
-            from ._no_loop import no_loop_error
+            from ._core.no_event_loop import no_loop_error
 
             raise no_loop_error() from None
         while (event := self.get(timeout=0)) is None and self._events is not None:

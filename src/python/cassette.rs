@@ -1,4 +1,4 @@
-//! Cassettes, as far as calls know of them; see `ginnel/_cassette.py`.
+//! Cassettes, as far as calls know of them; see `ginnel/_testing/cassette.py`.
 //!
 //! While one is in use, every call asks it for an answer, below the decoder and above the transport.
 //! With none, which is the rule, a call looks at one flag.

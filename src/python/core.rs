@@ -276,7 +276,8 @@ impl Core {
         if let Some(last) = last.filter(|last| last.get().drives(event_loop)) {
             return Ok(last);
         }
-        let find = py.import(intern!(py, "ginnel._asyncio"))?.getattr(intern!(py, "driver"))?;
+        let find =
+            py.import(intern!(py, "ginnel._core.event_loop"))?.getattr(intern!(py, "driver"))?;
         let driver: Bound<'py, LoopDriver> = find.call1((event_loop,))?.cast_into()?;
         let weak = PyWeakrefReference::new(&driver)?.unbind();
         let mut last = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
@@ -450,7 +451,8 @@ impl ExpectedResult {
 fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     static RUNNING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     // Importing asyncio takes longer than importing us; where a loop runs it has been imported.
-    let import = || Ok::<_, PyErr>(py.import("ginnel._asyncio")?.getattr("running_loop")?.unbind());
+    let import =
+        || Ok::<_, PyErr>(py.import("ginnel._core.event_loop")?.getattr("running_loop")?.unbind());
     let running_loop = RUNNING.get_or_try_init(py, import)?.bind(py);
     running_loop.call0().map_err(|error| no_loop(py, error))
 }
@@ -460,7 +462,9 @@ fn no_loop(py: Python<'_>, error: PyErr) -> PyErr {
     if !error.is_instance_of::<PyRuntimeError>(py) {
         return error;
     }
-    let said = py.import("ginnel._no_loop").and_then(|module| module.call_method0("no_loop_error"));
+    let said = py
+        .import("ginnel._core.no_event_loop")
+        .and_then(|module| module.call_method0("no_loop_error"));
     said.map_or_else(|failed| failed, PyErr::from_value)
 }
 

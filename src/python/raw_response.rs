@@ -1,4 +1,4 @@
-//! Answers as they came, for whoever asks for them; see `ginnel/_raw_response.py`.
+//! Answers as they came, for whoever asks for them; see `ginnel/_core/raw_response.py`.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -31,7 +31,7 @@ pub(super) fn raw(
 ) -> PyResult<Bound<'_, PyAny>> {
     static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let import = || {
-        let module = py.import(intern!(py, "ginnel._raw_response"))?;
+        let module = py.import(intern!(py, "ginnel._core.raw_response"))?;
         Ok::<_, PyErr>(module.getattr(intern!(py, "RawResponse"))?.unbind())
     };
     let class = CLASS.get_or_try_init(py, import)?.bind(py);

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import ginnel
-from ginnel._pager import Pager
-from ginnel._resource import Resource
+from ginnel._core.pager import Pager
+from ginnel._core.resource import Resource
 
 pytest_plugins = ["browsing"]
 

@@ -14,9 +14,9 @@ import pytest
 
 import ginnel.local
 import ginnel.remote
-from ginnel._arrow import table
-from ginnel._record import Record
-from ginnel._results import Results
+from ginnel._core.record import Record
+from ginnel._core.results import Results
+from ginnel._export.arrow import table
 from ginnel.local.requests import CapturedRequest
 from ginnel.local.tunnels import AgentTunnel, ConnectionMetrics
 from ginnel.remote.api_keys import ApiKey

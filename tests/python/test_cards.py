@@ -17,7 +17,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 import ginnel
-from ginnel._results import Results
+from ginnel._core.results import Results
 from ginnel.local.requests import CapturedRequest
 from ginnel.local.tunnels import AgentTunnel
 
@@ -85,7 +85,7 @@ def answered(
 
 def shapes(shown: Any) -> list[str]:
     """Everything that a notebook, a terminal and a log make of something."""
-    from ginnel._lines import lines
+    from ginnel._repr.text import lines
 
     return [repr(shown), str(shown), lines(shown), shown._repr_html_(), f"{[shown]}"]
 
@@ -165,7 +165,7 @@ def test_what_was_captured_is_text_and_never_markup() -> None:
     )
 
     for shown in (hostile, hostile.request, tunnel):
-        page = Tags(shown._repr_html_() + ginnel._results.Results([shown])._repr_html_())
+        page = Tags(shown._repr_html_() + Results([shown])._repr_html_())
         assert page.tags <= {
             *("div", "strong", "code", "span", "details", "summary", "pre"),
             *("table", "thead", "tbody", "tr", "th", "td"),

@@ -16,8 +16,8 @@ from playwright.sync_api import Browser, Page
 import ginnel
 from browsing import PATIENCE
 from ginnel import policy
-from ginnel._results import Results
-from ginnel._shown import Shown as Special
+from ginnel._core.custom_repr import CustomRepr as Special
+from ginnel._core.results import Results
 from ginnel.local.status import Status
 from ginnel.local.tunnels import AgentTunnel
 from ginnel.remote.edges.https import HttpsEdge
@@ -63,7 +63,7 @@ HOSTILE = [
 ]
 
 
-class Shown(Protocol):
+class CustomRepr(Protocol):
     def _repr_html_(self) -> str: ...
 
 
@@ -114,7 +114,7 @@ def report(text: str = "staff only") -> policy.Report:
     return policy.test({"on_http_request": rules}, request=request, response=200)
 
 
-def cards(remote: ginnel.RemoteClient) -> Iterator[Shown]:
+def cards(remote: ginnel.RemoteClient) -> Iterator[CustomRepr]:
     """One of each kind."""
     yield remote.api_keys.create(description="ci of the shop", metadata='{"team": "payments"}')
     for description in ("office", "a description that is longer than its column " * 5):
@@ -149,7 +149,7 @@ def cards(remote: ginnel.RemoteClient) -> Iterator[Shown]:
 class Drawn:
     """Cards as they were at some moment."""
 
-    def __init__(self, *shown: Shown) -> None:
+    def __init__(self, *shown: CustomRepr) -> None:
         self._html = "".join(one._repr_html_() for one in shown)
 
     def _repr_html_(self) -> str:
@@ -165,7 +165,7 @@ def running_cards() -> Drawn:
     return Drawn(running, service, agent, here)
 
 
-def hostile_cards() -> Iterator[Shown]:
+def hostile_cards() -> Iterator[CustomRepr]:
     """Cards of what strangers sent, each of a kind in every place."""
     for evil in HOSTILE:
         head = {"X-" + evil.split("\r")[0]: evil, "Content-Type": "application/json"}
@@ -183,7 +183,7 @@ def hostile_cards() -> Iterator[Shown]:
         yield policy.check({"on_http_request": [{"actions": [{"type": evil}]}]})
 
 
-def large_cards() -> Iterator[Shown]:
+def large_cards() -> Iterator[CustomRepr]:
     """Cards of what is large in some way, a megabyte of it."""
     much = "x" * 1_000_000
     for body in (much, "<" * 1_000_000, json.dumps([["\u202e"]] * 100_000), "[" * 1_000_000):
@@ -198,7 +198,9 @@ def large_cards() -> Iterator[Shown]:
 
 
 @contextmanager
-def opened(browser: Browser, theme: str, shown: list[Shown], width: int = 600) -> Iterator[Page]:
+def opened(
+    browser: Browser, theme: str, shown: list[CustomRepr], width: int = 600
+) -> Iterator[Page]:
     """A page with an output for each card; it reaches for nothing and runs nothing."""
     system, colours = THEMES[theme]
     outputs = "".join(f'<div class="output">{one._repr_html_()}</div>' for one in shown)

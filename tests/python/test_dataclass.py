@@ -14,8 +14,8 @@ import pytest
 
 import ginnel.local
 import ginnel.remote
-from ginnel import _dataclass
-from ginnel._record import Record
+from ginnel._core import dataclass as _dataclass
+from ginnel._core.record import Record
 from ginnel.remote.api_keys import ApiKey
 
 PACKAGES = [ginnel.remote, ginnel.local]

@@ -13,7 +13,7 @@ import pytest
 
 import ginnel
 from ginnel import _native
-from ginnel._pager import Page
+from ginnel._core.pager import Page
 from ginnel.local.requests import CapturedRequest
 from ginnel.local.tunnels import AgentTunnel
 from ginnel.remote.api_keys import ApiKey

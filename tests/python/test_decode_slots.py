@@ -18,7 +18,7 @@ EVERY_CLASS = """
 import gc, json
 from datetime import datetime
 from ginnel import _native
-from ginnel._record import Record
+from ginnel._core.record import Record
 import ginnel.local.requests, ginnel.local.status, ginnel.local.tunnels
 import ginnel.remote._tree, pkgutil, importlib, ginnel.remote
 
@@ -78,7 +78,7 @@ UNUSUAL_CLASSES = """
 import gc, json, weakref
 from dataclasses import dataclass, field
 from ginnel import _native
-from ginnel._record import Record
+from ginnel._core.record import Record
 from ginnel.remote.api_keys import ApiKey as Known
 
 shapes = {s["name"]: s for s in json.loads(_native.shapes("remote"))}

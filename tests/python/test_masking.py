@@ -20,7 +20,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 import ginnel
-from ginnel import _mask
+from ginnel._capture import mask
 from server import Server, answer
 
 GINNEL = [sys.executable, "-m", "ginnel"]
@@ -374,7 +374,7 @@ def test_python_and_the_page_mask_alike() -> None:
     cases = json.loads((Path(__file__).parents[1] / "data" / "secrets.json").read_text())
     for case in cases:
         if target := case.get("target"):
-            shown = _mask.uri(target)
+            shown = mask.uri(target)
             assert not any(text in shown for text in case["hides"]), (case["what"], shown)
             assert all(text in shown for text in case["keeps"]), (case["what"], shown)
 
@@ -384,11 +384,11 @@ def test_masking_takes_linear_time() -> None:
     for piece in ("a=", "://", "<a ", "token", "bearer ", ";", "%", '"', "\\", "eyJ", "&a;"):
         done = threading.Event()
 
-        def mask(text: str = piece * 50_000, done: threading.Event = done) -> None:
-            for function in (_mask.text, _mask.uri, _mask.parameters):
+        def mask_all(text: str = piece * 50_000, done: threading.Event = done) -> None:
+            for function in (mask.text, mask.uri, mask.parameters):
                 function(text)
-            _mask.header("X-Foo", text)
+            mask.header("X-Foo", text)
             done.set()
 
-        threading.Thread(target=mask, daemon=True).start()
+        threading.Thread(target=mask_all, daemon=True).start()
         assert done.wait(60), piece

@@ -16,7 +16,7 @@ from urllib.request import urlopen
 import pytest
 
 import ginnel
-from ginnel._results import Results
+from ginnel._core.results import Results
 from ginnel.local.requests import CapturedRequest
 from ginnel.remote.api_keys import ApiKey
 from ginnel.remote.ip_policies import IpPolicy

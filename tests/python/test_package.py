@@ -60,8 +60,10 @@ def test_the_generated_files_are_fresh(tmp_path: Path) -> None:
     (tmp_path / "ginnel").mkdir()
     for api in ("remote", "local"):
         shutil.copytree(PACKAGE / api, tmp_path / "ginnel" / api)
-    for source_of_both in PACKAGE.glob("*_async.py"):
-        shutil.copy(source_of_both, tmp_path / "ginnel")
+    for source_of_both in PACKAGE.glob("*/*_async.py"):
+        copy = tmp_path / "ginnel" / source_of_both.relative_to(PACKAGE)
+        copy.parent.mkdir()
+        shutil.copy(source_of_both, copy)
     shutil.copy(source, tmp_path)
     shutil.copy(PACKAGE.parent.parent / "pyproject.toml", tmp_path)
 

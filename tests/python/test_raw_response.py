@@ -13,8 +13,8 @@ from conftest import Face
 from server import Server, answer
 
 if TYPE_CHECKING:
-    from ginnel._pager import Page
-    from ginnel._raw_response import RawResponse
+    from ginnel._core.pager import Page
+    from ginnel._core.raw_response import RawResponse
     from ginnel.local.status import Status
     from ginnel.remote.api_keys import ApiKey
     from ginnel.remote.backends.failover import FailoverBackend

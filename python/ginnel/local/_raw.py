@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .._agent_client import AgentClient
-from .._agent_client_async import AsyncAgentClient
-from .._raw_resources import AsyncRawCalls, RawCalls, raw, raw_async, raw_async_list, raw_list
-from .._resource import Resource, cached_property
+from .._agent_api.client import AgentClient
+from .._agent_api.client_async import AsyncAgentClient
+from .._core.raw_resources import AsyncRawCalls, RawCalls, raw, raw_async, raw_async_list, raw_list
+from .._core.resource import Resource, cached_property
 from .requests import AsyncRequests, Requests
 from .tunnels import AsyncTunnels, Tunnels
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from .._captured import Captured
-from .._dataclass import dataclass, field
-from .._message import Message
-from .._resource import Resource
+from .._capture.accessors import RequestAccessors
+from .._capture.message import Message
+from .._core.dataclass import dataclass, field
+from .._core.resource import Resource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from .._pager import AsyncPager, Pager
+    from .._core.pager import AsyncPager, Pager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -60,7 +60,7 @@ class ResponseMessage(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class CapturedRequest(Captured):
+class CapturedRequest(RequestAccessors):
     """A request that an HTTP tunnel received, with its answer."""
 
     uri: str
@@ -101,7 +101,7 @@ class Requests(Resource):
 
         `GET /requests/http`
         """
-        from .._pager import pager
+        from .._core.pager import pager
 
         return pager(self._core, "agent.requests.list", CapturedRequest, (limit, tunnel_name))
 
@@ -148,7 +148,7 @@ class AsyncRequests(Resource):
 
         `GET /requests/http`
         """
-        from .._pager import async_pager
+        from .._core.pager import async_pager
 
         return async_pager(self._core, "agent.requests.list", CapturedRequest, (limit, tunnel_name))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .._dataclass import dataclass, field
-from .._record import Record
+from .._core.dataclass import dataclass, field
+from .._core.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

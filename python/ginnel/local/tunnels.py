@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from .._dataclass import dataclass, field
-from .._record import SECRET, Record
-from .._resource import Resource
-from .._shown import Shown
+from .._core.custom_repr import CustomRepr
+from .._core.dataclass import dataclass, field
+from .._core.record import SECRET, Record
+from .._core.resource import Resource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .._pager import AsyncPager, Pager
+    from .._core.pager import AsyncPager, Pager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -77,7 +77,7 @@ class HttpMetrics(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Metrics(Shown):
+class Metrics(CustomRepr):
     """What a tunnel has carried."""
 
     conns: ConnectionMetrics
@@ -89,7 +89,7 @@ class Metrics(Shown):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class AgentTunnel(Shown):
+class AgentTunnel(CustomRepr):
     """A tunnel that the agent runs."""
 
     ID: str | None = None
@@ -168,7 +168,7 @@ class Tunnels(Resource):
 
         `GET /tunnels`
         """
-        from .._pager import pager
+        from .._core.pager import pager
 
         return pager(self._core, "agent.tunnels.list", AgentTunnel, ())
 
@@ -322,7 +322,7 @@ class AsyncTunnels(Resource):
 
         `GET /tunnels`
         """
-        from .._pager import async_pager
+        from .._core.pager import async_pager
 
         return async_pager(self._core, "agent.tunnels.list", AgentTunnel, ())
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .._raw_resources import AsyncRawCalls, RawCalls, raw, raw_async, raw_async_list, raw_list
-from .._resource import Resource, cached_property
+from .._core.raw_resources import AsyncRawCalls, RawCalls, raw, raw_async, raw_async_list, raw_list
+from .._core.resource import Resource, cached_property
 from .api_keys import ApiKeys, AsyncApiKeys
 from .backends.failover import AsyncBackendsFailover, BackendsFailover
 from .backends.http_response import AsyncBackendsHttpResponse, BackendsHttpResponse

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .._dataclass import dataclass, field
-from .._record import Record
-from .._resource import Resource
+from .._core.dataclass import dataclass, field
+from .._core.record import Record
+from .._core.resource import Resource
 from .refs import Ref
 
 TYPE_CHECKING = False
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from .._pager import AsyncPager, Pager
+    from .._core.pager import AsyncPager, Pager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -79,7 +79,7 @@ class IpPolicyRules(Resource):
 
         `GET /ip_policy_rules`
         """
-        from .._pager import pager
+        from .._core.pager import pager
 
         return pager(self._core, "ip_policy_rules.list", IpPolicyRule, (before_id, limit))
 
@@ -166,7 +166,7 @@ class AsyncIpPolicyRules(Resource):
 
         `GET /ip_policy_rules`
         """
-        from .._pager import async_pager
+        from .._core.pager import async_pager
 
         return async_pager(self._core, "ip_policy_rules.list", IpPolicyRule, (before_id, limit))
 

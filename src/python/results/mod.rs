@@ -3,7 +3,7 @@
 //! Results go from bytes straight into dataclass instances, without an object of ours in between:
 //! an instance is allocated as `object.__new__` would, and its slots (`plan.rs`, `layout.rs`) are
 //! filled while the text is read (`json.rs`). Moments, bytes and unknown fields are checked
-//! (`texts.rs`), stay as they came and are read when asked for (`ginnel/_record.py`). Items of a list
+//! (`texts.rs`), stay as they came and are read when asked for (`ginnel/_core/record.py`). Items of a list
 //! (`page.rs`) often share texts, such as an owner or a description: what came for the same field
 //! before is taken again (`recent.rs`). JSON without a class becomes dicts and lists (`tree.rs`).
 //! Large bodies are decoded in slices (`slices.rs`), of which long texts have their own

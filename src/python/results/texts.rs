@@ -1,6 +1,6 @@
 //! Texts that stand for something else: times and bytes.
 //!
-//! They stay texts until somebody asks for them (`ginnel/_record.py`), so what could not be read then
+//! They stay texts until somebody asks for them (`ginnel/_core/record.py`), so what could not be read then
 //! is refused when the answer is.
 
 /// Whether a text is a timestamp of RFC 3339 §5.6 that `datetime` has room for; else what is wrong

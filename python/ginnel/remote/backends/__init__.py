@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..._resource import Resource, cached_property
+from ..._core.resource import Resource, cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from ..._dataclass import dataclass, field
-from ..._record import Record
-from ..._resource import Resource
+from ..._core.dataclass import dataclass, field
+from ..._core.record import Record
+from ..._core.resource import Resource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from ..._pager import AsyncPager, Pager
+    from ..._core.pager import AsyncPager, Pager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -68,7 +68,7 @@ class BackendsFailover(Resource):
 
         `GET /backends/failover`
         """
-        from ..._pager import pager
+        from ..._core.pager import pager
 
         return pager(self._core, "backends.failover.list", FailoverBackend, (before_id, limit))
 
@@ -149,7 +149,7 @@ class AsyncBackendsFailover(Resource):
 
         `GET /backends/failover`
         """
-        from ..._pager import async_pager
+        from ..._core.pager import async_pager
 
         return async_pager(
             self._core, "backends.failover.list", FailoverBackend, (before_id, limit)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..._dataclass import dataclass, field
-from ..._record import Record
-from ..._resource import Resource
+from ..._core.dataclass import dataclass, field
+from ..._core.record import Record
+from ..._core.resource import Resource
 from ..refs import Ref
 
 TYPE_CHECKING = False
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from ..._pager import AsyncPager, Pager
+    from ..._core.pager import AsyncPager, Pager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -71,7 +71,7 @@ class BackendsTunnelGroup(Resource):
 
         `GET /backends/tunnel_group`
         """
-        from ..._pager import pager
+        from ..._core.pager import pager
 
         return pager(
             self._core, "backends.tunnel_group.list", TunnelGroupBackend, (before_id, limit)
@@ -154,7 +154,7 @@ class AsyncBackendsTunnelGroup(Resource):
 
         `GET /backends/tunnel_group`
         """
-        from ..._pager import async_pager
+        from ..._core.pager import async_pager
 
         return async_pager(
             self._core, "backends.tunnel_group.list", TunnelGroupBackend, (before_id, limit)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..._dataclass import dataclass, field
-from ..._record import Record
-from ..._resource import Resource, cached_property
+from ..._core.dataclass import dataclass, field
+from ..._core.record import Record
+from ..._core.resource import Resource, cached_property
 from .modules import MutualTls, MutualTlsChange, TlsTermination, TlsTerminationChange
 from .routes import HttpsEdgeRoute
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from ..._pager import AsyncPager, Pager
+    from ..._core.pager import AsyncPager, Pager
     from .https_modules import (
         AsyncEdgesHttpsMutualTls,
         AsyncEdgesHttpsTlsTermination,
@@ -109,7 +109,7 @@ class EdgesHttps(Resource):
 
         `GET /edges/https`
         """
-        from ..._pager import pager
+        from ..._core.pager import pager
 
         return pager(self._core, "edges.https.list", HttpsEdge, (before_id, limit))
 
@@ -225,7 +225,7 @@ class AsyncEdgesHttps(Resource):
 
         `GET /edges/https`
         """
-        from ..._pager import async_pager
+        from ..._core.pager import async_pager
 
         return async_pager(self._core, "edges.https.list", HttpsEdge, (before_id, limit))
 

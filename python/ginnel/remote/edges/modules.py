@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..._dataclass import dataclass, field
-from ..._record import SECRET, Record
+from ..._core.dataclass import dataclass, field
+from ..._core.record import SECRET, Record
 from ..refs import Ref
 
 TYPE_CHECKING = False

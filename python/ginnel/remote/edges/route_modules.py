@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..._resource import Resource
+from ..._core.resource import Resource
 from .modules import (
     BackendModule,
     CircuitBreaker,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..._dataclass import dataclass, field
-from ..._record import Record
-from ..._resource import Resource, cached_property
+from ..._core.dataclass import dataclass, field
+from ..._core.record import Record
+from ..._core.resource import Resource, cached_property
 from .modules import (
     BackendModule,
     BackendModuleChange,

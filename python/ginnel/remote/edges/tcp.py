@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..._dataclass import dataclass, field
-from ..._record import Record
-from ..._resource import Resource, cached_property
+from ..._core.dataclass import dataclass, field
+from ..._core.record import Record
+from ..._core.resource import Resource, cached_property
 from .modules import (
     BackendModule,
     BackendModuleChange,
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from ..._pager import AsyncPager, Pager
+    from ..._core.pager import AsyncPager, Pager
     from .tcp_modules import (
         AsyncEdgesTcpBackend,
         AsyncEdgesTcpIpRestriction,
@@ -116,7 +116,7 @@ class EdgesTcp(Resource):
 
         `GET /edges/tcp`
         """
-        from ..._pager import pager
+        from ..._core.pager import pager
 
         return pager(self._core, "edges.tcp.list", TcpEdge, (before_id, limit))
 
@@ -234,7 +234,7 @@ class AsyncEdgesTcp(Resource):
 
         `GET /edges/tcp`
         """
-        from ..._pager import async_pager
+        from ..._core.pager import async_pager
 
         return async_pager(self._core, "edges.tcp.list", TcpEdge, (before_id, limit))
 

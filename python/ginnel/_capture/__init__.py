@@ -1,0 +1,1 @@
+"""Captured requests and responses: their bodies, their fields, and their secrets."""

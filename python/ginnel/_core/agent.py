@@ -1,0 +1,178 @@
+"""The agent in this process."""
+
+from __future__ import annotations
+
+from .. import _native
+from ..exceptions import AgentError, ConfigError
+from .client import takes_options
+from .spelling import Spelling
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from os import PathLike
+    from types import TracebackType
+    from typing import Self
+
+    from .._agent_api.client import AgentClient
+    from .._agent_api.client_async import AsyncAgentClient
+    from .service import Service
+
+
+class Agent(Spelling):
+    """An agent in this process, until `stop` or the end of a `with` block.
+
+    It connects to a service, forwards the visitors of its tunnels to local services, captures their
+    requests, and serves the agent API.
+    """
+
+    @takes_options
+    def __init__(
+        self,
+        service: Service | None = None,
+        *,
+        server_addr: str | None = None,
+        authtoken: str | None = None,
+        ca: str | PathLike[str] | None = None,
+        web_addr: str | None = "127.0.0.1:0",
+        web_allow_hosts: Sequence[str] = (),
+        inspect_db_size: int = 0,
+        metadata: str = "",
+        heartbeat: tuple[float, float] = (10.0, 15.0),
+        remote_management: bool = True,
+        timeout: float = 10.0,
+    ) -> None:
+        """Start an agent and wait until it is online.
+
+        Args:
+            service: The service in this process to connect to; it brings address, authtoken and
+                certificate.
+            server_addr: Where another service takes agents, `host:port`.
+            authtoken: What that service knows the agent by; else `GINNEL_AUTHTOKEN`.
+            ca: A PEM file of the certificates to trust instead of the system's.
+            web_addr: Where the agent API listens, `host:port`; port 0 takes any that is free; ""
+                is 127.0.0.1:4040 or one of the nine ports after it; None switches it off.
+            web_allow_hosts: Hosts that the agent API answers to beside those of this machine: an
+                address, a network, a name, or `.` and the end of names.
+            inspect_db_size: How many bytes of captured requests are kept; 0 for 50 MB, -1 to
+                capture nothing.
+            metadata: Free text that the management API shows.
+            heartbeat: Seconds between two heartbeats, and how late one may be.
+            remote_management: Whether the management API may stop and restart the agent.
+            timeout: Seconds to wait until it is online.
+
+        Raises:
+            ConfigError: An option is missing or unusable; the message names it.
+            AgentError: The agent cannot start, is refused, or is not online in time.
+        """
+        pem: str | None = None
+        closed: list[str] = []
+        if service is not None:
+            server_addr = server_addr or service.agent_addr
+            authtoken = authtoken or service.authtoken
+            pem = None if ca else service.ca_pem
+            closed = [service.url.removeprefix("http://")]
+        if authtoken is None:
+            from os import environ
+
+            authtoken = environ.get("GINNEL_AUTHTOKEN")
+        if not server_addr:
+            raise ConfigError("server_addr is missing; pass it, or a service that takes agents")
+        if not authtoken:
+            raise ConfigError("authtoken is missing; pass it or set GINNEL_AUTHTOKEN")
+        self._agent = _native.Agent(
+            {
+                "server_addr": server_addr,
+                "authtoken": authtoken,
+                "ca_pem": pem,
+                "ca_path": ca,
+                "web_addr": web_addr,
+                "web_allow_hosts": list(web_allow_hosts),
+                "inspect_db_size": inspect_db_size,
+                "metadata": metadata,
+                "heartbeat": heartbeat,
+                "remote_management": remote_management,
+                "closed": closed,
+            }
+        )
+        state, problem = self._agent.wait_online(timeout)
+        if state != "online":
+            self.stop()
+            raise AgentError(problem or f"the agent is {state} after {timeout:g} s")
+
+    @property
+    def url(self) -> str | None:
+        """The address of the agent API, without a path; None where it is off."""
+        return self._agent.url
+
+    @property
+    def state(self) -> str:
+        """How the link to the service is: `online`, `reconnecting` or `offline`."""
+        return self._agent.state()[0]
+
+    @property
+    def is_running(self) -> bool:
+        """True until `stop`."""
+        return self._agent.is_running
+
+    def client(self) -> AgentClient:
+        """A client of this agent's API."""
+        from .._agent_api.client import AgentClient
+
+        return AgentClient(self._base_url())
+
+    def async_client(self) -> AsyncAgentClient:
+        """An asyncio client of this agent's API."""
+        from .._agent_api.client_async import AsyncAgentClient
+
+        return AsyncAgentClient(self._base_url())
+
+    def _base_url(self) -> str:
+        if self.url is None:
+            raise ConfigError("web_addr is None: this agent serves no API")
+        return f"{self.url}/api"
+
+    def stop(self, grace: float = 10.0) -> None:
+        """Stop: take no more visitors, and serve those in flight for at most `grace` seconds.
+
+        The service is told first, so that it sends new visitors elsewhere. WebSockets are closed at
+        once, with the code 1001. Stopping twice is fine.
+
+        Ctrl-C, or whatever else the handler of a signal raises, ends the wait: whoever is in flight
+        is cut off, the agent has stopped, and the exception goes on to the caller.
+
+        Args:
+            grace: Seconds from 0 to 3600.
+
+        Raises:
+            ConfigError: `grace` is not from 0 to 3600.
+        """
+        self._agent.stop(grace)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        name = type(self).__name__
+        problem = f"{name} cannot be pickled or copied: it runs in this process"
+        raise TypeError(f"{problem}; pass on the addresses where it is reached")
+
+    def __repr__(self) -> str:
+        return f"<Agent at {self.url}, {self.state}>"
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        yield "url", self.url
+        yield "state", self.state
+
+    def _repr_html_(self) -> str:
+        from .lazy import render
+
+        return render("clients.agent", self)

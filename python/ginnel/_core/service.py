@@ -1,0 +1,386 @@
+"""The embedded service."""
+
+from __future__ import annotations
+
+from .. import _native
+from ..exceptions import ConfigError
+from .client import AsyncRemoteClient, RemoteClient, takes_options
+from .spelling import Spelling
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+    from os import PathLike
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Literal, Self
+    from urllib.request import OpenerDirector
+
+    from .._native import Snapshot
+    from ..traffic import TrafficEvents
+    from .service_calls import ServiceCall
+
+
+class Service(Spelling):
+    """The management API, served from this process until `stop` or the end of a `with` block."""
+
+    @takes_options
+    def __init__(
+        self,
+        path: str | PathLike[str] | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        api_key: str | None = None,
+        authtoken: str | None = None,
+        admin_key_file: str | PathLike[str] | None = None,
+        public_url: str | None = None,
+        rate_limit: tuple[int, float] | None = None,
+        agent_port: int | None = 0,
+        edge_host: str = "127.0.0.1",
+        http_port: int | None = 0,
+        https_port: int | None = 0,
+        base_domain: str | None = None,
+        tls_endpoints: bool = False,
+        certificate: tuple[str | PathLike[str], str | PathLike[str]] | None = None,
+        trusted_proxies: Sequence[str] = (),
+        ambiguous_paths: Literal["reject", "normalize"] = "reject",
+        max_connections: int | None = None,
+        max_connections_per_address: int | None = None,
+        max_api_connections: int | None = None,
+        max_agent_connections: int | None = None,
+        heartbeat: tuple[float, float] = (10.0, 15.0),
+        reserve: float = 30.0,
+        seed: int | None = None,
+        begin: datetime | None = None,
+    ) -> None:
+        """Start a service.
+
+        Args:
+            path: The database, a SQLite file; None for one in memory that ends with the service.
+                What becomes wrong with the file later is told to the logger `ginnel`.
+            host: The address to listen on; only this machine by default.
+            port: The port to listen on; 0 for any that is free.
+            api_key: The admin key of a new database, or of an existing one that holds it; made if
+                left out.
+            authtoken: The authtoken for agents of a new database, or of an existing one that holds
+                it; made if left out.
+            admin_key_file: A file that holds the admin key, in place of `api_key`.
+            public_url: The address to put into `uri` fields, where it is not the listener's.
+            rate_limit: How many requests an account may make in how many seconds; none by default.
+            agent_port: The port for agents; 0 for any that is free, None to take none.
+            edge_host: The address that public traffic comes to; only this machine by default.
+            http_port: The port for public HTTP; 0 for any that is free, None for none.
+            https_port: The port for public HTTPS; 0 for any that is free, None for no TLS.
+            base_domain: The domain below which tunnels get names; without one, each gets a port.
+            tls_endpoints: Whether the ports of tunnels that ask for HTTPS speak TLS.
+            certificate: A certificate and its key, PEM files, for the names that it covers.
+            trusted_proxies: The proxies in front of the service, CIDRs or addresses: whoever comes
+                from one of them is the visitor that its `X-Forwarded-For` names. None by default.
+            ambiguous_paths: What is done with a request whose path holds an encoded slash, a
+                backslash or a dot segment, where a route or a rule looks at paths: `"reject"`
+                answers 400, `"normalize"` forwards the path that is most likely meant.
+            max_connections: The most connections of visitors at once; more are closed at once. What
+                the process's limit of open files leaves by default, at most 16,384.
+            max_connections_per_address: The most of them from one address, or from one /64 of IPv6;
+                trusted proxies may hold all. A quarter by default, at least 500 and at most 1,024
+                where there is room.
+            max_api_connections: The most connections to the management API at once; an eighth of
+                the process's limit of open files by default, at most 4,096. One address may hold
+                three quarters of them.
+            max_agent_connections: The most connections of agents at once, as above; the last
+                quarter is for addresses that an agent is connected from.
+            heartbeat: Seconds between two heartbeats of an agent, and how late one may be.
+            reserve: Seconds for which the addresses of an agent that is gone are kept for it. After
+                a restart of the service they are kept for 30 days, at most 1,000 of an account.
+            seed: For tests: identifiers, tokens, names of tunnels and times of resources are the
+                same in each run that makes the same calls in the same order. Tokens can be guessed
+                then. Ports are whatever is free.
+            begin: Where the clock stands with a `seed` until `advance`; 2026-01-01 in UTC unless
+                given.
+
+        Raises:
+            ConfigError: An option is unusable; the message names it.
+            ServiceAddressError: An address is in use, or cannot be listened on.
+            ServiceStoreError: The database cannot be used; its file is left as it was.
+            ServiceError: Something else; the message says what.
+        """
+        self._service = _native.Service(
+            {
+                "path": path,
+                "host": host,
+                "port": port,
+                "api_key": api_key,
+                "admin_key_file": admin_key_file,
+                "authtoken": authtoken,
+                "public_url": public_url,
+                "rate_limit": rate_limit,
+                "agent_port": agent_port,
+                "edge_host": edge_host,
+                "http_port": http_port,
+                "https_port": https_port,
+                "base_domain": base_domain,
+                "tls_endpoints": tls_endpoints,
+                "certificate": certificate,
+                "trusted_proxies": list(trusted_proxies),
+                "ambiguous_paths": ambiguous_paths,
+                "max_connections": max_connections,
+                "max_connections_per_address": max_connections_per_address,
+                "max_api_connections": max_api_connections,
+                "max_agent_connections": max_agent_connections,
+                "heartbeat": heartbeat,
+                "reserve": reserve,
+                "kept_calls": 10_000,
+                "origin": _origin(seed, begin),
+            }
+        )
+        self._rehearsal = _native.Rehearsal(self._service)
+        # To return to; a database in a file may be large, and is not ours to empty.
+        self._first = self.snapshot() if path is None else None
+
+    @property
+    def url(self) -> str:
+        """The address of the API."""
+        return self._service.url
+
+    @property
+    def api_key(self) -> str | None:
+        """The admin key: the one given, or the one made for a new database; else None.
+
+        A key that was made is kept beside the database, and given again at the next start, until
+        the service is stopped for the first time.
+        """
+        return self._service.api_key
+
+    @property
+    def authtoken(self) -> str | None:
+        """The authtoken for agents: given, or made for a new database, as `api_key`; else None."""
+        return self._service.authtoken
+
+    @property
+    def agent_addr(self) -> str | None:
+        """Where agents connect to, `host:port`; None when none are taken."""
+        return self._service.agent_addr
+
+    @property
+    def is_running(self) -> bool:
+        """True until `stop`."""
+        return self._service.is_running
+
+    @property
+    def http_url(self) -> str | None:
+        """The address for public HTTP; which edge answers depends on the `Host` header."""
+        address = self._service.http_address
+        return None if address is None else f"http://{address}"
+
+    @property
+    def https_url(self) -> str | None:
+        """The address for public HTTPS; which edge answers depends on the host asked for."""
+        address = self._service.https_address
+        return None if address is None else f"https://{address}"
+
+    @property
+    def ca_pem(self) -> str:
+        """The certificate that visitors of HTTPS must trust, as PEM."""
+        return self._service.ca_pem
+
+    @property
+    def ca_path(self) -> Path | None:
+        """The file that holds `ca_pem`, beside the database; None for a database in memory."""
+        return self._service.ca_path
+
+    def edge_url(self, host: str, path: str = "/") -> str:
+        """The address of an edge by its host: HTTPS, or HTTP where there is no TLS.
+
+        No name needs to resolve for `opener`, nor for curl with `--connect-to ::127.0.0.1:PORT`.
+        """
+        address, scheme = self._service.https_address, "https"
+        if address is None:
+            address, scheme = self._service.http_address, "http"
+        if address is None:
+            raise ValueError("the service takes no public HTTP: http_port and https_port are None")
+        return f"{scheme}://{host}:{address.rpartition(':')[2]}{path}"
+
+    def use_certificate(self, chain: str | PathLike[str], key: str | PathLike[str]) -> None:
+        """Show a certificate from now on for the names that it covers; connections stay.
+
+        Args:
+            chain: The certificates, a PEM file, the leaf first.
+            key: The key of the leaf, a PEM file.
+
+        Raises:
+            ServiceError: A file cannot be used; what was shown before stays.
+        """
+        self._service.use_certificate(chain, key)
+
+    def opener(self) -> OpenerDirector:
+        """A client for the edges: it finds every host here, and trusts the service's authority.
+
+        ```python
+        with service.opener().open("https://app.example.test/") as answer:
+            print(answer.status, answer.read())
+        ```
+        """
+        from .opener import opener
+
+        return opener(self._service.http_address, self._service.https_address, self.ca_pem)
+
+    def events(self) -> TrafficEvents:
+        """What is decided on public traffic from now on, one event for each request.
+
+        ```python
+        events = service.events()
+        ...
+        event = events.get(timeout=5)
+        assert (event.status, event.module) == (403, "ip_restriction")
+        ```
+        """
+        from ..traffic import TrafficEvents
+
+        return TrafficEvents(self._service.events())
+
+    def client(self) -> RemoteClient:
+        """A client with the admin key."""
+        return RemoteClient(self.api_key, base_url=self.url)
+
+    def async_client(self) -> AsyncRemoteClient:
+        """An asyncio client with the admin key."""
+        return AsyncRemoteClient(self.api_key, base_url=self.url)
+
+    def fail(
+        self,
+        operation: str | None = None,
+        *,
+        status: int | None = None,
+        times: int | None = 1,
+        retry_after: int | None = None,
+        delay: float = 0.0,
+        cut: bool = False,
+    ) -> None:
+        """Have calls of the management API fail, to test what a program makes of it.
+
+        ```python
+        service.fail("api_keys.create", status=503, times=2, retry_after=1)
+        ```
+
+        Faults are met in the order in which they were asked for, until `times` or `reset`.
+
+        Args:
+            operation: The operation, such as `api_keys.get`; None for any.
+            status: The status of the answer, 400 to 599; without it and without `cut`, calls are
+                only delayed.
+            times: How many calls fail; None for all.
+            retry_after: The seconds to ask to wait.
+            delay: The seconds for which the answer is kept back.
+            cut: True to break the connection in the middle of the answer.
+
+        Raises:
+            LookupError: There is no such operation.
+            ValueError: Something else is not possible; the message says what.
+        """
+        self._rehearsal.fail(operation, status, times, retry_after, delay, cut)
+
+    @property
+    def calls(self) -> list[ServiceCall]:
+        """The calls of the management API so far, the oldest first; at most the last 10,000."""
+        from .service_calls import read
+
+        return read(self._rehearsal.calls())
+
+    def advance(self, seconds: float) -> None:
+        """Set the clock of a service with a `seed` forward.
+
+        It is the clock of what the management API tells: when resources were created, sessions and
+        tunnels started. Traffic, timeouts and certificates keep to the system's.
+
+        Raises:
+            ConfigError: The service has no `seed`.
+        """
+        if not self._rehearsal.advance(seconds):
+            raise ConfigError("seed is missing: without one, the clock is the system's")
+
+    def snapshot(self) -> Snapshot:
+        """What the database holds now, for `restore`."""
+        return self._rehearsal.snapshot()
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Make the database hold what it held at the moment of the snapshot.
+
+        What agents have bound is not part of it.
+        """
+        self._rehearsal.restore(snapshot)
+
+    def reset(self) -> None:
+        """Forget faults and calls; a database in memory also holds again what it began with."""
+        self._rehearsal.forget()
+        if self._first is not None:
+            self.restore(self._first)
+
+    def stop(self, grace: float = 10.0) -> None:
+        """Stop; requests in flight are answered for `grace` seconds. Stopping twice is fine.
+
+        Ctrl-C, or whatever else the handler of a signal raises, ends the wait: what is in flight is
+        cut off, the service has stopped, and the exception goes on to the caller.
+
+        Args:
+            grace: Seconds from 0 to 3600.
+
+        Raises:
+            ConfigError: `grace` is not from 0 to 3600.
+        """
+        self._service.stop(grace)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        name = type(self).__name__
+        problem = f"{name} cannot be pickled or copied: it runs in this process"
+        raise TypeError(f"{problem}; pass on the addresses where it is reached")
+
+    def __repr__(self) -> str:
+        state = "" if self.is_running else ", stopped"
+        return f"<Service at {self.url}{state}>"
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        yield "url", self.url
+        yield "http_url", self.http_url
+        yield "https_url", self.https_url
+        yield "agent_addr", self.agent_addr
+        yield "is_running", self.is_running
+
+    def _repr_html_(self) -> str:
+        from .lazy import render
+
+        return render("clients.service", self)
+
+
+FIRST_DAY = 1_767_225_600_000_000
+"""2026-01-01 in UTC, in microseconds since 1970."""
+
+
+def _origin(seed: int | None, begin: datetime | None) -> tuple[int, int] | None:
+    if seed is None:
+        if begin is not None:
+            raise ConfigError("begin: needs a seed")
+        return None
+    if not 0 <= seed < 2**64:
+        raise ConfigError("seed: must be between 0 and 2**64 - 1")
+    if begin is None:
+        return seed, FIRST_DAY
+    if begin.tzinfo is None:
+        raise ConfigError("begin: has no time zone")
+    since = round(begin.timestamp() * 1_000_000)
+    # What identifiers can tell: seconds in 32 bits, from 2014 on.
+    if not 1_400_000_000_000_000 <= since < 5_694_967_296_000_000:
+        raise ConfigError("begin: must be between 2014-05-13 and 2150-06-19")
+    return seed, since

@@ -1,0 +1,1 @@
+"""How objects look in a notebook, at a prompt and in logs."""

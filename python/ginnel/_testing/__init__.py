@@ -1,0 +1,1 @@
+"""What `ginnel.testing` is made of."""
