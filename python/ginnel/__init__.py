@@ -12,9 +12,7 @@ if "t" in getattr(sys, "abiflags", ""):
         "interpreter lock (pythonX.Y without the t)"
     )
 
-from ._core.agent import Agent
 from ._core.client import AsyncRemoteClient, RemoteClient
-from ._core.service import Service
 from ._native import __version__
 from .exceptions import (
     AgentError,
@@ -46,12 +44,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._agent_api.client import AgentClient
     from ._agent_api.client_async import AsyncAgentClient
+    from ._core.agent import Agent
     from ._core.raw_response import RawResponse
+    from ._core.service import Service
 else:
     _LATER = {
+        "Agent": "_core.agent",
         "AgentClient": "_agent_api.client",
         "AsyncAgentClient": "_agent_api.client_async",
         "RawResponse": "_core.raw_response",
+        "Service": "_core.service",
     }
 
     def __getattr__(name):
