@@ -38,9 +38,10 @@ docs: dev ## Build the documentation into site/.
 wheels: $(VENV)/ready ## Build the sdist and the wheel, and try it with each CPython here.
 	tests/wheels.sh
 
-generate: dev ## Write anew what comes from the code: Python classes, pages of the reference.
+generate: dev ## Write anew what comes from the code: Python classes, pages of the reference, public names.
 	$(BIN)/python python/generate.py
 	$(BIN)/python python/reference.py
+	$(BIN)/python python/public_names.py
 
 lint: dev ## Check formats, lints and types, without changing anything.
 	cargo fmt --check
