@@ -217,7 +217,7 @@ def _with_reason(text: str, message: str, reason: object) -> str:
 
 
 class BadRequestError(APIStatusError):
-    """400: the server found fault with the request."""
+    """400: the request is invalid."""
 
 
 class AuthenticationError(APIStatusError):

@@ -326,7 +326,7 @@ class Trial:
             after: How many seconds after the request before this one it comes.
 
         Raises:
-            ValidationError: What is given is no traffic.
+            ValidationError: The arguments are not a valid request or connection.
         """
         if request is None and self._protocol in ("http", "https"):
             request = {}
@@ -367,7 +367,7 @@ def test(
 
     Raises:
         PolicyError: Something is wrong with the document.
-        ValidationError: What is given is no traffic.
+        ValidationError: The arguments are not a valid request or connection.
     """
     return Trial(document, protocol=protocol, edge=edge, begin=begin).run(
         request=request,

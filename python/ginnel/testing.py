@@ -170,7 +170,7 @@ def cassette(path: str | PathLike[str], *, record: RecordMode | None = None) -> 
     A call is known by its method, its path with the query, and its body; the address of the
     server does not matter, and nothing is sent for what is played. Each recorded answer is played
     once, the answers to the same request in their order; answers that are errors are raised as
-    those of a server. Of retries the last answer is recorded; calls without an answer are not
+    those of a server. Of retries the last answer is recorded; calls without a response are not
     recorded. Secrets are masked in the file. It is written at the end of the block, unless that is
     an exception.
 

@@ -148,14 +148,15 @@ impl AgentConfig {
         options.web_addr = self.web_address()?;
         options.web_allow_hosts = self.web_allow_hosts.clone().unwrap_or_default();
         options.inspect = CaptureLimit::of_setting(self.inspect_db_size.unwrap_or_default())
-            .ok_or_else(|| wrong("inspect_db_size", "is -1, 0 or a number of bytes"))?;
+            .ok_or_else(|| wrong("inspect_db_size", "must be -1, 0 or a number of bytes"))?;
         for (name, text, slot) in [
             ("connect_timeout", &self.connect_timeout, &mut options.connect_timeout),
             ("heartbeat_interval", &self.heartbeat_interval, &mut options.heartbeat_interval),
             ("heartbeat_tolerance", &self.heartbeat_tolerance, &mut options.heartbeat_tolerance),
         ] {
             if let Some(text) = text {
-                *slot = duration(text).ok_or_else(|| wrong(name, "is a duration such as 10s"))?;
+                *slot =
+                    duration(text).ok_or_else(|| wrong(name, "must be a duration such as 10s"))?;
             }
         }
         options.remote_management = self.remote_management.unwrap_or(true);
@@ -176,7 +177,7 @@ impl AgentConfig {
             Some(Value::Bool(false)) => Ok(WebAddress::Off),
             Some(Value::String(address)) => Ok(WebAddress::At(address.clone())),
             Some(Value::Number(port)) => Ok(WebAddress::At(format!("127.0.0.1:{port}"))),
-            Some(_) => Err(wrong("web_addr", "is host:port or false")),
+            Some(_) => Err(wrong("web_addr", "must be host:port or false")),
         }
     }
 
@@ -206,7 +207,7 @@ impl AgentConfig {
         match &self.console_ui {
             None | Some(Value::Bool(_)) => {}
             Some(Value::String(text)) if text == "iftty" => {}
-            Some(_) => return Err(wrong("console_ui", "is true, false or iftty")),
+            Some(_) => return Err(wrong("console_ui", "must be true, false or iftty")),
         }
         self.tunnels.keys().try_for_each(|name| self.tunnel(name).map(drop))
     }

@@ -141,7 +141,7 @@ impl Agent {
         self.shared.with_history(|history| history.reconnects)
     }
 
-    /// What went wrong last.
+    /// Recent errors last.
     pub fn last_error(&self) -> Option<String> {
         self.shared
             .with_history(|history| history.failures.back().map(|failed| failed.reason.clone()))

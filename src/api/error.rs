@@ -15,7 +15,7 @@ pub struct ErrorBody {
     pub error_code: Option<Value>,
     /// The status of the answer.
     pub status_code: u16,
-    /// What went wrong, for a person.
+    /// Recent errors, for a person.
     pub msg: String,
     /// More, for a program: `operation_id`, `path`.
     pub details: Map<String, Value>,
@@ -23,7 +23,7 @@ pub struct ErrorBody {
 
 impl ErrorBody {
     /// Reads the body of an answer field by field: what one of them lacks, or has of another type
-    /// than it should, leaves the others as they are. A body that is no object has no fields.
+    /// than it should, leaves the others as they are. A body that is not an object has no fields.
     pub fn read(body: &[u8]) -> Self {
         // Bytes that are no text may stand in one field only.
         let body = String::from_utf8_lossy(body);

@@ -15,7 +15,7 @@ pub fn object(bytes: &[u8]) -> Result<Map<String, Value>, serde_json::Error> {
     match serde_json::from_slice(bytes)? {
         Unique(Value::Object(members)) => Ok(members),
         Unique(other) => {
-            Err(serde_json::Error::custom(format!("{} is no object", type_name(&other))))
+            Err(serde_json::Error::custom(format!("{} is not an object", type_name(&other))))
         }
     }
 }
@@ -130,6 +130,6 @@ mod tests {
         for text in ["", "[]", "1", "{", "{} {}", "\"x\"", &"[".repeat(1000)] {
             assert!(object(text.as_bytes()).is_err(), "{text}");
         }
-        assert_eq!(object(b"[]").unwrap_err().to_string(), "a list is no object");
+        assert_eq!(object(b"[]").unwrap_err().to_string(), "a list is not an object");
     }
 }

@@ -99,7 +99,7 @@ impl Document {
 
     fn answer(&mut self, info: &Info) -> Value {
         let schema = match info.output {
-            Output::Nothing => return json!({"description": "Done; there is no body."}),
+            Output::Nothing => return json!({"description": "Success; there is no body."}),
             Output::One(shape) => self.reference(shape),
             Output::Page { field, item } => self.page(field, item),
         };
@@ -200,9 +200,9 @@ fn error() -> Value {
         "type": "object",
         "required": ["status_code", "msg"],
         "properties": {
-            "error_code": {"type": ["string", "integer"], "description": "What went wrong, for programs."},
+            "error_code": {"type": ["string", "integer"], "description": "Recent errors, for programs."},
             "status_code": {"type": "integer"},
-            "msg": {"type": "string", "description": "What went wrong, for people."},
+            "msg": {"type": "string", "description": "Recent errors, for people."},
             "details": {"type": "object", "additionalProperties": {"type": "string"}},
         },
     });

@@ -337,7 +337,7 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Page<T> {
         let next_page_uri = next_page_uri.filter(|address| !address.is_empty());
         let items = map.into_iter().find(|(_, value)| value.is_array());
         let (field, items) =
-            items.ok_or_else(|| D::Error::custom("a list answer without a list"))?;
+            items.ok_or_else(|| D::Error::custom("a list response without a list"))?;
         let items = serde_json::from_value(items).map_err(D::Error::custom)?;
         Ok(Self { field, items, uri, next_page_uri })
     }

@@ -15,14 +15,17 @@ pub(super) fn command() -> Command {
         Arg::new(name).long(name).value_name("FILE").value_parser(value_parser!(PathBuf)).help(help)
     };
     let new = Command::new("new")
-        .about("Make an admin key for a database that no service uses")
+        .about("Make an admin key for a database that no service is using")
         .after_help(
             "The key is printed once; the other keys stay valid. A service that uses the database\n\
              must be stopped first: while it runs, make keys with `ginnel api api-keys create`.\n\n\
              Example:\n  ginnel admin-key new --path ginnel.db --out admin.key",
         )
         .arg(file("path", "The database").required(true))
-        .arg(file("out", "Write the key to a new file, for its owner alone, and print nothing"));
+        .arg(file(
+            "out",
+            "Write the key to a new file that only its owner can read, and print nothing",
+        ));
     Command::new("admin-key")
         .about("Make a new admin key when the first one is lost")
         .subcommand_required(true)

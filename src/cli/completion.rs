@@ -8,7 +8,7 @@ use super::output::say;
 
 pub(super) fn command() -> Command {
     Command::new("completion")
-        .about("Print what makes a shell complete commands")
+        .about("Print a completion script for a shell")
         .after_help(
             "Examples:\n  ginnel completion bash > ~/.local/share/bash-completion/completions/ginnel\n  \
              ginnel completion zsh > ~/.zfunc/_ginnel\n  \
@@ -19,7 +19,7 @@ pub(super) fn command() -> Command {
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let Some(shell) = matches.get_one::<Shell>("shell") else {
-        return Err(Failure::usage("no shell"));
+        return Err(Failure::usage("no shell given"));
     };
     let mut script = Vec::new();
     generate(*shell, &mut super::command(), "ginnel", &mut script);

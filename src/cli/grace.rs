@@ -11,7 +11,9 @@ pub(super) fn argument() -> Arg {
     Arg::new("grace")
         .long("grace")
         .value_name("SECONDS")
-        .help("How long requests in flight may take at the end; a second signal ends at once")
+        .help(
+            "How long to wait for requests in flight when stopping; a second signal stops at once",
+        )
         .value_parser(whole_number::<u64>(0..=3600))
         .default_value("30")
 }

@@ -53,9 +53,9 @@ Examples:
   ginnel serve --path ginnel.db --port 4000
   ginnel api api-keys list --output json
 
-Exit codes: 0 well, 1 failed, 2 wrong usage or configuration, 3 address in use,
-4 database of no use, 5 key or authtoken refused, 6 not found, 7 request refused,
-8 server failed, 9 no answer.";
+Exit codes: 0 success, 1 failure, 2 wrong usage or configuration, 3 address in use,
+4 unusable database, 5 key or authtoken refused, 6 not found, 7 request refused,
+8 server error, 9 no response.";
 
 /// Runs the command; `arguments` start with the name of the program. Gives the exit code.
 ///
@@ -82,7 +82,7 @@ fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Resu
         Err(error) => return explain(&error),
     };
     let Some((name, matches)) = matches.subcommand() else {
-        return Err(Failure::usage("no command; try `ginnel --help`"));
+        return Err(Failure::usage("no command given; try `ginnel --help`"));
     };
     let known = SUBCOMMANDS.iter().find(|known| (known.command)().get_name() == name);
     known.map_or(Ok(()), |known| (known.run)(matches))

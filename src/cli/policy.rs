@@ -14,7 +14,7 @@ use crate::policy::{ActionTrace, Problem, Protocol, RuleTrace};
 
 pub(super) fn command() -> Command {
     Command::new("policy")
-        .about("Check a traffic policy, and try it without traffic")
+        .about("Check a traffic policy, or try it without traffic")
         .subcommand_required(true)
         .after_help(
             "Examples:\n  ginnel policy check policy.yaml\n  \
@@ -28,17 +28,17 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match matches.subcommand() {
         Some(("check", matches)) => run_check(matches),
         Some(("test", matches)) => run_test(matches),
-        _ => Err(Failure::usage("check or test?")),
+        _ => Err(Failure::usage("no command given: use check or test")),
     }
 }
 
 fn check() -> Command {
-    common(Command::new("check").about("Say what is wrong with a traffic policy; nothing, it says"))
+    common(Command::new("check").about("Report what is wrong with a traffic policy, if anything"))
 }
 
 fn test() -> Command {
-    common(Command::new("test").about("Say what the rules do with a request, or a connection"))
-        .arg(option("traffic", "FILE", "All of what comes, as YAML or JSON; options add to it"))
+    common(Command::new("test").about("Show what the rules do with a request or a connection"))
+        .arg(option("traffic", "FILE", "The whole traffic, as YAML or JSON; options add to it"))
         .arg(option("method", "METHOD", "The method of the request"))
         .arg(option("url", "URL", "The URL of the request"))
         .arg(
@@ -47,16 +47,16 @@ fn test() -> Command {
                 .action(ArgAction::Append),
         )
         .arg(option("data", "TEXT", "The body of the request").short('d'))
-        .arg(option("client-ip", "ADDRESS", "Where the visitor comes from"))
+        .arg(option("client-ip", "ADDRESS", "The IP address of the visitor"))
         .arg(
-            option("status", "STATUS", "The status that the upstream answers with")
+            option("status", "STATUS", "The status of the upstream's response")
                 .value_parser(value_parser!(u16)),
         )
         .arg(
-            option("response-header", "NAME: VALUE", "A header that the upstream answers with")
+            option("response-header", "NAME: VALUE", "A header of the upstream's response")
                 .action(ArgAction::Append),
         )
-        .arg(option("response-data", "TEXT", "The body that the upstream answers with"))
+        .arg(option("response-data", "TEXT", "The body of the upstream's response"))
 }
 
 fn common(command: Command) -> Command {
@@ -69,7 +69,7 @@ fn common(command: Command) -> Command {
                 .help("The policy, as YAML or JSON; - is standard input"),
         )
         .arg(
-            option("protocol", "NAME", "What the traffic speaks")
+            option("protocol", "NAME", "The protocol of the traffic")
                 .value_parser(protocols)
                 .default_value("http"),
         )
@@ -77,10 +77,10 @@ fn common(command: Command) -> Command {
             Arg::new("edge")
                 .long("edge")
                 .action(ArgAction::SetTrue)
-                .help("The policy is for an edge, whatever its phases are called"),
+                .help("Treat the policy as one for an edge, whatever its phases are called"),
         )
         .arg(
-            option("output", "FORMAT", "How the answer is written")
+            option("output", "FORMAT", "The output format")
                 .value_parser(["text", "json"])
                 .default_value("text"),
         )
@@ -98,7 +98,7 @@ fn run_check(matches: &ArgMatches) -> Result<(), Failure> {
     }
     match is_json(matches) {
         true => say("[]"),
-        false => say(&format!("{file}: nothing is wrong")),
+        false => say(&format!("{file}: no problems")),
     }
     Ok(())
 }
@@ -200,7 +200,7 @@ fn traffic(matches: &ArgMatches) -> Result<Traffic, Failure> {
 fn add_headers(matches: &ArgMatches, option: &str, message: &mut Value) -> Result<(), Failure> {
     for header in matches.get_many::<String>(option).into_iter().flatten() {
         let (name, value) = header.split_once(':').ok_or_else(|| {
-            Failure::usage(format!("{:?} is no header: NAME: VALUE", mask::text(header)))
+            Failure::usage(format!("{:?} is not a header; write NAME: VALUE", mask::text(header)))
         })?;
         let values = &mut message["headers"][name.trim()];
         match values {

@@ -38,51 +38,84 @@ pub(super) fn command() -> Command {
              see `ginnel admin-key new`.\n\n\
              Example:\n  ginnel serve --path ginnel.db --port 4000 --rate-limit 120/60s",
         )
-        .arg(file("path", "The database; without one, everything ends with the process"))
+        .arg(file(
+            "path",
+            "The SQLite database; without it, all data is lost when the process ends",
+        ))
         .arg(text("host", "HOST", "The name or address to listen on").default_value("127.0.0.1"))
         .arg(
-            text("port", "PORT", "The port to listen on; 0 takes a free one")
+            text("port", "PORT", "The port to listen on; 0 picks a free port")
                 .value_parser(whole_number::<u16>(0..=65535))
                 .default_value("0"),
         )
         .arg(file("admin-key-file", "A file that holds the admin key"))
         .arg(file("authtoken-file", "A file that holds the authtoken for agents"))
         .arg(
-            text("agent-port", "PORT", "The port for agents; 0 takes a free one, or none")
-                .value_parser(edge_port)
-                .default_value("0"),
+            text(
+                "agent-port",
+                "PORT",
+                "The port for agents; 0 picks a free port, none takes no agents",
+            )
+            .value_parser(edge_port)
+            .default_value("0"),
         )
-        .arg(text("public-url", "URL", "The address in answers, where it is another"))
+        .arg(text(
+            "public-url",
+            "URL",
+            "The URL to put into responses, if clients reach the API at another one",
+        ))
         .arg(
-            text("rate-limit", "N/60s", "So many requests in a rolling window of seconds")
-                .value_parser(rate_limit),
+            text(
+                "rate-limit",
+                "N/60s",
+                "Allow this many requests per account in a rolling window of seconds",
+            )
+            .value_parser(rate_limit),
         )
-        .arg(text("code-prefix", "TEXT", "What stands before the numbers of error codes"))
+        .arg(text("code-prefix", "TEXT", "The prefix of error codes, before their numbers"))
         .arg(
-            text("edge-host", "HOST", "The name or address that public traffic comes to")
+            text("edge-host", "HOST", "The host name or address for public traffic")
                 .default_value("127.0.0.1"),
         )
         .arg(
-            text("http-port", "PORT", "The port for public HTTP; 0 takes a free one, or none")
-                .value_parser(edge_port)
-                .default_value("0"),
+            text(
+                "http-port",
+                "PORT",
+                "The port for public HTTP; 0 picks a free port, none disables it",
+            )
+            .value_parser(edge_port)
+            .default_value("0"),
         )
         .arg(
-            text("https-port", "PORT", "The port for public HTTPS; 0 takes a free one, or none")
-                .value_parser(edge_port)
-                .default_value("0"),
+            text(
+                "https-port",
+                "PORT",
+                "The port for public HTTPS; 0 picks a free port, none disables it",
+            )
+            .value_parser(edge_port)
+            .default_value("0"),
         )
-        .arg(text("base-domain", "DOMAIN", "Give tunnels names below it instead of ports"))
+        .arg(text(
+            "base-domain",
+            "DOMAIN",
+            "The domain below which tunnels get host names; without it, each gets a port",
+        ))
         .arg(
-            file("certificate", "A certificate to show for its names, PEM; read again at SIGHUP")
-                .requires("certificate-key"),
+            file(
+                "certificate",
+                "A PEM file with a certificate for the host names in it; reloaded on SIGHUP",
+            )
+            .requires("certificate-key"),
         )
-        .arg(file("certificate-key", "The key of the certificate, PEM").requires("certificate"))
+        .arg(
+            file("certificate-key", "A PEM file with the private key of the certificate")
+                .requires("certificate"),
+        )
         .arg(
             text(
                 "trusted-proxies",
                 "CIDR",
-                "Proxies in front, whose X-Forwarded-For names visitors",
+                "Proxies whose X-Forwarded-For header is trusted: addresses or CIDRs",
             )
             .action(ArgAction::Append)
             .value_delimiter(',')
@@ -90,9 +123,13 @@ pub(super) fn command() -> Command {
         )
         .args(connection_limits())
         .arg(
-            text("ambiguous-paths", "WHAT", "What becomes of ambiguous paths where paths matter")
-                .value_parser(["reject", "normalize"])
-                .default_value("reject"),
+            text(
+                "ambiguous-paths",
+                "WHAT",
+                "What to do with ambiguous paths, if a route or a rule looks at paths",
+            )
+            .value_parser(["reject", "normalize"])
+            .default_value("reject"),
         )
         .arg(
             Arg::new("tls-endpoints")
@@ -111,7 +148,7 @@ pub(super) fn command() -> Command {
             Arg::new("events")
                 .long("events")
                 .action(ArgAction::SetTrue)
-                .help("Print what is decided on public traffic, a JSON object a line"),
+                .help("Print one line of JSON for each request or connection of public traffic"),
         )
 }
 
@@ -124,10 +161,13 @@ fn connection_limits() -> [Arg; 4] {
             .help(help)
     };
     [
-        limit("max-connections", "At most so many connections of visitors at once"),
-        limit("max-connections-per-address", "At most so many of them from one address"),
-        limit("max-api-connections", "At most so many connections to the management API at once"),
-        limit("max-agent-connections", "At most so many connections of agents at once"),
+        limit("max-connections", "The most visitor connections that may be open"),
+        limit(
+            "max-connections-per-address",
+            "The most visitor connections that may be open from one address",
+        ),
+        limit("max-api-connections", "The most connections to the management API that may be open"),
+        limit("max-agent-connections", "The most agent connections that may be open"),
     ]
 }
 
@@ -241,8 +281,8 @@ async fn report_refusals(service: &Service) {
         tokio::time::sleep(REFUSAL_REPORT_INTERVAL).await;
         for Refusals { of, count, last, per_address, total } in service.take_refusals() {
             complain(&format!(
-                "{count} connections of {of} closed at once, the last from {last}: at most \
-                 {per_address} from one address and {total} in all are held"
+                "{count} connections of {of} refused, the last from {last}: at most \
+                 {per_address} from one address and {total} in total may be open"
             ));
         }
     }
@@ -344,8 +384,9 @@ fn edge_port(text: &str) -> Result<EdgePort, String> {
     if text == "none" {
         return Ok(EdgePort(None));
     }
-    let port =
-        text.parse().map_err(|_| format!("'{text}' is neither a port from 0 to 65535 nor none"))?;
+    let port = text
+        .parse()
+        .map_err(|_| format!("'{text}' is neither a port from 0 to 65535 nor 'none'"))?;
     Ok(EdgePort(Some(port)))
 }
 
@@ -358,7 +399,7 @@ fn rate_limit(text: &str) -> Result<(u32, Duration), String> {
     };
     read()
         .filter(|(requests, window): &(u32, Duration)| *requests > 0 && !window.is_zero())
-        .ok_or_else(|| "write requests and seconds, such as 120/60s".to_owned())
+        .ok_or_else(|| "must be a number of requests and of seconds, such as 120/60s".to_owned())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::failure::Failure;
 use super::output::complain;
 
 /// What is said at SIGHUP where there is nothing to read again.
-pub(super) const NOTHING_TO_READ: &str = "SIGHUP: there is nothing to read again";
+pub(super) const NOTHING_TO_READ: &str = "SIGHUP: there is nothing to reload";
 
 /// The signals that ask the process to end.
 pub(super) struct Signals {
@@ -92,7 +92,7 @@ pub(super) fn outlives_terminal() -> bool {
 #[cfg(unix)]
 fn listen(kind: tokio::signal::unix::SignalKind) -> Result<tokio::signal::unix::Signal, Failure> {
     let listening = tokio::signal::unix::signal(kind);
-    listening.map_err(|error| Failure::new(Exit::Failed, format!("no signals: {error}")))
+    listening.map_err(|error| Failure::new(Exit::Failed, format!("cannot handle signals: {error}")))
 }
 
 /// Waits for a signal; for ever where it is not listened to.

@@ -66,7 +66,7 @@ enum TimeLimitKind {
 }
 
 impl TimeLimit {
-    /// What went wrong when it is over; nothing was sent when there is no connection yet.
+    /// Recent errors when it is over; nothing was sent when there is no connection yet.
     pub fn cause(&self, is_connected: bool) -> Cause {
         match self.kind {
             TimeLimitKind::Call => Cause::Deadline(self.duration),

@@ -203,9 +203,9 @@ impl HttpExchange {
         match (finished, error) {
             (Ok(response), None) => Ok(response),
             (_, Some(source)) if self.reader.is_unbegun() => {
-                Err(Cause::Broken { place: "before the answer came", source })
+                Err(Cause::Broken { place: "before the response arrived", source })
             }
-            (_, Some(source)) => Err(Cause::Broken { place: "within the answer", source }),
+            (_, Some(source)) => Err(Cause::Broken { place: "within the response", source }),
             (Err(problem), None) => Err(invalid_response(problem)),
         }
     }

@@ -46,7 +46,7 @@ pub enum Error {
     #[error(transparent)]
     Status(Box<StatusError>),
     /// The answer is not what the operation returns.
-    #[error("cannot read the answer: {problem} ({method} {url})")]
+    #[error("cannot read the response: {problem} ({method} {url})")]
     Decode {
         /// What is wrong with it.
         problem: String,
@@ -85,15 +85,15 @@ pub enum Cause {
         deadline: std::time::Duration,
     },
     /// The attempt took too long.
-    #[error("no answer within {} s", .0.as_secs_f64())]
+    #[error("no response within {} s", .0.as_secs_f64())]
     Timeout(std::time::Duration),
     /// The call took too long, with its retries.
-    #[error("no answer within the deadline of {} s", .0.as_secs_f64())]
+    #[error("no response within the deadline of {} s", .0.as_secs_f64())]
     Deadline(std::time::Duration),
     /// The connection broke before any of the request was sent.
     #[error("the connection broke before the request was sent: {}", words(.0))]
     BrokenUnsent(#[source] std::io::Error),
-    /// The connection broke before the answer was complete.
+    /// The connection broke before the response was complete.
     #[error("the connection broke {place}: {}", words(.source))]
     Broken {
         /// What was going on, such as `while the answer was awaited`.
@@ -108,7 +108,7 @@ pub enum Cause {
     #[error(transparent)]
     Proxy(ProxyError),
     /// The answer is larger than a client takes, or its coding is damaged.
-    #[error("the answer cannot be taken: {0}")]
+    #[error("the response cannot be used: {0}")]
     Body(String),
 }
 

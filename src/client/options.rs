@@ -29,7 +29,7 @@ pub struct ClientOptions {
     pub timeout: Option<Duration>,
     /// How long a call may take with retries and sleeps, 90 s by default; zero means for ever.
     pub deadline: Option<Duration>,
-    /// How many times a failed attempt is repeated, 2 by default.
+    /// How many times to retry a failed attempt, 2 by default.
     pub max_retries: Option<u32>,
     /// The version of the API to ask for, `2` by default.
     pub service_version: Option<String>,
@@ -40,7 +40,7 @@ pub struct ClientOptions {
     /// A certificate to show to servers that ask for one; else `GINNEL_CLIENT_CERT`, a file with the
     /// key. No proxy sees it.
     pub client_cert: Option<ClientCert>,
-    /// A proxy to use, whatever the environment says: `http`, `https`, `socks5` (names are resolved
+    /// The proxy to use, instead of one from the environment: `http`, `https`, `socks5` (names are resolved
     /// here) or `socks5h://[user:password@]host[:port]`.
     pub proxy: Option<String>,
     /// True to ignore the environment's proxies.

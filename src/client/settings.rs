@@ -37,7 +37,7 @@ pub struct ClientSettings {
     pub timeout: Option<Duration>,
     /// Limit of one call.
     pub deadline: Option<Duration>,
-    /// How many times a failed attempt is repeated.
+    /// How many times to retry a failed attempt.
     pub max_retries: u32,
     /// Our own headers of a request without a body.
     own_headers: Arc<HeaderMap>,

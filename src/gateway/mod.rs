@@ -64,9 +64,9 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 pub struct Settings {
     /// The name or address to listen on.
     pub host: String,
-    /// The port for HTTP that all hosts share; 0 takes a free one, none listens on none.
+    /// The port for HTTP that all hosts share; 0 picks a free port, none disables it.
     pub http_port: Option<u16>,
-    /// The port for HTTPS that all hosts share; 0 takes a free one, none listens on none.
+    /// The port for HTTPS that all hosts share; 0 picks a free port, none disables it.
     pub https_port: Option<u16>,
     /// The domain below which endpoints get names on the shared ports; without one, each gets a
     /// port of its own.

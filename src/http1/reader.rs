@@ -52,27 +52,27 @@ impl Default for ResponseBody {
 #[non_exhaustive]
 pub enum ResponseError {
     /// The head does not end.
-    #[error("the head of the answer is longer than {} KiB", MAX_HEAD_BYTES >> 10)]
+    #[error("the head of the response is longer than {} KiB", MAX_HEAD_BYTES >> 10)]
     LongHead,
     /// The head has too many fields.
-    #[error("the head of the answer has more than {MAX_HEAD_FIELDS} fields")]
+    #[error("the head of the response has more than {MAX_HEAD_FIELDS} fields")]
     ManyFields,
     /// What came is not the head of an answer.
-    #[error("the answer is not HTTP/1.1: {0}")]
+    #[error("the response is not HTTP/1.1: {0}")]
     Malformed(&'static str),
     /// What came is the beginning of TLS.
     #[error("the server speaks TLS there: its address begins with https://")]
     Tls,
     /// The head says in more than one way where the body ends, or its chunks are broken.
-    #[error("the answer is ambiguous: {0}")]
+    #[error("the response is ambiguous: {0}")]
     Framing(&'static str),
     /// The server speaks another protocol now, which nobody asked for.
     #[error("the server switched to another protocol without being asked")]
     Switched,
     /// The body is too large.
-    #[error("the body of the answer is larger than {} MiB", .0 >> 20)]
+    #[error("the body of the response is larger than {} MiB", .0 >> 20)]
     LargeBody(usize),
-    /// The connection was closed before the answer was complete.
+    /// The connection was closed before the response was complete.
     #[error("the server closed the connection {0}")]
     Closed(&'static str),
 }
@@ -158,10 +158,10 @@ impl ResponseReader {
                 self.take_done().ok_or(ResponseError::Closed(""))
             }
             State::Head { .. } if self.is_unbegun() => {
-                Err(ResponseError::Closed("without an answer"))
+                Err(ResponseError::Closed("without a response"))
             }
-            State::Head { .. } => Err(ResponseError::Closed("within the head of the answer")),
-            _ => Err(ResponseError::Closed("within the body of the answer")),
+            State::Head { .. } => Err(ResponseError::Closed("within the head of the response")),
+            _ => Err(ResponseError::Closed("within the body of the response")),
         }
     }
 
@@ -386,7 +386,7 @@ fn malformed(error: httparse::Error) -> ResponseError {
         httparse::Error::HeaderName => "a field's name holds what no name may",
         httparse::Error::HeaderValue => "a field's value holds what no value may",
         httparse::Error::NewLine => "a line does not end as it should",
-        httparse::Error::Status => "its status is no number",
+        httparse::Error::Status => "its status is not a number",
         httparse::Error::Version => "it names no version of HTTP/1",
         httparse::Error::Token => "its first line holds what none may",
     })
@@ -460,7 +460,7 @@ mod tests {
         ] {
             assert!(read(text).is_err(), "{text:?}");
         }
-        assert_eq!(read_in(b"", 1).unwrap_err(), ResponseError::Closed("without an answer"));
+        assert_eq!(read_in(b"", 1).unwrap_err(), ResponseError::Closed("without a response"));
     }
 
     #[test]

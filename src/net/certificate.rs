@@ -40,7 +40,7 @@ pub enum Unusable {
 /// Reads the file of a certificate or a key; never waits for what is no file.
 ///
 /// # Errors
-/// When it cannot be read, is no regular file, or when `path` is what a file should hold.
+/// When it cannot be read, is not a regular file, or when `path` is what a file should hold.
 pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     if mask::is_content(path) {
         return Err(io::Error::new(ErrorKind::InvalidInput, CONTENT));
@@ -69,7 +69,7 @@ fn check_regular(found: &std::fs::Metadata) -> io::Result<()> {
     let problem = match found {
         found if found.is_file() => return Ok(()),
         found if found.is_dir() => return Err(ErrorKind::IsADirectory.into()),
-        _ => "is no regular file",
+        _ => "is not a regular file",
     };
     Err(io::Error::new(ErrorKind::InvalidInput, problem))
 }

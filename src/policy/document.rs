@@ -52,7 +52,7 @@ impl Policy {
             return Err(vec![whole.problem(code::DOCUMENT, format!("larger than {SIZE} bytes"))]);
         }
         on_deep_stack(|| compile(fields, scope)).unwrap_or_else(|| {
-            Err(vec![whole.problem(code::DOCUMENT, "no thread to compile it on")])
+            Err(vec![whole.problem(code::DOCUMENT, "no thread could be started to compile it")])
         })
     }
 
@@ -169,7 +169,7 @@ fn phase(name: &str, scope: Scope) -> Result<Phase, (u16, String)> {
         "on_http_request" | "on_http_response" => {
             Err((code::PHASE, format!("{name} needs http traffic")))
         }
-        _ => Err((code::PHASE, format!("there is no phase {name}"))),
+        _ => Err((code::PHASE, format!("unknown phase {name:?}"))),
     }
 }
 

@@ -23,7 +23,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Reads a rule; a rule that is no object has nothing in it.
+    /// Reads a rule; a rule that is not an object has nothing in it.
     pub(super) fn parse(checker: &mut Checker, place: &Place, value: &Value) -> Self {
         let nothing = Map::new();
         let fields = value.as_object().unwrap_or_else(|| {
@@ -139,7 +139,7 @@ fn step(checker: &mut Checker, place: &Place, value: &Value) -> Option<Step> {
         return None;
     };
     let Some(kind) = action::find(name) else {
-        let message = format!("there is no action {name}");
+        let message = format!("unknown action {name:?}");
         checker.refuse(&place.field("type"), code::ACTION_TYPE, message);
         return None;
     };

@@ -58,7 +58,7 @@ pub enum Flow {
 pub struct Failure {
     /// The number of the error.
     pub code: u16,
-    /// What went wrong.
+    /// Recent errors.
     pub message: String,
     /// Whether the request fails with it, as far as there is a request.
     pub fatal: bool,

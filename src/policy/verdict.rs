@@ -92,7 +92,7 @@ pub enum FetchFailed {
     #[error("no answer in time")]
     Late,
     /// The request would come back to where it came from.
-    #[error("the request would go in circles")]
+    #[error("the request would loop")]
     Loop,
 }
 

@@ -61,7 +61,7 @@ impl AgentArguments {
         };
         options.web_allow_hosts = self.web_allow_hosts;
         options.inspect = CaptureLimit::of_setting(self.inspect_db_size)
-            .ok_or("inspect_db_size: is -1, 0 or a number of bytes")?;
+            .ok_or("inspect_db_size: must be -1, 0 or a number of bytes")?;
         options.metadata = self.metadata;
         options.heartbeat_interval = seconds(self.heartbeat.0)?;
         options.heartbeat_tolerance = seconds(self.heartbeat.1)?;

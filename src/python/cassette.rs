@@ -82,7 +82,7 @@ impl CassetteRecording {
 }
 
 fn recorded((status, fields, body): RecordedParts) -> PyResult<RecordedResponse> {
-    let wrong = |name: &str| PyValueError::new_err(format!("{name:?} is no header"));
+    let wrong = |name: &str| PyValueError::new_err(format!("{name:?} is not a header"));
     let mut headers = HeaderMap::new();
     for (name, value) in &fields {
         let header = HeaderName::try_from(name.as_str()).map_err(|_| wrong(name))?;

@@ -31,7 +31,7 @@ codes! {
     AUTHTOKEN_AS_KEY = 206, 400, "The authtoken of an agent was used as an API key.";
     ID_AS_KEY = 208, 403, "The identifier of an API key was used in place of its token.";
     OTHER_CONTENT_TYPE = 210, 415, "The body is something other than JSON.";
-    UNEXPECTED_BODY = 211, 400, "A body where none belongs.";
+    UNEXPECTED_BODY = 211, 400, "A body where none is allowed.";
     BODY_CUT_SHORT = 212, 400, "The body ended early or took too long.";
     BODY_TOO_LARGE = 212, 413, "The body is over its limit.";
     NOT_AN_OBJECT = 213, 400, "The body is not one JSON object.";
@@ -47,7 +47,7 @@ codes! {
     REPEATED_QUERY = 232, 400, "A query parameter given twice.";
     LIMIT_OUT_OF_RANGE = 233, 400, "A page size out of range.";
     WRONG_PREFIXES = 243, 400, "An identifier of another kind; several kinds are possible.";
-    LIMIT_NOT_A_NUMBER = 244, 400, "A page size that is no number.";
+    LIMIT_NOT_A_NUMBER = 244, 400, "A page size that is not a number.";
     ACL_ENTRY = 600, 400, "An entry of an access list that has no known form.";
     KEY_DESCRIPTION = 604, 400, "The description of a key or credential is too long.";
     KEY_METADATA = 605, 400, "The metadata of a key or credential is too long.";
@@ -55,7 +55,7 @@ codes! {
     OWNER_NEEDS_ADMIN = 630, 403, "Only an admin may name another owner.";
     OWNER_UNKNOWN = 634, 400, "The owner does not exist.";
     OWNER_INACTIVE = 636, 400, "The owner is not active.";
-    UNEXPECTED = 722, 500, "Something failed that should not.";
+    UNEXPECTED = 722, 500, "An unexpected failure.";
     STORE_LOCKED = 9720, 503, "Another program has locked the database.";
     STORE_FULL = 9721, 503, "No space is left for the database.";
     STORE_IO = 9722, 503, "The database file cannot be read or written.";
@@ -89,14 +89,14 @@ codes! {
     BACKEND_METADATA = 6504, 400, "The metadata of a backend is too long.";
     ADDRESS_MISSING = 6505, 400, "A static backend without an address.";
     ADDRESS_INVALID = 6506, 400, "The address of a static backend is not `host:port`.";
-    ADDRESS_PORT = 6507, 400, "The port of a static backend is not one.";
+    ADDRESS_PORT = 6507, 400, "The port of a static backend is not valid.";
     LABELS_TOO_MANY = 6508, 400, "Too many labels.";
     LABEL_KEY = 6509, 400, "The length of a label's key is out of range.";
     LABEL_VALUE = 6510, 400, "The length of a label's value is out of range.";
     WEIGHTED_TOO_MANY = 6511, 400, "A weighted backend with too many children.";
     WEIGHT = 6512, 400, "A weight out of range.";
     RESPONSE_BODY = 6516, 400, "The body of an HTTP response backend is too long.";
-    RESPONSE_STATUS = 6517, 400, "Not a status of an answer.";
+    RESPONSE_STATUS = 6517, 400, "Not a status of a response.";
     WEIGHTED_CHILD = 6524, 400, "A kind of backend that a weighted backend cannot hold.";
     BACKEND_CYCLE = 6525, 400, "Failover backends that contain themselves or nest too deeply.";
     LABEL_EQUALS_SIGN = 6531, 400, "An equals sign in a label.";
@@ -107,7 +107,7 @@ codes! {
     EDGE_METADATA = 7074, 400, "The metadata of an edge or route is too long.";
     HOSTPORT_INVALID = 7104, 400, "Not `host:port`.";
     EDGE_ID_DIFFERS = 7110, 400, "The identifier in the body is not the one in the path.";
-    HOSTPORT_PORT = 7112, 400, "The port of an edge is not one.";
+    HOSTPORT_PORT = 7112, 400, "The port of an edge is not valid.";
     HOSTPORT_TAKEN = 7122, 409, "Another edge has this host and port.";
     HOSTPORT_ONLINE = 7132, 409, "An agent's endpoint has this host and port.";
     MATCH_MISSING = 7123, 400, "A route without a path.";

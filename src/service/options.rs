@@ -24,7 +24,7 @@ pub struct Options {
     pub path: Option<PathBuf>,
     /// The name or address to listen on; loopback by default.
     pub host: String,
-    /// The port to listen on; 0, the default, takes a free one.
+    /// The port to listen on; 0, the default, picks a free port.
     pub port: u16,
     /// The admin key. A new database takes it for its first key; in any other it must exist.
     pub admin_key: Option<Secret>,
@@ -41,11 +41,11 @@ pub struct Options {
     /// How many connections the management API holds at once; none, the default, for an eighth of the
     /// file descriptors that the process may have. More are closed at once.
     pub connections: Option<usize>,
-    /// The name or address that public traffic comes to; loopback by default.
+    /// The host name or address for public traffic; loopback by default.
     pub edge_host: String,
-    /// The port for public HTTP; 0, the default, takes a free one, none listens on none.
+    /// The port for public HTTP; 0, the default, picks a free port, none disables it.
     pub http_port: Option<u16>,
-    /// The port for public HTTPS; 0, the default, takes a free one, none listens on none.
+    /// The port for public HTTPS; 0, the default, picks a free port, none disables it.
     pub https_port: Option<u16>,
     /// The domain below which agents' endpoints get names on these ports; without one, the default,
     /// each gets a port of its own.
@@ -70,7 +70,7 @@ pub struct Options {
     pub timeouts: gateway::Timeouts,
     /// The name or address that agents connect to; loopback by default.
     pub agent_host: String,
-    /// The port for agents; 0, the default, takes a free one, none listens on none.
+    /// The port for agents; 0, the default, picks a free port, none disables it.
     pub agent_port: Option<u16>,
     /// How many connections of agents are held at once; none, the default, for an eighth of the file
     /// descriptors that the process may have. More are closed at once.

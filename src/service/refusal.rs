@@ -61,7 +61,7 @@ impl Refusal {
 
     /// A failure that a test has asked for.
     pub(super) fn asked_for(status: u16) -> Self {
-        Self::plain(status, "this failure was asked for")
+        Self::plain(status, "this failure was injected")
     }
 
     /// The status of the answer.

@@ -189,7 +189,7 @@ impl HttpBody for Broken {
     ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
         let begun = std::mem::replace(&mut self.begun, true);
         Poll::Ready(Some(if begun {
-            Err(std::io::Error::other("the answer was to be cut"))
+            Err(std::io::Error::other("the response was to be cut"))
         } else {
             Ok(Frame::data(Bytes::from_static(b"{")))
         }))

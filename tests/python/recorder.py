@@ -64,7 +64,7 @@ def say(address: str, request: bytes) -> tuple[int, bytes, bytes]:
         connection.sendall(request)
         with connection.makefile("rb") as lines:
             head = read_head(lines)
-            assert head is not None, "closed without an answer"
+            assert head is not None, "closed without a response"
             status = int(head.split(b" ", 2)[1])
             if status == 101:
                 return status, head, b""

@@ -208,7 +208,7 @@ async def hold(_: Request, connection: Connection) -> None:
 
 
 async def lose(_: Request, connection: Connection) -> None:
-    """Closes without an answer."""
+    """Closes without a response."""
     connection.close()
 
 

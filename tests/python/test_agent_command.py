@@ -109,7 +109,7 @@ def test_what_cannot_be_started_is_refused_before_anything_is(tmp_path: Path) ->
     nowhere = f"file://{tmp_path}/nowhere"
     for field, more, told in [
         ("addr", {"addr": nowhere}, "is not a folder on this machine"),
-        ("subdomain", {"subdomain": "../x"}, "is no label of a host name"),
+        ("subdomain", {"subdomain": "../x"}, "is not a label of a host name"),
         ("name", {"name": "x" * 256}, "is 256 bytes long, the limit is 255"),
     ]:
         given: dict[str, str] = {"addr": "80", "name": "web"} | more

@@ -119,7 +119,7 @@ def test_a_value_that_does_not_fit_is_named() -> None:
     )
     figures = ConnectionMetrics(**wire)  # type: ignore[arg-type]
 
-    with pytest.raises(ValueError, match=r"^ConnectionMetrics\.count: a value is no int64"):
+    with pytest.raises(ValueError, match=r"^ConnectionMetrics\.count: a value is not int64"):
         Results([figures]).to_arrow()
 
 

@@ -229,7 +229,7 @@ def test_a_compressed_body_is_unpacked_as_far_as_it_is_shown() -> None:
     shown = captured(gzip.compress(b'{"token": "swordfish", "a": 1}', mtime=0), packed).request
 
     assert '{\n  "token": "•••",\n  "a": 1\n}' in Tags(shown._repr_html_()).text
-    assert "gzip taken off" in Tags(shown._repr_html_()).text
+    assert "gzip decoded" in Tags(shown._repr_html_()).text
     assert len(bomb._repr_html_()) < 10_000
 
 
@@ -260,7 +260,7 @@ def test_bodies_are_unpacked(encoding: str, body: bytes) -> None:
 
     text = Tags(shown._repr_html_()).text
     assert '{\n  "order": "A-7",\n  "paid": true' in text
-    assert f"{len(body)} bytes, {encoding.lower()} taken off" in text
+    assert f"{len(body)} bytes, {encoding.lower()} decoded" in text
     assert "missing" not in text
     cut = Tags(captured(body[: len(body) // 2], kind).request._repr_html_()).text
     assert "its end is missing" in cut
@@ -269,7 +269,7 @@ def test_bodies_are_unpacked(encoding: str, body: bytes) -> None:
 @pytest.mark.parametrize(
     ("encoding", "body", "told"),
     [
-        ("gzip", gzip.compress(b"", mtime=0), "bytes, gzip taken off"),
+        ("gzip", gzip.compress(b"", mtime=0), "bytes, gzip decoded"),
         ("gzip", b"this is no gzip", "(15 bytes of application/json, damaged gzip)"),
         ("br", b"\xff\xffno brotli", "(11 bytes of application/json, damaged br)"),
         ("deflate", b"\xff\xff", "(2 bytes of application/json, damaged deflate)"),
@@ -291,7 +291,7 @@ def test_damage_in_the_middle_is_told_with_what_came_before() -> None:
 
     shown = Tags(captured(bytes(body), kind).request._repr_html_()).text
 
-    assert "gzip taken off, it is damaged" in shown
+    assert "gzip decoded, it is damaged" in shown
     assert random.Random(7).randbytes(40).hex() in shown
 
 

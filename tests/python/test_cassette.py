@@ -308,10 +308,10 @@ async def test_a_file_is_the_same_when_it_is_recorded_again(tape: Path) -> None:
     ("text", "said"),
     [
         (None, "does not exist"),
-        ("{", "is no cassette"),
-        ("{}", "is no cassette: no 'format'"),
+        ("{", "is not a cassette"),
+        ("{}", "is not a cassette: no 'format'"),
         ('{"format": 2, "exchanges": []}', "its format is 2, and this version reads 1"),
-        ('{"format": 1, "exchanges": [{}]}', "is no cassette: no 'request'"),
+        ('{"format": 1, "exchanges": [{}]}', "is not a cassette: no 'request'"),
         (
             '{"format": 1, "exchanges": [{"request": {"method": "GET", "target": "/"}, '
             '"response": {"status": 99, "headers": {}}}]}',

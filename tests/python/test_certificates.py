@@ -294,12 +294,12 @@ def test_a_certificate_is_read_from_a_regular_file_alone(
         command += ["--certificate", str(files[0]), "--certificate-key", str(files[1])]
         done = subprocess.run(command, capture_output=True, text=True, timeout=30)
         assert done.returncode != 0
-        assert f"{odd}: is no regular file" in done.stderr
+        assert f"{odd}: is not a regular file" in done.stderr
     with ginnel.Agent(service) as agent:
         for tunnel in TUNNELS:
             status, text = start(agent, (odd, key), tunnel)
             assert status == 400, text
-            assert f"crt: {odd}: is no regular file" in text
+            assert f"crt: {odd}: is not a regular file" in text
 
 
 @pytest.mark.parametrize("kind", [*GOOD, *BAD])

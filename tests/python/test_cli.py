@@ -158,7 +158,7 @@ def test_lists_are_printed_for_people_and_for_programs(api: Run) -> None:
     ]
     assert [json.loads(line) for line in lines.splitlines()] == whole[:3]
     assert [row["description"] for row in rows] == [item["description"] for item in whole]
-    assert api("bot-users", "list").stdout == "nothing\n"
+    assert api("bot-users", "list").stdout == "no items\n"
 
 
 def test_tables_show_what_is_inside(api: Run, ginnel_agent: ginnel.Agent) -> None:
@@ -425,7 +425,7 @@ def test_retries_are_told_when_asked_for() -> None:
     assert done.returncode == 0
     first, second, third = done.stderr.splitlines()
     assert first.startswith("ginnel: GET /api_keys: 429 in ")
-    assert second == "ginnel: GET /api_keys: attempt 1 failed, again in 0.0ns"
+    assert second == "ginnel: GET /api_keys: attempt 1 failed, retrying in 0.0ns"
     assert third.startswith("ginnel: GET /api_keys: 200 in ")
 
 
@@ -470,7 +470,8 @@ def test_calls_take_the_options_of_the_clients(tmp_path: Path) -> None:
         assert proxy.requests[0].target == "http://api.example.test/api_keys/ak_1"
     missing = str(tmp_path / "none.pem")
     refused = run(*call, "--client-cert", missing, **known)
-    assert "client_cert=" in refused.stderr and "cannot be read" in refused.stderr
+    assert "client_cert=" in refused.stderr
+    assert "cannot be read" in refused.stderr
     assert run(*call, "--client-key", missing, **known).returncode == 2
     refused = run(*call, **known, GINNEL_CLIENT_CERT=missing)
     assert "GINNEL_CLIENT_CERT=" in refused.stderr

@@ -38,7 +38,7 @@ async def test_debug_has_a_line_for_each_attempt(
     assert lines[0].endswith(" ms, attempt 1")
     assert lines[1].startswith("POST /api_keys: 201 in ")
     assert lines[2].startswith(
-        "POST /api_keys: the server closed the connection without an answer, "
+        "POST /api_keys: the server closed the connection without a response, "
     )
     assert lines[3].startswith("GET /api_keys: 200 in ")
     text = "\n".join(lines)

@@ -293,7 +293,7 @@ def test_one_connection_of_a_proxy_carries_many_visitors(service: ginnel.Service
         one = f"GET / HTTP/1.1\r\nHost: {address}\r\nX-Forwarded-For: "
 
         allowed = say(address, f"{one}203.0.113.7\r\n\r\n".encode())
-        with pytest.raises(AssertionError, match="closed without an answer"):
+        with pytest.raises(AssertionError, match="closed without a response"):
             say(address, f"{one}203.0.113.66\r\n\r\n".encode())
         both = f"{one}203.0.113.7\r\n\r\n{one}203.0.113.66\r\n\r\n{one}203.0.113.7\r\n\r\n"
         say(address, both.encode())

@@ -113,4 +113,4 @@ def test_an_unknown_protocol_is_refused_with_those_that_there_are(agent: ginnel.
     with pytest.raises(ginnel.BadRequestError) as refused:
         agent.client().tunnels.start(addr=80, proto="http", name="x", app_protocol="http3")
 
-    assert "app_protocol: is http1 or http2" in str(refused.value.details)
+    assert "app_protocol: must be http1 or http2" in str(refused.value.details)

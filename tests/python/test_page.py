@@ -69,7 +69,7 @@ def test_requests_are_filtered_and_the_filter_is_in_the_address(house: House, pa
 
     filtering.fill("status:many")
     filtering.press("Enter")
-    expect(page.get_by_role("alert").first).to_contain_text("status:many: is a number")
+    expect(page.get_by_role("alert").first).to_contain_text("status:many: must be a number")
     page.get_by_role("button", name="No filter").click()
     expect(rows(page)).to_have_count(5)
     page.get_by_role("button", name="status:5xx").click()
@@ -197,9 +197,9 @@ def test_the_selection_stays_while_the_list_lives(house: House, page: Page) -> N
     expect(page.locator("#rows .row", has_text="/new/29")).to_be_visible()
     page.get_by_role("button", name="Pause").click()
     house.send("/while-paused")
-    expect(page.get_by_role("button", name="Go on (1 new)")).to_be_visible()
+    expect(page.get_by_role("button", name="Resume (1 new)")).to_be_visible()
     expect(page.locator("#rows .row", has_text="/while-paused")).to_have_count(0)
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Resume").click()
     expect(page.locator("#rows .row", has_text="/while-paused")).to_have_count(1)
 
 
@@ -268,7 +268,7 @@ def test_the_page_comes_back_with_its_agent(house: House, page: Page) -> None:
     expect(rows(page)).to_have_count(1)
     address = house.base.removeprefix("http://")
     house.agent.stop()
-    expect(page.locator("#state")).to_have_text("○ the agent does not answer")
+    expect(page.locator("#state")).to_have_text("○ the agent does not respond")
     with ginnel.Agent(house.service, web_addr=address) as agent:
         expect(page.locator("#state")).to_contain_text("● online")
         expect(rows(page)).to_have_count(0)

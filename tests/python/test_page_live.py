@@ -100,7 +100,7 @@ def test_the_chosen_request_is_drawn_anew_with_focus_and_place(house: House, pag
     slow = threading.Thread(target=house.send, args=("/slow", "POST", b"line\n" * 300))
     slow.start()
     choose(page, "/slow")
-    expect(page.locator("#detail")).to_contain_text("There is none yet.")
+    expect(page.locator("#detail")).to_contain_text("No response yet.")
     tab(page, "Request", "Body")
     page.locator("#edit").focus()
     page.locator("#detail").evaluate("(detail) => { detail.scrollTop = 60 }")

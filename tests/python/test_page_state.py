@@ -72,15 +72,15 @@ def test_a_paused_page_keeps_each_request_once_and_tells_how_things_are(
     page.get_by_role("button", name="Pause").click()
     slow = threading.Thread(target=house.send, args=("/slow",))
     slow.start()
-    expect(page.get_by_role("button", name="Go on (1 new)")).to_be_visible()
+    expect(page.get_by_role("button", name="Resume (1 new)")).to_be_visible()
     slow.join()
     house.client.tunnels.start(name="second", proto="http", addr=house.local)
     house.send("/more")
-    expect(page.get_by_role("button", name="Go on (2 new)")).to_be_visible()
+    expect(page.get_by_role("button", name="Resume (2 new)")).to_be_visible()
     expect(page.locator("#room")).to_contain_text("2 tunnels")
     expect(rows(page)).to_have_count(1)
 
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Resume").click()
     expect(rows(page)).to_have_count(3)
     expect(rows(page).nth(1)).to_contain_text("200")
     expect(rows(page)).to_contain_text(["/more", "/slow", "/before"])
@@ -99,11 +99,11 @@ def test_what_is_not_kept_while_the_page_is_paused_is_not_shown(house: House, pa
     expect(rows(page)).to_have_count(1)
     page.get_by_role("button", name="Pause").click()
     house.send("/while-paused")
-    expect(page.get_by_role("button", name="Go on (1 new)")).to_be_visible()
+    expect(page.get_by_role("button", name="Resume (1 new)")).to_be_visible()
 
     house.client.requests.clear()
-    expect(page.get_by_role("button", name="Go on (0 new)")).to_be_visible()
-    page.get_by_role("button", name="Go on").click()
+    expect(page.get_by_role("button", name="Resume (0 new)")).to_be_visible()
+    page.get_by_role("button", name="Resume").click()
 
     expect(rows(page)).to_have_count(0)
 
@@ -117,11 +117,11 @@ def test_what_stops_to_match_while_the_page_is_paused_is_not_shown(
     page.get_by_role("button", name="Pause").click()
     slow = threading.Thread(target=house.send, args=("/slow",))
     slow.start()
-    expect(page.get_by_role("button", name="Go on (1 new)")).to_be_visible()
+    expect(page.get_by_role("button", name="Resume (1 new)")).to_be_visible()
     slow.join()
-    expect(page.get_by_role("button", name="Go on (0 new)")).to_be_visible()
+    expect(page.get_by_role("button", name="Resume (0 new)")).to_be_visible()
 
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Resume").click()
     settled(page)
 
     expect(rows(page)).to_have_count(0)
@@ -135,7 +135,7 @@ def test_going_back_to_the_list_forgets_the_request(house: House, page: Page) ->
 
     page.go_back()
 
-    expect(page.locator("#detail")).to_have_text("Choose a request to see it.")
+    expect(page.locator("#detail")).to_have_text("Select a request to see it.")
     expect(page.locator("#rows .chosen")).to_have_count(0)
     page.locator("#list").focus()
     page.keyboard.press("r")

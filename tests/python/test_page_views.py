@@ -195,4 +195,4 @@ def test_the_page_answers_while_there_is_much_traffic(house: House, page: Page) 
 
 def test_what_is_not_there_is_told(house: House, page: Page) -> None:
     page.goto(f"{house.base}/inspect/http/0000000000000000")
-    expect(page.locator("#detail")).to_contain_text("not kept any more")
+    expect(page.locator("#detail")).to_contain_text("no longer kept")

@@ -214,7 +214,7 @@ def test_the_command_checks(tmp_path: Path) -> None:
     good.write_text(json.dumps(DENY))
     bad.write_text("on_http_request: [{actions: []}]")
 
-    assert command("check", str(good)) == (0, f"{good}: nothing is wrong\n", "")
+    assert command("check", str(good)) == (0, f"{good}: no problems\n", "")
     code, told, complaint = command("check", str(bad))
     assert code == 1
     assert told.startswith(f"{bad}: on_http_request[0].actions: a rule needs")

@@ -178,7 +178,7 @@ def test_a_hangup_ends_nothing_and_says_so(start: Start) -> None:
         site.end()
         assert site.command.ended() == (
             0,
-            "ginnel: SIGHUP: there is nothing to read again\n" * 3,
+            "ginnel: SIGHUP: there is nothing to reload\n" * 3,
         )
 
 

@@ -273,14 +273,23 @@ async def test_the_address_of_a_page_may_be_relative(make_client: Any, following
     [
         (b'{"uri":"u","next_page_uri":null}', "keys is missing"),
         (b"{}", "keys is missing"),
-        (b"[]", "no object at byte 0"),
-        (b'{"keys":{}}', "keys: no array at byte 8"),
-        (b'{"keys":[{"id":"1","uri":"u"},7]}', r"keys\[1\]: no object at byte 30"),
-        (b'{"keys":[{"id":"1","uri":2}]}', r"keys\[0\].uri: no string at byte 25"),
+        (b"[]", "a value that is not an object at byte 0"),
+        (b'{"keys":{}}', "keys: a value that is not an array at byte 8"),
+        (
+            b'{"keys":[{"id":"1","uri":"u"},7]}',
+            r"keys\[1\]: a value that is not an object at byte 30",
+        ),
+        (
+            b'{"keys":[{"id":"1","uri":2}]}',
+            r"keys\[0\].uri: a value that is not a string at byte 25",
+        ),
         (b'{"keys":[{"id":"1"}]}', r"keys\[0\].uri is missing"),
         (b'{"keys":[{"id":null,"uri":"u"}]}', r"keys\[0\].id is null"),
-        (b'{"keys":[],"next_page_uri":1}', "next_page_uri: no string at byte 27"),
-        (b'{"keys":[],"new":[1,]}', "new: no value at byte 20"),
+        (
+            b'{"keys":[],"next_page_uri":1}',
+            "next_page_uri: a value that is not a string at byte 27",
+        ),
+        (b'{"keys":[],"new":[1,]}', "new: a missing value at byte 20"),
     ],
 )
 async def test_a_page_that_is_none_says_where(make_client: Any, body: bytes, problem: str) -> None:

@@ -184,7 +184,7 @@ class AgentOptions(_Client):
                 `GINNEL_AGENT_URL`, else `http://127.0.0.1:4040/api`.
             timeout: Seconds for one attempt, 10 by default; 0 for no limit.
             deadline: Seconds for a call with its retries and pauses, 90 by default; 0 for no limit.
-            max_retries: How many times a failed attempt is repeated, 2 by default.
+            max_retries: How many times to retry a failed attempt, 2 by default.
             headers: Headers to add to each request, in place of those of their names. Those of the
                 transport are refused, as by `RemoteClient`.
             ca_bundle: A PEM file of certificates to trust instead of the system's, for an agent API

@@ -29,10 +29,10 @@ MAX_DECODED_BYTES = 64 << 20
 
 _TEXTUAL = ("json", "xml", "text", "javascript", "yaml", "x-www-form-urlencoded", "graphql")
 _ENDS = {
-    "whole": "{} taken off",
-    "longer": "{} taken off",
-    "cut": "{} taken off, its end is missing",
-    "damaged": "{} taken off, it is damaged",
+    "whole": "{} decoded",
+    "longer": "{} decoded",
+    "cut": "{} decoded, its end is missing",
+    "damaged": "{} decoded, it is damaged",
 }
 
 

@@ -47,10 +47,10 @@ class Agent(Spelling):
         Args:
             service: The service in this process to connect to; it brings address, authtoken and
                 certificate.
-            server_addr: Where another service takes agents, `host:port`.
-            authtoken: What that service knows the agent by; else `GINNEL_AUTHTOKEN`.
+            server_addr: Where another service accepts agents, `host:port`.
+            authtoken: The authtoken for that service; default: `GINNEL_AUTHTOKEN`.
             ca: A PEM file of the certificates to trust instead of the system's.
-            web_addr: Where the agent API listens, `host:port`; port 0 takes any that is free; ""
+            web_addr: Where the agent API listens, `host:port`; port 0 picks a free port; ""
                 is 127.0.0.1:4040 or one of the nine ports after it; None switches it off.
             web_allow_hosts: Hosts that the agent API answers to beside those of this machine: an
                 address, a network, a name, or `.` and the end of names.
@@ -77,7 +77,7 @@ class Agent(Spelling):
 
             authtoken = environ.get("GINNEL_AUTHTOKEN")
         if not server_addr:
-            raise ConfigError("server_addr is missing; pass it, or a service that takes agents")
+            raise ConfigError("server_addr is missing; pass it, or a service that accepts agents")
         if not authtoken:
             raise ConfigError("authtoken is missing; pass it or set GINNEL_AUTHTOKEN")
         self._agent = _native.Agent(
@@ -107,7 +107,7 @@ class Agent(Spelling):
 
     @property
     def state(self) -> str:
-        """How the link to the service is: `online`, `reconnecting` or `offline`."""
+        """The state of the connection to the service: `online`, `reconnecting` or `offline`."""
         return self._agent.state()[0]
 
     @property
@@ -138,8 +138,8 @@ class Agent(Spelling):
         The service is told first, so that it sends new visitors elsewhere. WebSockets are closed at
         once, with the code 1001. Stopping twice is fine.
 
-        Ctrl-C, or whatever else the handler of a signal raises, ends the wait: whoever is in flight
-        is cut off, the agent has stopped, and the exception goes on to the caller.
+        Ctrl-C, or whatever else the handler of a signal raises, ends the wait: requests in flight
+        are cut off, the agent has stopped, and the exception goes on to the caller.
 
         Args:
             grace: Seconds from 0 to 3600.

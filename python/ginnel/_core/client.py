@@ -95,7 +95,7 @@ class _Client(Spelling):
         Args:
             timeout: Seconds for one attempt; 0 for no limit.
             deadline: Seconds for a call with its retries and pauses; 0 for no limit.
-            max_retries: How many times a failed attempt is repeated.
+            max_retries: How many times to retry a failed attempt.
             headers: Headers to add to each request, in place of all that were added before.
             service_version: The version of the API to ask for.
             extra_query: Parameters to append to the query of each request, in place of those
@@ -250,7 +250,7 @@ class _RemoteOptions(_Client):
             base_url: Where the API is served; else `GINNEL_BASE_URL`.
             timeout: Seconds for one attempt, 10 by default; 0 for no limit.
             deadline: Seconds for a call with its retries and pauses, 90 by default; 0 for no limit.
-            max_retries: How many times a failed attempt is repeated, 2 by default.
+            max_retries: How many times to retry a failed attempt, 2 by default.
             headers: Headers to add to each request, in place of those of their names. `Host` is
                 sent as given. Those of the transport are refused: `Content-Length`,
                 `Transfer-Encoding`, `Connection` and the like; so is `Proxy-Authorization`, see
@@ -262,7 +262,7 @@ class _RemoteOptions(_Client):
                 the certificate, those between it and its authority, and its key, or a pair of
                 files, `(certificate, key)`; else `GINNEL_CLIENT_CERT`, one file. The key is not
                 encrypted. Proxies are not shown the certificate.
-            proxy: A proxy to use, whatever the environment says, as
+            proxy: The proxy to use, instead of one from the environment, as
                 `scheme://[user:password@]host[:port]`. The scheme is `http` (also where it is left
                 out), `https`, `socks5` (names are resolved here) or `socks5h` (by the proxy).
             trust_env: False to ignore the proxies of the environment. Addresses on this machine

@@ -59,7 +59,7 @@ class Service(Spelling):
 
         Args:
             path: The database, a SQLite file; None for one in memory that ends with the service.
-                What becomes wrong with the file later is told to the logger `ginnel`.
+                Later problems with the file are reported to the logger `ginnel`.
             host: The address to listen on; only this machine by default.
             port: The port to listen on; 0 for any that is free.
             api_key: The admin key of a new database, or of an existing one that holds it; made if
@@ -97,7 +97,7 @@ class Service(Spelling):
             seed: For tests: identifiers, tokens, names of tunnels and times of resources are the
                 same in each run that makes the same calls in the same order. Tokens can be guessed
                 then. Ports are whatever is free.
-            begin: Where the clock stands with a `seed` until `advance`; 2026-01-01 in UTC unless
+            begin: The time of the clock with a `seed` until `advance`; 2026-01-01 in UTC unless
                 given.
 
         Raises:
@@ -199,7 +199,7 @@ class Service(Spelling):
         if address is None:
             address, scheme = self._service.http_address, "http"
         if address is None:
-            raise ValueError("the service takes no public HTTP: http_port and https_port are None")
+            raise ValueError("the service serves no public HTTP: http_port and https_port are None")
         return f"{scheme}://{host}:{address.rpartition(':')[2]}{path}"
 
     def use_certificate(self, chain: str | PathLike[str], key: str | PathLike[str]) -> None:
@@ -264,15 +264,15 @@ class Service(Spelling):
         service.fail("api_keys.create", status=503, times=2, retry_after=1)
         ```
 
-        Faults are met in the order in which they were asked for, until `times` or `reset`.
+        Faults apply in the order in which they were added, until `times` or `reset`.
 
         Args:
             operation: The operation, such as `api_keys.get`; None for any.
             status: The status of the answer, 400 to 599; without it and without `cut`, calls are
                 only delayed.
             times: How many calls fail; None for all.
-            retry_after: The seconds to ask to wait.
-            delay: The seconds for which the answer is kept back.
+            retry_after: The seconds that `Retry-After` asks to wait.
+            delay: For how many seconds the response is delayed.
             cut: True to break the connection in the middle of the answer.
 
         Raises:
@@ -283,7 +283,7 @@ class Service(Spelling):
 
     @property
     def calls(self) -> list[ServiceCall]:
-        """The calls of the management API so far, the oldest first; at most the last 10,000."""
+        """The calls of the management API so far, oldest first; at most the last 10,000."""
         from .service_calls import read
 
         return read(self._rehearsal.calls())

@@ -49,7 +49,7 @@ def _array(name: str, column: _Column, values: list[Any]) -> Any:
         converted = [None if value is None else convert(value) for value in values]
         return pyarrow.array(converted, kind)
     except (OverflowError, UnicodeError, pyarrow.ArrowException) as error:
-        raise ValueError(f"{name}: a value is no {kind}: {error}") from error
+        raise ValueError(f"{name}: a value is not {kind}: {error}") from error
 
 
 def _columns(kind: type[Record]) -> Iterator[tuple[str, _Column]]:

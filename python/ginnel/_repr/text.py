@@ -78,7 +78,7 @@ def lines(shown: Record) -> str:
 
 def exchange(captured: CapturedRequest) -> str:
     """A request and its status in a few words: `GET /path 404`."""
-    status = captured.response.status_code if captured.response else "without an answer"
+    status = captured.response.status_code if captured.response else "without a response"
     return visible(cut(f"{captured.request.method} {address(captured.request.uri)} {status}", LINE))
 
 

@@ -97,7 +97,7 @@ def report_card(report: Report) -> str:
     columns = ("rule", "name", "matched", "actions")
     return frame(
         title,
-        grid(columns, rules, "Rules") if rules else line(quiet("no rule was looked at")),
+        grid(columns, rules, "Rules") if rules else line(quiet("no rule was evaluated")),
         sides(*seen) if seen else "",
         line(strong("Logs")) + block(_logs(report.logs)) if report.logs else "",
     )

@@ -204,7 +204,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
         raise CassetteError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         problem = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise CassetteError(f"{path} is no cassette: {problem}") from error
+        raise CassetteError(f"{path} is not a cassette: {problem}") from error
     return exchanges
 
 

@@ -39,7 +39,7 @@ class RequestMessage(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ResponseMessage(Message):
-    """The answer of a captured exchange."""
+    """The response of a captured exchange."""
 
     status: str
     """Status code and text."""
@@ -61,7 +61,7 @@ class ResponseMessage(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CapturedRequest(RequestAccessors):
-    """A request that an HTTP tunnel received, with its answer."""
+    """A request that an HTTP tunnel received, with its response."""
 
     uri: str
     """The path of this resource."""
@@ -74,14 +74,14 @@ class CapturedRequest(RequestAccessors):
     start: datetime
     """When the request arrived."""
     duration: int
-    """How long the exchange took, in nanoseconds; 0 until the answer is complete."""
+    """How long the exchange took, in nanoseconds; 0 until the response is complete."""
     request: RequestMessage
     """What was sent to the local service."""
     response: ResponseMessage | None = None
     """What the local service answered; none while it has not."""
     error: str | None = None
-    """Why the exchange ended before the request and its answer were complete, or why the agent
-     answered in place of the local service; none if all went well.
+    """Why the exchange ended before the request and its response were complete, or why the agent
+     answered in place of the local service; absent on success.
     """
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""

@@ -34,7 +34,7 @@ class Session(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Status(Record):
-    """How an agent fares."""
+    """The state of an agent."""
 
     status: str
     """`online`, `connecting`, `reconnecting` or `offline`."""

@@ -138,7 +138,7 @@ class IpRestriction(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class UserAgentFilter(Record):
-    """Which user agents may visit."""
+    """Which user agents may connect."""
 
     allow: list[str] | None = field(default=None, hash=False)
     """Regular expressions of those that may."""
@@ -225,21 +225,22 @@ class Tunnels(Resource):
             subdomain: The first label of the public host, below the service's base domain.
             remote_addr: The public address of a TCP tunnel, `host:port`.
             host_header: `rewrite`, `preserve` or the value of the `Host` header.
-            basic_auth: Who may visit, `user:password`.
-            circuit_breaker: The share of 5xx answers, 0 to 1, above which requests are refused.
-            compression: True to compress answers.
+            basic_auth: The users who may connect, `user:password`.
+            circuit_breaker: The share of 5xx responses, 0 to 1, above which requests are
+                refused.
+            compression: True to compress responses.
             request_header: Changes to the headers of requests.
-            response_header: Changes to the headers of answers.
+            response_header: Changes to the headers of responses.
             ip_restriction: Which addresses may connect.
-            user_agent_filter: Which user agents may visit.
+            user_agent_filter: Which user agents may connect.
             verify_webhook: How webhooks are verified.
-            websocket_tcp_converter: True to turn WebSockets into plain connections.
-            mutual_tls_cas: A file of certificates; visitors must show one that these have
+            websocket_tcp_converter: True to convert WebSockets into plain TCP streams.
+            mutual_tls_cas: A file of certificates; visitors must present one that these have
                 signed.
-            crt: A certificate file; the service ends TLS, or by labels or `terminate_at` the
-                agent.
+            crt: A certificate file; the service terminates TLS, or by labels or `terminate_at`
+                the agent.
             key: The file of the certificate's key.
-            terminate_at: Where TLS ends: `edge`, `agent` or `upstream`.
+            terminate_at: Where TLS is terminated: `edge`, `agent` or `upstream`.
             proxy_proto: The version of the PROXY protocol for the local service, 1 or 2.
             proxy_protocol: The longer name of `proxy_proto`.
             policy: A traffic policy: an object, or its JSON or YAML text.
@@ -379,21 +380,22 @@ class AsyncTunnels(Resource):
             subdomain: The first label of the public host, below the service's base domain.
             remote_addr: The public address of a TCP tunnel, `host:port`.
             host_header: `rewrite`, `preserve` or the value of the `Host` header.
-            basic_auth: Who may visit, `user:password`.
-            circuit_breaker: The share of 5xx answers, 0 to 1, above which requests are refused.
-            compression: True to compress answers.
+            basic_auth: The users who may connect, `user:password`.
+            circuit_breaker: The share of 5xx responses, 0 to 1, above which requests are
+                refused.
+            compression: True to compress responses.
             request_header: Changes to the headers of requests.
-            response_header: Changes to the headers of answers.
+            response_header: Changes to the headers of responses.
             ip_restriction: Which addresses may connect.
-            user_agent_filter: Which user agents may visit.
+            user_agent_filter: Which user agents may connect.
             verify_webhook: How webhooks are verified.
-            websocket_tcp_converter: True to turn WebSockets into plain connections.
-            mutual_tls_cas: A file of certificates; visitors must show one that these have
+            websocket_tcp_converter: True to convert WebSockets into plain TCP streams.
+            mutual_tls_cas: A file of certificates; visitors must present one that these have
                 signed.
-            crt: A certificate file; the service ends TLS, or by labels or `terminate_at` the
-                agent.
+            crt: A certificate file; the service terminates TLS, or by labels or `terminate_at`
+                the agent.
             key: The file of the certificate's key.
-            terminate_at: Where TLS ends: `edge`, `agent` or `upstream`.
+            terminate_at: Where TLS is terminated: `edge`, `agent` or `upstream`.
             proxy_proto: The version of the PROXY protocol for the local service, 1 or 2.
             proxy_protocol: The longer name of `proxy_proto`.
             policy: A traffic policy: an object, or its JSON or YAML text.

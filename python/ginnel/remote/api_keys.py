@@ -25,11 +25,11 @@ class ApiKey(Record):
     created_at: datetime | None = None
     """When the key was created."""
     description: str | None = None
-    """What uses the key, in the words of its owner; at most 255 bytes."""
+    """A description of what uses the key; at most 255 bytes."""
     metadata: str | None = None
-    """Free text that the service stores and returns unread; at most 4096 bytes."""
+    """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     token: str | None = field(default=None, metadata=SECRET)
-    """The bearer token; present only in the answer to `create`."""
+    """The bearer token; present only in the response to `create`."""
     owner_id: str | None = None
     """The user or bot that owns the key."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
@@ -46,12 +46,13 @@ class ApiKeys(Resource):
         metadata: str | None = None,
         owner_id: str | None = None,
     ) -> ApiKey:
-        """Create an API key; only this answer carries its token.
+        """Create an API key; only this response carries its token.
 
         Args:
-            description: What uses the key, in the words of its owner; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
-            owner_id: The user or bot that shall own the key; only an admin may name another
+            description: A description of what uses the key; at most 255 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
+            owner_id: The user or bot that is to own the key; only an admin may name another
                 than itself.
 
         `POST /api_keys`
@@ -88,8 +89,9 @@ class ApiKeys(Resource):
 
         Args:
             id: Unique identifier, `ak_` and 27 characters.
-            description: What uses the key, in the words of its owner; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            description: A description of what uses the key; at most 255 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
 
         `PATCH /api_keys/{id}`
         """
@@ -116,12 +118,13 @@ class AsyncApiKeys(Resource):
         metadata: str | None = None,
         owner_id: str | None = None,
     ) -> ApiKey:
-        """Create an API key; only this answer carries its token.
+        """Create an API key; only this response carries its token.
 
         Args:
-            description: What uses the key, in the words of its owner; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
-            owner_id: The user or bot that shall own the key; only an admin may name another
+            description: A description of what uses the key; at most 255 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
+            owner_id: The user or bot that is to own the key; only an admin may name another
                 than itself.
 
         `POST /api_keys`
@@ -158,8 +161,9 @@ class AsyncApiKeys(Resource):
 
         Args:
             id: Unique identifier, `ak_` and 27 characters.
-            description: What uses the key, in the words of its owner; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            description: A description of what uses the key; at most 255 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
 
         `PATCH /api_keys/{id}`
         """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class BotUser(Record):
-    """An owner of keys and credentials that is no person."""
+    """A machine account that owns keys and credentials."""
 
     id: str
     """Unique identifier, `bot_` and 27 characters."""
@@ -33,10 +33,10 @@ class BotUser(Record):
 
 
 class BotUsers(Resource):
-    """Bot users: owners of keys and credentials that are no persons."""
+    """Bot users: machine accounts that own keys and credentials."""
 
     def create(self, *, name: str, active: bool | None = None) -> BotUser:
-        """Create a bot user; takes an admin.
+        """Create a bot user; needs an admin key.
 
         Args:
             name: A name that no other bot user has.
@@ -70,7 +70,7 @@ class BotUsers(Resource):
         return self._core.call("bot_users.get", BotUser, (id,))
 
     def update(self, id: str, *, name: str | None = None, active: bool | None = None) -> BotUser:
-        """Change a bot user; takes an admin. One switched off loses its sessions at once.
+        """Change a bot user; needs an admin key. An inactive one loses its sessions at once.
 
         Args:
             id: Unique identifier, `bot_` and 27 characters.
@@ -82,7 +82,7 @@ class BotUsers(Resource):
         return self._core.call("bot_users.update", BotUser, (id, name, active))
 
     def delete(self, id: str) -> None:
-        """Delete a bot user with its keys, credentials and their sessions; takes an admin.
+        """Delete a bot user with its keys, credentials and their sessions; needs an admin key.
 
         Args:
             id: The identifier of the resource.
@@ -93,10 +93,10 @@ class BotUsers(Resource):
 
 
 class AsyncBotUsers(Resource):
-    """Bot users: owners of keys and credentials that are no persons."""
+    """Bot users: machine accounts that own keys and credentials."""
 
     async def create(self, *, name: str, active: bool | None = None) -> BotUser:
-        """Create a bot user; takes an admin.
+        """Create a bot user; needs an admin key.
 
         Args:
             name: A name that no other bot user has.
@@ -134,7 +134,7 @@ class AsyncBotUsers(Resource):
     async def update(
         self, id: str, *, name: str | None = None, active: bool | None = None
     ) -> BotUser:
-        """Change a bot user; takes an admin. One switched off loses its sessions at once.
+        """Change a bot user; needs an admin key. An inactive one loses its sessions at once.
 
         Args:
             id: Unique identifier, `bot_` and 27 characters.
@@ -146,7 +146,7 @@ class AsyncBotUsers(Resource):
         return await self._core.start("bot_users.update", BotUser, (id, name, active))
 
     async def delete(self, id: str) -> None:
-        """Delete a bot user with its keys, credentials and their sessions; takes an admin.
+        """Delete a bot user with its keys, credentials and their sessions; needs an admin key.
 
         Args:
             id: The identifier of the resource.

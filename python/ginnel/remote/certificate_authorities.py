@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CertificateAuthority(Record):
-    """A certificate authority that vouches for visitors."""
+    """A certificate authority that verifies visitors."""
 
     id: str
     """Unique identifier, `ca_` and 27 characters."""
@@ -27,15 +27,15 @@ class CertificateAuthority(Record):
     description: str | None = None
     """What the authority is for; at most 255 bytes."""
     metadata: str | None = None
-    """Free text that the service stores and returns unread; at most 4096 bytes."""
+    """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     ca_pem: str | None = None
     """The certificate as PEM; several may follow one another."""
     subject_common_name: str | None = None
     """The common name of the certificate's subject; of the first one where there are several."""
     not_before: datetime | None = None
-    """From when on the certificate is valid."""
+    """When the certificate becomes valid."""
     not_after: datetime | None = None
-    """Until when the certificate is valid."""
+    """When the certificate expires."""
     key_usages: list[str] | None = field(default=None, hash=False)
     """What the key may be used for, such as `keyCertSign`."""
     extended_key_usages: list[str] | None = field(default=None, hash=False)
@@ -45,7 +45,7 @@ class CertificateAuthority(Record):
 
 
 class CertificateAuthorities(Resource):
-    """Certificate authorities: who vouches for the visitors of edges with mutual TLS."""
+    """Certificate authorities: they verify the visitors of edges with mutual TLS."""
 
     def create(
         self, *, ca_pem: str, description: str | None = None, metadata: str | None = None
@@ -55,7 +55,8 @@ class CertificateAuthorities(Resource):
         Args:
             ca_pem: The certificate as PEM; several may follow one another.
             description: What the authority is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
 
         `POST /certificate_authorities`
         """
@@ -93,12 +94,13 @@ class CertificateAuthorities(Resource):
     def update(
         self, id: str, *, description: str | None = None, metadata: str | None = None
     ) -> CertificateAuthority:
-        """Change what is said of a certificate authority; what is left out keeps its value.
+        """Change what describes a certificate authority; what is left out keeps its value.
 
         Args:
             id: Unique identifier, `ca_` and 27 characters.
             description: What the authority is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
 
         `PATCH /certificate_authorities/{id}`
         """
@@ -118,7 +120,7 @@ class CertificateAuthorities(Resource):
 
 
 class AsyncCertificateAuthorities(Resource):
-    """Certificate authorities: who vouches for the visitors of edges with mutual TLS."""
+    """Certificate authorities: they verify the visitors of edges with mutual TLS."""
 
     async def create(
         self, *, ca_pem: str, description: str | None = None, metadata: str | None = None
@@ -128,7 +130,8 @@ class AsyncCertificateAuthorities(Resource):
         Args:
             ca_pem: The certificate as PEM; several may follow one another.
             description: What the authority is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
 
         `POST /certificate_authorities`
         """
@@ -166,12 +169,13 @@ class AsyncCertificateAuthorities(Resource):
     async def update(
         self, id: str, *, description: str | None = None, metadata: str | None = None
     ) -> CertificateAuthority:
-        """Change what is said of a certificate authority; what is left out keeps its value.
+        """Change what describes a certificate authority; what is left out keeps its value.
 
         Args:
             id: Unique identifier, `ca_` and 27 characters.
             description: What the authority is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
 
         `PATCH /certificate_authorities/{id}`
         """

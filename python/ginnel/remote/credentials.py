@@ -25,11 +25,11 @@ class Credential(Record):
     created_at: datetime | None = None
     """When the credential was created."""
     description: str | None = None
-    """What uses the credential, in the words of its owner; at most 255 bytes."""
+    """A description of what uses the credential; at most 255 bytes."""
     metadata: str | None = None
-    """Free text that the service stores and returns unread; at most 4096 bytes."""
+    """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     token: str | None = field(default=None, metadata=SECRET)
-    """The authtoken; present only in the answer to `create`."""
+    """The authtoken; present only in the response to `create`."""
     acl: list[str] | None = field(default=None, hash=False)
     """What the credential may bind: `*`, or `bind:` and a domain, address or label; everything
      when empty; at most 256 entries.
@@ -51,14 +51,15 @@ class Credentials(Resource):
         acl: Sequence[str] | None = None,
         owner_id: str | None = None,
     ) -> Credential:
-        """Create a credential; only this answer carries its token.
+        """Create a credential; only this response carries its token.
 
         Args:
-            description: What uses the credential, in the words of its owner; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            description: A description of what uses the credential; at most 255 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             acl: What the credential may bind: `*`, or `bind:` and a domain, address or label;
                 everything  when empty; at most 256 entries.
-            owner_id: The user or bot that shall own the credential; only an admin may name
+            owner_id: The user or bot that is to own the credential; only an admin may name
                 another than itself.
 
         `POST /credentials`
@@ -102,8 +103,9 @@ class Credentials(Resource):
 
         Args:
             id: Unique identifier, `cr_` and 27 characters.
-            description: What uses the credential, in the words of its owner; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            description: A description of what uses the credential; at most 255 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             acl: What the credential may bind: `*`, or `bind:` and a domain, address or label;
                 everything  when empty; at most 256 entries.
 
@@ -133,14 +135,15 @@ class AsyncCredentials(Resource):
         acl: Sequence[str] | None = None,
         owner_id: str | None = None,
     ) -> Credential:
-        """Create a credential; only this answer carries its token.
+        """Create a credential; only this response carries its token.
 
         Args:
-            description: What uses the credential, in the words of its owner; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            description: A description of what uses the credential; at most 255 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             acl: What the credential may bind: `*`, or `bind:` and a domain, address or label;
                 everything  when empty; at most 256 entries.
-            owner_id: The user or bot that shall own the credential; only an admin may name
+            owner_id: The user or bot that is to own the credential; only an admin may name
                 another than itself.
 
         `POST /credentials`
@@ -186,8 +189,9 @@ class AsyncCredentials(Resource):
 
         Args:
             id: Unique identifier, `cr_` and 27 characters.
-            description: What uses the credential, in the words of its owner; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            description: A description of what uses the credential; at most 255 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             acl: What the credential may bind: `*`, or `bind:` and a domain, address or label;
                 everything  when empty; at most 256 entries.
 

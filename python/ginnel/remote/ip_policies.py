@@ -25,9 +25,9 @@ class IpPolicy(Record):
     created_at: datetime | None = None
     """When the IP policy was created."""
     description: str | None = None
-    """Which source addresses the policy describes, for a person; at most 255 bytes."""
+    """A description of the source addresses; at most 255 bytes."""
     metadata: str | None = None
-    """Free text that the service stores and returns unread; at most 4096 bytes."""
+    """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""
 
@@ -39,9 +39,9 @@ class IpPolicies(Resource):
         """Create an IP policy; add rules to it afterwards.
 
         Args:
-            description: Which source addresses the policy describes, for a person; at most 255
+            description: A description of the source addresses; at most 255 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
 
         `POST /ip_policies`
         """
@@ -77,9 +77,9 @@ class IpPolicies(Resource):
 
         Args:
             id: Unique identifier, `ipp_` and 27 characters.
-            description: Which source addresses the policy describes, for a person; at most 255
+            description: A description of the source addresses; at most 255 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
 
         `PATCH /ip_policies/{id}`
         """
@@ -105,9 +105,9 @@ class AsyncIpPolicies(Resource):
         """Create an IP policy; add rules to it afterwards.
 
         Args:
-            description: Which source addresses the policy describes, for a person; at most 255
+            description: A description of the source addresses; at most 255 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
 
         `POST /ip_policies`
         """
@@ -145,9 +145,9 @@ class AsyncIpPolicies(Resource):
 
         Args:
             id: Unique identifier, `ipp_` and 27 characters.
-            description: Which source addresses the policy describes, for a person; at most 255
+            description: A description of the source addresses; at most 255 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
                 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
 
         `PATCH /ip_policies/{id}`
         """

@@ -28,7 +28,7 @@ class IpPolicyRule(Record):
     description: str | None = None
     """What the rule is for; at most 255 bytes."""
     metadata: str | None = None
-    """Free text that the service stores and returns unread; at most 4096 bytes."""
+    """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     cidr: str | None = None
     """A network in CIDR notation, IPv4 or IPv6, with no host bits set."""
     ip_policy: Ref | None = None
@@ -55,10 +55,11 @@ class IpPolicyRules(Resource):
 
         Args:
             cidr: A network in CIDR notation, IPv4 or IPv6, with no host bits set.
-            ip_policy_id: The IP policy that the rule shall belong to.
+            ip_policy_id: The IP policy to add the rule to.
             action: `allow` or `deny`.
             description: What the rule is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
 
         `POST /ip_policy_rules`
         """
@@ -107,7 +108,8 @@ class IpPolicyRules(Resource):
             id: Unique identifier, `ipr_` and 27 characters.
             cidr: A network in CIDR notation, IPv4 or IPv6, with no host bits set.
             description: What the rule is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
 
         `PATCH /ip_policy_rules/{id}`
         """
@@ -142,10 +144,11 @@ class AsyncIpPolicyRules(Resource):
 
         Args:
             cidr: A network in CIDR notation, IPv4 or IPv6, with no host bits set.
-            ip_policy_id: The IP policy that the rule shall belong to.
+            ip_policy_id: The IP policy to add the rule to.
             action: `allow` or `deny`.
             description: What the rule is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
 
         `POST /ip_policy_rules`
         """
@@ -194,7 +197,8 @@ class AsyncIpPolicyRules(Resource):
             id: Unique identifier, `ipr_` and 27 characters.
             cidr: A network in CIDR notation, IPv4 or IPv6, with no host bits set.
             description: What the rule is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
 
         `PATCH /ip_policy_rules/{id}`
         """

@@ -72,7 +72,7 @@ class TunnelSessions(Resource):
         return self._core.call("tunnel_sessions.get", TunnelSession, (id,))
 
     def stop(self, id: str) -> None:
-        """Ask the agent to stop; it does not come back.
+        """Ask the agent to stop; it does not reconnect.
 
         Args:
             id: The identifier of the resource.
@@ -82,7 +82,7 @@ class TunnelSessions(Resource):
         return self._core.call("tunnel_sessions.stop", None, (id,))
 
     def restart(self, id: str) -> None:
-        """Ask the agent to start anew.
+        """Ask the agent to restart.
 
         Args:
             id: The identifier of the resource.
@@ -131,7 +131,7 @@ class AsyncTunnelSessions(Resource):
         return await self._core.start("tunnel_sessions.get", TunnelSession, (id,))
 
     async def stop(self, id: str) -> None:
-        """Ask the agent to stop; it does not come back.
+        """Ask the agent to stop; it does not reconnect.
 
         Args:
             id: The identifier of the resource.
@@ -141,7 +141,7 @@ class AsyncTunnelSessions(Resource):
         return await self._core.start("tunnel_sessions.stop", None, (id,))
 
     async def restart(self, id: str) -> None:
-        """Ask the agent to start anew.
+        """Ask the agent to restart.
 
         Args:
             id: The identifier of the resource.

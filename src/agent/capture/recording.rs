@@ -8,7 +8,7 @@ use super::record::{CaptureRecord, CapturedExchange, CapturedMessage};
 use super::store::CaptureStore;
 
 /// Why an exchange failed of which nobody said more: it was dropped with its tunnel.
-const ABANDONED: &str = "the tunnel was stopped before the answer was complete";
+const ABANDONED: &str = "the tunnel was stopped before the response was complete";
 
 /// Writes one record; dropping it ends the exchange, which has failed unless it was said to be
 /// complete.

@@ -46,7 +46,7 @@ impl<'a> DefinitionFields<'a> {
             }),
         });
         if wrong {
-            self.problem(field, &format!("{} and {} are lists of texts", names[0], names[1]));
+            self.problem(field, &format!("{} and {} must be lists of strings", names[0], names[1]));
         }
         Some(lists)
     }
@@ -58,7 +58,7 @@ impl<'a> DefinitionFields<'a> {
     ) -> Option<Map<String, Value>> {
         let value = self.value(field)?.clone();
         let Value::Object(members) = value else {
-            self.problem(field, &format!("is an object of {}", names.join(" and ")));
+            self.problem(field, &format!("must be an object of {}", names.join(" and ")));
             return None;
         };
         for name in members.keys().filter(|name| !names.contains(&name.as_str())) {
@@ -71,7 +71,7 @@ impl<'a> DefinitionFields<'a> {
         match self.value(field)? {
             Value::String(text) => Some(text.clone()),
             _ => {
-                self.problem(field, "is text");
+                self.problem(field, "must be a string");
                 None
             }
         }
@@ -80,7 +80,7 @@ impl<'a> DefinitionFields<'a> {
     pub(super) fn texts(&mut self, field: &'static str) -> Option<Vec<String>> {
         let count = texts(self.value(field)?);
         if count.is_none() {
-            self.problem(field, "is a list of texts");
+            self.problem(field, "must be a list of strings");
         }
         count
     }
@@ -89,7 +89,7 @@ impl<'a> DefinitionFields<'a> {
         match self.value(field)? {
             Value::Bool(flag) => Some(*flag),
             _ => {
-                self.problem(field, "is true or false");
+                self.problem(field, "must be true or false");
                 None
             }
         }

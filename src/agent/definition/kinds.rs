@@ -19,7 +19,7 @@ use crate::protocol::message::{
 /// The longest metadata of a tunnel, in bytes.
 const MAX_METADATA_BYTES: usize = 4096;
 /// Where visitors can be asked for certificates.
-const ONLY_WHERE_TLS_ENDS: &str = "is only offered where TLS ends at the service or the agent";
+const ONLY_WHERE_TLS_ENDS: &str = "is only supported if the service or the agent terminates TLS";
 
 impl DefinitionFields<'_> {
     /// Reads all of them; none when some are missing or wrong.
@@ -83,10 +83,10 @@ impl DefinitionFields<'_> {
         match self.text("app_protocol").as_deref() {
             None | Some("http1") => {}
             Some("http2") if matches!(address, Some(LocalAddress::Files(_))) => {
-                self.problem("app_protocol", "is http1 for a folder");
+                self.problem("app_protocol", "must be http1 for a folder");
             }
             Some("http2") => return AppProtocol::Http2,
-            Some(_) => self.problem("app_protocol", "is http1 or http2"),
+            Some(_) => self.problem("app_protocol", "must be http1 or http2"),
         }
         AppProtocol::Http1
     }
@@ -95,7 +95,7 @@ impl DefinitionFields<'_> {
         let schemes = self.schemes()?;
         if self.proxy_proto() != 0 {
             // The relay would read the header as a request.
-            self.problem("proxy_proto", "is only offered for tcp and tls");
+            self.problem("proxy_proto", "is only supported for tcp and tls");
         }
         let mut options = HttpOpts {
             subdomain: self.subdomain(),
@@ -118,9 +118,9 @@ impl DefinitionFields<'_> {
         options.domain.clone_from(&options.hostname);
         options.mutual_tls_ca = self.mutual_tls();
         if options.mutual_tls_ca.is_some() && schemes.contains(&"http") {
-            self.problem("mutual_tls_cas", "is only offered for https alone");
+            self.problem("mutual_tls_cas", "is only supported for https alone");
         }
-        self.refuse("oauth", "OAuth is not offered");
+        self.refuse("oauth", "OAuth is not supported");
         Some(PublicEndpoint::Http { schemes, options: Box::new(options) })
     }
 
@@ -157,7 +157,7 @@ impl DefinitionFields<'_> {
                 });
             }
             Some("agent") => options.mutual_tls_at_agent = self.end_tls(pair, options.proxy_proto),
-            Some(_) => self.problem("terminate_at", "is edge, agent or upstream"),
+            Some(_) => self.problem("terminate_at", "must be edge, agent or upstream"),
         }
         options.hostname = self.domain();
         options.domain.clone_from(&options.hostname);
@@ -197,10 +197,10 @@ impl DefinitionFields<'_> {
         let authorities = self.pem("mutual_tls_cas");
         if proxy_proto != 0 {
             // The service writes that header before the TLS of the visitor.
-            self.problem("proxy_proto", "is not offered where TLS ends at the agent");
+            self.problem("proxy_proto", "is not supported if the agent terminates TLS");
         }
         let Some((certificate, key)) = pair else {
-            self.problem("crt", "is required where TLS ends at the agent");
+            self.problem("crt", "is required if the agent terminates TLS");
             return false;
         };
         match tls::server(&certificate, &key, authorities.as_deref()) {
@@ -237,7 +237,7 @@ impl DefinitionFields<'_> {
             Some(Value::String(text)) => text.clone(),
             Some(Value::Number(port)) => port.to_string(),
             Some(_) => {
-                self.problem("addr", "is a port, host:port or a URL");
+                self.problem("addr", "must be a port, host:port or a URL");
                 return None;
             }
         };

@@ -107,7 +107,7 @@ mod tests {
 
         let message = problems.join("\n");
         assert!(message.contains("addr: is required"), "{message}");
-        assert!(message.contains("schemes: is a list"), "{message}");
+        assert!(message.contains("schemes: must be a list"), "{message}");
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
             let document = json!({"proto": "http", "addr": "80", "request_header": headers});
 
             let problems = read(document).unwrap_err();
-            assert_eq!(problems, ["request_header: add is a list of name:value"], "{header}");
+            assert_eq!(problems, ["request_header: add must be a list of name:value"], "{header}");
         }
     }
 
@@ -199,7 +199,7 @@ mod tests {
             assert_eq!(read.is_ok(), offered, "{proto}");
         }
         let message = read(json!({"addr": 80, "proto": "http", "proxy_proto": 1})).unwrap_err();
-        assert_eq!(message, ["proxy_proto: is only offered for tcp and tls"]);
+        assert_eq!(message, ["proxy_proto: is only supported for tcp and tls"]);
     }
 
     #[test]
@@ -216,7 +216,10 @@ mod tests {
         assert_eq!((plain, newer), (AppProtocol::Http1, AppProtocol::Http2));
         let labeled = json!({"addr": 80, "labels": ["a=b"], "app_protocol": "http2"});
         assert_eq!(read(labeled).unwrap().app_protocol, AppProtocol::Http2);
-        assert_eq!(message(json!({"app_protocol": "http3"})), "app_protocol: is http1 or http2");
+        assert_eq!(
+            message(json!({"app_protocol": "http3"})),
+            "app_protocol: must be http1 or http2"
+        );
         let files = json!({"addr": "file:///srv", "app_protocol": "http2"});
         assert!(message(files).starts_with("app_protocol: "), "a folder");
         let tcp = json!({"addr": "a:1", "proto": "tcp", "app_protocol": "http2"});

@@ -38,7 +38,7 @@ impl DefinitionFields<'_> {
         let label = self.text("subdomain").unwrap_or_default();
         if !label.is_empty() && !is_label(&label) {
             let rule = "1 to 63 letters, digits and hyphens, with no hyphen at either end";
-            self.problem("subdomain", &format!("{label:?} is no label of a host name: {rule}"));
+            self.problem("subdomain", &format!("{label:?} is not a label of a host name: {rule}"));
         }
         label
     }
@@ -47,7 +47,7 @@ impl DefinitionFields<'_> {
         let text = self.text("host_header").unwrap_or_default();
         // A line end would begin another header.
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            self.problem("host_header", "is preserve, rewrite or a host");
+            self.problem("host_header", "must be preserve, rewrite or a host");
         }
         HostHeader::of_setting(&text)
     }
@@ -55,7 +55,7 @@ impl DefinitionFields<'_> {
     pub(super) fn domain(&mut self) -> String {
         let (new, old) = (self.text("domain"), self.text("hostname"));
         if new.is_some() && old.is_some() && new != old {
-            self.problem("hostname", "is the older name of domain; give one of them");
+            self.problem("hostname", "is the older name of domain; use only one of them");
         }
         new.or(old).unwrap_or_default()
     }
@@ -68,14 +68,14 @@ impl DefinitionFields<'_> {
             Some(Value::Bool(false)) => Some(vec!["http"]),
             Some(Value::String(text)) if text == "both" => Some(vec!["https", "http"]),
             Some(_) => {
-                self.problem("bind_tls", "is true, false or both");
+                self.problem("bind_tls", "must be true, false or both");
                 return None;
             }
         };
         let Some(document) = document else { return Some(old.unwrap_or_else(|| vec!["https"])) };
         let unknown = document.iter().any(|scheme| scheme != "http" && scheme != "https");
         if unknown || document.is_empty() || old.is_some() {
-            self.problem("schemes", "is a list of http and https");
+            self.problem("schemes", "must be a list of http and https");
             return None;
         }
         let is_enabled = ["https", "http"].into_iter();
@@ -104,7 +104,7 @@ impl DefinitionFields<'_> {
         let count = pairs.len();
         let labels: BTreeMap<_, _> = pairs.into_iter().flatten().collect();
         if labels.len() != count || labels.is_empty() {
-            self.problem("labels", "is a list of name=value, each name once");
+            self.problem("labels", "must be a list of name=value, each name once");
         }
         Some(labels)
     }
@@ -118,7 +118,7 @@ impl DefinitionFields<'_> {
                 Some(value) => match number(value) {
                     Some(version @ (0..=2)) => version,
                     _ => {
-                        self.problem(name, "is 1 or 2");
+                        self.problem(name, "must be 1 or 2");
                         count
                     }
                 },
@@ -134,7 +134,7 @@ impl DefinitionFields<'_> {
                 Some(CircuitBreaker { error_threshold })
             }
             _ => {
-                self.problem("circuit_breaker", "is a number from 0 to 1");
+                self.problem("circuit_breaker", "must be a number from 0 to 1");
                 None
             }
         }
@@ -154,7 +154,7 @@ impl DefinitionFields<'_> {
     pub(super) fn headers(&mut self, field: &'static str) -> Option<Headers> {
         let [add, remove] = self.lists(field, ["add", "remove"])?;
         if !add.iter().all(|header| is_header(header)) {
-            self.problem(field, "add is a list of name:value");
+            self.problem(field, "add must be a list of name:value");
         }
         Some(Headers { add, remove })
     }
@@ -189,7 +189,7 @@ impl DefinitionFields<'_> {
                         ..BasicAuthCredential::default()
                     });
                 }
-                _ => self.problem("basic_auth", "is user:password with 8 to 128 characters"),
+                _ => self.problem("basic_auth", "must be user:password with 8 to 128 characters"),
             }
         }
         (!credentials.is_empty()).then_some(BasicAuth { credentials })
@@ -198,13 +198,13 @@ impl DefinitionFields<'_> {
     pub(super) fn policy(&mut self) -> Option<String> {
         let (old, new) = (self.value("policy"), self.value("traffic_policy"));
         if old.is_some() && new.is_some() {
-            self.problem("policy", "is the older name of traffic_policy; give one of them");
+            self.problem("policy", "is the older name of traffic_policy; use only one of them");
         }
         match new.or(old)? {
             Value::String(text) => Some(text.clone()),
             value @ Value::Object(_) => Some(value.to_string()),
             _ => {
-                self.problem("traffic_policy", "is an object or its text");
+                self.problem("traffic_policy", "must be an object or its text");
                 None
             }
         }

@@ -123,7 +123,7 @@ impl FilterTest {
             "status" => status(value),
             "took" => Self::read(value).and_then(|test| match test {
                 Self::Longer(_) | Self::Shorter(_) => Ok(test),
-                _ => Err("is written like took:>200ms".to_owned()),
+                _ => Err("must be written like took:>200ms".to_owned()),
             }),
             "size" => size(value),
             "header" => match value.split_once('=') {
@@ -136,7 +136,7 @@ impl FilterTest {
                 "replay" => Ok(Self::Replay),
                 "truncated" => Ok(Self::Truncated),
                 "unanswered" => Ok(Self::Unanswered),
-                _ => Err("is one of replay, truncated, unanswered".to_owned()),
+                _ => Err("must be one of replay, truncated, unanswered".to_owned()),
             },
             // A colon is nothing special in what somebody looks for.
             _ => contains(text).map(Self::Text),
@@ -210,7 +210,7 @@ fn pattern(pattern: String) -> Result<Regex, String> {
 }
 
 fn status(text: &str) -> Result<FilterTest, String> {
-    let problem = || "is a number, a class such as 5xx, or pending".to_owned();
+    let problem = || "must be a number, a class such as 5xx, or pending".to_owned();
     match text.as_bytes() {
         b"pending" => Ok(FilterTest::Pending),
         [class @ b'1'..=b'5', b'x' | b'X', b'x' | b'X'] => {
@@ -221,7 +221,7 @@ fn status(text: &str) -> Result<FilterTest, String> {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let problem = || "is a time such as 200ms or 2s".to_owned();
+    let problem = || "must be a time such as 200ms or 2s".to_owned();
     let at = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
     let (number, unit) = text.split_at(at.unwrap_or(text.len()));
     let number: f64 = number.parse().map_err(|_| problem())?;
@@ -235,7 +235,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 fn size(text: &str) -> Result<FilterTest, String> {
-    let problem = || "is written like size:>10kb".to_owned();
+    let problem = || "must be written like size:>10kb".to_owned();
     let (test, rest): (fn(u64) -> FilterTest, _) = match text.split_at_checked(1) {
         Some((">", rest)) => (FilterTest::Larger, rest),
         Some(("<", rest)) => (FilterTest::Smaller, rest),
@@ -305,10 +305,10 @@ mod tests {
     #[test]
     fn what_cannot_be_understood_is_named() {
         for (filter, message) in [
-            ("status:5x", "filter: status:5x: is a number"),
-            (">soon", "filter: >soon: is a time"),
-            ("size:10", "filter: size:10: is written like"),
-            ("is:good", "filter: is:good: is one of"),
+            ("status:5x", "filter: status:5x: must be a number"),
+            (">soon", "filter: >soon: must be a time"),
+            ("size:10", "filter: size:10: must be written like"),
+            ("is:good", "filter: is:good: must be one of"),
         ] {
             let problem = RequestFilter::read(filter).unwrap_err();
             assert!(problem.starts_with(message), "{problem}");

@@ -80,10 +80,12 @@ pub(super) fn requests(listed: &RequestList) -> String {
     filter(&mut page, listed);
     page.raw("<div class=\"panes\">\n<section id=\"listing\" aria-label=\"Requests\">\n");
     list(&mut page, listed);
-    page.raw("</section>\n<section id=\"detail\" aria-label=\"Chosen request\" tabindex=\"-1\">\n");
+    page.raw(
+        "</section>\n<section id=\"detail\" aria-label=\"Selected request\" tabindex=\"-1\">\n",
+    );
     match &listed.chosen {
-        None => page.raw("<p class=\"hint\">Choose a request to see it.</p>\n"),
-        Some(None) => page.raw("<p class=\"hint\">This request is not kept any more.</p>\n"),
+        None => page.raw("<p class=\"hint\">Select a request to see it.</p>\n"),
+        Some(None) => page.raw("<p class=\"hint\">This request is no longer kept.</p>\n"),
         Some(Some(detail)) => chosen(&mut page, detail),
     };
     page.raw("</section>\n</div>\n</main>\n");
@@ -129,7 +131,7 @@ fn list(page: &mut Html, listed: &RequestList) {
     }
     page.raw("</div>\n</div>\n");
     if listed.requests.is_empty() {
-        page.raw("<p class=\"hint\" id=\"empty\">No request was captured yet.</p>\n");
+        page.raw("<p class=\"hint\" id=\"empty\">No request has been captured yet.</p>\n");
     }
 }
 
@@ -177,8 +179,8 @@ fn chosen<'a>(page: &'a mut Html, detail: &Detail) -> &'a mut Html {
     part(page, "Request", &detail.request);
     match &detail.response {
         Some(response) => part(page, "Response", response),
-        None if summary.error.is_some() => page.raw("<h3>Response</h3>\n<p>There is none.</p>\n"),
-        None => page.raw("<h3>Response</h3>\n<p>There is none yet.</p>\n"),
+        None if summary.error.is_some() => page.raw("<h3>Response</h3>\n<p>No response.</p>\n"),
+        None => page.raw("<h3>Response</h3>\n<p>No response yet.</p>\n"),
     }
 }
 

@@ -202,8 +202,8 @@ fn first_view(shared: &AgentInner, query: PageQuery, id: Option<&str>) -> String
 
 fn detail_of(shared: &AgentInner, id: &str, reveal: bool) -> Result<Detail, WebRejection> {
     let record = shared.captures.find(id);
-    let record = record
-        .ok_or_else(|| WebRejection::gone(format!("the request {id} is not kept any more")))?;
+    let record =
+        record.ok_or_else(|| WebRejection::gone(format!("the request {id} is no longer kept")))?;
     Ok(Detail::of(shared, &record, reveal))
 }
 
@@ -262,7 +262,7 @@ async fn snippet(
     query: PageQuery,
 ) -> Result<Response<WebBody>, WebRejection> {
     let form = query.form.as_deref().and_then(snippets::SnippetFormat::named);
-    let problem = "as: is one of curl, requests, ginnel, raw, url";
+    let problem = "as: must be one of curl, requests, ginnel, raw, url";
     let form = form.ok_or_else(|| WebRejection::invalid_parameter(problem))?;
     let (shared, id) = (state.shared.clone(), id.to_owned());
     let detail = in_background(move || detail_of(&shared, &id, query.reveal)).await??;

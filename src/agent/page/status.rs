@@ -31,7 +31,7 @@ pub(super) struct StatusPage {
     pub tunnels: Vec<TunnelView>,
     /// The options in effect, by the names of the configuration file.
     pub options: Map<String, Value>,
-    /// What went wrong, newest first.
+    /// Recent errors, newest first.
     pub failures: Vec<FailureView>,
 }
 
@@ -98,7 +98,7 @@ fn options(shared: &AgentInner) -> Map<String, Value> {
         "root_cas": match &options.trust {
             Trust::System => "trusted",
             Trust::Pem(_) => "a file",
-            Trust::Anything => "any certificate is taken",
+            Trust::Anything => "any certificate is accepted",
         },
         "authtoken": mask::MASK,
         "metadata": options.metadata,

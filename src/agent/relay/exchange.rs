@@ -26,7 +26,7 @@ const LARGE_READ_BYTES: usize = BUFFER_BYTES / 2;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The visitor went away, or the service closed the connection in its place.
-const VISITOR_LEFT: &str = "the visitor left before the answer was complete";
+const VISITOR_LEFT: &str = "the visitor left before the response was complete";
 
 /// A connection to the local service.
 pub(super) struct LocalConnection {
@@ -292,14 +292,14 @@ impl ResponseCopy<'_> {
             }
             provisional += 1;
             if provisional > MAX_INTERIM_RESPONSES {
-                return Err(unanswered("it sent provisional answers without end"));
+                return Err(unanswered("it sent too many interim responses"));
             }
             let interim = self.buffer.split_to(head.length);
             self.write.write_all(&interim).await.map_err(gone)?;
             self.write.flush().await.map_err(gone)?;
         };
         if head.status == 101 && !self.head.upgrade {
-            return Err(unanswered("it changed the protocol although nobody asked for that"));
+            return Err(unanswered("it switched protocols without being asked"));
         }
         self.pass_on(head).await
     }
@@ -447,5 +447,5 @@ fn gone(_: io::Error) -> RelayError {
 }
 
 fn unanswered(problem: &str) -> RelayError {
-    RelayError::Unanswered(format!("The local service gave no answer that can be used: {problem}."))
+    RelayError::Unanswered(format!("The local service sent no usable response: {problem}."))
 }

@@ -287,7 +287,7 @@ impl Visit<'_> {
 
     /// Says that the local service gave no answer, and why.
     async fn answer_for_local(&mut self, reason: &str, recording: Option<&Recording>) {
-        let title = "The local service did not answer";
+        let title = "The local service did not respond";
         let answer = page::problem(502, "ERR_NGROK_8012", title, reason);
         if let Some(recording) = recording {
             recording.answered_by_agent(&answer, reason);

@@ -42,7 +42,7 @@ pub struct SessionHistory {
     pub reconnects: u64,
     /// Why the service refuses the authtoken, once it did.
     pub refusal: Option<String>,
-    /// What went wrong, newest last.
+    /// Recent errors, newest last.
     pub failures: VecDeque<SessionFailure>,
     pub(super) client_id: String,
     pub(super) cookie: Hidden,

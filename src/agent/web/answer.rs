@@ -123,7 +123,7 @@ pub(super) async fn replay(shared: &Arc<AgentInner>, body: &[u8]) -> Result<(), 
     let text = |name: &str| match document.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.as_str())),
-        Some(_) => Err(WebRejection::invalid_body(format!("{name}: is text"))),
+        Some(_) => Err(WebRejection::invalid_body(format!("{name}: must be a string"))),
     };
     let id = text("id")?.ok_or_else(|| WebRejection::invalid_body("id: is required"))?;
     let replayed = shared.replay(id, text("tunnel_name")?).await;

@@ -47,12 +47,12 @@ impl WebRejection {
     }
 
     pub fn wrong_host(host: &str) -> Self {
-        let message = "the agent does not answer to this host; web_allow_hosts can allow it";
+        let message = "the agent does not serve this host name; web_allow_hosts can allow it";
         Self { status: 403, code: None, message, details: json!({"host": host}), allow: None }
     }
 
     pub fn cross_site() -> Self {
-        let message = "a page of another site may not do this";
+        let message = "pages of other sites may not do this";
         Self { status: 403, code: None, message, details: json!({}), allow: None }
     }
 

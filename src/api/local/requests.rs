@@ -6,7 +6,7 @@ use crate::api::macros::{resource, wire};
 use crate::api::{Base64, Flag, Note, Timestamp, Trailers};
 
 wire! {
-    /// A request that an HTTP tunnel received, with its answer.
+    /// A request that an HTTP tunnel received, with its response.
     pub struct CapturedRequest {
         /// The path of this resource.
         pub uri: String,
@@ -18,14 +18,14 @@ wire! {
         pub remote_addr: String,
         /// When the request arrived.
         pub start: Timestamp,
-        /// How long the exchange took, in nanoseconds; 0 until the answer is complete.
+        /// How long the exchange took, in nanoseconds; 0 until the response is complete.
         pub duration: i64,
         /// What was sent to the local service.
         pub request: RequestMessage,
         /// What the local service answered; none while it has not.
         pub response: Option<ResponseMessage>,
-        /// Why the exchange ended before the request and its answer were complete, or why the agent
-        /// answered in place of the local service; none if all went well.
+        /// Why the exchange ended before the request and its response were complete, or why the agent
+        /// answered in place of the local service; absent on success.
         pub error: Note,
     }
 
@@ -47,7 +47,7 @@ wire! {
         pub trailers: Trailers,
     }
 
-    /// The answer of a captured exchange.
+    /// The response of a captured exchange.
     pub struct ResponseMessage {
         /// Status code and text.
         pub status: String,

@@ -3,7 +3,7 @@
 use crate::api::macros::{resource, wire};
 
 wire! {
-    /// How an agent fares.
+    /// The state of an agent.
     pub struct Status {
         /// `online`, `connecting`, `reconnecting` or `offline`.
         pub status: String,

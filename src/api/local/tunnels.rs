@@ -100,7 +100,7 @@ wire! {
         pub deny_cidrs: Option<Vec<String>>,
     }
 
-    /// Which user agents may visit.
+    /// Which user agents may connect.
     pub struct UserAgentFilter {
         /// Regular expressions of those that may.
         pub allow: Option<Vec<String>>,
@@ -149,31 +149,31 @@ resource! {
             remote_addr: String,
             /// `rewrite`, `preserve` or the value of the `Host` header.
             host_header: String,
-            /// Who may visit, `user:password`.
+            /// The users who may connect, `user:password`.
             basic_auth: Vec<Secret>,
-            /// The share of 5xx answers, 0 to 1, above which requests are refused.
+            /// The share of 5xx responses, 0 to 1, above which requests are refused.
             circuit_breaker: f64,
-            /// True to compress answers.
+            /// True to compress responses.
             compression: bool,
             /// Changes to the headers of requests.
             request_header: HeaderChanges,
-            /// Changes to the headers of answers.
+            /// Changes to the headers of responses.
             response_header: HeaderChanges,
             /// Which addresses may connect.
             ip_restriction: IpRestriction,
-            /// Which user agents may visit.
+            /// Which user agents may connect.
             user_agent_filter: UserAgentFilter,
             /// How webhooks are verified.
             verify_webhook: WebhookVerification,
-            /// True to turn WebSockets into plain connections.
+            /// True to convert WebSockets into plain TCP streams.
             websocket_tcp_converter: bool,
-            /// A file of certificates; visitors must show one that these have signed.
+            /// A file of certificates; visitors must present one that these have signed.
             mutual_tls_cas: String,
-            /// A certificate file; the service ends TLS, or by labels or `terminate_at` the agent.
+            /// A certificate file; the service terminates TLS, or by labels or `terminate_at` the agent.
             crt: String,
             /// The file of the certificate's key.
             key: String,
-            /// Where TLS ends: `edge`, `agent` or `upstream`.
+            /// Where TLS is terminated: `edge`, `agent` or `upstream`.
             terminate_at: String,
             /// The version of the PROXY protocol for the local service, 1 or 2.
             proxy_proto: TextOrNumber,

@@ -12,11 +12,11 @@ wire! {
         pub uri: String,
         /// When the key was created.
         pub created_at: Option<Timestamp>,
-        /// What uses the key, in the words of its owner; at most 255 bytes.
+        /// A description of what uses the key; at most 255 bytes.
         pub description: Option<Description>,
-        /// Free text that the service stores and returns unread; at most 4096 bytes.
+        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
         pub metadata: Option<Metadata>,
-        /// The bearer token; present only in the answer to `create`.
+        /// The bearer token; present only in the response to `create`.
         pub token: Option<Secret>,
         /// The user or bot that owns the key.
         pub owner_id: Option<String>,
@@ -26,11 +26,11 @@ wire! {
 resource! {
     /// API keys: they authenticate calls to the management API.
     "api_keys" {
-        /// Create an API key; only this answer carries its token.
+        /// Create an API key; only this response carries its token.
         POST "/api_keys" Create([
             description: Description,
             metadata: Metadata,
-            /// The user or bot that shall own the key; only an admin may name another than itself.
+            /// The user or bot that is to own the key; only an admin may name another than itself.
             owner_id: String,
         ]) -> ApiKey;
         /// List the API keys, newest first.

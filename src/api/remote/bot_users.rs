@@ -1,10 +1,10 @@
-//! Bot users: owners of keys and credentials that are no persons.
+//! Bot users: machine accounts that own keys and credentials.
 
 use crate::api::Timestamp;
 use crate::api::macros::{resource, wire};
 
 wire! {
-    /// An owner of keys and credentials that is no person.
+    /// A machine account that owns keys and credentials.
     pub struct BotUser {
         /// Unique identifier, `bot_` and 27 characters.
         pub id: String,
@@ -20,17 +20,17 @@ wire! {
 }
 
 resource! {
-    /// Bot users: owners of keys and credentials that are no persons.
+    /// Bot users: machine accounts that own keys and credentials.
     "bot_users" {
-        /// Create a bot user; takes an admin.
+        /// Create a bot user; needs an admin key.
         POST "/bot_users" Create(name: String, [active: bool]) -> BotUser;
         /// List the bot users, newest first.
         GET "/bot_users" List([before_id: String, limit: i64]) -> [bot_users: BotUser];
         /// Fetch one bot user.
         GET "/bot_users/{id}" Get(id: String) -> BotUser;
-        /// Change a bot user; takes an admin. One switched off loses its sessions at once.
+        /// Change a bot user; needs an admin key. An inactive one loses its sessions at once.
         PATCH "/bot_users/{id}" Update(id: String, [name: String, active: bool]) -> BotUser;
-        /// Delete a bot user with its keys, credentials and their sessions; takes an admin.
+        /// Delete a bot user with its keys, credentials and their sessions; needs an admin key.
         DELETE "/bot_users/{id}" Delete(id: String);
     }
 }

@@ -1,10 +1,10 @@
-//! Certificate authorities: who vouches for the visitors of edges with mutual TLS.
+//! Certificate authorities: they verify the visitors of edges with mutual TLS.
 
 use crate::api::macros::{resource, wire};
 use crate::api::{Description, Metadata, Timestamp};
 
 wire! {
-    /// A certificate authority that vouches for visitors.
+    /// A certificate authority that verifies visitors.
     pub struct CertificateAuthority {
         /// Unique identifier, `ca_` and 27 characters.
         pub id: String,
@@ -14,15 +14,15 @@ wire! {
         pub created_at: Option<Timestamp>,
         /// What the authority is for; at most 255 bytes.
         pub description: Option<Description>,
-        /// Free text that the service stores and returns unread; at most 4096 bytes.
+        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
         pub metadata: Option<Metadata>,
         /// The certificate as PEM; several may follow one another.
         pub ca_pem: Option<String>,
         /// The common name of the certificate's subject; of the first one where there are several.
         pub subject_common_name: Option<String>,
-        /// From when on the certificate is valid.
+        /// When the certificate becomes valid.
         pub not_before: Option<Timestamp>,
-        /// Until when the certificate is valid.
+        /// When the certificate expires.
         pub not_after: Option<Timestamp>,
         /// What the key may be used for, such as `keyCertSign`.
         pub key_usages: Option<Vec<String>>,
@@ -32,7 +32,7 @@ wire! {
 }
 
 resource! {
-    /// Certificate authorities: who vouches for the visitors of edges with mutual TLS.
+    /// Certificate authorities: they verify the visitors of edges with mutual TLS.
     "certificate_authorities" {
         /// Upload a certificate authority; its key stays with its owner.
         POST "/certificate_authorities" Create(
@@ -44,7 +44,7 @@ resource! {
         GET "/certificate_authorities" List([before_id: String, limit: i64]) -> [certificate_authorities: CertificateAuthority];
         /// Fetch one certificate authority.
         GET "/certificate_authorities/{id}" Get(id: String) -> CertificateAuthority;
-        /// Change what is said of a certificate authority; what is left out keeps its value.
+        /// Change what describes a certificate authority; what is left out keeps its value.
         PATCH "/certificate_authorities/{id}" Update(id: String, [description: Description, metadata: Metadata]) -> CertificateAuthority;
         /// Delete a certificate authority that no edge uses.
         DELETE "/certificate_authorities/{id}" Delete(id: String);

@@ -12,11 +12,11 @@ wire! {
         pub uri: String,
         /// When the credential was created.
         pub created_at: Option<Timestamp>,
-        /// What uses the credential, in the words of its owner; at most 255 bytes.
+        /// A description of what uses the credential; at most 255 bytes.
         pub description: Option<Description>,
-        /// Free text that the service stores and returns unread; at most 4096 bytes.
+        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
         pub metadata: Option<Metadata>,
-        /// The authtoken; present only in the answer to `create`.
+        /// The authtoken; present only in the response to `create`.
         pub token: Option<Secret>,
         /// What the credential may bind: `*`, or `bind:` and a domain, address or label; everything
         /// when empty; at most 256 entries.
@@ -29,12 +29,12 @@ wire! {
 resource! {
     /// Credentials: authtokens with which agents start sessions.
     "credentials" {
-        /// Create a credential; only this answer carries its token.
+        /// Create a credential; only this response carries its token.
         POST "/credentials" Create([
             description: Description,
             metadata: Metadata,
             acl: Vec<String>,
-            /// The user or bot that shall own the credential; only an admin may name another than itself.
+            /// The user or bot that is to own the credential; only an admin may name another than itself.
             owner_id: String,
         ]) -> Credential;
         /// List the credentials, newest first.

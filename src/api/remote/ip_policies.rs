@@ -12,9 +12,9 @@ wire! {
         pub uri: String,
         /// When the IP policy was created.
         pub created_at: Option<Timestamp>,
-        /// Which source addresses the policy describes, for a person; at most 255 bytes.
+        /// A description of the source addresses; at most 255 bytes.
         pub description: Option<Description>,
-        /// Free text that the service stores and returns unread; at most 4096 bytes.
+        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
         pub metadata: Option<Metadata>,
     }
 }

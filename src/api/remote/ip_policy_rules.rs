@@ -15,7 +15,7 @@ wire! {
         pub created_at: Option<Timestamp>,
         /// What the rule is for; at most 255 bytes.
         pub description: Option<Description>,
-        /// Free text that the service stores and returns unread; at most 4096 bytes.
+        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
         pub metadata: Option<Metadata>,
         /// A network in CIDR notation, IPv4 or IPv6, with no host bits set.
         pub cidr: Option<String>,
@@ -32,7 +32,7 @@ resource! {
         /// Add a rule to an IP policy.
         POST "/ip_policy_rules" Create(
             cidr: String,
-            /// The IP policy that the rule shall belong to.
+            /// The IP policy to add the rule to.
             ip_policy_id: String,
             action: String,
             [description: Description, metadata: Metadata]

@@ -37,9 +37,9 @@ resource! {
         GET "/tunnel_sessions" List([before_id: String, limit: i64]) -> [tunnel_sessions: TunnelSession];
         /// Fetch one session.
         GET "/tunnel_sessions/{id}" Get(id: String) -> TunnelSession;
-        /// Ask the agent to stop; it does not come back.
+        /// Ask the agent to stop; it does not reconnect.
         POST "/tunnel_sessions/{id}/stop" Stop(id: String);
-        /// Ask the agent to start anew.
+        /// Ask the agent to restart.
         POST "/tunnel_sessions/{id}/restart" Restart(id: String);
         /// Ask the agent to update itself.
         POST "/tunnel_sessions/{id}/update" Update(id: String);

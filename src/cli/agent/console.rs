@@ -194,7 +194,7 @@ fn session(agent: &Agent, state: &SessionState) -> String {
     }
     match agent.reconnects() {
         0 => told,
-        times => format!("{told}, {times} times reconnected"),
+        times => format!("{told}, reconnected {times} times"),
     }
 }
 

@@ -49,7 +49,7 @@ pub(in crate::cli) fn http() -> Command {
         .arg(text(
             "host-header",
             "HOST",
-            "The Host that the local service sees: preserve, rewrite or a value",
+            "The Host header that the local service gets: preserve, rewrite or a value",
         ))
         .arg(text("app-protocol", "PROTOCOL", "What the local service speaks: http1 or http2"))
         .arg(text("domain", "HOST", "The public host name"))
@@ -58,7 +58,7 @@ pub(in crate::cli) fn http() -> Command {
             "NAME",
             "The first label of the public host, below the service's base domain",
         ))
-        .arg(switch("no-inspect", "Capture no requests"))
+        .arg(switch("no-inspect", "Do not capture requests"))
 }
 
 pub(in crate::cli) fn tcp() -> Command {
@@ -70,7 +70,7 @@ pub(in crate::cli) fn tcp() -> Command {
 }
 
 pub(in crate::cli) fn tls() -> Command {
-    tunnel("tls", "Make a local TLS port public; TLS ends there").arg(text(
+    tunnel("tls", "Make a local TLS port public; the local service terminates TLS").arg(text(
         "domain",
         "HOST",
         "The public host name",
@@ -81,7 +81,7 @@ pub(in crate::cli) fn start() -> Command {
     connecting(Command::new("start"))
         .about("Start tunnels of the configuration file")
         .arg(Arg::new("name").num_args(0..).help("The names of the tunnels"))
-        .arg(switch("all", "Start all of them"))
+        .arg(switch("all", "Start all tunnels"))
 }
 
 pub(in crate::cli) fn dev() -> Command {
@@ -93,9 +93,9 @@ pub(in crate::cli) fn dev() -> Command {
 }
 
 pub(in crate::cli) fn config() -> Command {
-    let check = Command::new("check").about("Find what is wrong with a configuration file");
+    let check = Command::new("check").about("Check a configuration file");
     Command::new("config")
-        .about("Look at the configuration file")
+        .about("Commands for the configuration file")
         .subcommand_required(true)
         .subcommand(check.arg(config_argument()))
 }
@@ -113,7 +113,7 @@ fn tunnel(name: &'static str, about: &'static str) -> Command {
         .arg(file("policy-file", "A traffic policy, JSON or YAML"))
         .arg(file(
             "definition-file",
-            "More fields of the definition, JSON or YAML, secrets among them",
+            "More fields of the tunnel's definition, JSON or YAML; they may be secret",
         ))
 }
 
@@ -123,10 +123,10 @@ fn connecting(command: Command) -> Command {
         .arg(text(
             "server-addr",
             "HOST:PORT",
-            "Where the service takes agents; else GINNEL_SERVER_ADDR",
+            "The address where the service accepts agents; default: GINNEL_SERVER_ADDR",
         ))
-        .arg(file("ca", "Certificates to trust instead of the system's, PEM"))
-        .arg(file("authtoken-file", "A file that holds the authtoken; else GINNEL_AUTHTOKEN"))
+        .arg(file("ca", "A PEM file of certificates to trust instead of the system's"))
+        .arg(file("authtoken-file", "A file that holds the authtoken; default: GINNEL_AUTHTOKEN"))
         .arg(text("web-addr", "HOST:PORT", "Where the agent API listens, or false"))
         .arg(grace::argument())
         .arg(switch("json", "Print one JSON object for each event"))
@@ -192,7 +192,7 @@ pub(in crate::cli) fn run_start(matches: &ArgMatches) -> Result<(), Failure> {
 
 pub(in crate::cli) fn run_dev(matches: &ArgMatches) -> Result<(), Failure> {
     let Some((proto, matches)) = matches.subcommand() else {
-        return Err(Failure::usage("say http, tcp or tls"));
+        return Err(Failure::usage("no protocol given: use http, tcp or tls"));
     };
     let tunnels = vec![definition(proto, matches)?];
     // Where the service is becomes known when it runs.
@@ -204,11 +204,11 @@ pub(in crate::cli) fn run_dev(matches: &ArgMatches) -> Result<(), Failure> {
 
 pub(in crate::cli) fn run_config(matches: &ArgMatches) -> Result<(), Failure> {
     let Some((_, matches)) = matches.subcommand() else {
-        return Err(Failure::usage("say check"));
+        return Err(Failure::usage("no command given: use check"));
     };
     let config = read_config(matches)?;
     config.check()?;
-    say(&format!("the configuration is fine; {} tunnels", config.tunnels.len()));
+    say(&format!("the configuration is valid; {} tunnels", config.tunnels.len()));
     Ok(())
 }
 

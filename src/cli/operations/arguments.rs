@@ -30,7 +30,7 @@ pub(super) fn read(info: &Info, matches: &ArgMatches) -> Result<Map<String, Valu
 fn from_file(info: &Info, path: &Path) -> Result<Map<String, Value>, Failure> {
     let shown = mask::path(path);
     let Value::Object(fields) = json(&text(path)?, &shown)? else {
-        return Err(Failure::usage(format!("{shown} holds no JSON object")));
+        return Err(Failure::usage(format!("{shown} does not hold a JSON object")));
     };
     let answered = match info.output {
         Output::One(shape) => shape.fields,
@@ -43,7 +43,9 @@ fn from_file(info: &Info, path: &Path) -> Result<Map<String, Value>, Failure> {
                 arguments.insert(name, value);
             }
         } else if !answered.iter().any(|field| field.name == name) {
-            return Err(Failure::usage(format!("{shown}: {name} is not known here")));
+            return Err(Failure::usage(format!(
+                "{shown}: {name} is not an argument of this operation"
+            )));
         }
     }
     Ok(arguments)
@@ -89,7 +91,7 @@ fn typed(info: &Info, parameter: &Field, matches: &ArgMatches) -> Result<Option<
         _ => match one() {
             Some(given) if holds_secret(&parameter.kind) && !given.starts_with('@') => {
                 return Err(Failure::usage(format!(
-                    "{option} holds secrets, and command lines are for all to see: write @FILE"
+                    "{option} holds secrets, and command lines are visible to other users: use @FILE"
                 )));
             }
             Some(given) => Some(structured(given, &option)?),
@@ -101,7 +103,7 @@ fn typed(info: &Info, parameter: &Field, matches: &ArgMatches) -> Result<Option<
 fn pair(item: &Kind, text: &str, option: &str) -> Result<(String, Value), Failure> {
     let Some((key, value)) = text.split_once('=') else {
         let text = mask::text(text);
-        return Err(Failure::usage(format!("{option}: write KEY=VALUE, not {text}")));
+        return Err(Failure::usage(format!("{option}: {text} is not of the form KEY=VALUE")));
     };
     Ok((key.to_owned(), plain(item, value, option)?))
 }
@@ -122,7 +124,7 @@ fn structured(given: &str, option: &str) -> Result<Value, Failure> {
 
 fn json(text: &str, place: &str) -> Result<Value, Failure> {
     serde_json::from_str(text)
-        .map_err(|error| Failure::usage(format!("{place} holds no JSON: {error}")))
+        .map_err(|error| Failure::usage(format!("{place} does not hold JSON: {error}")))
 }
 
 fn text(path: &Path) -> Result<String, Failure> {

@@ -38,7 +38,7 @@ fn ask() -> Result<Secret, Failure> {
 
 #[cfg(not(unix))]
 fn ask() -> Result<Secret, Failure> {
-    Err(Failure::usage("no key: set GINNEL_API_KEY, or give --api-key-file"))
+    Err(Failure::usage("no API key: set GINNEL_API_KEY or pass --api-key-file"))
 }
 
 /// A terminal that shows nothing of what is typed.

@@ -98,7 +98,7 @@ fn local_resources() -> Vec<&'static Resource> {
 
 fn run(api: Api, resources: &[&'static Resource], matches: &ArgMatches) -> Result<(), Failure> {
     let Some((info, matches)) = tree::chosen(resources, matches) else {
-        return Err(Failure::usage("no operation; try `--help`"));
+        return Err(Failure::usage("no operation given; try `--help`"));
     };
     let call = encode_arguments(info, arguments::read(info, matches)?)?;
     let mut options = options(api, matches);
@@ -151,9 +151,9 @@ fn common(variable: &'static str) -> Vec<Arg> {
             .short('o')
             .value_parser(["table", "json", "jsonl", "csv"])
             .default_value("table")
-            .help("How to print what comes back"),
+            .help("The output format"),
         flag(CURL).help("Print the request as a curl command, secrets masked, and send nothing"),
-        option(BASE_URL, "URL").help(format!("Where the API is; else {variable}")),
+        option(BASE_URL, "URL").help(format!("The URL of the API; default: {variable}")),
         option(TIMEOUT, "SECONDS")
             .value_parser(value_parser!(u64))
             .help("How long one attempt may take"),
@@ -162,19 +162,19 @@ fn common(variable: &'static str) -> Vec<Arg> {
             .help("How long a call may take with its retries and pauses"),
         option(RETRIES, "N")
             .value_parser(value_parser!(u32))
-            .help("How many times a failed attempt is repeated"),
+            .help("How many times to retry a failed attempt"),
         option(CA_BUNDLE, "FILE")
             .value_parser(value_parser!(PathBuf))
-            .help("Certificates to trust instead of the system's; else GINNEL_CA_BUNDLE"),
+            .help("A PEM file of certificates to trust instead of the system's; default: GINNEL_CA_BUNDLE"),
         option(CLIENT_CERT, "FILE").value_parser(value_parser!(PathBuf)).help(
-            "A certificate to show to servers that ask for one, PEM; else GINNEL_CLIENT_CERT",
+            "A PEM file with a client certificate; default: GINNEL_CLIENT_CERT",
         ),
         option(CLIENT_KEY, "FILE")
             .value_parser(value_parser!(PathBuf))
             .requires(CLIENT_CERT)
-            .help("Its key, unless that is in the file of the certificate"),
-        option(PROXY, "URL").help("A proxy to use, whatever the environment says"),
-        flag(ALLOW_HTTP).help("Send the key unencrypted to another machine"),
+            .help("The private key of the client certificate, if it is in a file of its own"),
+        option(PROXY, "URL").help("The proxy to use, instead of one from the environment"),
+        flag(ALLOW_HTTP).help("Allow the key to be sent unencrypted to another machine"),
     ]
 }
 

@@ -44,7 +44,7 @@ pub(super) fn perform(
                 let mut page: Value = send(call)?.decode()?;
                 let items = page.get_mut(field).map(Value::take);
                 let Some(Value::Array(items)) = items else {
-                    return Err(Failure::new(Exit::Server, format!("the answer has no {field}")));
+                    return Err(Failure::new(Exit::Server, format!("the response has no {field}")));
                 };
                 if listing.add(items, max) {
                     break;
@@ -67,7 +67,7 @@ fn following(
     let address = page["next_page_uri"].as_str().filter(|address| !address.is_empty());
     let Some(address) = address else { return Ok(None) };
     if !seen.insert(address.to_owned()) {
-        return Err(Failure::new(Exit::Server, "a page leads to one that was seen before"));
+        return Err(Failure::new(Exit::Server, "a page leads to one that was fetched before"));
     }
     let target = client.page_target(address, target)?;
     Ok(Some(Call { method: Verb::GET, target, body: None }))
@@ -90,7 +90,7 @@ fn printer(info: &'static Info) -> Option<Box<dyn FnMut(CallEvent) -> ControlFlo
                 complain(&format!("{call}: {problem}, after {elapsed:.1?}, attempt {attempt}"));
             }
             CallEventKind::Repeats { pause, .. } => {
-                complain(&format!("{call}: attempt {attempt} failed, again in {pause:.1?}"));
+                complain(&format!("{call}: attempt {attempt} failed, retrying in {pause:.1?}"));
             }
             _ => {}
         }

@@ -150,7 +150,7 @@ fn table(shape: &'static Shape, items: &[Value]) -> String {
     let filled = |path: &Vec<&str>| items.iter().any(|item| !at(item, path).is_null());
     let columns: Vec<_> = columns(shape).into_iter().filter(filled).collect();
     if columns.is_empty() {
-        return "nothing".to_owned();
+        return "no items".to_owned();
     }
     let head = columns.iter().map(|path| path.join(".").to_uppercase()).collect();
     let rows = items

@@ -75,7 +75,7 @@ fn operation(program: &str, info: &'static Info) -> Command {
                 .value_name("FILE")
                 .value_parser(value_parser!(PathBuf))
                 .help(
-                    "A JSON object with the arguments, - for standard input; options win over it",
+                    "A JSON object with the arguments, - for standard input; options take precedence",
                 ),
         );
     }
@@ -85,7 +85,7 @@ fn operation(program: &str, info: &'static Info) -> Command {
                 .long("max")
                 .value_name("N")
                 .value_parser(value_parser!(usize))
-                .help("Stop after so many items; all pages otherwise"),
+                .help("Stop after this many items; by default, fetch all pages"),
         );
     }
     command
@@ -104,7 +104,7 @@ fn flag(info: &Info, parameter: &'static Field) -> Arg {
             let file = arg.long(format!("{long}-file")).value_name("FILE");
             return file
                 .value_parser(value_parser!(PathBuf))
-                .help(format!("A file with it: {help}"));
+                .help(format!("A file that holds the value: {help}"));
         }
         _ if holds_secret(&parameter.kind) => {
             help.push_str("; as JSON in a file, or @- for standard input");
@@ -114,11 +114,11 @@ fn flag(info: &Info, parameter: &'static Field) -> Arg {
         Kind::Integer => arg.value_parser(value_parser!(i64)).allow_negative_numbers(true),
         Kind::Number => arg.value_parser(value_parser!(f64)).allow_negative_numbers(true),
         Kind::List(item) if is_plain(item) => {
-            help.push_str("; once for each, or [] for none");
+            help.push_str("; repeat it for each item, or give [] for an empty list");
             arg.action(ArgAction::Append)
         }
         Kind::Map(item) if is_plain(item) => {
-            help.push_str("; once for each, or {} for none");
+            help.push_str("; repeat it for each entry, or give {} for no entries");
             arg.action(ArgAction::Append).value_name("KEY=VALUE")
         }
         Kind::Text { .. } | Kind::TextOrNumber | Kind::Time | Kind::Bytes | Kind::Json => arg,

@@ -160,7 +160,7 @@ fn host(url: &Url, written: &str) -> Result<String, String> {
         Host::Domain(name) => Ok(name),
         // A port without its host is one, for example.
         Host::Ipv4(_) if written.parse::<Ipv4Addr>().is_err() => {
-            Err(format!("{written} is a number and no host"))
+            Err(format!("{written} is a number, not a host"))
         }
         Host::Ipv4(address) => Ok(address.to_string()),
         Host::Ipv6(address) => Ok(address.to_string()),

@@ -38,7 +38,7 @@ pub enum ProxyError {
     #[error("the connection to the proxy broke: {0}")]
     Io(#[source] io::Error),
     /// The proxy closed the connection within its answer, or before it.
-    #[error("the proxy closed the connection without an answer")]
+    #[error("the proxy closed the connection without a response")]
     Closed,
     /// The proxy answered with an error.
     #[error("the proxy refused the tunnel: {reason}")]
@@ -49,7 +49,7 @@ pub enum ProxyError {
         is_transient: bool,
     },
     /// The answer is not that of such a proxy.
-    #[error("the answer of the proxy is no {protocol}: {problem}")]
+    #[error("the response of the proxy is not {protocol}: {problem}")]
     Malformed {
         /// What the proxy should speak.
         protocol: &'static str,
@@ -182,7 +182,7 @@ impl Proxy {
 
     /// Asks the proxy for a connection to the origin, at its address where [`Proxy::needs_address`];
     /// does nothing where requests are in absolute form. No byte of the origin's is taken from the
-    /// stream. After an error the stream is of no use.
+    /// stream. After an error the stream cannot be used.
     ///
     /// # Errors
     /// When the proxy refuses, breaks off, or is none. Errors of the stream come through as they are.

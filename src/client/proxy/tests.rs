@@ -152,9 +152,9 @@ fn what_is_no_address_of_a_proxy_is_refused_with_what_it_takes() {
         ("http:///proxy", "empty host"),
         ("http://user:pw@", "empty host"),
         ("user@:3128", "empty host"),
-        ("3128", "3128 is a number and no host"),
-        ("http://3128:80", "3128 is a number and no host"),
-        ("socks5://0x7f.1", "0x7f.1 is a number and no host"),
+        ("3128", "3128 is a number, not a host"),
+        ("http://3128:80", "3128 is a number, not a host"),
+        ("socks5://0x7f.1", "0x7f.1 is a number, not a host"),
         ("ht\ntp://proxy", "no white space"),
         ("http://pro\txy", "no white space"),
         ("socks5://proxy\\path", "no white space"),
@@ -452,7 +452,10 @@ fn what_is_no_answer_to_connect_is_told() {
     ] {
         let error = connect(answer.as_bytes()).unwrap_err();
         assert!(matches!(error, ProxyError::Malformed { .. }), "{answer:?}: {error}");
-        assert!(error.to_string().starts_with("the answer of the proxy is no HTTP: "), "{error}");
+        assert!(
+            error.to_string().starts_with("the response of the proxy is not HTTP: "),
+            "{error}"
+        );
         assert!(!error.is_transient());
     }
 }
@@ -596,7 +599,10 @@ fn what_is_no_socks_is_told() {
     ] {
         let error = socks("socks5h://proxy", answers).unwrap_err();
         assert!(matches!(error, ProxyError::Malformed { .. }), "{answers:?}: {error}");
-        assert!(error.to_string().starts_with("the answer of the proxy is no SOCKS5: "), "{error}");
+        assert!(
+            error.to_string().starts_with("the response of the proxy is not SOCKS5: "),
+            "{error}"
+        );
     }
     let reply: &[u8] = b"\x05\x00\x00\x03\x04host\x01\xbb";
     for length in 0..reply.len() {

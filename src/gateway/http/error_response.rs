@@ -38,34 +38,34 @@ macro_rules! error_responses {
 
 error_responses! {
     NO_ENDPOINT = 404, Some(3200), "Nothing is online at this address.";
-    NO_WEBSOCKET = 400, Some(3206), "Only WebSockets are served here.";
-    MISDIRECTED = 421, None, "The connection was not opened for this host as it is now.";
-    UNAUTHORIZED = 401, None, "A name and a password are required.";
+    NO_WEBSOCKET = 400, Some(3206), "Only WebSocket requests are accepted here.";
+    MISDIRECTED = 421, None, "Misdirected request: open a new connection for this host.";
+    UNAUTHORIZED = 401, None, "A user name and a password are required.";
     BLOCKED = 403, Some(3205), "The address of the visitor is not allowed.";
     AGENT_BLOCKED = 403, Some(3211), "The user agent is not allowed.";
     NO_ROUTE = 404, Some(3200), "Nothing is online at this path.";
     TOO_MANY_HOPS = 508, Some(3501), "The request went through too many internal endpoints.";
-    LOOP = 508, None, "The request was forwarded in a circle.";
-    TRIPPED = 503, Some(3202), "The backend failed too often and is being spared.";
-    NO_TUNNEL = 503, Some(6515), "No tunnel serves this backend now.";
-    NO_TARGET = 503, Some(724), "No backend takes this request now.";
-    UNREACHABLE = 502, Some(8012), "The tunnel is up, but what it forwards to cannot be reached.";
-    BROKEN = 502, Some(3004), "The upstream gave no complete answer.";
-    LATE = 504, Some(3004), "The upstream did not answer in time.";
+    LOOP = 508, None, "The request was forwarded in a loop.";
+    TRIPPED = 503, Some(3202), "The circuit breaker is open: the backend failed too often.";
+    NO_TUNNEL = 503, Some(6515), "No tunnel is online for this backend.";
+    NO_TARGET = 503, Some(724), "No backend is available for this request.";
+    UNREACHABLE = 502, Some(8012), "The tunnel is online, but its local service cannot be reached.";
+    BROKEN = 502, Some(3004), "The upstream did not send a complete response.";
+    LATE = 504, Some(3004), "The upstream did not respond in time.";
 }
 
 /// Whoever serves it has as much to do as it can.
 pub(crate) const BUSY: ErrorResponse =
-    ErrorResponse::new(503, Some(724), "No backend takes this request now; try again.").passing();
+    ErrorResponse::new(503, Some(724), "All backends are busy; try again.").passing();
 /// The request cannot be understood in one way only.
 pub(crate) const BAD_REQUEST: ErrorResponse =
     ErrorResponse::new(400, None, "The request is malformed.").closing();
 /// Tunnels for anything to anywhere are not what this is.
 pub(crate) const NO_CONNECT: ErrorResponse =
-    ErrorResponse::new(405, None, "CONNECT is not served.").closing();
+    ErrorResponse::new(405, None, "CONNECT is not supported.").closing();
 /// The line with the path is too long.
 pub(crate) const TOO_LONG: ErrorResponse =
-    ErrorResponse::new(414, None, "The address is too long.").closing();
+    ErrorResponse::new(414, None, "The URI is too long.").closing();
 
 /// The path means one thing to one server and something else to another.
 pub(crate) fn ambiguous(ambiguity: Ambiguity) -> ErrorResponse {

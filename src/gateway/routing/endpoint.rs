@@ -241,13 +241,13 @@ impl GatewayState {
             |problem: &str| BindError::Invalid { field: "subdomain", problem: problem.to_owned() };
         let Some(base) = &self.settings.base_domain else {
             return match subdomain {
-                Some(_) => Err(invalid("the service has no base domain to put it below")),
+                Some(_) => Err(invalid("the service has no base domain")),
                 None => Ok(None),
             };
         };
         let label = match subdomain {
             Some(label) if !is_label(label) => {
-                return Err(invalid(&format!("{label:?} is no label of a host name")));
+                return Err(invalid(&format!("{label:?} is not a label of a host name")));
             }
             Some(label) => label.to_owned(),
             None => random_name(&self.settings.origin)?,
@@ -386,7 +386,7 @@ fn checked_host(host: &str) -> Result<String, BindError> {
     if name.len() <= 253 && labels.split('.').all(is_label) {
         return Ok(name);
     }
-    Err(BindError::Invalid { field: "host", problem: format!("{host:?} is no host name") })
+    Err(BindError::Invalid { field: "host", problem: format!("{host:?} is not a host name") })
 }
 
 fn is_label(text: &str) -> bool {

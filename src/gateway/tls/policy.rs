@@ -20,7 +20,7 @@ pub(crate) const ALPN: [&str; 2] = ["h2", "http/1.1"];
 /// What a visitor has been asked is known by the policy that asked: a request is served when its
 /// connection came by the policy that the virtual host has now.
 pub(crate) struct TlsPolicy {
-    /// How TLS is spoken.
+    /// The TLS settings.
     pub config: Arc<ServerConfig>,
     /// True when visitors must show a certificate, so that nobody comes without TLS either.
     pub requires_certificate: bool,

@@ -40,7 +40,7 @@ impl Action for BodyFindReplace {
         }
         let Some(body) = turn.body(LIMIT)? else { return Ok(Flow::NeedBody { limit: LIMIT }) };
         let Ok(mut text) = String::from_utf8(body.into()) else {
-            return Err(Failure::harmless(failure::BODY, "the body is no text"));
+            return Err(Failure::harmless(failure::BODY, "the body is not text"));
         };
         let mut count = 0;
         for replacement in &self.replacements {

@@ -53,9 +53,9 @@ impl CircuitBreaker {
     }
 }
 
-/// What visitors get while the upstream is being spared.
+/// What visitors get while the circuit is open.
 fn tripped() -> Answer {
-    let sentence = "The backend failed too often and is being spared.";
+    let sentence = "The circuit breaker is open: the backend failed too often.";
     Answer::refusal(StatusCode::SERVICE_UNAVAILABLE, 3202, sentence)
 }
 

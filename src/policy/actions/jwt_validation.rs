@@ -306,7 +306,7 @@ fn algorithms(jws: &mut Config<'_>) -> Vec<Algorithm> {
     for (place, name) in names {
         match ALGORITHMS.iter().find(|(known, _)| *known == name) {
             Some((_, algorithm)) => algorithms.push(*algorithm),
-            None => jws.refuse_at(&place, code::ALGORITHM, format!("{name} is no algorithm")),
+            None => jws.refuse_at(&place, code::ALGORITHM, format!("{name} is not an algorithm")),
         }
     }
     algorithms

@@ -169,7 +169,7 @@ fn known(name: &str, found: bool) -> Result<(), Fault> {
     if found || is_operator {
         return Ok(());
     }
-    Err(Fault::expression(format!("there is no function {name} with these arguments")))
+    Err(Fault::expression(format!("no function {name} takes these arguments")))
 }
 
 const OPERATORS: &[&str] = &[

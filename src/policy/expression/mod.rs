@@ -75,7 +75,7 @@ impl Expression {
     /// Starts a thread; a whole document needs only one.
     pub fn compile(source: &str, phase: Phase) -> Result<Self, Fault> {
         on_deep_stack(|| Self::compile_here(source, phase))
-            .unwrap_or_else(|| Err(Fault::expression("no thread to compile it on")))
+            .unwrap_or_else(|| Err(Fault::expression("no thread could be started to compile it")))
     }
 
     /// Compiles an expression on the stack of the caller, which is [`on_deep_stack`].
@@ -153,7 +153,7 @@ impl Expression {
     }
 }
 
-/// What went wrong, in one line of a sensible length.
+/// Recent errors, in one line of a sensible length.
 pub(super) fn one_line_of(text: &str) -> String {
     text.chars().map(one_line).take(300).collect()
 }
@@ -244,14 +244,14 @@ mod tests {
 
     #[test]
     fn messages_say_what_is_not_there() {
-        assert_eq!(fault("req.foo == 1", Phase::Request).message, "there is no variable req.foo");
+        assert_eq!(fault("req.foo == 1", Phase::Request).message, "unknown variable req.foo");
         assert_eq!(
             fault("hasResHeader('x')", Phase::Request).message,
             "res.headers is not available in on_http_request"
         );
         assert_eq!(
             fault("req.host.twist(1)", Phase::Request).message,
-            "there is no function twist with these arguments"
+            "no function twist takes these arguments"
         );
         assert!(fault("1 +", Phase::Request).message.starts_with("invalid expression at 1:"));
     }

@@ -103,7 +103,7 @@ const VARIABLES: &[Variable] = &[
 /// Says what is wrong with naming `name` in `phase`, if something is.
 pub(super) fn check(name: &str, phase: Phase) -> Result<(), String> {
     let Some(variable) = VARIABLES.iter().find(|variable| variable.covers(name)) else {
-        return Err(format!("there is no variable {name}"));
+        return Err(format!("unknown variable {name}"));
     };
     if variable.phases.contains(&phase) {
         return Ok(());

@@ -66,7 +66,7 @@ impl Breaker {
         Arc::new(Self { limits, state: Mutex::new(state) })
     }
 
-    /// Lets a request through, unless the backend is being spared.
+    /// Lets a request through, unless the circuit is open.
     pub fn try_once(self: &Arc<Self>, now: Instant) -> Option<Attempt> {
         let mut state = self.state();
         let is_probe = match state.phase {

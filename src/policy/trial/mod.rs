@@ -206,7 +206,7 @@ impl Walk<'_> {
 
     fn fetched(&self, fetch: &Fetch) -> Result<Fetched, Invalid> {
         let Some(reply) = self.traffic.reply(&fetch.url) else {
-            let reason = "the trial has no answer for it".to_owned();
+            let reason = "the trial has no response for it".to_owned();
             return Ok(Err(FetchFailed::Unreachable(reason)));
         };
         let (head, body) = reply.message()?;

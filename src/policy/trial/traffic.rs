@@ -112,9 +112,9 @@ pub enum Values {
     Several(Vec<String>),
 }
 
-/// What is given is no traffic.
+/// The arguments are not a valid request or connection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {text:?} is no {what}")]
+#[error("{field}: {text:?} is not a valid {what}")]
 pub struct Invalid {
     /// The field.
     pub field: &'static str,

@@ -8,7 +8,7 @@ const PREFIX: &str = "ERR_NGROK_";
 /// An error as answers carry it: lines for people, and a code for programs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Failure {
-    /// What went wrong, one or more lines.
+    /// Recent errors, one or more lines.
     pub message: String,
     /// The code, such as `ERR_NGROK_107`.
     pub code: Option<String>,

@@ -71,7 +71,7 @@ impl<'j> JsonReader<'j> {
     /// The first byte of what comes next.
     pub(super) fn peek(&mut self) -> JsonResult<u8> {
         self.space();
-        self.text.as_bytes().get(self.at).copied().ok_or_else(|| self.problem("an early end"))
+        self.text.as_bytes().get(self.at).copied().ok_or_else(|| self.problem("an unexpected end"))
     }
 
     /// What has not been read yet.
@@ -142,14 +142,14 @@ impl<'j> JsonReader<'j> {
                 self.depth -= 1;
                 Ok(false)
             }
-            _ => Err(self.problem("no comma")),
+            _ => Err(self.problem("a missing comma")),
         }
     }
 
     /// Takes a key and its colon.
     pub(super) fn key(&mut self) -> JsonResult<JsonKey<'j>> {
         let start = self.position();
-        let (written, escaped) = self.quoted("no key")?;
+        let (written, escaped) = self.quoted("a missing key")?;
         let name = said(written, escaped, start)?;
         self.expect(b':', "no colon")?;
         Ok(JsonKey { written, name })
@@ -158,7 +158,7 @@ impl<'j> JsonReader<'j> {
     /// Takes a string.
     pub(super) fn string(&mut self) -> JsonResult<Cow<'j, str>> {
         let start = self.position();
-        let (text, escaped) = self.quoted("no string")?;
+        let (text, escaped) = self.quoted("a value that is not a string")?;
         said(text, escaped, start)
     }
 
@@ -188,7 +188,7 @@ impl<'j> JsonReader<'j> {
             b'[' => self.skip_array(),
             b'-' | b'0'..=b'9' => self.number().map(drop),
             _ if self.takes(b"true") || self.takes(b"false") || self.takes(b"null") => Ok(()),
-            _ => Err(self.problem("no value")),
+            _ => Err(self.problem("a missing value")),
         }
     }
 
@@ -233,8 +233,8 @@ impl<'j> JsonReader<'j> {
                     escaped = true;
                     self.at += 2;
                 }
-                [] => return Err(self.problem("an early end")),
-                _ => return Err(self.problem("a character that no string may hold")),
+                [] => return Err(self.problem("an unexpected end")),
+                _ => return Err(self.problem("a control character in a string")),
             }
         }
         let text = &self.text[start..self.at];
@@ -243,7 +243,7 @@ impl<'j> JsonReader<'j> {
     }
 
     fn skip_object(&mut self) -> JsonResult<()> {
-        let mut more = self.begin(b'{', b'}', "no object")?;
+        let mut more = self.begin(b'{', b'}', "a value that is not an object")?;
         while more {
             self.key()?;
             self.skip()?;
@@ -253,7 +253,7 @@ impl<'j> JsonReader<'j> {
     }
 
     fn skip_array(&mut self) -> JsonResult<()> {
-        let mut more = self.begin(b'[', b']', "no array")?;
+        let mut more = self.begin(b'[', b']', "a value that is not an array")?;
         while more {
             self.skip()?;
             more = self.more(b']')?;
@@ -288,7 +288,7 @@ impl<'j> JsonReader<'j> {
 
     fn digits(&mut self) -> JsonResult<()> {
         match self.rest().iter().take_while(|byte| byte.is_ascii_digit()).count() {
-            0 => Err(self.problem("no number")),
+            0 => Err(self.problem("a value that is not a number")),
             digits => {
                 self.at += digits;
                 Ok(())
@@ -314,5 +314,5 @@ fn said(text: &str, escaped: bool, start: usize) -> JsonResult<Cow<'_, str>> {
     if !escaped {
         return Ok(Cow::Borrowed(text));
     }
-    unescaped(text).map(Cow::Owned).ok_or_else(|| DecodeProblem::at("a wrong escape", start))
+    unescaped(text).map(Cow::Owned).ok_or_else(|| DecodeProblem::at("an invalid escape", start))
 }

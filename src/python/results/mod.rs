@@ -66,7 +66,7 @@ pub(super) fn page<'py>(
     let mut tree = PageTree::new(py, field.into(), Arc::clone(plan));
     let page = tree.advance(py, &mut json, &mut TimeBudget::unlimited())?;
     json.finish()?;
-    page.ok_or_else(|| json.problem("an early end").into())
+    page.ok_or_else(|| json.problem("an unexpected end").into())
 }
 
 /// A text that is one object.
@@ -90,7 +90,7 @@ fn record<'py, 'j>(
     let mut fields = RecordFields::default();
     let mut unknown = recent.unknown();
     let mut expected = 0;
-    let mut more = json.begin(b'{', b'}', "no object")?;
+    let mut more = json.begin(b'{', b'}', "a value that is not an object")?;
     while more {
         match plan.find(json, expected)? {
             Ok(at) => {
@@ -252,18 +252,20 @@ fn value<'py, 'j>(
         })?,
         KindPlan::Bool if json.takes(b"true") => PyBool::new(py, true).to_owned().into_any(),
         KindPlan::Bool if json.takes(b"false") => PyBool::new(py, false).to_owned().into_any(),
-        KindPlan::Bool => return Err(json.problem("no boolean").into()),
+        KindPlan::Bool => return Err(json.problem("a value that is not a boolean").into()),
         KindPlan::Integer => {
             let start = json.position();
             match json.number()? {
                 JsonNumber::Integer(text) => tree::integer(py, text, start)?,
-                JsonNumber::Float(_) => return Err(DecodeProblem::at("no integer", start).into()),
+                JsonNumber::Float(_) => {
+                    return Err(DecodeProblem::at("a value that is not an integer", start).into());
+                }
             }
         }
         KindPlan::Number => tree::number(py, json)?,
         KindPlan::Json => tree::value(py, json)?,
         KindPlan::Object if json.peek()? == b'{' => tree::value(py, json)?,
-        KindPlan::Object => return Err(json.problem("no object").into()),
+        KindPlan::Object => return Err(json.problem("a value that is not an object").into()),
         KindPlan::List(item) => list(py, json, item, recent)?,
         KindPlan::Map(item) => map(py, json, item, recent)?,
         KindPlan::Record(plan) => record(py, json, plan, recent)?,
@@ -289,7 +291,7 @@ fn list<'py, 'j>(
     recent: &mut RecentTexts<'py, 'j>,
 ) -> DecodeResult<Bound<'py, PyAny>> {
     let list = PyList::empty(py);
-    let mut more = json.begin(b'[', b']', "no array")?;
+    let mut more = json.begin(b'[', b']', "a value that is not an array")?;
     while more {
         let value =
             nullable(py, json, item, recent).map_err(|problem| problem.within_item(list.len()))?;
@@ -306,7 +308,7 @@ fn map<'py, 'j>(
     recent: &mut RecentTexts<'py, 'j>,
 ) -> DecodeResult<Bound<'py, PyAny>> {
     let map = PyDict::new(py);
-    let mut more = json.begin(b'{', b'}', "no object")?;
+    let mut more = json.begin(b'{', b'}', "a value that is not an object")?;
     while more {
         let name = json.key()?.name;
         let value = nullable(py, json, item, recent).map_err(|problem| problem.within(&name))?;

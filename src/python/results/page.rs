@@ -52,7 +52,7 @@ impl PageTree {
     ) -> DecodeResult<Option<ResultPage<'py>>> {
         loop {
             let more = match self.step {
-                PageStep::Start => json.begin(b'{', b'}', "no object")?,
+                PageStep::Start => json.begin(b'{', b'}', "a value that is not an object")?,
                 PageStep::Member => {
                     if self.member(py, json)? {
                         self.step = PageStep::Item;
@@ -100,7 +100,9 @@ impl PageTree {
         if json.takes_null() {
             return Ok(false);
         }
-        Ok(json.begin(b'[', b']', "no array").map_err(|problem| problem.within(&self.field))?)
+        Ok(json
+            .begin(b'[', b']', "a value that is not an array")
+            .map_err(|problem| problem.within(&self.field))?)
     }
 
     /// Reads items; true at the end of the list, false when it is time to stop.

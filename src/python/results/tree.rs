@@ -42,7 +42,7 @@ pub(super) fn value<'py>(
         return Ok(simple);
     }
     let value = JsonTree::default().advance(py, json, &mut TimeBudget::unlimited())?;
-    value.ok_or_else(|| json.problem("an early end").into())
+    value.ok_or_else(|| json.problem("an unexpected end").into())
 }
 
 /// A number as int or float, whichever it was written as.
@@ -113,14 +113,14 @@ impl JsonTree {
         }
         if json.peek()? == b'[' {
             let list = PyList::empty(py);
-            if !json.begin(b'[', b']', "no array")? {
+            if !json.begin(b'[', b']', "a value that is not an array")? {
                 return Ok(Some(list.into_any()));
             }
             self.open.push(OpenContainer::List(list.unbind()));
             return Ok(None);
         }
         let dict = PyDict::new(py);
-        if !json.begin(b'{', b'}', "no value")? {
+        if !json.begin(b'{', b'}', "a missing value")? {
             return Ok(Some(dict.into_any()));
         }
         let key = self.keys.read(py, json)?;

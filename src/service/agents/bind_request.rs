@@ -44,7 +44,7 @@ pub(crate) fn speaks(forwards_proto: &str) -> Result<UpstreamProtocol, String> {
 fn http(bind: &Bind, proto: Proto) -> Result<BindRequest, String> {
     let options: HttpOpts = bind.opts.typed().map_err(|error| error.to_string())?;
     if options.oauth.is_some() || options.oidc.is_some() {
-        return Err("OAuth and OpenID Connect are not offered".to_owned());
+        return Err("OAuth and OpenID Connect are not supported".to_owned());
     }
     let place = Place::of(&options.url, &[&options.domain, &options.hostname])?;
     let endpoint = EndpointOptions {
@@ -154,7 +154,7 @@ fn credentials(given: Option<message::BasicAuth>) -> Result<Vec<Credentials>, St
     let given = given.map(|given| given.credentials).unwrap_or_default();
     let read = |credential: message::BasicAuthCredential| {
         if credential.cleartext_password.is_empty() {
-            return Err("hashed passwords are not offered".to_owned());
+            return Err("hashed passwords are not supported".to_owned());
         }
         let password = Secret(credential.cleartext_password.reveal().to_owned());
         Ok(Credentials { username: credential.username, password })

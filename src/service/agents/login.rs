@@ -82,7 +82,8 @@ impl Login {
                     call.answer(&SrvInfoAnswer { region: REGION.to_owned() }).await
                 }
                 _ => {
-                    let refused = AgentRefusal("say who you are first".to_owned(), 102);
+                    let refused =
+                        AgentRefusal("the agent is not authenticated yet".to_owned(), 102);
                     call.refuse(self.state.text(refused)).await
                 }
             };

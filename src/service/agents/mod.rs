@@ -34,7 +34,7 @@ pub(crate) use tunnel::{Tunnel, TunnelKind};
 pub struct Settings {
     /// The name or address to listen on.
     pub host: String,
-    /// The port; 0 takes a free one.
+    /// The port; 0 picks a free port.
     pub port: u16,
     /// How many connections are held.
     pub connections: ConnectionCaps,

@@ -295,7 +295,7 @@ impl Registry {
         let mut leaving = tokio::task::JoinSet::new();
         for online in self.sessions() {
             leaving.spawn(async move {
-                let goodbye = online.session.go_away(Code::NONE, "the service stops");
+                let goodbye = online.session.go_away(Code::NONE, "the service is stopping");
                 // Whoever does not listen is not waited for.
                 let _ = tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await;
                 online.session.close();

@@ -74,7 +74,7 @@ impl AgentSession {
     async fn perform(&self, kind: u32, call: Call) -> Result<(), rpc::Error> {
         match kind {
             stream_kind::AUTH => {
-                let refused = AgentRefusal("the agent said who it is before".to_owned(), 102);
+                let refused = AgentRefusal("the agent is already authenticated".to_owned(), 102);
                 let error = Some(self.state.text(refused));
                 call.answer(&AuthAnswer { error, ..AuthAnswer::default() }).await
             }

@@ -105,7 +105,7 @@ pub enum Error {
     #[error("no random bytes: {0}")]
     Random(String),
     /// A change broke off by a panic, and was undone.
-    #[error("the change broke off")]
+    #[error("the change was aborted")]
     Panicked,
     /// The store is closed.
     #[error("the database is closed")]

@@ -90,9 +90,9 @@ async fn nothing_but_a_login_is_answered_before_it() {
     let answer = rpc::call(&session, &auth(&service), PATIENCE).await.unwrap();
     let again = rpc::call(&session, &auth(&service), PATIENCE).await.unwrap();
 
-    assert!(refused.error.unwrap().starts_with("say who you are first"));
+    assert!(refused.error.unwrap().starts_with("the agent is not authenticated yet"));
     assert_eq!(answer.error, None);
-    assert!(again.error.unwrap().starts_with("the agent said who it is before"));
+    assert!(again.error.unwrap().starts_with("the agent is already authenticated"));
 }
 
 #[tokio::test]

@@ -306,11 +306,11 @@ async fn a_visitor_who_leaves_is_named_in_the_record() {
     let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n";
     for (body, answer, error, truncated) in [
         ("abc", "", "the visitor left after 3 of 9 bytes of the request", true),
-        ("abcdefghi", "", "the visitor left before the answer was complete", false),
+        ("abcdefghi", "", "the visitor left before the response was complete", false),
         (
             "abcdefghi",
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab",
-            "the visitor left before the answer was complete",
+            "the visitor left before the response was complete",
             false,
         ),
     ] {

@@ -45,7 +45,7 @@ async fn ask(whole: &Whole, url: &str, host: &str) {
     assert_eq!(answer.status(), 504);
     assert_eq!(answer.headers()["ngrok-error-code"], "ERR_NGROK_3004");
     let text = answer.text().await.unwrap();
-    assert!(text.starts_with("The upstream did not answer in time."), "{text}");
+    assert!(text.starts_with("The upstream did not respond in time."), "{text}");
 }
 
 #[tokio::test]

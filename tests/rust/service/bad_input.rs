@@ -198,7 +198,7 @@ fn compare(answer: &Value, expected: &Value) -> Result<(), String> {
     for (name, value) in expected["headers"].as_object().into_iter().flatten() {
         check(answer["headers"][name] == *value, "a header differs")?;
     }
-    let details = body["details"].as_object().ok_or("details is no object")?;
+    let details = body["details"].as_object().ok_or("details is not an object")?;
     let Some(expected) = expected["details"].as_object() else { return Ok(()) };
     check(details.len() == expected.len(), "details differ")?;
     let alike = |(name, start): (&String, &Value)| {

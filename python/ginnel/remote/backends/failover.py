@@ -27,7 +27,7 @@ class FailoverBackend(Record):
     description: str | None = None
     """What the backend is for; at most 255 bytes."""
     metadata: str | None = None
-    """Free text that the service stores and returns unread; at most 4096 bytes."""
+    """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     backends: list[str] | None = field(default=None, hash=False)
     """The identifiers of the child backends, in order."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
@@ -48,7 +48,8 @@ class BackendsFailover(Resource):
 
         Args:
             description: What the backend is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             backends: The identifiers of the child backends, in order.
 
         `POST /backends/failover`
@@ -95,7 +96,8 @@ class BackendsFailover(Resource):
         Args:
             id: Unique identifier, `bkdfo_` and 27 characters.
             description: What the backend is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             backends: The identifiers of the child backends, in order.
 
         `PATCH /backends/failover/{id}`
@@ -129,7 +131,8 @@ class AsyncBackendsFailover(Resource):
 
         Args:
             description: What the backend is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             backends: The identifiers of the child backends, in order.
 
         `POST /backends/failover`
@@ -178,7 +181,8 @@ class AsyncBackendsFailover(Resource):
         Args:
             id: Unique identifier, `bkdfo_` and 27 characters.
             description: What the backend is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             backends: The identifiers of the child backends, in order.
 
         `PATCH /backends/failover/{id}`

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class HttpResponseBackend(Record):
-    """A backend that gives one fixed answer."""
+    """A backend that gives one fixed response."""
 
     id: str
     """Unique identifier, `bkdhr_` and 27 characters."""
@@ -27,19 +27,19 @@ class HttpResponseBackend(Record):
     description: str | None = None
     """What the backend is for; at most 255 bytes."""
     metadata: str | None = None
-    """Free text that the service stores and returns unread; at most 4096 bytes."""
+    """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     body: str | None = None
-    """The body of the answer, at most 64 KiB."""
+    """The body of the response, at most 64 KiB."""
     headers: dict[str, str] | None = field(default=None, hash=False)
-    """The headers of the answer; names come back in lower case."""
+    """The headers of the response; names come back in lower case."""
     status_code: int | None = None
-    """The status of the answer, 200 by default."""
+    """The status of the response, 200 by default."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""
 
 
 class BackendsHttpResponse(Resource):
-    """HTTP response backends: one fixed answer."""
+    """HTTP response backends: one fixed response."""
 
     def create(
         self,
@@ -54,10 +54,11 @@ class BackendsHttpResponse(Resource):
 
         Args:
             description: What the backend is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
-            body: The body of the answer, at most 64 KiB.
-            headers: The headers of the answer; names come back in lower case.
-            status_code: The status of the answer, 200 by default.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
+            body: The body of the response, at most 64 KiB.
+            headers: The headers of the response; names come back in lower case.
+            status_code: The status of the response, 200 by default.
 
         `POST /backends/http_response`
         """
@@ -109,10 +110,11 @@ class BackendsHttpResponse(Resource):
         Args:
             id: Unique identifier, `bkdhr_` and 27 characters.
             description: What the backend is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
-            body: The body of the answer, at most 64 KiB.
-            headers: The headers of the answer; names come back in lower case.
-            status_code: The status of the answer, 200 by default.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
+            body: The body of the response, at most 64 KiB.
+            headers: The headers of the response; names come back in lower case.
+            status_code: The status of the response, 200 by default.
 
         `PATCH /backends/http_response/{id}`
         """
@@ -134,7 +136,7 @@ class BackendsHttpResponse(Resource):
 
 
 class AsyncBackendsHttpResponse(Resource):
-    """HTTP response backends: one fixed answer."""
+    """HTTP response backends: one fixed response."""
 
     async def create(
         self,
@@ -149,10 +151,11 @@ class AsyncBackendsHttpResponse(Resource):
 
         Args:
             description: What the backend is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
-            body: The body of the answer, at most 64 KiB.
-            headers: The headers of the answer; names come back in lower case.
-            status_code: The status of the answer, 200 by default.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
+            body: The body of the response, at most 64 KiB.
+            headers: The headers of the response; names come back in lower case.
+            status_code: The status of the response, 200 by default.
 
         `POST /backends/http_response`
         """
@@ -204,10 +207,11 @@ class AsyncBackendsHttpResponse(Resource):
         Args:
             id: Unique identifier, `bkdhr_` and 27 characters.
             description: What the backend is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
-            body: The body of the answer, at most 64 KiB.
-            headers: The headers of the answer; names come back in lower case.
-            status_code: The status of the answer, 200 by default.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
+            body: The body of the response, at most 64 KiB.
+            headers: The headers of the response; names come back in lower case.
+            status_code: The status of the response, 200 by default.
 
         `PATCH /backends/http_response/{id}`
         """

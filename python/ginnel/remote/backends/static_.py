@@ -37,7 +37,7 @@ class StaticBackend(Record):
     description: str | None = None
     """What the backend is for; at most 255 bytes."""
     metadata: str | None = None
-    """Free text that the service stores and returns unread; at most 4096 bytes."""
+    """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     address: str | None = None
     """Where to connect to, `host:port`."""
     tls: StaticBackendTls | None = None
@@ -62,7 +62,8 @@ class BackendsStatic(Resource):
         Args:
             address: Where to connect to, `host:port`.
             description: What the backend is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             tls: Whether to speak TLS to the address.
 
         `POST /backends/static`
@@ -110,7 +111,8 @@ class BackendsStatic(Resource):
         Args:
             id: Unique identifier, `bkdsc_` and 27 characters.
             description: What the backend is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             address: Where to connect to, `host:port`.
             tls: Whether to speak TLS to the address.
 
@@ -147,7 +149,8 @@ class AsyncBackendsStatic(Resource):
         Args:
             address: Where to connect to, `host:port`.
             description: What the backend is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             tls: Whether to speak TLS to the address.
 
         `POST /backends/static`
@@ -195,7 +198,8 @@ class AsyncBackendsStatic(Resource):
         Args:
             id: Unique identifier, `bkdsc_` and 27 characters.
             description: What the backend is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             address: Where to connect to, `host:port`.
             tls: Whether to speak TLS to the address.
 

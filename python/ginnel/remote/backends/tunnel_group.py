@@ -28,7 +28,7 @@ class TunnelGroupBackend(Record):
     description: str | None = None
     """What the backend is for; at most 255 bytes."""
     metadata: str | None = None
-    """Free text that the service stores and returns unread; at most 4096 bytes."""
+    """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     labels: dict[str, str] | None = field(default=None, hash=False)
     """The labels that a tunnel must carry to be selected; none select nothing."""
     tunnels: list[Ref] | None = field(default=None, hash=False)
@@ -51,7 +51,8 @@ class BackendsTunnelGroup(Resource):
 
         Args:
             description: What the backend is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             labels: The labels that a tunnel must carry to be selected; none select nothing.
 
         `POST /backends/tunnel_group`
@@ -100,7 +101,8 @@ class BackendsTunnelGroup(Resource):
         Args:
             id: Unique identifier, `bkdtg_` and 27 characters.
             description: What the backend is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             labels: The labels that a tunnel must carry to be selected; none select nothing.
 
         `PATCH /backends/tunnel_group/{id}`
@@ -134,7 +136,8 @@ class AsyncBackendsTunnelGroup(Resource):
 
         Args:
             description: What the backend is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             labels: The labels that a tunnel must carry to be selected; none select nothing.
 
         `POST /backends/tunnel_group`
@@ -183,7 +186,8 @@ class AsyncBackendsTunnelGroup(Resource):
         Args:
             id: Unique identifier, `bkdtg_` and 27 characters.
             description: What the backend is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             labels: The labels that a tunnel must carry to be selected; none select nothing.
 
         `PATCH /backends/tunnel_group/{id}`

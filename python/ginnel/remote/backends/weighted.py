@@ -27,7 +27,7 @@ class WeightedBackend(Record):
     description: str | None = None
     """What the backend is for; at most 255 bytes."""
     metadata: str | None = None
-    """Free text that the service stores and returns unread; at most 4096 bytes."""
+    """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     backends: dict[str, int] | None = field(default=None, hash=False)
     """The weight of each child backend by its identifier, 0 to 10000."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
@@ -48,7 +48,8 @@ class BackendsWeighted(Resource):
 
         Args:
             description: What the backend is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             backends: The weight of each child backend by its identifier, 0 to 10000.
 
         `POST /backends/weighted`
@@ -95,7 +96,8 @@ class BackendsWeighted(Resource):
         Args:
             id: Unique identifier, `bkdwd_` and 27 characters.
             description: What the backend is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             backends: The weight of each child backend by its identifier, 0 to 10000.
 
         `PATCH /backends/weighted/{id}`
@@ -129,7 +131,8 @@ class AsyncBackendsWeighted(Resource):
 
         Args:
             description: What the backend is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             backends: The weight of each child backend by its identifier, 0 to 10000.
 
         `POST /backends/weighted`
@@ -178,7 +181,8 @@ class AsyncBackendsWeighted(Resource):
         Args:
             id: Unique identifier, `bkdwd_` and 27 characters.
             description: What the backend is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             backends: The weight of each child backend by its identifier, 0 to 10000.
 
         `PATCH /backends/weighted/{id}`

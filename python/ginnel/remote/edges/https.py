@@ -36,13 +36,13 @@ class HttpsEdge(Record):
     description: str | None = None
     """What the edge is for; at most 255 bytes."""
     metadata: str | None = None
-    """Free text that the service stores and returns unread; at most 4096 bytes."""
+    """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     hostports: list[str] | None = field(default=None, hash=False)
     """The hosts and ports that the edge serves, `host:port`; a host may start with `*.`."""
     mutual_tls: MutualTls | None = None
-    """Who vouches for visitors; none lets everybody in."""
+    """Which authorities verify visitors; without any, everybody may connect."""
     tls_termination: TlsTermination | None = None
-    """Which versions of TLS are spoken."""
+    """Which versions of TLS are accepted."""
     routes: list[HttpsEdgeRoute] | None = field(default=None, hash=False)
     """The routes of the edge."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
@@ -86,11 +86,12 @@ class EdgesHttps(Resource):
 
         Args:
             description: What the edge is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             hostports: The hosts and ports that the edge serves, `host:port`; a host may start
                 with `*.`.
-            mutual_tls: Who vouches for visitors; none lets everybody in.
-            tls_termination: Which versions of TLS are spoken.
+            mutual_tls: Which authorities verify visitors; without any, everybody may connect.
+            tls_termination: Which versions of TLS are accepted.
 
         `POST /edges/https`
         """
@@ -138,11 +139,12 @@ class EdgesHttps(Resource):
         Args:
             id: Unique identifier, `edghts_` and 27 characters.
             description: What the edge is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             hostports: The hosts and ports that the edge serves, `host:port`; a host may start
                 with `*.`.
-            mutual_tls: Who vouches for visitors; none lets everybody in.
-            tls_termination: Which versions of TLS are spoken.
+            mutual_tls: Which authorities verify visitors; without any, everybody may connect.
+            tls_termination: Which versions of TLS are accepted.
 
         `PATCH /edges/https/{id}`
         """
@@ -200,11 +202,12 @@ class AsyncEdgesHttps(Resource):
 
         Args:
             description: What the edge is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             hostports: The hosts and ports that the edge serves, `host:port`; a host may start
                 with `*.`.
-            mutual_tls: Who vouches for visitors; none lets everybody in.
-            tls_termination: Which versions of TLS are spoken.
+            mutual_tls: Which authorities verify visitors; without any, everybody may connect.
+            tls_termination: Which versions of TLS are accepted.
 
         `POST /edges/https`
         """
@@ -254,11 +257,12 @@ class AsyncEdgesHttps(Resource):
         Args:
             id: Unique identifier, `edghts_` and 27 characters.
             description: What the edge is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             hostports: The hosts and ports that the edge serves, `host:port`; a host may start
                 with `*.`.
-            mutual_tls: Who vouches for visitors; none lets everybody in.
-            tls_termination: Which versions of TLS are spoken.
+            mutual_tls: Which authorities verify visitors; without any, everybody may connect.
+            tls_termination: Which versions of TLS are accepted.
 
         `PATCH /edges/https/{id}`
         """

@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 
 class EdgesHttpsMutualTls(Resource):
-    """Mutual TLS module: visitors must show a certificate."""
+    """Mutual TLS module: visitors must present a certificate."""
 
     def replace(
         self, id: str, *, certificate_authority_ids: Sequence[str], enabled: bool | None = None
     ) -> MutualTls:
-        """Set the certificate authorities of an HTTPS edge as a whole.
+        """Replace the mutual TLS module of an HTTPS edge.
 
         Args:
             id: The identifier of the resource.
-            certificate_authority_ids: The certificate authorities that vouch for visitors; one
-                of them must.
+            certificate_authority_ids: The certificate authorities that verify visitors; one of
+                them must have signed.
             enabled: False to switch the module off without forgetting it; true when
                 unspecified.
 
@@ -32,7 +32,7 @@ class EdgesHttpsMutualTls(Resource):
         )
 
     def get(self, id: str) -> MutualTls:
-        """Fetch the certificate authorities of an HTTPS edge.
+        """Fetch the mutual TLS module of an HTTPS edge.
 
         Args:
             id: The identifier of the resource.
@@ -42,7 +42,7 @@ class EdgesHttpsMutualTls(Resource):
         return self._core.call("edges.https.mutual_tls.get", MutualTls, (id,))
 
     def delete(self, id: str) -> None:
-        """Remove the certificate authorities from an HTTPS edge; everybody may come then.
+        """Remove the mutual TLS module from an HTTPS edge; everybody may connect then.
 
         Args:
             id: The identifier of the resource.
@@ -53,17 +53,17 @@ class EdgesHttpsMutualTls(Resource):
 
 
 class AsyncEdgesHttpsMutualTls(Resource):
-    """Mutual TLS module: visitors must show a certificate."""
+    """Mutual TLS module: visitors must present a certificate."""
 
     async def replace(
         self, id: str, *, certificate_authority_ids: Sequence[str], enabled: bool | None = None
     ) -> MutualTls:
-        """Set the certificate authorities of an HTTPS edge as a whole.
+        """Replace the mutual TLS module of an HTTPS edge.
 
         Args:
             id: The identifier of the resource.
-            certificate_authority_ids: The certificate authorities that vouch for visitors; one
-                of them must.
+            certificate_authority_ids: The certificate authorities that verify visitors; one of
+                them must have signed.
             enabled: False to switch the module off without forgetting it; true when
                 unspecified.
 
@@ -74,7 +74,7 @@ class AsyncEdgesHttpsMutualTls(Resource):
         )
 
     async def get(self, id: str) -> MutualTls:
-        """Fetch the certificate authorities of an HTTPS edge.
+        """Fetch the mutual TLS module of an HTTPS edge.
 
         Args:
             id: The identifier of the resource.
@@ -84,7 +84,7 @@ class AsyncEdgesHttpsMutualTls(Resource):
         return await self._core.start("edges.https.mutual_tls.get", MutualTls, (id,))
 
     async def delete(self, id: str) -> None:
-        """Remove the certificate authorities from an HTTPS edge; everybody may come then.
+        """Remove the mutual TLS module from an HTTPS edge; everybody may connect then.
 
         Args:
             id: The identifier of the resource.
@@ -95,18 +95,19 @@ class AsyncEdgesHttpsMutualTls(Resource):
 
 
 class EdgesHttpsTlsTermination(Resource):
-    """TLS termination module: which versions of TLS are spoken."""
+    """TLS termination module: which versions of TLS are accepted."""
 
     def replace(
         self, id: str, *, enabled: bool | None = None, min_version: str | None = None
     ) -> TlsTermination:
-        """Set how TLS is spoken at an HTTPS edge as a whole.
+        """Replace the TLS termination module of an HTTPS edge.
 
         Args:
             id: The identifier of the resource.
             enabled: False to switch the module off without forgetting it; true when
                 unspecified.
-            min_version: The oldest version of TLS that is spoken: `1.2`, the default, or `1.3`.
+            min_version: The oldest version of TLS that is accepted: `1.2`, the default, or
+                `1.3`.
 
         `PUT /edges/https/{id}/tls_termination`
         """
@@ -115,7 +116,7 @@ class EdgesHttpsTlsTermination(Resource):
         )
 
     def get(self, id: str) -> TlsTermination:
-        """Fetch how TLS is spoken at an HTTPS edge.
+        """Fetch the TLS termination module of an HTTPS edge.
 
         Args:
             id: The identifier of the resource.
@@ -125,7 +126,7 @@ class EdgesHttpsTlsTermination(Resource):
         return self._core.call("edges.https.tls_termination.get", TlsTermination, (id,))
 
     def delete(self, id: str) -> None:
-        """Remove the module from an HTTPS edge; TLS 1.2 and 1.3 are spoken then.
+        """Remove the TLS termination module from an HTTPS edge; TLS 1.2 and 1.3 are accepted then.
 
         Args:
             id: The identifier of the resource.
@@ -136,18 +137,19 @@ class EdgesHttpsTlsTermination(Resource):
 
 
 class AsyncEdgesHttpsTlsTermination(Resource):
-    """TLS termination module: which versions of TLS are spoken."""
+    """TLS termination module: which versions of TLS are accepted."""
 
     async def replace(
         self, id: str, *, enabled: bool | None = None, min_version: str | None = None
     ) -> TlsTermination:
-        """Set how TLS is spoken at an HTTPS edge as a whole.
+        """Replace the TLS termination module of an HTTPS edge.
 
         Args:
             id: The identifier of the resource.
             enabled: False to switch the module off without forgetting it; true when
                 unspecified.
-            min_version: The oldest version of TLS that is spoken: `1.2`, the default, or `1.3`.
+            min_version: The oldest version of TLS that is accepted: `1.2`, the default, or
+                `1.3`.
 
         `PUT /edges/https/{id}/tls_termination`
         """
@@ -156,7 +158,7 @@ class AsyncEdgesHttpsTlsTermination(Resource):
         )
 
     async def get(self, id: str) -> TlsTermination:
-        """Fetch how TLS is spoken at an HTTPS edge.
+        """Fetch the TLS termination module of an HTTPS edge.
 
         Args:
             id: The identifier of the resource.
@@ -166,7 +168,7 @@ class AsyncEdgesHttpsTlsTermination(Resource):
         return await self._core.start("edges.https.tls_termination.get", TlsTermination, (id,))
 
     async def delete(self, id: str) -> None:
-        """Remove the module from an HTTPS edge; TLS 1.2 and 1.3 are spoken then.
+        """Remove the TLS termination module from an HTTPS edge; TLS 1.2 and 1.3 are accepted then.
 
         Args:
             id: The identifier of the resource.

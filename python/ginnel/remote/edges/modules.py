@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class MutualTlsChange(Record):
-    """The certificate authorities that shall vouch for visitors, as given inside an edge."""
+    """The certificate authorities to verify visitors with, as given inside an edge."""
 
     enabled: bool | None = None
     """False to switch the module off without forgetting it; true when unspecified."""
@@ -25,38 +25,38 @@ class MutualTlsChange(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TlsTerminationChange(Record):
-    """How TLS shall be spoken, as given inside an edge."""
+    """The TLS settings, as given inside an edge."""
 
     enabled: bool | None = None
     """False to switch the module off without forgetting it; true when unspecified."""
     min_version: str | None = None
-    """The oldest version of TLS that is spoken: `1.2`, the default, or `1.3`."""
+    """The oldest version of TLS that is accepted: `1.2`, the default, or `1.3`."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class MutualTls(Record):
-    """Lets only visitors in who show a certificate."""
+    """Lets in only visitors who present a certificate."""
 
     enabled: bool | None = None
     """False to switch the module off without forgetting it; true when unspecified."""
     certificate_authorities: list[Ref] | None = field(default=None, hash=False)
-    """The certificate authorities that vouch for visitors."""
+    """The certificate authorities that verify visitors."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TlsTermination(Record):
-    """How TLS is spoken."""
+    """The TLS settings."""
 
     enabled: bool | None = None
     """False to switch the module off without forgetting it; true when unspecified."""
     terminate_at: str | None = None
-    """Where TLS ends: always `edge`."""
+    """Where TLS is terminated: always `edge`."""
     min_version: str | None = None
-    """The oldest version of TLS that is spoken, `1.2` or `1.3`."""
+    """The oldest version of TLS that is accepted, `1.2` or `1.3`."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""
 
@@ -75,7 +75,7 @@ class BackendModule(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class IpRestriction(Record):
-    """Lets only sources through that IP policies allow."""
+    """Lets through only sources that IP policies allow."""
 
     enabled: bool | None = None
     """False to switch the module off without forgetting it; true when unspecified."""
@@ -107,7 +107,7 @@ class CircuitBreaker(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Compression(Record):
-    """Compresses answers."""
+    """Compresses responses."""
 
     enabled: bool | None = None
     """False to switch the module off without forgetting it; true when unspecified."""
@@ -131,7 +131,7 @@ class RequestHeaders(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ResponseHeaders(Record):
-    """Changes the headers of answers."""
+    """Changes the headers of responses."""
 
     enabled: bool | None = None
     """False to switch the module off without forgetting it; true when unspecified."""
@@ -159,7 +159,7 @@ class WebhookVerification(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class WebsocketTcpConverter(Record):
-    """Carries WebSocket frames as a TCP stream."""
+    """Converts WebSockets into TCP streams."""
 
     enabled: bool | None = None
     """False to switch the module off without forgetting it; true when unspecified."""
@@ -216,14 +216,14 @@ class TrafficPolicy(Record):
     inbound: list[EndpointRule] | None = field(default=None, hash=False)
     """The rules for requests, or for new connections of a TCP edge."""
     outbound: list[EndpointRule] | None = field(default=None, hash=False)
-    """The rules for answers, or for closed connections of a TCP edge."""
+    """The rules for responses, or for closed connections of a TCP edge."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the answer that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class BackendModuleChange(Record):
-    """The backend that traffic shall go to, as given inside an edge or a route."""
+    """The backend to send traffic to, as given inside an edge or a route."""
 
     enabled: bool | None = None
     """False to switch the module off without forgetting it; true when unspecified."""
@@ -235,7 +235,7 @@ class BackendModuleChange(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class IpRestrictionChange(Record):
-    """The IP policies that shall decide, as given inside an edge or a route."""
+    """The IP policies to apply, as given inside an edge or a route."""
 
     enabled: bool | None = None
     """False to switch the module off without forgetting it; true when unspecified."""

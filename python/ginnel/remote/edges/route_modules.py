@@ -28,12 +28,12 @@ class EdgesHttpsRoutesBackend(Resource):
     def replace(
         self, edge_id: str, id: str, *, backend_id: str, enabled: bool | None = None
     ) -> BackendModule:
-        """Set the backend that traffic goes to of a route as a whole.
+        """Replace the backend module of a route.
 
         Args:
             edge_id: The identifier of the edge.
             id: The identifier of the resource.
-            backend_id: The backend that traffic shall go to.
+            backend_id: The backend to send traffic to.
             enabled: False to switch the module off without forgetting it; true when
                 unspecified.
 
@@ -44,7 +44,7 @@ class EdgesHttpsRoutesBackend(Resource):
         )
 
     def get(self, edge_id: str, id: str) -> BackendModule:
-        """Fetch the backend that traffic goes to of a route.
+        """Fetch the backend module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -55,7 +55,7 @@ class EdgesHttpsRoutesBackend(Resource):
         return self._core.call("edges.https.routes.backend.get", BackendModule, (edge_id, id))
 
     def delete(self, edge_id: str, id: str) -> None:
-        """Remove the backend that traffic goes to from a route.
+        """Remove the backend module from a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -72,12 +72,12 @@ class AsyncEdgesHttpsRoutesBackend(Resource):
     async def replace(
         self, edge_id: str, id: str, *, backend_id: str, enabled: bool | None = None
     ) -> BackendModule:
-        """Set the backend that traffic goes to of a route as a whole.
+        """Replace the backend module of a route.
 
         Args:
             edge_id: The identifier of the edge.
             id: The identifier of the resource.
-            backend_id: The backend that traffic shall go to.
+            backend_id: The backend to send traffic to.
             enabled: False to switch the module off without forgetting it; true when
                 unspecified.
 
@@ -88,7 +88,7 @@ class AsyncEdgesHttpsRoutesBackend(Resource):
         )
 
     async def get(self, edge_id: str, id: str) -> BackendModule:
-        """Fetch the backend that traffic goes to of a route.
+        """Fetch the backend module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -101,7 +101,7 @@ class AsyncEdgesHttpsRoutesBackend(Resource):
         )
 
     async def delete(self, edge_id: str, id: str) -> None:
-        """Remove the backend that traffic goes to from a route.
+        """Remove the backend module from a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -118,7 +118,7 @@ class EdgesHttpsRoutesIpRestriction(Resource):
     def replace(
         self, edge_id: str, id: str, *, ip_policy_ids: Sequence[str], enabled: bool | None = None
     ) -> IpRestriction:
-        """Set the IP policies that decide on sources of a route as a whole.
+        """Replace the IP restriction module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -136,7 +136,7 @@ class EdgesHttpsRoutesIpRestriction(Resource):
         )
 
     def get(self, edge_id: str, id: str) -> IpRestriction:
-        """Fetch the IP policies that decide on sources of a route.
+        """Fetch the IP restriction module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -149,7 +149,7 @@ class EdgesHttpsRoutesIpRestriction(Resource):
         )
 
     def delete(self, edge_id: str, id: str) -> None:
-        """Remove the IP policies that decide on sources from a route.
+        """Remove the IP restriction module from a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -166,7 +166,7 @@ class AsyncEdgesHttpsRoutesIpRestriction(Resource):
     async def replace(
         self, edge_id: str, id: str, *, ip_policy_ids: Sequence[str], enabled: bool | None = None
     ) -> IpRestriction:
-        """Set the IP policies that decide on sources of a route as a whole.
+        """Replace the IP restriction module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -184,7 +184,7 @@ class AsyncEdgesHttpsRoutesIpRestriction(Resource):
         )
 
     async def get(self, edge_id: str, id: str) -> IpRestriction:
-        """Fetch the IP policies that decide on sources of a route.
+        """Fetch the IP restriction module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -197,7 +197,7 @@ class AsyncEdgesHttpsRoutesIpRestriction(Resource):
         )
 
     async def delete(self, edge_id: str, id: str) -> None:
-        """Remove the IP policies that decide on sources from a route.
+        """Remove the IP restriction module from a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -222,14 +222,14 @@ class EdgesHttpsRoutesPolicy(Resource):
         inbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
         outbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
     ) -> TrafficPolicy:
-        """Set the traffic policy of a route as a whole.
+        """Replace the traffic policy module of a route.
 
         Args:
             edge_id: The identifier of the edge.
             id: The identifier of the resource.
             enabled: True when the module is applied to traffic; true when unspecified.
             inbound: The rules for requests, or for new connections of a TCP edge.
-            outbound: The rules for answers, or for closed connections of a TCP edge.
+            outbound: The rules for responses, or for closed connections of a TCP edge.
 
         `PUT /edges/https/{edge_id}/routes/{id}/policy`
         """
@@ -240,7 +240,7 @@ class EdgesHttpsRoutesPolicy(Resource):
         )
 
     def get(self, edge_id: str, id: str) -> TrafficPolicy:
-        """Fetch the traffic policy of a route.
+        """Fetch the traffic policy module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -251,7 +251,7 @@ class EdgesHttpsRoutesPolicy(Resource):
         return self._core.call("edges.https.routes.policy.get", TrafficPolicy, (edge_id, id))
 
     def delete(self, edge_id: str, id: str) -> None:
-        """Remove the traffic policy from a route.
+        """Remove the traffic policy module from a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -274,14 +274,14 @@ class AsyncEdgesHttpsRoutesPolicy(Resource):
         inbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
         outbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
     ) -> TrafficPolicy:
-        """Set the traffic policy of a route as a whole.
+        """Replace the traffic policy module of a route.
 
         Args:
             edge_id: The identifier of the edge.
             id: The identifier of the resource.
             enabled: True when the module is applied to traffic; true when unspecified.
             inbound: The rules for requests, or for new connections of a TCP edge.
-            outbound: The rules for answers, or for closed connections of a TCP edge.
+            outbound: The rules for responses, or for closed connections of a TCP edge.
 
         `PUT /edges/https/{edge_id}/routes/{id}/policy`
         """
@@ -292,7 +292,7 @@ class AsyncEdgesHttpsRoutesPolicy(Resource):
         )
 
     async def get(self, edge_id: str, id: str) -> TrafficPolicy:
-        """Fetch the traffic policy of a route.
+        """Fetch the traffic policy module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -303,7 +303,7 @@ class AsyncEdgesHttpsRoutesPolicy(Resource):
         return await self._core.start("edges.https.routes.policy.get", TrafficPolicy, (edge_id, id))
 
     async def delete(self, edge_id: str, id: str) -> None:
-        """Remove the traffic policy from a route.
+        """Remove the traffic policy module from a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -326,7 +326,7 @@ class EdgesHttpsRoutesUserAgentFilter(Resource):
         allow: Sequence[str] | None = None,
         deny: Sequence[str] | None = None,
     ) -> UserAgentFilter:
-        """Set the user agent filter of a route as a whole.
+        """Replace the user agent filter module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -345,7 +345,7 @@ class EdgesHttpsRoutesUserAgentFilter(Resource):
         )
 
     def get(self, edge_id: str, id: str) -> UserAgentFilter:
-        """Fetch the user agent filter of a route.
+        """Fetch the user agent filter module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -358,7 +358,7 @@ class EdgesHttpsRoutesUserAgentFilter(Resource):
         )
 
     def delete(self, edge_id: str, id: str) -> None:
-        """Remove the user agent filter from a route.
+        """Remove the user agent filter module from a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -381,7 +381,7 @@ class AsyncEdgesHttpsRoutesUserAgentFilter(Resource):
         allow: Sequence[str] | None = None,
         deny: Sequence[str] | None = None,
     ) -> UserAgentFilter:
-        """Set the user agent filter of a route as a whole.
+        """Replace the user agent filter module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -400,7 +400,7 @@ class AsyncEdgesHttpsRoutesUserAgentFilter(Resource):
         )
 
     async def get(self, edge_id: str, id: str) -> UserAgentFilter:
-        """Fetch the user agent filter of a route.
+        """Fetch the user agent filter module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -413,7 +413,7 @@ class AsyncEdgesHttpsRoutesUserAgentFilter(Resource):
         )
 
     async def delete(self, edge_id: str, id: str) -> None:
-        """Remove the user agent filter from a route.
+        """Remove the user agent filter module from a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -441,7 +441,7 @@ class EdgesHttpsRoutesCircuitBreaker(Resource):
         volume_threshold: int | None = None,
         error_threshold_percentage: float | None = None,
     ) -> CircuitBreaker:
-        """Set the circuit breaker of a route as a whole.
+        """Replace the circuit breaker module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -475,7 +475,7 @@ class EdgesHttpsRoutesCircuitBreaker(Resource):
         )
 
     def get(self, edge_id: str, id: str) -> CircuitBreaker:
-        """Fetch the circuit breaker of a route.
+        """Fetch the circuit breaker module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -488,7 +488,7 @@ class EdgesHttpsRoutesCircuitBreaker(Resource):
         )
 
     def delete(self, edge_id: str, id: str) -> None:
-        """Remove the circuit breaker from a route.
+        """Remove the circuit breaker module from a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -514,7 +514,7 @@ class AsyncEdgesHttpsRoutesCircuitBreaker(Resource):
         volume_threshold: int | None = None,
         error_threshold_percentage: float | None = None,
     ) -> CircuitBreaker:
-        """Set the circuit breaker of a route as a whole.
+        """Replace the circuit breaker module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -548,7 +548,7 @@ class AsyncEdgesHttpsRoutesCircuitBreaker(Resource):
         )
 
     async def get(self, edge_id: str, id: str) -> CircuitBreaker:
-        """Fetch the circuit breaker of a route.
+        """Fetch the circuit breaker module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -561,7 +561,7 @@ class AsyncEdgesHttpsRoutesCircuitBreaker(Resource):
         )
 
     async def delete(self, edge_id: str, id: str) -> None:
-        """Remove the circuit breaker from a route.
+        """Remove the circuit breaker module from a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -575,10 +575,10 @@ class AsyncEdgesHttpsRoutesCircuitBreaker(Resource):
 
 
 class EdgesHttpsRoutesCompression(Resource):
-    """Compression module: compresses answers."""
+    """Compression module: compresses responses."""
 
     def replace(self, edge_id: str, id: str, *, enabled: bool | None = None) -> Compression:
-        """Set compression of a route as a whole.
+        """Replace the compression module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -593,7 +593,7 @@ class EdgesHttpsRoutesCompression(Resource):
         )
 
     def get(self, edge_id: str, id: str) -> Compression:
-        """Fetch compression of a route.
+        """Fetch the compression module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -604,7 +604,7 @@ class EdgesHttpsRoutesCompression(Resource):
         return self._core.call("edges.https.routes.compression.get", Compression, (edge_id, id))
 
     def delete(self, edge_id: str, id: str) -> None:
-        """Remove compression from a route.
+        """Remove the compression module from a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -616,10 +616,10 @@ class EdgesHttpsRoutesCompression(Resource):
 
 
 class AsyncEdgesHttpsRoutesCompression(Resource):
-    """Compression module: compresses answers."""
+    """Compression module: compresses responses."""
 
     async def replace(self, edge_id: str, id: str, *, enabled: bool | None = None) -> Compression:
-        """Set compression of a route as a whole.
+        """Replace the compression module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -634,7 +634,7 @@ class AsyncEdgesHttpsRoutesCompression(Resource):
         )
 
     async def get(self, edge_id: str, id: str) -> Compression:
-        """Fetch compression of a route.
+        """Fetch the compression module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -647,7 +647,7 @@ class AsyncEdgesHttpsRoutesCompression(Resource):
         )
 
     async def delete(self, edge_id: str, id: str) -> None:
-        """Remove compression from a route.
+        """Remove the compression module from a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -670,7 +670,7 @@ class EdgesHttpsRoutesRequestHeaders(Resource):
         add: Mapping[str, str] | None = None,
         remove: Sequence[str] | None = None,
     ) -> RequestHeaders:
-        """Set the changes to request headers of a route as a whole.
+        """Replace the request headers module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -689,7 +689,7 @@ class EdgesHttpsRoutesRequestHeaders(Resource):
         )
 
     def get(self, edge_id: str, id: str) -> RequestHeaders:
-        """Fetch the changes to request headers of a route.
+        """Fetch the request headers module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -702,7 +702,7 @@ class EdgesHttpsRoutesRequestHeaders(Resource):
         )
 
     def delete(self, edge_id: str, id: str) -> None:
-        """Remove the changes to request headers from a route.
+        """Remove the request headers module from a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -725,7 +725,7 @@ class AsyncEdgesHttpsRoutesRequestHeaders(Resource):
         add: Mapping[str, str] | None = None,
         remove: Sequence[str] | None = None,
     ) -> RequestHeaders:
-        """Set the changes to request headers of a route as a whole.
+        """Replace the request headers module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -744,7 +744,7 @@ class AsyncEdgesHttpsRoutesRequestHeaders(Resource):
         )
 
     async def get(self, edge_id: str, id: str) -> RequestHeaders:
-        """Fetch the changes to request headers of a route.
+        """Fetch the request headers module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -757,7 +757,7 @@ class AsyncEdgesHttpsRoutesRequestHeaders(Resource):
         )
 
     async def delete(self, edge_id: str, id: str) -> None:
-        """Remove the changes to request headers from a route.
+        """Remove the request headers module from a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -771,7 +771,7 @@ class AsyncEdgesHttpsRoutesRequestHeaders(Resource):
 
 
 class EdgesHttpsRoutesResponseHeaders(Resource):
-    """Response headers module: changes the headers of answers."""
+    """Response headers module: changes the headers of responses."""
 
     def replace(
         self,
@@ -782,7 +782,7 @@ class EdgesHttpsRoutesResponseHeaders(Resource):
         add: Mapping[str, str] | None = None,
         remove: Sequence[str] | None = None,
     ) -> ResponseHeaders:
-        """Set the changes to response headers of a route as a whole.
+        """Replace the response headers module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -801,7 +801,7 @@ class EdgesHttpsRoutesResponseHeaders(Resource):
         )
 
     def get(self, edge_id: str, id: str) -> ResponseHeaders:
-        """Fetch the changes to response headers of a route.
+        """Fetch the response headers module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -814,7 +814,7 @@ class EdgesHttpsRoutesResponseHeaders(Resource):
         )
 
     def delete(self, edge_id: str, id: str) -> None:
-        """Remove the changes to response headers from a route.
+        """Remove the response headers module from a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -826,7 +826,7 @@ class EdgesHttpsRoutesResponseHeaders(Resource):
 
 
 class AsyncEdgesHttpsRoutesResponseHeaders(Resource):
-    """Response headers module: changes the headers of answers."""
+    """Response headers module: changes the headers of responses."""
 
     async def replace(
         self,
@@ -837,7 +837,7 @@ class AsyncEdgesHttpsRoutesResponseHeaders(Resource):
         add: Mapping[str, str] | None = None,
         remove: Sequence[str] | None = None,
     ) -> ResponseHeaders:
-        """Set the changes to response headers of a route as a whole.
+        """Replace the response headers module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -856,7 +856,7 @@ class AsyncEdgesHttpsRoutesResponseHeaders(Resource):
         )
 
     async def get(self, edge_id: str, id: str) -> ResponseHeaders:
-        """Fetch the changes to response headers of a route.
+        """Fetch the response headers module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -869,7 +869,7 @@ class AsyncEdgesHttpsRoutesResponseHeaders(Resource):
         )
 
     async def delete(self, edge_id: str, id: str) -> None:
-        """Remove the changes to response headers from a route.
+        """Remove the response headers module from a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -888,7 +888,7 @@ class EdgesHttpsRoutesWebhookVerification(Resource):
     def replace(
         self, edge_id: str, id: str, *, provider: str, secret: str, enabled: bool | None = None
     ) -> WebhookVerification:
-        """Set the verification of webhooks of a route as a whole.
+        """Replace the webhook verification module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -907,7 +907,7 @@ class EdgesHttpsRoutesWebhookVerification(Resource):
         )
 
     def get(self, edge_id: str, id: str) -> WebhookVerification:
-        """Fetch the verification of webhooks of a route.
+        """Fetch the webhook verification module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -920,7 +920,7 @@ class EdgesHttpsRoutesWebhookVerification(Resource):
         )
 
     def delete(self, edge_id: str, id: str) -> None:
-        """Remove the verification of webhooks from a route.
+        """Remove the webhook verification module from a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -939,7 +939,7 @@ class AsyncEdgesHttpsRoutesWebhookVerification(Resource):
     async def replace(
         self, edge_id: str, id: str, *, provider: str, secret: str, enabled: bool | None = None
     ) -> WebhookVerification:
-        """Set the verification of webhooks of a route as a whole.
+        """Replace the webhook verification module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -958,7 +958,7 @@ class AsyncEdgesHttpsRoutesWebhookVerification(Resource):
         )
 
     async def get(self, edge_id: str, id: str) -> WebhookVerification:
-        """Fetch the verification of webhooks of a route.
+        """Fetch the webhook verification module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -971,7 +971,7 @@ class AsyncEdgesHttpsRoutesWebhookVerification(Resource):
         )
 
     async def delete(self, edge_id: str, id: str) -> None:
-        """Remove the verification of webhooks from a route.
+        """Remove the webhook verification module from a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -985,12 +985,12 @@ class AsyncEdgesHttpsRoutesWebhookVerification(Resource):
 
 
 class EdgesHttpsRoutesWebsocketTcpConverter(Resource):
-    """WebSocket TCP converter module: carries WebSocket frames as a TCP stream."""
+    """WebSocket TCP converter module: converts WebSockets into TCP streams."""
 
     def replace(
         self, edge_id: str, id: str, *, enabled: bool | None = None
     ) -> WebsocketTcpConverter:
-        """Set the conversion of WebSockets of a route as a whole.
+        """Replace the WebSocket TCP converter module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -1007,7 +1007,7 @@ class EdgesHttpsRoutesWebsocketTcpConverter(Resource):
         )
 
     def get(self, edge_id: str, id: str) -> WebsocketTcpConverter:
-        """Fetch the conversion of WebSockets of a route.
+        """Fetch the WebSocket TCP converter module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -1020,7 +1020,7 @@ class EdgesHttpsRoutesWebsocketTcpConverter(Resource):
         )
 
     def delete(self, edge_id: str, id: str) -> None:
-        """Remove the conversion of WebSockets from a route.
+        """Remove the WebSocket TCP converter module from a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -1034,12 +1034,12 @@ class EdgesHttpsRoutesWebsocketTcpConverter(Resource):
 
 
 class AsyncEdgesHttpsRoutesWebsocketTcpConverter(Resource):
-    """WebSocket TCP converter module: carries WebSocket frames as a TCP stream."""
+    """WebSocket TCP converter module: converts WebSockets into TCP streams."""
 
     async def replace(
         self, edge_id: str, id: str, *, enabled: bool | None = None
     ) -> WebsocketTcpConverter:
-        """Set the conversion of WebSockets of a route as a whole.
+        """Replace the WebSocket TCP converter module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -1056,7 +1056,7 @@ class AsyncEdgesHttpsRoutesWebsocketTcpConverter(Resource):
         )
 
     async def get(self, edge_id: str, id: str) -> WebsocketTcpConverter:
-        """Fetch the conversion of WebSockets of a route.
+        """Fetch the WebSocket TCP converter module of a route.
 
         Args:
             edge_id: The identifier of the edge.
@@ -1069,7 +1069,7 @@ class AsyncEdgesHttpsRoutesWebsocketTcpConverter(Resource):
         )
 
     async def delete(self, edge_id: str, id: str) -> None:
-        """Remove the conversion of WebSockets from a route.
+        """Remove the WebSocket TCP converter module from a route.
 
         Args:
             edge_id: The identifier of the edge.

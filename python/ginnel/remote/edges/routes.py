@@ -64,7 +64,7 @@ class HttpsEdgeRoute(Record):
     description: str | None = None
     """What the route is for; at most 255 bytes."""
     metadata: str | None = None
-    """Free text that the service stores and returns unread; at most 4096 bytes."""
+    """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     match_type: str | None = None
     """`exact_path` or `path_prefix`."""
     match: str | None = None
@@ -76,11 +76,11 @@ class HttpsEdgeRoute(Record):
     circuit_breaker: CircuitBreaker | None = None
     """Rejects requests while the backend fails."""
     compression: Compression | None = None
-    """Compresses answers."""
+    """Compresses responses."""
     request_headers: RequestHeaders | None = None
     """Changes the headers of requests."""
     response_headers: ResponseHeaders | None = None
-    """Changes the headers of answers."""
+    """Changes the headers of responses."""
     webhook_verification: WebhookVerification | None = None
     """Lets only signed webhooks through."""
     oauth: dict[str, object] | None = field(default=None, hash=False)
@@ -90,11 +90,11 @@ class HttpsEdgeRoute(Record):
     oidc: dict[str, object] | None = field(default=None, hash=False)
     """Login by OpenID Connect; not offered by the embedded service."""
     websocket_tcp_converter: WebsocketTcpConverter | None = None
-    """Carries WebSocket frames as a TCP stream."""
+    """Converts WebSockets into TCP streams."""
     user_agent_filter: UserAgentFilter | None = None
     """Decides on the `User-Agent` header."""
     policy: TrafficPolicy | None = None
-    """Rules that act on requests and answers."""
+    """Rules that act on requests and responses."""
     traffic_policy: dict[str, object] | None = field(default=None, hash=False)
     """The policy in the form of one document; not offered by the embedded service."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
@@ -201,17 +201,18 @@ class EdgesHttpsRoutes(Resource):
             match: The path, or the beginning of the paths, that the route serves; starts with
                 `/`.
             description: What the route is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             backend: Where requests go.
             ip_restriction: Which sources may send requests.
             circuit_breaker: Rejects requests while the backend fails.
-            compression: Compresses answers.
+            compression: Compresses responses.
             request_headers: Changes the headers of requests.
-            response_headers: Changes the headers of answers.
+            response_headers: Changes the headers of responses.
             webhook_verification: Lets only signed webhooks through.
-            websocket_tcp_converter: Carries WebSocket frames as a TCP stream.
+            websocket_tcp_converter: Converts WebSockets into TCP streams.
             user_agent_filter: Decides on the `User-Agent` header.
-            policy: Rules that act on requests and answers.
+            policy: Rules that act on requests and responses.
 
         `POST /edges/https/{edge_id}/routes`
         """
@@ -277,17 +278,18 @@ class EdgesHttpsRoutes(Resource):
             match: The path, or the beginning of the paths, that the route serves; starts with
                 `/`.
             description: What the route is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             backend: Where requests go.
             ip_restriction: Which sources may send requests.
             circuit_breaker: Rejects requests while the backend fails.
-            compression: Compresses answers.
+            compression: Compresses responses.
             request_headers: Changes the headers of requests.
-            response_headers: Changes the headers of answers.
+            response_headers: Changes the headers of responses.
             webhook_verification: Lets only signed webhooks through.
-            websocket_tcp_converter: Carries WebSocket frames as a TCP stream.
+            websocket_tcp_converter: Converts WebSockets into TCP streams.
             user_agent_filter: Decides on the `User-Agent` header.
-            policy: Rules that act on requests and answers.
+            policy: Rules that act on requests and responses.
 
         `PATCH /edges/https/{edge_id}/routes/{id}`
         """
@@ -426,17 +428,18 @@ class AsyncEdgesHttpsRoutes(Resource):
             match: The path, or the beginning of the paths, that the route serves; starts with
                 `/`.
             description: What the route is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             backend: Where requests go.
             ip_restriction: Which sources may send requests.
             circuit_breaker: Rejects requests while the backend fails.
-            compression: Compresses answers.
+            compression: Compresses responses.
             request_headers: Changes the headers of requests.
-            response_headers: Changes the headers of answers.
+            response_headers: Changes the headers of responses.
             webhook_verification: Lets only signed webhooks through.
-            websocket_tcp_converter: Carries WebSocket frames as a TCP stream.
+            websocket_tcp_converter: Converts WebSockets into TCP streams.
             user_agent_filter: Decides on the `User-Agent` header.
-            policy: Rules that act on requests and answers.
+            policy: Rules that act on requests and responses.
 
         `POST /edges/https/{edge_id}/routes`
         """
@@ -502,17 +505,18 @@ class AsyncEdgesHttpsRoutes(Resource):
             match: The path, or the beginning of the paths, that the route serves; starts with
                 `/`.
             description: What the route is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             backend: Where requests go.
             ip_restriction: Which sources may send requests.
             circuit_breaker: Rejects requests while the backend fails.
-            compression: Compresses answers.
+            compression: Compresses responses.
             request_headers: Changes the headers of requests.
-            response_headers: Changes the headers of answers.
+            response_headers: Changes the headers of responses.
             webhook_verification: Lets only signed webhooks through.
-            websocket_tcp_converter: Carries WebSocket frames as a TCP stream.
+            websocket_tcp_converter: Converts WebSockets into TCP streams.
             user_agent_filter: Decides on the `User-Agent` header.
-            policy: Rules that act on requests and answers.
+            policy: Rules that act on requests and responses.
 
         `PATCH /edges/https/{edge_id}/routes/{id}`
         """

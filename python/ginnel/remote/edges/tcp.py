@@ -42,7 +42,7 @@ class TcpEdge(Record):
     description: str | None = None
     """What the edge is for; at most 255 bytes."""
     metadata: str | None = None
-    """Free text that the service stores and returns unread; at most 4096 bytes."""
+    """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     hostports: list[str] | None = field(default=None, hash=False)
     """The hosts and ports that the edge serves, `host:port`."""
     backend: BackendModule | None = None
@@ -93,7 +93,8 @@ class EdgesTcp(Resource):
 
         Args:
             description: What the edge is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             hostports: The hosts and ports that the edge serves, `host:port`.
             backend: Where connections go.
             ip_restriction: Which sources may connect.
@@ -146,7 +147,8 @@ class EdgesTcp(Resource):
         Args:
             id: Unique identifier, `edgtcp_` and 27 characters.
             description: What the edge is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             hostports: The hosts and ports that the edge serves, `host:port`.
             backend: Where connections go.
             ip_restriction: Which sources may connect.
@@ -209,7 +211,8 @@ class AsyncEdgesTcp(Resource):
 
         Args:
             description: What the edge is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             hostports: The hosts and ports that the edge serves, `host:port`.
             backend: Where connections go.
             ip_restriction: Which sources may connect.
@@ -264,7 +267,8 @@ class AsyncEdgesTcp(Resource):
         Args:
             id: Unique identifier, `edgtcp_` and 27 characters.
             description: What the edge is for; at most 255 bytes.
-            metadata: Free text that the service stores and returns unread; at most 4096 bytes.
+            metadata: Arbitrary text that the service stores and returns unchanged; at most 4096
+                bytes.
             hostports: The hosts and ports that the edge serves, `host:port`.
             backend: Where connections go.
             ip_restriction: Which sources may connect.

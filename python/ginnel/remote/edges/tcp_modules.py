@@ -14,11 +14,11 @@ class EdgesTcpBackend(Resource):
     """Backend module: the backend that traffic goes to."""
 
     def replace(self, id: str, *, backend_id: str, enabled: bool | None = None) -> BackendModule:
-        """Set the backend that traffic goes to of a TCP edge as a whole.
+        """Replace the backend module of a TCP edge.
 
         Args:
             id: The identifier of the resource.
-            backend_id: The backend that traffic shall go to.
+            backend_id: The backend to send traffic to.
             enabled: False to switch the module off without forgetting it; true when
                 unspecified.
 
@@ -29,7 +29,7 @@ class EdgesTcpBackend(Resource):
         )
 
     def get(self, id: str) -> BackendModule:
-        """Fetch the backend that traffic goes to of a TCP edge.
+        """Fetch the backend module of a TCP edge.
 
         Args:
             id: The identifier of the resource.
@@ -39,7 +39,7 @@ class EdgesTcpBackend(Resource):
         return self._core.call("edges.tcp.backend.get", BackendModule, (id,))
 
     def delete(self, id: str) -> None:
-        """Remove the backend that traffic goes to from a TCP edge.
+        """Remove the backend module from a TCP edge.
 
         Args:
             id: The identifier of the resource.
@@ -55,11 +55,11 @@ class AsyncEdgesTcpBackend(Resource):
     async def replace(
         self, id: str, *, backend_id: str, enabled: bool | None = None
     ) -> BackendModule:
-        """Set the backend that traffic goes to of a TCP edge as a whole.
+        """Replace the backend module of a TCP edge.
 
         Args:
             id: The identifier of the resource.
-            backend_id: The backend that traffic shall go to.
+            backend_id: The backend to send traffic to.
             enabled: False to switch the module off without forgetting it; true when
                 unspecified.
 
@@ -70,7 +70,7 @@ class AsyncEdgesTcpBackend(Resource):
         )
 
     async def get(self, id: str) -> BackendModule:
-        """Fetch the backend that traffic goes to of a TCP edge.
+        """Fetch the backend module of a TCP edge.
 
         Args:
             id: The identifier of the resource.
@@ -80,7 +80,7 @@ class AsyncEdgesTcpBackend(Resource):
         return await self._core.start("edges.tcp.backend.get", BackendModule, (id,))
 
     async def delete(self, id: str) -> None:
-        """Remove the backend that traffic goes to from a TCP edge.
+        """Remove the backend module from a TCP edge.
 
         Args:
             id: The identifier of the resource.
@@ -96,7 +96,7 @@ class EdgesTcpIpRestriction(Resource):
     def replace(
         self, id: str, *, ip_policy_ids: Sequence[str], enabled: bool | None = None
     ) -> IpRestriction:
-        """Set the IP policies that decide on sources of a TCP edge as a whole.
+        """Replace the IP restriction module of a TCP edge.
 
         Args:
             id: The identifier of the resource.
@@ -111,7 +111,7 @@ class EdgesTcpIpRestriction(Resource):
         )
 
     def get(self, id: str) -> IpRestriction:
-        """Fetch the IP policies that decide on sources of a TCP edge.
+        """Fetch the IP restriction module of a TCP edge.
 
         Args:
             id: The identifier of the resource.
@@ -121,7 +121,7 @@ class EdgesTcpIpRestriction(Resource):
         return self._core.call("edges.tcp.ip_restriction.get", IpRestriction, (id,))
 
     def delete(self, id: str) -> None:
-        """Remove the IP policies that decide on sources from a TCP edge.
+        """Remove the IP restriction module from a TCP edge.
 
         Args:
             id: The identifier of the resource.
@@ -137,7 +137,7 @@ class AsyncEdgesTcpIpRestriction(Resource):
     async def replace(
         self, id: str, *, ip_policy_ids: Sequence[str], enabled: bool | None = None
     ) -> IpRestriction:
-        """Set the IP policies that decide on sources of a TCP edge as a whole.
+        """Replace the IP restriction module of a TCP edge.
 
         Args:
             id: The identifier of the resource.
@@ -152,7 +152,7 @@ class AsyncEdgesTcpIpRestriction(Resource):
         )
 
     async def get(self, id: str) -> IpRestriction:
-        """Fetch the IP policies that decide on sources of a TCP edge.
+        """Fetch the IP restriction module of a TCP edge.
 
         Args:
             id: The identifier of the resource.
@@ -162,7 +162,7 @@ class AsyncEdgesTcpIpRestriction(Resource):
         return await self._core.start("edges.tcp.ip_restriction.get", IpRestriction, (id,))
 
     async def delete(self, id: str) -> None:
-        """Remove the IP policies that decide on sources from a TCP edge.
+        """Remove the IP restriction module from a TCP edge.
 
         Args:
             id: The identifier of the resource.
@@ -183,13 +183,13 @@ class EdgesTcpPolicy(Resource):
         inbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
         outbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
     ) -> TrafficPolicy:
-        """Set the traffic policy of a TCP edge as a whole.
+        """Replace the traffic policy module of a TCP edge.
 
         Args:
             id: The identifier of the resource.
             enabled: True when the module is applied to traffic; true when unspecified.
             inbound: The rules for requests, or for new connections of a TCP edge.
-            outbound: The rules for answers, or for closed connections of a TCP edge.
+            outbound: The rules for responses, or for closed connections of a TCP edge.
 
         `PUT /edges/tcp/{id}/policy`
         """
@@ -198,7 +198,7 @@ class EdgesTcpPolicy(Resource):
         )
 
     def get(self, id: str) -> TrafficPolicy:
-        """Fetch the traffic policy of a TCP edge.
+        """Fetch the traffic policy module of a TCP edge.
 
         Args:
             id: The identifier of the resource.
@@ -208,7 +208,7 @@ class EdgesTcpPolicy(Resource):
         return self._core.call("edges.tcp.policy.get", TrafficPolicy, (id,))
 
     def delete(self, id: str) -> None:
-        """Remove the traffic policy from a TCP edge.
+        """Remove the traffic policy module from a TCP edge.
 
         Args:
             id: The identifier of the resource.
@@ -229,13 +229,13 @@ class AsyncEdgesTcpPolicy(Resource):
         inbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
         outbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
     ) -> TrafficPolicy:
-        """Set the traffic policy of a TCP edge as a whole.
+        """Replace the traffic policy module of a TCP edge.
 
         Args:
             id: The identifier of the resource.
             enabled: True when the module is applied to traffic; true when unspecified.
             inbound: The rules for requests, or for new connections of a TCP edge.
-            outbound: The rules for answers, or for closed connections of a TCP edge.
+            outbound: The rules for responses, or for closed connections of a TCP edge.
 
         `PUT /edges/tcp/{id}/policy`
         """
@@ -244,7 +244,7 @@ class AsyncEdgesTcpPolicy(Resource):
         )
 
     async def get(self, id: str) -> TrafficPolicy:
-        """Fetch the traffic policy of a TCP edge.
+        """Fetch the traffic policy module of a TCP edge.
 
         Args:
             id: The identifier of the resource.
@@ -254,7 +254,7 @@ class AsyncEdgesTcpPolicy(Resource):
         return await self._core.start("edges.tcp.policy.get", TrafficPolicy, (id,))
 
     async def delete(self, id: str) -> None:
-        """Remove the traffic policy from a TCP edge.
+        """Remove the traffic policy module from a TCP edge.
 
         Args:
             id: The identifier of the resource.

@@ -21,10 +21,10 @@ export function cut(part) {
 export function show(part) {
   const body = readable(part);
   if (part.unread && part.masked) return make("p", { class: "hint" }, unread(part));
-  if (!body.length) return make("p", { class: "hint" }, part.length ? "Nothing of it was kept." : "It is empty.");
+  if (!body.length) return make("p", { class: "hint" }, part.length ? "The body was not kept." : "The body is empty.");
   const notes = [];
-  if (part.unread) notes.push(`${part.unread} cannot be taken off`);
-  if (part.encoding) notes.push(`${part.encoding} taken off, ${bytes(body.length)} without it`);
+  if (part.unread) notes.push(`${part.unread} cannot be decoded`);
+  if (part.encoding) notes.push(`${part.encoding} decoded, ${bytes(body.length)} decoded size`);
   if (cut(part)) notes.push(`✂ the first ${bytes(part.kept)} of ${bytes(part.length)}`);
   if (part.masked) notes.push("secrets are masked");
   return make("div", {},
@@ -57,7 +57,7 @@ function code(content, attributes = {}) {
 export function pairs(values) {
   const rows = [...values].map(([name, value]) =>
     make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, value)));
-  if (!rows.length) return make("p", { class: "hint" }, "There are none.");
+  if (!rows.length) return make("p", { class: "hint" }, "None.");
   return make("table", { class: "pairs" }, make("tbody", {}, rows));
 }
 
@@ -84,7 +84,7 @@ export function json(read) {
   const at = mistake(read);
   if (at === null) return code(lines(read));
   const before = read.slice(0, at).split("\n");
-  const what = at >= read.length ? "It ends too early." : "This cannot stand here.";
+  const what = at >= read.length ? "Unexpected end." : "Unexpected character.";
   return broken(read, "JSON", what, [before.length, before.at(-1).length + 1]);
 }
 
@@ -143,7 +143,7 @@ function broken(read, language, message, [line, column]) {
   const all = read.split("\n");
   const before = all.slice(0, line - 1).concat((all[line - 1] ?? "").slice(0, column - 1)).join("\n");
   const rest = read.slice(before.length);
-  const problem = `This is no valid ${language}: line ${line}, column ${column}. ${message}`;
+  const problem = `This is not valid ${language}: line ${line}, column ${column}. ${message}`;
   return make("div", {},
     make("p", { class: "problem" }, `⚠ ${problem}`),
     code([before, make("mark", { title: problem }, rest.slice(0, 1) || "⏎"), rest.slice(1)].flat()));
@@ -185,20 +185,20 @@ export function mistakeInXml(read) {
   for (MARKUP.lastIndex = 0; MARKUP.lastIndex < read.length;) {
     const at = MARKUP.lastIndex;
     const found = MARKUP.exec(read);
-    if (!found) return [at, "This cannot stand here."];
+    if (!found) return [at, "Unexpected character."];
     const [token, opened, empty, closed] = found;
     if (opened) {
       roots += open.length ? 0 : 1;
-      if (roots > 1) return [at, "There is one element around all others."];
+      if (roots > 1) return [at, "There must be exactly one root element."];
       if (!empty) open.push(opened);
     } else if (closed) {
       const last = open.pop();
-      if (last !== closed) return [at, last ? `${last} ends first.` : "Nothing was open."];
+      if (last !== closed) return [at, last ? `${last} must be closed first.` : "There is no open element to close."];
     } else if (!open.length && !token.startsWith("<") && token.trim()) {
       return [at, "Text stands in an element."];
     }
   }
-  if (open.length || !roots) return [read.length, open.length ? `${open.at(-1)} is not closed.` : "There is no element."];
+  if (open.length || !roots) return [read.length, open.length ? `${open.at(-1)} is not closed.` : "There is no root element."];
   return null;
 }
 

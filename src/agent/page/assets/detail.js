@@ -64,10 +64,10 @@ function facts(detail, actions) {
   }, id);
   const known = [
     ["Arrived", detail.start.replace("T", " ")],
-    ["Took", time(detail.took) || "not done yet"],
+    ["Took", time(detail.took) || "not complete yet"],
     ["From", detail.source],
     ["Tunnel", detail.tunnel],
-    VIA[detail.via] ? ["Came through", VIA[detail.via]] : null,
+    VIA[detail.via] ? ["Received via", VIA[detail.via]] : null,
     detail.edge_id ? ["Edge", detail.edge_id] : null,
     detail.route_id ? ["Route", detail.route_id] : null,
     ["Sizes", `${bytes(detail.received)} in, ${bytes(detail.sent)} out`],
@@ -83,7 +83,7 @@ function part(name, part, detail) {
   const title = make("h3", { id: `${name}-title` }, name);
   if (!part) {
     return make("section", { class: "part", "aria-labelledby": title.id }, title,
-      make("p", { class: "hint" }, detail.error ? "There is none." : "There is none yet."));
+      make("p", { class: "hint" }, detail.error ? "No response." : "No response yet."));
   }
   const target = detail.target;
   const query = target.includes("?") ? target.slice(target.indexOf("?") + 1) : "";

@@ -7,7 +7,7 @@ const MOST = 3000;
 
 /** The lines of a message. */
 function lines(part) {
-  if (!part) return ["(there is none)"];
+  if (!part) return ["(none)"];
   const hidden = isHidden(part) ? `(${unread(part)})` : null;
   const body = hidden ?? text(readable(part), cut(part));
   const head = [part.line, ...part.headers.map((field) => `${field.name}: ${field.value}`)];

@@ -14,8 +14,8 @@ const COPIED = 2000;
 const NARROW = matchMedia("(max-width: 60rem)");
 const SUGGESTED = ["status:5xx", "status:4xx", "is:replay", ">500ms"];
 const KEYS = [
-  ["j, ↓", "the next request"], ["k, ↑", "the one before"], ["Enter", "go to its details"],
-  ["/", "filter"], ["r", "replay"], ["e", "edit and replay"], ["?", "these keys"],
+  ["j, ↓", "the next request"], ["k, ↑", "the previous request"], ["Enter", "open its details"],
+  ["/", "filter"], ["r", "replay"], ["e", "edit and replay"], ["?", "show these keys"],
   ["Esc", "back, or close"],
 ];
 
@@ -29,7 +29,7 @@ const live = new Live({ update, link });
 const pause = button("Pause", togglePause, { "aria-pressed": "false", id: "pause" });
 const fresh = button("", toTop, { id: "fresh", hidden: true });
 const exporting = make("a", { class: "button", download: "requests.har", id: "export" }, "Export HAR");
-const chips = make("span", { class: "chips", role: "group", "aria-label": "Often used filters" });
+const chips = make("span", { class: "chips", role: "group", "aria-label": "Common filters" });
 
 function setUp() {
   byId("empty")?.remove();
@@ -63,7 +63,7 @@ function fromAddress() {
     page.chosen = null;
     page.detail = null;
     list.mark(null);
-    place.replaceChildren(make("p", { class: "hint" }, "Choose a request to see it."));
+    place.replaceChildren(make("p", { class: "hint" }, "Select a request to see it."));
     showDetail(false);
   }
 }
@@ -155,7 +155,7 @@ function update(news) {
     return;
   }
   hold(news);
-  say(pause, `Go on (${page.waiting[0].requests.length} new)`);
+  say(pause, `Resume (${page.waiting[0].requests.length} new)`);
 }
 
 /** Keeps what is new while the page is paused: each request once, and none that is not kept any more. */
@@ -203,7 +203,7 @@ async function older(turn) {
 function togglePause() {
   page.paused = !page.paused;
   pause.setAttribute("aria-pressed", page.paused);
-  say(pause, page.paused ? "Go on" : "Pause");
+  say(pause, page.paused ? "Resume" : "Pause");
   if (!page.paused) {
     page.waiting.splice(0).forEach(take);
   }
@@ -226,7 +226,7 @@ function drawState() {
   const signs = { online: "●", connecting: "◌", reconnecting: "◌", offline: "○" };
   const service = state.dataset.service ?? "connecting";
   const lost = linked === "lost";
-  say(state, lost ? "○ the agent does not answer" : `${signs[service]} ${service}${linked === "polling" ? " (asking each second)" : ""}`);
+  say(state, lost ? "○ the agent does not respond" : `${signs[service]} ${service}${linked === "polling" ? " (asking each second)" : ""}`);
   state.className = lost ? "away" : service;
 }
 
@@ -324,7 +324,7 @@ async function loadNow(turn, id) {
     if (id !== page.chosen) return;
     page.detail = null;
     place.replaceChildren(make("p", { class: "hint" },
-      error.status === 404 ? "This request is not kept any more." : error.message));
+      error.status === 404 ? "This request is no longer kept." : error.message));
   }
 }
 
@@ -412,7 +412,7 @@ function drawCopied() {
 
 /** Where the clipboard is closed to the page, people copy for themselves. */
 function copyByHand(content) {
-  const area = make("textarea", { rows: "12", readonly: true, "aria-label": "The copy", spellcheck: "false" });
+  const area = make("textarea", { rows: "12", readonly: true, "aria-label": "The text to copy", spellcheck: "false" });
   area.value = content;
   dialog("Copy", area);
   area.select();
@@ -424,7 +424,7 @@ async function clear() {
     act: () => ask("/api/requests/http", { method: "DELETE" }).then(() => {
       page.chosen = null;
       page.detail = null;
-      place.replaceChildren(make("p", { class: "hint" }, "Choose a request to see it."));
+      place.replaceChildren(make("p", { class: "hint" }, "Select a request to see it."));
       address(false);
     }, (error) => notice(error.message)),
   });
@@ -436,7 +436,7 @@ function help() {
 }
 
 function notice(message) {
-  dialog("This did not work", make("p", { class: "problem" }, message));
+  dialog("The action failed", make("p", { class: "problem" }, message));
 }
 
 function dialog(title, content, action) {

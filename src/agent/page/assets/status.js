@@ -27,7 +27,7 @@ function setUp() {
     make("section", {}, make("h2", {}, "Tunnels"), parts.tunnels, starting()),
     make("section", {}, make("h2", {}, "Captured requests"), parts.meter, parts.room),
     make("section", {}, make("h2", {}, "Options in effect"), facts("options")),
-    make("section", {}, make("h2", {}, "What went wrong"), parts.failures),
+    make("section", {}, make("h2", {}, "Recent errors"), parts.failures),
   );
   look();
 }
@@ -46,7 +46,7 @@ async function look() {
 function state(service) {
   const signs = { online: "●", connecting: "◌", reconnecting: "◌", offline: "○" };
   byId("state").className = service ?? "away";
-  say(byId("state"), service ? `${signs[service]} ${service}` : "○ the agent does not answer");
+  say(byId("state"), service ? `${signs[service]} ${service}` : "○ the agent does not respond");
 }
 
 function show(status) {
@@ -173,7 +173,7 @@ function card(tunnel) {
         ["Requests", String(http.count)],
         ["Rates", `${per(http.rate1)}, ${per(http.rate5)}, ${per(http.rate15)} (1, 5, 15 min)`],
         ["Percentiles", [50, 90, 95, 99].map((p) => `p${p} ${time(http[`p${p}`] / 1e6)}`).join(", ")],
-        ["Connections", `${conns.gauge} open, ${conns.count} in all`],
+        ["Connections", `${conns.gauge} open, ${conns.count} in total`],
       ]);
       say(definition, JSON.stringify(now.definition, null, 2));
       plots.forEach((drawn) => drawn.show(samples));

@@ -179,7 +179,7 @@ async fn drive(mut connection: Http2Driver, status_sender: watch::Sender<Http2St
             Ok(()) => "it closed the connection".to_owned(),
             Err(error) => explained(&error),
         },
-        () = ping(pings, &status_sender) => "it does not answer any more".to_owned(),
+        () = ping(pings, &status_sender) => "it stopped responding".to_owned(),
     };
     status_sender.send_replace(Http2Status::Ended(reason));
 }

@@ -47,7 +47,7 @@ pub(super) async fn connect(connection: &Arc<Http2Connection>) -> io::Result<Loc
     })
 }
 
-/// Why a translator ended without an answer, once it did.
+/// Why a translator ended without a response, once it did.
 #[derive(Debug, Clone, Default)]
 struct FailureReason(Arc<Mutex<Option<String>>>);
 

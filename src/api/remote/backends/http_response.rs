@@ -1,4 +1,4 @@
-//! HTTP response backends: one fixed answer.
+//! HTTP response backends: one fixed response.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::api::macros::{resource, wire};
 use crate::api::{Description, Metadata, Timestamp};
 
 wire! {
-    /// A backend that gives one fixed answer.
+    /// A backend that gives one fixed response.
     pub struct HttpResponseBackend {
         /// Unique identifier, `bkdhr_` and 27 characters.
         pub id: String,
@@ -16,19 +16,19 @@ wire! {
         pub created_at: Option<Timestamp>,
         /// What the backend is for; at most 255 bytes.
         pub description: Option<Description>,
-        /// Free text that the service stores and returns unread; at most 4096 bytes.
+        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
         pub metadata: Option<Metadata>,
-        /// The body of the answer, at most 64 KiB.
+        /// The body of the response, at most 64 KiB.
         pub body: Option<String>,
-        /// The headers of the answer; names come back in lower case.
+        /// The headers of the response; names come back in lower case.
         pub headers: Option<BTreeMap<String, String>>,
-        /// The status of the answer, 200 by default.
+        /// The status of the response, 200 by default.
         pub status_code: Option<i64>,
     }
 }
 
 resource! {
-    /// HTTP response backends: one fixed answer.
+    /// HTTP response backends: one fixed response.
     "backends.http_response" {
         /// Create an HTTP response backend.
         POST "/backends/http_response" Create([

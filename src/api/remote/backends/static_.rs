@@ -14,7 +14,7 @@ wire! {
         pub created_at: Option<Timestamp>,
         /// What the backend is for; at most 255 bytes.
         pub description: Option<Description>,
-        /// Free text that the service stores and returns unread; at most 4096 bytes.
+        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
         pub metadata: Option<Metadata>,
         /// Where to connect to, `host:port`.
         pub address: Option<String>,

@@ -16,7 +16,7 @@ wire! {
         pub created_at: Option<Timestamp>,
         /// What the backend is for; at most 255 bytes.
         pub description: Option<Description>,
-        /// Free text that the service stores and returns unread; at most 4096 bytes.
+        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
         pub metadata: Option<Metadata>,
         /// The weight of each child backend by its identifier, 0 to 10000.
         pub backends: Option<BTreeMap<String, i64>>,

@@ -18,13 +18,13 @@ wire! {
         pub created_at: Option<Timestamp>,
         /// What the edge is for; at most 255 bytes.
         pub description: Option<Description>,
-        /// Free text that the service stores and returns unread; at most 4096 bytes.
+        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
         pub metadata: Option<Metadata>,
         /// The hosts and ports that the edge serves, `host:port`; a host may start with `*.`.
         pub hostports: Option<Vec<String>>,
-        /// Who vouches for visitors; none lets everybody in.
+        /// Which authorities verify visitors; without any, everybody may connect.
         pub mutual_tls: Option<MutualTls>,
-        /// Which versions of TLS are spoken.
+        /// Which versions of TLS are accepted.
         pub tls_termination: Option<TlsTermination>,
         /// The routes of the edge.
         pub routes: Option<Vec<HttpsEdgeRoute>>,

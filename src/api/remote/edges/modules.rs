@@ -17,7 +17,7 @@ wire! {
         pub backend: Option<Ref>,
     }
 
-    /// The backend that traffic shall go to, as given inside an edge or a route.
+    /// The backend to send traffic to, as given inside an edge or a route.
     pub struct BackendModuleChange {
         /// False to switch the module off without forgetting it; true when unspecified.
         pub enabled: Option<bool>,
@@ -25,7 +25,7 @@ wire! {
         pub backend_id: Option<String>,
     }
 
-    /// Lets only sources through that IP policies allow.
+    /// Lets through only sources that IP policies allow.
     pub struct IpRestriction {
         /// False to switch the module off without forgetting it; true when unspecified.
         pub enabled: Option<bool>,
@@ -33,7 +33,7 @@ wire! {
         pub ip_policies: Option<Vec<Ref>>,
     }
 
-    /// The IP policies that shall decide, as given inside an edge or a route.
+    /// The IP policies to apply, as given inside an edge or a route.
     pub struct IpRestrictionChange {
         /// False to switch the module off without forgetting it; true when unspecified.
         pub enabled: Option<bool>,
@@ -41,15 +41,15 @@ wire! {
         pub ip_policy_ids: Option<Vec<String>>,
     }
 
-    /// Lets only visitors in who show a certificate.
+    /// Lets in only visitors who present a certificate.
     pub struct MutualTls {
         /// False to switch the module off without forgetting it; true when unspecified.
         pub enabled: Option<bool>,
-        /// The certificate authorities that vouch for visitors.
+        /// The certificate authorities that verify visitors.
         pub certificate_authorities: Option<Vec<Ref>>,
     }
 
-    /// The certificate authorities that shall vouch for visitors, as given inside an edge.
+    /// The certificate authorities to verify visitors with, as given inside an edge.
     pub struct MutualTlsChange {
         /// False to switch the module off without forgetting it; true when unspecified.
         pub enabled: Option<bool>,
@@ -57,21 +57,21 @@ wire! {
         pub certificate_authority_ids: Option<Vec<String>>,
     }
 
-    /// How TLS is spoken.
+    /// The TLS settings.
     pub struct TlsTermination {
         /// False to switch the module off without forgetting it; true when unspecified.
         pub enabled: Option<bool>,
-        /// Where TLS ends: always `edge`.
+        /// Where TLS is terminated: always `edge`.
         pub terminate_at: Option<String>,
-        /// The oldest version of TLS that is spoken, `1.2` or `1.3`.
+        /// The oldest version of TLS that is accepted, `1.2` or `1.3`.
         pub min_version: Option<String>,
     }
 
-    /// How TLS shall be spoken, as given inside an edge.
+    /// The TLS settings, as given inside an edge.
     pub struct TlsTerminationChange {
         /// False to switch the module off without forgetting it; true when unspecified.
         pub enabled: Option<bool>,
-        /// The oldest version of TLS that is spoken: `1.2`, the default, or `1.3`.
+        /// The oldest version of TLS that is accepted: `1.2`, the default, or `1.3`.
         pub min_version: Option<String>,
     }
 
@@ -81,7 +81,7 @@ wire! {
         pub enabled: Option<bool>,
         /// The rules for requests, or for new connections of a TCP edge.
         pub inbound: Option<Vec<EndpointRule>>,
-        /// The rules for answers, or for closed connections of a TCP edge.
+        /// The rules for responses, or for closed connections of a TCP edge.
         pub outbound: Option<Vec<EndpointRule>>,
     }
 
@@ -129,7 +129,7 @@ wire! {
         pub error_threshold_percentage: Option<f64>,
     }
 
-    /// Compresses answers.
+    /// Compresses responses.
     pub struct Compression {
         /// False to switch the module off without forgetting it; true when unspecified.
         pub enabled: Option<bool>,
@@ -145,7 +145,7 @@ wire! {
         pub remove: Option<Vec<String>>,
     }
 
-    /// Changes the headers of answers.
+    /// Changes the headers of responses.
     pub struct ResponseHeaders {
         /// False to switch the module off without forgetting it; true when unspecified.
         pub enabled: Option<bool>,
@@ -165,7 +165,7 @@ wire! {
         pub secret: Option<Secret>,
     }
 
-    /// Carries WebSocket frames as a TCP stream.
+    /// Converts WebSockets into TCP streams.
     pub struct WebsocketTcpConverter {
         /// False to switch the module off without forgetting it; true when unspecified.
         pub enabled: Option<bool>,

@@ -8,18 +8,18 @@ pub mod backend {
     resource! {
         /// Backend module: the backend that traffic goes to.
         "edges.https.routes.backend" {
-            /// Set the backend that traffic goes to of a route as a whole.
+            /// Replace the backend module of a route.
             PUT "/edges/https/{edge_id}/routes/{id}/backend" Replace(
                 edge_id: String, id: String,
-                /// The backend that traffic shall go to.
+                /// The backend to send traffic to.
                 backend_id: String,
                 [
                     enabled: bool,
                 ]
             ) -> BackendModule;
-            /// Fetch the backend that traffic goes to of a route.
+            /// Fetch the backend module of a route.
             GET "/edges/https/{edge_id}/routes/{id}/backend" Get(edge_id: String, id: String) -> BackendModule;
-            /// Remove the backend that traffic goes to from a route.
+            /// Remove the backend module from a route.
             DELETE "/edges/https/{edge_id}/routes/{id}/backend" Delete(edge_id: String, id: String);
         }
     }
@@ -33,7 +33,7 @@ pub mod ip_restriction {
     resource! {
         /// IP restriction module: only sources that IP policies allow.
         "edges.https.routes.ip_restriction" {
-            /// Set the IP policies that decide on sources of a route as a whole.
+            /// Replace the IP restriction module of a route.
             PUT "/edges/https/{edge_id}/routes/{id}/ip_restriction" Replace(
                 edge_id: String, id: String,
                 /// The IP policies that decide.
@@ -42,9 +42,9 @@ pub mod ip_restriction {
                     enabled: bool,
                 ]
             ) -> IpRestriction;
-            /// Fetch the IP policies that decide on sources of a route.
+            /// Fetch the IP restriction module of a route.
             GET "/edges/https/{edge_id}/routes/{id}/ip_restriction" Get(edge_id: String, id: String) -> IpRestriction;
-            /// Remove the IP policies that decide on sources from a route.
+            /// Remove the IP restriction module from a route.
             DELETE "/edges/https/{edge_id}/routes/{id}/ip_restriction" Delete(edge_id: String, id: String);
         }
     }
@@ -58,7 +58,7 @@ pub mod policy {
     resource! {
         /// Traffic policy module: rules that act on traffic.
         "edges.https.routes.policy" {
-            /// Set the traffic policy of a route as a whole.
+            /// Replace the traffic policy module of a route.
             PUT "/edges/https/{edge_id}/routes/{id}/policy" Replace(
                 edge_id: String, id: String,
                 [
@@ -67,9 +67,9 @@ pub mod policy {
                     outbound: Vec<EndpointRule>,
                 ]
             ) -> TrafficPolicy;
-            /// Fetch the traffic policy of a route.
+            /// Fetch the traffic policy module of a route.
             GET "/edges/https/{edge_id}/routes/{id}/policy" Get(edge_id: String, id: String) -> TrafficPolicy;
-            /// Remove the traffic policy from a route.
+            /// Remove the traffic policy module from a route.
             DELETE "/edges/https/{edge_id}/routes/{id}/policy" Delete(edge_id: String, id: String);
         }
     }
@@ -83,7 +83,7 @@ pub mod user_agent_filter {
     resource! {
         /// User agent filter module: decides on the `User-Agent` header.
         "edges.https.routes.user_agent_filter" {
-            /// Set the user agent filter of a route as a whole.
+            /// Replace the user agent filter module of a route.
             PUT "/edges/https/{edge_id}/routes/{id}/user_agent_filter" Replace(
                 edge_id: String, id: String,
                 [
@@ -92,9 +92,9 @@ pub mod user_agent_filter {
                     deny: Vec<String>,
                 ]
             ) -> UserAgentFilter;
-            /// Fetch the user agent filter of a route.
+            /// Fetch the user agent filter module of a route.
             GET "/edges/https/{edge_id}/routes/{id}/user_agent_filter" Get(edge_id: String, id: String) -> UserAgentFilter;
-            /// Remove the user agent filter from a route.
+            /// Remove the user agent filter module from a route.
             DELETE "/edges/https/{edge_id}/routes/{id}/user_agent_filter" Delete(edge_id: String, id: String);
         }
     }
@@ -108,7 +108,7 @@ pub mod circuit_breaker {
     resource! {
         /// Circuit breaker module: rejects traffic while the backend fails.
         "edges.https.routes.circuit_breaker" {
-            /// Set the circuit breaker of a route as a whole.
+            /// Replace the circuit breaker module of a route.
             PUT "/edges/https/{edge_id}/routes/{id}/circuit_breaker" Replace(
                 edge_id: String, id: String,
                 [
@@ -120,32 +120,32 @@ pub mod circuit_breaker {
                     error_threshold_percentage: f64,
                 ]
             ) -> CircuitBreaker;
-            /// Fetch the circuit breaker of a route.
+            /// Fetch the circuit breaker module of a route.
             GET "/edges/https/{edge_id}/routes/{id}/circuit_breaker" Get(edge_id: String, id: String) -> CircuitBreaker;
-            /// Remove the circuit breaker from a route.
+            /// Remove the circuit breaker module from a route.
             DELETE "/edges/https/{edge_id}/routes/{id}/circuit_breaker" Delete(edge_id: String, id: String);
         }
     }
 }
 
-/// Compression module: compresses answers.
+/// Compression module: compresses responses.
 pub mod compression {
     use crate::api::macros::resource;
     use crate::api::remote::edges::modules::Compression;
 
     resource! {
-        /// Compression module: compresses answers.
+        /// Compression module: compresses responses.
         "edges.https.routes.compression" {
-            /// Set compression of a route as a whole.
+            /// Replace the compression module of a route.
             PUT "/edges/https/{edge_id}/routes/{id}/compression" Replace(
                 edge_id: String, id: String,
                 [
                     enabled: bool,
                 ]
             ) -> Compression;
-            /// Fetch compression of a route.
+            /// Fetch the compression module of a route.
             GET "/edges/https/{edge_id}/routes/{id}/compression" Get(edge_id: String, id: String) -> Compression;
-            /// Remove compression from a route.
+            /// Remove the compression module from a route.
             DELETE "/edges/https/{edge_id}/routes/{id}/compression" Delete(edge_id: String, id: String);
         }
     }
@@ -161,7 +161,7 @@ pub mod request_headers {
     resource! {
         /// Request headers module: changes the headers of requests.
         "edges.https.routes.request_headers" {
-            /// Set the changes to request headers of a route as a whole.
+            /// Replace the request headers module of a route.
             PUT "/edges/https/{edge_id}/routes/{id}/request_headers" Replace(
                 edge_id: String, id: String,
                 [
@@ -170,15 +170,15 @@ pub mod request_headers {
                     remove: Vec<String>,
                 ]
             ) -> RequestHeaders;
-            /// Fetch the changes to request headers of a route.
+            /// Fetch the request headers module of a route.
             GET "/edges/https/{edge_id}/routes/{id}/request_headers" Get(edge_id: String, id: String) -> RequestHeaders;
-            /// Remove the changes to request headers from a route.
+            /// Remove the request headers module from a route.
             DELETE "/edges/https/{edge_id}/routes/{id}/request_headers" Delete(edge_id: String, id: String);
         }
     }
 }
 
-/// Response headers module: changes the headers of answers.
+/// Response headers module: changes the headers of responses.
 pub mod response_headers {
     use std::collections::BTreeMap;
 
@@ -186,9 +186,9 @@ pub mod response_headers {
     use crate::api::remote::edges::modules::ResponseHeaders;
 
     resource! {
-        /// Response headers module: changes the headers of answers.
+        /// Response headers module: changes the headers of responses.
         "edges.https.routes.response_headers" {
-            /// Set the changes to response headers of a route as a whole.
+            /// Replace the response headers module of a route.
             PUT "/edges/https/{edge_id}/routes/{id}/response_headers" Replace(
                 edge_id: String, id: String,
                 [
@@ -197,9 +197,9 @@ pub mod response_headers {
                     remove: Vec<String>,
                 ]
             ) -> ResponseHeaders;
-            /// Fetch the changes to response headers of a route.
+            /// Fetch the response headers module of a route.
             GET "/edges/https/{edge_id}/routes/{id}/response_headers" Get(edge_id: String, id: String) -> ResponseHeaders;
-            /// Remove the changes to response headers from a route.
+            /// Remove the response headers module from a route.
             DELETE "/edges/https/{edge_id}/routes/{id}/response_headers" Delete(edge_id: String, id: String);
         }
     }
@@ -214,7 +214,7 @@ pub mod webhook_verification {
     resource! {
         /// Webhook verification module: lets only signed webhooks through.
         "edges.https.routes.webhook_verification" {
-            /// Set the verification of webhooks of a route as a whole.
+            /// Replace the webhook verification module of a route.
             PUT "/edges/https/{edge_id}/routes/{id}/webhook_verification" Replace(
                 edge_id: String, id: String,
                 provider: String,
@@ -223,32 +223,32 @@ pub mod webhook_verification {
                     enabled: bool,
                 ]
             ) -> WebhookVerification;
-            /// Fetch the verification of webhooks of a route.
+            /// Fetch the webhook verification module of a route.
             GET "/edges/https/{edge_id}/routes/{id}/webhook_verification" Get(edge_id: String, id: String) -> WebhookVerification;
-            /// Remove the verification of webhooks from a route.
+            /// Remove the webhook verification module from a route.
             DELETE "/edges/https/{edge_id}/routes/{id}/webhook_verification" Delete(edge_id: String, id: String);
         }
     }
 }
 
-/// WebSocket TCP converter module: carries WebSocket frames as a TCP stream.
+/// WebSocket TCP converter module: converts WebSockets into TCP streams.
 pub mod websocket_tcp_converter {
     use crate::api::macros::resource;
     use crate::api::remote::edges::modules::WebsocketTcpConverter;
 
     resource! {
-        /// WebSocket TCP converter module: carries WebSocket frames as a TCP stream.
+        /// WebSocket TCP converter module: converts WebSockets into TCP streams.
         "edges.https.routes.websocket_tcp_converter" {
-            /// Set the conversion of WebSockets of a route as a whole.
+            /// Replace the WebSocket TCP converter module of a route.
             PUT "/edges/https/{edge_id}/routes/{id}/websocket_tcp_converter" Replace(
                 edge_id: String, id: String,
                 [
                     enabled: bool,
                 ]
             ) -> WebsocketTcpConverter;
-            /// Fetch the conversion of WebSockets of a route.
+            /// Fetch the WebSocket TCP converter module of a route.
             GET "/edges/https/{edge_id}/routes/{id}/websocket_tcp_converter" Get(edge_id: String, id: String) -> WebsocketTcpConverter;
-            /// Remove the conversion of WebSockets from a route.
+            /// Remove the WebSocket TCP converter module from a route.
             DELETE "/edges/https/{edge_id}/routes/{id}/websocket_tcp_converter" Delete(edge_id: String, id: String);
         }
     }

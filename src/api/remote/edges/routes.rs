@@ -23,7 +23,7 @@ wire! {
         pub created_at: Option<Timestamp>,
         /// What the route is for; at most 255 bytes.
         pub description: Option<Description>,
-        /// Free text that the service stores and returns unread; at most 4096 bytes.
+        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
         pub metadata: Option<Metadata>,
         /// `exact_path` or `path_prefix`.
         pub match_type: Option<String>,
@@ -35,11 +35,11 @@ wire! {
         pub ip_restriction: Option<IpRestriction>,
         /// Rejects requests while the backend fails.
         pub circuit_breaker: Option<CircuitBreaker>,
-        /// Compresses answers.
+        /// Compresses responses.
         pub compression: Option<Compression>,
         /// Changes the headers of requests.
         pub request_headers: Option<RequestHeaders>,
-        /// Changes the headers of answers.
+        /// Changes the headers of responses.
         pub response_headers: Option<ResponseHeaders>,
         /// Lets only signed webhooks through.
         pub webhook_verification: Option<WebhookVerification>,
@@ -49,11 +49,11 @@ wire! {
         pub saml: Option<Map<String, Value>>,
         /// Login by OpenID Connect; not offered by the embedded service.
         pub oidc: Option<Map<String, Value>>,
-        /// Carries WebSocket frames as a TCP stream.
+        /// Converts WebSockets into TCP streams.
         pub websocket_tcp_converter: Option<WebsocketTcpConverter>,
         /// Decides on the `User-Agent` header.
         pub user_agent_filter: Option<UserAgentFilter>,
-        /// Rules that act on requests and answers.
+        /// Rules that act on requests and responses.
         pub policy: Option<TrafficPolicy>,
         /// The policy in the form of one document; not offered by the embedded service.
         pub traffic_policy: Option<Map<String, Value>>,

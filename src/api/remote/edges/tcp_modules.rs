@@ -8,18 +8,18 @@ pub mod backend {
     resource! {
         /// Backend module: the backend that traffic goes to.
         "edges.tcp.backend" {
-            /// Set the backend that traffic goes to of a TCP edge as a whole.
+            /// Replace the backend module of a TCP edge.
             PUT "/edges/tcp/{id}/backend" Replace(
                 id: String,
-                /// The backend that traffic shall go to.
+                /// The backend to send traffic to.
                 backend_id: String,
                 [
                     enabled: bool,
                 ]
             ) -> BackendModule;
-            /// Fetch the backend that traffic goes to of a TCP edge.
+            /// Fetch the backend module of a TCP edge.
             GET "/edges/tcp/{id}/backend" Get(id: String) -> BackendModule;
-            /// Remove the backend that traffic goes to from a TCP edge.
+            /// Remove the backend module from a TCP edge.
             DELETE "/edges/tcp/{id}/backend" Delete(id: String);
         }
     }
@@ -33,7 +33,7 @@ pub mod ip_restriction {
     resource! {
         /// IP restriction module: only sources that IP policies allow.
         "edges.tcp.ip_restriction" {
-            /// Set the IP policies that decide on sources of a TCP edge as a whole.
+            /// Replace the IP restriction module of a TCP edge.
             PUT "/edges/tcp/{id}/ip_restriction" Replace(
                 id: String,
                 /// The IP policies that decide.
@@ -42,9 +42,9 @@ pub mod ip_restriction {
                     enabled: bool,
                 ]
             ) -> IpRestriction;
-            /// Fetch the IP policies that decide on sources of a TCP edge.
+            /// Fetch the IP restriction module of a TCP edge.
             GET "/edges/tcp/{id}/ip_restriction" Get(id: String) -> IpRestriction;
-            /// Remove the IP policies that decide on sources from a TCP edge.
+            /// Remove the IP restriction module from a TCP edge.
             DELETE "/edges/tcp/{id}/ip_restriction" Delete(id: String);
         }
     }
@@ -58,7 +58,7 @@ pub mod policy {
     resource! {
         /// Traffic policy module: rules that act on traffic.
         "edges.tcp.policy" {
-            /// Set the traffic policy of a TCP edge as a whole.
+            /// Replace the traffic policy module of a TCP edge.
             PUT "/edges/tcp/{id}/policy" Replace(
                 id: String,
                 [
@@ -67,9 +67,9 @@ pub mod policy {
                     outbound: Vec<EndpointRule>,
                 ]
             ) -> TrafficPolicy;
-            /// Fetch the traffic policy of a TCP edge.
+            /// Fetch the traffic policy module of a TCP edge.
             GET "/edges/tcp/{id}/policy" Get(id: String) -> TrafficPolicy;
-            /// Remove the traffic policy from a TCP edge.
+            /// Remove the traffic policy module from a TCP edge.
             DELETE "/edges/tcp/{id}/policy" Delete(id: String);
         }
     }

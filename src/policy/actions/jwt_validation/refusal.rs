@@ -23,18 +23,18 @@ macro_rules! refusals {
 }
 
 refusals! {
-    SEVERAL = BAD_REQUEST, 3416, "The request carries more than one token where one belongs.";
-    SIGNATURE = UNAUTHORIZED, 3401, "The token is not genuine, or not current.";
-    CLAIM = FORBIDDEN, 3403, "The token is not from here, or not for here.";
+    SEVERAL = BAD_REQUEST, 3416, "The request carries more than one token.";
+    SIGNATURE = UNAUTHORIZED, 3401, "The token has an invalid signature, has expired, or is not valid yet.";
+    CLAIM = FORBIDDEN, 3403, "The issuer or the audience of the token is not accepted.";
     MISSING = UNAUTHORIZED, 3406, "A token is required.";
     HEADER = UNAUTHORIZED, 3408, "A header with a token is required.";
     JSON = BAD_REQUEST, 3411, "The body is not JSON.";
     FORM = BAD_REQUEST, 3412, "The body is not a form.";
-    PREFIX = UNAUTHORIZED, 3413, "The token lacks what must stand before it.";
+    PREFIX = UNAUTHORIZED, 3413, "The token lacks its prefix.";
     TYPE = BAD_REQUEST, 3414, "The body is neither JSON nor a form.";
     METHOD = BAD_REQUEST, 3415, "The method has no body to carry a token.";
     MALFORMED = UNAUTHORIZED, 3416, "The token is malformed.";
-    UNREACHABLE = BAD_GATEWAY, 3422, "The keys of the issuer cannot be had.";
+    UNREACHABLE = BAD_GATEWAY, 3422, "The keys of the issuer cannot be fetched.";
 }
 
 impl Refusal {

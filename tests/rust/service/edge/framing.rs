@@ -199,7 +199,7 @@ const BEFORE: &[(&str, bool)] = &[
     (" \r\n", false),
 ];
 
-/// Sends bytes at once or in two pieces, and gives the head of the answer with what follows it.
+/// Sends bytes at once or in two pieces, and gives the head of the response with what follows it.
 async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin, text: &str, split: bool) -> String {
     let (first, second) = text.as_bytes().split_at(if split { text.len() / 2 } else { 0 });
     // Who has refused already takes no more.
