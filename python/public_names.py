@@ -119,8 +119,8 @@ def variables() -> Iterator[str]:
 
 def configuration() -> Iterator[str]:
     """The keys of the agent's configuration file, and of the tunnels in it."""
-    source = (ROOT / "src" / "agent" / "config.rs").read_text()
-    body = source.partition("pub struct Config {")[2].partition("\n}")[0]
+    source = (ROOT / "src/agent/config.rs").read_text()
+    body = source.partition("pub struct AgentConfig {")[2].partition("\n}")[0]
     yield from re.findall(r"^    (?:pub )?(\w+):", body, re.MULTILINE)
     for key in re.findall(r"^\| `(\w+)` \|", reference.fields(), re.MULTILINE):
         yield f"tunnels.{key}"

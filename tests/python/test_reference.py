@@ -78,8 +78,8 @@ def test_every_variable_that_is_read_is_documented() -> None:
 
 def test_every_key_of_the_configuration_file_is_documented() -> None:
     page = (DOCS / "reference" / "configuration.md").read_text()
-    source = (ROOT / "src" / "agent" / "config.rs").read_text()
-    body = source.partition("pub struct Config {")[2].partition("\n}")[0]
+    source = (ROOT / "src/agent/config.rs").read_text()
+    body = source.partition("pub struct AgentConfig {")[2].partition("\n}")[0]
 
     keys = re.findall(r"^    (?:pub )?(\w+):", body, re.MULTILINE)
 
