@@ -42,6 +42,11 @@ pub mod client;
 mod coding;
 #[cfg(feature = "service")]
 mod files;
+/// Targets for fuzzers, which see what is private here.
+#[cfg(all(any(test, fuzzing), feature = "service"))]
+#[path = "../tests/fuzz/mod.rs"]
+#[allow(clippy::unwrap_used, clippy::panic)]
+pub mod fuzz;
 #[cfg(feature = "service")]
 pub mod gateway;
 mod http1;

@@ -1,0 +1,13 @@
+//! The targets, one file each.
+
+pub mod bodies;
+pub mod calls;
+pub mod configurations;
+pub mod expressions;
+pub mod frames;
+pub mod ids;
+pub mod json;
+pub mod paths;
+pub mod policies;
+pub mod requests;
+pub mod responses;
