@@ -13,9 +13,10 @@ use super::response::{PendingResponse, ResponseFraming};
 /// How much of what nobody will read is taken before the connection closes, in bytes.
 const MAX_DRAINED_BYTES: usize = 256 << 10;
 
-/// What a parser gets in the place of what is ambiguous: a byte that no head and no chunk may hold.
-/// It may not look at the byte before a head is complete, as it seems to be then.
-const INVALID: &[u8] = b"\0\r\n\r\n";
+/// What a parser gets in the place of what is ambiguous: a NUL, which no head, size of a chunk or
+/// trailer may hold, and a bare line feed, which no extension of a chunk may hold, where hyper takes
+/// all but that. It may not look at the bytes before a head is complete, as it seems to be then.
+const INVALID: &[u8] = b"\0\n\r\n\r\n";
 
 /// A connection on which somebody sends requests.
 ///
@@ -222,5 +223,75 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StrictResponses<S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::cell::Cell;
+    use std::convert::Infallible;
+    use std::rc::Rc;
+
+    use bytes::Bytes;
+    use http_body_util::{BodyExt, Empty};
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioIo;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    /// The status that hyper answers behind a strict stream, and how many whole requests it reads.
+    async fn answered(text: &str) -> (Option<u16>, usize) {
+        let (mut visitor, socket) = tokio::io::duplex(1 << 16);
+        visitor.write_all(text.as_bytes()).await.unwrap();
+        visitor.shutdown().await.unwrap();
+        let requests = Rc::new(Cell::new(0));
+        let service = service_fn(|request: hyper::Request<hyper::body::Incoming>| {
+            let requests = Rc::clone(&requests);
+            async move {
+                if request.into_body().collect().await.is_ok() {
+                    requests.set(requests.get() + 1);
+                }
+                Ok::<_, Infallible>(hyper::Response::new(Empty::<Bytes>::new()))
+            }
+        });
+        let mut builder = hyper::server::conn::http1::Builder::new();
+        builder.half_close(true);
+        // How the connection ends is in the answer.
+        let _ = builder.serve_connection(TokioIo::new(StrictStream::new(socket)), service).await;
+        let mut answer = String::new();
+        visitor.read_to_string(&mut answer).await.unwrap();
+        let status = answer.split(' ').nth(1).map(|status| status.parse().unwrap());
+        (status, requests.get())
+    }
+
+    #[tokio::test]
+    async fn what_is_ambiguous_is_no_request_for_the_parser_behind() {
+        for (section, head) in [
+            ("2.2", "GET / HTTP/1.1\nHost: a\r\n\r\n"),
+            ("2.2", "GET / HTTP/1.1\r\nHost: a\r\nX: a\rb\r\n\r\n"),
+            ("5.1", "GET / HTTP/1.1\r\nHost: a\r\nX : a\r\n\r\n"),
+            ("5.2", "GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n"),
+            ("6.1", "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+            ("6.3", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\na"),
+        ] {
+            assert_eq!(answered(head).await, (Some(400), 0), "section {section}: {head:?}");
+        }
+        for body in
+            ["0;,", "1;,\r\na\r\n0", "0;a=", "0;a=\"\r\n\"", "0\r\nX", "0\r\nX: a\rb", "0x", "-0"]
+        {
+            let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+            let (_, requests) = answered(&format!("{head}{body}\r\n\r\n")).await;
+            assert_eq!(requests, 0, "section 7.1: {body:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_plain_goes_on() {
+        let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        let post = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let text = format!("\r\n{get}{post}1;a=b\r\na\r\n0\r\nX: y\r\n\r\n\r\n{get}");
+        assert_eq!(answered(&text).await, (Some(200), 3));
     }
 }

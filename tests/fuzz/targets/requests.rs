@@ -11,7 +11,7 @@ use crate::fuzz::pieces::{Arriving, CUTS, Cut};
 use crate::http1::{Body, BodyLength, Expects, StrictStream};
 
 /// What the parser behind gets in the place of what is ambiguous.
-const INVALID: &[u8] = b"\0\r\n\r\n";
+const INVALID: &[u8] = b"\0\n\r\n\r\n";
 /// More fields than hyper takes.
 const MAX_FIELDS: usize = 256;
 
