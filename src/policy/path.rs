@@ -182,12 +182,17 @@ fn rewritten(path: &str) -> String {
 }
 
 fn put_escaped(made: &mut String, octet: u8) {
-    if is_unreserved(octet) {
+    if is_unreserved(octet) && !ends_within_escape(made) {
         made.push(char::from(octet));
     } else {
         // A text takes all that is written to it.
         let _ = write!(made, "%{octet:02X}");
     }
+}
+
+/// Whether a digit more could make an escape of a percent sign that begins none: `%%61d` is not `%ad`.
+fn ends_within_escape(made: &str) -> bool {
+    matches!(made.as_bytes(), [.., b'%'] | [.., b'%', b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F'])
 }
 
 fn has_broken_escape(path: &str) -> bool {
@@ -242,6 +247,9 @@ mod tests {
             ("/a:b@c+d", "/a:b@c+d"),
             ("/%2561", "/%2561"),
             ("/%zz/%/%4", "/%zz/%/%4"),
+            ("/%%61d", "/%%61d"),
+            ("/%6%31", "/%6%31"),
+            ("/%2F%61/%%2f%61", "/%2Fa/%%2Fa"),
             ("/a/../b/./%2e", "/a/../b/./."),
         ] {
             assert_eq!(normalized(path), form, "{path}");
@@ -279,6 +287,7 @@ mod tests {
             ("/%4", Some(Escape)),
             ("/%u002fa", Some(Escape)),
             ("/%%2f", Some(Escape)),
+            ("/%%61d", Some(Escape)),
         ] {
             assert_eq!(ambiguity(path), expected, "{path}");
         }
