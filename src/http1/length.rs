@@ -109,4 +109,38 @@ mod tests {
         let mut old = BodyLength::default();
         assert!(old.read(b"Transfer-Encoding", b"chunked").is_ok() && old.body(false).is_err());
     }
+    #[test]
+    fn a_field_is_a_token_a_colon_and_a_value() {
+        // RFC 9112, section 5, and RFC 9110, sections 5.5 and 5.6.2.
+        for (line, expected) in [
+            ("Host: a", Some(("Host", "a"))),
+            ("Host:a", Some(("Host", "a"))),
+            ("X:\t a b \t", Some(("X", "a b"))),
+            ("X:", Some(("X", ""))),
+            ("X: \t", Some(("X", ""))),
+            ("X: a: b", Some(("X", "a: b"))),
+            ("!#$%&'*+-.^_`|~09azAZ: a", Some(("!#$%&'*+-.^_`|~09azAZ", "a"))),
+            ("X: é", Some(("X", "é"))),
+            ("", None),
+            ("X", None),
+            (": a", None),
+            ("X : a", None),
+            (" X: a", None),
+            ("\tX: a", None),
+            ("X(: a", None),
+            ("X\"Y: a", None),
+            ("é: a", None),
+        ] {
+            let expected =
+                expected.map(|(name, value): (&str, &str)| (name.as_bytes(), value.as_bytes()));
+            assert_eq!(field(line.as_bytes()), expected, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn other_fields_of_the_same_length_say_nothing() {
+        for name in ["X-Content-Leng", "X-Transfer-Encodi", "Content-Length2"] {
+            assert_eq!(body(&[(name, "x"), (name, "y")]), Ok(None), "{name}");
+        }
+    }
 }

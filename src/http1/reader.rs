@@ -488,4 +488,116 @@ mod tests {
         let more = read_in(b"HTTP/1.1 204 No\r\n\r\nHTTP", 99).unwrap();
         assert!(more.has_surplus);
     }
+    #[test]
+    fn a_body_is_as_long_as_its_head_says() {
+        // RFC 9112, section 6.3, for answers to anything but HEAD and CONNECT.
+        for (head, body) in [
+            ("204 No\r\nContent-Length: 3", ""),
+            ("304 Not\r\nContent-Length: 3", ""),
+            ("200 OK\r\nTransfer-Encoding: CHUNKED", "abc"),
+            ("200 OK\r\nContent-Length: 003", "3\r\n"),
+            ("205 Reset\r\nContent-Length: 0", ""),
+            ("200 OK", "3\r\nabc\r\n0\r\n\r\n"),
+            ("999 Odd", "3\r\nabc\r\n0\r\n\r\n"),
+        ] {
+            let text = format!("HTTP/1.1 {head}\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
+            let status = head[..3].parse().unwrap();
+            assert_eq!(read(&text), Ok((status, body.to_owned())), "{head:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_none_is_named() {
+        for (text, problem) in [
+            ("\x16\x03\x01", ResponseError::Tls),
+            ("\x15\x03\x03", ResponseError::Tls),
+            ("\nHTTP", ResponseError::Malformed("it begins with an empty line")),
+            ("HTTP/1.1 099 X\r\n\r\n", ResponseError::Malformed("its status is below 100")),
+            ("HTTP/1.1 x", ResponseError::Malformed("its status is no number")),
+            ("HTTP/3", ResponseError::Malformed("it names no version of HTTP/1")),
+            (
+                "HTTP/1.1 200 OK\r\nX Y: a\r\n\r\n",
+                ResponseError::Malformed("a field's name holds what no name may"),
+            ),
+            (
+                "HTTP/1.1 200 OK\r\nX: \0\r\n\r\n",
+                ResponseError::Malformed("a field's value holds what no value may"),
+            ),
+            (
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx",
+                ResponseError::Framing("its chunks are broken"),
+            ),
+            ("HTTP/1.1 101 Go\r\n\r\n", ResponseError::Switched),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 65\r\n\r\n", ResponseError::LargeBody(64)),
+            ("HTTP/1.1 2", ResponseError::Closed("within the head of the answer")),
+            ("HTTP/1.1 100 C\r\n\r\n", ResponseError::Closed("within the head of the answer")),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n",
+                ResponseError::Closed("within the body of the answer"),
+            ),
+        ] {
+            let outcome = read_in(text.as_bytes(), text.len());
+            assert_eq!(outcome.unwrap_err(), problem, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_body_may_be_as_large_as_its_limit() {
+        for head in ["Content-Length: 64", "X: y"] {
+            let text = format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n{}", "y".repeat(64));
+            assert_eq!(read_in(text.as_bytes(), 10).unwrap().body().len(), 64, "{head}");
+        }
+        let chunks = |count: usize| "1\r\na\r\n".repeat(count) + "0\r\n\r\n";
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        assert!(read_in(format!("{head}{}", chunks(64)).as_bytes(), 10).is_ok());
+        assert!(read_in(format!("{head}{}", chunks(65)).as_bytes(), 10).is_err());
+    }
+
+    #[test]
+    fn interim_answers_count_for_the_head() {
+        let interim = format!("HTTP/1.1 103 E\r\nX: {}\r\n\r\n", "y".repeat(1 << 16));
+        let last = "HTTP/1.1 204 No\r\n\r\n";
+        assert!(read_in(format!("{}{last}", interim.repeat(3)).as_bytes(), 4096).is_ok());
+        for piece in [4096, 1 << 20] {
+            let many = read_in(format!("{}{last}", interim.repeat(4)).as_bytes(), piece);
+            assert_eq!(many.unwrap_err(), ResponseError::LongHead, "{piece}");
+        }
+    }
+
+    #[test]
+    fn a_reader_knows_whether_anything_has_come() {
+        let mut reader = ResponseReader::new(64);
+        assert!(reader.is_unbegun());
+        reader.feed(b"HTTP/1.1 100 C\r\n\r\n").unwrap();
+        assert!(!reader.is_unbegun());
+        let mut reader = ResponseReader::new(64);
+        reader.feed(b"H").unwrap();
+        assert!(!reader.is_unbegun());
+    }
+
+    #[test]
+    fn surplus_is_what_comes_behind_the_body() {
+        let has_surplus = |text: &str| read_in(text.as_bytes(), text.len()).unwrap().has_surplus;
+        for (head, body) in
+            [("Content-Length: 1", "a"), ("Transfer-Encoding: chunked", "0\r\n\r\n")]
+        {
+            let text = format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n{body}");
+            assert!(!has_surplus(&text) && has_surplus(&format!("{text}b")), "{head}");
+        }
+    }
+
+    #[test]
+    fn a_body_is_shared_and_replaced() {
+        for head in ["Content-Length: 3", "X: y"] {
+            let text = format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\nabc");
+            let mut response = read_in(text.as_bytes(), text.len()).unwrap();
+            assert_eq!(response.share_body(), "abc", "{head}");
+            assert_eq!((response.share_body(), response.body()), ("abc".into(), &b"abc"[..]));
+            response.replace_body(b"other".to_vec());
+            assert_eq!(response.body(), b"other");
+        }
+        let headers = HeaderMap::from_iter([(http::header::ETAG, HeaderValue::from_static("x"))]);
+        let made = Response::new(201, &headers, b"y".to_vec());
+        assert_eq!((made.status, made.headers(), made.body()), (201, headers, &b"y"[..]));
+    }
 }

@@ -249,4 +249,57 @@ mod tests {
             assert_eq!(fed(bytes.as_bytes()), None, "{before:?}");
         }
     }
+    #[test]
+    fn the_length_of_a_body_is_one_of_those_that_http_knows() {
+        // RFC 9112, sections 2.3, 6.1 and 6.3.
+        for (version, fields, expected) in [
+            ("HTTP/1.1", "", Some(Expects::Nothing)),
+            ("HTTP/1.0", "", Some(Expects::Nothing)),
+            ("HTTP/1.0", "Content-Length: 1", Some(Expects::Body)),
+            ("HTTP/1.1", "Content-Length: 0", Some(Expects::Nothing)),
+            ("HTTP/1.1", "Transfer-Encoding: chunked", Some(Expects::Body)),
+            ("HTTP/1.0", "Transfer-Encoding: chunked", None),
+            ("HTTP/1.1x", "Transfer-Encoding: chunked", None),
+            ("HTTP/1.1", "Transfer-Encoding: chunked, chunked", None),
+            ("HTTP/1.1", "Transfer-Encoding: gzip", None),
+            ("HTTP/1.1", "Transfer-Encoding: chunked\r\nContent-Length: 1", None),
+            ("HTTP/1.1", "Content-Length: 1\r\nContent-Length: 1", None),
+            ("HTTP/1.1", "Content-Length: 1,1", None),
+            ("HTTP/1.1", "Content-Length: 1 ", Some(Expects::Body)),
+            ("HTTP/1.1", "Content-Length : 1", None),
+            ("HTTP/1.1", " Content-Length: 1", None),
+            ("HTTP/1.1", "X: a\r\n b", None),
+            ("HTTP/1.1", "no colon", None),
+        ] {
+            let fields = if fields.is_empty() { String::new() } else { format!("{fields}\r\n") };
+            let text = format!("POST / {version}\r\nHost: a\r\n{fields}\r\n");
+            assert_eq!(fed(text.as_bytes()), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn lines_end_with_both_bytes() {
+        // RFC 9112, section 2.2: a recipient may take a bare line feed; this one does not.
+        for text in [
+            "GET / HTTP/1.1\nHost: a\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\n\n",
+            "GET /\r HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\r\n\r\n",
+        ] {
+            assert_eq!(fed(text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_has_a_limit() {
+        let fed_in_halves = |bytes: usize| {
+            let mut framing = RequestFraming::default();
+            let mut line = format!("GET /{}", "a".repeat(bytes - 5)).into_bytes();
+            let (first, second) = line.split_at_mut(100);
+            framing.feed(first).is_ok() && framing.feed(second).is_ok()
+        };
+
+        assert!(fed_in_halves(MAX_LINE_BYTES) && !fed_in_halves(MAX_LINE_BYTES + 1));
+    }
 }

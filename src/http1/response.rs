@@ -231,4 +231,56 @@ mod tests {
             assert_eq!(fed(answer, false), None, "{answer:?}");
         }
     }
+    #[test]
+    fn a_status_line_has_a_version_and_three_digits() {
+        // RFC 9112, sections 2.3 and 4.
+        for (line, expected) in [
+            ("HTTP/1.1 200 OK", Some((true, 200))),
+            ("HTTP/1.1 200 ", Some((true, 200))),
+            ("HTTP/1.1 200", Some((true, 200))),
+            ("HTTP/1.0 999 a b", Some((false, 999))),
+            ("HTTP/1.2 200 OK", None),
+            ("HTTP/1.1  200 OK", None),
+            ("HTTP/1.1\t200 OK", None),
+            ("HTTP/1.1 20 OK", None),
+            ("HTTP/1.1 2000 OK", None),
+            ("HTTP/1.1 +20 OK", None),
+            ("HTTP/1.1 2x0 OK", None),
+            ("http/1.1 200 OK", None),
+            (" HTTP/1.1 200 OK", None),
+            ("HTTP/1.1 ", None),
+            ("", None),
+        ] {
+            assert_eq!(status_line(line.as_bytes()), expected, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_has_a_limit() {
+        let line =
+            |bytes: usize| format!("HTTP/1.1 204 No\r\nX: {}\r\n\r\n", "y".repeat(bytes - 5));
+        let fed_in_halves = |text: &str| {
+            let (mut framing, pending) = (ResponseFraming::default(), PendingResponse::default());
+            pending.begin(false);
+            let (first, second) = text.as_bytes().split_at(100);
+            let first = framing.feed(first, &pending).is_ok();
+            first && framing.feed(second, &pending).is_ok()
+        };
+
+        assert!(fed_in_halves(&line(MAX_LINE_BYTES)));
+        assert!(!fed_in_halves(&line(MAX_LINE_BYTES + 1)));
+    }
+
+    #[test]
+    fn one_answer_follows_each_request() {
+        let (mut framing, pending) = (ResponseFraming::default(), PendingResponse::default());
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na";
+
+        assert_eq!(framing.feed(answer, &pending), Ok(0), "nothing was asked");
+        for to_head in [false, true, false] {
+            pending.begin(to_head);
+            let length = answer.len() - usize::from(to_head);
+            assert_eq!(framing.feed(answer, &pending), Ok(length));
+        }
+    }
 }
