@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test packages bench dev docs wheels generate lint format
+.PHONY: help demo check test fuzz packages bench dev docs wheels generate lint format
 
 help: ## Say what each target does.
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -11,10 +11,25 @@ demo: dev ## Set up, and walk both APIs against a service and an agent of our ow
 	$(BIN)/python examples/remote_tour.py
 	$(BIN)/python examples/agent_tour.py
 
+check: $(VENV)/ready ## Check formats, lints, types and unit tests of what compiles already; under a minute.
+	cargo fmt --check
+	$(BIN)/ruff check --quiet
+	$(BIN)/ruff format --check --quiet
+	cargo test --quiet --lib
+	cargo clippy --quiet --lib --features python -- -D warnings
+	$(BIN)/mypy
+
 test: dev packages lint docs ## Set up, and run every test, type check and lint.
 	cargo test
 	$(BIN)/python -m pytest -n 2
 	tests/wheels.sh dev
+
+SECONDS ?= 60
+FUZZ_TARGETS ?= $(notdir $(wildcard tests/fuzz/corpus/*))
+
+fuzz: ## Run each fuzz target for SECONDS=60 under libFuzzer; needs Rust nightly and cargo-fuzz.
+	cargo +nightly fuzz build --fuzz-dir tests/fuzz --sanitizer none --target-dir target/fuzz libfuzzer
+	tests/fuzz/run $(SECONDS) $(FUZZ_TARGETS)
 
 packages: ## Install Chromium and nginx from Debian if there are none, for the tests.
 	tests/install-packages

@@ -1,7 +1,5 @@
 //! Configuration files of the agent.
 
-use serde_json::{Map, Value};
-
 use crate::agent::config::AgentConfig;
 use crate::api::yaml;
 
@@ -24,9 +22,12 @@ pub fn target(data: &[u8]) {
     assert_reads_json(text);
 }
 
+/// One that is JSON says the same, where YAML reads it: it takes fewer characters, and `<<` merges.
 fn assert_reads_json(text: &str) {
-    let Ok(theirs) = serde_json::from_str::<Map<String, Value>>(text) else { return };
-    let written = Value::Object(theirs).to_string();
-    let read = yaml::read::<Value>(&written).expect("JSON is YAML");
-    assert_eq!(read.to_string(), written);
+    if let Ok(theirs) = serde_json::from_str::<AgentConfig>(text)
+        && let Ok(config) = yaml::read::<AgentConfig>(text)
+        && !text.contains("<<")
+    {
+        assert_eq!(format!("{config:?}"), format!("{theirs:?}"));
+    }
 }
