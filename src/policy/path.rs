@@ -319,6 +319,17 @@ mod tests {
         assert_eq!(resolved("/%2f%0"), Err(Ambiguity::Escape));
     }
 
+    #[test]
+    fn a_plain_path_is_seen_at_a_glance() {
+        for path in ["", "/", "/a/b.c/", "/a..b", "*", "/a;b=c@d:e"] {
+            assert!(is_plain(path), "{path}");
+        }
+        for path in ["//", "/a//b", "/.", "/../a", "/.well-known", "/%61", "/é", "/a\\b", "/a%2Fb"]
+        {
+            assert!(!is_plain(path), "{path}");
+        }
+    }
+
     /// Calls `check` with each path of up to so many of the pieces.
     fn each(path: &str, pieces: usize, check: &impl Fn(&str)) {
         check(path);
