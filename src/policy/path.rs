@@ -92,7 +92,7 @@ pub fn normalized(path: &str) -> Cow<'_, str> {
 
 /// Whether a path is normalized and holds no dot segment, which can be seen at a glance.
 pub fn is_plain(path: &str) -> bool {
-    is_normal(path.as_bytes()) && !path.contains("/.")
+    is_normal(path.as_bytes()) && !path.starts_with('.') && !path.contains("/.")
 }
 
 /// The path with one slash at its beginning, where it has more.
@@ -274,6 +274,8 @@ mod tests {
             ("/x%2Fadmin", Some(Slash)),
             ("/x\\admin", Some(Backslash)),
             ("/x%5cadmin", Some(Backslash)),
+            ("./a", Some(DotSegment)),
+            (".", Some(DotSegment)),
             ("/./a", Some(DotSegment)),
             ("/x/../a", Some(DotSegment)),
             ("/x/..", Some(DotSegment)),
@@ -324,7 +326,8 @@ mod tests {
         for path in ["", "/", "/a/b.c/", "/a..b", "*", "/a;b=c@d:e"] {
             assert!(is_plain(path), "{path}");
         }
-        for path in ["//", "/a//b", "/.", "/../a", "/.well-known", "/%61", "/é", "/a\\b", "/a%2Fb"]
+        for path in
+            ["//", "/a//b", "./a", "/.", "/../a", "/.well-known", "/%61", "/é", "/a\\b", "/a%2Fb"]
         {
             assert!(!is_plain(path), "{path}");
         }
