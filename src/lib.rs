@@ -45,7 +45,7 @@ mod files;
 /// Targets for fuzzers, which see what is private here.
 #[cfg(all(any(test, fuzzing), feature = "service"))]
 #[path = "../tests/fuzz/mod.rs"]
-#[allow(clippy::unwrap_used, clippy::panic)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 pub mod fuzz;
 #[cfg(feature = "service")]
 pub mod gateway;

@@ -15,7 +15,8 @@ pub fn target(data: &[u8]) {
         assert!(secret.as_bytes()[0].is_ascii_digit());
     }
     for known in [prefix::API_KEY, prefix::HTTPS_EDGE, prefix::HTTPS_ROUTE] {
-        let is_known = text.split_once('_').is_some_and(|(kind, rest)| kind == known && rest != "");
+        let is_known =
+            text.split_once('_').is_some_and(|(kind, rest)| kind == known && !rest.is_empty());
         assert_eq!(has_prefix(text, known), is_known);
     }
 }
