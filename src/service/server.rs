@@ -90,7 +90,7 @@ async fn serve(connection: Connection, router: Router, mut stopped: watch::Recei
     let connection = builder.serve_connection(TokioIo::new(StrictStream::new(stream)), service);
     tokio::pin!(connection);
     let stopping = tokio::select! {
-        // Recent errors with a connection concerns its client, who knows.
+        // What goes wrong with a connection concerns its client, who knows.
         _ = connection.as_mut() => false,
         _ = stopped.wait_for(|stop| *stop) => true,
     };

@@ -40,7 +40,7 @@ def test_a_request_is_shown_in_every_form(house: House, page: Page) -> None:
 
     house.send("/broken", "POST", b'{"a": 1,\n "b": }', {"Content-Type": "application/json"})
     choose(page, "/broken")
-    expect(tab(page, "Request", "Body")).to_contain_text("no valid JSON: line 2, column 7")
+    expect(tab(page, "Request", "Body")).to_contain_text("not valid JSON: line 2, column 7")
     expect(page.locator("#Request-panel mark")).to_have_text("}")
     house.send("/xml", "POST", b"<a><b>text</b><c/></a>", {"Content-Type": "text/xml"})
     choose(page, "/xml")

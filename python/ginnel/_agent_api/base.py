@@ -142,6 +142,10 @@ class Search(Wait):
         return f"saw {len(self._seen)}{': ' if listed else ''}{', '.join(listed)}"
 
 
+MIN_RESPONSE_TIME = 0.2
+"""How many seconds an agent that runs must have to answer; a look with less says nothing about it."""
+
+
 class Start(Wait):
     """Waits until an agent is online."""
 
@@ -151,6 +155,12 @@ class Start(Wait):
         """The status, if it is the one that was waited for."""
         self.state = status.status
         return status if status.status == "online" else None
+
+    def timed_out(self, allowed: float) -> APITimeoutError:
+        """The error after a look that got no response within so many seconds."""
+        if allowed >= min(MIN_RESPONSE_TIME, self.timeout / 2):
+            self.state = "not answering"
+        return self.late()
 
     def late(self) -> APITimeoutError:
         """The error for an agent that is not online in time."""

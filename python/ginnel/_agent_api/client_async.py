@@ -211,15 +211,15 @@ class AsyncAgentClient(AgentOptions, _Awaited):
 
         start = Start(timeout)
         while True:
-            core = self._core.within(start.left)
+            allowed = start.left
+            core = self._core.within(allowed)
             try:
                 if status := start.look(await core.start("agent.status.get", Status, ())):
                     return status
             except AgentNotRunningError:
                 start.state = "not running"
             except APITimeoutError as error:
-                start.state = "not answering"
-                raise start.late() from error
+                raise start.timed_out(allowed) from error
             if start.left <= 0:
                 raise start.late()
             await asyncio.sleep(start.pause)

@@ -131,6 +131,6 @@ async fn serve(connection: Connection, state: Arc<WebState>) {
         let state = state.clone();
         async move { Ok::<_, std::convert::Infallible>(routes::serve(&state, request).await) }
     });
-    // Recent errors with a connection concerns its client, who knows.
+    // What goes wrong with a connection concerns its client, who knows.
     let _ = builder.serve_connection(TokioIo::new(StrictStream::new(stream)), service).await;
 }

@@ -272,7 +272,7 @@ impl<'p> ConnectionTimer<'p> {
         call: ShutdownPhase,
     ) -> TimerEvent {
         poll_fn(|cx| {
-            // Recent errors with a connection concerns its visitor, who knows.
+            // What goes wrong with a connection concerns its visitor, who knows.
             let ended = connection.as_mut().poll(cx).is_ready();
             if ended || self.activity.closed.load(Relaxed) || self.is_expired(cx) {
                 return Poll::Ready(TimerEvent::Expired);
