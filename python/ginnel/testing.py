@@ -343,9 +343,9 @@ def _check(socket: object, address: object) -> None:
 
 
 if TYPE_CHECKING:
-    P = ParamSpec("P")
+    _P = ParamSpec("_P")
 
-    class ForBothFaces(Protocol[P]):
+    class _ForBothFaces(Protocol[_P]):
         """A function of what an agent captured; of an asyncio client it is awaited."""
 
         @overload
@@ -353,20 +353,20 @@ if TYPE_CHECKING:
             self,
             source: AgentClient | AgentRequests | Iterable[CapturedRequest],
             /,
-            *arguments: P.args,
-            **keywords: P.kwargs,
+            *arguments: _P.args,
+            **keywords: _P.kwargs,
         ) -> Results[CapturedRequest]: ...
         @overload
         def __call__(
             self,
             source: AsyncAgentClient | AsyncAgentRequests,
             /,
-            *arguments: P.args,
-            **keywords: P.kwargs,
+            *arguments: _P.args,
+            **keywords: _P.kwargs,
         ) -> Coroutine[Any, Any, Results[CapturedRequest]]: ...
 
 
-def _for_both_faces(function: Callable[Concatenate[Any, P], Any]) -> ForBothFaces[P]:
+def _for_both_faces(function: Callable[Concatenate[Any, _P], Any]) -> _ForBothFaces[_P]:
     """The function itself: only type checkers are told which face gives what."""
     return function
 

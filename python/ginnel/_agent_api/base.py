@@ -143,7 +143,7 @@ class Search(Wait):
 
 
 MIN_RESPONSE_TIME = 0.2
-"""How many seconds an agent that runs must have to answer; a look with less says nothing about it."""
+"""Seconds that an agent needs to answer at most; a look with less says nothing about it."""
 
 
 class Start(Wait):
