@@ -513,7 +513,7 @@ mod tests {
             ("\x15\x03\x03", ResponseError::Tls),
             ("\nHTTP", ResponseError::Malformed("it begins with an empty line")),
             ("HTTP/1.1 099 X\r\n\r\n", ResponseError::Malformed("its status is below 100")),
-            ("HTTP/1.1 x", ResponseError::Malformed("its status is no number")),
+            ("HTTP/1.1 x", ResponseError::Malformed("its status is not a number")),
             ("HTTP/3", ResponseError::Malformed("it names no version of HTTP/1")),
             (
                 "HTTP/1.1 200 OK\r\nX Y: a\r\n\r\n",
@@ -529,11 +529,11 @@ mod tests {
             ),
             ("HTTP/1.1 101 Go\r\n\r\n", ResponseError::Switched),
             ("HTTP/1.1 200 OK\r\nContent-Length: 65\r\n\r\n", ResponseError::LargeBody(64)),
-            ("HTTP/1.1 2", ResponseError::Closed("within the head of the answer")),
-            ("HTTP/1.1 100 C\r\n\r\n", ResponseError::Closed("within the head of the answer")),
+            ("HTTP/1.1 2", ResponseError::Closed("within the head of the response")),
+            ("HTTP/1.1 100 C\r\n\r\n", ResponseError::Closed("within the head of the response")),
             (
                 "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n",
-                ResponseError::Closed("within the body of the answer"),
+                ResponseError::Closed("within the body of the response"),
             ),
         ] {
             let outcome = read_in(text.as_bytes(), text.len());
