@@ -112,7 +112,7 @@ impl Call {
         Ok(Self { kind, stream, message })
     }
 
-    /// What the stream is for; see [`kind`].
+    /// What the stream is for; see [`stream_kind`].
     pub fn kind(&self) -> u32 {
         self.kind
     }

@@ -5,7 +5,7 @@
 //! in `handlers` that has the name of its resource. The handler reads and writes through `store`.
 //! Whatever is wrong on the way is a [`Refusal`], which becomes HTTP at the end of `pipeline`.
 //!
-//! What faces the public is the [`gateway`](crate::gateway): `publish` compiles what the store says and
+//! What faces the public is the [`gateway`]: `publish` compiles what the store says and
 //! hands it over.
 
 mod accounts;
