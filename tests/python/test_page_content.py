@@ -47,7 +47,7 @@ def test_a_request_is_shown_in_every_form(house: House, page: Page) -> None:
     expect(page.locator("#Request-panel pre")).to_have_text("<a>\n  <b>text</b>\n  <c/>\n</a>")
     house.send("/worse", "POST", b"<a>\n<b></a>", {"Content-Type": "application/atom+xml"})
     choose(page, "/worse")
-    expect(page.locator("#Request-panel")).to_contain_text("no valid XML: line 2")
+    expect(page.locator("#Request-panel")).to_contain_text("not valid XML: line 2")
     form = b"name=two+words&password=abc"
     house.send("/form", "POST", form, {"Content-Type": "application/x-www-form-urlencoded"})
     choose(page, "/form")
