@@ -519,6 +519,11 @@ mod tests {
         }
         let twice = coded("br", &coded("gzip", &text));
         assert_eq!(decode_some("gzip, identity, BR", &twice, 1 << 20).unwrap().0, text);
+        assert_eq!(decode_some("br, gzip", &twice, 1 << 20).unwrap().1, End::Damaged);
+        let mut flipped = coded("gzip", &text).to_vec();
+        let middle = flipped.len() / 2;
+        flipped[middle] ^= 0xff;
+        assert_eq!(decode_some("gzip", &flipped, 1 << 20).unwrap().1, End::Damaged);
         let bomb = coded("gzip", &coded("gzip", &vec![0; 20_000_000]));
         assert_eq!(decode_some("gzip, gzip", &bomb, 1000).unwrap().0.len(), 1000);
         for unknown in ["", "identity", "zstd", "gzip, zstd", "br, br, br, br"] {
