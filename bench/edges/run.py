@@ -93,9 +93,10 @@ def cpu(pids: list[int]) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def wrk(url: str, host: str, secs: float, pids: list[int]) -> dict[str, float]:
+def wrk(url: str, host: str, secs: float, pids: list[int], script: str) -> dict[str, float]:
     before = cpu(pids)
     command = ["wrk", "-t1", "-c32", f"-d{secs}s", "--latency", "-H", f"Host: {host}"]
+    command += ["-s", script] if script else []
     # The user agent filter turns away whoever does not name itself.
     said = subprocess.check_output([*command, "-H", "User-Agent: wrk", url], text=True)
     used = cpu(pids) - before
@@ -177,7 +178,9 @@ class Build:
         self.process.wait()
 
 
-def compare(rounds: int, secs: float, only: list[str], before: str | None) -> None:
+def compare(
+    rounds: int, secs: float, only: list[str], before: str | None, file: pathlib.Path | None
+) -> None:
     work = pathlib.Path(tempfile.mkdtemp(prefix="edges-"))
     upstream, plain, tls = free_port(), free_port(), free_port()
     subprocess.run(
@@ -196,16 +199,23 @@ def compare(rounds: int, secs: float, only: list[str], before: str | None) -> No
     targets["nginx-tls"] = (f"https://127.0.0.1:{tls}/", HOST, family(proxy.pid))
     for prefix, build in builds.items():
         targets |= build.targets(prefix)
+    # The same with the body of a webhook.
+    post = work / "post.lua"
+    post.write_text('wrk.method = "POST"\nwrk.body = string.rep("x", 1024)\n')
+    scripts = dict.fromkeys(targets, "") | {f"{name}-post": str(post) for name in targets}
+    targets |= {f"{name}-post": target for name, target in targets.items()}
     chosen = [name for name in targets if not only or name.removeprefix("before-") in only]
     results: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
     for _ in range(rounds):
         for name in random.sample(chosen, len(chosen)):
             url, host, pids = targets[name]
-            results[name].append(wrk(url, host, secs, pids))
+            results[name].append(wrk(url, host, secs, pids, scripts[name]))
     for build in builds.values():
         build.stop()
     proxy.terminate()
     behind.terminate()
+    if file:
+        file.write_text(json.dumps(results))
     report(results)
 
 
@@ -222,7 +232,8 @@ def report(results: dict[str, list[dict[str, float]]]) -> None:
     print("| target | requests/s | of nginx | of before | p99 us | of nginx | CPU us |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for name in results:
-        peer = "nginx-tls" if name.endswith("tls") else "nginx"
+        kind, post = name.removesuffix("-post"), "-post" if name.endswith("-post") else ""
+        peer = ("nginx-tls" if kind.endswith("tls") else "nginx") + post
         peer = peer if peer in results else name
         rate, late = median(name, "rate"), median(name, "p99")
         print(
@@ -258,6 +269,7 @@ def main() -> None:
     arguments.add_argument("--secs", type=int, default=3)
     arguments.add_argument("--only", nargs="*", default=[], help="the targets to visit")
     arguments.add_argument("--before", metavar="PYTHON", help="one with the build to compare with")
+    arguments.add_argument("--json", type=pathlib.Path, help="a file for every sample")
     arguments.add_argument("--live", action="store_true")
     arguments.add_argument("--serve", type=int, help=argparse.SUPPRESS)
     chosen = arguments.parse_args()
@@ -266,7 +278,7 @@ def main() -> None:
     elif chosen.serve:
         serve(chosen.serve)
     else:
-        compare(chosen.rounds, chosen.secs, chosen.only, chosen.before)
+        compare(chosen.rounds, chosen.secs, chosen.only, chosen.before, chosen.json)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,8 @@ pub fn run() {
             2 => joined(&mut dice, &known),
             _ => mutated(&mut dice, &known[round % known.len()]),
         };
-        let compiled = compiling.of(&source, || Expression::compile(&source, Phase::Request).is_ok());
+        let compiled =
+            compiling.of(&source, || Expression::compile(&source, Phase::Request).is_ok());
         if compiled {
             let mut trial = trial(&source);
             let traffic = traffic(&mut Dice(round as u64 + 1));
@@ -78,7 +79,9 @@ pub fn run() {
         let mut document = dice.pick(&cases).clone();
         mutate_document(&mut dice, &mut document);
         let scope = Protocol::Http.scope(&document, None);
-        if let Ok(policy) = compiling.of(&document.to_string(), || Policy::compile(&document, scope)) {
+        if let Ok(policy) =
+            compiling.of(&document.to_string(), || Policy::compile(&document, scope))
+        {
             let mut trial = Trial::new(policy, None);
             let traffic = traffic(&mut Dice(round as u64 + 1));
             running.of(&document.to_string(), || drop(trial.run(&traffic).expect("traffic")));

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use chrono::Utc;
 use ginnel::policy::ip_rules::IpRules;
 use ginnel::policy::{
-    Connection, Endpoint, Exchange, Phase, Policy, Request, Scope, State, Step, Verdict, World,
+    EndpointFacts, Exchange, Phase, Policy, PolicyState, Request, Scope, StepOutcome, Verdict,
+    VisitorConnection, World,
 };
 use serde_json::{Value, json};
 
@@ -54,14 +55,14 @@ static ALLOCATOR: Counting = Counting;
 
 const ROUNDS: usize = 21;
 
-struct Still(State);
+struct Still(PolicyState);
 
 impl World for Still {
     fn ip_policy(&self, _: &str) -> Arc<IpRules> {
         Arc::default()
     }
 
-    fn state(&self) -> &State {
+    fn state(&self) -> &PolicyState {
         &self.0
     }
 }
@@ -71,20 +72,33 @@ fn main() {
         IS_COUNTING.store(true, Relaxed);
         return harm::run();
     }
-    compile();
+    let mut rows = vec![compile()];
     IS_COUNTING.store(true, Relaxed);
     let add =
         json!({"actions": [{"type": "add-headers", "config": {"headers": {"x-rule": "five"}}}]});
     let typical: Vec<Value> = misses(1).into_iter().chain([add]).collect();
-    run("typical, 5 rules", typical);
-    run("no rules", vec![]);
+    rows.extend(run("typical, 5 rules", typical));
+    rows.extend(run("no rules", vec![]));
     for times in [1, 5, 10, 20] {
-        run(&format!("misses, {} rules", 4 * times), misses(times));
+        rows.extend(run(&format!("misses, {} rules", 4 * times), misses(times)));
     }
     for source in EXPRESSIONS {
         let rule = json!({"expressions": [source], "actions": [{"type": "deny"}]});
-        run(&format!("each: {source}"), vec![rule]);
+        rows.extend(run(&format!("each: {source}"), vec![rule]));
     }
+    if let Some(file) = json_file() {
+        std::fs::write(file, Value::from(rows).to_string()).expect("a file to write to");
+    }
+}
+
+/// The file that `--json` names.
+fn json_file() -> Option<String> {
+    let mut arguments = std::env::args().skip(1);
+    arguments.find(|argument| argument == "--json").and_then(|_| arguments.next())
+}
+
+fn row(name: &str, unit: &str, samples: Vec<f64>) -> Value {
+    json!({"name": name, "unit": unit, "samples": samples, "more_is_better": false})
 }
 
 const EXPRESSIONS: &[&str] = &[
@@ -117,7 +131,7 @@ fn misses(times: usize) -> Vec<Value> {
 }
 
 /// Compiles 2,000 different rules, 100 a document.
-fn compile() {
+fn compile() -> Value {
     let document = |number: usize| {
         let rule = |index: usize| {
             let id = number * 100 + index;
@@ -153,20 +167,21 @@ fn compile() {
         least as f64 / 1e6,
         most as f64 / 1e6
     );
+    row("compile 2,000 rules", "ms", times.iter().map(|time| *time as f64 / 1e6).collect())
 }
 
-fn run(name: &str, rules: Vec<Value>) {
+fn run(name: &str, rules: Vec<Value>) -> [Value; 2] {
     let document = json!({"on_http_request": rules});
     let policy = Policy::compile(&document, Scope::HttpTunnel).expect("valid");
-    let world = Still(State::default());
-    let connection = Arc::new(Connection {
+    let world = Still(PolicyState::default());
+    let connection = Arc::new(VisitorConnection {
         client: "203.0.113.9:40000".parse().expect("an address"),
         server: "127.0.0.1:443".parse().expect("an address"),
         region: String::new(),
         started: Utc::now(),
         tls: None,
     });
-    let endpoint = Arc::new(Endpoint::default());
+    let endpoint = Arc::new(EndpointFacts::default());
     const COUNT: usize = 2000;
     let mut times = Vec::new();
     let mut allocations = 0;
@@ -177,7 +192,7 @@ fn run(name: &str, rules: Vec<Value>) {
         let (start, before) = (thread_time(), ALLOCATIONS.load(Relaxed));
         for exchange in &mut exchanges {
             match policy.run(Phase::Request).step(exchange, &world) {
-                Step::Done(Verdict::Continue) => {}
+                StepOutcome::Done(Verdict::Continue) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -192,6 +207,8 @@ fn run(name: &str, rules: Vec<Value>) {
         times[ROUNDS - 1],
         allocations as f64 / COUNT as f64
     );
+    let allocations = vec![allocations as f64 / COUNT as f64];
+    [row(name, "ns", times), row(&format!("{name}, allocations"), "allocations", allocations)]
 }
 
 fn request() -> Request {

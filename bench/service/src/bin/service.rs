@@ -9,21 +9,27 @@ use axum::routing::get;
 use axum::{Json, Router};
 use bench_service::{Connection, median, request};
 use ginnel::service::{Options, Service};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const POLICY: &str = r#"{"description":"office network","metadata":"{\"team\":\"edge\"}"}"#;
 
 #[tokio::main]
 async fn main() {
-    let folder = std::env::args_os().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
+    let mut arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let json = arguments.iter().position(|argument| argument == "--json");
+    let json = json.and_then(|at| arguments.drain(at..).nth(1));
+    let folder = arguments.first().map_or_else(std::env::temp_dir, PathBuf::from);
     let folder = folder.join(format!("ginnel-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder to write to");
     println!("disk: {:.0} writes with fdatasync/s", syncs(&folder));
     let small = Subject::start(&folder.join("small.db")).await;
-    writes(&small).await;
-    reads(&small).await;
+    let mut rows = writes(&small).await;
+    rows.extend(reads(&small).await);
     small.service.stop(Duration::from_secs(5)).await;
-    pages(&folder).await;
+    rows.extend(pages(&folder).await);
+    if let Some(file) = json {
+        std::fs::write(file, Value::from(rows).to_string()).expect("a file to write to");
+    }
     std::fs::remove_dir_all(&folder).expect("the folder is ours");
 }
 
@@ -74,18 +80,23 @@ fn syncs(folder: &Path) -> f64 {
     300.0 / started.elapsed().as_secs_f64()
 }
 
-async fn writes(subject: &Subject) {
+async fn writes(subject: &Subject) -> Vec<Value> {
+    let mut rows = Vec::new();
     let create = subject.request("POST", "/ip_policies", POLICY);
     for writers in [64, 1] {
         let mut rates = Vec::new();
         for _ in 0..3 {
             rates.push(rate(&subject.host, &create, writers, 2.0).await);
         }
-        println!("{writers} writers: {:.0} creates/s", median(rates));
+        let name = format!("{writers} writers");
+        rows.push(json!({"name": name, "unit": "creates/s", "samples": rates}));
+        println!("{name}: {:.0} creates/s", median(rates));
     }
+    rows
 }
 
-async fn reads(subject: &Subject) {
+async fn reads(subject: &Subject) -> Vec<Value> {
+    let mut rows = Vec::new();
     let mut connection = Connection::new(&subject.host).await;
     let made = connection.call(&subject.request("POST", "/ip_policies", POLICY)).await;
     let made: Value = serde_json::from_slice(made).expect("JSON");
@@ -98,10 +109,15 @@ async fn reads(subject: &Subject) {
             ours.push(rate(&subject.host, &read, connections, 0.7).await);
             theirs.push(rate(&bare, &read, connections, 0.7).await);
         }
+        let name = format!("{connections} readers");
+        rows.push(json!({
+            "name": name, "unit": "reads/s", "samples": ours, "peer": "bare axum", "peer_samples": theirs,
+        }));
         let (ours, theirs) = (median(ours), median(theirs));
         let ratio = ours / theirs;
-        println!("{connections} readers: {ours:.0}/s, bare axum {theirs:.0}/s, ratio {ratio:.2}");
+        println!("{name}: {ours:.0}/s, bare axum {theirs:.0}/s, ratio {ratio:.2}");
     }
+    rows
 }
 
 /// A server that does nothing but write this object as JSON; gives its address.
@@ -117,7 +133,8 @@ async fn bare(object: Value) -> String {
     address
 }
 
-async fn pages(folder: &Path) {
+async fn pages(folder: &Path) -> Vec<Value> {
+    let mut pages = Vec::new();
     let mut figures = Vec::new();
     for rows in [1_000, 100_000] {
         let subject = Subject::start(&folder.join(format!("{rows}.db"))).await;
@@ -129,11 +146,18 @@ async fn pages(folder: &Path) {
         let first = latency(&mut connection, &first).await;
         let middle = latency(&mut connection, &middle).await;
         println!("page of 100 of {rows}: {first:.0} us, from the middle {middle:.0} us");
+        for (place, time) in [("first", first), ("middle", middle)] {
+            let name = format!("{place} page of 100 of {rows}");
+            pages.push(
+                json!({"name": name, "unit": "us", "samples": [time], "more_is_better": false}),
+            );
+        }
         figures.push((first, middle));
         subject.service.stop(Duration::from_secs(5)).await;
     }
     let (first, middle) = (figures[1].0 / figures[0].0, figures[1].1 / figures[0].1);
     println!("long list / short list: {first:.2}, from the middle {middle:.2}");
+    pages
 }
 
 /// The path of a page from the middle of the list.

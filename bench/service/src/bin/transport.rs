@@ -230,7 +230,8 @@ fn wanted() -> Get {
 
 fn ours_blocking(client: &Client) {
     let call = encode(&wanted()).expect("a request");
-    let answer = client.send_blocking(call, None, || false).expect("an answer").expect("not interrupted");
+    let answer =
+        client.send_blocking(call, None, || false).expect("an answer").expect("not interrupted");
     let _: ApiKey = answer.accept().and_then(|answer| answer.decode()).expect("a key");
 }
 

@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""Runs all benchmarks and prints one table; see README.md.
+
+    bench/run.py [--only edges,policy] [--rounds 5] [--out bench/results/today.json]
+
+Builds for release first, into an environment of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rows import Row, save, table
+
+HERE = Path(__file__).resolve().parent
+VENV = HERE / "clients" / "venv"
+PYTHON = VENV / "bin" / "python"
+FLOORS = {"sync": "[floor] socket+orjson", "async": "[floor] asyncio.Protocol+orjson"}
+BLOCKING = ("seq", "t8", "pages")
+ASYNCIO = ("c1", "c64", "c256", "apages")
+
+
+def run(*command: str | Path, folder: Path = HERE.parent, **more: str) -> None:
+    print("+", *command, flush=True)
+    subprocess.run(command, cwd=folder, check=True, env={**os.environ, **more})
+
+
+def build(suites: set[str]) -> None:
+    if suites & {"clients", "edges", "tunnel"}:
+        if not PYTHON.exists():
+            run(os.environ.get("PYTHON", sys.executable), "-m", "venv", VENV)
+        run(
+            PYTHON,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "-r",
+            HERE / "clients/requirements.txt",
+            "maturin",
+        )
+        wheels = HERE / "clients/wheels"
+        shutil.rmtree(wheels, ignore_errors=True)
+        run(PYTHON, "-m", "maturin", "build", "--release", "--quiet", "--out", wheels)
+        install = [
+            "--quiet",
+            "--force-reinstall",
+            "--no-deps",
+            "--no-index",
+            "--find-links",
+            wheels,
+        ]
+        run(PYTHON, "-m", "pip", "install", *install, "ginnel")
+    crates = {"clients": "clients/server", "policy": "policy", "service": "service"}
+    for suite in sorted(suites & crates.keys()):
+        run(
+            "cargo",
+            "build",
+            "--release",
+            "--quiet",
+            "--manifest-path",
+            HERE / crates[suite] / "Cargo.toml",
+        )
+
+
+def written(folder: Path, *command: str | Path) -> Any:
+    """What a program writes to the file that is its last argument."""
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "result.json"
+        run(*command, file, folder=folder, PATH=f"{VENV / 'bin'}:{os.environ['PATH']}")
+        return json.loads(file.read_text())
+
+
+def clients(rounds: int) -> list[Row]:
+    scenarios = ",".join([*BLOCKING, *ASYNCIO, "start"])
+    names = ",".join(["ginnel", "ginnel async", *FLOORS.values()])
+    command = [
+        PYTHON,
+        "run.py",
+        "--hook",
+        "ginnel_hook.py",
+        "--no-raw",
+        "--secs",
+        "0.4",
+        "--only",
+        names,
+    ]
+    command += ["--rounds", str(rounds), "--scenario", scenarios, "--json"]
+    got = written(HERE / "clients", *command)
+
+    def rates(scenario: str, name: str) -> list[float]:
+        return [sample["rps"] for sample in got[scenario][name]]
+
+    def row(scenario: str, name: str, floor: str) -> Row:
+        ours, theirs = rates(scenario, name), rates(scenario, floor)
+        return Row("clients", scenario, "calls/s", ours, "floor", theirs)
+
+    rows = [row(scenario, "ginnel", FLOORS["sync"]) for scenario in BLOCKING]
+    rows += [row(scenario, "ginnel async", FLOORS["async"]) for scenario in ASYNCIO]
+    for name, key in {"import": "import_ms", "first call": "first_ms"}.items():
+        times = [sample[key] for sample in got["start"]["ginnel"]]
+        rows.append(Row("clients", name, "ms", times, more_is_better=False))
+    return rows
+
+
+def edges(rounds: int) -> list[Row]:
+    got = written(
+        HERE / "edges", PYTHON, "run.py", "--rounds", str(rounds), "--secs", "1", "--json"
+    )
+
+    def row(name: str) -> Row:
+        kind = name.removesuffix("-post")
+        peer = ("nginx-tls" if kind.endswith("tls") else "nginx") + name.removeprefix(kind)
+        ours, theirs = got[name], got[peer]
+        return Row("edges", name, "requests/s", of(ours, "rate"), "nginx", of(theirs, "rate"))
+
+    def of(samples: list[dict[str, float]], key: str) -> list[float]:
+        return [sample[key] for sample in samples]
+
+    return [row(name) for name in got if not name.startswith("nginx")]
+
+
+def tunnel(rounds: int) -> list[Row]:
+    command = [PYTHON, "run.py", "--only", "direct,rathole,ginnel,ginnel-capture", "--secs", "2"]
+    got = written(HERE / "tunnel", *command, "--rounds", str(rounds), "--out")
+    rows = []
+    for test, targets in got.items():
+        key, unit = ("mbs", "MB/s") if test == "bulk" else ("rate", "requests/s")
+        peer = "rathole" if "rathole" in targets else "direct"
+        theirs = [sample[key] for sample in targets[peer]]
+        for target, suffix in {"ginnel": "", "ginnel-capture": " with capture"}.items():
+            ours = [sample[key] for sample in targets[target]]
+            rows.append(Row("tunnel", test + suffix, unit, ours, peer, theirs))
+    return rows
+
+
+def policy(rounds: int) -> list[Row]:
+    return [
+        Row("policy", **row)
+        for row in written(HERE / "policy", "target/release/bench-policy", "--json")
+    ]
+
+
+def service(rounds: int) -> list[Row]:
+    return [
+        Row("service", **row)
+        for row in written(HERE / "service", "target/release/service", "--json")
+    ]
+
+
+SUITES: dict[str, Callable[[int], list[Row]]] = {
+    "policy": policy,
+    "clients": clients,
+    "edges": edges,
+    "tunnel": tunnel,
+    "service": service,
+}
+
+
+def show(rows: list[Row]) -> None:
+    goals = tomllib.loads((HERE / "goals.toml").read_text())
+    lines = []
+    for row in rows:
+        goal = goals.get(row.suite, {}).get(row.name)
+        # A goal that is a ratio says nothing where the peer is not the one that it means.
+        is_comparable = row.suite != "tunnel" or row.peer == "rathole"
+        verdict = "" if goal is None else "ok" if row.reaches(goal) else "below its goal"
+        told = ["", ""] if goal is None or not is_comparable else [f"{goal:g}", verdict]
+        figures = sorted(row.figures())
+        spread = f"{figures[0]:.4g} to {figures[-1]:.4g}"
+        lines.append([row.suite, row.name, f"{row.figure():.4g}", row.measure, spread, *told])
+    print(table(["suite", "row", "figure", "measure", "least to most", "goal", "verdict"], lines))
+
+
+def about() -> dict[str, str]:
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True
+    )
+    now = datetime.datetime.now(datetime.UTC)
+    return {
+        "commit": commit.stdout.strip(),
+        "when": now.isoformat(timespec="seconds"),
+        "machine": f"{platform.machine()}, {os.cpu_count()} processors, {platform.system()}",
+        "python": platform.python_version(),
+    }
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    arguments.add_argument("--only", default=",".join(SUITES), help="suites, with commas")
+    arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--no-build", action="store_true", help="measure what was built last")
+    arguments.add_argument(
+        "--out", type=Path, help="where the samples go; a file in bench/results by default"
+    )
+    chosen = arguments.parse_args()
+    suites = chosen.only.split(",")
+    if unknown := set(suites) - SUITES.keys():
+        arguments.error(
+            f"unknown suites {', '.join(sorted(unknown))}: choose from {', '.join(SUITES)}"
+        )
+    if not chosen.no_build:
+        build(set(suites))
+    rows = [row for suite in suites for row in SUITES[suite](chosen.rounds)]
+    facts = about()
+    file = (
+        chosen.out
+        or HERE / "results" / f"{facts['when'][:19].replace(':', '')}-{facts['commit']}.json"
+    )
+    save(file, facts, rows)
+    print()
+    show(rows)
+    print(f"\nsamples: {file}")
+
+
+if __name__ == "__main__":
+    main()
