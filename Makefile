@@ -34,8 +34,8 @@ fuzz: ## Run each fuzz target for SECONDS=60 under libFuzzer; needs Rust nightly
 packages: ## Install Chromium and nginx from Debian if there are none, for the tests.
 	tests/install-packages
 
-bench: ## Build for release, and run the recorded benchmarks; takes a quarter of an hour.
-	bench/recorded.sh
+bench: ## Build for release, and run all benchmarks beside their peers; prints figures, goals and verdicts.
+	bench/run.py
 
 dev: $(VENV)/ready ## Build the extension module in place, in a virtual environment.
 	$(BIN)/maturin develop --quiet

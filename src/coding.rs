@@ -17,7 +17,7 @@ pub(crate) const ACCEPT_ENCODING: &str = "gzip, deflate, br";
 /// How many codings a body may have.
 const MAX_CODINGS: usize = 3;
 /// How much room the first reading of a body gets, in sizes of the coded body.
-const FIRST_GROWTH: usize = 4;
+const INITIAL_GROWTH_FACTOR: usize = 4;
 /// How much of an unknown name an error shows.
 const MAX_NAME_CHARS: usize = 40;
 /// How a member of gzip begins (RFC 1952, section 2.3.1).
@@ -53,14 +53,14 @@ impl CodingError {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Coding {
+enum ContentCoding {
     Gzip,
     Deflate,
     Brotli,
 }
 
 /// What can be wrong with one coding.
-enum Problem {
+enum CodingProblem {
     Damaged(String),
     /// It ends early.
     Cut,
@@ -70,7 +70,7 @@ enum Problem {
 /// How the reading of as much as there is of a body ended.
 #[cfg(feature = "service")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum DecodedEnd {
     /// With the end of the body.
     Whole,
     /// With as many bytes as are taken; there are more.
@@ -82,19 +82,19 @@ pub(crate) enum End {
 }
 
 #[cfg(feature = "service")]
-impl End {
-    fn of(problem: Option<&Problem>) -> Self {
+impl DecodedEnd {
+    fn of(problem: Option<&CodingProblem>) -> Self {
         match problem {
             None => Self::Whole,
-            Some(Problem::TooLong) => Self::Longer,
-            Some(Problem::Cut) => Self::Cut,
-            Some(Problem::Damaged(_)) => Self::Damaged,
+            Some(CodingProblem::TooLong) => Self::Longer,
+            Some(CodingProblem::Cut) => Self::Cut,
+            Some(CodingProblem::Damaged(_)) => Self::Damaged,
         }
     }
 }
 
 /// A body without a coding, as far as it could be read, and why not further.
-type Partial = (Vec<u8>, Option<Problem>);
+type PartialBody = (Vec<u8>, Option<CodingProblem>);
 
 /// Takes the codings off that the lines of `Content-Encoding` name, up to `max` bytes. An empty body
 /// has none. Where nothing is taken off, the body is what it was.
@@ -110,7 +110,7 @@ pub(crate) fn decode<'a, 'b>(
     codings(lines)?.into_iter().rev().try_fold(Cow::Borrowed(body), |body, coding| {
         match body.is_empty() {
             true => Ok(body),
-            false => coding.take_off_all(&body, max).map(Cow::Owned),
+            false => coding.undo_all(&body, max).map(Cow::Owned),
         }
     })
 }
@@ -118,26 +118,32 @@ pub(crate) fn decode<'a, 'b>(
 /// As much as can be read of a body without its codings, up to `max` bytes: it may be cut off, or
 /// damaged further on. None where it has no codings, or one that is not known.
 #[cfg(feature = "service")]
-pub(crate) fn decode_some(encoding: &str, body: &[u8], max: usize) -> Option<(Vec<u8>, End)> {
+pub(crate) fn decode_some(
+    encoding: &str,
+    body: &[u8],
+    max: usize,
+) -> Option<(Vec<u8>, DecodedEnd)> {
     let codings = codings([encoding.as_bytes()]).ok()?;
     let mut codings = codings.into_iter().rev();
-    let first = codings.next()?.take_off(body, max);
+    let first = codings.next()?.undo(body, max);
     let (decoded, problem) = codings.fold(first, |(body, problem), coding| {
-        let (decoded, next) = coding.take_off(&body, max);
+        let (decoded, next) = coding.undo(&body, max);
         // What is wrong further inside follows from that.
         (decoded, problem.or(next))
     });
-    Some((decoded, End::of(problem.as_ref())))
+    Some((decoded, DecodedEnd::of(problem.as_ref())))
 }
 
-fn codings<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Coding>, CodingError> {
+fn codings<'a>(
+    lines: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<Vec<ContentCoding>, CodingError> {
     let names = lines.into_iter().flat_map(|line| line.split(|byte| *byte == b','));
-    let codings = names.map(<[u8]>::trim_ascii).filter_map(Coding::of);
+    let codings = names.map(<[u8]>::trim_ascii).filter_map(ContentCoding::of);
     let codings = codings.collect::<Result<Vec<_>, _>>()?;
     if codings.len() > MAX_CODINGS { Err(CodingError::TooMany(codings.len())) } else { Ok(codings) }
 }
 
-impl Coding {
+impl ContentCoding {
     /// The coding of this name; `None` for one that changes nothing.
     fn of(name: &[u8]) -> Option<Result<Self, CodingError>> {
         Some(match name.to_ascii_lowercase().as_slice() {
@@ -160,21 +166,21 @@ impl Coding {
         }
     }
 
-    fn take_off_all(self, body: &[u8], max: usize) -> Result<Vec<u8>, CodingError> {
-        match self.take_off(body, max) {
+    fn undo_all(self, body: &[u8], max: usize) -> Result<Vec<u8>, CodingError> {
+        match self.undo(body, max) {
             (decoded, None) => Ok(decoded),
-            (_, Some(Problem::TooLong)) => Err(CodingError::TooLong(max)),
-            (_, Some(Problem::Cut)) => {
+            (_, Some(CodingProblem::TooLong)) => Err(CodingError::TooLong(max)),
+            (_, Some(CodingProblem::Cut)) => {
                 let problem = "it ends early".to_owned();
                 Err(CodingError::Damaged { coding: self.name(), problem })
             }
-            (_, Some(Problem::Damaged(problem))) => {
+            (_, Some(CodingProblem::Damaged(problem))) => {
                 Err(CodingError::Damaged { coding: self.name(), problem })
             }
         }
     }
 
-    fn take_off(self, body: &[u8], max: usize) -> Partial {
+    fn undo(self, body: &[u8], max: usize) -> PartialBody {
         let (mut decoded, problem) = match self {
             Self::Gzip => gunzip(body, max),
             Self::Deflate => deflated(body, max),
@@ -186,14 +192,14 @@ impl Coding {
 }
 
 /// All members of a gzip file. What follows them and is none is ignored, as gunzip does: padding.
-fn gunzip(body: &[u8], max: usize) -> Partial {
-    let mut decoded = Vec::with_capacity(first_room(body, max));
+fn gunzip(body: &[u8], max: usize) -> PartialBody {
+    let mut decoded = Vec::with_capacity(first_capacity(body, max));
     let mut member = GzDecoder::new(body);
     loop {
         let left = max - decoded.len();
         // What comes before a mistake is read.
         match member.by_ref().take(left as u64 + 1).read_to_end(&mut decoded) {
-            Ok(read) if read > left => return (decoded, Some(Problem::TooLong)),
+            Ok(read) if read > left => return (decoded, Some(CodingProblem::TooLong)),
             Ok(_) => {}
             Err(error) => return (decoded, Some(problem(&error))),
         }
@@ -205,20 +211,20 @@ fn gunzip(body: &[u8], max: usize) -> Partial {
     }
 }
 
-fn problem(error: &io::Error) -> Problem {
+fn problem(error: &io::Error) -> CodingProblem {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => Problem::Cut,
-        _ => Problem::Damaged(error.to_string()),
+        io::ErrorKind::UnexpectedEof => CodingProblem::Cut,
+        _ => CodingProblem::Damaged(error.to_string()),
     }
 }
 
 /// A `deflate` body: in the format of zlib, as it should be, or without its header, as some send it.
-fn deflated(body: &[u8], max: usize) -> Partial {
+fn deflated(body: &[u8], max: usize) -> PartialBody {
     if !has_zlib_header(body) {
         return inflate(body, false, max);
     }
     let as_zlib = inflate(body, true, max);
-    if matches!(as_zlib.1, None | Some(Problem::TooLong)) {
+    if matches!(as_zlib.1, None | Some(CodingProblem::TooLong)) {
         return as_zlib;
     }
     // Without a header, a body may begin like one.
@@ -236,18 +242,18 @@ fn has_zlib_header(body: &[u8]) -> bool {
     }
 }
 
-fn inflate(body: &[u8], zlib: bool, max: usize) -> Partial {
+fn inflate(body: &[u8], zlib: bool, max: usize) -> PartialBody {
     let mut state = Decompress::new(zlib);
-    let mut decoded = Vec::with_capacity(first_room(body, max));
+    let mut decoded = Vec::with_capacity(first_capacity(body, max));
     let mut rest = body;
     loop {
-        let (taken, made) = (state.total_in(), decoded.len());
+        let (taken, written) = (state.total_in(), decoded.len());
         let status = match state.decompress_vec(rest, &mut decoded, FlushDecompress::None) {
             Ok(status) => status,
-            Err(error) => return (decoded, Some(Problem::Damaged(error.to_string()))),
+            Err(error) => return (decoded, Some(CodingProblem::Damaged(error.to_string()))),
         };
         if decoded.len() > max {
-            return (decoded, Some(Problem::TooLong));
+            return (decoded, Some(CodingProblem::TooLong));
         }
         let taken = usize::try_from(state.total_in() - taken).unwrap_or(rest.len());
         rest = rest.get(taken..).unwrap_or_default();
@@ -256,51 +262,51 @@ fn inflate(body: &[u8], zlib: bool, max: usize) -> Partial {
         }
         if decoded.len() == decoded.capacity() {
             decoded.reserve_exact(growth(decoded.len(), max));
-        } else if taken == 0 && decoded.len() == made {
-            return (decoded, Some(Problem::Cut));
+        } else if taken == 0 && decoded.len() == written {
+            return (decoded, Some(CodingProblem::Cut));
         }
     }
 }
 
-fn brotli(body: &[u8], max: usize) -> Partial {
+fn brotli(body: &[u8], max: usize) -> PartialBody {
     let alloc = StandardAlloc::default;
     // Strict: a window of up to 16 MiB as RFC 7932 has it, not of 1 GiB.
     let mut state = BrotliState::new_strict(alloc(), alloc(), alloc());
-    let mut decoded = vec![0; first_room(body, max)];
-    let (mut left, mut taken, mut made, mut total) = (body.len(), 0, 0, 0);
+    let mut decoded = vec![0; first_capacity(body, max)];
+    let (mut left, mut taken, mut written, mut total) = (body.len(), 0, 0, 0);
     let problem = loop {
-        let mut room = decoded.len() - made;
+        let mut available = decoded.len() - written;
         let result = BrotliDecompressStream(
             &mut left,
             &mut taken,
             body,
-            &mut room,
-            &mut made,
+            &mut available,
+            &mut written,
             &mut decoded,
             &mut total,
             &mut state,
         );
-        if made > max {
-            break Some(Problem::TooLong);
+        if written > max {
+            break Some(CodingProblem::TooLong);
         }
         match result {
             BrotliResult::ResultSuccess => break None,
             BrotliResult::NeedsMoreOutput => {
                 decoded.resize(decoded.len() + growth(decoded.len(), max), 0);
             }
-            BrotliResult::NeedsMoreInput => break Some(Problem::Cut),
+            BrotliResult::NeedsMoreInput => break Some(CodingProblem::Cut),
             BrotliResult::ResultFailure => {
-                break Some(Problem::Damaged("it is not brotli".to_owned()));
+                break Some(CodingProblem::Damaged("it is not brotli".to_owned()));
             }
         }
     };
-    decoded.truncate(made);
+    decoded.truncate(written);
     (decoded, problem)
 }
 
 /// How much room a body gets at first: one byte more than `max` at most, to see that there is more.
-fn first_room(body: &[u8], max: usize) -> usize {
-    body.len().saturating_mul(FIRST_GROWTH).min(max.saturating_add(1))
+fn first_capacity(body: &[u8], max: usize) -> usize {
+    body.len().saturating_mul(INITIAL_GROWTH_FACTOR).min(max.saturating_add(1))
 }
 
 /// How much room a body gets further, which is as much as it has.
@@ -510,20 +516,20 @@ mod tests {
         for (form, name) in FORMS {
             let body = coded(form, &text);
             let some = |body: &[u8], max| decode_some(name, body, max).unwrap();
-            assert_eq!(some(&body, 1 << 20), (text.clone(), End::Whole), "{name}");
-            assert_eq!(some(&body, 9), (TEXT[..9].to_vec(), End::Longer), "{name}");
+            assert_eq!(some(&body, 1 << 20), (text.clone(), DecodedEnd::Whole), "{name}");
+            assert_eq!(some(&body, 9), (TEXT[..9].to_vec(), DecodedEnd::Longer), "{name}");
             let (cut, end) = some(&body[..body.len() - 12], 1 << 20);
-            assert!(text.starts_with(&cut) && end == End::Cut, "{name}");
-            assert_eq!(some(b"", 9), (Vec::new(), End::Cut), "{name}");
-            assert_eq!(some(b"\xff\xffno such thing", 9).1, End::Damaged, "{name}");
+            assert!(text.starts_with(&cut) && end == DecodedEnd::Cut, "{name}");
+            assert_eq!(some(b"", 9), (Vec::new(), DecodedEnd::Cut), "{name}");
+            assert_eq!(some(b"\xff\xffno such thing", 9).1, DecodedEnd::Damaged, "{name}");
         }
         let twice = coded("br", &coded("gzip", &text));
         assert_eq!(decode_some("gzip, identity, BR", &twice, 1 << 20).unwrap().0, text);
-        assert_eq!(decode_some("br, gzip", &twice, 1 << 20).unwrap().1, End::Damaged);
+        assert_eq!(decode_some("br, gzip", &twice, 1 << 20).unwrap().1, DecodedEnd::Damaged);
         let mut flipped = coded("gzip", &text).to_vec();
         let middle = flipped.len() / 2;
         flipped[middle] ^= 0xff;
-        assert_eq!(decode_some("gzip", &flipped, 1 << 20).unwrap().1, End::Damaged);
+        assert_eq!(decode_some("gzip", &flipped, 1 << 20).unwrap().1, DecodedEnd::Damaged);
         let bomb = coded("gzip", &coded("gzip", &vec![0; 20_000_000]));
         assert_eq!(decode_some("gzip, gzip", &bomb, 1000).unwrap().0.len(), 1000);
         for unknown in ["", "identity", "zstd", "gzip, zstd", "br, br, br, br"] {
@@ -537,6 +543,6 @@ mod tests {
     fn large_windows_of_brotli_are_refused_for_all() {
         let body = [0x11, 30, 0x02, 0x00, 0x00, 0x03];
         assert!(is_damaged(&one("br", body.to_vec(), 100)));
-        assert_eq!(decode_some("br", &body, 100).unwrap(), (Vec::new(), End::Damaged));
+        assert_eq!(decode_some("br", &body, 100).unwrap(), (Vec::new(), DecodedEnd::Damaged));
     }
 }

@@ -31,7 +31,12 @@
 //! `protocol`, which speaks over `mux`. All of them may use `api`, `http1` and `net`. What keeps
 //! connections for another request, in `client`, `gateway` and `agent`, asks `reuse`; `client` and `agent`
 //! read coded bodies with `coding`. `net` uses `api`; `api`, `coding`, `http1`, `mux`, `policy` and `reuse`
-//! use none of the others. `tests/rust/layers.rs` holds the code to that.
+//! use none of the others. Every folder may tell `logging` what happens, which uses nothing but what a
+//! process must not share with its forks (`fork.rs`). `tests/rust/layers.rs` holds the code to that.
+
+#[cfg(feature = "service")]
+#[macro_use]
+mod forward;
 
 #[cfg(feature = "service")]
 pub mod agent;
@@ -42,6 +47,7 @@ pub mod client;
 mod coding;
 #[cfg(feature = "service")]
 mod files;
+mod fork;
 /// Targets for fuzzers, which see what is private here.
 #[cfg(all(any(test, fuzzing), feature = "service"))]
 #[path = "../tests/fuzz/mod.rs"]
@@ -50,6 +56,7 @@ pub mod fuzz;
 #[cfg(feature = "service")]
 pub mod gateway;
 mod http1;
+mod logging;
 #[cfg(feature = "service")]
 pub mod mux;
 #[cfg(feature = "service")]

@@ -76,7 +76,7 @@ impl ReuseBan {
 }
 
 #[cfg(feature = "service")]
-pub(crate) use bytes_only::{ReuseBans, Socket, ask_kernel, idle_state, poll_now};
+pub(crate) use bytes_only::{PolledSocket, ReuseBans, ask_kernel, idle_state};
 
 /// For connections of the service and the agent; those of clients look at their sockets themselves
 /// (`client/socket.rs`).
@@ -114,9 +114,9 @@ mod bytes_only {
 
     /// Polls once for what is there already.
     ///
-    /// Nobody is woken, a [`Socket`] asks the kernel, and the task's budget is not asked: when that is used
+    /// Nobody is woken, a [`PolledSocket`] asks the kernel, and the task's budget is not asked: when that is used
     /// up, tokio says that nothing is there.
-    pub(crate) fn poll_now<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
+    fn poll_now<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
         pin!(unconstrained(poll_fn(poll))).poll(&mut Context::from_waker(&NOBODY))
     }
 
@@ -133,7 +133,7 @@ mod bytes_only {
     ///
     /// tokio alone tells what it knows of, and looks only when a thread of the runtime has nothing else to
     /// do.
-    pub(crate) struct Socket(pub TcpStream);
+    pub(crate) struct PolledSocket(pub TcpStream);
 
     /// What a read comes to that tokio says this of.
     pub(crate) fn ask_kernel(
@@ -156,7 +156,7 @@ mod bytes_only {
         }
     }
 
-    impl AsyncRead for Socket {
+    impl AsyncRead for PolledSocket {
         fn poll_read(
             mut self: Pin<&mut Self>,
             cx: &mut Context<'_>,
@@ -167,34 +167,8 @@ mod bytes_only {
         }
     }
 
-    impl AsyncWrite for Socket {
-        fn poll_write(
-            mut self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-            bytes: &[u8],
-        ) -> Poll<io::Result<usize>> {
-            Pin::new(&mut self.0).poll_write(cx, bytes)
-        }
-
-        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.0).poll_flush(cx)
-        }
-
-        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.0).poll_shutdown(cx)
-        }
-
-        fn poll_write_vectored(
-            mut self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-            parts: &[io::IoSlice<'_>],
-        ) -> Poll<io::Result<usize>> {
-            Pin::new(&mut self.0).poll_write_vectored(cx, parts)
-        }
-
-        fn is_write_vectored(&self) -> bool {
-            self.0.is_write_vectored()
-        }
+    impl AsyncWrite for PolledSocket {
+        forward_write!(0);
     }
 
     /// Looks at a connection that nothing is expected from; what it sent is lost.
@@ -265,7 +239,7 @@ mod tests {
     #[tokio::test]
     async fn the_kernel_is_asked_for_what_tokio_has_not_seen() -> io::Result<()> {
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-        let mut socket = Socket(TcpStream::connect(listener.local_addr()?).await?);
+        let mut socket = PolledSocket(TcpStream::connect(listener.local_addr()?).await?);
         let (mut other, _) = listener.accept()?;
         other.set_nodelay(true)?;
 

@@ -24,6 +24,7 @@ __all__ = [
     "decode",
     "is_secret",
     "is_secret_parameter",
+    "log_targets",
     "loopback_only",
     "main",
     "mask_header",
@@ -32,11 +33,14 @@ __all__ = [
     "mask_text",
     "operations",
     "parse",
+    "set_log_levels",
     "shapes",
     "slots",
+    "take_log_records",
     "unpack",
     "use_cassette",
     "wait_for_calls",
+    "wake_log_reader",
 ]
 
 __version__: str
@@ -219,3 +223,9 @@ def shapes(api: str) -> str: ...
 def main(arguments: list[str]) -> int: ...
 def use_cassette(cassette: object) -> object: ...
 def wait_for_calls() -> None: ...
+def log_targets() -> list[str]: ...
+def set_log_levels(levels: list[int]) -> None: ...
+def take_log_records(
+    timeout: float | None,
+) -> list[tuple[str, int, float, str, dict[str, object]]]: ...
+def wake_log_reader() -> None: ...

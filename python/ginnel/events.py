@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from ._core.logs import FIELDS
+from ._core.logs import logger as _logger
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -13,10 +16,6 @@ if TYPE_CHECKING:
     _Hooks: TypeAlias = tuple[Callable[["Event"], object] | None, ...]
 
 __all__ = ["Event"]
-
-_logger = logging.getLogger("ginnel")
-# Without one, Python would print warnings that nobody asked for.
-_logger.addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,20 +47,34 @@ def _tell(hooks: _Hooks | None, event: Event) -> None:
     match event.kind:
         case "response":
             came = (event.status, event.seconds * 1000, event.attempt)
-            _logger.debug("%s %s: %s in %.1f ms, attempt %d", *call, *came)
+            _logger.debug("%s %s: %s in %.1f ms, attempt %d", *call, *came, extra=_fields(event))
         case "failure":
             lost = (event.problem, event.seconds * 1000, event.attempt)
-            _logger.debug("%s %s: %s, after %.1f ms, attempt %d", *call, *lost)
+            _logger.debug(
+                "%s %s: %s, after %.1f ms, attempt %d", *call, *lost, extra=_fields(event)
+            )
         case "retry":
             why = f"status {event.status}" if event.status else "no answer"
             again = (why, event.seconds, event.attempt + 1)
-            _logger.warning("%s %s: %s, again in %.2f s as attempt %d", *call, *again)
+            _logger.warning(
+                "%s %s: %s, again in %.2f s as attempt %d", *call, *again, extra=_fields(event)
+            )
         case _:
             pass
     if hooks is not None:
         hook = hooks[{"request": 0, "retry": 2}.get(event.kind, 1)]
         if hook is not None:
             hook(event)
+
+
+def _fields(event: Event) -> dict[str, object]:
+    """The attributes that records of all loggers have."""
+    known = dict.fromkeys(FIELDS) | {"status": event.status, "err": event.problem}
+    if event.kind != "retry":
+        known["dur_ms"] = event.seconds * 1000
+    if event.headers is not None:
+        known["op_id"] = event.headers.get("x-request-id")
+    return known
 
 
 def _print_lines(level: str) -> None:

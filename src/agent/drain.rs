@@ -8,9 +8,10 @@ use tokio::time::timeout;
 
 use super::inner::AgentInner;
 use super::session::{self, SessionState};
-use super::shutdown::Shutdown;
 use super::tunnels::RunningTunnel;
-use crate::mux::Session;
+use crate::logging::or_debug;
+use crate::mux::MuxSession;
+use crate::net::ShutdownPhase;
 
 /// How long the service may take to confirm that it sends no more visitors.
 const UNBIND_TIMEOUT: Duration = Duration::from_secs(1);
@@ -20,7 +21,7 @@ const UNBINDS_AT_ONCE: usize = 32;
 /// Tells the service to send no more visitors, and lets those finish who are being served, for as
 /// long as `grace`.
 pub(super) async fn graceful(shared: &AgentInner, grace: Duration) {
-    shared.shutdown.send_replace(Shutdown::Graceful);
+    shared.shutdown.begin(ShutdownPhase::Graceful);
     // Without a session nobody is being served.
     let SessionState::Online(online) = shared.state.borrow().clone() else { return };
     let tunnels = shared.tunnels.all();
@@ -31,20 +32,26 @@ pub(super) async fn graceful(shared: &AgentInner, grace: Duration) {
 }
 
 /// What is left when the time is over is cut off by the caller.
-async fn drain(session: &Session, tunnels: &[Arc<RunningTunnel>], grace: Duration) {
+async fn drain(session: &MuxSession, tunnels: &[Arc<RunningTunnel>], grace: Duration) {
     let began = Instant::now();
     tunnels.iter().for_each(|tunnel| tunnel.set_stopping());
-    let _ = timeout(UNBIND_TIMEOUT, unbind_all(session, tunnels)).await;
+    or_debug!(
+        timeout(UNBIND_TIMEOUT, unbind_all(session, tunnels)).await,
+        "the service was not told of all tunnels that are over"
+    );
     tunnels.iter().for_each(|tunnel| tunnel.finish());
     let finishing = async {
         for tunnel in tunnels {
             tunnel.finished().await;
         }
     };
-    let _ = timeout(grace.saturating_sub(began.elapsed()), finishing).await;
+    or_debug!(
+        timeout(grace.saturating_sub(began.elapsed()), finishing).await,
+        "visitors are cut off at the end of the grace period"
+    );
 }
 
-async fn unbind_all(session: &Session, tunnels: &[Arc<RunningTunnel>]) {
+async fn unbind_all(session: &MuxSession, tunnels: &[Arc<RunningTunnel>]) {
     for some in tunnels.chunks(UNBINDS_AT_ONCE) {
         let mut unbinding = JoinSet::new();
         for tunnel in some {

@@ -10,8 +10,8 @@ use super::capture::CaptureStore;
 use super::options::AgentOptions;
 use super::relay::ForbiddenAddresses;
 use super::session::state::{SessionState, SharedSessionHistory};
-use super::shutdown::Shutdown;
 use super::tunnels::Tunnels;
+use crate::net::Shutdown;
 use crate::reuse::ReuseBans;
 
 /// What all parts of an agent share.
@@ -21,7 +21,7 @@ pub(crate) struct AgentInner {
     pub(super) captures: Arc<CaptureStore>,
     pub(super) tunnels: Tunnels,
     pub(super) state: watch::Sender<SessionState>,
-    pub(super) shutdown: watch::Sender<Shutdown>,
+    pub(super) shutdown: Shutdown,
     pub(super) history: SharedSessionHistory,
     pub(super) closed: ForbiddenAddresses,
     pub(super) reuse_bans: ReuseBans,

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::api::Number;
 use crate::api::local::tunnels::{ConnectionMetrics, HttpMetrics, Metrics};
+use crate::logging::ignore;
 
 /// How long one tick of the moving averages is.
 const TICK_INTERVAL: Duration = Duration::from_secs(5);
@@ -175,8 +176,8 @@ struct WeightedValue {
 impl DecayingSample {
     fn new(now: Instant) -> Self {
         let mut seed = [0; 8];
-        // Any seed will do: the draw needs to be even, not secret.
-        let _ = getrandom::fill(&mut seed);
+        let filled = getrandom::fill(&mut seed);
+        ignore(filled, "any seed will do: the draw needs to be even, not secret");
         Self { entries: BinaryHeap::new(), since: now, random: u64::from_ne_bytes(seed) | 1 }
     }
 

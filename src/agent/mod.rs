@@ -19,7 +19,6 @@ mod page;
 pub mod relay;
 mod replay;
 mod session;
-mod shutdown;
 mod tls;
 mod tunnels;
 mod web;
@@ -35,19 +34,20 @@ pub(crate) use inner::AgentInner;
 pub use options::{AgentOptions, WebAddress};
 pub use page::masked_target;
 pub use replay::ReplayError;
-pub use session::{OnlineSession, SessionState, TunnelBindError};
+pub use session::{OnlineSession, SessionState, StartError, TunnelBindError};
 pub use tls::Trust;
 pub use tunnels::{BoundEndpoint, LocalService, RunningTunnel, TunnelStatus};
 
 use crate::api::local::tunnels::AgentTunnel;
+use crate::logging::or_debug;
+use crate::net::{Shutdown, ShutdownPhase};
 use crate::reuse::ReuseBans;
 use capture::CaptureStore;
-use definition::{Definition, PublicEndpoint};
+use definition::{Definition, EndpointDefinition};
 use hosts::AllowedHosts;
 use metrics::TunnelMetrics;
 use relay::{ForbiddenAddresses, HttpForwarder, LocalAddress, LocalUpstream};
 use session::state::SharedSessionHistory;
-use shutdown::Shutdown;
 use tunnels::Tunnels;
 use web::WebServer;
 
@@ -56,18 +56,6 @@ pub struct Agent {
     shared: Arc<AgentInner>,
     web: Option<WebServer>,
     session_task: JoinHandle<()>,
-}
-
-/// Why a tunnel was not started.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The definition is wrong, one line for each problem.
-    #[error("{}", .0.join("\n"))]
-    Definition(Vec<String>),
-    /// The service did not bind it.
-    #[error(transparent)]
-    Bind(#[from] TunnelBindError),
 }
 
 /// How long an authtoken may be; a login has room for little more.
@@ -101,7 +89,7 @@ impl Agent {
             tls,
             tunnels: Tunnels::default(),
             state: watch::Sender::new(SessionState::Connecting),
-            shutdown: watch::Sender::new(Shutdown::Running),
+            shutdown: Shutdown::default(),
             history: SharedSessionHistory::default(),
             closed,
             reuse_bans: ReuseBans::default(),
@@ -178,7 +166,7 @@ impl Agent {
     /// Waits until the agent has ended: refused for good, stopped from afar, or by [`Agent::stop`].
     pub async fn ended(&mut self) {
         // It ends by itself; a panic ends it as well.
-        let _ = (&mut self.session_task).await;
+        or_debug!((&mut self.session_task).await, "the session's task broke");
     }
 
     /// Tells the service to send no more visitors, lets those finish who are being served, for as
@@ -195,7 +183,7 @@ impl Agent {
             () = drain::graceful(&self.shared, grace) => {}
             () = force => {}
         }
-        self.shared.shutdown.send_replace(Shutdown::Forced);
+        self.shared.shutdown.begin(ShutdownPhase::Forced);
         self.ended().await;
         for tunnel in self.shared.tunnels.all() {
             self.shared.tunnels.remove(&tunnel.name);
@@ -205,7 +193,7 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        self.shared.shutdown.send_replace(Shutdown::Forced);
+        self.shared.shutdown.begin(ShutdownPhase::Forced);
         for tunnel in self.shared.tunnels.all() {
             tunnel.stop();
         }
@@ -216,7 +204,7 @@ impl AgentInner {
     /// Starts the tunnels of a definition.
     async fn start_tunnel(&self, definition: Definition) -> Result<AgentTunnel, StartError> {
         let online = match &*self.state.borrow() {
-            SessionState::Online(online) if *self.shutdown.borrow() == Shutdown::Running => {
+            SessionState::Online(online) if self.shutdown.phase() == ShutdownPhase::Running => {
                 online.clone()
             }
             _ => return Err(TunnelBindError::Offline.into()),
@@ -285,8 +273,10 @@ impl AgentInner {
             .under(&self.reuse_bans)
             .speaking(definition.app_protocol);
         let metrics = Arc::new(TunnelMetrics::new(Instant::now()));
-        let is_http =
-            matches!(definition.public, PublicEndpoint::Http { .. } | PublicEndpoint::Labeled(_));
+        let is_http = matches!(
+            definition.public,
+            EndpointDefinition::Http { .. } | EndpointDefinition::Labeled(_)
+        );
         let inspects = definition.inspect && self.captures.is_on();
         let service = match is_http {
             false => LocalService::Bytes(upstream),
@@ -321,7 +311,7 @@ impl AgentInner {
 /// What is bound for a definition: what follows its name, and the protocol.
 fn protocols(definition: &Definition) -> Vec<(&'static str, Option<&'static str>)> {
     match &definition.public {
-        PublicEndpoint::Http { schemes, .. } => {
+        EndpointDefinition::Http { schemes, .. } => {
             let both = schemes.len() > 1;
             let named = schemes.iter().map(|scheme| {
                 let suffix = if both && *scheme == "http" { " (http)" } else { "" };
@@ -329,8 +319,8 @@ fn protocols(definition: &Definition) -> Vec<(&'static str, Option<&'static str>
             });
             named.collect()
         }
-        PublicEndpoint::Tcp(_) => vec![("", Some("tcp"))],
-        PublicEndpoint::Tls(_) => vec![("", Some("tls"))],
-        PublicEndpoint::Labeled(_) => vec![("", None)],
+        EndpointDefinition::Tcp(_) => vec![("", Some("tcp"))],
+        EndpointDefinition::Tls(_) => vec![("", Some("tls"))],
+        EndpointDefinition::Labeled(_) => vec![("", None)],
     }
 }

@@ -9,6 +9,8 @@ use super::inner::AgentInner;
 use super::relay::once;
 use super::tunnels::LocalService;
 
+use crate::logging::or_debug;
+
 /// How long an answer is waited for before the replay is left to itself.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a replay may go on.
@@ -63,13 +65,14 @@ impl AgentInner {
             let opened = Instant::now();
             tunnel.metrics.connection_opened(opened);
             // What takes longer than this waits for something that nobody will send.
-            let _ =
-                tokio::time::timeout(MAX_REPLAY_TIME, once(front, request, replay_of, recorded))
-                    .await;
+            let replaying = once(front, request, replay_of, recorded);
+            let replayed = tokio::time::timeout(MAX_REPLAY_TIME, replaying).await;
+            or_debug!(replayed, "a replayed request was given up");
             let closed = Instant::now();
             tunnel.metrics.connection_closed(closed.duration_since(opened), closed);
         });
-        let _ = tokio::time::timeout(RESPONSE_TIMEOUT, sending).await;
+        let sent = tokio::time::timeout(RESPONSE_TIMEOUT, sending).await;
+        or_debug!(sent, "a replayed request takes long");
         Ok(record.try_recv().ok())
     }
 }

@@ -3,15 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::server::WebPkiClientVerifier;
 use rustls::sign::SingleCertAndKey;
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
+use rustls::{ClientConfig, ServerConfig};
 
 use super::Error;
-use crate::net::certificate::{self, Unusable};
+use crate::net::tls;
+use crate::net::tls::certificate::{self, Unusable};
 
 /// Whose certificates are trusted.
 #[derive(Debug, Clone, Default)]
@@ -42,38 +39,18 @@ impl Trust {
     /// # Errors
     /// When there is no certificate to trust.
     pub fn config(&self) -> Result<Arc<ClientConfig>, Error> {
-        let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| Error::Certificates(error.to_string()))?;
-        let config = match self {
+        let unusable = |error: rustls::Error| Error::Certificates(error.to_string());
+        let roots = match self {
             Self::Anything => {
-                let verifier = Arc::new(AnyCertificate(provider));
-                builder.dangerous().with_custom_certificate_verifier(verifier)
+                return tls::unverified_client_config().map(Arc::new).map_err(unusable);
             }
-            trust => builder.with_root_certificates(trust.roots()?),
+            Self::System => tls::system_roots(),
+            Self::Pem(pem) => tls::roots(pem).map_err(Error::Certificates)?,
         };
-        Ok(Arc::new(config.with_no_client_auth()))
-    }
-
-    fn roots(&self) -> Result<RootCertStore, Error> {
-        let mut roots = RootCertStore::empty();
-        match self {
-            Self::Pem(pem) => {
-                for certificate in certificate::certificates(pem).map_err(Error::Certificates)? {
-                    roots
-                        .add(certificate)
-                        .map_err(|error| Error::Certificates(error.to_string()))?;
-                }
-            }
-            _ => {
-                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            }
-        }
         if roots.is_empty() {
             return Err(Error::Certificates("there is no certificate to trust".to_owned()));
         }
-        Ok(roots)
+        tls::client_config(roots).map(Arc::new).map_err(unusable)
     }
 }
 
@@ -87,65 +64,15 @@ pub fn server(
     key: &[u8],
     authorities: Option<&[u8]>,
 ) -> Result<Arc<ServerConfig>, (&'static str, String)> {
-    let provider = Arc::new(ring::default_provider());
     let certified =
         certificate::certified(certificate, key).map_err(|unusable| match unusable {
             Unusable::Certificate(problem) => ("crt", problem),
             Unusable::Key(problem) => ("key", problem),
         })?;
-    let builder = ServerConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| ("crt", error.to_string()))?;
-    let builder = match authorities {
-        None => builder.with_no_client_auth(),
-        Some(pem) => {
-            let wrong = |problem: String| ("mutual_tls_cas", problem);
-            let roots = Trust::Pem(pem.to_vec()).roots();
-            let roots = Arc::new(roots.map_err(|error| wrong(error.to_string()))?);
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
-            builder.with_client_cert_verifier(verifier.map_err(|error| wrong(error.to_string()))?)
-        }
-    };
-    Ok(Arc::new(builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))))
-}
-
-/// Accepts the certificate of any local service: most sign their own.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
+    let visitors = authorities.map(tls::only_signed_by).transpose();
+    let visitors = visitors.map_err(|problem| ("mutual_tls_cas", problem))?;
+    let visitors = visitors.unwrap_or_else(tls::any_client);
+    let resolver = Arc::new(SingleCertAndKey::from(certified));
+    let config = tls::server_config(rustls::DEFAULT_VERSIONS, visitors, resolver);
+    config.map(Arc::new).map_err(|error| ("crt", error.to_string()))
 }

@@ -5,24 +5,21 @@ use std::time::{Duration, Instant};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rustls::ServerConfig;
-use tokio::sync::watch;
-use tokio_rustls::TlsAcceptor;
 
 use super::capture::{CaptureSource, Via};
 use super::definition::Definition;
 use super::metrics::TunnelMetrics;
 use super::relay::{Activity, BoxReader, BoxWriter, HttpForwarder, LocalUpstream, copy, serve};
-use super::shutdown::Shutdown;
 use crate::api::local::tunnels::{AgentTunnel, AgentTunnelConfig};
+use crate::logging::or_debug;
 use crate::mux::Stream;
+use crate::net::{Shutdown, ShutdownPhase, ShutdownSignal, tls};
 use crate::protocol::message::{BindOpts, Hidden};
 
 /// Everything in a name but the unreserved characters of RFC 3986.
 const PATH_SEGMENT_CHARS: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// How long a visitor's TLS may take.
-const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection must have carried no request before a tunnel that ends closes it. Our own
 /// service closes those it keeps for later requests; others may not.
 const MIN_IDLE_TIME: Duration = Duration::from_millis(50);
@@ -46,8 +43,8 @@ pub struct RunningTunnel {
     pub service: LocalService,
     bound: Mutex<BoundEndpoint>,
     status: Mutex<TunnelStatus>,
-    /// How far it is on its way to the end; each of its connections holds a receiver.
-    shutdown: watch::Sender<Shutdown>,
+    /// Each of its connections holds a signal.
+    shutdown: Shutdown,
 }
 
 /// Whether visitors can reach a tunnel.
@@ -115,7 +112,7 @@ impl RunningTunnel {
         getrandom::fill(&mut id)?;
         let id = id.iter().map(|byte| format!("{byte:02x}")).collect();
         let (bound, status) = (Mutex::default(), Mutex::default());
-        let shutdown = watch::Sender::new(Shutdown::Running);
+        let shutdown = Shutdown::default();
         Ok(Self { id, name, definition, proto, options, metrics, service, bound, status, shutdown })
     }
 
@@ -159,28 +156,24 @@ impl RunningTunnel {
 
     /// Ends its connections.
     pub(super) fn stop(&self) {
-        self.shutdown.send_replace(Shutdown::Forced);
+        self.shutdown.begin(ShutdownPhase::Forced);
     }
 
     /// Lets its connections finish what they carry, and no more.
     pub(super) fn finish(&self) {
-        self.shutdown.send_if_modified(|shutdown| {
-            let is_new = *shutdown == Shutdown::Running;
-            *shutdown = (*shutdown).max(Shutdown::Graceful);
-            is_new
-        });
+        self.shutdown.begin(ShutdownPhase::Graceful);
     }
 
     /// Waits until it has no connections.
     pub(super) async fn finished(&self) {
-        self.shutdown.closed().await;
+        self.shutdown.finished().await;
     }
 
     /// Serves one connection of a visitor until it ends, or the tunnel does.
     pub(super) async fn serve(&self, stream: Stream, source: CaptureSource) {
         let opened = Instant::now();
         self.metrics.connection_opened(opened);
-        let mut shutdown = self.shutdown.subscribe();
+        let mut shutdown = self.shutdown.signal();
         let activity = Activity::new(&self.shutdown, stream.watch());
         let (read, write) = stream.into_split();
         let visitor: (BoxReader, BoxWriter) = (Box::pin(read), Box::pin(write));
@@ -228,9 +221,13 @@ impl RunningTunnel {
         };
         activity.begin();
         // A service that is away ends the stream without a byte; the visitor learns of it.
-        let Ok(connected) = upstream.connect_for_bytes().await else { return };
+        let connected = upstream.connect_for_bytes().await;
+        let connected =
+            or_debug!(connected, tunnel = %self.name, "cannot connect to the local service");
+        let Some(connected) = connected else { return };
         let (mut from, mut to) = (connected.read, connected.write);
-        let _ = copy((&mut read, &mut write), (&mut from, &mut to)).await;
+        let copied = copy((&mut read, &mut write), (&mut from, &mut to)).await;
+        or_debug!(copied, tunnel = %self.name, "a connection broke");
     }
 
     /// The tunnel as the agent API shows it.
@@ -259,14 +256,10 @@ impl RunningTunnel {
 }
 
 /// Waits until a connection must end: at once, or as soon as it carries nothing.
-async fn wait_until_over(shutdown: &mut watch::Receiver<Shutdown>, activity: &Activity<'_>) {
-    // The tunnel outlives its connections.
-    let _ = shutdown.wait_for(|shutdown| *shutdown >= Shutdown::Graceful).await;
-    let is_idle = async { while !activity.is_idle_for(MIN_IDLE_TIME).await {} };
-    tokio::select! {
-        () = is_idle => {}
-        _ = shutdown.wait_for(|shutdown| *shutdown == Shutdown::Forced) => {}
-    }
+async fn wait_until_over(shutdown: &mut ShutdownSignal, activity: &Activity<'_>) {
+    shutdown.wait_for(ShutdownPhase::Graceful).await;
+    let idle = async { while !activity.is_idle_for(MIN_IDLE_TIME).await {} };
+    shutdown.run_until(ShutdownPhase::Forced, idle).await;
 }
 
 /// What a visitor says, without the TLS that ends here; none where there is no agreement.
@@ -274,8 +267,8 @@ async fn accept_tls(
     config: &Arc<ServerConfig>,
     (read, write): (BoxReader, BoxWriter),
 ) -> Option<(BoxReader, BoxWriter)> {
-    let handshake = TlsAcceptor::from(config.clone()).accept(tokio::io::join(read, write));
-    let stream = tokio::time::timeout(TLS_HANDSHAKE_TIMEOUT, handshake).await.ok()?.ok()?;
+    let stream = tls::accept(tokio::io::join(read, write), config.clone()).await;
+    let stream = or_debug!(stream, "a TLS handshake of a visitor failed")?;
     let (read, write) = tokio::io::split(stream);
     Some((Box::pin(read), Box::pin(write)))
 }

@@ -14,9 +14,9 @@ use super::{Origin, Timestamp};
 pub const EPOCH: u64 = 1_400_000_000;
 
 /// Characters of an identifier after its prefix and underscore.
-const LENGTH: usize = 27;
+const ID_CHARS: usize = 27;
 /// Characters of a token after its owner's identifier and underscore.
-const SECRET_LENGTH: usize = 21;
+const SECRET_CHARS: usize = 21;
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 macro_rules! prefixes {
@@ -124,7 +124,7 @@ impl Ids {
     /// When the operating system gives no random bytes.
     pub fn token(&self, id: &str) -> Result<String, getrandom::Error> {
         let rest = id.rsplit('_').next().unwrap_or(id);
-        let mut random = [0; SECRET_LENGTH * 2];
+        let mut random = [0; SECRET_CHARS * 2];
         self.origin.fill(&mut random)?;
         // 16 bits on 62 characters: the bias is below one part in a thousand.
         let mut characters =
@@ -139,8 +139,8 @@ impl Ids {
 /// it does not have the form of a token.
 pub fn split_token(token: &str) -> Option<(&str, &str)> {
     let (owner, secret) = token.split_once('_')?;
-    let well_formed = is_base62(owner, LENGTH)
-        && is_base62(secret, SECRET_LENGTH)
+    let well_formed = is_base62(owner, ID_CHARS)
+        && is_base62(secret, SECRET_CHARS)
         && secret.starts_with(|first: char| first.is_ascii_digit());
     well_formed.then_some((owner, secret))
 }
@@ -158,7 +158,7 @@ fn is_base62(text: &str, length: usize) -> bool {
 fn encode(seconds: u32, payload: u128) -> String {
     let limb = |shift: u32| u32::try_from(payload >> shift & 0xffff_ffff).unwrap_or(0);
     let mut limbs = [seconds, limb(96), limb(64), limb(32), limb(0)];
-    let mut text = [b'0'; LENGTH];
+    let mut text = [b'0'; ID_CHARS];
     for character in text.iter_mut().rev() {
         let mut rest = 0u64;
         for limb in &mut limbs {
@@ -173,7 +173,7 @@ fn encode(seconds: u32, payload: u128) -> String {
 
 /// What [`encode`] made 27 characters of; `None` for anything else.
 fn decode(text: &str) -> Option<(u32, u128)> {
-    if !is_base62(text, LENGTH) {
+    if !is_base62(text, ID_CHARS) {
         return None;
     }
     let (mut seconds, mut payload) = (0u32, 0u128);
@@ -201,13 +201,13 @@ mod tests {
             (0..10_000).map(|_| ids.next(prefix::API_KEY).unwrap_or_default()).collect();
 
         assert!(made.is_sorted_by(|earlier, later| earlier < later));
-        assert!(made.iter().all(|id| id.len() == "ak_".len() + LENGTH));
+        assert!(made.iter().all(|id| id.len() == "ak_".len() + ID_CHARS));
     }
 
     #[test]
     fn the_largest_identifier_fills_its_characters() {
         assert_eq!(encode(u32::MAX, u128::MAX), "aWgEPTl1tmebfsQzFP4bxwgy80V");
-        assert_eq!(encode(0, 0), "0".repeat(LENGTH));
+        assert_eq!(encode(0, 0), "0".repeat(ID_CHARS));
     }
 
     #[test]
@@ -241,7 +241,7 @@ mod tests {
         let (owner, secret) = split_token(&token).unwrap_or_default();
 
         assert_eq!(owner, "0ujtsYcgvSTl8PAuAdqWYSMnLOv");
-        assert_eq!(secret.len(), SECRET_LENGTH);
+        assert_eq!(secret.len(), SECRET_CHARS);
         assert_eq!(split_token("0ujtsYcgvSTl8PAuAdqWYSMnLOv_short"), None);
         assert_eq!(split_token("nonsense"), None);
     }

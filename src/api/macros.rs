@@ -49,13 +49,20 @@ macro_rules! wire {
 /// Declares a resource, one line per operation: method, path, name, parameters, result.
 ///
 /// Parameters in brackets may be left out. `-> [keys: ApiKey]` is a page of a list whose items are
-/// in the field `keys`; no arrow means an answer without a body.
+/// in the field `keys`; no arrow means an answer without a body. A name that is put together is
+/// written as `in (concat!(…))`, and a path in parentheses as well.
 macro_rules! resource {
     (
         $(#[doc = $doc:literal])+
-        $resource:literal {$(
-            $(#[doc = $op_doc:literal])+
-            $verb:ident $path:literal $Name:ident (
+        $resource:literal { $($operations:tt)+ }
+    ) => {
+        $crate::api::macros::resource! { $(#[doc = $doc])+ in $resource { $($operations)+ } }
+    };
+    (
+        $(#[doc = $doc:expr])+
+        in $resource:tt {$(
+            $(#[doc = $op_doc:expr])+
+            $verb:ident $path:tt $Name:ident (
                 $( $(#[doc = $req_doc:literal])* $req:ident : $req_type:ty ),* $(,)?
                 $([ $( $(#[doc = $opt_doc:literal])* $opt:ident : $opt_type:ty ),* $(,)? ])?
             ) $(-> $output:tt)? ;
@@ -99,9 +106,9 @@ macro_rules! resource {
                             required: false,
                         }, )*)?
                     ],
-                    output: resource!(@output $($output)?),
+                    output: $crate::api::macros::resource!(@output $($output)?),
                 };
-                type Output = resource!(@type $($output)?);
+                type Output = $crate::api::macros::resource!(@type $($output)?);
             }
         )+
 

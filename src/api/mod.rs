@@ -5,7 +5,11 @@
 //! [`remote::operations`] and [`local::operations`] walk. From the table come the Python methods, the routes of the service
 //! and the tests that hold the three together.
 
+#[cfg(feature = "service")]
+pub mod decode;
 mod error;
+#[cfg(feature = "service")]
+mod handler;
 pub mod id;
 pub(crate) mod json;
 pub(crate) mod kind;
@@ -21,6 +25,11 @@ pub mod secrets;
 pub mod yaml;
 
 pub use error::ErrorBody;
+#[cfg(feature = "service")]
+pub use handler::{
+    HandlerError, HandlerFuture, OperationHandler, PathOperations, error_response, json_response,
+    on, success_response,
+};
 pub use kind::{
     Base64, Description, Field, Flag, Kind, Metadata, Note, Number, Secret, Shape, Text,
     TextOrNumber, Timestamp, Trailers, Typed,
@@ -29,6 +38,7 @@ pub use kind::{
 pub(crate) use operation::append_query;
 pub(crate) use operation::encode_component;
 pub use operation::{
-    Call, Info, Malformed, Operation, Output, Page, Place, Resource, Verb, encode, encode_arguments,
+    Call, Info, Malformed, Operation, Output, Page, ParameterLocation, Resource, Verb, encode,
+    encode_arguments,
 };
 pub use origin::Origin;

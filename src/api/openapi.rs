@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Field, Info, Kind, Output, Place, Resource, Shape};
+use super::{Field, Info, Kind, Output, ParameterLocation, Resource, Shape};
 
 /// Which API a document describes, in the words of its `info` object.
 #[derive(Debug, Clone, Copy)]
-pub struct About<'a> {
+pub struct ApiDescription<'a> {
     /// The title of the API.
     pub title: &'a str,
     /// What the API is for.
@@ -18,8 +18,11 @@ pub struct About<'a> {
 }
 
 /// Describes all operations of these resources, with every type they take or give.
-pub fn document<'a>(about: About<'_>, resources: impl Iterator<Item = &'a Resource>) -> Value {
-    let mut document = Document::default();
+pub fn document<'a>(
+    about: ApiDescription<'_>,
+    resources: impl Iterator<Item = &'a Resource>,
+) -> Value {
+    let mut document = OpenApiDocument::default();
     for resource in resources {
         document.add_resource(resource);
     }
@@ -27,13 +30,13 @@ pub fn document<'a>(about: About<'_>, resources: impl Iterator<Item = &'a Resour
 }
 
 #[derive(Default)]
-struct Document {
+struct OpenApiDocument {
     tags: Vec<Value>,
     paths: Map<String, Value>,
     schemas: Map<String, Value>,
 }
 
-impl Document {
+impl OpenApiDocument {
     fn add_resource(&mut self, resource: &Resource) {
         self.tags.push(json!({"name": resource.name, "description": resource.doc.trim()}));
         for info in resource.operations {
@@ -65,9 +68,13 @@ impl Document {
     }
 
     fn parameters(&mut self, info: &Info) -> Vec<Value> {
-        let outside = info.parameters.iter().filter(|field| info.place(field.name) != Place::Body);
+        let outside = info
+            .parameters
+            .iter()
+            .filter(|field| info.place(field.name) != ParameterLocation::Body);
         let parameter = |field: &Field| {
-            let place = if info.place(field.name) == Place::Path { "path" } else { "query" };
+            let place =
+                if info.place(field.name) == ParameterLocation::Path { "path" } else { "query" };
             json!({
                 "name": field.name,
                 "in": place,
@@ -80,8 +87,9 @@ impl Document {
     }
 
     fn request_body(&mut self, info: &Info) -> Value {
-        let inside =
-            || info.parameters.iter().filter(|field| info.place(field.name) == Place::Body);
+        let inside = || {
+            info.parameters.iter().filter(|field| info.place(field.name) == ParameterLocation::Body)
+        };
         let properties = inside().map(|field| {
             let mut schema = self.schema(&field.kind);
             describe(&mut schema, info.explain(field));
@@ -172,7 +180,7 @@ impl Document {
         })
     }
 
-    fn finish(self, about: About<'_>) -> Value {
+    fn finish(self, about: ApiDescription<'_>) -> Value {
         let mut document = json!({
             "openapi": "3.1.0",
             "info": {
@@ -231,8 +239,12 @@ mod tests {
     use super::*;
     use crate::api::remote;
 
-    const ABOUT: About<'_> =
-        About { title: "t", description: "d", server: "http://localhost", authorized: true };
+    const ABOUT: ApiDescription<'_> = ApiDescription {
+        title: "t",
+        description: "d",
+        server: "http://localhost",
+        authorized: true,
+    };
 
     fn made() -> Value {
         document(ABOUT, remote::resources())

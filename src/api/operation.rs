@@ -77,7 +77,7 @@ pub enum Output {
 
 /// Where a parameter travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum ParameterLocation {
     /// In the path.
     Path,
     /// In the query string.
@@ -97,6 +97,8 @@ pub struct Page<T> {
     pub uri: String,
     /// The address of the next page; none on the last.
     pub next_page_uri: Option<String>,
+    /// Whether the list has no pages: then its answer names no next one.
+    pub is_whole: bool,
 }
 
 /// A request that performs an operation, free of any server's address.
@@ -149,19 +151,29 @@ impl Verb {
 impl Info {
     /// Where a parameter travels: in the path when the template names it, else in the query of a
     /// `GET` or `DELETE`, else in the body.
-    pub fn place(&self, parameter: &str) -> Place {
+    pub fn place(&self, parameter: &str) -> ParameterLocation {
         if self.path_parameters().any(|name| name == parameter) {
-            Place::Path
+            ParameterLocation::Path
         } else if self.method.has_body() {
-            Place::Body
+            ParameterLocation::Body
         } else {
-            Place::Query
+            ParameterLocation::Query
         }
     }
 
     /// Whether a parameter travels in the body.
     pub fn takes_body(&self) -> bool {
-        self.parameters.iter().any(|parameter| self.place(parameter.name) == Place::Body)
+        self.parameters
+            .iter()
+            .any(|parameter| self.place(parameter.name) == ParameterLocation::Body)
+    }
+
+    /// The key of the items in the answer of a list.
+    pub fn list_field(&self) -> &'static str {
+        match self.output {
+            Output::Page { field, .. } => field,
+            _ => "items",
+        }
     }
 
     /// The names in the path template, from left to right.
@@ -200,7 +212,8 @@ impl Info {
 }
 
 /// Everything in a path segment but the unreserved characters of RFC 3986.
-const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const PATH_SEGMENT_CHARS: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Turns an operation into the request that performs it.
 pub fn encode<O: Operation>(operation: &O) -> Result<Call, Malformed> {
@@ -220,7 +233,8 @@ pub fn encode_arguments(info: &Info, arguments: Map<String, Value>) -> Result<Ca
     check(info, &arguments)?;
     let mut target = path(info, &arguments)?;
     if !info.method.has_body() {
-        let query = arguments.iter().filter(|(name, _)| info.place(name) == Place::Query);
+        let query =
+            arguments.iter().filter(|(name, _)| info.place(name) == ParameterLocation::Query);
         append_query(query, &mut target);
         return Ok(Call { method: info.method, target, body: None });
     }
@@ -228,7 +242,7 @@ pub fn encode_arguments(info: &Info, arguments: Map<String, Value>) -> Result<Ca
         .into_iter()
         .filter(|(name, value)| {
             let in_body = match info.place(name) {
-                Place::Body => true,
+                ParameterLocation::Body => true,
                 _ => info.method == Verb::PATCH && name == "id",
             };
             in_body && !value.is_null()
@@ -277,14 +291,14 @@ fn push_segment(name: &str, value: Option<&Value>, target: &mut String) -> Resul
         "" if name != "name" => return Err(Malformed::new(name, "must not be empty")),
         // Percent-encoding does not help these: receivers decode before they resolve dots.
         "." | ".." => return Err(Malformed::new(name, "must not be a relative path segment")),
-        _ => target.extend(utf8_percent_encode(text, SEGMENT)),
+        _ => target.extend(utf8_percent_encode(text, PATH_SEGMENT_CHARS)),
     }
     Ok(())
 }
 
 /// A text as a name or a value of a query holds it.
 pub(crate) fn encode_component(text: &str) -> String {
-    utf8_percent_encode(text, SEGMENT).collect()
+    utf8_percent_encode(text, PATH_SEGMENT_CHARS).collect()
 }
 
 /// Appends a query of these names and values to a path; null values are left out.
@@ -296,11 +310,11 @@ pub(crate) fn append_query<'a>(
     for (name, value) in query.filter(|(_, value)| !value.is_null()) {
         target.push(separator);
         separator = '&';
-        target.extend(utf8_percent_encode(name, SEGMENT));
+        target.extend(utf8_percent_encode(name, PATH_SEGMENT_CHARS));
         target.push('=');
         match value {
-            Value::String(text) => target.extend(utf8_percent_encode(text, SEGMENT)),
-            other => target.extend(utf8_percent_encode(&other.to_string(), SEGMENT)),
+            Value::String(text) => target.extend(utf8_percent_encode(text, PATH_SEGMENT_CHARS)),
+            other => target.extend(utf8_percent_encode(&other.to_string(), PATH_SEGMENT_CHARS)),
         }
     }
 }
@@ -308,17 +322,26 @@ pub(crate) fn append_query<'a>(
 impl<T> Page<T> {
     /// The same page with other items.
     pub fn with_items<U>(self, items: Vec<U>) -> Page<U> {
-        Page { field: self.field, items, uri: self.uri, next_page_uri: self.next_page_uri }
+        let Self { field, uri, next_page_uri, is_whole, .. } = self;
+        Page { field, items, uri, next_page_uri, is_whole }
+    }
+
+    /// The answer of a list that has no pages, of an API that begins at `base`.
+    pub fn whole(info: &Info, base: &str, items: Vec<T>) -> Self {
+        let (field, uri) = (info.list_field().to_owned(), format!("{base}{}", info.path));
+        Self { field, items, uri, next_page_uri: None, is_whole: true }
     }
 }
 
 impl<T: Serialize> Serialize for Page<T> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeMap;
-        let mut map = serializer.serialize_map(Some(3))?;
+        let mut map = serializer.serialize_map(None)?;
         map.serialize_entry(&self.field, &self.items)?;
         map.serialize_entry("uri", &self.uri)?;
-        map.serialize_entry("next_page_uri", &self.next_page_uri)?;
+        if !self.is_whole {
+            map.serialize_entry("next_page_uri", &self.next_page_uri)?;
+        }
         map.end()
     }
 }
@@ -339,7 +362,7 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Page<T> {
         let (field, items) =
             items.ok_or_else(|| D::Error::custom("a list response without a list"))?;
         let items = serde_json::from_value(items).map_err(D::Error::custom)?;
-        Ok(Self { field, items, uri, next_page_uri })
+        Ok(Self { field, items, uri, next_page_uri, is_whole: false })
     }
 }
 

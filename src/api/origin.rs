@@ -68,7 +68,7 @@ impl Origin {
     pub fn fill(&self, bytes: &mut [u8]) -> Result<(), getrandom::Error> {
         let Some(seeded) = &self.0 else { return getrandom::fill(bytes) };
         for chunk in bytes.chunks_mut(8) {
-            let number = mixed(seeded.state.fetch_add(STEP, Ordering::AcqRel));
+            let number = mixed(seeded.state.fetch_add(SPLITMIX_STEP, Ordering::AcqRel));
             chunk.copy_from_slice(number.to_le_bytes().get(..chunk.len()).unwrap_or_default());
         }
         Ok(())
@@ -76,11 +76,11 @@ impl Origin {
 }
 
 /// The step of the generator SplitMix64: odd, and without a pattern.
-const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+const SPLITMIX_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The mixing of SplitMix64: every bit of the result depends on every bit of the number.
 fn mixed(number: u64) -> u64 {
-    let mut number = number.wrapping_add(STEP);
+    let mut number = number.wrapping_add(SPLITMIX_STEP);
     number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     number ^ number >> 31

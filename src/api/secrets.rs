@@ -4,7 +4,7 @@
 //! `state` of OAuth is left to be seen: it binds an answer to its question, and opens nothing.
 
 /// Names that hold secrets when they contain one of these.
-const PARTS: [&str; 40] = [
+const SECRET_NAME_PARTS: [&str; 40] = [
     "accesskey",
     "accountkey",
     "apikey",
@@ -47,24 +47,24 @@ const PARTS: [&str; 40] = [
     "xsrf",
 ];
 /// Names that hold secrets when one of their words is one of these.
-const WORDS: [&str; 8] = ["auth", "cvc", "cvv", "otp", "pin", "pwd", "sig", "totp"];
+const SECRET_WORDS: [&str; 8] = ["auth", "cvc", "cvv", "otp", "pin", "pwd", "sig", "totp"];
 /// Names that hold secrets when they are one of these.
-const WHOLE: [&str; 3] = ["key", "pass", "sid"];
+const SECRET_NAMES: [&str; 3] = ["key", "pass", "sid"];
 /// Parameters that hold secrets, while members of this name seldom do: with the `code` of OAuth
 /// comes a token.
-const PARAMETERS: [&str; 1] = ["code"];
+const SECRET_PARAMETERS: [&str; 1] = ["code"];
 
 /// Whether a header, a member or an element of this name holds a secret.
 pub fn is_secret(name: &str) -> bool {
     let plain = plain(name);
-    WHOLE.contains(&plain.as_str())
-        || PARTS.iter().any(|part| plain.contains(part))
-        || words(name).iter().any(|word| WORDS.contains(&word.as_str()))
+    SECRET_NAMES.contains(&plain.as_str())
+        || SECRET_NAME_PARTS.iter().any(|part| plain.contains(part))
+        || words(name).iter().any(|word| SECRET_WORDS.contains(&word.as_str()))
 }
 
 /// Whether a parameter of a query or a form holds a secret.
 pub fn is_secret_parameter(name: &str) -> bool {
-    is_secret(name) || PARAMETERS.contains(&plain(name).as_str())
+    is_secret(name) || SECRET_PARAMETERS.contains(&plain(name).as_str())
 }
 
 /// The letters and digits of a name, in small letters.

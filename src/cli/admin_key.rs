@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 
-use super::failure::Failure;
+use super::error::CliError;
 use super::output::say;
 use super::runtime;
-use crate::service::store::Error as StoreError;
+use crate::service::store::StoreError;
 use crate::service::{Error, new_admin_key};
 
 pub(super) fn command() -> Command {
@@ -32,7 +32,7 @@ pub(super) fn command() -> Command {
         .subcommand(new)
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     let Some((_, matches)) = matches.subcommand() else { return Ok(()) };
     let path = matches.get_one::<PathBuf>("path").cloned().unwrap_or_default();
     let out = matches.get_one::<PathBuf>("out");
@@ -46,9 +46,9 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 }
 
 /// Says what to do about a database that is in use.
-fn explain(error: Error) -> Failure {
+fn explain(error: Error) -> CliError {
     let in_use = matches!(error, Error::Store(StoreError::Locked(_)));
-    let mut failure = Failure::from(error);
+    let mut failure = CliError::from(error);
     if in_use {
         failure
             .message

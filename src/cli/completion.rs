@@ -3,7 +3,7 @@
 use clap::{Arg, ArgMatches, Command, value_parser};
 use clap_complete::{Shell, generate};
 
-use super::failure::Failure;
+use super::error::CliError;
 use super::output::say;
 
 pub(super) fn command() -> Command {
@@ -17,9 +17,9 @@ pub(super) fn command() -> Command {
         .arg(Arg::new("shell").required(true).value_parser(value_parser!(Shell)).help("The shell"))
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     let Some(shell) = matches.get_one::<Shell>("shell") else {
-        return Err(Failure::usage("no shell given"));
+        return Err(CliError::usage("no shell given"));
     };
     let mut script = Vec::new();
     generate(*shell, &mut super::command(), "ginnel", &mut script);

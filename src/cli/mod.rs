@@ -3,8 +3,9 @@
 mod admin_key;
 mod agent;
 mod completion;
-mod failure;
+mod error;
 mod grace;
+mod logging;
 mod number;
 mod operations;
 mod output;
@@ -19,14 +20,14 @@ use std::ffi::OsString;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Command};
 
-pub use failure::Exit;
+pub use error::Exit;
 
-use failure::Failure;
+use error::CliError;
 
 /// What a subcommand is: how it is called, and what it does.
 struct Subcommand {
     command: fn() -> Command,
-    run: fn(&ArgMatches) -> Result<(), Failure>,
+    run: fn(&ArgMatches) -> Result<(), CliError>,
 }
 
 /// Every subcommand, in the order of the help.
@@ -63,7 +64,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage or configuration, 3 address in u
 /// Blocks until the work is done; a service that it serves ends with SIGTERM or SIGINT.
 pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
     let done = run(arguments).and_then(|()| match output::unsaid() {
-        Some(why) => Err(Failure::new(Exit::Failed, format!("standard output: {why}"))),
+        Some(why) => Err(CliError::new(Exit::Failed, format!("standard output: {why}"))),
         None => Ok(()),
     });
     let exit = match done {
@@ -76,15 +77,16 @@ pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) ->
     exit as u8
 }
 
-fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<(), Failure> {
+fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<(), CliError> {
     let matches = match command().try_get_matches_from(arguments) {
         Ok(matches) => matches,
         Err(error) => return explain(&error),
     };
     let Some((name, matches)) = matches.subcommand() else {
-        return Err(Failure::usage("no command given; try `ginnel --help`"));
+        return Err(CliError::usage("no command given; try `ginnel --help`"));
     };
     let known = SUBCOMMANDS.iter().find(|known| (known.command)().get_name() == name);
+    let _log = logging::LogWriter::start();
     known.map_or(Ok(()), |known| (known.run)(matches))
 }
 
@@ -97,7 +99,7 @@ fn command() -> Command {
 }
 
 /// Help and version are answers; everything else is a failure in one line.
-fn explain(error: &clap::Error) -> Result<(), Failure> {
+fn explain(error: &clap::Error) -> Result<(), CliError> {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         output::say(error.render().to_string().trim_end());
         return Ok(());
@@ -109,5 +111,5 @@ fn explain(error: &clap::Error) -> Result<(), Failure> {
         .filter(|line| !line.is_empty())
         .map(|line| line.trim_start_matches("error: "))
         .collect();
-    Err(Failure::usage(told.join(" ")))
+    Err(CliError::usage(told.join(" ")))
 }

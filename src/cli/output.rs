@@ -3,13 +3,14 @@
 use std::io::{ErrorKind, Write};
 use std::sync::OnceLock;
 
+use crate::logging::ignore;
+
 /// Why something could not be said.
-static UNSAID: OnceLock<String> = OnceLock::new();
+static WRITE_ERROR: OnceLock<String> = OnceLock::new();
 
 /// Says something on standard output; a reader who has left does not matter.
 pub(super) fn say(line: &str) {
-    // Why it could not be said is kept for the end.
-    let _ = try_say(line);
+    ignore(try_say(line), "why it could not be said is kept for the end");
 }
 
 /// Says something on standard output; false when nobody can have read it.
@@ -19,18 +20,19 @@ pub(super) fn try_say(line: &str) -> bool {
     if let Err(error) = &said
         && error.kind() != ErrorKind::BrokenPipe
     {
-        let _ = UNSAID.set(error.to_string());
+        ignore(WRITE_ERROR.set(error.to_string()), "the first error is the one to report");
     }
     said.is_ok()
 }
 
 /// Why something could not be said, such as that a disk is full; none when all was.
 pub(super) fn unsaid() -> Option<&'static str> {
-    UNSAID.get().map(String::as_str)
+    WRITE_ERROR.get().map(String::as_str)
 }
 
 /// Says in one line on standard error what went wrong.
 pub(super) fn complain(message: &str) {
     let message = message.replace(['\n', '\r'], " ");
-    let _ = writeln!(std::io::stderr(), "ginnel: {message}");
+    let said = writeln!(std::io::stderr(), "ginnel: {message}");
+    ignore(said, "nobody is left who reads it");
 }

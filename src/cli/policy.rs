@@ -6,7 +6,7 @@ use std::io::Read;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
 
-use super::failure::{Exit, Failure};
+use super::error::{CliError, Exit};
 use super::output::say;
 use crate::api::{mask, yaml};
 use crate::policy::trial::{self, Report, Traffic, Trial};
@@ -24,11 +24,11 @@ pub(super) fn command() -> Command {
         .subcommand(test())
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     match matches.subcommand() {
         Some(("check", matches)) => run_check(matches),
         Some(("test", matches)) => run_test(matches),
-        _ => Err(Failure::usage("no command given: use check or test")),
+        _ => Err(CliError::usage("no command given: use check or test")),
     }
 }
 
@@ -90,7 +90,7 @@ fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(value).help(help)
 }
 
-fn run_check(matches: &ArgMatches) -> Result<(), Failure> {
+fn run_check(matches: &ArgMatches) -> Result<(), CliError> {
     let (file, text) = document(matches)?;
     let found = trial::parse(&text, protocol(matches), edge(matches)).err().unwrap_or_default();
     if !found.is_empty() {
@@ -103,12 +103,12 @@ fn run_check(matches: &ArgMatches) -> Result<(), Failure> {
     Ok(())
 }
 
-fn run_test(matches: &ArgMatches) -> Result<(), Failure> {
+fn run_test(matches: &ArgMatches) -> Result<(), CliError> {
     let (file, text) = document(matches)?;
     let traffic = traffic(matches)?;
     let trial = Trial::parse(&text, protocol(matches), edge(matches), None);
     let mut trial = trial.map_err(|found| refused(matches, file, &found))?;
-    let report = trial.run(&traffic).map_err(|invalid| Failure::usage(invalid.to_string()))?;
+    let report = trial.run(&traffic).map_err(|invalid| CliError::usage(invalid.to_string()))?;
     match is_json(matches) {
         true => say(&json!(report).to_string()),
         false => lines(&report).iter().for_each(|line| say(line)),
@@ -117,18 +117,18 @@ fn run_test(matches: &ArgMatches) -> Result<(), Failure> {
 }
 
 /// The name of the file, and what it holds.
-fn document(matches: &ArgMatches) -> Result<(&str, String), Failure> {
+fn document(matches: &ArgMatches) -> Result<(&str, String), CliError> {
     let file = matches.get_one::<String>("file").map_or("-", String::as_str);
     Ok((file, read(file)?))
 }
 
-fn read(file: &str) -> Result<String, Failure> {
+fn read(file: &str) -> Result<String, CliError> {
     let mut text = String::new();
     let read = match file {
         "-" => std::io::stdin().read_to_string(&mut text).map(|_| text),
         file => fs::read_to_string(file),
     };
-    read.map_err(|error| Failure::usage(format!("{file}: {error}")))
+    read.map_err(|error| CliError::usage(format!("{file}: {error}")))
 }
 
 fn protocol(matches: &ArgMatches) -> Protocol {
@@ -146,7 +146,7 @@ fn is_json(matches: &ArgMatches) -> bool {
 }
 
 /// Says what is wrong with a document.
-fn refused(matches: &ArgMatches, file: &str, found: &[Problem]) -> Failure {
+fn refused(matches: &ArgMatches, file: &str, found: &[Problem]) -> CliError {
     if is_json(matches) {
         say(&json!(found).to_string());
     } else {
@@ -157,15 +157,15 @@ fn refused(matches: &ArgMatches, file: &str, found: &[Problem]) -> Failure {
     } else {
         format!("{} problems", found.len())
     };
-    Failure::new(Exit::Failed, format!("{file} has {count}"))
+    CliError::new(Exit::Failed, format!("{file} has {count}"))
 }
 
 /// What comes, from a file and from options.
-fn traffic(matches: &ArgMatches) -> Result<Traffic, Failure> {
+fn traffic(matches: &ArgMatches) -> Result<Traffic, CliError> {
     let mut given = match matches.get_one::<String>("traffic") {
         None => json!({}),
         Some(file) => {
-            yaml::read(&read(file)?).map_err(|error| Failure::usage(format!("{file}: {error}")))?
+            yaml::read(&read(file)?).map_err(|error| CliError::usage(format!("{file}: {error}")))?
         }
     };
     let request = [("method", "method"), ("url", "url"), ("data", "body")];
@@ -194,13 +194,13 @@ fn traffic(matches: &ArgMatches) -> Result<Traffic, Failure> {
     if let Some(fields) = given.as_object_mut() {
         empty.iter().for_each(|name| drop(fields.remove(name)));
     }
-    serde_json::from_value(given).map_err(|error| Failure::usage(error.to_string()))
+    serde_json::from_value(given).map_err(|error| CliError::usage(error.to_string()))
 }
 
-fn add_headers(matches: &ArgMatches, option: &str, message: &mut Value) -> Result<(), Failure> {
+fn add_headers(matches: &ArgMatches, option: &str, message: &mut Value) -> Result<(), CliError> {
     for header in matches.get_many::<String>(option).into_iter().flatten() {
         let (name, value) = header.split_once(':').ok_or_else(|| {
-            Failure::usage(format!("{:?} is not a header; write NAME: VALUE", mask::text(header)))
+            CliError::usage(format!("{:?} is not a header; write NAME: VALUE", mask::text(header)))
         })?;
         let values = &mut message["headers"][name.trim()];
         match values {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use clap::{Arg, ArgMatches, Command};
 
-use super::failure::Failure;
+use super::error::CliError;
 use super::output::say;
 
 const HEAD: &str = "\
@@ -18,7 +18,7 @@ pub(super) fn command() -> Command {
     Command::new("reference").about("Print all commands as Markdown").hide(true)
 }
 
-pub(super) fn run(_: &ArgMatches) -> Result<(), Failure> {
+pub(super) fn run(_: &ArgMatches) -> Result<(), CliError> {
     say(page(&super::command()).trim_end());
     Ok(())
 }

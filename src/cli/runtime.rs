@@ -5,36 +5,36 @@ use std::thread::available_parallelism;
 
 use tokio::runtime::{Builder, Runtime};
 
-use super::failure::{Exit, Failure};
+use super::error::{CliError, Exit};
 use super::output::complain;
 use crate::net::descriptors::DescriptorLimit;
 
 /// The variable by which tokio can be told how many threads to use.
-const THREADS: &str = "TOKIO_WORKER_THREADS";
+const WORKER_THREADS_VARIABLE: &str = "TOKIO_WORKER_THREADS";
 
 /// With fewer file descriptors than this, it is said.
-const FEW_DESCRIPTORS: usize = 4096;
+const MIN_DESCRIPTORS: usize = 4096;
 
 /// A runtime for a service or an agent.
 ///
 /// Half of the cores serve, at least one. The work for one request is a few microseconds long, and
 /// threads that wake each other for so little cost a third more than they bring; the kernel, which
 /// carries the bytes, and whoever is at the other end have use for the other half.
-pub(super) fn start() -> Result<Runtime, Failure> {
+pub(super) fn start() -> Result<Runtime, CliError> {
     keep_freed_memory();
     raise_descriptor_limit();
     let mut builder = Builder::new_multi_thread();
-    if std::env::var_os(THREADS).is_none() {
+    if std::env::var_os(WORKER_THREADS_VARIABLE).is_none() {
         let cores = available_parallelism().map_or(1, NonZero::get);
         builder.worker_threads((cores / 2).max(1));
     }
-    builder.enable_all().build().map_err(|error| Failure::new(Exit::Failed, error.to_string()))
+    builder.enable_all().build().map_err(|error| CliError::new(Exit::Failed, error.to_string()))
 }
 
 /// Lets the process have as many file descriptors as it may, and says when they are few.
 fn raise_descriptor_limit() {
     let DescriptorLimit(descriptors) = DescriptorLimit::raise();
-    if descriptors < FEW_DESCRIPTORS {
+    if descriptors < MIN_DESCRIPTORS {
         complain(&format!(
             "this process may open only {descriptors} files and connections at once; more visitors \
              need a higher limit (ulimit -n, LimitNOFILE= of systemd)"
@@ -49,13 +49,13 @@ fn raise_descriptor_limit() {
 /// processor time for bulk.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn keep_freed_memory() {
-    const KEPT: libc::c_int = 4 << 20;
+    const TRIM_THRESHOLD_BYTES: libc::c_int = 4 << 20;
     // Setting the one stops the other from adapting itself.
-    const OWN_MAPPING: libc::c_int = 1 << 20;
+    const MMAP_THRESHOLD_BYTES: libc::c_int = 1 << 20;
     // SAFETY: mallopt may be called at any time; with numbers it does not know it does nothing.
     unsafe {
-        libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT);
-        libc::mallopt(libc::M_MMAP_THRESHOLD, OWN_MAPPING);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES);
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::json;
 
-use super::failure::Failure;
+use super::error::CliError;
 use super::number::whole_number;
 use super::output::{complain, say, try_say};
 use super::runtime;
@@ -15,7 +15,7 @@ use crate::api::{Secret, id};
 use crate::gateway::{EventDelivery, EventSubscriber};
 use crate::policy::Cidr;
 use crate::service::store::HealthEvents;
-use crate::service::{Options, Refusals, Service, read_admin_key, read_authtoken};
+use crate::service::{AcceptFailures, Options, Refusals, Service, read_admin_key, read_authtoken};
 
 /// The variable that may hold the admin key; command lines are for all to see.
 const KEY_VARIABLE: &str = "GINNEL_API_KEY";
@@ -171,11 +171,12 @@ fn connection_limits() -> [Arg; 4] {
     ]
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     let options = options(matches)?;
     let grace = super::grace::read(matches);
     let runtime = runtime::start()?;
-    let shown = Shown { json: matches.get_flag("json"), events: matches.get_flag("events") };
+    let shown =
+        OutputOptions { json: matches.get_flag("json"), events: matches.get_flag("events") };
     let served = runtime.block_on(serve(options, shown, grace));
     // What a second signal leaves unfinished is not waited for.
     runtime.shutdown_background();
@@ -184,19 +185,19 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 
 /// What is printed.
 #[derive(Clone, Copy)]
-struct Shown {
+struct OutputOptions {
     json: bool,
     events: bool,
 }
 
-async fn serve(options: Options, shown: Shown, grace: Duration) -> Result<(), Failure> {
+async fn serve(options: Options, shown: OutputOptions, grace: Duration) -> Result<(), CliError> {
     // In place before the service is, so that no signal ends it unprepared.
     let mut signals = Signals::new()?;
     let (path, certificate) = (options.path.clone(), options.certificate.clone());
-    let given = (options.admin_key.is_some(), options.authtoken.is_some());
+    let is_configured = (options.admin_key.is_some(), options.authtoken.is_some());
     let mut service = Service::start(options).await?;
-    let key = service.api_key().filter(|_| !given.0);
-    let token = service.authtoken().filter(|_| !given.1);
+    let key = service.api_key().filter(|_| !is_configured.0);
+    let token = service.authtoken().filter(|_| !is_configured.1);
     if announce(&service, path.as_deref(), (key, token), shown.json) {
         service.remove_token_files();
     } else {
@@ -221,7 +222,7 @@ async fn serve(options: Options, shown: Shown, grace: Duration) -> Result<(), Fa
     }
     tokio::select! {
         () = service.stop(grace) => Ok(()),
-        () = signals.next() => Err(Failure::second_signal()),
+        () = signals.next() => Err(CliError::second_signal()),
     }
 }
 
@@ -275,7 +276,8 @@ fn announce(
     key && token
 }
 
-/// Says from time to time how many connections were closed because there were too many; never ends.
+/// Says from time to time how many connections were closed because there were too many, and why none
+/// could be accepted; never ends.
 async fn report_refusals(service: &Service) {
     loop {
         tokio::time::sleep(REFUSAL_REPORT_INTERVAL).await;
@@ -285,13 +287,18 @@ async fn report_refusals(service: &Service) {
                  {per_address} from one address and {total} in total may be open"
             ));
         }
+        for AcceptFailures { of, count, last } in service.take_accept_failures() {
+            complain(&format!(
+                "cannot accept connections of {of}: {last}; tried {count} times, and trying again"
+            ));
+        }
     }
 }
 
 /// Prints events until the service ends.
 async fn tell(mut events: EventSubscriber) {
-    while let Some(heard) = events.next().await {
-        let line = match heard {
+    while let Some(received) = events.next().await {
+        let line = match received {
             EventDelivery::Event(event) => {
                 serde_json::to_string(&event.masked()).unwrap_or_default()
             }
@@ -308,7 +315,7 @@ fn edge_url(service: &Service, scheme: &str) -> Option<String> {
     address.map(|address| format!("{scheme}://{address}"))
 }
 
-fn options(matches: &ArgMatches) -> Result<Options, Failure> {
+fn options(matches: &ArgMatches) -> Result<Options, CliError> {
     let defaults = Options::default();
     let text = |name: &str| matches.get_one::<String>(name).cloned();
     let path = |name: &str| matches.get_one::<PathBuf>(name).cloned();
@@ -354,22 +361,22 @@ fn options(matches: &ArgMatches) -> Result<Options, Failure> {
     })
 }
 
-fn authtoken(matches: &ArgMatches) -> Result<Option<Secret>, Failure> {
+fn authtoken(matches: &ArgMatches) -> Result<Option<Secret>, CliError> {
     if let Some(path) = matches.get_one::<PathBuf>("authtoken-file") {
         return Ok(Some(read_authtoken(path)?));
     }
-    let given = std::env::var(TOKEN_VARIABLE).unwrap_or_default();
-    Ok(Some(Secret(given.trim().to_owned())).filter(|token| !token.0.is_empty()))
+    let is_configured = std::env::var(TOKEN_VARIABLE).unwrap_or_default();
+    Ok(Some(Secret(is_configured.trim().to_owned())).filter(|token| !token.0.is_empty()))
 }
 
-fn admin_key(matches: &ArgMatches) -> Result<Option<Secret>, Failure> {
+fn admin_key(matches: &ArgMatches) -> Result<Option<Secret>, CliError> {
     if let Some(path) = matches.get_one::<PathBuf>("admin-key-file") {
         return Ok(Some(read_admin_key(path)?));
     }
     match std::env::var(KEY_VARIABLE) {
         Ok(key) if id::split_token(key.trim()).is_some() => Ok(Some(Secret(key.trim().into()))),
         Ok(key) if !key.trim().is_empty() => {
-            Err(Failure::usage(format!("{KEY_VARIABLE} does not hold an API key of this service")))
+            Err(CliError::usage(format!("{KEY_VARIABLE} does not hold an API key of this service")))
         }
         _ => Ok(None),
     }

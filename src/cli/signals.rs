@@ -1,8 +1,8 @@
 //! The signals that ask the process to end, or to leave its terminal to the shell.
 
+use super::error::CliError;
 #[cfg(unix)]
-use super::failure::Exit;
-use super::failure::Failure;
+use super::error::Exit;
 #[cfg(not(unix))]
 use super::output::complain;
 
@@ -20,7 +20,7 @@ pub(super) struct Signals {
 #[cfg(unix)]
 impl Signals {
     /// Listens from now on.
-    pub fn new() -> Result<Self, Failure> {
+    pub fn new() -> Result<Self, CliError> {
         use tokio::signal::unix::SignalKind;
         let terminate = listen(SignalKind::terminate())?;
         if !is_ignored(libc::SIGHUP) {
@@ -42,7 +42,7 @@ impl Signals {
 /// Does something at each SIGHUP from now on, which ends nothing; unless whoever started the
 /// process said that the signal shall not matter.
 #[cfg(unix)]
-pub(super) fn on_hangup(mut act: impl FnMut() + Send + 'static) -> Result<(), Failure> {
+pub(super) fn on_hangup(mut act: impl FnMut() + Send + 'static) -> Result<(), CliError> {
     if is_ignored(libc::SIGHUP) {
         return Ok(());
     }
@@ -57,7 +57,7 @@ pub(super) fn on_hangup(mut act: impl FnMut() + Send + 'static) -> Result<(), Fa
 
 /// There is no such signal here.
 #[cfg(not(unix))]
-pub(super) fn on_hangup(_: impl FnMut() + Send + 'static) -> Result<(), Failure> {
+pub(super) fn on_hangup(_: impl FnMut() + Send + 'static) -> Result<(), CliError> {
     Ok(())
 }
 
@@ -90,14 +90,15 @@ pub(super) fn outlives_terminal() -> bool {
 }
 
 #[cfg(unix)]
-fn listen(kind: tokio::signal::unix::SignalKind) -> Result<tokio::signal::unix::Signal, Failure> {
+fn listen(kind: tokio::signal::unix::SignalKind) -> Result<tokio::signal::unix::Signal, CliError> {
     let listening = tokio::signal::unix::signal(kind);
-    listening.map_err(|error| Failure::new(Exit::Failed, format!("cannot handle signals: {error}")))
+    listening
+        .map_err(|error| CliError::new(Exit::Failed, format!("cannot handle signals: {error}")))
 }
 
 /// Waits for a signal; for ever where it is not listened to.
 #[cfg(unix)]
-async fn heard(signal: Option<&mut tokio::signal::unix::Signal>) {
+async fn received(signal: Option<&mut tokio::signal::unix::Signal>) {
     match signal {
         Some(signal) => {
             signal.recv().await;
@@ -119,7 +120,7 @@ fn is_ignored(signal: libc::c_int) -> bool {
 
 /// What the shell wants of a process on its terminal.
 #[cfg_attr(not(unix), expect(dead_code, reason = "only Unix has jobs"))]
-pub(super) enum Job {
+pub(super) enum JobSignal {
     /// To stop, so that the shell can go on.
     Stop,
     /// To go on.
@@ -127,7 +128,7 @@ pub(super) enum Job {
 }
 
 /// The signals by which a shell stops and continues its jobs.
-pub(super) struct Jobs {
+pub(super) struct JobControl {
     #[cfg(unix)]
     stop: Option<tokio::signal::unix::Signal>,
     #[cfg(unix)]
@@ -135,7 +136,7 @@ pub(super) struct Jobs {
 }
 
 #[cfg(unix)]
-impl Jobs {
+impl JobControl {
     /// Listens from now on; who cannot listen is stopped without knowing.
     pub fn new() -> Self {
         use tokio::signal::unix::{SignalKind, signal};
@@ -145,10 +146,10 @@ impl Jobs {
     }
 
     /// Waits for the next one.
-    pub async fn next(&mut self) -> Job {
+    pub async fn next(&mut self) -> JobSignal {
         tokio::select! {
-            () = heard(self.stop.as_mut()) => Job::Stop,
-            () = heard(self.proceed.as_mut()) => Job::Continue,
+            () = received(self.stop.as_mut()) => JobSignal::Stop,
+            () = received(self.proceed.as_mut()) => JobSignal::Continue,
         }
     }
 
@@ -181,14 +182,14 @@ impl Jobs {
 }
 
 #[cfg(not(unix))]
-impl Jobs {
+impl JobControl {
     /// There are no jobs here.
     pub fn new() -> Self {
         Self {}
     }
 
     /// Waits for ever.
-    pub async fn next(&mut self) -> Job {
+    pub async fn next(&mut self) -> JobSignal {
         std::future::pending().await
     }
 
@@ -204,7 +205,7 @@ impl Jobs {
 #[cfg(not(unix))]
 impl Signals {
     /// Listens from now on.
-    pub fn new() -> Result<Self, Failure> {
+    pub fn new() -> Result<Self, CliError> {
         Ok(Self {})
     }
 

@@ -21,6 +21,8 @@ use super::tls::TlsPeer;
 use super::tls_error::Handshake;
 use super::{Api, Cause, ClientSettings};
 
+use crate::logging::ignore;
+
 /// True while tests forbid connections to other machines.
 static LOOPBACK_ONLY: AtomicBool = AtomicBool::new(false);
 
@@ -256,8 +258,7 @@ fn resolve(host: &str, port: u16, context: &mut DialContext<'_>) -> io::Result<V
     let name = host.to_owned();
     let lookup = move || {
         let outcome = (name.as_str(), port).to_socket_addrs().map(Iterator::collect);
-        // Nobody may be waiting any more.
-        let _ = sender.send(outcome);
+        ignore(sender.send(outcome), "nobody may be waiting any more");
     };
     thread::Builder::new().name("ginnel-resolve".to_owned()).spawn(lookup)?;
     loop {

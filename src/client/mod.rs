@@ -18,7 +18,7 @@
 //!   descriptor (`network.rs`).
 //!
 //! So no way has other limits, retries or codings than another. A process that forks starts anew in the
-//! child (`fork.rs`).
+//! child (`src/fork.rs`).
 //!
 //! # Why neither hyper nor reqwest
 //!
@@ -35,7 +35,6 @@ mod connection;
 mod dial;
 mod error;
 mod event;
-pub(crate) mod fork;
 mod headers;
 mod network;
 pub(crate) mod number_map;
@@ -67,6 +66,7 @@ use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 
 use crate::api::{self, Call, Operation};
+use crate::fork::PerProcess;
 
 pub use config_error::ConfigError;
 pub use dial::loopback_only;
@@ -81,7 +81,6 @@ pub use response::{ApiResponse, RecordedResponse, StatusError};
 pub use settings::ClientSettings;
 
 use attempts::Attempts;
-use fork::PerProcess;
 use pool::ConnectionPool;
 use socket::ClientSocket;
 

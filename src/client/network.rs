@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::task::AbortHandle;
 
 use super::Error;
-use super::fork::PerProcess;
+use crate::fork::PerProcess;
 
 static NETWORK: PerProcess<OnceLock<Handle>> = PerProcess::new(OnceLock::new);
 

@@ -6,6 +6,8 @@ use std::sync::Weak;
 use mio::Registry;
 use mio::unix::SourceFd;
 
+use crate::logging::ignore;
+
 /// That a reactor is told when something arrives on a socket.
 #[derive(Debug)]
 pub(super) struct ReactorRegistration {
@@ -16,8 +18,8 @@ pub(super) struct ReactorRegistration {
 impl ReactorRegistration {
     pub fn end(self, socket: &socket2::Socket) {
         if let Some(registry) = self.registry.upgrade() {
-            // A reactor that is told once more ignores it.
-            let _ = registry.deregister(&mut SourceFd(&socket.as_raw_fd()));
+            let ended = registry.deregister(&mut SourceFd(&socket.as_raw_fd()));
+            ignore(ended, "a reactor that is told once more ignores it");
         }
     }
 }

@@ -1,7 +1,5 @@
 //! The bytes of a request.
 
-use std::io::Write;
-
 use super::ClientSettings;
 use crate::api::{Call, Malformed, Verb};
 
@@ -27,8 +25,7 @@ pub(super) fn encode(settings: &ClientSettings, call: &Call) -> Result<Vec<u8>, 
         request.extend_from_slice(b"content-type: application/json\r\n");
     }
     if matches!(call.method, Verb::POST | Verb::PUT | Verb::PATCH) || !body.is_empty() {
-        // Writing to a vector does not fail.
-        let _ = write!(request, "content-length: {}\r\n", body.len());
+        request.extend_from_slice(format!("content-length: {}\r\n", body.len()).as_bytes());
     }
     request.extend_from_slice(b"\r\n");
     request.extend_from_slice(body);

@@ -4,6 +4,9 @@ use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
+use crate::logging::ignore;
+#[cfg(not(unix))]
+use crate::logging::or_debug;
 use crate::reuse::IdleState;
 
 /// How long a read or a write waits at most before its driver looks at the time, and asks whether
@@ -56,14 +59,17 @@ impl ClientSocket {
         {
             use rustix::event::{PollFd, PollFlags, Timespec, poll};
             let mut waiting = [PollFd::new(&self.socket, PollFlags::IN)];
-            // What is wrong with the socket shows when it is read.
-            let _ = Timespec::try_from(limit).map(|limit| poll(&mut waiting, Some(&limit)));
+            let polled = Timespec::try_from(limit).map(|limit| poll(&mut waiting, Some(&limit)));
+            ignore(polled, "what is wrong with the socket shows when it is read");
         }
         #[cfg(not(unix))]
         {
-            let _ = self.socket.set_read_timeout(Some(limit.max(Duration::from_millis(1))));
-            let _ = self.socket.peek(as_uninit(&mut [0]));
-            let _ = self.socket.set_read_timeout(Some(POLL_INTERVAL));
+            let waited = self
+                .socket
+                .set_read_timeout(Some(limit.max(Duration::from_millis(1))))
+                .and_then(|()| self.socket.peek(as_uninit(&mut [0])));
+            let reset = self.socket.set_read_timeout(Some(POLL_INTERVAL));
+            ignore((waited, reset), "what is wrong with the socket shows when it is read");
         }
     }
 
@@ -152,7 +158,8 @@ impl<'a> NoWait<'a> {
 impl Drop for NoWait<'_> {
     fn drop(&mut self) {
         // A socket that stays like this fails at its next use, which is then told.
-        let _ = self.0.map(|socket| socket.set_nonblocking(false));
+        let blocking = self.0.map_or(Ok(()), |socket| socket.set_nonblocking(false));
+        or_debug!(blocking, "a socket stays as it is");
     }
 }
 

@@ -13,11 +13,12 @@ use http::header::{HOST, HeaderValue};
 use http::{Request, Response};
 use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::broadcast;
 
 use crate::api::mask;
 use crate::gateway::http::error_response::ERROR_CODE;
 use crate::gateway::routing::target::Visitor;
+use crate::net::{Shutdown, ShutdownPhase, ShutdownSignal};
 
 /// How many events a listener may fall behind.
 const MAX_EVENT_BACKLOG: usize = 1024;
@@ -61,6 +62,22 @@ pub struct Event {
 }
 
 impl Event {
+    /// Tells the log how the request ended, without what its query and its headers say.
+    fn log(&self) {
+        let target = self.path.as_deref().map(|path| path.split('?').next().unwrap_or_default());
+        tracing::debug!(
+            edge = self.edge_id,
+            status = self.status,
+            dur_ms = self.duration_ms,
+            peer = %self.peer,
+            err = self.code,
+            module = self.module,
+            method = self.method,
+            path = target.map(mask::target).as_deref(),
+            "a request or a connection of a visitor has ended"
+        );
+    }
+
     /// The event as it may be printed: without secrets.
     pub fn masked(&self) -> Self {
         let mut masked = self.clone();
@@ -79,8 +96,7 @@ fn host_of(authority: &str) -> &str {
 /// Where events are heard.
 pub struct EventSubscriber {
     receiver: broadcast::Receiver<Arc<Event>>,
-    /// True when there will be no more.
-    ended: watch::Receiver<bool>,
+    shutdown: ShutdownSignal,
 }
 
 /// What a listener hears.
@@ -95,12 +111,7 @@ pub enum EventDelivery {
 impl EventSubscriber {
     /// The next event; none when the service has ended.
     pub async fn next(&mut self) -> Option<EventDelivery> {
-        let next = tokio::select! {
-            biased;
-            next = self.receiver.recv() => next,
-            _ = self.ended.wait_for(|ended| *ended) => return None,
-        };
-        match next {
+        match self.shutdown.run_until(ShutdownPhase::Forced, self.receiver.recv()).await? {
             Ok(event) => Some(EventDelivery::Event(event)),
             Err(broadcast::error::RecvError::Lagged(missed)) => Some(EventDelivery::Missed(missed)),
             Err(broadcast::error::RecvError::Closed) => None,
@@ -113,6 +124,8 @@ pub(crate) struct EventBus {
     sender: broadcast::Sender<Arc<Event>>,
     /// False while nobody listens; a request looks here first, because it costs next to nothing.
     subscribed: AtomicBool,
+    /// Of those who listen; nobody waits for them.
+    shutdown: Shutdown,
 }
 
 impl Default for EventBus {
@@ -120,30 +133,41 @@ impl Default for EventBus {
         Self {
             sender: broadcast::Sender::new(MAX_EVENT_BACKLOG),
             subscribed: AtomicBool::new(false),
+            shutdown: Shutdown::default(),
         }
     }
 }
 
 impl EventBus {
-    /// Listens until `ended` says so.
-    pub(crate) fn subscribe(&self, ended: watch::Receiver<bool>) -> EventSubscriber {
-        let events = EventSubscriber { receiver: self.sender.subscribe(), ended };
+    /// Listens from now on.
+    pub(crate) fn subscribe(&self) -> EventSubscriber {
+        let (receiver, shutdown) = (self.sender.subscribe(), self.shutdown.signal());
+        let events = EventSubscriber { receiver, shutdown };
         self.subscribed.store(true, Release);
         events
     }
 
+    /// Nothing more happens.
+    pub(crate) fn close(&self) {
+        self.shutdown.begin(ShutdownPhase::Forced);
+    }
+
     /// Whether anybody listens.
     pub(crate) fn has_subscribers(&self) -> bool {
-        self.subscribed.load(Relaxed)
+        self.subscribed.load(Relaxed) || tracing::enabled!(tracing::Level::DEBUG)
     }
 
     /// Follows a request, if anybody wants to know.
     pub(crate) fn trace(&self) -> RequestTrace {
-        let record = self.subscribed.load(Relaxed).then(Box::default);
+        let record = self.has_subscribers().then(Box::default);
         RequestTrace { record }
     }
 
     pub(crate) fn publish(&self, event: Event) {
+        event.log();
+        if !self.subscribed.load(Relaxed) {
+            return;
+        }
         if self.sender.send(Arc::new(event)).is_err() {
             self.subscribed.store(false, Release);
             // Somebody may have come between the two.

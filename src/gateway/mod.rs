@@ -23,28 +23,25 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::watch;
 
 pub use events::{Event, EventDelivery, EventSubscriber};
 pub use listener::trusted_proxies::{TrustedProxies, TrustedProxyError};
 pub use routing::endpoint::{BindError, PublicEndpoint};
 pub use routing::endpoint_spec::{
-    AllowDeny, Credentials, EndpointOptions, EndpointSpec, HeaderChanges, Proto, TlsTermination,
-    Webhook,
+    AllowDeny, Credentials, EndpointOptions, EndpointSpec, HeaderChangesSpec, Proto,
+    TlsTerminationSpec, Webhook,
 };
 pub use routing::target::{
-    BoxFuture, ConnectionReuse, DialError, RouteRef, Target, Tls, TunnelGroups, UpstreamProtocol,
-    Visitor,
+    BoxFuture, ConnectionReuse, DialError, RouteRef, Target, TunnelGroups, UpstreamProtocol,
+    Visitor, VisitorTls,
 };
 pub use upstream::io::{AsyncReadWrite, Io};
 
 use self::http::connection::HostSelection;
 use self::http::read_ahead::ReadAheadBudget;
 use events::EventBus;
-use listener::GatewayListener;
-use listener::shutdown::{Shutdown, ShutdownPhase};
+use modules::ip_policies::IpPolicies;
 use modules::traffic_policy::Fetcher;
-use modules::{IpPolicies, IpRules};
 use routing::hosts::Hosts;
 use routing::virtual_host::VirtualHost;
 use tls::authority::{Authority, CertificateError};
@@ -52,8 +49,12 @@ use upstream::forward::Upstream;
 use upstream::pool::UpstreamPools;
 
 use crate::api::Origin;
+use crate::logging::ignore;
 use crate::net::descriptors::{self, DescriptorLimit};
-use crate::net::{self, ConnectionCaps, ConnectionLimit};
+use crate::net::{
+    ConnectionCaps, ConnectionLimit, Listener, Shutdown, ShutdownPhase, ShutdownSignal,
+};
+use crate::policy::ip_rules::IpRules;
 use crate::policy::path::AmbiguousPaths;
 
 /// How often connections that nobody uses are looked at.
@@ -61,7 +62,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How public traffic is taken.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct GatewaySettings {
     /// The name or address to listen on.
     pub host: String,
     /// The port for HTTP that all hosts share; 0 picks a free port, none disables it.
@@ -107,7 +108,7 @@ impl Default for Timeouts {
     }
 }
 
-impl Default for Settings {
+impl Default for GatewaySettings {
     fn default() -> Self {
         Self {
             host: "127.0.0.1".to_owned(),
@@ -126,7 +127,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl GatewaySettings {
     fn connection_limit(&self) -> Arc<ConnectionLimit> {
         let total = self.connections.unwrap_or_else(|| DescriptorLimit::now().visitors());
         let per_address = self.connections_per_address;
@@ -145,7 +146,7 @@ pub struct Gateway(Arc<GatewayState>);
 
 /// What all connections share.
 pub(crate) struct GatewayState {
-    settings: Settings,
+    settings: GatewaySettings,
     authority: Arc<Authority>,
     /// Where what follows a change of the configuration runs.
     runtime: tokio::runtime::Handle,
@@ -159,25 +160,10 @@ pub(crate) struct GatewayState {
     fetcher: Fetcher,
     limit: Arc<ConnectionLimit>,
     read_ahead: Arc<ReadAheadBudget>,
-    /// Closed when no connection is served.
-    serving: watch::Sender<()>,
-    /// Each connection that has become something other than HTTP holds a receiver.
-    upgraded: watch::Sender<()>,
-    /// True as soon as no more connections are taken.
-    stop: watch::Sender<bool>,
-    /// True when nothing more happens.
-    ended: watch::Sender<bool>,
+    shutdown: Shutdown,
     http: OnceLock<SocketAddr>,
     https: OnceLock<SocketAddr>,
-    listeners: Mutex<Vec<GatewayListener>>,
-    /// The shutdowns of all listeners.
-    shutdowns: Mutex<Shutdowns>,
-}
-
-/// The shutdowns of all listeners, and how far they have come.
-struct Shutdowns {
-    all: Vec<Weak<Shutdown>>,
-    call: ShutdownPhase,
+    listeners: Mutex<Vec<Listener>>,
 }
 
 /// Why public traffic cannot be taken.
@@ -203,7 +189,7 @@ impl Gateway {
     /// # Errors
     /// When an address cannot be listened on, or TLS cannot be set up.
     pub async fn start(
-        settings: Settings,
+        settings: GatewaySettings,
         authority: Arc<Authority>,
     ) -> Result<Self, GatewayError> {
         let limit = settings.connection_limit();
@@ -221,29 +207,31 @@ impl Gateway {
             fetcher: Fetcher::default(),
             limit,
             read_ahead: Arc::default(),
-            serving: watch::Sender::default(),
-            upgraded: watch::Sender::new(()),
-            stop: watch::Sender::new(false),
-            ended: watch::Sender::new(false),
+            shutdown: Shutdown::default(),
             http: OnceLock::new(),
             https: OnceLock::new(),
             listeners: Mutex::default(),
-            shutdowns: Mutex::new(Shutdowns { all: Vec::new(), call: ShutdownPhase::Running }),
         });
         if let Some(port) = gateway.settings.http_port {
             let listener =
                 gateway.listen_http(gateway.listen(port).await?, HostSelection::ByHost(None))?;
-            let _ = gateway.http.set(listener.address());
+            ignore(
+                gateway.http.set(listener.address()),
+                "a gateway that starts has no address yet",
+            );
             gateway.listeners().push(listener);
         }
         if let Some(port) = gateway.settings.https_port {
             let listener =
                 gateway.listen_https(gateway.listen(port).await?, HostSelection::ByHost(None))?;
             gateway.authority.add_address(listener.address().ip());
-            let _ = gateway.https.set(listener.address());
+            ignore(
+                gateway.https.set(listener.address()),
+                "a gateway that starts has no address yet",
+            );
             gateway.listeners().push(listener);
         }
-        tokio::spawn(sweep(Arc::downgrade(&gateway), gateway.stop.subscribe()));
+        tokio::spawn(sweep(Arc::downgrade(&gateway), gateway.shutdown.signal()));
         Ok(Self(gateway))
     }
 
@@ -274,7 +262,7 @@ impl Gateway {
 
     /// Everything that happens to public traffic from now on.
     pub fn events(&self) -> EventSubscriber {
-        self.0.events.subscribe(self.0.ended.subscribe())
+        self.0.events.subscribe()
     }
 
     /// Whether an agent's endpoint has a `host:port` now.
@@ -284,10 +272,14 @@ impl Gateway {
         parts.is_some_and(|(name, port)| self.0.hosts.has_agent(name, port))
     }
 
-    /// Leads a host on the shared ports to a virtual host, unless another has it.
-    pub(crate) fn add_name(&self, name: &str, port: u16, virtual_host: &Arc<ArcSwap<VirtualHost>>) {
-        // Whoever has the name keeps it; the caller tries again.
-        let _ = self.0.hosts.add(name, port, virtual_host, false);
+    /// Leads a host on the shared ports to a virtual host; false when another has it.
+    pub(crate) fn add_name(
+        &self,
+        name: &str,
+        port: u16,
+        virtual_host: &Arc<ArcSwap<VirtualHost>>,
+    ) -> bool {
+        self.0.hosts.add(name, port, virtual_host, false)
     }
 
     /// Leads a host on the shared ports to this virtual host no longer.
@@ -308,7 +300,7 @@ impl Gateway {
         &self,
         port: u16,
         virtual_host: Arc<ArcSwap<VirtualHost>>,
-    ) -> Result<GatewayListener, GatewayError> {
+    ) -> Result<Listener, GatewayError> {
         self.0.listen_tcp_now(port, virtual_host)
     }
 
@@ -327,9 +319,9 @@ impl Gateway {
         self.0.ip_policies.of(id)
     }
 
-    /// True as soon as no more connections are taken.
-    pub(crate) fn closing(&self) -> watch::Receiver<bool> {
-        self.0.stop.subscribe()
+    /// Whether no more connections are taken.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.0.shutdown.phase() > ShutdownPhase::Running
     }
 
     /// Drops the idle connections to the target with this key, which takes no more requests; those
@@ -340,8 +332,7 @@ impl Gateway {
 
     /// Takes no more connections and requests; those in flight are finished.
     pub fn close(&self) {
-        self.0.stop.send_replace(true);
-        self.0.begin(ShutdownPhase::Graceful);
+        self.0.shutdown.begin(ShutdownPhase::Graceful);
         self.0.listeners().clear();
     }
 
@@ -349,47 +340,28 @@ impl Gateway {
     /// cuts off the rest.
     pub async fn stop(&self, grace: Duration) {
         self.close();
-        let gone = async { tokio::join!(self.0.serving.closed(), self.0.upgraded.closed()) };
-        // Nobody is left to wait for those who are cut off.
-        let _ = tokio::time::timeout(grace, gone).await;
-        self.0.begin(ShutdownPhase::Forced);
-        self.0.ended.send_replace(true);
+        self.0.shutdown.stop(grace).await;
+        self.0.events.close();
     }
 }
 
 impl GatewayState {
-    /// A shutdown that begins when all do, and closes a socket.
-    fn new_shutdown(&self, socket: net::Listener) -> Arc<Shutdown> {
-        let shutdown = Shutdown::new(socket);
-        let mut shutdowns = self.shutdowns.lock().unwrap_or_else(PoisonError::into_inner);
-        shutdown.begin(shutdowns.call);
-        shutdowns.all.retain(|shutdown| shutdown.strong_count() > 0);
-        shutdowns.all.push(Arc::downgrade(&shutdown));
-        shutdown
-    }
-
-    fn begin(&self, call: ShutdownPhase) {
-        let mut shutdowns = self.shutdowns.lock().unwrap_or_else(PoisonError::into_inner);
-        shutdowns.call = shutdowns.call.max(call);
-        shutdowns.all.iter().filter_map(Weak::upgrade).for_each(|shutdown| shutdown.begin(call));
-    }
-
     /// A target with its connections.
     fn upstream(&self, target: Arc<dyn Target>) -> Upstream {
         let pool = self.pools.of(target.key());
         Upstream { target, pool }
     }
 
-    fn listeners(&self) -> std::sync::MutexGuard<'_, Vec<GatewayListener>> {
+    fn listeners(&self) -> std::sync::MutexGuard<'_, Vec<Listener>> {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Drops idle connections to upstreams that have been idle for too long.
-async fn sweep(gateway: Weak<GatewayState>, mut stop: watch::Receiver<bool>) {
-    loop {
-        let stopped = tokio::time::timeout(SWEEP_INTERVAL, stop.wait_for(|stop| *stop)).await;
-        let Some(gateway) = gateway.upgrade().filter(|_| stopped.is_err()) else { return };
+async fn sweep(gateway: Weak<GatewayState>, mut shutdown: ShutdownSignal) {
+    let pause = || tokio::time::sleep(SWEEP_INTERVAL);
+    while shutdown.run_until(ShutdownPhase::Graceful, pause()).await.is_some() {
+        let Some(gateway) = gateway.upgrade() else { return };
         gateway.pools.sweep();
     }
 }

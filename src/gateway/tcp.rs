@@ -10,14 +10,15 @@ use tokio::io::copy_bidirectional_with_sizes;
 use crate::gateway::events::RequestTrace;
 use crate::gateway::http::error_response;
 use crate::gateway::http::server;
-use crate::gateway::listener::shutdown::{ShutdownPhase, ShutdownSignal};
-use crate::gateway::listener::socket::Socket;
+use crate::gateway::modules::module::{ModuleKind, Modules};
 use crate::gateway::modules::traffic_policy::{self, ConnectionExecution, Rules};
 use crate::gateway::routing::internal::{self, MOST_HOPS};
 use crate::gateway::routing::target::Visitor;
 use crate::gateway::routing::virtual_host::{Route, VirtualHost};
 use crate::gateway::{GatewayState, Io};
-use crate::net::Connection;
+use crate::logging::or_debug;
+use crate::net::tls::{self, PlainOrTls};
+use crate::net::{AcceptedConnection, ShutdownPhase, ShutdownSignal};
 use crate::policy::Carried;
 
 /// How much is copied at a time, in bytes.
@@ -27,43 +28,47 @@ const COPY_BUFFER_BYTES: usize = 64 << 10;
 pub(crate) async fn carry(
     gateway: Arc<GatewayState>,
     slot: Arc<ArcSwap<VirtualHost>>,
-    connection: Connection,
+    connection: AcceptedConnection,
     mut shutdown: ShutdownSignal,
     proto: &'static str,
 ) {
-    let Connection { stream, peer, permit: _permit } = connection;
+    let AcceptedConnection { stream, peer, permit: _permit } = connection;
     // With TLS it is the visitor who speaks first; with anything else, who knows.
     if proto == "tls" && !server::protocol(&gateway, &stream, &mut shutdown).await {
         return;
     }
-    let Ok(local) = stream.local_addr() else { return };
+    let local = or_debug!(stream.local_addr(), "a connection has no address");
+    let Some(local) = local else { return };
     let visitor = Visitor { peer, local, proto, tls: None, passthrough: proto == "tls" };
-    pass(&gateway, &slot, Socket::Plain(stream), &visitor, shutdown).await;
+    pass(&gateway, &slot, PlainOrTls::Plain(stream), &visitor, shutdown).await;
 }
 
 /// Carries what a visitor says over TLS that ends here.
 pub(crate) async fn carry_unwrapped(
     gateway: Arc<GatewayState>,
     slot: Arc<ArcSwap<VirtualHost>>,
-    connection: Connection,
+    connection: AcceptedConnection,
     mut shutdown: ShutdownSignal,
     config: Arc<ServerConfig>,
 ) {
-    let Connection { stream, peer, permit: _permit } = connection;
+    let AcceptedConnection { stream, peer, permit: _permit } = connection;
     if !server::protocol(&gateway, &stream, &mut shutdown).await {
         return;
     }
-    let Ok(local) = stream.local_addr() else { return };
-    let Some(stream) = server::handshake(stream, config).await else { return };
+    let local = or_debug!(stream.local_addr(), "a connection has no address");
+    let Some(local) = local else { return };
+    let stream = tls::accept(stream, config).await;
+    let stream = or_debug!(stream, "a TLS handshake of a visitor failed");
+    let Some(stream) = stream else { return };
     let tls = Some(Arc::new(server::tls_info(&stream)));
     let visitor = Visitor { peer, local, proto: "tls", tls, passthrough: false };
-    pass(&gateway, &slot, Socket::Tls(Box::new(stream)), &visitor, shutdown).await;
+    pass(&gateway, &slot, PlainOrTls::Tls(Box::new(stream)), &visitor, shutdown).await;
 }
 
 async fn pass(
     gateway: &GatewayState,
     slot: &ArcSwap<VirtualHost>,
-    mut socket: Socket,
+    mut socket: PlainOrTls,
     visitor: &Visitor,
     mut shutdown: ShutdownSignal,
 ) {
@@ -73,10 +78,8 @@ async fn pass(
     trace.note(|it| it.edge_id = Some(route.edge_id.clone()));
     let mut passed = Vec::new();
     if let Some(target) = enter(gateway, route, visitor, &mut trace, &mut passed).await {
-        let carried = tokio::select! {
-            carried = carry_both(&mut socket, target) => carried,
-            () = shutdown.wait_for(ShutdownPhase::Forced) => Carried::default(),
-        };
+        let carrying = carry_both(&mut socket, target);
+        let carried = shutdown.run_until(ShutdownPhase::Forced, carrying).await.unwrap_or_default();
         for (route, execution) in passed {
             if let Some(rules) = rules_of(&route) {
                 execution.leave(rules, carried, &mut trace);
@@ -97,8 +100,8 @@ async fn enter(
 ) -> Option<Io> {
     let route_ref = route.route_ref();
     loop {
-        if route.modules.as_ref().is_some_and(|modules| !modules.admits(visitor)) {
-            trace.note(|it| it.module = Some("ip_restriction"));
+        if route.modules.as_ref().is_some_and(|modules| !modules.admit(visitor)) {
+            trace.note(|it| it.module = Some(ModuleKind::IpRestriction.name()));
             return None;
         }
         let Some(rules) = rules_of(&route) else {
@@ -126,14 +129,15 @@ fn watch(route: &Route, visitor: &Visitor) -> ConnectionExecution {
 }
 
 fn rules_of(route: &Route) -> Option<&Rules> {
-    route.modules.as_ref().and_then(|modules| modules.policy.as_ref())
+    route.modules.as_ref().and_then(Modules::rules)
 }
 
 /// Carries bytes both ways; how it ends concerns the two, who see it.
-async fn carry_both(socket: &mut Socket, mut target: Io) -> Carried {
+async fn carry_both(socket: &mut PlainOrTls, mut target: Io) -> Carried {
     let carried =
         copy_bidirectional_with_sizes(socket, &mut target, COPY_BUFFER_BYTES, COPY_BUFFER_BYTES)
             .await;
+    let carried = or_debug!(carried, "a connection broke");
     let (received, sent) = carried.unwrap_or_default();
     Carried { received, sent }
 }

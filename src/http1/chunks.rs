@@ -24,7 +24,7 @@ const MAX_TRAILER_FIELDS: u8 = 100;
 /// A place in a body of chunks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunks {
-    place: Place,
+    position: ChunkPosition,
     /// How long the extensions were so far.
     extension_bytes: u16,
     trailer_bytes: u16,
@@ -32,7 +32,7 @@ pub struct Chunks {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ChunkPosition {
     /// In the digits of a chunk's size: how many there were, and what they say.
     Size {
         size: u64,
@@ -96,14 +96,14 @@ pub struct FramingError {
 
 impl Chunks {
     pub(super) const START: Self = Self {
-        place: Place::Size { size: 0, digits: 0 },
+        position: ChunkPosition::Size { size: 0, digits: 0 },
         extension_bytes: 0,
         trailer_bytes: 0,
         trailer_fields: 0,
     };
 
     pub(super) fn is_done(&self) -> bool {
-        self.place == Place::Done
+        self.position == ChunkPosition::Done
     }
 
     pub(super) fn take(
@@ -117,19 +117,19 @@ impl Chunks {
             && let Some(byte) = rest.first()
             && !self.is_done()
         {
-            if let Place::Data { left } = &mut self.place {
+            if let ChunkPosition::Data { left } = &mut self.position {
                 let piece = rest.get(..usize::try_from(*left).unwrap_or(usize::MAX));
                 let piece = piece.unwrap_or(rest);
                 *left -= piece.len() as u64;
                 at += piece.len();
                 data(piece);
                 if *left == 0 {
-                    self.place = Place::DataEnd { returned: false };
+                    self.position = ChunkPosition::DataEnd { returned: false };
                 }
                 continue;
             }
-            let is_trailer = self.place.is_trailer();
-            self.place = self.step(*byte).ok_or(FramingError { fine: at })?;
+            let is_trailer = self.position.is_trailer();
+            self.position = self.step(*byte).ok_or(FramingError { fine: at })?;
             if is_trailer {
                 trailer(*byte);
             }
@@ -139,54 +139,59 @@ impl Chunks {
     }
 
     /// The place after one byte that is not data; none where it cannot stand there.
-    fn step(&mut self, byte: u8) -> Option<Place> {
-        if self.place.is_trailer() {
+    fn step(&mut self, byte: u8) -> Option<ChunkPosition> {
+        if self.position.is_trailer() {
             self.trailer_bytes = self.trailer_bytes.saturating_add(1);
             return self.trailer(byte).filter(|_| self.trailer_bytes <= MAX_TRAILER_BYTES);
         }
-        Some(match (self.place, byte) {
-            (Place::Size { size, digits }, byte) if byte.is_ascii_hexdigit() => {
-                Place::Size { size: grown(size, digits, byte)?, digits: digits + 1 }
+        Some(match (self.position, byte) {
+            (ChunkPosition::Size { size, digits }, byte) if byte.is_ascii_hexdigit() => {
+                ChunkPosition::Size { size: grown(size, digits, byte)?, digits: digits + 1 }
             }
-            (Place::Size { size, digits: 1.. }, b'\r') => Place::SizeEnd { size },
-            (Place::Size { size, digits: 1.. }, byte) => {
+            (ChunkPosition::Size { size, digits: 1.. }, b'\r') => ChunkPosition::SizeEnd { size },
+            (ChunkPosition::Size { size, digits: 1.. }, byte) => {
                 self.extension(size, Extension::BeforeSemicolon, byte)?
             }
-            (Place::Extension { size, at }, b'\r') if at.may_end() => Place::SizeEnd { size },
-            (Place::Extension { size, at }, byte) => self.extension(size, at, byte)?,
-            (Place::SizeEnd { size: 0 }, b'\n') => Place::TrailerStart,
-            (Place::SizeEnd { size }, b'\n') => Place::Data { left: size },
-            (Place::DataEnd { returned: false }, b'\r') => Place::DataEnd { returned: true },
-            (Place::DataEnd { returned: true }, b'\n') => Self::START.place,
+            (ChunkPosition::Extension { size, at }, b'\r') if at.may_end() => {
+                ChunkPosition::SizeEnd { size }
+            }
+            (ChunkPosition::Extension { size, at }, byte) => self.extension(size, at, byte)?,
+            (ChunkPosition::SizeEnd { size: 0 }, b'\n') => ChunkPosition::TrailerStart,
+            (ChunkPosition::SizeEnd { size }, b'\n') => ChunkPosition::Data { left: size },
+            (ChunkPosition::DataEnd { returned: false }, b'\r') => {
+                ChunkPosition::DataEnd { returned: true }
+            }
+            (ChunkPosition::DataEnd { returned: true }, b'\n') => Self::START.position,
             _ => return None,
         })
     }
 
-    fn extension(&mut self, size: u64, at: Extension, byte: u8) -> Option<Place> {
+    fn extension(&mut self, size: u64, at: Extension, byte: u8) -> Option<ChunkPosition> {
         self.extension_bytes = self.extension_bytes.saturating_add(1);
         let at = at.step(byte).filter(|_| self.extension_bytes <= MAX_EXTENSION_BYTES)?;
-        Some(Place::Extension { size, at })
+        Some(ChunkPosition::Extension { size, at })
     }
 
-    fn trailer(&mut self, byte: u8) -> Option<Place> {
-        Some(match (self.place, byte) {
-            (Place::TrailerStart, b'\r') => Place::TrailerEnd { last: true },
-            (Place::TrailerStart, byte) if is_token(byte) => {
+    fn trailer(&mut self, byte: u8) -> Option<ChunkPosition> {
+        Some(match (self.position, byte) {
+            (ChunkPosition::TrailerStart, b'\r') => ChunkPosition::TrailerEnd { last: true },
+            (ChunkPosition::TrailerStart, byte) if is_token(byte) => {
                 self.trailer_fields = self.trailer_fields.saturating_add(1);
-                return (self.trailer_fields <= MAX_TRAILER_FIELDS).then_some(Place::TrailerName);
+                return (self.trailer_fields <= MAX_TRAILER_FIELDS)
+                    .then_some(ChunkPosition::TrailerName);
             }
-            (Place::TrailerName, b':') => Place::TrailerValue,
-            (Place::TrailerName, byte) if is_token(byte) => Place::TrailerName,
-            (Place::TrailerValue, b'\r') => Place::TrailerEnd { last: false },
-            (Place::TrailerValue, byte) if is_text(byte) => Place::TrailerValue,
-            (Place::TrailerEnd { last: true }, b'\n') => Place::Done,
-            (Place::TrailerEnd { last: false }, b'\n') => Place::TrailerStart,
+            (ChunkPosition::TrailerName, b':') => ChunkPosition::TrailerValue,
+            (ChunkPosition::TrailerName, byte) if is_token(byte) => ChunkPosition::TrailerName,
+            (ChunkPosition::TrailerValue, b'\r') => ChunkPosition::TrailerEnd { last: false },
+            (ChunkPosition::TrailerValue, byte) if is_text(byte) => ChunkPosition::TrailerValue,
+            (ChunkPosition::TrailerEnd { last: true }, b'\n') => ChunkPosition::Done,
+            (ChunkPosition::TrailerEnd { last: false }, b'\n') => ChunkPosition::TrailerStart,
             _ => return None,
         })
     }
 }
 
-impl Place {
+impl ChunkPosition {
     fn is_trailer(self) -> bool {
         matches!(
             self,

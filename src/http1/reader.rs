@@ -81,14 +81,14 @@ pub enum ResponseError {
 #[derive(Debug)]
 pub struct ResponseReader {
     max_body_bytes: usize,
-    state: State,
+    state: ReaderState,
     response: Response,
     /// How many bytes of interim answers were dropped.
     interim_bytes: usize,
 }
 
 #[derive(Debug)]
-enum State {
+enum ReaderState {
     /// In the head; no end was found in so many bytes.
     Head {
         searched: usize,
@@ -109,13 +109,13 @@ struct Head {
 impl ResponseReader {
     /// Nothing has come yet.
     pub fn new(max_body_bytes: usize) -> Self {
-        let (state, response) = (State::Head { searched: 0 }, Response::default());
+        let (state, response) = (ReaderState::Head { searched: 0 }, Response::default());
         Self { max_body_bytes, state, response, interim_bytes: 0 }
     }
 
     /// Whether nothing of the answer has come.
     pub fn is_unbegun(&self) -> bool {
-        matches!(self.state, State::Head { .. })
+        matches!(self.state, ReaderState::Head { .. })
             && self.response.bytes.is_empty()
             && self.interim_bytes == 0
     }
@@ -126,11 +126,11 @@ impl ResponseReader {
     /// When it is no answer, or too large.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<Option<Response>, ResponseError> {
         match &mut self.state {
-            State::Head { searched: 0 } if self.response.bytes.is_empty() => {
+            ReaderState::Head { searched: 0 } if self.response.bytes.is_empty() => {
                 self.response.bytes.extend_from_slice(bytes);
                 self.read_head()?;
             }
-            State::Head { searched } => {
+            ReaderState::Head { searched } => {
                 let from = searched.saturating_sub(3);
                 self.response.bytes.extend_from_slice(bytes);
                 let unseen = self.response.bytes.get(from..).unwrap_or_default();
@@ -140,8 +140,8 @@ impl ResponseReader {
                     self.await_more()?;
                 }
             }
-            State::Body(_) => self.read_body(bytes)?,
-            State::Done => self.response.has_surplus |= !bytes.is_empty(),
+            ReaderState::Body(_) => self.read_body(bytes)?,
+            ReaderState::Done => self.response.has_surplus |= !bytes.is_empty(),
         }
         Ok(self.take_done())
     }
@@ -152,26 +152,28 @@ impl ResponseReader {
     /// When the answer is not complete.
     pub fn finish(&mut self) -> Result<Response, ResponseError> {
         match &self.state {
-            State::Body(Body::UntilClose) => {
+            ReaderState::Body(Body::UntilClose) => {
                 self.response.keeps_alive = false;
-                self.state = State::Done;
+                self.state = ReaderState::Done;
                 self.take_done().ok_or(ResponseError::Closed(""))
             }
-            State::Head { .. } if self.is_unbegun() => {
+            ReaderState::Head { .. } if self.is_unbegun() => {
                 Err(ResponseError::Closed("without a response"))
             }
-            State::Head { .. } => Err(ResponseError::Closed("within the head of the response")),
+            ReaderState::Head { .. } => {
+                Err(ResponseError::Closed("within the head of the response"))
+            }
             _ => Err(ResponseError::Closed("within the body of the response")),
         }
     }
 
     fn take_done(&mut self) -> Option<Response> {
-        matches!(self.state, State::Done).then(|| std::mem::take(&mut self.response))
+        matches!(self.state, ReaderState::Done).then(|| std::mem::take(&mut self.response))
     }
 
     fn await_more(&mut self) -> Result<(), ResponseError> {
         let length = self.response.bytes.len();
-        self.state = State::Head { searched: length };
+        self.state = ReaderState::Head { searched: length };
         if length + self.interim_bytes > MAX_HEAD_BYTES {
             return Err(ResponseError::LongHead);
         }
@@ -206,7 +208,7 @@ impl ResponseReader {
             Body::Length(length) => self.begin_length(head.bytes, length),
             body => {
                 let begun = response.bytes.split_off(head.bytes);
-                self.state = State::Body(body);
+                self.state = ReaderState::Body(body);
                 self.read_body(&begun)
             }
         }
@@ -223,17 +225,17 @@ impl ResponseReader {
         if response.bytes.len() < end {
             let left = end - response.bytes.len();
             response.bytes.reserve_exact(left.min(MAX_EXPECTED_BYTES as usize));
-            self.state = State::Body(Body::Length(left as u64));
+            self.state = ReaderState::Body(Body::Length(left as u64));
             return Ok(());
         }
         response.has_surplus = response.bytes.len() > end;
         response.bytes.truncate(end);
-        self.state = State::Done;
+        self.state = ReaderState::Done;
         Ok(())
     }
 
     fn read_body(&mut self, bytes: &[u8]) -> Result<(), ResponseError> {
-        let State::Body(body) = &mut self.state else { return Ok(()) };
+        let ReaderState::Body(body) = &mut self.state else { return Ok(()) };
         let response = &mut self.response;
         let content = match &mut response.body {
             ResponseBody::Within(_) => &mut response.bytes,
@@ -249,7 +251,7 @@ impl ResponseReader {
         }
         if body.is_done() {
             response.has_surplus = taken < bytes.len();
-            self.state = State::Done;
+            self.state = ReaderState::Done;
         }
         Ok(())
     }

@@ -22,14 +22,14 @@ pub enum Expects {
 /// Follows the requests of one connection.
 #[derive(Debug, Default)]
 pub(super) struct RequestFraming {
-    state: State,
-    head: Head,
+    state: RequestFramingState,
+    head: RequestHeadFields,
     /// The beginning of a line that has not ended.
     line: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-enum State {
+enum RequestFramingState {
     /// Between requests, where one empty line may stand (RFC 9112, section 2.2).
     #[default]
     Start,
@@ -45,15 +45,15 @@ enum State {
 
 /// What a head says about its body.
 #[derive(Debug, Default)]
-struct Head {
+struct RequestHeadFields {
     is_http_1_1: bool,
     length: BodyLength,
 }
 
 /// The line is not as it should be.
-struct Bad;
+struct InvalidRequest;
 
-impl From<FramingError> for Bad {
+impl From<FramingError> for InvalidRequest {
     fn from(_: FramingError) -> Self {
         Self
     }
@@ -63,9 +63,11 @@ impl RequestFraming {
     /// What is missing.
     pub(super) fn expects(&self) -> Expects {
         match self.state {
-            State::Start | State::AfterEmptyLine => Expects::Nothing,
-            State::EmptyLine | State::First | State::Head => Expects::Head,
-            State::Body(_) => Expects::Body,
+            RequestFramingState::Start | RequestFramingState::AfterEmptyLine => Expects::Nothing,
+            RequestFramingState::EmptyLine
+            | RequestFramingState::First
+            | RequestFramingState::Head => Expects::Head,
+            RequestFramingState::Body(_) => Expects::Body,
         }
     }
 
@@ -81,7 +83,7 @@ impl RequestFraming {
             && let Some(first) = rest.first()
         {
             if let Some(next) = self.state.around_empty_line(*first) {
-                self.state = next.map_err(|Bad| FramingError { fine: left })?;
+                self.state = next.map_err(|InvalidRequest| FramingError { fine: left })?;
                 at += 1;
                 continue;
             }
@@ -100,10 +102,10 @@ impl RequestFraming {
 
     /// How many of the bytes belong together and are fine, and whether what follows may be.
     fn take(&mut self, bytes: &[u8]) -> (usize, bool) {
-        if let State::Body(body) = &mut self.state {
+        if let RequestFramingState::Body(body) = &mut self.state {
             let taken = body.take(bytes, |_| {});
             if body.is_done() {
-                self.state = State::Start;
+                self.state = RequestFramingState::Start;
             }
             return taken.map_or_else(|error| (error.fine, false), |taken| (taken, true));
         }
@@ -111,13 +113,17 @@ impl RequestFraming {
     }
 
     /// Takes a line, or what there is of it; gives how many bytes that was.
-    fn take_line(&mut self, rest: &[u8]) -> Result<usize, Bad> {
-        if self.state != State::Head {
-            self.state = State::First;
+    fn take_line(&mut self, rest: &[u8]) -> Result<usize, InvalidRequest> {
+        if self.state != RequestFramingState::Head {
+            self.state = RequestFramingState::First;
         }
         let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
             self.line.extend_from_slice(rest);
-            return if self.line.len() > MAX_LINE_BYTES { Err(Bad) } else { Ok(rest.len()) };
+            return if self.line.len() > MAX_LINE_BYTES {
+                Err(InvalidRequest)
+            } else {
+                Ok(rest.len())
+            };
         };
         if self.line.is_empty() {
             self.whole_line(&rest[..end])?;
@@ -130,42 +136,44 @@ impl RequestFraming {
     }
 
     /// A line without its line feed.
-    fn whole_line(&mut self, line: &[u8]) -> Result<(), Bad> {
-        let Some((b'\r', line)) = line.split_last() else { return Err(Bad) };
+    fn whole_line(&mut self, line: &[u8]) -> Result<(), InvalidRequest> {
+        let Some((b'\r', line)) = line.split_last() else { return Err(InvalidRequest) };
         if line.contains(&b'\r') {
-            return Err(Bad);
+            return Err(InvalidRequest);
         }
         self.state = match self.state {
-            State::Head if line.is_empty() => self.body()?,
-            State::Head => {
-                let (name, value) = field(line).ok_or(Bad)?;
+            RequestFramingState::Head if line.is_empty() => self.body()?,
+            RequestFramingState::Head => {
+                let (name, value) = field(line).ok_or(InvalidRequest)?;
                 self.head.length.read(name, value)?;
-                State::Head
+                RequestFramingState::Head
             }
             _ => {
                 let is_http_1_1 = line.ends_with(b" HTTP/1.1");
-                self.head = Head { is_http_1_1, length: BodyLength::default() };
-                State::Head
+                self.head = RequestHeadFields { is_http_1_1, length: BodyLength::default() };
+                RequestFramingState::Head
             }
         };
         Ok(())
     }
 
-    fn body(&self) -> Result<State, Bad> {
+    fn body(&self) -> Result<RequestFramingState, InvalidRequest> {
         let body = self.head.length.body(self.head.is_http_1_1)?;
-        Ok(body.filter(|body| !body.is_done()).map_or(State::Start, State::Body))
+        Ok(body
+            .filter(|body| !body.is_done())
+            .map_or(RequestFramingState::Start, RequestFramingState::Body))
     }
 }
 
-impl State {
+impl RequestFramingState {
     /// What follows when this byte belongs to an empty line before a request; none when it belongs
     /// to something else.
-    fn around_empty_line(&self, byte: u8) -> Option<Result<Self, Bad>> {
+    fn around_empty_line(&self, byte: u8) -> Option<Result<Self, InvalidRequest>> {
         match (self, byte) {
             (Self::Start, b'\r') => Some(Ok(Self::EmptyLine)),
             (Self::EmptyLine, b'\n') => Some(Ok(Self::AfterEmptyLine)),
-            (Self::EmptyLine, _) => Some(Err(Bad)),
-            (Self::Start | Self::AfterEmptyLine, b'\r' | b'\n') => Some(Err(Bad)),
+            (Self::EmptyLine, _) => Some(Err(InvalidRequest)),
+            (Self::Start | Self::AfterEmptyLine, b'\r' | b'\n') => Some(Err(InvalidRequest)),
             _ => None,
         }
     }

@@ -1,14 +1,13 @@
-//! Streams that let nothing through that two readers could understand differently.
+//! A stream that lets nothing through that two readers could understand differently, for APIs that have
+//! their requests read by hyper.
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::request::{Expects, RequestFraming};
-use super::response::{PendingResponse, ResponseFraming};
 
 /// How much of what nobody will read is taken before the connection closes, in bytes.
 const MAX_DRAINED_BYTES: usize = 256 << 10;
@@ -26,8 +25,6 @@ const INVALID: &[u8] = b"\0\n\r\n\r\n";
 pub struct StrictStream<S> {
     stream: S,
     framing: RequestFraming,
-    /// True when something other than HTTP is spoken.
-    upgraded: bool,
     /// What is left of [`INVALID`], once something ambiguous has come.
     refused: Option<&'static [u8]>,
     drained: usize,
@@ -38,7 +35,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> StrictStream<S> {
     /// A connection on which nothing was sent.
     pub fn new(stream: S) -> Self {
         let framing = RequestFraming::default();
-        Self { stream, framing, upgraded: false, refused: None, drained: 0, closed: false }
+        Self { stream, framing, refused: None, drained: 0, closed: false }
     }
 
     /// What has to be sent next.
@@ -49,11 +46,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> StrictStream<S> {
     /// True when something ambiguous has come, so that nothing more is read.
     pub fn has_refused(&self) -> bool {
         self.refused.is_some()
-    }
-
-    /// From now on the connection carries something other than HTTP.
-    pub fn upgrade(&mut self) {
-        self.upgraded = true;
     }
 
     /// Follows what was read behind the first bytes of a buffer.
@@ -107,7 +99,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for StrictStream<S> {
         }
         loop {
             ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
-            if this.upgraded || buffer.filled().len() == before {
+            if buffer.filled().len() == before {
                 break;
             }
             this.follow(buffer, before);
@@ -153,76 +145,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for StrictStream<S> {
         }
         let unread = this.has_refused() || this.expects() != Expects::Nothing;
         if unread { this.poll_drain(cx) } else { Poll::Ready(Ok(())) }
-    }
-}
-
-/// A connection on which somebody sends answers.
-///
-/// An answer that is ambiguous cannot be read, nor what came at the same time.
-#[derive(Debug)]
-pub struct StrictResponses<S> {
-    stream: S,
-    framing: ResponseFraming,
-    pending: Arc<PendingResponse>,
-}
-
-impl<S> StrictResponses<S> {
-    /// A connection on which nothing was asked; `pending` is told what is.
-    pub fn new(stream: S, pending: Arc<PendingResponse>) -> Self {
-        Self { stream, framing: ResponseFraming::default(), pending }
-    }
-
-    /// The connection itself, on which another protocol is spoken now.
-    pub fn into_inner(self) -> S {
-        self.stream
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for StrictResponses<S> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
-        let news = buffer.filled().get(before..).unwrap_or_default();
-        if let Err(error) = this.framing.feed(news, &this.pending) {
-            buffer.set_filled(before);
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)));
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for StrictResponses<S> {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, parts)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
     }
 }
 

@@ -16,10 +16,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::time::timeout;
 
+use crate::logging::or_debug;
 use crate::mux::batching::Batching;
-use crate::mux::frame::{Data, Decoder, Event};
+use crate::mux::frame::{Data, Decoder, FrameEvent};
 use crate::mux::send_queue::End;
-use crate::mux::session::{LoginLimits, Owner, Shared};
+use crate::mux::session::{LoginLimits, MuxSessionState, Owner};
 use crate::mux::stream_cell::StreamCell;
 use crate::mux::{Code, LoginLimitError, SessionEnd, Stream};
 
@@ -43,7 +44,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The task that reads and writes a session's connection.
 pub(crate) struct Driver<Io> {
     io: Io,
-    shared: Arc<Shared>,
+    shared: Arc<MuxSessionState>,
     owner: Weak<Owner>,
     accepted: mpsc::Sender<Stream>,
     decoder: Decoder,
@@ -104,7 +105,7 @@ impl LoginProgress {
 impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
     pub(crate) fn new(
         io: Io,
-        shared: Arc<Shared>,
+        shared: Arc<MuxSessionState>,
         owner: Weak<Owner>,
         accepted: mpsc::Sender<Stream>,
         login: Option<LoginLimits>,
@@ -141,7 +142,10 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
             }
         }
         let how = shared.send_queue.ending();
-        let _ = timeout(CLOSE_TIMEOUT, self.finish(how.unwrap_or(End::AtOnce))).await;
+        or_debug!(
+            timeout(CLOSE_TIMEOUT, self.finish(how.unwrap_or(End::AtOnce))).await,
+            "the session is cut off"
+        );
         shared.closed();
     }
 
@@ -245,10 +249,10 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
         }
     }
 
-    fn handle(&mut self, event: Event) -> Result<(), SessionEnd> {
+    fn handle(&mut self, event: FrameEvent) -> Result<(), SessionEnd> {
         match event {
-            Event::Data(data) => self.data(data)?,
-            Event::Piece { bytes, left } => {
+            FrameEvent::Data(data) => self.data(data)?,
+            FrameEvent::Piece { bytes, left } => {
                 if let Some(FrameBody { cell, .. }) = &self.current
                     && let Err(code) = cell.arrive(bytes)
                 {
@@ -259,19 +263,19 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
                     self.complete();
                 }
             }
-            Event::Reset { stream, code } => {
+            FrameEvent::Reset { stream, code } => {
                 let cell = self.shared.table().remove(stream);
                 if let Some(cell) = cell {
                     cell.reset(code);
                 }
             }
-            Event::Window { stream, increment } => {
+            FrameEvent::Window { stream, increment } => {
                 let cell = self.shared.table().find(stream);
                 if let Some(cell) = cell {
                     cell.widen(increment as usize);
                 }
             }
-            Event::GoAway { code, text } => return Err(SessionEnd::GoneAway { code, text }),
+            FrameEvent::GoAway { code, text } => return Err(SessionEnd::GoneAway { code, text }),
         }
         Ok(())
     }
@@ -338,12 +342,13 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
         drop(accepted);
         if how == End::Flushed {
             let rest = shared.send_queue.drain();
-            let _ = async {
+            let flushed: io::Result<()> = async {
                 io.write_all(&output[written..]).await?;
                 io.write_all(&rest).await?;
                 io.flush().await
             }
             .await;
+            or_debug!(flushed, "the last frames of a session were not sent");
         }
         if io.shutdown().await.is_ok() && how == End::Flushed {
             // Closing with unread bytes would take back what was just written.

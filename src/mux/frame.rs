@@ -40,7 +40,7 @@ pub enum FrameError {
 
 /// What a peer sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum FrameEvent {
     /// The head of a DATA frame; its body follows in pieces.
     Data(Data),
     /// Some of the body of the DATA frame announced last.
@@ -113,7 +113,7 @@ impl Decoder {
     ///
     /// # Errors
     /// When the peer broke the protocol; there is no going on then.
-    pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<Event>, FrameError> {
+    pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<FrameEvent>, FrameError> {
         loop {
             match self.want {
                 Want::Head => {
@@ -141,14 +141,14 @@ impl Decoder {
         }
     }
 
-    fn piece(&mut self, input: &mut BytesMut, left: usize) -> Option<Event> {
+    fn piece(&mut self, input: &mut BytesMut, left: usize) -> Option<FrameEvent> {
         if input.is_empty() {
             return None;
         }
         let bytes = input.split_to(left.min(input.len())).freeze();
         let left = left - bytes.len();
         self.expect(Want::Body, left);
-        Some(Event::Piece { bytes, left })
+        Some(FrameEvent::Piece { bytes, left })
     }
 
     fn expect(&mut self, want: fn(usize) -> Want, left: usize) {
@@ -156,14 +156,14 @@ impl Decoder {
     }
 
     /// Reads a head, and the body of a short frame. The outer `None` is a frame to pass over.
-    fn frame(&mut self, input: &mut BytesMut) -> Result<Option<Option<Event>>, FrameError> {
-        let Some(head) = Head::peek(input) else { return Ok(Some(None)) };
+    fn frame(&mut self, input: &mut BytesMut) -> Result<Option<Option<FrameEvent>>, FrameError> {
+        let Some(head) = FrameHeader::peek(input) else { return Ok(Some(None)) };
         match head.kind {
             DATA => {
                 head.needs_stream()?;
                 input.advance(FRAME_HEAD_BYTES);
                 self.expect(Want::Body, head.length);
-                Ok(Some(Some(Event::Data(Data {
+                Ok(Some(Some(FrameEvent::Data(Data {
                     stream: head.stream,
                     syn: head.flags & SYN != 0,
                     fin: head.flags & FIN != 0,
@@ -172,11 +172,11 @@ impl Decoder {
             }
             RESET => Ok(Some(head.number(input)?.map(|number| {
                 let code = Code(number);
-                Event::Reset { stream: head.stream, code }
+                FrameEvent::Reset { stream: head.stream, code }
             }))),
             WINDOW => Ok(Some(head.number(input)?.map(|number| {
                 let increment = number & LOW_31;
-                Event::Window { stream: head.stream, increment }
+                FrameEvent::Window { stream: head.stream, increment }
             }))),
             GO_AWAY => Ok(Some(go_away(input, head.length))),
             _ => {
@@ -190,14 +190,14 @@ impl Decoder {
 
 /// The first eight bytes of a frame.
 #[derive(Debug, Clone, Copy)]
-struct Head {
+struct FrameHeader {
     length: usize,
     kind: u8,
     flags: u8,
     stream: u32,
 }
 
-impl Head {
+impl FrameHeader {
     fn peek(input: &[u8]) -> Option<Self> {
         let head: &[u8; FRAME_HEAD_BYTES] = input.first_chunk()?;
         let [l2, l1, l0, kind_flags, s3, s2, s1, s0] = *head;
@@ -229,7 +229,7 @@ impl Head {
 
 /// Takes a GOAWAY. Some agents forget the eight fixed bytes in its length, so a shorter one than
 /// that is taken for one, too; nothing is read behind it.
-fn go_away(input: &mut BytesMut, length: usize) -> Option<Event> {
+fn go_away(input: &mut BytesMut, length: usize) -> Option<FrameEvent> {
     let needed = if length < 8 { 0 } else { FRAME_HEAD_BYTES + length.min(8 + MAX_TEXT_BYTES) };
     if input.len() < needed {
         return None;
@@ -238,7 +238,7 @@ fn go_away(input: &mut BytesMut, length: usize) -> Option<Event> {
     let code = body.get(4..8).and_then(|code| code.try_into().ok());
     let text = body.get(8..length.clamp(8, 8 + MAX_TEXT_BYTES)).unwrap_or_default();
     input.clear();
-    Some(Event::GoAway {
+    Some(FrameEvent::GoAway {
         code: Code(code.map_or(0, u32::from_be_bytes)),
         text: String::from_utf8_lossy(text).into_owned(),
     })

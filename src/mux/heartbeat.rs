@@ -10,8 +10,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use crate::logging::or_debug;
 use crate::mux::send_queue::End;
-use crate::mux::{Session, SessionEnd, Stream};
+use crate::mux::{MuxSession, SessionEnd, Stream};
 
 /// Either side asks whether the other is there.
 pub const HEARTBEAT: u32 = 0xffff_ffff;
@@ -44,13 +45,16 @@ impl Drop for Heartbeat {
 /// beat has come back for `interval + tolerance`, or the peer ends the stream.
 ///
 /// It keeps no handle: a session that nobody else uses closes.
-pub fn keep(session: &Session, interval: Duration, tolerance: Duration) -> Heartbeat {
+pub fn keep(session: &MuxSession, interval: Duration, tolerance: Duration) -> Heartbeat {
     let (sender, latency) = watch::channel(None);
     let session = session.clone();
     let task = tokio::spawn(async move {
         let shared = Arc::clone(session.shared());
         let kind = Bytes::copy_from_slice(&HEARTBEAT.to_be_bytes());
-        let Ok(mut stream) = session.open(kind).await else { return };
+        let Some(mut stream) = or_debug!(session.open(kind).await, "no stream for heartbeats")
+        else {
+            return;
+        };
         stream.disown();
         drop(session);
         let ended = beat(stream, interval, tolerance, &sender).await;
@@ -81,7 +85,10 @@ async fn beat(
         let sent = Instant::now();
         match timeout_at(heard + interval + tolerance, exchange(&mut stream)).await {
             Ok(Ok(())) => latency.send_replace(Some(sent.elapsed())),
-            Ok(Err(_)) => return SessionEnd::HeartbeatEnded,
+            Ok(Err(err)) => {
+                tracing::debug!(%err, "heartbeats have ended");
+                return SessionEnd::HeartbeatEnded;
+            }
             Err(_) => return SessionEnd::Silent,
         };
         heard = Instant::now();

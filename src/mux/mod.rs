@@ -1,6 +1,6 @@
 //! How bytes travel between agent and service: many streams over one connection.
 //!
-//! A [`Session`] is one connection, usually TLS. What goes over it is cut into frames (`frame`),
+//! A [`MuxSession`] is one connection, usually TLS. What goes over it is cut into frames (`frame`),
 //! which belong to streams; `stream_state` knows what a stream may do. Both are free of I/O. `driver`
 //! is the one task that reads and writes the connection: it hands what it read to the streams' cells
 //! and takes what they queued from `send_queue`, in as few writes as `batching` allows. The
@@ -23,5 +23,5 @@ mod stream_table;
 pub use backlog::{UnreadAccount, UnreadBacklog};
 pub use code::Code;
 pub use error::{LoginLimitError, Reset, SessionEnd};
-pub use session::{Group, Incoming, Limits, LoginLimits, Session, Side};
+pub use session::{Group, Incoming, LoginLimits, MuxSession, SessionLimits, Side};
 pub use stream::{ReadHalf, Stream, StreamWatch, WriteHalf};

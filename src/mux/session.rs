@@ -7,6 +7,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
 
+use crate::logging::ignore;
 use crate::mux::driver::Driver;
 use crate::mux::send_queue::{End, MAX_BODY_BYTES, SendQueue};
 use crate::mux::stream_cell::StreamCell;
@@ -24,14 +25,14 @@ pub enum Side {
 
 /// How much a peer may ask for.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct SessionLimits {
     /// Streams of the peer that are open; one more is refused.
     pub open: usize,
     /// Streams of the peer that [`Incoming::next`] has not returned yet; one more is refused.
     pub waiting: usize,
 }
 
-impl Limits {
+impl SessionLimits {
     /// What a side of this kind grants by default: an agent trusts its service with more.
     pub fn of(side: Side) -> Self {
         match side {
@@ -66,7 +67,7 @@ pub struct Group(u32);
 /// A handle: clones are the same session. When the last handle and the last stream are dropped the
 /// session says goodbye and closes the connection.
 #[derive(Clone)]
-pub struct Session {
+pub struct MuxSession {
     owner: Arc<Owner>,
 }
 
@@ -75,43 +76,43 @@ pub struct Incoming {
     streams: mpsc::Receiver<Stream>,
 }
 
-impl Session {
+impl MuxSession {
     /// Starts a session on a connection, with the default limits. Needs a tokio runtime.
     pub fn start<Io>(io: Io, side: Side) -> (Self, Incoming)
     where
         Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        Self::start_with(io, side, Limits::of(side))
+        Self::start_with(io, side, SessionLimits::of(side))
     }
 
     /// Starts a session on a connection. Needs a tokio runtime.
-    pub fn start_with<Io>(io: Io, side: Side, limits: Limits) -> (Self, Incoming)
+    pub fn start_with<Io>(io: Io, side: Side, limits: SessionLimits) -> (Self, Incoming)
     where
         Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         Self::start_limited(io, side, limits, None)
     }
 
-    /// Starts a session with a peer that has to authenticate first: until [`Session::authenticated`]
+    /// Starts a session with a peer that has to authenticate first: until [`MuxSession::authenticated`]
     /// it may have no more than `login`. Needs a tokio runtime.
     pub fn start_unauthenticated<Io>(io: Io, side: Side, login: LoginLimits) -> (Self, Incoming)
     where
         Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        Self::start_limited(io, side, Limits::of(side), Some(login))
+        Self::start_limited(io, side, SessionLimits::of(side), Some(login))
     }
 
     fn start_limited<Io>(
         io: Io,
         side: Side,
-        limits: Limits,
+        limits: SessionLimits,
         login: Option<LoginLimits>,
     ) -> (Self, Incoming)
     where
         Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (accepted, streams) = mpsc::channel(limits.waiting.max(1));
-        let shared = Arc::new(Shared::new(side, limits, login));
+        let shared = Arc::new(MuxSessionState::new(side, limits, login));
         let owner = Arc::new(Owner { shared: Arc::clone(&shared) });
         let driver = Driver::new(io, shared, Arc::downgrade(&owner), accepted, login);
         tokio::spawn(driver.run());
@@ -136,7 +137,7 @@ impl Session {
         opened.ok_or(SessionEnd::Exhausted)
     }
 
-    /// Opens a stream as [`Session::open`] does, in a group if one is named, unless this side has
+    /// Opens a stream as [`MuxSession::open`] does, in a group if one is named, unless this side has
     /// `most` streams open, or more.
     ///
     /// # Errors
@@ -152,9 +153,9 @@ impl Session {
             let mut room = std::pin::pin!(self.shared().send_queue.room());
             room.as_mut().enable();
             match self.shared().open(now, most, group)? {
-                Opened::Stream(cell) => break self.stream(cell),
-                Opened::NoRoom => room.await,
-                Opened::TooMany => return Ok(None),
+                OpenResult::Stream(cell) => break self.stream(cell),
+                OpenResult::NoRoom => room.await,
+                OpenResult::TooMany => return Ok(None),
             }
         };
         if !later.is_empty() && stream.write_all(later).await.is_err() {
@@ -205,7 +206,7 @@ impl Session {
     pub async fn go_away(&self, code: Code, text: &str) {
         self.shared().go_away(code, text, SessionEnd::Closed);
         let mut closed = self.shared().closed.subscribe();
-        let _ = closed.wait_for(|closed| *closed).await;
+        ignore(closed.wait_for(|closed| *closed).await, "a driver that is gone has closed");
     }
 
     /// Closes at once; what is queued is lost.
@@ -213,7 +214,7 @@ impl Session {
         self.shared().end(SessionEnd::Closed, End::AtOnce);
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<MuxSessionState> {
         &self.owner.shared
     }
 
@@ -238,7 +239,7 @@ impl Incoming {
 }
 
 /// Waits for the end of a session without being an owner of it.
-pub(crate) async fn ended(shared: &Shared) -> SessionEnd {
+pub(crate) async fn ended(shared: &MuxSessionState) -> SessionEnd {
     let mut ended = shared.ended.subscribe();
     let found = ended.wait_for(Option::is_some).await;
     found.ok().and_then(|why| why.clone()).unwrap_or(SessionEnd::Closed)
@@ -246,7 +247,7 @@ pub(crate) async fn ended(shared: &Shared) -> SessionEnd {
 
 /// Lives as long as somebody uses the session.
 pub(crate) struct Owner {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<MuxSessionState>,
 }
 
 impl Drop for Owner {
@@ -256,7 +257,7 @@ impl Drop for Owner {
 }
 
 /// What became of the wish for a stream.
-enum Opened {
+enum OpenResult {
     Stream(Arc<StreamCell>),
     /// Too much is queued.
     NoRoom,
@@ -267,9 +268,9 @@ enum Opened {
 /// What handles, streams and the session's task share.
 ///
 /// Order of locks: the table, then a stream, then what is outgoing; never the other way round.
-pub(crate) struct Shared {
+pub(crate) struct MuxSessionState {
     table: Mutex<StreamTable>,
-    limits: Limits,
+    limits: SessionLimits,
     /// The number of the next group.
     groups: AtomicU32,
     /// True as soon as the peer may have all of `limits`.
@@ -279,8 +280,8 @@ pub(crate) struct Shared {
     closed: watch::Sender<bool>,
 }
 
-impl Shared {
-    fn new(side: Side, limits: Limits, login: Option<LoginLimits>) -> Self {
+impl MuxSessionState {
+    fn new(side: Side, limits: SessionLimits, login: Option<LoginLimits>) -> Self {
         let open = login.map_or(limits.open, |login| login.streams);
         Self {
             table: Mutex::new(StreamTable::new(side, open)),
@@ -299,10 +300,15 @@ impl Shared {
 
     /// Opens a stream where this side has fewer than `most`. Ids go out in rising order, because the
     /// table stays locked meanwhile.
-    fn open(&self, first: &[u8], most: usize, group: Option<Group>) -> Result<Opened, SessionEnd> {
+    fn open(
+        &self,
+        first: &[u8],
+        most: usize,
+        group: Option<Group>,
+    ) -> Result<OpenResult, SessionEnd> {
         let mut table = self.table();
         if table.opened() >= most {
-            return Ok(Opened::TooMany);
+            return Ok(OpenResult::TooMany);
         }
         let id = match table.next_id() {
             Err(SessionEnd::Exhausted) => {
@@ -313,11 +319,11 @@ impl Shared {
             other => other?,
         };
         if !self.send_queue.syn(id, first) {
-            return Ok(Opened::NoRoom);
+            return Ok(OpenResult::NoRoom);
         }
         let cell = table.open(group);
         cell.lock().state.sent(first.len());
-        Ok(Opened::Stream(cell))
+        Ok(OpenResult::Stream(cell))
     }
 
     /// Ends the session after a last word, unless it is over.

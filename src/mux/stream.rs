@@ -10,9 +10,10 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop;
 
+use crate::logging::ignore;
 use crate::mux::Code;
 use crate::mux::backlog::UnreadAccount;
-use crate::mux::session::{Owner, Shared};
+use crate::mux::session::{MuxSessionState, Owner};
 use crate::mux::stream_cell::StreamCell;
 use crate::mux::stream_state::ReadResult;
 
@@ -22,12 +23,16 @@ use crate::mux::stream_state::ReadResult;
 /// the peer still sends with a reset.
 pub struct Stream {
     cell: Arc<StreamCell>,
-    shared: Arc<Shared>,
+    shared: Arc<MuxSessionState>,
     owner: Option<Arc<Owner>>,
 }
 
 impl Stream {
-    pub(crate) fn new(cell: Arc<StreamCell>, shared: Arc<Shared>, owner: Arc<Owner>) -> Self {
+    pub(crate) fn new(
+        cell: Arc<StreamCell>,
+        shared: Arc<MuxSessionState>,
+        owner: Arc<Owner>,
+    ) -> Self {
         Self { cell, shared, owner: Some(owner) }
     }
 
@@ -194,7 +199,7 @@ impl Stream {
 }
 
 /// Ends both directions, also for the peer.
-fn abort(cell: &StreamCell, shared: &Shared, code: Code) {
+fn abort(cell: &StreamCell, shared: &MuxSessionState, code: Code) {
     let mut inner = cell.lock();
     let was_gone = inner.state.is_gone() || inner.broken().is_some();
     inner.reset(code);
@@ -209,7 +214,7 @@ fn abort(cell: &StreamCell, shared: &Shared, code: Code) {
 #[derive(Debug)]
 pub struct StreamWatch {
     cell: Weak<StreamCell>,
-    shared: Weak<Shared>,
+    shared: Weak<MuxSessionState>,
 }
 
 impl StreamWatch {
@@ -231,7 +236,7 @@ impl StreamWatch {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let _ = self.finish();
+        ignore(self.finish(), "a stream that has ended needs no end");
         let (is_gone, holds_up_peer) = {
             let state = &self.cell.lock().state;
             (state.is_gone(), state.holds_up_peer())
@@ -318,7 +323,7 @@ impl WriteHalf {
 
 impl Drop for WriteHalf {
     fn drop(&mut self) {
-        let _ = self.0.finish();
+        ignore(self.0.finish(), "a stream that has ended needs no end");
     }
 }
 

@@ -1,6 +1,7 @@
 //! How many connections are held at once, in total and of one address.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,9 +10,9 @@ const SITE_BITS: u32 = 64;
 
 /// Where a connection comes from, as limits count it: an IPv4 address, or a /64 of IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Source(IpAddr);
+pub(crate) struct SourceAddress(IpAddr);
 
-impl Source {
+impl SourceAddress {
     pub fn of(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
             IpAddr::V6(address) => {
@@ -49,6 +50,17 @@ pub struct Refusals {
     pub total: usize,
 }
 
+/// How often the system gave no connection to a listener, since this was last asked for.
+#[derive(Debug)]
+pub struct AcceptFailures {
+    /// Whose connections the limit counts, such as `visitors`.
+    pub of: &'static str,
+    /// How often it was tried in vain.
+    pub count: u64,
+    /// Why it failed the last time.
+    pub last: io::Error,
+}
+
 /// Whether an address is exempt from the cap of one address, and may have what is reserved.
 type IsExempt = Box<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
@@ -63,15 +75,17 @@ pub(crate) struct ConnectionLimit {
 #[derive(Default)]
 struct Counts {
     total: usize,
-    by_source: HashMap<Source, usize>,
+    by_source: HashMap<SourceAddress, usize>,
     refused: u64,
     last_refused: Option<IpAddr>,
+    failed: u64,
+    last_failure: Option<io::Error>,
 }
 
 /// The right to hold one connection; dropping it gives it back.
 pub(crate) struct Permit {
     limit: Arc<ConnectionLimit>,
-    source: Source,
+    source: SourceAddress,
 }
 
 impl ConnectionLimit {
@@ -88,7 +102,7 @@ impl ConnectionLimit {
     /// Counts a connection in, unless a cap is reached.
     pub fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Permit> {
         let address = address.to_canonical();
-        let source = Source::of(address);
+        let source = SourceAddress::of(address);
         let mut counts = self.counts();
         if !self.has_room(&counts, source) && !self.has_reserve(&counts, address) {
             counts.refused += 1;
@@ -109,7 +123,21 @@ impl ConnectionLimit {
         Some(Refusals { of: self.of, count, last, per_address, total })
     }
 
-    fn has_room(&self, counts: &Counts, source: Source) -> bool {
+    /// Notes why the system gave no connection.
+    pub fn note_failure(&self, error: io::Error) {
+        let mut counts = self.counts();
+        counts.failed += 1;
+        counts.last_failure = Some(error);
+    }
+
+    /// How often the system gave no connection since this was last asked.
+    pub fn take_failures(&self) -> Option<AcceptFailures> {
+        let mut counts = self.counts();
+        let last = counts.last_failure.take()?;
+        Some(AcceptFailures { of: self.of, count: std::mem::take(&mut counts.failed), last })
+    }
+
+    fn has_room(&self, counts: &Counts, source: SourceAddress) -> bool {
         let ConnectionCaps { total, per_address, reserved } = self.caps;
         counts.total + reserved < total
             && counts.by_source.get(&source).is_none_or(|held| *held < per_address)
@@ -188,7 +216,8 @@ mod tests {
 
     #[test]
     fn a_site_of_ipv6_counts_as_one_and_ipv4_however_it_is_written() {
-        let same = |one: &str, other: &str| Source::of(ip(one)) == Source::of(ip(other));
+        let same =
+            |one: &str, other: &str| SourceAddress::of(ip(one)) == SourceAddress::of(ip(other));
 
         assert!(same("2001:db8::1", "2001:db8::ffff:1"));
         assert!(!same("2001:db8::1", "2001:db8:0:1::1"));

@@ -1,6 +1,8 @@
 //! How many file descriptors the process may have, and what they are for.
 
 /// What is taken where the system names no limit, and the most that is planned with.
+use crate::logging::ignore;
+
 const MAX_DESCRIPTORS: usize = 1 << 20;
 /// What some systems allow at most, although they say that there is no limit.
 #[cfg(unix)]
@@ -34,8 +36,8 @@ impl DescriptorLimit {
         #[cfg(unix)]
         if let Some(limits) = limits() {
             let more = [limits.rlim_max, limits.rlim_max.min(OPEN_MAX)];
-            // Where it cannot be raised, it stays as it is, and is planned with.
-            let _ = more.into_iter().filter(|it| *it > limits.rlim_cur).any(set_soft);
+            let raised = more.into_iter().filter(|it| *it > limits.rlim_cur).any(set_soft);
+            ignore(raised, "where it cannot be raised, it stays as it is, and is planned with");
         }
         Self::now()
     }

@@ -1,22 +1,27 @@
-//! Listening sockets: one side takes the connections, the other says when that ends.
+//! Listening sockets: the one loop that takes connections.
 
-use std::io;
-use std::net::{Shutdown, SocketAddr};
-use std::sync::{Arc, Weak};
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tracing::Instrument;
 
-use super::{ConnectionLimit, Permit};
+use super::{ConnectionLimit, Permit, Shutdown, ShutdownPhase, ShutdownSignal};
 
-/// How long a connection may be silent at first, where its client speaks first.
-pub(crate) const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long to wait when the process has no file descriptor left for another connection.
-const ACCEPT_BACKOFF: Duration = Duration::from_millis(20);
+use crate::logging::or_debug;
 
-/// A listening socket at work; when this is dropped, new connections are refused.
+/// How long to wait when the process can take no connection, as when it has no file descriptor left;
+/// doubled with each failure in a row.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(10);
+/// How often it is doubled.
+const MAX_ACCEPT_DOUBLINGS: u32 = 5;
+
+/// A listening socket at work; when this is dropped, new connections are refused, and those that are
+/// held end gracefully.
 ///
 /// On Linux that holds from the moment [`close`](Self::close) returns, and others may listen on the
 /// port: nothing waits for the task that takes the connections. Elsewhere it holds as soon as that
@@ -24,37 +29,38 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) struct Listener {
     address: SocketAddr,
-    /// The acceptor keeps the socket, so that its descriptor is closed as soon as nobody accepts.
-    socket: Weak<Socket>,
-}
-
-/// Takes the connections of a [`Listener`].
-#[derive(Debug)]
-pub(crate) struct Acceptor(Arc<Socket>);
-
-#[derive(Debug)]
-struct Socket {
-    listener: TcpListener,
-    closed: Notify,
+    shutdown: Shutdown,
 }
 
 /// A connection that was taken.
-pub(crate) struct Connection {
+pub(crate) struct AcceptedConnection {
     pub stream: TcpStream,
     pub peer: SocketAddr,
     /// To be kept for as long as the socket is open.
     pub permit: Permit,
 }
 
+/// Serves a connection; boxed, so that each kind of listener does not compile a loop of its own.
+pub(crate) type ConnectionTask = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 impl Listener {
-    /// Both sides of a listening socket.
+    /// Serves the connections that the limit lets in, until the shutdown begins or this is dropped.
+    /// Others are closed at once, so that nobody stands in line behind them. What serves a connection
+    /// learns of a graceful end from its signal, and is cut off at a forced one.
     ///
     /// # Errors
     /// When the socket has no address.
-    pub fn new(listener: TcpListener) -> io::Result<(Self, Acceptor)> {
-        let address = listener.local_addr()?;
-        let socket = Arc::new(Socket { listener, closed: Notify::new() });
-        Ok((Self { address, socket: Arc::downgrade(&socket) }, Acceptor(socket)))
+    pub fn serve(
+        socket: TcpListener,
+        limit: Arc<ConnectionLimit>,
+        shutdown: &Shutdown,
+        serve: impl Fn(AcceptedConnection, ShutdownSignal) -> ConnectionTask + Send + 'static,
+    ) -> io::Result<Self> {
+        let address = socket.local_addr()?;
+        let (socket, shutdown) = (Arc::new(socket), shutdown.child());
+        shutdown.close_with(&socket);
+        tokio::spawn(accept_all(socket, limit, shutdown.signal(), Box::new(serve)));
+        Ok(Self { address, shutdown })
     }
 
     /// Where it listens, or listened.
@@ -64,10 +70,7 @@ impl Listener {
 
     /// Takes no more connections; those that nobody has taken yet are reset.
     pub fn close(&self) {
-        let Some(socket) = self.socket.upgrade() else { return };
-        socket.closed.notify_one();
-        // Not every system can do this to a socket that listens; there the acceptor closes it.
-        let _ = SockRef::from(&socket.listener).shutdown(Shutdown::Both);
+        self.shutdown.begin(ShutdownPhase::Graceful);
     }
 }
 
@@ -77,100 +80,127 @@ impl Drop for Listener {
     }
 }
 
-impl Acceptor {
-    /// The next connection that the limit lets in; none when the listener is closed. Others are
-    /// closed at once, so that nobody stands in line behind them.
-    ///
-    /// It is safe to drop this while it waits.
-    pub async fn accept(&self, limit: &Arc<ConnectionLimit>) -> Option<Connection> {
-        tokio::select! {
-            biased;
-            () = self.0.closed.notified() => None,
-            connection = self.0.accept(limit) => Some(connection),
-        }
+type Serve = Box<dyn Fn(AcceptedConnection, ShutdownSignal) -> ConnectionTask + Send>;
+
+async fn accept_all(
+    socket: Arc<TcpListener>,
+    limit: Arc<ConnectionLimit>,
+    mut shutdown: ShutdownSignal,
+    serve: Serve,
+) {
+    loop {
+        let accepting = accept(&socket, &limit);
+        let accepted = shutdown.run_until(ShutdownPhase::Graceful, accepting).await;
+        let Some(connection) = accepted else { return };
+        let span = tracing::debug_span!("connection", peer = %connection.peer);
+        let (serving, mut shutdown) = (serve(connection, shutdown.clone()), shutdown.clone());
+        tokio::spawn(async move {
+            shutdown.run_until(ShutdownPhase::Forced, serving.instrument(span)).await
+        });
     }
 }
 
-impl Socket {
-    /// A failure to accept concerns one connection, or passes when another ends.
-    async fn accept(&self, limit: &Arc<ConnectionLimit>) -> Connection {
-        loop {
-            let Ok((stream, peer)) = self.listener.accept().await else {
-                tokio::time::sleep(ACCEPT_BACKOFF).await;
-                continue;
-            };
-            if let Some(permit) = limit.admit(peer.ip()) {
+/// The next connection that the limit lets in.
+async fn accept(socket: &TcpListener, limit: &Arc<ConnectionLimit>) -> AcceptedConnection {
+    let mut failures = 0;
+    loop {
+        match socket.accept().await {
+            Ok((stream, peer)) => {
+                failures = 0;
+                let Some(permit) = limit.admit(peer.ip()) else { continue };
                 // Answers are written whole; waiting for more to send only delays them.
-                let _ = stream.set_nodelay(true);
-                return Connection { stream, peer, permit };
+                or_debug!(stream.set_nodelay(true), "cannot switch delays off");
+                return AcceptedConnection { stream, peer, permit };
+            }
+            // It concerns this connection alone.
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {
+                tracing::debug!(%error, "a connection ended before it was accepted");
+            }
+            Err(error) => {
+                tracing::debug!(%error, "cannot accept a connection");
+                limit.note_failure(error);
+                tokio::time::sleep(ACCEPT_BACKOFF * 2u32.pow(failures)).await;
+                failures = (failures + 1).min(MAX_ACCEPT_DOUBLINGS);
             }
         }
     }
-}
-
-/// Waits until the client has sent something, or has closed; false when it was silent for too long.
-pub(crate) async fn first_byte(stream: &TcpStream, limit: Duration) -> bool {
-    // Readiness alone may be a guess. A socket that fails says so to whoever reads next.
-    tokio::time::timeout(limit, stream.peek(&mut [0])).await.is_ok()
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::ErrorKind;
+    use std::io::Read;
     use std::net::TcpStream;
 
     use super::*;
     use crate::net::ConnectionCaps;
 
-    async fn listen() -> (Listener, Acceptor) {
-        Listener::new(TcpListener::bind("127.0.0.1:0").await.unwrap()).unwrap()
-    }
-
-    fn limit() -> Arc<ConnectionLimit> {
+    /// A listener that keeps what it takes until the end of its shutdown.
+    async fn listen(shutdown: &Shutdown) -> Listener {
+        let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let caps = ConnectionCaps { total: 9, per_address: 9, reserved: 0 };
-        ConnectionLimit::new("clients", caps, |_| false)
+        let limit = ConnectionLimit::new("clients", caps, |_| false);
+        let serve = |connection: AcceptedConnection, _| -> ConnectionTask {
+            Box::pin(async move {
+                let _held = connection;
+                std::future::pending().await
+            })
+        };
+        Listener::serve(socket, limit, shutdown, serve).unwrap()
     }
 
     #[tokio::test]
     #[cfg(target_os = "linux")]
-    async fn a_closed_listener_refuses_while_its_acceptor_is_yet_to_run() {
-        let (listener, acceptor) = listen().await;
-        let address = listener.address();
-        TcpStream::connect(address).unwrap();
+    async fn a_closed_listener_refuses_while_its_task_is_yet_to_run() {
+        for by_parent in [false, true] {
+            let shutdown = Shutdown::default();
+            let listener = listen(&shutdown).await;
+            let address = listener.address();
+            TcpStream::connect(address).unwrap();
 
-        drop(listener);
+            match by_parent {
+                true => shutdown.begin(ShutdownPhase::Graceful),
+                false => drop(listener),
+            }
 
-        let refused = TcpStream::connect(address).unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-        let next_owner = TcpListener::bind(address).await.unwrap();
-        TcpStream::connect(address).unwrap();
-        drop((acceptor, next_owner));
+            let refused = TcpStream::connect(address).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+            let next_owner = TcpListener::bind(address).await.unwrap();
+            TcpStream::connect(address).unwrap();
+            drop(next_owner);
+            shutdown.finished().await;
+        }
     }
 
     #[tokio::test]
-    async fn who_waits_for_connections_is_told_that_the_listener_is_closed() {
-        let (listener, acceptor) = listen().await;
-        let (limit, client) = (limit(), TcpStream::connect(listener.address()).unwrap());
-        assert!(acceptor.accept(&limit).await.is_some());
-        let accepting = tokio::spawn(async move { acceptor.accept(&limit).await.is_some() });
+    async fn connections_are_kept_until_they_are_cut_off() {
+        let shutdown = Shutdown::default();
+        let listener = listen(&shutdown).await;
+        let mut client = TcpStream::connect(listener.address()).unwrap();
+        client.set_nonblocking(true).unwrap();
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+
+        listener.close();
         tokio::task::yield_now().await;
+        assert_eq!(client.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        shutdown.stop(Duration::ZERO).await;
 
-        listener.close();
-        listener.close();
-
-        assert!(!accepting.await.unwrap());
-        drop(client);
+        shutdown.finished().await;
+        assert_eq!(client.read(&mut [0]).unwrap(), 0);
     }
 
     #[tokio::test]
-    async fn the_socket_goes_with_its_acceptor() {
-        let (listener, acceptor) = listen().await;
+    async fn a_listener_of_a_shutdown_that_has_begun_refuses() {
+        let shutdown = Shutdown::default();
+        shutdown.begin(ShutdownPhase::Graceful);
 
-        drop(acceptor);
+        let listener = listen(&shutdown).await;
+        shutdown.finished().await;
 
         let refused = TcpStream::connect(listener.address()).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-        listener.close();
     }
 }

@@ -1,16 +1,21 @@
 //! Listeners: how many connections are taken, how long one may be silent, who may not be reached.
 //!
-//! Every listener of the service and of the agent is a [`Listener`], which refuses from the moment
-//! that it is closed. Its [`Acceptor`] asks a [`ConnectionLimit`]; how large that is follows from the
-//! file descriptors that the process may have ([`descriptors`]). [`private`] knows the listeners that nothing public may lead to, and
-//! [`certificate`] reads what listeners with TLS show.
+//! Every listener of the service and of the agent is a [`Listener`]: it asks a [`ConnectionLimit`],
+//! whose size follows from the file descriptors that the process may have ([`descriptors`]), and serves
+//! until a [`Shutdown`]. `timeouts` says how long clients may take, [`private`] knows the listeners that
+//! nothing public may lead to, and [`tls`] is all that
+//! is said about TLS.
 
-pub(crate) mod certificate;
 mod connection_limit;
 pub(crate) mod descriptors;
 mod listener;
 pub(crate) mod private;
+mod shutdown;
+mod timeouts;
+pub(crate) mod tls;
 
-pub use connection_limit::Refusals;
-pub(crate) use connection_limit::{ConnectionCaps, ConnectionLimit, Permit, Source};
-pub(crate) use listener::{Acceptor, Connection, FIRST_BYTE_TIMEOUT, Listener, first_byte};
+pub use connection_limit::{AcceptFailures, Refusals};
+pub(crate) use connection_limit::{ConnectionCaps, ConnectionLimit, Permit, SourceAddress};
+pub(crate) use listener::{AcceptedConnection, ConnectionTask, Listener};
+pub(crate) use shutdown::{Shutdown, ShutdownPhase, ShutdownSignal};
+pub(crate) use timeouts::{FIRST_BYTE_TIMEOUT, HANDSHAKE_TIMEOUT, HEAD_TIMEOUT, first_byte};

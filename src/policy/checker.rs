@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::Phase;
-use super::expression::{Expression, Fault};
-use super::problem::{Place, Problem, code};
-use super::template::{Pattern, Template, Tree};
+use super::expression::{Expression, ExpressionError};
+use super::problem::{DocumentPath, Problem, code};
+use super::template::{PatternTemplate, Template, Tree};
 
 /// How deep the values of variables and of log entries may be nested.
 const DEPTH: usize = 10;
@@ -34,19 +34,19 @@ impl Checker {
     }
 
     /// Records a problem.
-    pub(super) fn refuse(&mut self, place: &Place, code: u16, message: impl Into<String>) {
+    pub(super) fn refuse(&mut self, place: &DocumentPath, code: u16, message: impl Into<String>) {
         self.problems.push(place.problem(code, message));
     }
 
     /// Compiles an expression.
-    pub(super) fn expression(&mut self, place: &Place, source: &str) -> Option<Expression> {
+    pub(super) fn expression(&mut self, place: &DocumentPath, source: &str) -> Option<Expression> {
         self.condition(place, source, &[])
     }
 
     /// Compiles an expression that sees some names of its own.
     pub(super) fn condition(
         &mut self,
-        place: &Place,
+        place: &DocumentPath,
         source: &str,
         names: &[&str],
     ) -> Option<Expression> {
@@ -60,7 +60,7 @@ impl Checker {
     }
 
     /// Compiles a template; a bad one is empty.
-    pub(super) fn template(&mut self, place: &Place, source: &str) -> Template {
+    pub(super) fn template(&mut self, place: &DocumentPath, source: &str) -> Template {
         if self.has_too_many_patterns() {
             return Template::default();
         }
@@ -71,11 +71,15 @@ impl Checker {
     }
 
     /// Compiles the pattern that a template is, unless it has expressions to be evaluated first.
-    pub(super) fn pattern(&mut self, place: &Place, template: Template) -> Option<Pattern> {
+    pub(super) fn pattern(
+        &mut self,
+        place: &DocumentPath,
+        template: Template,
+    ) -> Option<PatternTemplate> {
         if !self.count_patterns(place, 1) {
             return None;
         }
-        let pattern = Pattern::compile(template);
+        let pattern = PatternTemplate::compile(template);
         pattern
             .map_err(|reason| {
                 self.refuse(place, code::REGEX, format!("invalid regular expression: {reason}"))
@@ -86,11 +90,11 @@ impl Checker {
     /// Compiles the templates in a value that is nested at most ten levels deep.
     ///
     /// `code` is the problem of a value that is nested more deeply.
-    pub(super) fn tree(&mut self, place: &Place, value: &Value, code: u16) -> Tree {
+    pub(super) fn tree(&mut self, place: &DocumentPath, value: &Value, code: u16) -> Tree {
         self.nested(place, value, code, 0)
     }
 
-    fn nested(&mut self, place: &Place, value: &Value, code: u16, depth: usize) -> Tree {
+    fn nested(&mut self, place: &DocumentPath, value: &Value, code: u16, depth: usize) -> Tree {
         if depth > DEPTH {
             self.refuse(place, code, format!("nested more than {DEPTH} levels deep"));
             return Tree::Plain(Value::Null);
@@ -118,7 +122,7 @@ impl Checker {
     }
 
     /// Counts patterns, and says whether all are still within the limit.
-    fn count_patterns(&mut self, place: &Place, count: usize) -> bool {
+    fn count_patterns(&mut self, place: &DocumentPath, count: usize) -> bool {
         let had_too_many = self.has_too_many_patterns();
         self.patterns += count;
         if self.has_too_many_patterns() && !had_too_many {
@@ -128,7 +132,11 @@ impl Checker {
         !self.has_too_many_patterns()
     }
 
-    fn accept<T>(&mut self, place: &Place, compiled: Result<T, Fault>) -> Option<T> {
+    fn accept<T>(
+        &mut self,
+        place: &DocumentPath,
+        compiled: Result<T, ExpressionError>,
+    ) -> Option<T> {
         compiled.map_err(|fault| self.refuse(place, fault.code, fault.message)).ok()
     }
 }

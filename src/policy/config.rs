@@ -10,20 +10,20 @@ use serde_json::{Map, Value};
 
 use super::Phase;
 use super::checker::{Checker, duration};
-use super::problem::{Place, code};
-use super::template::{Pattern, Template};
+use super::problem::{DocumentPath, code};
+use super::template::{PatternTemplate, Template};
 
 /// An object of a configuration, and which of its fields have been asked for.
 pub(super) struct Config<'a> {
     checker: &'a mut Checker,
-    place: Place,
+    place: DocumentPath,
     fields: Option<&'a Map<String, Value>>,
     known: Vec<&'static str>,
 }
 
 impl<'a> Config<'a> {
     /// Opens an object; null is an object without fields.
-    pub(super) fn open(checker: &'a mut Checker, place: Place, value: &'a Value) -> Self {
+    pub(super) fn open(checker: &'a mut Checker, place: DocumentPath, value: &'a Value) -> Self {
         if !value.is_object() && !value.is_null() {
             checker.refuse(&place, code::CONFIG, "must be an object");
         }
@@ -49,7 +49,12 @@ impl<'a> Config<'a> {
     }
 
     /// Records a problem with an entry that [`Config::entries`] gave.
-    pub(super) fn refuse_at(&mut self, place: &Place, code: u16, message: impl Into<String>) {
+    pub(super) fn refuse_at(
+        &mut self,
+        place: &DocumentPath,
+        code: u16,
+        message: impl Into<String>,
+    ) {
         self.checker.refuse(place, code, message);
     }
 
@@ -187,7 +192,7 @@ impl<'a> Config<'a> {
     }
 
     /// A regular expression with expressions in it.
-    pub(super) fn pattern(&mut self, name: &'static str) -> Option<Pattern> {
+    pub(super) fn pattern(&mut self, name: &'static str) -> Option<PatternTemplate> {
         let template = self.template(name)?;
         self.checker.pattern(&self.place.field(name), template)
     }
@@ -197,7 +202,7 @@ impl<'a> Config<'a> {
         &mut self,
         name: &'static str,
         limits: RangeInclusive<usize>,
-    ) -> Vec<(Place, &'a Value)> {
+    ) -> Vec<(DocumentPath, &'a Value)> {
         let (least, most) = limits.into_inner();
         let value = if least > 0 { self.required(name) } else { self.value(name) };
         let Some(value) = value else { return Vec::new() };
@@ -221,9 +226,9 @@ impl<'a> Config<'a> {
         &mut self,
         name: &'static str,
         limits: RangeInclusive<usize>,
-    ) -> Vec<(Place, &'a str)> {
+    ) -> Vec<(DocumentPath, &'a str)> {
         let entries = self.entries(name, limits);
-        let text = |(place, entry): (Place, &'a Value)| match entry.as_str() {
+        let text = |(place, entry): (DocumentPath, &'a Value)| match entry.as_str() {
             Some(text) => Some((place, text)),
             None => {
                 self.refuse_at(&place, code::CONFIG, "must be a text");
@@ -239,12 +244,12 @@ impl<'a> Config<'a> {
     }
 
     /// Where the object is.
-    pub(super) fn place(&self) -> &Place {
+    pub(super) fn place(&self) -> &DocumentPath {
         &self.place
     }
 
     /// Opens an object inside this one.
-    pub(super) fn inside(&mut self, place: Place, value: &'a Value) -> Config<'_> {
+    pub(super) fn inside(&mut self, place: DocumentPath, value: &'a Value) -> Config<'_> {
         Config::open(self.checker, place, value)
     }
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::checker::Checker;
 use super::expression::on_deep_stack;
 use super::path::{self, Ambiguity};
-use super::problem::{Place, Problem, code};
+use super::problem::{DocumentPath, Problem, code};
 use super::rule::Rule;
 use super::{Phase, Scope};
 
@@ -44,7 +44,7 @@ impl Policy {
     ///
     /// Starts one thread, because the parser of expressions needs an unusual stack.
     pub fn compile(document: &Value, scope: Scope) -> Result<Self, Vec<Problem>> {
-        let whole = Place::top("document");
+        let whole = DocumentPath::top("document");
         let Some(fields) = document.as_object() else {
             return Err(vec![whole.problem(code::DOCUMENT, "must be an object")]);
         };
@@ -98,7 +98,7 @@ impl Policy {
 
 /// Reads a document from JSON or YAML.
 pub fn read(text: &str) -> Result<Value, Problem> {
-    let problem = |message: String| Place::top("document").problem(code::DOCUMENT, message);
+    let problem = |message: String| DocumentPath::top("document").problem(code::DOCUMENT, message);
     if text.len() > TEXT {
         return Err(problem(format!("a text of more than {TEXT} bytes")));
     }
@@ -132,7 +132,7 @@ fn compile(fields: &Map<String, Value>, scope: Scope) -> Result<Policy, Vec<Prob
     let mut checker = Checker::new(Phase::Request);
     checker.problems.extend(mixed_spellings(fields));
     for (name, value) in fields {
-        let place = Place::top(name);
+        let place = DocumentPath::top(name);
         if name == "enabled" {
             match value {
                 Value::Null => {}
@@ -179,10 +179,10 @@ fn mixed_spellings(fields: &Map<String, Value>) -> Option<Problem> {
     let names = ["on_tcp_connect", "on_http_request", "on_http_response"];
     let new = names.into_iter().find(|name| has(name))?;
     let message = format!("{new} and {old} cannot be in one document");
-    Some(Place::top("document").problem(code::DOCUMENT, message))
+    Some(DocumentPath::top("document").problem(code::DOCUMENT, message))
 }
 
-fn rules(checker: &mut Checker, place: &Place, value: &Value) -> Vec<Rule> {
+fn rules(checker: &mut Checker, place: &DocumentPath, value: &Value) -> Vec<Rule> {
     let rules = match value {
         Value::Null => return Vec::new(),
         Value::Array(rules) => rules,

@@ -10,14 +10,14 @@ use http::{HeaderMap, HeaderValue, Method, request, response};
 
 use super::Phase;
 use super::compression::{self, Coding};
-use super::facts::Memo;
+use super::memo::Memo;
 use super::record::Record;
 use super::state::breaker::Attempt;
-use super::verdict::Answer;
+use super::verdict::LocalResponse;
 
 /// A connection of a visitor.
 #[derive(Debug, Clone)]
-pub struct Connection {
+pub struct VisitorConnection {
     /// Where the visitor comes from.
     pub client: SocketAddr,
     /// Where the visitor has come to.
@@ -27,12 +27,12 @@ pub struct Connection {
     /// When the connection arrived.
     pub started: DateTime<Utc>,
     /// What was agreed on, where TLS ends at the server.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsFacts>,
 }
 
 /// What a visitor and the server agreed on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tls {
+pub struct TlsFacts {
     /// The version, such as `TLSv1.3`.
     pub version: String,
     /// The cipher suite.
@@ -47,7 +47,7 @@ pub struct Tls {
 
 /// What the visitor has come to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct EndpointFacts {
     /// Its identifier.
     pub id: String,
     /// Its URL, with which its other parts agree.
@@ -117,9 +117,9 @@ pub struct Carried {
 #[derive(Debug)]
 pub struct Exchange {
     /// The connection.
-    pub connection: Arc<Connection>,
+    pub connection: Arc<VisitorConnection>,
     /// The endpoint.
-    pub endpoint: Arc<Endpoint>,
+    pub endpoint: Arc<EndpointFacts>,
     /// How much the connection has carried.
     pub carried: Carried,
     /// When the connection closed.
@@ -152,7 +152,7 @@ impl Response {
 
 impl Exchange {
     /// What begins with a connection.
-    pub fn new(connection: Arc<Connection>, endpoint: Arc<Endpoint>) -> Self {
+    pub fn new(connection: Arc<VisitorConnection>, endpoint: Arc<EndpointFacts>) -> Self {
         Self {
             connection,
             endpoint,
@@ -171,8 +171,8 @@ impl Exchange {
 
     /// What begins with a request.
     pub fn of_request(
-        connection: Arc<Connection>,
-        endpoint: Arc<Endpoint>,
+        connection: Arc<VisitorConnection>,
+        endpoint: Arc<EndpointFacts>,
         request: Request,
     ) -> Self {
         let mut exchange = Self::new(connection, endpoint);
@@ -229,7 +229,7 @@ impl Exchange {
     }
 
     /// Makes the response of an answer that a rule or the server itself gave.
-    pub fn respond(&mut self, answer: Answer) {
+    pub fn respond(&mut self, answer: LocalResponse) {
         let (mut head, ()) = http::Response::new(()).into_parts();
         head.status = answer.status;
         head.headers = answer.headers;

@@ -8,10 +8,11 @@ use std::ops::RangeInclusive;
 use http::header::AsHeaderName;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use super::action_error::{ActionError, failure};
 use super::config::Config;
-use super::problem::{Place, code};
-use super::run::{Failure, Turn, failure};
+use super::problem::{DocumentPath, code};
 use super::template::Template;
+use super::turn::Turn;
 
 /// How long a header name may be, in bytes.
 const NAME: usize = 256;
@@ -23,14 +24,14 @@ const VALUE: usize = 8192;
 const FRAMING: &[&str] = &["connection", "content-length", "transfer-encoding"];
 
 /// Headers by lower-case name, in the order of the document.
-pub(super) type Headers = Vec<(String, Template)>;
+pub(super) type HeaderTemplates = Vec<(String, Template)>;
 
 /// Reads a map of so many headers; a map that is missing is empty.
 pub(super) fn map(
     config: &mut Config<'_>,
     name: &'static str,
     limits: RangeInclusive<usize>,
-) -> Headers {
+) -> HeaderTemplates {
     let value = if *limits.start() > 0 { config.required(name) } else { config.value(name) };
     let Some(value) = value else { return Vec::new() };
     let Some(fields) = value.as_object() else {
@@ -39,7 +40,7 @@ pub(super) fn map(
     };
     check_count(config, name, fields.len(), &limits);
     let place = config.place().field(name);
-    let mut headers: Headers = Vec::new();
+    let mut headers: HeaderTemplates = Vec::new();
     for (field, value) in fields.iter().take(*limits.end()) {
         let place = place.field(field);
         let lower = field.to_lowercase();
@@ -97,9 +98,9 @@ pub(super) fn refuse_user_agent<'h>(
 pub(super) fn values(
     headers: &[(String, Template)],
     turn: &Turn<'_>,
-) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
+) -> Result<Vec<(HeaderName, HeaderValue)>, ActionError> {
     let unfit =
-        |name: &str| Failure::fatal(failure::VALUE, format!("no value for the header {name}"));
+        |name: &str| ActionError::fatal(failure::VALUE, format!("no value for the header {name}"));
     let value = |(name, template): &(String, Template)| {
         let text = turn.render(template)?;
         if text.len() > VALUE || !is_value(&text) {
@@ -138,7 +139,7 @@ fn check_count(
     }
 }
 
-fn check_name(config: &mut Config<'_>, place: &Place, name: &str) {
+fn check_name(config: &mut Config<'_>, place: &DocumentPath, name: &str) {
     if name.len() > NAME {
         let message = format!("the header name is longer than {NAME} bytes");
         config.refuse_at(place, code::HEADER_NAME_LENGTH, message);
@@ -147,7 +148,7 @@ fn check_name(config: &mut Config<'_>, place: &Place, name: &str) {
     }
 }
 
-fn value_template(config: &mut Config<'_>, place: &Place, text: &str) -> Template {
+fn value_template(config: &mut Config<'_>, place: &DocumentPath, text: &str) -> Template {
     if text.len() > VALUE {
         let message = format!("the header value is longer than {VALUE} bytes");
         config.refuse_at(place, code::HEADER_VALUE_LENGTH, message);

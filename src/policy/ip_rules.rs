@@ -18,7 +18,7 @@ pub struct IpRules {
 
 /// Whether an address may come in, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Decision {
+pub struct IpDecision {
     /// Whether it may.
     pub allowed: bool,
     /// The most specific range that decided; none where no range holds the address.
@@ -26,13 +26,13 @@ pub struct Decision {
 }
 
 /// Whether an address may come in by all these rules together.
-pub fn decide<'r>(address: IpAddr, rules: impl IntoIterator<Item = &'r IpRules>) -> Decision {
+pub fn decide<'r>(address: IpAddr, rules: impl IntoIterator<Item = &'r IpRules>) -> IpDecision {
     let (mut allow, mut deny) = (None, None);
     for rules in rules {
         narrow(&mut deny, &rules.deny, address);
         narrow(&mut allow, &rules.allow, address);
     }
-    Decision { allowed: deny.is_none() && allow.is_some(), matched: deny.or(allow) }
+    IpDecision { allowed: deny.is_none() && allow.is_some(), matched: deny.or(allow) }
 }
 
 /// Keeps the most specific range that holds the address.
@@ -55,7 +55,7 @@ mod tests {
     }
 
     fn decide_with(rules: &[IpRules], address: &str) -> (bool, String) {
-        let Decision { allowed, matched } = decide(address.parse().unwrap(), rules);
+        let IpDecision { allowed, matched } = decide(address.parse().unwrap(), rules);
         (allowed, matched.map_or_else(String::new, |it| it.to_string()))
     }
 

@@ -9,24 +9,25 @@
 //! another server. Whoever walks gets it and steps on:
 //!
 //! ```no_run
-//! # use ginnel::policy::{Exchange, Phase, Policy, Step, Verdict, World};
+//! # use ginnel::policy::{Exchange, Phase, Policy, StepOutcome, Verdict, World};
 //! # fn body() -> ginnel::policy::Content { todo!() }
 //! # fn fetch(_: &ginnel::policy::Fetch) -> ginnel::policy::Fetched { todo!() }
 //! fn walk(policy: &Policy, exchange: &mut Exchange, world: &dyn World) -> Verdict {
 //!     let mut run = policy.run(Phase::Request);
 //!     loop {
 //!         match run.step(exchange, world) {
-//!             Step::Done(verdict) => return verdict,
-//!             Step::NeedBody { .. } => exchange.request_mut().unwrap().body = body(),
-//!             Step::Fetch(wanted) => run.answer(fetch(&wanted)),
+//!             StepOutcome::Done(verdict) => return verdict,
+//!             StepOutcome::NeedBody { .. } => exchange.request_mut().unwrap().body = body(),
+//!             StepOutcome::Fetch(wanted) => run.answer(fetch(&wanted)),
 //!         }
 //!     }
 //! }
 //! ```
 //!
-//! What requests share is in a [`State`], and [`trial`] tries a policy without traffic.
+//! What requests share is in a [`PolicyState`], and [`trial`] tries a policy without traffic.
 
 pub mod action;
+pub mod action_error;
 pub mod actions;
 mod checker;
 mod cidr;
@@ -40,6 +41,7 @@ mod facts;
 mod headers;
 pub mod ip_rules;
 pub mod jwt;
+mod memo;
 pub mod path;
 mod phase;
 pub mod problem;
@@ -51,6 +53,7 @@ pub mod run;
 pub mod state;
 pub mod template;
 pub mod trial;
+pub mod turn;
 mod url;
 pub mod user_agent;
 mod verdict;
@@ -60,13 +63,13 @@ mod world;
 pub use self::cidr::Cidr;
 pub use self::document::{Policy, read};
 pub use self::exchange::{
-    Carried, Connection, Content, Endpoint, Exchange, Request, Response, Tls,
+    Carried, Content, EndpointFacts, Exchange, Request, Response, TlsFacts, VisitorConnection,
 };
 pub use self::phase::{Phase, Protocol, Scope};
 pub use self::problem::Problem;
-pub use self::record::{ActionTrace, Decision, Record, RuleTrace};
+pub use self::record::{ActionTrace, PhaseDecision, Record, RuleTrace};
 pub use self::rule::Rule;
 pub use self::run::Run;
-pub use self::state::State;
-pub use self::verdict::{Answer, Fetch, FetchFailed, Fetched, Step, Verdict};
+pub use self::state::PolicyState;
+pub use self::verdict::{Fetch, FetchFailed, Fetched, LocalResponse, StepOutcome, Verdict};
 pub use self::world::World;

@@ -102,9 +102,9 @@ pub struct Problem {
 
 /// A path into a document, grown one step at a time.
 #[derive(Debug, Clone)]
-pub(super) struct Place(String);
+pub(super) struct DocumentPath(String);
 
-impl Place {
+impl DocumentPath {
     /// The place of a field of the document itself.
     pub(super) fn top(name: &str) -> Self {
         Self(one_line(name))

@@ -14,7 +14,7 @@ pub struct Record {
     /// What `log` actions said, in order: their metadata.
     pub logs: Vec<Json>,
     /// What ended the phase that was ended last.
-    pub decision: Option<Decision>,
+    pub decision: Option<PhaseDecision>,
     /// How many expressions failed, or were neither true nor false; their rules did not run.
     pub failed_expressions: u64,
     /// What each rule and action did, if somebody [asked](Self::traced) for it.
@@ -27,7 +27,7 @@ pub struct Record {
 
 /// The action that ended a phase.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decision {
+pub struct PhaseDecision {
     /// The phase.
     pub phase: Phase,
     /// The number of the rule in its phase, from 0.

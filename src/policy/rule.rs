@@ -2,11 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use super::action::{self, Step};
+use super::action::ActionStep;
+use super::actions;
 use super::checker::Checker;
 use super::config::Config;
 use super::expression::Expression;
-use super::problem::{Place, code};
+use super::problem::{DocumentPath, code};
 
 /// How many expressions a rule may have, and how many actions.
 const SIZE: usize = 20;
@@ -19,12 +20,12 @@ pub struct Rule {
     /// What must all be true for the actions to run.
     pub expressions: Vec<Expression>,
     /// What is done then, in order.
-    pub actions: Vec<Step>,
+    pub actions: Vec<ActionStep>,
 }
 
 impl Rule {
     /// Reads a rule; a rule that is not an object has nothing in it.
-    pub(super) fn parse(checker: &mut Checker, place: &Place, value: &Value) -> Self {
+    pub(super) fn parse(checker: &mut Checker, place: &DocumentPath, value: &Value) -> Self {
         let nothing = Map::new();
         let fields = value.as_object().unwrap_or_else(|| {
             checker.refuse(place, code::DOCUMENT, "a rule must be an object");
@@ -40,14 +41,14 @@ impl Rule {
 
     /// Whether no later rule of the phase can run.
     pub(super) fn always_ends(&self) -> bool {
-        self.expressions.is_empty() && self.actions.iter().any(Step::always_ends)
+        self.expressions.is_empty() && self.actions.iter().any(ActionStep::always_ends)
     }
 }
 
 /// Refuses the fields of an object that are not among `known`.
 pub(super) fn refuse_others(
     checker: &mut Checker,
-    place: &Place,
+    place: &DocumentPath,
     fields: &Map<String, Value>,
     known: &[&str],
 ) {
@@ -56,7 +57,7 @@ pub(super) fn refuse_others(
     }
 }
 
-fn name(checker: &mut Checker, place: &Place, fields: &Map<String, Value>) -> String {
+fn name(checker: &mut Checker, place: &DocumentPath, fields: &Map<String, Value>) -> String {
     match fields.get("name") {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(name)) => name.clone(),
@@ -70,7 +71,7 @@ fn name(checker: &mut Checker, place: &Place, fields: &Map<String, Value>) -> St
 /// The entries of a list, unless there are too many; a list that is missing is empty.
 fn entries<'v>(
     checker: &mut Checker,
-    place: &Place,
+    place: &DocumentPath,
     fields: &'v Map<String, Value>,
     name: &str,
 ) -> &'v [Value] {
@@ -90,7 +91,7 @@ fn entries<'v>(
 
 fn expressions(
     checker: &mut Checker,
-    place: &Place,
+    place: &DocumentPath,
     fields: &Map<String, Value>,
 ) -> Vec<Expression> {
     let mut compiled = Vec::new();
@@ -104,7 +105,11 @@ fn expressions(
     compiled
 }
 
-fn actions(checker: &mut Checker, place: &Place, fields: &Map<String, Value>) -> Vec<Step> {
+fn actions(
+    checker: &mut Checker,
+    place: &DocumentPath,
+    fields: &Map<String, Value>,
+) -> Vec<ActionStep> {
     let is_empty = fields.get("actions").is_none_or(|actions| match actions {
         Value::Null => true,
         actions => actions.as_array().is_some_and(Vec::is_empty),
@@ -112,10 +117,10 @@ fn actions(checker: &mut Checker, place: &Place, fields: &Map<String, Value>) ->
     if is_empty {
         checker.refuse(place, code::NO_ACTIONS, "a rule needs at least one action");
     }
-    let mut steps: Vec<Step> = Vec::new();
+    let mut steps: Vec<ActionStep> = Vec::new();
     for (index, value) in entries(checker, place, fields, "actions").iter().enumerate() {
         let place = place.entry(index);
-        if steps.iter().any(Step::always_ends) {
+        if steps.iter().any(ActionStep::always_ends) {
             checker.refuse(&place, code::UNREACHABLE, "the action before it ends the phase");
         }
         let Some(step) = step(checker, &place, value) else { continue };
@@ -128,7 +133,7 @@ fn actions(checker: &mut Checker, place: &Place, fields: &Map<String, Value>) ->
     steps
 }
 
-fn step(checker: &mut Checker, place: &Place, value: &Value) -> Option<Step> {
+fn step(checker: &mut Checker, place: &DocumentPath, value: &Value) -> Option<ActionStep> {
     let Some(fields) = value.as_object() else {
         checker.refuse(place, code::DOCUMENT, "an action must be an object");
         return None;
@@ -138,7 +143,7 @@ fn step(checker: &mut Checker, place: &Place, value: &Value) -> Option<Step> {
         checker.refuse(&place.field("type"), code::ACTION_TYPE, "type is required");
         return None;
     };
-    let Some(kind) = action::find(name) else {
+    let Some(kind) = actions::find(name) else {
         let message = format!("unknown action {name:?}");
         checker.refuse(&place.field("type"), code::ACTION_TYPE, message);
         return None;

@@ -4,23 +4,21 @@
 //! outside, a body or an answer, and goes on with the same action once it is there. So an action
 //! asks before it changes anything.
 
-use std::time::Instant;
-
-use bytes::Bytes;
-use chrono::{DateTime, Utc};
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use serde_json::{Value as Json, json};
 
 use super::action::{self, Action};
-use super::exchange::{Content, Exchange};
+use super::action_error::{ActionError, failure};
+use super::document::Policy;
+use super::exchange::Exchange;
 use super::expression::Expression;
 use super::facts::Facts;
-use super::record::{ActionTrace, Decision, RuleTrace};
+use super::phase::Phase;
+use super::record::{ActionTrace, PhaseDecision, RuleTrace};
 use super::rule::Rule;
-use super::template::Template;
-use super::verdict::{Answer, Fetch, Fetched, Step, Verdict};
+use super::turn::{Flow, Turn};
+use super::verdict::{Fetch, Fetched, LocalResponse, StepOutcome, Verdict};
 use super::world::World;
-use super::{Phase, Policy};
 
 /// A walk through the rules of a phase.
 #[derive(Debug)]
@@ -34,64 +32,6 @@ pub struct Run<'p> {
     /// What was fetched for actions.
     answers: Vec<(Fetch, Fetched)>,
     asked: Option<Fetch>,
-}
-
-/// What an action does next.
-#[derive(Debug)]
-pub enum Flow {
-    /// The next action runs.
-    Continue,
-    /// The phase ends.
-    End(Verdict),
-    /// The action runs again when the body is there.
-    NeedBody {
-        /// How many bytes it takes at most.
-        limit: usize,
-    },
-    /// The action runs again when the answer is there.
-    Fetch(Fetch),
-}
-
-/// Why an action failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct Failure {
-    /// The number of the error.
-    pub code: u16,
-    /// Recent errors.
-    pub message: String,
-    /// Whether the request fails with it, as far as there is a request.
-    pub fatal: bool,
-}
-
-/// Numbers of failures while rules run.
-pub mod failure {
-    /// A value that an expression gave cannot be used where it stands.
-    pub const VALUE: u16 = 2238;
-    /// A body is too long to be looked at.
-    pub const BODY: u16 = 2249;
-    /// A variable grows beyond what is sensible.
-    pub const VARIABLE: u16 = 2253;
-    /// An expression in a template failed.
-    pub const EXPRESSION: u16 = 3900;
-    /// A regular expression that was put together is none.
-    pub const PATTERN: u16 = 3901;
-}
-
-/// What an action that runs can see and change.
-pub struct Turn<'a> {
-    /// The exchange.
-    pub exchange: &'a mut Exchange,
-    /// The world around it.
-    pub world: &'a dyn World,
-    /// The phase that runs.
-    pub phase: Phase,
-    /// The number of the rule in its phase.
-    pub rule: usize,
-    /// The number of the action in its rule.
-    pub action: usize,
-    answers: &'a [(Fetch, Fetched)],
-    result: Json,
 }
 
 impl Policy {
@@ -111,7 +51,7 @@ impl Run<'_> {
     /// Goes on until the phase is over or something is needed.
     ///
     /// The response phase never ends with an answer of its own: it changes the response.
-    pub fn step(&mut self, exchange: &mut Exchange, world: &dyn World) -> Step {
+    pub fn step(&mut self, exchange: &mut Exchange, world: &dyn World) -> StepOutcome {
         if self.rule == 0 && self.action.is_none() {
             exchange.record.vars.clear();
         }
@@ -133,7 +73,7 @@ impl Run<'_> {
         self.end(Verdict::Continue, exchange)
     }
 
-    /// Gives what came of the last [`Step::Fetch`].
+    /// Gives what came of the last [`StepOutcome::Fetch`].
     pub fn answer(&mut self, fetched: Fetched) {
         if let Some(asked) = self.asked.take() {
             self.answers.push((asked, fetched));
@@ -194,7 +134,7 @@ impl Run<'_> {
         start: usize,
         exchange: &mut Exchange,
         world: &dyn World,
-    ) -> Option<Step> {
+    ) -> Option<StepOutcome> {
         for (index, step) in rule.actions.iter().enumerate().skip(start) {
             self.action = Some(index);
             let mut turn = Turn {
@@ -209,10 +149,10 @@ impl Run<'_> {
             let flow = step.action.run(&mut turn);
             let result = std::mem::take(&mut turn.result);
             let flow = match flow {
-                Ok(Flow::NeedBody { limit }) => return Some(Step::NeedBody { limit }),
+                Ok(Flow::NeedBody { limit }) => return Some(StepOutcome::NeedBody { limit }),
                 Ok(Flow::Fetch(fetch)) => {
                     self.asked = Some(fetch.clone());
-                    return Some(Step::Fetch(fetch));
+                    return Some(StepOutcome::Fetch(fetch));
                 }
                 flow => flow,
             };
@@ -230,13 +170,13 @@ impl Run<'_> {
         None
     }
 
-    fn decision(&self, rule: &Rule, step: &action::Step) -> Decision {
+    fn decision(&self, rule: &Rule, step: &action::ActionStep) -> PhaseDecision {
         let (phase, rule_name) = (self.phase, rule.name.clone());
-        Decision { phase, rule: self.rule, rule_name, action: step.kind.name }
+        PhaseDecision { phase, rule: self.rule, rule_name, action: step.kind.name }
     }
 
     /// Whether nothing may go on after a failure.
-    fn fails(&self, action: &dyn Action, failure: &Failure) -> bool {
+    fn fails(&self, action: &dyn Action, failure: &ActionError) -> bool {
         match self.phase {
             Phase::Connect | Phase::Request => failure.fatal,
             // A response that may not be seen by everybody is not shown to anybody.
@@ -248,11 +188,11 @@ impl Run<'_> {
     /// Keeps the result of an action, and notes what it did.
     fn note(
         &self,
-        step: &action::Step,
+        step: &action::ActionStep,
         index: usize,
         exchange: &mut Exchange,
         mut result: Json,
-        flow: &Result<Flow, Failure>,
+        flow: &Result<Flow, ActionError>,
     ) {
         let failure = flow.as_ref().err();
         if let Some(failure) = failure {
@@ -277,19 +217,19 @@ impl Run<'_> {
         }
     }
 
-    fn end(&mut self, verdict: Verdict, exchange: &mut Exchange) -> Step {
+    fn end(&mut self, verdict: Verdict, exchange: &mut Exchange) -> StepOutcome {
         if !matches!(verdict, Verdict::Forward { .. }) {
             self.rule = self.rules.len();
             self.action = None;
         }
         if self.phase != Phase::Response {
-            return Step::Done(verdict);
+            return StepOutcome::Done(verdict);
         }
         if let Verdict::Respond(answer) = verdict {
             exchange.respond(answer);
         }
         exchange.end_response();
-        Step::Done(Verdict::Continue)
+        StepOutcome::Done(Verdict::Continue)
     }
 }
 
@@ -301,7 +241,7 @@ fn result_name(kind: &str) -> String {
     }
 }
 
-fn failed(phase: Phase, failure: &Failure) -> Verdict {
+fn failed(phase: Phase, failure: &ActionError) -> Verdict {
     if phase == Phase::Connect {
         return Verdict::Close;
     }
@@ -309,61 +249,5 @@ fn failed(phase: Phase, failure: &Failure) -> Verdict {
         failure::BODY => (StatusCode::PAYLOAD_TOO_LARGE, "The body is too long for the policy."),
         _ => (StatusCode::INTERNAL_SERVER_ERROR, "An action of the policy has failed."),
     };
-    Verdict::Respond(Answer::refusal(status, failure.code, sentence))
-}
-
-impl Failure {
-    /// A failure that the request fails with.
-    pub(super) fn fatal(code: u16, message: impl ToString) -> Self {
-        Self { code, message: message.to_string(), fatal: true }
-    }
-
-    /// A failure after which the request goes on as if the action were not there.
-    pub(super) fn harmless(code: u16, message: impl ToString) -> Self {
-        Self { code, message: message.to_string(), fatal: false }
-    }
-}
-
-impl Turn<'_> {
-    /// What expressions can see.
-    pub(super) fn facts(&self) -> Facts<'_> {
-        Facts::new(self.exchange, self.world)
-    }
-
-    /// The text of a template.
-    pub(super) fn render(&self, template: &Template) -> Result<String, Failure> {
-        template.render(&self.facts(), std::convert::identity)
-    }
-
-    /// Keeps what later expressions find under `actions.ngrok`.
-    pub(super) fn result(&mut self, result: Json) {
-        self.result = result;
-    }
-
-    /// The headers that the phase changes.
-    pub(super) fn headers_mut(&mut self) -> Option<&mut HeaderMap> {
-        self.exchange.headers_mut(self.phase)
-    }
-
-    /// All of the body of the phase; none while it is still to be asked for.
-    pub(super) fn body(&self, limit: usize) -> Result<Option<Bytes>, Failure> {
-        match self.exchange.body(self.phase) {
-            Some(Content::Passing) => Ok(None),
-            Some(Content::Full(body)) if body.len() <= limit => Ok(Some(body.clone())),
-            _ => Err(Failure::fatal(failure::BODY, format!("a body of more than {limit} bytes"))),
-        }
-    }
-
-    /// What came of something that was asked for.
-    pub(super) fn fetched(&self, fetch: &Fetch) -> Option<&Fetched> {
-        self.answers.iter().find(|(asked, _)| asked == fetch).map(|(_, fetched)| fetched)
-    }
-
-    pub(super) fn now(&self) -> DateTime<Utc> {
-        self.world.now()
-    }
-
-    pub(super) fn instant(&self) -> Instant {
-        self.world.instant()
-    }
+    Verdict::Respond(LocalResponse::refusal(status, failure.code, sentence))
 }

@@ -10,9 +10,9 @@ use cel::context::VariableResolver;
 use cel::{ExecutionError, Value};
 use serde_json::Value as Json;
 
-use super::expression::{Expression, Fault, one_line_of, value};
+use super::action_error::{ActionError, failure};
+use super::expression::{Expression, ExpressionError, one_line_of, value};
 use super::problem::code;
-use super::run::{Failure, failure};
 use super::{Phase, regex};
 
 /// How long the text of a template may become, in bytes.
@@ -22,12 +22,12 @@ const RENDERED: usize = 1 << 20;
 const PATTERN: usize = 4096;
 
 /// Compiles a pattern that was put together while rules run.
-pub(super) fn computed(source: &str) -> Result<Regex, Failure> {
+pub(super) fn computed(source: &str) -> Result<Regex, ActionError> {
     if source.len() > PATTERN {
         let message = format!("a pattern of more than {PATTERN} bytes");
-        return Err(Failure::fatal(failure::PATTERN, message));
+        return Err(ActionError::fatal(failure::PATTERN, message));
     }
-    regex::compile(source).map_err(|reason| Failure::fatal(failure::PATTERN, reason))
+    regex::compile(source).map_err(|reason| ActionError::fatal(failure::PATTERN, reason))
 }
 
 /// A text with expressions in it.
@@ -61,7 +61,7 @@ pub enum Tree {
 
 /// A regular expression that may be known only when the request is.
 #[derive(Debug, Clone)]
-pub enum Pattern {
+pub enum PatternTemplate {
     /// A pattern without expressions.
     Fixed(::regex::Regex),
     /// A pattern to be compiled once its expressions have values.
@@ -70,7 +70,7 @@ pub enum Pattern {
 
 impl Template {
     /// Takes a text apart and compiles its expressions; runs on the stack of the caller.
-    pub(super) fn compile_here(source: &str, phase: Phase) -> Result<Self, Fault> {
+    pub(super) fn compile_here(source: &str, phase: Phase) -> Result<Self, ExpressionError> {
         let mut template = Self::default();
         let mut text = String::new();
         let mut rest = source;
@@ -138,7 +138,7 @@ impl Template {
         &self,
         variables: &dyn VariableResolver,
         escape: impl Fn(String) -> String,
-    ) -> Result<String, Failure> {
+    ) -> Result<String, ActionError> {
         let mut rendered = String::new();
         for part in &self.parts {
             match part {
@@ -149,14 +149,14 @@ impl Template {
             }
             if rendered.len() > RENDERED {
                 let message = format!("more than {RENDERED} bytes of text");
-                return Err(Failure::fatal(failure::VALUE, message));
+                return Err(ActionError::fatal(failure::VALUE, message));
             }
         }
         Ok(rendered)
     }
 
     /// The value: of its own type if the template is one expression, else a text.
-    fn value(&self, variables: &dyn VariableResolver) -> Result<Value, Failure> {
+    fn value(&self, variables: &dyn VariableResolver) -> Result<Value, ActionError> {
         match self.parts.as_slice() {
             [Part::Expression(expression)] => evaluate(expression, variables),
             _ => Ok(Value::from(self.render(variables, std::convert::identity)?)),
@@ -172,7 +172,7 @@ impl Template {
 
 impl Tree {
     /// The value with the values of its expressions.
-    pub(super) fn value(&self, variables: &dyn VariableResolver) -> Result<Value, Failure> {
+    pub(super) fn value(&self, variables: &dyn VariableResolver) -> Result<Value, ActionError> {
         match self {
             Self::Plain(json) => plain(json),
             Self::Text(template) => template.value(variables),
@@ -181,16 +181,16 @@ impl Tree {
                 Ok(Value::List(entries.collect::<Result<Vec<_>, _>>()?.into()))
             }
             Self::Map(fields) => {
-                let fields = fields
-                    .iter()
-                    .map(|(name, tree)| Ok::<_, Failure>((name.clone(), tree.value(variables)?)));
+                let fields = fields.iter().map(|(name, tree)| {
+                    Ok::<_, ActionError>((name.clone(), tree.value(variables)?))
+                });
                 Ok(Value::from(fields.collect::<Result<HashMap<_, _>, _>>()?))
             }
         }
     }
 
     /// The value as JSON, in the order of the document.
-    pub(super) fn json(&self, variables: &dyn VariableResolver) -> Result<Json, Failure> {
+    pub(super) fn json(&self, variables: &dyn VariableResolver) -> Result<Json, ActionError> {
         match self {
             Self::Plain(json) => Ok(json.clone()),
             Self::Text(template) => value::json(&template.value(variables)?).map_err(useless),
@@ -202,41 +202,44 @@ impl Tree {
             Self::Map(fields) => {
                 let fields =
                     fields.iter().map(|(name, tree)| Ok((name.clone(), tree.json(variables)?)));
-                fields.collect::<Result<_, Failure>>().map(Json::Object)
+                fields.collect::<Result<_, ActionError>>().map(Json::Object)
             }
         }
     }
 }
 
-fn plain(json: &Json) -> Result<Value, Failure> {
+fn plain(json: &Json) -> Result<Value, ActionError> {
     let value = value::from_json(json).map_err(useless)?;
     Value::try_from(value.as_ref()).map_err(useless)
 }
 
-fn useless(error: ExecutionError) -> Failure {
-    Failure::fatal(failure::VALUE, one_line_of(&error.to_string()))
+fn useless(error: ExecutionError) -> ActionError {
+    ActionError::fatal(failure::VALUE, one_line_of(&error.to_string()))
 }
 
-fn evaluate(expression: &Expression, variables: &dyn VariableResolver) -> Result<Value, Failure> {
+fn evaluate(
+    expression: &Expression,
+    variables: &dyn VariableResolver,
+) -> Result<Value, ActionError> {
     expression.evaluate(variables).map_err(|error| {
         let reason = one_line_of(&error.to_string());
-        Failure::fatal(failure::EXPRESSION, format!("{}: {reason}", expression.source()))
+        ActionError::fatal(failure::EXPRESSION, format!("{}: {reason}", expression.source()))
     })
 }
 
 pub(super) fn text_of(
     expression: &Expression,
     variables: &dyn VariableResolver,
-) -> Result<String, Failure> {
+) -> Result<String, ActionError> {
     value::text(&evaluate(expression, variables)?).map_err(useless)
 }
 
-impl Pattern {
+impl PatternTemplate {
     /// The pattern, compiled now if it was put together.
     pub(super) fn regex(
         &self,
         variables: &dyn VariableResolver,
-    ) -> Result<Cow<'_, Regex>, Failure> {
+    ) -> Result<Cow<'_, Regex>, ActionError> {
         match self {
             Self::Fixed(regex) => Ok(Cow::Borrowed(regex)),
             Self::Computed(template) => {
@@ -255,7 +258,7 @@ impl Pattern {
     }
 }
 
-fn compile(source: &str, phase: Phase) -> Result<Expression, Fault> {
+fn compile(source: &str, phase: Phase) -> Result<Expression, ExpressionError> {
     if source.trim().is_empty() {
         return Err(fault(code::TEMPLATE, "empty ${}"));
     }
@@ -263,12 +266,12 @@ fn compile(source: &str, phase: Phase) -> Result<Expression, Fault> {
         .map_err(|inner| fault(code::TEMPLATE_EXPRESSION, &format!("in ${{}}: {inner}")))
 }
 
-fn unclosed() -> Fault {
+fn unclosed() -> ExpressionError {
     fault(code::TEMPLATE, "${ without its }")
 }
 
-fn fault(code: u16, message: &str) -> Fault {
-    Fault { code, message: message.to_owned() }
+fn fault(code: u16, message: &str) -> ExpressionError {
+    ExpressionError { code, message: message.to_owned() }
 }
 
 /// Where the brace is that closes the expression; braces in maps and in quotes do not count.

@@ -4,7 +4,7 @@
 
 use ::regex::bytes::{RegexSet, RegexSetBuilder};
 
-use super::problem::{Place, Problem, code};
+use super::problem::{DocumentPath, Problem, code};
 use super::regex;
 
 /// How many expressions a list may have.
@@ -52,7 +52,7 @@ impl Filter {
 }
 
 fn compile_list(name: &str, sources: &[String]) -> Result<RegexSet, Vec<Problem>> {
-    let list = Place::top(name);
+    let list = DocumentPath::top(name);
     if sources.len() > ENTRIES {
         let message = format!("more than {ENTRIES} expressions");
         return Err(vec![list.problem(code::USER_AGENT, message)]);

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 /// What happens next.
 #[derive(Debug)]
-pub enum Step {
+pub enum StepOutcome {
     /// The phase is over.
     Done(Verdict),
     /// An action looks at the body of the request, or of the response in the response phase.
@@ -27,7 +27,7 @@ pub enum Verdict {
     /// It goes on.
     Continue,
     /// The visitor gets this answer, which still goes through the response phase.
-    Respond(Answer),
+    Respond(LocalResponse),
     /// The connection is closed without an answer, together with all other requests on it.
     Close,
     /// It goes to another endpoint of this server.
@@ -41,7 +41,7 @@ pub enum Verdict {
 
 /// An answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct LocalResponse {
     /// The status.
     pub status: StatusCode,
     /// The headers.
@@ -96,7 +96,7 @@ pub enum FetchFailed {
     Loop,
 }
 
-impl Answer {
+impl LocalResponse {
     /// An answer without a body.
     pub fn empty(status: StatusCode) -> Self {
         Self { status, headers: HeaderMap::new(), body: Bytes::new(), code: None }

@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use chrono::{DateTime, Utc};
 
 use super::ip_rules::IpRules;
-use super::state::State;
+use super::state::PolicyState;
 
 /// What rules may ask of the world around them.
 pub trait World: Send + Sync {
@@ -14,7 +14,7 @@ pub trait World: Send + Sync {
     fn ip_policy(&self, id: &str) -> Arc<IpRules>;
 
     /// What requests share.
-    fn state(&self) -> &State;
+    fn state(&self) -> &PolicyState;
 
     /// Whether an action may send a request to a URL that is none of an internal endpoint.
     fn may_fetch(&self, _url: &str) -> bool {

@@ -6,7 +6,7 @@ use bytes::{BufMut, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
-use crate::mux::{Group, Session, SessionEnd, Stream};
+use crate::mux::{Group, MuxSession, SessionEnd, Stream};
 use crate::protocol::message::{self, ProxyHeader};
 use crate::protocol::stream_kind::{FIRST_BYTES, PROXY};
 
@@ -19,7 +19,7 @@ const MAX_HEADER_BYTES: i64 = 64 * 1024;
 /// # Errors
 /// When the session is over.
 pub async fn open_proxy(
-    session: &Session,
+    session: &MuxSession,
     most: usize,
     group: Option<Group>,
     header: &ProxyHeader,

@@ -9,11 +9,12 @@ use serde::de::DeserializeOwned;
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::mux::{Code, Session, SessionEnd, Stream};
+use crate::mux::{Code, MuxSession, SessionEnd, Stream};
 use crate::protocol::json_object::{NotAnObject, ObjectScanner};
 use crate::protocol::message::{
-    Answer, Auth, AuthAnswer, Bind, BindAnswer, BindLabeled, BindLabeledAnswer, MessageError,
-    PatchTunnelState, Restart, SrvInfo, SrvInfoAnswer, Stop, StopTunnel, Unbind, Update, decode,
+    Auth, AuthAnswer, Bind, BindAnswer, BindLabeled, BindLabeledAnswer, CommandResponse,
+    MessageError, PatchTunnelState, Restart, SrvInfo, SrvInfoAnswer, Stop, StopTunnel, Unbind,
+    Update, decode,
 };
 use crate::protocol::stream_kind;
 
@@ -21,7 +22,7 @@ use crate::protocol::stream_kind;
 const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 
 /// A message that opens a stream and is answered by another.
-pub trait Request: Serialize + DeserializeOwned {
+pub trait RpcRequest: Serialize + DeserializeOwned {
     /// The first four bytes of its stream.
     const KIND: u32;
     /// What comes back.
@@ -31,7 +32,7 @@ pub trait Request: Serialize + DeserializeOwned {
 /// Why a call failed. An answer that holds an error is an answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum RpcError {
     /// The session is over.
     #[error(transparent)]
     SessionEnd(#[from] SessionEnd),
@@ -59,20 +60,20 @@ pub enum Error {
 ///
 /// # Errors
 /// When no answer came, or none that can be read.
-pub async fn call<T: Request>(
-    session: &Session,
+pub async fn call<T: RpcRequest>(
+    session: &MuxSession,
     request: &T,
     limit: Duration,
-) -> Result<T::Answer, Error> {
+) -> Result<T::Answer, RpcError> {
     let deadline = Instant::now() + limit;
     let open = timeout_at(deadline, open(session, T::KIND, request)).await;
-    let mut stream = open.unwrap_or(Err(Error::Late(limit)))?;
+    let mut stream = open.unwrap_or(Err(RpcError::Late(limit)))?;
     match timeout_at(deadline, read_object(&mut stream)).await {
         Ok(answer) => Ok(decode(&answer?)?),
         Err(_) => {
             // Some agents never answer a command that they have no handler for.
             stream.reset(Code::CANCELLED);
-            Err(Error::Late(limit))
+            Err(RpcError::Late(limit))
         }
     }
 }
@@ -81,12 +82,16 @@ pub async fn call<T: Request>(
 ///
 /// # Errors
 /// When the session is over.
-pub async fn tell(session: &Session, message: &StopTunnel) -> Result<(), Error> {
+pub async fn tell(session: &MuxSession, message: &StopTunnel) -> Result<(), RpcError> {
     // Dropping the stream ends it.
     open(session, stream_kind::STOP_TUNNEL, message).await.map(drop)
 }
 
-async fn open(session: &Session, kind: u32, message: &impl Serialize) -> Result<Stream, Error> {
+async fn open(
+    session: &MuxSession,
+    kind: u32,
+    message: &impl Serialize,
+) -> Result<Stream, RpcError> {
     let mut first = BytesMut::with_capacity(512).writer();
     first.get_mut().put_u32(kind);
     serde_json::to_writer(&mut first, message).map_err(MessageError::from)?;
@@ -94,21 +99,21 @@ async fn open(session: &Session, kind: u32, message: &impl Serialize) -> Result<
 }
 
 /// A call of the peer.
-pub struct Call {
+pub struct IncomingCall {
     kind: u32,
     stream: Stream,
     message: BytesMut,
 }
 
-impl Call {
+impl IncomingCall {
     /// Reads the message of a call, after the stream's kind; at most for five seconds.
     ///
     /// # Errors
     /// When there is no complete object.
-    pub async fn read(kind: u32, mut stream: Stream) -> Result<Self, Error> {
+    pub async fn read(kind: u32, mut stream: Stream) -> Result<Self, RpcError> {
         let limit = stream_kind::FIRST_BYTES;
         let read = timeout(limit, read_object(&mut stream)).await;
-        let message = read.unwrap_or(Err(Error::Late(limit)))?;
+        let message = read.unwrap_or(Err(RpcError::Late(limit)))?;
         Ok(Self { kind, stream, message })
     }
 
@@ -121,7 +126,7 @@ impl Call {
     ///
     /// # Errors
     /// When it is another one.
-    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Error> {
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
         Ok(decode(&self.message)?)
     }
 
@@ -129,7 +134,7 @@ impl Call {
     ///
     /// # Errors
     /// When the caller is gone.
-    pub async fn answer(mut self, answer: &impl Serialize) -> Result<(), Error> {
+    pub async fn answer(mut self, answer: &impl Serialize) -> Result<(), RpcError> {
         let text = serde_json::to_vec(answer).map_err(MessageError::from)?;
         // Callers read up to the end of the stream before they look at the answer.
         Ok(self.stream.send_last(&text).await?)
@@ -139,12 +144,12 @@ impl Call {
     ///
     /// # Errors
     /// When the caller is gone.
-    pub async fn refuse(self, text: impl Into<String>) -> Result<(), Error> {
-        self.answer(&Answer::refused(text)).await
+    pub async fn refuse(self, text: impl Into<String>) -> Result<(), RpcError> {
+        self.answer(&CommandResponse::refused(text)).await
     }
 }
 
-async fn read_object(stream: &mut Stream) -> Result<BytesMut, Error> {
+async fn read_object(stream: &mut Stream) -> Result<BytesMut, RpcError> {
     let mut message = BytesMut::new();
     let mut scanner = ObjectScanner::default();
     loop {
@@ -154,17 +159,17 @@ async fn read_object(stream: &mut Stream) -> Result<BytesMut, Error> {
             return Ok(message);
         }
         if ended {
-            return Err(Error::Cut);
+            return Err(RpcError::Cut);
         }
         if message.len() > MAX_MESSAGE_BYTES {
-            return Err(Error::TooLong);
+            return Err(RpcError::TooLong);
         }
     }
 }
 
 macro_rules! requests {
     ($($request:ty = $kind:ident -> $answer:ty;)+) => {
-        $(impl Request for $request {
+        $(impl RpcRequest for $request {
             const KIND: u32 = stream_kind::$kind;
             type Answer = $answer;
         })+
@@ -175,10 +180,10 @@ requests! {
     Auth = AUTH -> AuthAnswer;
     Bind = BIND -> BindAnswer;
     BindLabeled = BIND_LABELED -> BindLabeledAnswer;
-    Unbind = UNBIND -> Answer;
+    Unbind = UNBIND -> CommandResponse;
     SrvInfo = SRV_INFO -> SrvInfoAnswer;
-    PatchTunnelState = PATCH_TUNNEL_STATE -> Answer;
-    Restart = RESTART -> Answer;
-    Stop = STOP -> Answer;
-    Update = UPDATE -> Answer;
+    PatchTunnelState = PATCH_TUNNEL_STATE -> CommandResponse;
+    Restart = RESTART -> CommandResponse;
+    Stop = STOP -> CommandResponse;
+    Update = UPDATE -> CommandResponse;
 }

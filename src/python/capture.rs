@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use pyo3::prelude::*;
 
-use crate::coding::{End, decode_some};
+use crate::coding::{DecodedEnd, decode_some};
 
 /// A body without its content codings, up to `most` bytes, and how the reading ended: `whole`,
 /// `longer`, `cut` or `damaged`; none where a coding is not known.
@@ -17,10 +17,10 @@ pub(super) fn unpack<'p>(
 ) -> Option<(Cow<'p, [u8]>, &'static str)> {
     let (decoded, end) = py.detach(|| decode_some(encoding, body, most))?;
     let end = match end {
-        End::Whole => "whole",
-        End::Longer => "longer",
-        End::Cut => "cut",
-        End::Damaged => "damaged",
+        DecodedEnd::Whole => "whole",
+        DecodedEnd::Longer => "longer",
+        DecodedEnd::Cut => "cut",
+        DecodedEnd::Damaged => "damaged",
     };
     Some((Cow::Owned(decoded), end))
 }

@@ -14,6 +14,7 @@ use pyo3::types::{PyDict, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 use super::cassette::Playback;
 use super::event_loop::{LoopDriver, ResponseHandler};
 use super::exit::{CallGuard, attached};
+use super::logging;
 use super::observer::CallObserver;
 use super::options::ClientChanges;
 use super::pending_call::PendingCall;
@@ -336,6 +337,7 @@ impl Core {
         if let Some(end) = end.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(end);
         }
+        logging::deliver(py)?;
         match outcome {
             Ok(Some(answer)) => {
                 if let Some(recording) = recording {

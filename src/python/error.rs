@@ -30,7 +30,7 @@ pub(super) fn not_started(py: Python<'_>, error: &service::Error) -> PyErr {
     use service::Error;
     let class = match error {
         Error::AddressInUse(_) | Error::Bind { .. } => "ServiceAddressError",
-        Error::Store(service::store::Error::SpecialName(_)) => "ConfigError",
+        Error::Store(service::store::StoreError::SpecialName(_)) => "ConfigError",
         Error::Store(_) | Error::Authority(_) | Error::TokenFile { .. } => "ServiceStoreError",
         Error::MalformedAdminKey
         | Error::UnknownAdminKey

@@ -1,6 +1,6 @@
 //! Drives the calls of one event loop, on the loop's own thread.
 //!
-//! The loop watches one descriptor, that of a [`Reactor`], and calls [`LoopDriver::drain`] when it is
+//! The loop watches one descriptor, that of a `Reactor`, and calls [`LoopDriver::drain`] when it is
 //! readable. That settles all calls that are complete, and runs the tasks that wait for them, before it
 //! sends what those start: one wake-up of the loop serves many calls, and no other thread enters the
 //! interpreter. A loop that cannot watch a descriptor, as the one of Windows, is called from the network
@@ -23,6 +23,7 @@ use super::cassette::CassetteRecording;
 use super::core::ExpectedResult;
 use super::error;
 use super::exit::{CallGuard, attached};
+use super::logging;
 use super::observer::CallObserver;
 use super::pending_call::PendingCall;
 use super::results::BodyDecoder;
@@ -136,6 +137,7 @@ impl LoopDriver {
         // Also when the program is about to end: what was started must not wait for another turn.
         let flushed = this.deliver(slf, this.transport.flush());
         this.arm(slf)?;
+        logging::deliver(py)?;
         delivered.and(flushed)
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
-use crate::client::fork::PerProcess;
+use crate::fork::PerProcess;
 
 /// How long the end waits for threads that run Python within a call, such as hooks.
 const MAX_EXIT_WAIT: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use super::error;
 use super::service::PyService;
 use crate::api::{Info, remote};
-use crate::service::{self, Fault};
+use crate::service::{self, InjectedFault};
 
 /// A state of a service to return to.
 #[pyclass(frozen, module = "ginnel._native", name = "Snapshot")]
@@ -50,7 +50,7 @@ impl FaultInjector {
         }
         let delay = Duration::try_from_secs_f64(delay)
             .map_err(|problem| PyValueError::new_err(format!("delay: {problem}")))?;
-        let fault = Fault { operation, status, times, retry_after, delay, cut };
+        let fault = InjectedFault { operation, status, times, retry_after, delay, cut };
         self.0.get().with(py, |service, _| service.fail(fault))
     }
 

@@ -12,6 +12,7 @@
 //! - `capture.rs` unpacks captured bodies;
 //! - `traffic.rs` tells what is decided on public traffic;
 //! - `secrets.rs` tells which names are secret;
+//! - `logging.rs` hands log records to Python's loggers;
 //! - `observer.rs` tells Python's logger and hooks what happens to calls;
 //! - `error.rs` makes Python's exceptions.
 //!
@@ -33,6 +34,7 @@ mod error;
 mod event_loop;
 mod exit;
 mod fault_injection;
+mod logging;
 mod observer;
 mod options;
 mod pending_call;
@@ -76,6 +78,8 @@ mod _native {
     use super::event_loop::LoopDriver;
     #[pymodule_export]
     use super::fault_injection::{FaultInjector, PySnapshot};
+    #[pymodule_export]
+    use super::logging::{log_targets, set_log_levels, take_log_records, wake_log_reader};
     #[pymodule_export]
     use super::pending_call::PendingCall;
     #[pymodule_export]

@@ -11,7 +11,6 @@ use super::traffic::TrafficEvents;
 use super::{error, shutdown};
 use crate::api::{Origin, Secret};
 use crate::policy::path::AmbiguousPaths;
-use crate::service::store::HealthEvents;
 use crate::service::{self, Options, TrustedProxies};
 
 /// A service with the threads that serve it.
@@ -156,7 +155,6 @@ impl PyService {
             .build()?;
         let started = py.detach(|| runtime.block_on(service::Service::start(options)));
         let service = started.map_err(|problem| error::not_started(py, &problem))?;
-        runtime.spawn(log_health(service.storage_health()));
         let running = RunningService { service, runtime };
         let service = &running.service;
         Ok(Self {
@@ -241,23 +239,6 @@ impl Drop for PyService {
         drop(service);
         runtime.shutdown_background();
     }
-}
-
-/// Tells the logger `ginnel` what is wrong with the storage, and what is right again.
-async fn log_health(mut health: HealthEvents) {
-    while let Some(line) = health.next().await {
-        // None when the interpreter ends: then nobody is left to tell.
-        let logged = tokio::task::spawn_blocking(move || Python::try_attach(|py| log(py, &line)));
-        if let Ok(Some(Err(problem))) = logged.await {
-            Python::try_attach(|py| problem.write_unraisable(py, None));
-        }
-    }
-}
-
-fn log(py: Python<'_>, line: &str) -> PyResult<()> {
-    let logger = py.import("logging")?.call_method1("getLogger", ("ginnel",))?;
-    logger.call_method1("error", ("%s", line))?;
-    Ok(())
 }
 
 /// Runs the command; gives its exit code.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::code::{self, Code};
+use super::code::{self, ErrorCode};
 use super::store::{self, Document, Transaction, View};
 use super::{Error, Refusal};
 use crate::api::id::{self, prefix};
@@ -54,7 +54,7 @@ pub struct Caller {
 /// An agent that showed the token of a credential. What the credential allows is not part of it: that
 /// may change at any time, so it is looked up whenever it counts, with [`access_list`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Agent {
+pub struct AuthenticatedAgent {
     /// The credential.
     pub credential_id: String,
     /// The user or bot that owns it.
@@ -78,7 +78,7 @@ pub enum TokenFault {
 pub(super) fn agent(
     view: &View<'_>,
     token: &str,
-) -> Result<Result<Agent, TokenFault>, store::Error> {
+) -> Result<Result<AuthenticatedAgent, TokenFault>, store::StoreError> {
     if token.is_empty() {
         return Ok(Err(TokenFault::Missing));
     }
@@ -90,7 +90,7 @@ pub(super) fn agent(
     let Some(owner_id) = holder(view, &credential_id, &token_hash)? else {
         return Ok(Err(TokenFault::Unknown));
     };
-    let agent = Agent { credential_id, owner_id, token_hash };
+    let agent = AuthenticatedAgent { credential_id, owner_id, token_hash };
     Ok(access_list(view, &agent)?.map(|_| agent).ok_or(TokenFault::Unknown))
 }
 
@@ -98,8 +98,8 @@ pub(super) fn agent(
 /// the credential is gone or has another token or owner, or its owner is gone or inactive.
 pub(super) fn access_list(
     view: &View<'_>,
-    agent: &Agent,
-) -> Result<Option<Vec<String>>, store::Error> {
+    agent: &AuthenticatedAgent,
+) -> Result<Option<Vec<String>>, store::StoreError> {
     let holder = holder(view, &agent.credential_id, &agent.token_hash)?;
     let Some(owner_id) = holder.filter(|owner_id| *owner_id == agent.owner_id) else {
         return Ok(None);
@@ -110,7 +110,7 @@ pub(super) fn access_list(
 }
 
 /// Whether no token of a credential is good for anything: it is gone, or its owner is gone or inactive.
-pub(super) fn is_revoked(view: &View<'_>, credential_id: &str) -> Result<bool, store::Error> {
+pub(super) fn is_revoked(view: &View<'_>, credential_id: &str) -> Result<bool, store::StoreError> {
     match view.token(credential_id)? {
         None => Ok(true),
         Some(token) => Ok(caller(view, token.owner_id)?.is_none()),
@@ -187,7 +187,7 @@ pub(super) fn issue(
     change: &Transaction<'_>,
     id: &str,
     owner_id: &str,
-) -> Result<Secret, store::Error> {
+) -> Result<Secret, store::StoreError> {
     let token = change.new_token(id)?;
     let secret = id::split_token(&token).map_or("", |(_, secret)| secret);
     change.put_token(id, &hash(secret), owner_id)?;
@@ -257,7 +257,7 @@ pub(super) fn new_admin_key(change: &Transaction<'_>) -> Result<Secret, Error> {
     Ok(token)
 }
 
-fn first_admin(view: &View<'_>) -> Result<Option<User>, store::Error> {
+fn first_admin(view: &View<'_>) -> Result<Option<User>, store::StoreError> {
     let newest = view.page::<User>(None, MAX_USERS)?;
     Ok(newest.into_iter().rfind(|user| user.admin))
 }
@@ -305,13 +305,13 @@ pub(super) fn is_admin_key(view: &View<'_>, token: &Secret) -> Result<bool, Erro
 }
 
 /// Who owns the key or credential `id`, if its token hashes to `hash`.
-fn holder(view: &View<'_>, id: &str, hash: &[u8]) -> Result<Option<String>, store::Error> {
+fn holder(view: &View<'_>, id: &str, hash: &[u8]) -> Result<Option<String>, store::StoreError> {
     let stored = view.token(id)?;
     Ok(stored.filter(|token| bool::from(token.hash.ct_eq(hash))).map(|token| token.owner_id))
 }
 
 /// The owner of a key as a caller; none when it is gone or inactive.
-fn caller(view: &View<'_>, owner_id: String) -> Result<Option<Caller>, store::Error> {
+fn caller(view: &View<'_>, owner_id: String) -> Result<Option<Caller>, store::StoreError> {
     if id::has_prefix(&owner_id, prefix::BOT_USER) {
         let bot = view.find::<BotUser>(&owner_id)?.filter(|bot| bot.active != Some(false));
         return Ok(bot.map(|_| Caller { owner_id, admin: false }));
@@ -348,7 +348,7 @@ fn malformed(token: &str) -> Refusal {
     }
 }
 
-fn refused(code: Code, token: &str) -> Refusal {
+fn refused(code: ErrorCode, token: &str) -> Refusal {
     let reason = match code {
         code::ID_AS_KEY => "is the identifier of an API key, not its token",
         code::MALFORMED_TOKEN => "does not have the form of an API key",

@@ -8,6 +8,8 @@ use http_body_util::BodyExt;
 
 use super::{Refusal, code};
 
+use crate::logging::or_debug;
+
 /// The largest body (remote API sheet, section 1).
 const LARGEST: usize = 1024 * 1024;
 /// What is read of a body that is too large, so that its sender comes to read the answer.
@@ -55,7 +57,8 @@ pub(super) async fn drain(headers: &HeaderMap, body: &mut Body) {
                 }
             }
         };
-        let _ = tokio::time::timeout(Duration::from_secs(2), rest).await;
+        let drained = tokio::time::timeout(Duration::from_secs(2), rest).await;
+        or_debug!(drained, "the rest of a request's body did not arrive in time");
     }
 }
 

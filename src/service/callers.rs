@@ -18,11 +18,11 @@ const MOST: usize = 1024;
 /// refused on its very next use.
 #[derive(Default)]
 pub(super) struct Callers {
-    known: Mutex<Known>,
+    known: Mutex<KnownCaller>,
 }
 
 #[derive(Default)]
-struct Known {
+struct KnownCaller {
     commits: u64,
     /// By the digest of the header: tokens themselves are not kept.
     callers: HashMap<[u8; 32], Caller>,

@@ -2,10 +2,6 @@
 
 use std::net::Ipv6Addr;
 
-use http::{HeaderName, HeaderValue};
-
-use super::{Refusal, code};
-
 /// What is wrong with a `host:port`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flaw {
@@ -26,25 +22,6 @@ pub(super) fn host_port(text: &str) -> Result<(&str, u16), Flaw> {
     }
     let port = port.parse().map_err(|_| Flaw::Port)?;
     if port == 0 { Err(Flaw::Port) } else { Ok((host, port)) }
-}
-
-/// Refuses a header that HTTP cannot carry.
-pub(super) fn header(place: &str, name: &str, value: &str) -> Result<(), Refusal> {
-    header_name(place, name)?;
-    if HeaderValue::from_bytes(value.as_bytes()).is_ok() {
-        return Ok(());
-    }
-    let message = format!("{place}.{name}: holds a character that header values may not hold");
-    Err(Refusal::new(code::INVALID_VALUE, message))
-}
-
-/// Refuses a name that no header can have.
-pub(super) fn header_name(place: &str, name: &str) -> Result<(), Refusal> {
-    if HeaderName::from_bytes(name.as_bytes()).is_ok() {
-        return Ok(());
-    }
-    let message = format!("{place}: {name:?} is not the name of a header");
-    Err(Refusal::new(code::INVALID_VALUE, message))
 }
 
 fn is_host(host: &str) -> bool {

@@ -4,7 +4,7 @@ use super::store::StorageFault;
 
 /// The number of a refusal and the status that goes with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Code {
+pub struct ErrorCode {
     /// The number after the prefix, such as 218.
     pub number: u16,
     /// The HTTP status.
@@ -15,11 +15,11 @@ macro_rules! codes {
     ($( $name:ident = $number:literal, $status:literal, $doc:literal; )+) => {
         $(
             #[doc = $doc]
-            pub const $name: Code = Code { number: $number, status: $status };
+            pub const $name: ErrorCode = ErrorCode { number: $number, status: $status };
         )+
 
         /// Every code that the service itself gives; policies add their own.
-        pub const ALL: &[Code] = &[$($name),+];
+        pub const ALL: &[ErrorCode] = &[$($name),+];
     };
 }
 
@@ -117,15 +117,15 @@ codes! {
     MATCH_TOO_LONG = 7135, 400, "The path of a route is too long.";
 }
 
-impl Code {
-    /// A code of a traffic policy; these are all answered with 400.
-    pub const fn of_policy(number: u16) -> Self {
+impl ErrorCode {
+    /// A code of a module or its policy; these are all answered with 400.
+    pub const fn bad_request(number: u16) -> Self {
         Self { number, status: 400 }
     }
 }
 
 /// What is answered when the storage fails, and after how many seconds it may be better.
-pub(super) fn of_storage(fault: StorageFault) -> (Code, Option<u64>) {
+pub(super) fn of_storage(fault: StorageFault) -> (ErrorCode, Option<u64>) {
     match fault {
         StorageFault::Locked => (STORE_LOCKED, Some(5)),
         StorageFault::Full => (STORE_FULL, Some(30)),
@@ -139,7 +139,7 @@ pub(super) fn of_storage(fault: StorageFault) -> (Code, Option<u64>) {
 }
 
 /// What is answered when a text of a resource is over its limit (table of length codes).
-pub(super) fn too_long(resource: &str, field: &str) -> Code {
+pub(super) fn too_long(resource: &str, field: &str) -> ErrorCode {
     match (resource.split('.').next().unwrap_or_default(), field) {
         ("api_keys" | "credentials", "description") => KEY_DESCRIPTION,
         ("api_keys" | "credentials", "metadata") => KEY_METADATA,
@@ -153,7 +153,7 @@ pub(super) fn too_long(resource: &str, field: &str) -> Code {
 }
 
 /// What is answered when a required field is missing.
-pub(super) fn missing(resource: &str, field: &str) -> Code {
+pub(super) fn missing(resource: &str, field: &str) -> ErrorCode {
     match (resource, field) {
         ("ip_policy_rules", "cidr") => CIDR_MISSING,
         ("ip_policy_rules", "action") => RULE_ACTION,
@@ -167,7 +167,7 @@ pub(super) fn missing(resource: &str, field: &str) -> Code {
 }
 
 /// What is answered to a `PATCH` that changes nothing, where that is refused.
-pub(super) fn unchanged(resource: &str) -> Option<Code> {
+pub(super) fn unchanged(resource: &str) -> Option<ErrorCode> {
     match resource {
         "api_keys" | "credentials" => Some(KEY_UNCHANGED),
         "ip_policies" => Some(POLICY_UNCHANGED),
@@ -177,6 +177,6 @@ pub(super) fn unchanged(resource: &str) -> Option<Code> {
 }
 
 /// What is answered when the identifier in a body is not the one in the path.
-pub(super) fn id_differs(resource: &str) -> Code {
+pub(super) fn id_differs(resource: &str) -> ErrorCode {
     if resource.starts_with("edges.") { EDGE_ID_DIFFERS } else { INVALID_VALUE }
 }

@@ -8,18 +8,19 @@ use super::callers::Callers;
 use super::publish::Publisher;
 use super::rate_limit::RateLimit;
 use super::rehearsal::Rehearsal;
-use super::store::{Document, Store, Transaction, View};
+use super::store::{self, Document, Store, Transaction, View};
 use super::{Refusal, code};
 use crate::api::id::{self, Ids};
-use crate::api::{Info, Operation, Origin, Output, Page};
+use crate::api::{Info, Operation, Origin, Page};
 use crate::gateway::Gateway;
+use crate::gateway::modules::policy_cache::PolicyCache;
 use crate::service::agents::Registry;
 
 /// What a handler answers: the result of its operation, or a refusal.
-pub(super) type Reply<O> = Result<<O as Operation>::Output, Refusal>;
+pub(super) type OperationResult<O> = Result<<O as Operation>::Output, Refusal>;
 
 /// What all requests of a service share.
-pub(super) struct Shared {
+pub(super) struct ServiceState {
     pub store: Arc<Store>,
     pub callers: Callers,
     pub base: Base,
@@ -42,14 +43,26 @@ pub(super) struct Shared {
 /// The service as one request sees it.
 #[derive(Clone)]
 pub(super) struct Context {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<ServiceState>,
     pub caller: Caller,
 }
 
 /// A resource that can be shown: the store keeps it without addresses.
-pub(super) trait Resource: Document + Send + 'static {
+pub(super) trait StoredResource: Document + Send + 'static {
     /// Fills in what depends on the address of the service.
     fn locate(&mut self, base: &Base);
+}
+
+impl ServiceState {
+    /// Changes the database; the change is live when this ends, and an error leaves it as it was.
+    pub async fn write<T: Send + 'static, E: From<store::StoreError> + Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E> {
+        let written = self.store.write(work).await?;
+        self.publisher.catch_up().await;
+        Ok(written)
+    }
 }
 
 impl Context {
@@ -61,16 +74,21 @@ impl Context {
         self.shared.store.read(work)
     }
 
+    /// The policies that are in use.
+    pub fn policies(&self) -> Arc<PolicyCache> {
+        self.shared.publisher.policies.clone()
+    }
+
     /// Changes the database; a refusal leaves it as it was.
     pub async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
-        self.shared.store.write(work).await
+        self.shared.write(work).await
     }
 
     /// Changes the database, and shows the resource that came of it.
-    pub async fn change<R: Resource>(
+    pub async fn change<R: StoredResource>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<R, Refusal> + Send + 'static,
     ) -> Result<R, Refusal> {
@@ -78,13 +96,13 @@ impl Context {
     }
 
     /// The resource with this identifier, with its addresses.
-    pub fn find<R: Resource>(&self, id: &str) -> Result<R, Refusal> {
+    pub fn find<R: StoredResource>(&self, id: &str) -> Result<R, Refusal> {
         let found = self.read(|view| found::<R>(view, id))?;
         Ok(self.located(found))
     }
 
     /// One page of a list; `O` is the operation that lists.
-    pub fn page<O: Operation, R: Resource>(
+    pub fn page<O: Operation, R: StoredResource>(
         &self,
         before: Option<String>,
         limit: Option<i64>,
@@ -130,11 +148,11 @@ impl Context {
         let next_page_uri = more
             .zip(items.last())
             .map(|(limit, last)| format!("{uri}?before_id={}&limit={limit}", id(last)));
-        Page { field: list_field(info).to_owned(), items, uri, next_page_uri }
+        Page { field: info.list_field().to_owned(), items, uri, next_page_uri, is_whole: false }
     }
 
     /// The resource with its addresses.
-    pub fn located<R: Resource>(&self, mut resource: R) -> R {
+    pub fn located<R: StoredResource>(&self, mut resource: R) -> R {
         resource.locate(&self.shared.base);
         resource
     }
@@ -162,11 +180,4 @@ pub(super) fn check_before(before: Option<&str>, prefix: &str) -> Result<(), Ref
 pub(super) fn wrong_prefix(field: &str, id: &str, prefix: &str) -> Refusal {
     let message = format!("{field}: {id:?} does not start with {prefix}_");
     Refusal::new(code::WRONG_PREFIX, message)
-}
-
-fn list_field(info: &Info) -> &'static str {
-    match info.output {
-        Output::Page { field, .. } => field,
-        _ => "items",
-    }
 }

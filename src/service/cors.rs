@@ -21,7 +21,7 @@ pub(super) fn preflight(head: &request::Parts, methods: &str) -> Option<Response
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
     allow_reading(&head.headers, headers);
-    if let Ok(methods) = HeaderValue::try_from(methods) {
+    if let Ok(methods) = HeaderValue::try_from(format!("{methods}, OPTIONS")) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
     }
     if let Some(requested) = head.headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {

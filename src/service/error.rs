@@ -24,7 +24,7 @@ pub enum Error {
     },
     /// The database cannot be used.
     #[error(transparent)]
-    Store(#[from] store::Error),
+    Store(#[from] store::StoreError),
     /// The files of the local certificate authority cannot be used.
     #[error(transparent)]
     Authority(CertificateError),

@@ -13,7 +13,6 @@ mod address;
 mod agents;
 mod body;
 mod callers;
-mod certificate;
 mod check;
 pub mod code;
 mod context;
@@ -23,7 +22,6 @@ mod error;
 pub mod handlers;
 mod options;
 mod pipeline;
-mod policies;
 mod publish;
 mod rate_limit;
 mod references;
@@ -39,29 +37,28 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-
 pub use crate::gateway::{TrustedProxies, TrustedProxyError};
 pub use decode::decode;
 pub use error::Error;
 pub use options::{Options, read_admin_key, read_authtoken};
 pub use refusal::Refusal;
-pub use rehearsal::{Called, Fault};
+pub use rehearsal::{Called, InjectedFault};
 pub use tokens::new_admin_key;
 
 use crate::api::id::Ids;
 use crate::api::{Origin, Secret};
 use crate::gateway::tls::authority::Authority;
 use crate::gateway::{self, Gateway};
+use crate::logging::or_debug;
 use crate::net::ConnectionLimit;
-pub use crate::net::Refusals;
+pub use crate::net::{AcceptFailures, Refusals};
+use crate::net::{Listener, Shutdown};
 use address::Base;
-use agents::{AgentListener, AgentsState, Registry};
+use agents::{AgentListener, AgentsState, BoundAgentListener, Registry};
 use callers::Callers;
-use context::Shared;
+use context::ServiceState;
 use publish::Publisher;
 use rehearsal::Rehearsal;
-use server::Server;
 use store::{Snapshot, Store};
 use tokens::{TokenFiles, Tokens};
 
@@ -71,8 +68,10 @@ use crate::net::private::PrivateListener;
 ///
 /// Dropping it takes no more requests; [`Service::stop`] also waits until the database is closed.
 pub struct Service {
-    shared: Arc<Shared>,
-    server: Server,
+    shared: Arc<ServiceState>,
+    /// Of the management API.
+    shutdown: Shutdown,
+    _listener: Listener,
     /// The limit of the management API.
     limit: Arc<ConnectionLimit>,
     agents: Option<AgentListener>,
@@ -90,8 +89,7 @@ impl Service {
     /// When an option is wrong, the address cannot be listened on, or the database cannot be used.
     pub async fn start(options: Options) -> Result<Self, Error> {
         let rate_limit = options.check()?;
-        let listener = options.bind().await?;
-        let address = listener.0.address();
+        let (socket, address) = options.bind().await?;
         let url = options::url_of(address);
         let private = PrivateListener::new(address);
         let limit = options.management_limit();
@@ -113,15 +111,12 @@ impl Service {
                 let publisher = Publisher::start(gateway.clone(), &store)?;
                 let registry = Arc::new(Registry::default());
                 gateway.find_tunnels_in(registry.clone());
-                let (open, opened) = oneshot::channel();
                 let ids = Ids::of(options.origin.part(2));
-                let agents =
-                    agents(agent_settings, &store, &gateway, &registry, ids, opened).await?;
+                let agents = agents(agent_settings, &store, &gateway, &registry, ids).await?;
                 // Last, because new tokens are shown once: by whoever has got a service.
                 let files = token_files.clone();
                 let tokens = store.write(move |change| files.prepare(change, given)).await?;
-                // Nobody waits for it where no agents are taken.
-                let _ = open.send(());
+                let agents = agents.map(BoundAgentListener::open).transpose()?;
                 Ok((publisher, registry, agents, tokens))
             };
             match opened.await {
@@ -141,7 +136,7 @@ impl Service {
                 return Err(error);
             }
         };
-        let shared = Shared {
+        let shared = ServiceState {
             store,
             callers: Callers::default(),
             base,
@@ -155,8 +150,20 @@ impl Service {
             origin: options.origin,
         };
         let shared = Arc::new(shared);
-        let server = Server::start(listener, routes::router(&shared), limit.clone());
-        Ok(Self { shared, server, limit, agents, url, tokens, token_files, _private: private })
+        let (router, shutdown) = (routes::router(&shared), Shutdown::default());
+        let listener = server::start(socket, router, limit.clone(), &shutdown);
+        let listener = listener.map_err(|source| Error::Bind { address: url.clone(), source })?;
+        Ok(Self {
+            shared,
+            shutdown,
+            _listener: listener,
+            limit,
+            agents,
+            url,
+            tokens,
+            token_files,
+            _private: private,
+        })
     }
 
     /// The address of the listener, without a slash at its end.
@@ -215,13 +222,21 @@ impl Service {
     /// The connections that were closed at once because there were too many, since this was last
     /// asked.
     pub fn take_refusals(&self) -> Vec<Refusals> {
+        self.limits().filter_map(ConnectionLimit::take_refusals).collect()
+    }
+
+    /// Why the system gave no connections to listeners, since this was last asked.
+    pub fn take_accept_failures(&self) -> Vec<AcceptFailures> {
+        self.limits().filter_map(ConnectionLimit::take_failures).collect()
+    }
+
+    fn limits(&self) -> impl Iterator<Item = &ConnectionLimit> {
         let agents = self.agents.as_ref().map(AgentListener::limit);
-        let limits = [Some(self.shared.gateway.limit()), Some(&self.limit), agents];
-        limits.into_iter().flatten().filter_map(ConnectionLimit::take_refusals).collect()
+        [Some(self.shared.gateway.limit()), Some(&self.limit), agents].into_iter().flatten()
     }
 
     /// Has calls of an operation fail from now on.
-    pub fn fail(&self, fault: Fault) {
+    pub fn fail(&self, fault: InjectedFault) {
         self.shared.rehearsal.fail(fault);
     }
 
@@ -253,7 +268,7 @@ impl Service {
     /// # Errors
     /// When the database cannot be written.
     pub async fn restore(&self, snapshot: Snapshot) -> Result<(), Error> {
-        self.shared.store.write(move |change| Ok(change.restore(&snapshot)?)).await
+        self.shared.write(move |change| Ok(change.restore(&snapshot)?)).await
     }
 
     /// Takes no more requests, answers those in flight for as long as `grace`, and closes the
@@ -272,11 +287,11 @@ impl Service {
         }
         let (gateway, store) = (&self.shared.gateway, self.shared.store.clone());
         tokio::select! {
-            _ = async { tokio::join!(self.server.stop(grace), gateway.stop(grace)) } => {}
+            _ = async { tokio::join!(self.shutdown.stop(grace), gateway.stop(grace)) } => {}
             () = end_lock_waits(&store, grace) => {}
             () = force => {
                 store.end_lock_waits();
-                gateway.stop(Duration::ZERO).await;
+                tokio::join!(self.shutdown.stop(Duration::ZERO), gateway.stop(Duration::ZERO));
             }
         }
         self.shared.registry.dismiss().await;
@@ -285,19 +300,18 @@ impl Service {
     }
 }
 
-/// Starts to take agents, where that is wanted.
+/// Listens for agents, where that is wanted.
 async fn agents(
-    settings: Option<agents::Settings>,
+    settings: Option<agents::AgentSettings>,
     store: &Arc<Store>,
     gateway: &Gateway,
     registry: &Arc<Registry>,
     ids: Ids,
-    opened: oneshot::Receiver<()>,
-) -> Result<Option<AgentListener>, Error> {
+) -> Result<Option<BoundAgentListener>, Error> {
     let Some(settings) = settings else { return Ok(None) };
     let (store, registry) = (store.clone(), registry.clone());
     let state = AgentsState { settings, store, gateway: gateway.clone(), registry, ids };
-    Ok(Some(AgentListener::start(Arc::new(state), gateway.authority(), opened).await?))
+    Ok(Some(BoundAgentListener::bind(Arc::new(state), gateway.authority()).await?))
 }
 
 /// The certificate authority that belongs to a database.
@@ -312,7 +326,7 @@ async fn authority(
         }
         Ok::<_, Error>(authority)
     });
-    opened.await.map_err(|_| store::Error::Panicked)?
+    opened.await.map_err(|_| store::StoreError::Panicked)?
 }
 
 impl Drop for Service {
@@ -335,7 +349,7 @@ async fn open(
             files.prepare(change, given).map(drop)
         })
     });
-    opened.await.map_err(|_| store::Error::Panicked)?
+    opened.await.map_err(|_| store::StoreError::Panicked)?
 }
 
 /// How long before the end of the grace period waits for locks end, so that their writes are answered.
@@ -350,5 +364,8 @@ async fn end_lock_waits(store: &Store, grace: Duration) {
 
 async fn close(store: Arc<Store>) {
     // Fails only where closing panics, and there is nobody left to tell.
-    let _ = tokio::task::spawn_blocking(move || store.close()).await;
+    or_debug!(
+        tokio::task::spawn_blocking(move || store.close()).await,
+        "closing the database broke"
+    );
 }

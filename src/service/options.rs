@@ -13,7 +13,7 @@ use super::{Error, TrustedProxies};
 use crate::api::{Origin, Secret, id};
 use crate::gateway;
 use crate::net::descriptors::{self, DescriptorLimit};
-use crate::net::{self, Acceptor, ConnectionCaps, ConnectionLimit};
+use crate::net::{ConnectionCaps, ConnectionLimit};
 use crate::policy::path::AmbiguousPaths;
 use crate::service::agents;
 
@@ -91,7 +91,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let edge = gateway::Settings::default();
+        let edge = gateway::GatewaySettings::default();
         Self {
             path: None,
             host: "127.0.0.1".to_owned(),
@@ -171,8 +171,8 @@ impl Options {
     }
 
     /// How public traffic is to be taken.
-    pub(super) fn gateway_settings(&self) -> gateway::Settings {
-        gateway::Settings {
+    pub(super) fn gateway_settings(&self) -> gateway::GatewaySettings {
+        gateway::GatewaySettings {
             host: self.edge_host.clone(),
             http_port: self.http_port,
             https_port: self.https_port,
@@ -189,8 +189,8 @@ impl Options {
     }
 
     /// How agents are to be served; none when they are not.
-    pub(super) fn agent_settings(&self) -> Option<agents::Settings> {
-        Some(agents::Settings {
+    pub(super) fn agent_settings(&self) -> Option<agents::AgentSettings> {
+        Some(agents::AgentSettings {
             host: self.agent_host.clone(),
             port: self.agent_port?,
             connections: self.agent_caps(),
@@ -235,12 +235,13 @@ impl Options {
         }
     }
 
-    pub(super) async fn bind(&self) -> Result<(net::Listener, Acceptor), Error> {
+    pub(super) async fn bind(&self) -> Result<(TcpListener, SocketAddr), Error> {
         let bound = TcpListener::bind((self.host.as_str(), self.port)).await;
-        bound.and_then(net::Listener::new).map_err(|source| self.unbound(source))
+        let bound = bound.and_then(|socket| socket.local_addr().map(|address| (socket, address)));
+        bound.map_err(|source| self.unbound(source))
     }
 
-    fn unbound(&self, source: std::io::Error) -> Error {
+    pub(super) fn unbound(&self, source: std::io::Error) -> Error {
         let address = format!("{}:{}", self.host, self.port);
         match source.kind() {
             ErrorKind::AddrInUse => Error::AddressInUse(address),

@@ -14,15 +14,16 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, request};
+use http::{HeaderMap, HeaderName, HeaderValue, request};
 use serde_json::{Map, Value};
+use tracing::Instrument;
 
-use super::context::{Context, Shared};
-use super::handlers::Handler;
-use super::refusal::json;
+use super::context::{Context, ServiceState};
+use super::handlers::{Handler, PathHandlers};
 use super::{Refusal, body, code, cors, decode};
-use crate::api::Info;
 use crate::api::id::prefix;
+use crate::api::{HandlerFuture, Info, success_response};
+use crate::logging::ignore;
 
 /// Says that changes are not stored, for the database file has lost its name.
 const STORE_HEADER: HeaderName = HeaderName::from_static("ginnel-store");
@@ -36,7 +37,7 @@ struct RequestId(String);
 
 /// Gives each request a name, which its answer says.
 pub(super) async fn identify(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ServiceState>>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -45,68 +46,57 @@ pub(super) async fn identify(
         return next.run(request).await;
     };
     let value = HeaderValue::try_from(&id);
+    let span = tracing::debug_span!("operation", op_id = %id);
     request.extensions_mut().insert(RequestId(id));
-    let mut response = next.run(request).await;
+    let mut response = next.run(request).instrument(span).await;
     if let Ok(value) = value {
         response.headers_mut().insert(REQUEST_ID, value);
     }
     response
 }
 
-/// All that one path template answers.
-pub(super) struct Endpoint {
-    handlers: Vec<Handler>,
-    /// For `Allow` and for preflights.
-    methods: String,
-}
-
 /// A successful answer.
-pub(super) struct Answer {
+pub(super) struct EncodedResponse {
     pub status: u16,
     /// Empty when there is none.
     pub body: Vec<u8>,
 }
 
-impl Endpoint {
-    pub(super) fn new(handlers: Vec<Handler>) -> Self {
-        let mut methods: Vec<_> = handlers.iter().map(|one| one.info.method.as_str()).collect();
-        if methods.contains(&"GET") {
-            methods.push("HEAD");
-        }
-        methods.push("OPTIONS");
-        Self { methods: methods.join(", "), handlers }
-    }
-
-    fn handler(&self, method: &Method) -> Option<&Handler> {
-        let wanted = if method == Method::HEAD { "GET" } else { method.as_str() };
-        self.handlers.iter().find(|handler| handler.info.method.as_str() == wanted)
-    }
-}
-
 /// Answers a request to a known path.
 pub(super) async fn answer(
-    shared: Arc<Shared>,
-    endpoint: Arc<Endpoint>,
+    shared: Arc<ServiceState>,
+    endpoint: Arc<PathHandlers>,
     request: Request,
 ) -> Response {
     let (head, mut body) = request.into_parts();
     if let Some(response) = cors::preflight(&head, &endpoint.methods) {
         return response;
     }
-    let result = match endpoint.handler(&head.method) {
+    let started = Instant::now();
+    let handler = endpoint.handler(&head.method);
+    let result = match handler {
         Some(handler) => {
             if let Some(response) = rehearsed(&shared, handler.info, &head).await {
                 return response;
             }
             perform(&shared, handler, &head, &mut body).await
         }
-        None => Err(Refusal::no_such_method(head.uri.path(), &endpoint.methods)),
+        None => {
+            let allowed = format!("{}, OPTIONS", endpoint.methods);
+            Err(Refusal::no_such_method(head.uri.path(), &allowed))
+        }
     };
-    respond(&shared, &head.headers, &mut body, result).await
+    let response = respond(&shared, &head.headers, &mut body, result).await;
+    if let Some(handler) = handler {
+        let (method, path) = (handler.info.method.as_str(), handler.info.path);
+        let dur_ms = started.elapsed().as_secs_f64() * 1000.0;
+        tracing::debug!(status = response.status().as_u16(), dur_ms, "{method} {path}");
+    }
+    response
 }
 
 /// The answer of a test double, where a test has asked for one.
-async fn rehearsed(shared: &Shared, info: &Info, head: &request::Parts) -> Option<Response> {
+async fn rehearsed(shared: &ServiceState, info: &Info, head: &request::Parts) -> Option<Response> {
     let fault = shared.rehearsal.next(info)?;
     shared.rehearsal.hold(fault.delay).await;
     let response = fault.answer(&shared.code_prefix)?;
@@ -119,22 +109,21 @@ async fn rehearsed(shared: &Shared, info: &Info, head: &request::Parts) -> Optio
 
 /// Runs the checks and the handler.
 async fn perform(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServiceState>,
     handler: &Handler,
     head: &request::Parts,
     body: &mut Body,
-) -> Result<Answer, Refusal> {
+) -> Result<EncodedResponse, Refusal> {
     let info = handler.info;
     let records = shared.rehearsal.records();
     let given = OnceLock::new();
     let serve = |context: Context, arguments: Map<String, Value>| {
         if records {
-            // Set once only, because this is called once.
-            let _ = given.set(arguments.clone());
+            ignore(given.set(arguments.clone()), "set once only, because this is called once");
         }
         async move {
             let answered = caught(handler.answer(context, arguments)).await?;
-            Ok(Answer { status: info.success(), body: answered })
+            Ok(EncodedResponse { status: info.success(), body: answered })
         }
     };
     let result = checked(shared, info, head, body, serve).await;
@@ -150,18 +139,13 @@ async fn perform(
 
 /// Turns the outcome into the answer.
 pub(super) async fn respond(
-    shared: &Shared,
+    shared: &ServiceState,
     headers: &HeaderMap,
     body: &mut Body,
-    result: Result<Answer, Refusal>,
+    result: Result<EncodedResponse, Refusal>,
 ) -> Response {
     let mut response = match result {
-        Ok(Answer { status: 204, .. }) => {
-            let mut empty = Response::new(Body::empty());
-            *empty.status_mut() = http::StatusCode::NO_CONTENT;
-            empty
-        }
-        Ok(Answer { status, body }) => json(status, body),
+        Ok(EncodedResponse { status, body }) => success_response(status, body),
         Err(refusal) => {
             body::drain(headers, body).await;
             refusal.into_response(&shared.code_prefix)
@@ -176,14 +160,14 @@ pub(super) async fn respond(
 
 /// Finds out who calls, then runs all checks up to the fields, and `serve` when they pass.
 pub(super) async fn checked<F>(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServiceState>,
     info: &Info,
     head: &request::Parts,
     body: &mut Body,
     serve: impl FnOnce(Context, Map<String, Value>) -> F,
-) -> Result<Answer, Refusal>
+) -> Result<EncodedResponse, Refusal>
 where
-    F: Future<Output = Result<Answer, Refusal>>,
+    F: Future<Output = Result<EncodedResponse, Refusal>>,
 {
     let caller = shared.callers.find(&shared.store, &head.headers)?;
     let context = Context { shared: shared.clone(), caller };
@@ -198,7 +182,7 @@ where
 }
 
 async fn arguments(
-    shared: &Shared,
+    shared: &ServiceState,
     info: &Info,
     head: &request::Parts,
     body: &mut Body,
@@ -233,7 +217,7 @@ fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 /// Runs a handler; a panic in it becomes a refusal instead of a lost connection.
-async fn caught(mut answer: super::handlers::Answer) -> Result<Vec<u8>, Refusal> {
+async fn caught(mut answer: HandlerFuture<Refusal>) -> Result<Vec<u8>, Refusal> {
     std::future::poll_fn(move |context| {
         let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut answer).poll(context)));
         polled.unwrap_or_else(|_| {

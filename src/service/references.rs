@@ -12,7 +12,7 @@ pub(super) const POLICY_OF_RULE: &str = "ip_policy";
 pub(super) fn routes_of(
     view: &View<'_>,
     edge_id: &str,
-) -> Result<Vec<HttpsEdgeRoute>, store::Error> {
+) -> Result<Vec<HttpsEdgeRoute>, store::StoreError> {
     let ids = view.referrers(edge_id, EDGE_OF_ROUTE)?;
     ids.iter().filter_map(|id| view.find(id).transpose()).collect()
 }

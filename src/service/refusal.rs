@@ -1,13 +1,13 @@
 //! Why a request is refused; it becomes HTTP at the very last step.
 
-use axum::body::Body;
 use axum::response::Response;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, header};
 use serde_json::{Map, Value};
 
-use super::code::{self, Code};
+use super::code::{self, ErrorCode};
 use super::store::{self, StorageFault};
-use crate::api::ErrorBody;
+use crate::api::{ErrorBody, error_response};
+use crate::gateway::modules::edge_module::InvalidModule;
 
 /// Why a request is refused, for the one who sent it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,8 +21,8 @@ pub struct Refusal {
 
 impl Refusal {
     /// A refusal with a code; the message names the field and the limit.
-    pub fn new(code: Code, message: impl Into<String>) -> Self {
-        let Code { number, status } = code;
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        let ErrorCode { number, status } = code;
         let message = message.into();
         Self { status, number: Some(number), message, details: Vec::new(), header: None }
     }
@@ -52,7 +52,7 @@ impl Refusal {
     }
 
     /// The storage fails; the request may be sent again where that can help.
-    fn of_storage(fault: StorageFault, error: &store::Error) -> Self {
+    fn of_storage(fault: StorageFault, error: &store::StoreError) -> Self {
         let (code, retry_after) = code::of_storage(fault);
         let mut refusal = Self::new(code, format!("{}: {error}", fault.description()));
         refusal.header = retry_after.map(|seconds| (header::RETRY_AFTER, seconds.to_string()));
@@ -85,9 +85,7 @@ impl Refusal {
             msg: self.message,
             details,
         };
-        // An error body holds nothing that JSON could not.
-        let body = serde_json::to_vec(&body).unwrap_or_default();
-        let mut response = json(self.status, body);
+        let mut response = error_response(&body);
         if let Some((name, value)) = self.header
             && let Ok(value) = HeaderValue::try_from(value)
         {
@@ -102,8 +100,8 @@ impl Refusal {
     }
 }
 
-impl From<store::Error> for Refusal {
-    fn from(error: store::Error) -> Self {
+impl From<store::StoreError> for Refusal {
+    fn from(error: store::StoreError) -> Self {
         match error.fault() {
             Some(fault) => Self::of_storage(fault, &error),
             None => Self::new(code::UNEXPECTED, format!("unexpected failure: {error}")),
@@ -111,11 +109,8 @@ impl From<store::Error> for Refusal {
     }
 }
 
-/// An answer with a JSON body.
-pub(super) fn json(status: u16, body: Vec<u8>) -> Response {
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = StatusCode::from_u16(status).unwrap_or_default();
-    let json = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(header::CONTENT_TYPE, json);
-    response
+impl From<InvalidModule> for Refusal {
+    fn from(InvalidModule { number, message }: InvalidModule) -> Self {
+        Self::new(ErrorCode::bad_request(number), message)
+    }
 }

@@ -23,7 +23,7 @@ use crate::api::Info;
 
 /// How an operation shall fail.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Fault {
+pub struct InjectedFault {
     /// The operation, such as `api_keys.get`; any without a name.
     pub operation: Option<String>,
     /// The status of the answer; without one, and without a cut, the call is only delayed.
@@ -57,7 +57,7 @@ pub struct Called {
 
 /// The faults and the calls of a service.
 pub(super) struct Rehearsal {
-    faults: Mutex<Vec<Fault>>,
+    faults: Mutex<Vec<InjectedFault>>,
     failing: AtomicBool,
     calls: Mutex<VecDeque<Called>>,
     /// How many calls are remembered.
@@ -77,7 +77,7 @@ impl Rehearsal {
         }
     }
 
-    pub(super) fn fail(&self, fault: Fault) {
+    pub(super) fn fail(&self, fault: InjectedFault) {
         lock(&self.faults).push(fault);
         self.failing.store(true, Ordering::Release);
     }
@@ -128,11 +128,11 @@ impl Rehearsal {
     }
 
     /// The fault that a call of this operation meets; the first that was asked for comes first.
-    pub(super) fn next(&self, info: &Info) -> Option<Fault> {
+    pub(super) fn next(&self, info: &Info) -> Option<InjectedFault> {
         if !self.failing.load(Ordering::Acquire) {
             return None;
         }
-        let meant = |fault: &Fault| match fault.operation.as_deref() {
+        let meant = |fault: &InjectedFault| match fault.operation.as_deref() {
             Some(name) => name.rsplit_once('.') == Some((info.resource, info.name)),
             None => true,
         };
@@ -149,7 +149,7 @@ impl Rehearsal {
     }
 }
 
-impl Fault {
+impl InjectedFault {
     /// The answer that stands in for the real one; none where there shall be the real one.
     pub(super) fn answer(&self, prefix: &str) -> Option<Response> {
         if self.cut {

@@ -1,6 +1,5 @@
 //! From paths to handlers: one route per path template of the table.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
@@ -14,9 +13,9 @@ use http::header::{CONTENT_TYPE, HeaderName};
 use serde_json::{Map, Value};
 
 use super::Refusal;
-use super::context::Shared;
-use super::handlers::{self, Handler};
-use super::pipeline::{self, Answer, Endpoint};
+use super::context::ServiceState;
+use super::handlers::{self, PathHandlers};
+use super::pipeline::{self, EncodedResponse};
 use crate::api::{Info, Output, Verb, openapi, remote};
 
 const CONTENT_TYPE_JSON: (HeaderName, &str) = (CONTENT_TYPE, "application/json");
@@ -33,14 +32,10 @@ const ROOT: Info = Info {
 };
 
 /// The routes of the management API.
-pub(super) fn router(shared: &Arc<Shared>) -> Router {
-    let mut templates: BTreeMap<&str, Vec<Handler>> = BTreeMap::new();
-    for handler in handlers::all() {
-        templates.entry(handler.info.path).or_default().push(handler);
-    }
+pub(super) fn router(shared: &Arc<ServiceState>) -> Router {
     let mut router = Router::new();
-    for (template, handlers) in templates {
-        let endpoint = Arc::new(Endpoint::new(handlers));
+    for (template, endpoint) in PathHandlers::by_template(handlers::all()) {
+        let endpoint = Arc::new(endpoint);
         // A trailing slash makes no difference (remote API sheet, section 1).
         for path in [template.to_owned(), format!("{template}/")] {
             let (shared, endpoint) = (shared.clone(), endpoint.clone());
@@ -59,8 +54,8 @@ pub(super) fn router(shared: &Arc<Shared>) -> Router {
 }
 
 /// The API as an OpenAPI document; it says nothing secret, so it needs no key.
-fn describe(shared: &Shared) -> Bytes {
-    let about = openapi::About {
+fn describe(shared: &ServiceState) -> Bytes {
+    let about = openapi::ApiDescription {
         title: "Management API",
         description: "Keys, IP policies, edges, backends and modules of a tunnel service.",
         server: shared.base.as_str(),
@@ -69,11 +64,11 @@ fn describe(shared: &Shared) -> Bytes {
     openapi::document(about, remote::resources()).to_string().into()
 }
 
-async fn answer_root(shared: Arc<Shared>, request: Request) -> Response {
+async fn answer_root(shared: Arc<ServiceState>, request: Request) -> Response {
     let (head, mut body) = request.into_parts();
     let result = if matches!(head.method, Method::GET | Method::HEAD) {
         let lists = lists(&shared);
-        let serve = |_, _| async { Ok(Answer { status: 200, body: lists }) };
+        let serve = |_, _| async { Ok(EncodedResponse { status: 200, body: lists }) };
         pipeline::checked(&shared, &ROOT, &head, &mut body, serve).await
     } else {
         Err(Refusal::no_such_method("/", "GET, HEAD"))
@@ -81,14 +76,14 @@ async fn answer_root(shared: Arc<Shared>, request: Request) -> Response {
     pipeline::respond(&shared, &head.headers, &mut body, result).await
 }
 
-async fn answer_nowhere(shared: Arc<Shared>, request: Request) -> Response {
+async fn answer_nowhere(shared: Arc<ServiceState>, request: Request) -> Response {
     let (head, mut body) = request.into_parts();
     let refusal = Refusal::no_such_path(head.uri.path());
     pipeline::respond(&shared, &head.headers, &mut body, Err(refusal)).await
 }
 
 /// `{"uri": …, "api_keys_uri": …, "backends_failover_uri": …}`.
-fn lists(shared: &Shared) -> Vec<u8> {
+fn lists(shared: &ServiceState) -> Vec<u8> {
     let mut lists = Map::new();
     lists.insert("uri".to_owned(), shared.base.at("/").into());
     for info in remote::operations().filter(|info| matches!(info.output, Output::Page { .. })) {

@@ -9,6 +9,7 @@ use super::accounts::{self, TokenFault};
 use super::store::{Store, Transaction, View};
 use crate::api::Secret;
 use crate::files;
+use crate::logging::or_debug;
 
 /// What follows the name of a database in that of the file with its first admin key.
 const ADMIN_KEY_SUFFIX: &str = "-admin-key";
@@ -60,7 +61,7 @@ impl TokenFiles {
     pub(super) fn remove(&self) {
         for path in [&self.admin_key, &self.authtoken].into_iter().flatten() {
             // One that stays is shown again at the next start.
-            let _ = std::fs::remove_file(path);
+            or_debug!(std::fs::remove_file(path), "a file of tokens stays");
         }
     }
 }
@@ -74,7 +75,7 @@ impl TokenFiles {
 pub async fn new_admin_key(path: &Path, out: Option<&Path>) -> Result<Secret, Error> {
     let (path, out) = (path.to_owned(), out.map(ToOwned::to_owned));
     let opened = tokio::task::spawn_blocking(move || Store::open_existing(&path)).await;
-    let store = opened.map_err(|_| super::store::Error::Panicked)??;
+    let store = opened.map_err(|_| super::store::StoreError::Panicked)??;
     let written = out.clone();
     let made = store.write(move |change| {
         let key = accounts::new_admin_key(change)?;
@@ -88,7 +89,7 @@ pub async fn new_admin_key(path: &Path, out: Option<&Path>) -> Result<Secret, Er
         && !matches!(error, Error::TokenFile { .. })
     {
         // What it holds is not valid; the error that led here is the one to report.
-        let _ = std::fs::remove_file(out);
+        or_debug!(std::fs::remove_file(out), "a file of tokens stays");
     }
     // Closing blocks, but nothing else runs here.
     store.close();

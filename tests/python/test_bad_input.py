@@ -7,18 +7,19 @@ a body that is no JSON, other headers) are left to the tests of the service.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
 import ginnel
+from cases import DATA, read_yaml
 
-FILES = sorted((Path(__file__).parents[1] / "data/bad_input").glob("*.json"))
-CASES = {path.stem: json.loads(path.read_text()) for path in FILES}
+FILES = sorted((DATA / "bad_input").glob("*.yaml"))
+CASES: dict[str, Any] = {
+    re.sub(r"\W+", "_", case["name"]): case for path in FILES for case in read_yaml(path)
+}
 BEARER = re.compile(r"Bearer (\S+)", re.IGNORECASE)
 
 CLASSES: dict[int, type[ginnel.APIStatusError]] = {

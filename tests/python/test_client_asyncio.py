@@ -1051,4 +1051,6 @@ def test_no_log_of_asyncio_about_what_nobody_retrieved(
     run(main)
     gc.collect()
 
-    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+    # A loop in debug mode also tells what took long, as anything may on a busy machine.
+    told = [record.getMessage() for record in caplog.records if record.name == "asyncio"]
+    assert [message for message in told if not message.startswith("Executing ")] == []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import resource
 import select
@@ -284,6 +285,34 @@ def test_a_low_limit_of_descriptors_is_told_and_a_higher_one_taken() -> None:
     assert "only 1024 files" in few[1]
     assert len(few[1].splitlines()) == 1
     assert many == (str(hard) if hard != resource.RLIM_INFINITY else "unlimited", "")
+
+
+def test_a_process_without_descriptors_says_why_it_accepts_nobody_and_goes_on() -> None:
+    limits = ["--max-connections", "4000", "--max-connections-per-address", "4000"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ginnel", "serve", "--json", *limits],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256)),
+    )
+    assert process.stdout
+    assert process.stderr
+    try:
+        port = urlsplit(json.loads(process.stdout.readline())["http_url"]).port or 0
+        assert "only 256 files" in process.stderr.readline()
+
+        with flood(port, 400):
+            complaint = process.stderr.readline()
+        answer = get(port, "/", timeout=20)
+        process.terminate()
+        _, more = process.communicate(timeout=20)
+    finally:
+        process.kill()
+
+    assert "cannot accept connections of visitors: Too many open files" in complaint
+    assert answer.startswith(b"HTTP/1.1 404")
+    assert "Too many open files" not in more
 
 
 def test_an_embedded_service_leaves_the_limit_of_the_process_alone() -> None:

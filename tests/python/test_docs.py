@@ -78,3 +78,37 @@ def test_every_block_of_a_page_runs(
 
 def test_the_readme_has_code_that_runs() -> None:
     assert blocks(ROOT / "README.md")
+
+
+NAMED = re.compile(r"`((?:src|tests|python|bench|examples)/[\w./-]+)`")
+MAX_FILES_OF_A_WALK = 25
+
+
+def named_files(text: str) -> list[str]:
+    return list(dict.fromkeys(NAMED.findall(text)))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_file_that_a_page_names_is_there(page: Path) -> None:
+    gone = [name for name in named_files(page.read_text()) if not (ROOT / name).exists()]
+    assert not gone
+
+
+def test_every_file_that_comments_name_is_there() -> None:
+    comment = re.compile(r"^\s*//[/!]? .*", re.MULTILINE)
+    gone = {
+        (str(file.relative_to(ROOT)), name)
+        for file in (ROOT / "src").rglob("*.rs")
+        for line in comment.findall(file.read_text())
+        for name in named_files(line)
+        if not (ROOT / name).exists() and not (ROOT / "src" / name).exists()
+    }
+    assert not gone
+
+
+@pytest.mark.parametrize("heading", ["Follow one request", "Follow one policy"])
+def test_a_walk_is_short(heading: str) -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    walk = page.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    files = named_files(walk)
+    assert 10 < len(files) <= MAX_FILES_OF_A_WALK, files

@@ -326,3 +326,34 @@ def test_a_folder_answers_requests_with_bodies(
 
                 assert answer.split(b" ")[1:2] == [expected], (method, field)
                 assert answer.endswith(b"hello") == (method == b"GET")
+
+
+def test_folders_send_parts_and_what_has_changed(agent: ginnel.Agent, tmp_path: Path) -> None:
+    (tmp_path / "hello.txt").write_text("hello world")
+    with agent.client() as client:
+        tunnel = client.tunnels.start(addr=f"file://{tmp_path}", proto="http", name="here")
+
+        def ask(method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
+            fields = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+            lines = [f"{method} /hello.txt HTTP/1.1", "Host: a.test", "Connection: close", *fields]
+            answer = read_all(tunnel, "\r\n".join([*lines, "", ""]).encode())
+            head, _, body = answer.partition(b"\r\n\r\n")
+            status, *answered = head.decode().split("\r\n")
+            return int(status.split()[1]), dict(line.split(": ") for line in answered), body
+
+        status, headers, body = ask()
+        assert (status, body) == (200, b"hello world")
+        tag, date = headers["ETag"], headers["Last-Modified"]
+        assert ask(If_None_Match=tag)[::2] == (304, b"")
+        assert ask(If_Modified_Since=date)[::2] == (304, b"")
+        assert ask("HEAD", Range="bytes=0-1")[1]["Content-Length"] == "11"
+
+        status, headers, body = ask(Range="bytes=6-", If_Range=tag)
+        assert (status, body, headers["Content-Range"]) == (206, b"world", "bytes 6-10/11")
+        status, headers, body = ask(Range="bytes=11-")
+        assert (status, body, headers["Content-Range"]) == (416, b"", "bytes */11")
+
+        (tmp_path / "hello.txt").write_text("another world")
+        assert ask(If_None_Match=tag)[::2] == (200, b"another world")
+        assert ask(Range="bytes=6-", If_Range=tag)[::2] == (200, b"another world")
+        assert ask(If_Match=tag)[0] == 412

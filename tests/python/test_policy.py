@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import pickle
 import re
@@ -14,33 +13,17 @@ from typing import Any
 
 import pytest
 
+from cases import DATA, read_yaml
 from ginnel import ValidationError, policy
 from ginnel.policy import PolicyError, Problem, Report, Trial
 
-CASES = sorted((Path(__file__).parents[1] / "data" / "policy").glob("*.yaml"))
+CASES = sorted((DATA / "policy").glob("*.yaml"))
 RUNS = [path for path in CASES if path.stem.startswith("run_")]
 DENY = {"on_http_request": [{"name": "all", "actions": [{"type": "deny"}]}]}
 
 
-# The package has no types.
-yaml: Any = importlib.import_module("yaml")
-
-
-def loader() -> Any:
-    """Reads YAML as the service does: truths are `true` and `false` alone, and times are texts."""
-    kinds = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:bool")
-    resolvers = yaml.SafeLoader.yaml_implicit_resolvers.items()
-    kept = {first: [it for it in known if it[0] not in kinds] for first, known in resolvers}
-    made: Any = type("Loader", (yaml.SafeLoader,), {"yaml_implicit_resolvers": kept})
-    made.add_implicit_resolver(kinds[1], re.compile("^(?:true|false)$"), list("tf"))
-    return made
-
-
-LOADER = loader()
-
-
 def read(path: Path) -> Any:
-    case = yaml.load(path.read_text(encoding="utf-8"), LOADER)
+    case = read_yaml(path)
     assert isinstance(case, dict)
     kind: dict[str, Any] = {"edge": case["scope"] in ("https_route", "tcp_edge")}
     kind["protocol"] = "tcp" if case["scope"].startswith("tcp") else "http"

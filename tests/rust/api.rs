@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use ginnel::api::remote::{self, api_keys, backends, edges};
 use ginnel::api::{
-    Info, Kind, Number, Output, Place, TextOrNumber, Verb, encode, encode_arguments, local,
+    Info, Kind, Number, Output, ParameterLocation, TextOrNumber, Verb, encode, encode_arguments,
+    local,
 };
 use serde_json::{Map, Value, json};
 
@@ -86,14 +87,16 @@ fn every_argument_arrives_where_its_place_is() {
             call.body.map(|b| serde_json::from_slice(&b).unwrap()).unwrap_or_default();
         for parameter in info.parameters {
             let there = match info.place(parameter.name) {
-                Place::Path => call.target.split('/').any(|segment| segment == "text"),
-                Place::Query => call.target.contains(&format!("{}=", parameter.name)),
-                Place::Body => body.get(parameter.name) == arguments.get(parameter.name),
+                ParameterLocation::Path => call.target.split('/').any(|segment| segment == "text"),
+                ParameterLocation::Query => call.target.contains(&format!("{}=", parameter.name)),
+                ParameterLocation::Body => {
+                    body.get(parameter.name) == arguments.get(parameter.name)
+                }
             };
             assert!(there, "{} in {}.{}", parameter.name, info.resource, info.name);
         }
         let repeated = info.method == Verb::PATCH
-            || info.place("id") == Place::Body && arguments.contains_key("id");
+            || info.place("id") == ParameterLocation::Body && arguments.contains_key("id");
         assert_eq!(body.contains_key("id"), repeated, "{}", info.path);
     }
 }

@@ -3,14 +3,21 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod agent;
+#[cfg(feature = "service")]
+mod allocations;
 mod api;
 #[cfg(feature = "service")]
 mod cli;
+#[cfg(feature = "service")]
+mod gateway;
 mod layers;
+#[cfg(feature = "service")]
+mod mux;
 mod names;
 #[cfg(feature = "service")]
 mod policy;
 #[cfg(feature = "service")]
-mod service;
+mod protocol;
 #[cfg(feature = "service")]
-mod tunnel;
+mod service;
+mod swallowed_errors;

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from time import monotonic
 
-from .._core.client import _Client, copied, hooks, takes_options
-from .._native import Core
+from .._core.client import _Client, takes_options
 from ..exceptions import AgentNotRunningError, APITimeoutError, NotFoundError
 
 TYPE_CHECKING = False
@@ -217,19 +216,4 @@ class AgentOptions(_Client):
             ConfigError: An option is unusable; the message names it.
             TypeError: There is no such option; the message names the nearest one.
         """
-        self._options = {
-            "agent": True,
-            "base_url": base_url,
-            "timeout": timeout,
-            "deadline": deadline,
-            "max_retries": max_retries,
-            "headers": copied(headers),
-            "ca_bundle": ca_bundle,
-            "client_cert": client_cert,
-            "allow_http": allow_http,
-            "app": app,
-            "max_connections": max_connections,
-            "rate_limit": rate_limit,
-            "hooks": hooks(on_request, on_response, on_retry),
-        }
-        self._core = Core(self._options)
+        self._open({"agent": True, **locals()})

@@ -5,21 +5,19 @@ from __future__ import annotations
 from .. import _native
 from ..exceptions import AgentError, ConfigError
 from .client import takes_options
-from .spelling import Spelling
+from .in_process import InProcess
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from os import PathLike
-    from types import TracebackType
-    from typing import Self
 
     from .._agent_api.client import AgentClient
     from .._agent_api.client_async import AsyncAgentClient
     from .service import Service
 
 
-class Agent(Spelling):
+class Agent(InProcess):
     """An agent in this process, until `stop` or the end of a `with` block.
 
     It connects to a service, forwards the visitors of its tunnels to local services, captures their
@@ -80,6 +78,9 @@ class Agent(Spelling):
             raise ConfigError("server_addr is missing; pass it, or a service that accepts agents")
         if not authtoken:
             raise ConfigError("authtoken is missing; pass it or set GINNEL_AUTHTOKEN")
+        from .running import Attachment
+
+        self._logs = Attachment(self)
         self._agent = _native.Agent(
             {
                 "server_addr": server_addr,
@@ -147,23 +148,10 @@ class Agent(Spelling):
         Raises:
             ConfigError: `grace` is not from 0 to 3600.
         """
-        self._agent.stop(grace)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    def __reduce__(self) -> str | tuple[object, ...]:
-        name = type(self).__name__
-        problem = f"{name} cannot be pickled or copied: it runs in this process"
-        raise TypeError(f"{problem}; pass on the addresses where it is reached")
+        try:
+            self._agent.stop(grace)
+        finally:
+            self._logs.close()
 
     def __repr__(self) -> str:
         return f"<Agent at {self.url}, {self.state}>"

@@ -60,11 +60,6 @@ def _unknown(client: _Client, method: str, option: str, known: frozenset[str]) -
     return problem
 
 
-def hooks(*given: object) -> tuple[object, ...] | None:
-    """The hooks of a client; None without any."""
-    return given if any(hook is not None for hook in given) else None
-
-
 def copied(headers: object) -> object:
     """The headers as they are now; what is no mapping is left for the core to refuse."""
     return dict(headers) if hasattr(headers, "keys") else headers  # type: ignore[call-overload]
@@ -75,6 +70,17 @@ class _Client(Spelling):
 
     _core: Core
     _options: dict[str, object]
+
+    def _open(self, given: dict[str, Any]) -> None:
+        """Make the core with what `__init__` was given, by the names of its parameters."""
+        names = ("on_request", "on_response", "on_retry")
+        hooks = tuple(given[name] for name in names)
+        self._options = {
+            name: value for name, value in given.items() if name not in ("self", *names)
+        }
+        self._options["headers"] = copied(given["headers"])
+        self._options["hooks"] = hooks if any(hook is not None for hook in hooks) else None
+        self._core = Core(self._options)
 
     @takes_options
     def with_options(
@@ -283,25 +289,7 @@ class _RemoteOptions(_Client):
             ConfigError: An option is missing or unusable; the message names it.
             TypeError: There is no such option; the message names the nearest one.
         """
-        self._options = {
-            "api_key": api_key,
-            "base_url": base_url,
-            "timeout": timeout,
-            "deadline": deadline,
-            "max_retries": max_retries,
-            "headers": copied(headers),
-            "service_version": service_version,
-            "ca_bundle": ca_bundle,
-            "client_cert": client_cert,
-            "proxy": proxy,
-            "trust_env": trust_env,
-            "allow_http": allow_http,
-            "app": app,
-            "max_connections": max_connections,
-            "rate_limit": rate_limit,
-            "hooks": hooks(on_request, on_response, on_retry),
-        }
-        self._core = Core(self._options)
+        self._open(locals())
 
 
 class RemoteClient(_RemoteOptions, _Blocking, RemoteResources):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import _native
 from ..exceptions import ConfigError
 from .client import AsyncRemoteClient, RemoteClient, takes_options
-from .spelling import Spelling
+from .in_process import InProcess
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from os import PathLike
     from pathlib import Path
-    from types import TracebackType
-    from typing import Literal, Self
+    from typing import Literal
     from urllib.request import OpenerDirector
 
     from .._native import Snapshot
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from .service_calls import ServiceCall
 
 
-class Service(Spelling):
+class Service(InProcess):
     """The management API, served from this process until `stop` or the end of a `with` block."""
 
     @takes_options
@@ -106,6 +105,9 @@ class Service(Spelling):
             ServiceStoreError: The database cannot be used; its file is left as it was.
             ServiceError: Something else; the message says what.
         """
+        from .running import Attachment
+
+        self._logs = Attachment(self)
         self._service = _native.Service(
             {
                 "path": path,
@@ -329,23 +331,10 @@ class Service(Spelling):
         Raises:
             ConfigError: `grace` is not from 0 to 3600.
         """
-        self._service.stop(grace)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    def __reduce__(self) -> str | tuple[object, ...]:
-        name = type(self).__name__
-        problem = f"{name} cannot be pickled or copied: it runs in this process"
-        raise TypeError(f"{problem}; pass on the addresses where it is reached")
+        try:
+            self._service.stop(grace)
+        finally:
+            self._logs.close()
 
     def __repr__(self) -> str:
         state = "" if self.is_running else ", stopped"

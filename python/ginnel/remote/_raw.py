@@ -393,16 +393,6 @@ class RawEdgesHttpsRoutes(Resource):
         return RawEdgesHttpsRoutesIpRestriction(self._core)
 
     @cached_property
-    def policy(self) -> RawEdgesHttpsRoutesPolicy:
-        """`edges.https.routes.policy`"""
-        return RawEdgesHttpsRoutesPolicy(self._core)
-
-    @cached_property
-    def user_agent_filter(self) -> RawEdgesHttpsRoutesUserAgentFilter:
-        """`edges.https.routes.user_agent_filter`"""
-        return RawEdgesHttpsRoutesUserAgentFilter(self._core)
-
-    @cached_property
     def circuit_breaker(self) -> RawEdgesHttpsRoutesCircuitBreaker:
         """`edges.https.routes.circuit_breaker`"""
         return RawEdgesHttpsRoutesCircuitBreaker(self._core)
@@ -432,6 +422,16 @@ class RawEdgesHttpsRoutes(Resource):
         """`edges.https.routes.websocket_tcp_converter`"""
         return RawEdgesHttpsRoutesWebsocketTcpConverter(self._core)
 
+    @cached_property
+    def user_agent_filter(self) -> RawEdgesHttpsRoutesUserAgentFilter:
+        """`edges.https.routes.user_agent_filter`"""
+        return RawEdgesHttpsRoutesUserAgentFilter(self._core)
+
+    @cached_property
+    def policy(self) -> RawEdgesHttpsRoutesPolicy:
+        """`edges.https.routes.policy`"""
+        return RawEdgesHttpsRoutesPolicy(self._core)
+
 
 class AsyncRawEdgesHttpsRoutes(Resource):
     """`edges.https.routes`, with its answers as they came."""
@@ -450,16 +450,6 @@ class AsyncRawEdgesHttpsRoutes(Resource):
     def ip_restriction(self) -> AsyncRawEdgesHttpsRoutesIpRestriction:
         """`edges.https.routes.ip_restriction`"""
         return AsyncRawEdgesHttpsRoutesIpRestriction(self._core)
-
-    @cached_property
-    def policy(self) -> AsyncRawEdgesHttpsRoutesPolicy:
-        """`edges.https.routes.policy`"""
-        return AsyncRawEdgesHttpsRoutesPolicy(self._core)
-
-    @cached_property
-    def user_agent_filter(self) -> AsyncRawEdgesHttpsRoutesUserAgentFilter:
-        """`edges.https.routes.user_agent_filter`"""
-        return AsyncRawEdgesHttpsRoutesUserAgentFilter(self._core)
 
     @cached_property
     def circuit_breaker(self) -> AsyncRawEdgesHttpsRoutesCircuitBreaker:
@@ -490,6 +480,16 @@ class AsyncRawEdgesHttpsRoutes(Resource):
     def websocket_tcp_converter(self) -> AsyncRawEdgesHttpsRoutesWebsocketTcpConverter:
         """`edges.https.routes.websocket_tcp_converter`"""
         return AsyncRawEdgesHttpsRoutesWebsocketTcpConverter(self._core)
+
+    @cached_property
+    def user_agent_filter(self) -> AsyncRawEdgesHttpsRoutesUserAgentFilter:
+        """`edges.https.routes.user_agent_filter`"""
+        return AsyncRawEdgesHttpsRoutesUserAgentFilter(self._core)
+
+    @cached_property
+    def policy(self) -> AsyncRawEdgesHttpsRoutesPolicy:
+        """`edges.https.routes.policy`"""
+        return AsyncRawEdgesHttpsRoutesPolicy(self._core)
 
 
 class RawEdgesTcp(Resource):
@@ -680,38 +680,6 @@ class AsyncRawEdgesHttpsRoutesIpRestriction(Resource):
     delete = raw_async(AsyncEdgesHttpsRoutesIpRestriction.delete)
 
 
-class RawEdgesHttpsRoutesPolicy(Resource):
-    """`edges.https.routes.policy`, with its answers as they came."""
-
-    replace = raw(EdgesHttpsRoutesPolicy.replace)
-    get = raw(EdgesHttpsRoutesPolicy.get)
-    delete = raw(EdgesHttpsRoutesPolicy.delete)
-
-
-class AsyncRawEdgesHttpsRoutesPolicy(Resource):
-    """`edges.https.routes.policy`, with its answers as they came."""
-
-    replace = raw_async(AsyncEdgesHttpsRoutesPolicy.replace)
-    get = raw_async(AsyncEdgesHttpsRoutesPolicy.get)
-    delete = raw_async(AsyncEdgesHttpsRoutesPolicy.delete)
-
-
-class RawEdgesHttpsRoutesUserAgentFilter(Resource):
-    """`edges.https.routes.user_agent_filter`, with its answers as they came."""
-
-    replace = raw(EdgesHttpsRoutesUserAgentFilter.replace)
-    get = raw(EdgesHttpsRoutesUserAgentFilter.get)
-    delete = raw(EdgesHttpsRoutesUserAgentFilter.delete)
-
-
-class AsyncRawEdgesHttpsRoutesUserAgentFilter(Resource):
-    """`edges.https.routes.user_agent_filter`, with its answers as they came."""
-
-    replace = raw_async(AsyncEdgesHttpsRoutesUserAgentFilter.replace)
-    get = raw_async(AsyncEdgesHttpsRoutesUserAgentFilter.get)
-    delete = raw_async(AsyncEdgesHttpsRoutesUserAgentFilter.delete)
-
-
 class RawEdgesHttpsRoutesCircuitBreaker(Resource):
     """`edges.https.routes.circuit_breaker`, with its answers as they came."""
 
@@ -806,6 +774,38 @@ class AsyncRawEdgesHttpsRoutesWebsocketTcpConverter(Resource):
     replace = raw_async(AsyncEdgesHttpsRoutesWebsocketTcpConverter.replace)
     get = raw_async(AsyncEdgesHttpsRoutesWebsocketTcpConverter.get)
     delete = raw_async(AsyncEdgesHttpsRoutesWebsocketTcpConverter.delete)
+
+
+class RawEdgesHttpsRoutesUserAgentFilter(Resource):
+    """`edges.https.routes.user_agent_filter`, with its answers as they came."""
+
+    replace = raw(EdgesHttpsRoutesUserAgentFilter.replace)
+    get = raw(EdgesHttpsRoutesUserAgentFilter.get)
+    delete = raw(EdgesHttpsRoutesUserAgentFilter.delete)
+
+
+class AsyncRawEdgesHttpsRoutesUserAgentFilter(Resource):
+    """`edges.https.routes.user_agent_filter`, with its answers as they came."""
+
+    replace = raw_async(AsyncEdgesHttpsRoutesUserAgentFilter.replace)
+    get = raw_async(AsyncEdgesHttpsRoutesUserAgentFilter.get)
+    delete = raw_async(AsyncEdgesHttpsRoutesUserAgentFilter.delete)
+
+
+class RawEdgesHttpsRoutesPolicy(Resource):
+    """`edges.https.routes.policy`, with its answers as they came."""
+
+    replace = raw(EdgesHttpsRoutesPolicy.replace)
+    get = raw(EdgesHttpsRoutesPolicy.get)
+    delete = raw(EdgesHttpsRoutesPolicy.delete)
+
+
+class AsyncRawEdgesHttpsRoutesPolicy(Resource):
+    """`edges.https.routes.policy`, with its answers as they came."""
+
+    replace = raw_async(AsyncEdgesHttpsRoutesPolicy.replace)
+    get = raw_async(AsyncEdgesHttpsRoutesPolicy.get)
+    delete = raw_async(AsyncEdgesHttpsRoutesPolicy.delete)
 
 
 class RawEdgesTcpBackend(Resource):

@@ -9,6 +9,8 @@ use tokio::sync::broadcast;
 use super::record::{CaptureRecord, CaptureSource, CapturedExchange, CapturedMessage};
 use super::recording::Recording;
 
+use crate::logging::ignore;
+
 /// How much of each body is kept at most.
 const MAX_BODY_BYTES: usize = 1 << 20;
 /// What a record costs beside its bytes.
@@ -163,8 +165,7 @@ impl CaptureStore {
         inner.bytes = 0;
         inner.cleared = inner.next_revision();
         drop(inner);
-        // Nobody may be listening.
-        let _ = self.changes.send(CaptureChange::Cleared);
+        ignore(self.changes.send(CaptureChange::Cleared), "nobody may be listening");
     }
 
     /// How full the store is.
@@ -259,7 +260,7 @@ impl CaptureStore {
         record.revision.store(inner.next_revision(), Ordering::Release);
         drop(inner);
         if self.changes.receiver_count() > 0 {
-            let _ = self.changes.send(change(record.clone()));
+            ignore(self.changes.send(change(record.clone())), "nobody may be listening");
         }
     }
 

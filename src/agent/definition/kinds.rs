@@ -2,18 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
-use serde_json::Value;
+use rustls::ServerConfig;
+use serde_json::{Map, Value};
 
 use super::address::address;
-use super::fields::DefinitionFields;
-use super::{Definition, PublicEndpoint};
-use crate::agent::relay::{AppProtocol, HostHeader, LocalAddress};
+use super::{Definition, EndpointDefinition};
+use crate::agent::relay::{AppProtocol, LocalAddress};
 use crate::agent::tls;
+use crate::api::local::tunnels;
 use crate::api::mask;
-use crate::net::certificate;
+use crate::net::tls::certificate;
 use crate::protocol::message::{
-    Base64, Empty, HttpOpts, MutualTls, TcpOpts, TlsOpts, TlsTermination,
+    Base64Bytes, Empty, HttpOpts, MutualTlsOptions, TcpOpts, TlsOpts, TlsTerminationOptions,
 };
 
 /// The longest metadata of a tunnel, in bytes.
@@ -21,66 +23,155 @@ const MAX_METADATA_BYTES: usize = 4096;
 /// Where visitors can be asked for certificates.
 const ONLY_WHERE_TLS_ENDS: &str = "is only supported if the service or the agent terminates TLS";
 
-impl DefinitionFields<'_> {
-    /// Reads all of them; none when some are missing or wrong.
-    pub fn definition(&mut self) -> Option<Definition> {
-        let name = self.name();
-        let proto = self.text("proto");
-        let labels = self.labels();
-        let public = match (proto.as_deref(), labels) {
-            (Some(_), Some(_)) => {
-                self.problem("labels", "a tunnel has either proto or labels");
-                None
-            }
-            (None, Some(labels)) => self.labeled(labels),
-            (Some("http"), None) => self.http(),
-            (Some("tcp"), None) => self.tcp(),
-            (Some("tls"), None) => self.tls(),
-            (Some(other), None) => {
-                let text = format!("Invalid protocol name '{other}'; it is http, tcp or tls");
-                self.problems.push(format!("proto: {text}"));
-                None
-            }
-            (None, None) => {
-                self.problem("proto", "is required, unless there are labels");
-                None
-            }
-        };
-        let is_http =
-            matches!(public, Some(PublicEndpoint::Http { .. } | PublicEndpoint::Labeled(_)));
-        let address = self.address(proto.as_deref());
-        let metadata = self.text("metadata").unwrap_or_default();
-        if metadata.len() > MAX_METADATA_BYTES {
-            let problem =
-                format!("is {} bytes long, the limit is {MAX_METADATA_BYTES}", metadata.len());
-            self.problem("metadata", &problem);
+/// The fields of all tunnels.
+const COMMON_FIELDS: &[&str] = &[
+    "addr",
+    "labels",
+    "metadata",
+    "name",
+    "proto",
+    "upstream_tls_verify",
+    "upstream_tls_verify_cas",
+];
+/// More of them, of tunnels that are looked at request by request.
+const REQUEST_FIELDS: &[&str] = &["app_protocol", "host_header", "inspect"];
+/// More of those that have an address of their own.
+const ADDRESS_FIELDS: &[&str] =
+    &["ip_restriction", "policy", "proxy_proto", "proxy_protocol", "traffic_policy"];
+/// More of those whose address has a name.
+const NAME_FIELDS: &[&str] = &["domain", "hostname", "mutual_tls_cas", "subdomain"];
+/// What only HTTP has.
+const HTTP_FIELDS: &[&str] = &[
+    "auth",
+    "basic_auth",
+    "bind_tls",
+    "circuit_breaker",
+    "compression",
+    "request_header",
+    "response_header",
+    "schemes",
+    "user_agent_filter",
+    "verify_webhook",
+    "websocket_tcp_converter",
+];
+
+/// A definition while it is read.
+pub(super) struct DefinitionReader {
+    pub(super) start: tunnels::Start,
+    problems: Vec<String>,
+    /// How TLS of visitors ends at the agent, once that is read.
+    ends_tls: Option<Arc<ServerConfig>>,
+}
+
+impl DefinitionReader {
+    /// Nothing is read yet.
+    pub fn new(start: tunnels::Start) -> Self {
+        Self { start, problems: Vec::new(), ends_tls: None }
+    }
+
+    /// The definition, if nothing is wrong with it.
+    pub fn read(mut self) -> Result<Definition, Vec<String>> {
+        match self.definition() {
+            Some(definition) if self.problems.is_empty() => Ok(definition),
+            _ => Err(self.problems),
         }
-        let inspect = if is_http { self.flag("inspect").unwrap_or(true) } else { false };
-        let host_header = match is_http {
-            true => self.host_header(),
-            false => HostHeader::Preserve,
+    }
+
+    pub(super) fn problem(&mut self, field: &str, problem: &str) {
+        self.problems.push(format!("{field}: {problem}"));
+    }
+
+    fn definition(&mut self) -> Option<Definition> {
+        // What the table declares always makes an object.
+        let document = match serde_json::to_value(&self.start) {
+            Ok(Value::Object(document)) => document,
+            _ => Map::new(),
         };
-        let app_protocol = match is_http {
-            true => self.app_protocol(address.as_ref()),
-            false => AppProtocol::Http1,
-        };
-        let verify = self.verify(is_http);
+        let name = self.name();
+        let public = self.public(&document);
+        let proto = self.start.proto.take();
+        let is_http = matches!(
+            public,
+            Some(EndpointDefinition::Http { .. } | EndpointDefinition::Labeled(_))
+        );
+        let address = self.address(proto.as_deref());
+        let metadata = self.metadata();
+        let host_header = self.host_header();
+        let app_protocol = self.app_protocol(address.as_ref());
+        let verify = self.verify();
         Some(Definition {
             name,
             ends_tls: self.ends_tls.take(),
             address: address?,
             app_protocol,
             metadata,
-            inspect,
+            inspect: is_http && self.start.inspect.unwrap_or(true),
             public: public?,
             host_header,
             verify,
-            document: self.document.clone(),
+            document,
         })
     }
 
+    /// What the kind of tunnel has, by its protocol or its labels.
+    fn public(&mut self, document: &Map<String, Value>) -> Option<EndpointDefinition> {
+        let labels = self.labels();
+        match (self.start.proto.as_deref(), labels) {
+            (Some(_), Some(_)) => {
+                self.problem("labels", "a tunnel has either proto or labels");
+                None
+            }
+            (None, Some(labels)) => {
+                self.refuse_others(document, &[REQUEST_FIELDS, &["crt", "key"]]);
+                Some(self.labeled(labels))
+            }
+            (Some("http"), None) => {
+                let own = [REQUEST_FIELDS, ADDRESS_FIELDS, NAME_FIELDS, HTTP_FIELDS];
+                self.refuse_others(document, &own);
+                self.http()
+            }
+            (Some("tcp"), None) => {
+                self.refuse_others(document, &[ADDRESS_FIELDS, &["remote_addr"]]);
+                Some(self.tcp())
+            }
+            (Some("tls"), None) => {
+                let own = [ADDRESS_FIELDS, NAME_FIELDS, &["crt", "key", "terminate_at"]];
+                self.refuse_others(document, &own);
+                Some(self.tls())
+            }
+            (Some(other), None) => {
+                let text = format!("Invalid protocol name '{other}'; it is http, tcp or tls");
+                self.problem("proto", &text);
+                None
+            }
+            (None, None) => {
+                self.problem("proto", "is required, unless there are labels");
+                None
+            }
+        }
+    }
+
+    /// Refuses the fields of other kinds of tunnels.
+    fn refuse_others(&mut self, document: &Map<String, Value>, own: &[&[&str]]) {
+        let is_own = |name: &&str| !own.iter().any(|fields| fields.contains(name));
+        let others = document.keys().map(String::as_str);
+        for field in others.filter(|name| !COMMON_FIELDS.contains(name)).filter(is_own) {
+            self.problem(field, "does not belong to this kind of tunnel");
+        }
+    }
+
+    fn metadata(&mut self) -> String {
+        let metadata = self.start.metadata.take().unwrap_or_default();
+        if metadata.len() > MAX_METADATA_BYTES {
+            let length = metadata.len();
+            let problem = format!("is {length} bytes long, the limit is {MAX_METADATA_BYTES}");
+            self.problem("metadata", &problem);
+        }
+        metadata
+    }
+
     fn app_protocol(&mut self, address: Option<&LocalAddress>) -> AppProtocol {
-        match self.text("app_protocol").as_deref() {
+        match self.start.app_protocol.as_deref() {
             None | Some("http1") => {}
             Some("http2") if matches!(address, Some(LocalAddress::Files(_))) => {
                 self.problem("app_protocol", "must be http1 for a folder");
@@ -91,7 +182,7 @@ impl DefinitionFields<'_> {
         AppProtocol::Http1
     }
 
-    fn http(&mut self) -> Option<PublicEndpoint> {
+    fn http(&mut self) -> Option<EndpointDefinition> {
         let schemes = self.schemes()?;
         if self.proxy_proto() != 0 {
             // The relay would read the header as a request.
@@ -99,16 +190,14 @@ impl DefinitionFields<'_> {
         }
         let mut options = HttpOpts {
             subdomain: self.subdomain(),
-            compression: self.flag("compression").unwrap_or_default().then_some(Empty {}),
-            websocket_tcp_converter: self
-                .flag("websocket_tcp_converter")
-                .unwrap_or_default()
+            compression: (self.start.compression == Some(true)).then_some(Empty {}),
+            websocket_tcp_converter: (self.start.websocket_tcp_converter == Some(true))
                 .then_some(Empty {}),
             circuit_breaker: self.circuit_breaker(),
             ip_restriction: self.ip_restriction(),
             basic_auth: self.basic_auth(),
-            request_headers: self.headers("request_header"),
-            response_headers: self.headers("response_header"),
+            request_headers: self.headers("request_header", |start| start.request_header.take()),
+            response_headers: self.headers("response_header", |start| start.response_header.take()),
             user_agent_filter: self.user_agent_filter(),
             webhook_verification: self.webhook(),
             traffic_policy: self.policy(),
@@ -120,21 +209,20 @@ impl DefinitionFields<'_> {
         if options.mutual_tls_ca.is_some() && schemes.contains(&"http") {
             self.problem("mutual_tls_cas", "is only supported for https alone");
         }
-        self.refuse("oauth", "OAuth is not supported");
-        Some(PublicEndpoint::Http { schemes, options: Box::new(options) })
+        Some(EndpointDefinition::Http { schemes, options: Box::new(options) })
     }
 
-    fn tcp(&mut self) -> Option<PublicEndpoint> {
-        Some(PublicEndpoint::Tcp(TcpOpts {
-            addr: self.text("remote_addr").unwrap_or_default(),
+    fn tcp(&mut self) -> EndpointDefinition {
+        EndpointDefinition::Tcp(TcpOpts {
+            addr: self.start.remote_addr.take().unwrap_or_default(),
             proxy_proto: self.proxy_proto(),
             ip_restriction: self.ip_restriction(),
             traffic_policy: self.policy(),
             ..TcpOpts::default()
-        }))
+        })
     }
 
-    fn tls(&mut self) -> Option<PublicEndpoint> {
+    fn tls(&mut self) -> EndpointDefinition {
         let mut options = TlsOpts {
             subdomain: self.subdomain(),
             proxy_proto: self.proxy_proto(),
@@ -143,17 +231,17 @@ impl DefinitionFields<'_> {
             ..TlsOpts::default()
         };
         let pair = self.pair();
-        match self.text("terminate_at").as_deref() {
-            None if pair.is_none() => self.refuse("mutual_tls_cas", ONLY_WHERE_TLS_ENDS),
-            Some("upstream") => self.refuse("mutual_tls_cas", ONLY_WHERE_TLS_ENDS),
+        match self.start.terminate_at.take().as_deref() {
+            None if pair.is_none() => self.refuse_mutual_tls(),
+            Some("upstream") => self.refuse_mutual_tls(),
             None | Some("edge") => {
                 options.mutual_tls_at_edge = self.mutual_tls();
                 self.check_pair(pair.as_ref());
                 let (cert, key) = pair.unwrap_or_default();
-                options.tls_termination = Some(TlsTermination {
-                    cert: Base64(cert),
-                    key: Base64(key),
-                    ..TlsTermination::default()
+                options.tls_termination = Some(TlsTerminationOptions {
+                    cert: Base64Bytes(cert),
+                    key: Base64Bytes(key),
+                    ..TlsTerminationOptions::default()
                 });
             }
             Some("agent") => options.mutual_tls_at_agent = self.end_tls(pair, options.proxy_proto),
@@ -161,23 +249,24 @@ impl DefinitionFields<'_> {
         }
         options.hostname = self.domain();
         options.domain.clone_from(&options.hostname);
-        Some(PublicEndpoint::Tls(Box::new(options)))
+        EndpointDefinition::Tls(Box::new(options))
     }
 
     /// A tunnel that edges find; TLS that they do not end, the agent can.
-    fn labeled(&mut self, labels: BTreeMap<String, String>) -> Option<PublicEndpoint> {
+    fn labeled(&mut self, labels: BTreeMap<String, String>) -> EndpointDefinition {
         if let Some((certificate, key)) = self.pair() {
             match tls::server(&certificate, &key, None) {
                 Ok(config) => self.ends_tls = Some(config),
                 Err((field, problem)) => self.problem(field, &problem),
             }
         }
-        Some(PublicEndpoint::Labeled(labels))
+        EndpointDefinition::Labeled(labels)
     }
 
     /// A certificate and its key.
     fn pair(&mut self) -> Option<(Vec<u8>, Vec<u8>)> {
-        let (certificate, key) = (self.pem("crt"), self.pem("key"));
+        let (crt, key) = (self.start.crt.take(), self.start.key.take());
+        let (certificate, key) = (self.pem("crt", crt), self.pem("key", key));
         if certificate.is_some() != key.is_some() {
             self.problem("crt", "a certificate and its key belong together");
         }
@@ -194,7 +283,7 @@ impl DefinitionFields<'_> {
 
     /// Reads how TLS ends at the agent; true where visitors have to show a certificate.
     fn end_tls(&mut self, pair: Option<(Vec<u8>, Vec<u8>)>, proxy_proto: u8) -> bool {
-        let authorities = self.pem("mutual_tls_cas");
+        let authorities = self.authorities();
         if proxy_proto != 0 {
             // The service writes that header before the TLS of the visitor.
             self.problem("proxy_proto", "is not supported if the agent terminates TLS");
@@ -211,48 +300,41 @@ impl DefinitionFields<'_> {
     }
 
     /// Who signs the certificates that visitors must show to the service.
-    fn mutual_tls(&mut self) -> Option<MutualTls> {
-        self.pem("mutual_tls_cas").map(|pem| MutualTls { mutual_tls_ca: Base64(pem) })
+    fn mutual_tls(&mut self) -> Option<MutualTlsOptions> {
+        self.authorities().map(|pem| MutualTlsOptions { mutual_tls_ca: Base64Bytes(pem) })
+    }
+
+    fn authorities(&mut self) -> Option<Vec<u8>> {
+        let file = self.start.mutual_tls_cas.take();
+        self.pem("mutual_tls_cas", file)
+    }
+
+    fn refuse_mutual_tls(&mut self) {
+        if self.start.mutual_tls_cas.is_some() {
+            self.problem("mutual_tls_cas", ONLY_WHERE_TLS_ENDS);
+        }
     }
 
     /// What the file of this field holds.
-    fn pem(&mut self, field: &'static str) -> Option<Vec<u8>> {
-        self.text(field).map(|path| self.file(field, &path))
-    }
-
-    fn file(&mut self, field: &'static str, path: &str) -> Vec<u8> {
-        let path = Path::new(path);
-        certificate::read_file(path).unwrap_or_else(|error| {
-            self.problem(field, &format!("{}: {error}", mask::path(path)));
+    fn pem(&mut self, field: &str, path: Option<String>) -> Option<Vec<u8>> {
+        let path = path?;
+        let read = certificate::read_file(Path::new(&path));
+        Some(read.unwrap_or_else(|error| {
+            self.problem(field, &format!("{}: {error}", mask::path(Path::new(&path))));
             Vec::new()
-        })
+        }))
     }
 
     fn address(&mut self, proto: Option<&str>) -> Option<LocalAddress> {
-        let text = match self.value("addr") {
-            None => {
-                self.problem("addr", "is required");
-                return None;
-            }
-            Some(Value::String(text)) => text.clone(),
-            Some(Value::Number(port)) => port.to_string(),
-            Some(_) => {
-                self.problem("addr", "must be a port, host:port or a URL");
-                return None;
-            }
-        };
-        match address(&text, proto.unwrap_or("http")) {
+        let text = std::mem::take(&mut self.start.addr.0);
+        let problem = match address(&text, proto.unwrap_or("http")) {
             Ok(LocalAddress::Files(folder)) if !folder.is_dir() => {
-                let text = mask::target(&text);
-                self.problem("addr", &format!("{text:?} is not a folder on this machine"));
-                None
+                "is not a folder on this machine"
             }
-            Ok(address) => Some(address),
-            Err(problem) => {
-                let text = mask::target(&text);
-                self.problem("addr", &format!("{text:?} {problem}"));
-                None
-            }
-        }
+            Ok(address) => return Some(address),
+            Err(problem) => problem,
+        };
+        self.problem("addr", &format!("{:?} {problem}", mask::target(&text)));
+        None
     }
 }

@@ -1,10 +1,10 @@
 //! Tunnel definitions, from the configuration file and from the local API (agent sheet, section 3).
 //!
-//! `kinds` reads what each kind of tunnel has, with the values of single fields from `values` and
-//! where it forwards to from `address`; `fields` notes what was asked for and what is wrong.
+//! Names and types of fields are those of the table: [`tunnels::Start`]. `kinds` makes of them what each
+//! kind of tunnel has, with the values of single fields from `values` and where it forwards to from
+//! `address`.
 
 mod address;
-mod fields;
 mod kinds;
 mod values;
 
@@ -16,8 +16,11 @@ use rustls::ServerConfig;
 use serde_json::{Map, Value};
 
 use super::relay::{AppProtocol, HostHeader, LocalAddress};
+use crate::api::Operation;
+use crate::api::decode::{self, ArgumentError};
+use crate::api::local::tunnels;
 use crate::protocol::message::{BindOpts, HttpOpts, TcpOpts, TlsOpts};
-use fields::DefinitionFields;
+use kinds::DefinitionReader;
 
 /// A tunnel that can be started.
 #[derive(Debug, Clone)]
@@ -33,7 +36,7 @@ pub struct Definition {
     /// Whether requests are captured.
     pub inspect: bool,
     /// How it is made public.
-    pub public: PublicEndpoint,
+    pub public: EndpointDefinition,
     /// What local services see as `Host`.
     pub host_header: HostHeader,
     /// How TLS of visitors ends at the agent, where it does.
@@ -46,7 +49,7 @@ pub struct Definition {
 
 /// How a tunnel is made public.
 #[derive(Debug, Clone)]
-pub enum PublicEndpoint {
+pub enum EndpointDefinition {
     /// As HTTP, HTTPS or both.
     Http {
         /// `https` first.
@@ -68,22 +71,45 @@ impl Definition {
     /// # Errors
     /// When a field is unknown, missing or unusable, one line for each.
     pub fn read(document: &Map<String, Value>) -> Result<Self, Vec<String>> {
-        let mut fields = DefinitionFields::of(document);
-        let definition = fields.definition();
-        fields.refuse_unknown();
-        fields.settle(definition)
+        let parameters = tunnels::Start::INFO.parameters;
+        let mut decoded = decode::fields(parameters, document.clone());
+        decoded.require(parameters);
+        let problems: Vec<_> = decoded.errors.iter().map(problem).collect();
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let start = serde_json::from_value(Value::Object(decoded.arguments));
+        Self::of(start.map_err(|error| vec![error.to_string()])?)
+    }
+
+    /// What the operation that starts a tunnel asks for; the problems name their fields.
+    ///
+    /// # Errors
+    /// When a field is unusable, one line for each.
+    pub fn of(start: tunnels::Start) -> Result<Self, Vec<String>> {
+        DefinitionReader::new(start).read()
     }
 
     /// The options of the bind, as the protocol has them.
     pub fn bind_options(&self) -> BindOpts {
         let options = match &self.public {
-            PublicEndpoint::Http { options, .. } => BindOpts::from_typed(options.as_ref()),
-            PublicEndpoint::Tcp(options) => BindOpts::from_typed(options),
-            PublicEndpoint::Tls(options) => BindOpts::from_typed(options.as_ref()),
-            PublicEndpoint::Labeled(_) => Ok(BindOpts::default()),
+            EndpointDefinition::Http { options, .. } => BindOpts::from_typed(options.as_ref()),
+            EndpointDefinition::Tcp(options) => BindOpts::from_typed(options),
+            EndpointDefinition::Tls(options) => BindOpts::from_typed(options.as_ref()),
+            EndpointDefinition::Labeled(_) => Ok(BindOpts::default()),
         };
         // Plain structs always make objects.
         options.unwrap_or_default()
+    }
+}
+
+/// An error of the fields in the words of a definition.
+pub(super) fn problem(error: &ArgumentError) -> String {
+    let ArgumentError::UnknownField { place, .. } = error else { return error.to_string() };
+    let (record, name) = place.rsplit_once('.').unwrap_or(("tunnel", place));
+    match place.as_str() {
+        "oauth" => "oauth: OAuth is not supported".to_owned(),
+        _ => format!("{place}: field {name} not found in type {record}"),
     }
 }
 
@@ -99,25 +125,51 @@ mod tests {
 
     #[test]
     fn every_problem_is_told_with_its_field() {
-        let problems = read(json!({
-            "name": "x", "proto": "http", "inspect": "yes", "nonsense": 1, "remote_addr": "a:1",
-            "schemes": ["gopher"],
-        }))
-        .unwrap_err();
+        let types = json!({
+            "name": "x", "inspect": "yes", "nonsense": 1, "schemes": [1], "oauth": {},
+            "request_header": {"add": ["A: b"], "change": []},
+        });
+        let values = json!({
+            "addr": 80, "proto": "http", "remote_addr": "a:1", "schemes": ["gopher"],
+            "metadata": "x".repeat(4097), "terminate_at": "edge",
+        });
 
-        let message = problems.join("\n");
-        assert!(message.contains("addr: is required"), "{message}");
-        assert!(message.contains("schemes: must be a list"), "{message}");
+        assert_eq!(
+            read(types).unwrap_err(),
+            [
+                "inspect: is a string, not true or false",
+                "nonsense: field nonsense not found in type tunnel",
+                "schemes[0]: is a number, not a string",
+                "oauth: OAuth is not supported",
+                "request_header.change: field change not found in type request_header",
+                "addr: is required",
+            ]
+        );
+        assert_eq!(
+            read(values).unwrap_err(),
+            [
+                "remote_addr: does not belong to this kind of tunnel",
+                "terminate_at: does not belong to this kind of tunnel",
+                "schemes: must be a list of http and https",
+                "metadata: is 4097 bytes long, the limit is 4096",
+            ]
+        );
     }
 
     #[test]
-    fn unknown_fields_and_fields_of_other_kinds_are_refused() {
-        let problems =
-            read(json!({"addr": 80, "proto": "http", "nonsense": 1, "remote_addr": "a:1"}));
+    fn fields_of_other_kinds_are_refused() {
+        let others = [
+            (json!({"proto": "tcp", "inspect": true}), "inspect"),
+            (json!({"proto": "tls", "basic_auth": ["a:12345678"]}), "basic_auth"),
+            (json!({"proto": "http", "crt": "a"}), "crt"),
+            (json!({"labels": ["a=b"], "domain": "a.test"}), "domain"),
+        ];
+        for (mut document, field) in others {
+            document["addr"] = "localhost:80".into();
 
-        let message = problems.unwrap_err().join("\n");
-        assert!(message.contains("field nonsense not found in type tunnel"), "{message}");
-        assert!(message.contains("remote_addr: does not belong"), "{message}");
+            let problems = read(document).unwrap_err();
+            assert_eq!(problems, [format!("{field}: does not belong to this kind of tunnel")]);
+        }
     }
 
     #[test]
@@ -169,7 +221,9 @@ mod tests {
         }))
         .unwrap();
 
-        let PublicEndpoint::Http { schemes, options } = definition.public else { unreachable!() };
+        let EndpointDefinition::Http { schemes, options } = definition.public else {
+            unreachable!()
+        };
         assert_eq!(schemes, ["https", "http"]);
         assert_eq!(options.domain, "a.test");
         assert_eq!(options.basic_auth.unwrap().credentials[0].username, "user");
@@ -230,7 +284,7 @@ mod tests {
     fn labels_are_a_list_or_a_map() {
         for labels in [json!(["app=web"]), json!({"app": "web"})] {
             let definition = read(json!({"addr": 80, "labels": labels})).unwrap();
-            let PublicEndpoint::Labeled(labels) = definition.public else { unreachable!() };
+            let EndpointDefinition::Labeled(labels) = definition.public else { unreachable!() };
             assert_eq!(labels["app"], "web");
         }
         assert!(read(json!({"addr": 80, "labels": ["app"]})).is_err());

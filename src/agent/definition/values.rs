@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use http::{HeaderName, HeaderValue};
 use serde_json::Value;
 
-use super::fields::DefinitionFields;
+use super::kinds::DefinitionReader;
 use crate::agent::relay::HostHeader;
+use crate::api::local::tunnels::{HeaderChanges, Start};
 use crate::api::mask;
-use crate::net::certificate;
+use crate::net::tls::certificate;
 use crate::protocol::message::{
-    BasicAuth, BasicAuthCredential, CircuitBreaker, Headers, IpRestriction, UserAgentFilter,
-    WebhookVerification,
+    BasicAuthCredential, BasicAuthOptions, CircuitBreakerOptions, HeaderOptions,
+    IpRestrictionOptions, UserAgentOptions, WebhookOptions,
 };
 
 /// The longest name of a tunnel, in bytes.
@@ -20,9 +21,9 @@ const MAX_NAME_BYTES: usize = 255;
 /// How many passwords a tunnel may have.
 const MAX_CREDENTIALS: usize = 10;
 
-impl DefinitionFields<'_> {
+impl DefinitionReader {
     pub(super) fn name(&mut self) -> String {
-        let name = self.text("name").unwrap_or_default();
+        let name = self.start.name.take().unwrap_or_default();
         if matches!(name.as_str(), "." | "..") {
             self.problem("name", "cannot stand in the address of the tunnel");
         }
@@ -35,7 +36,7 @@ impl DefinitionFields<'_> {
 
     /// The first label of a host.
     pub(super) fn subdomain(&mut self) -> String {
-        let label = self.text("subdomain").unwrap_or_default();
+        let label = self.start.subdomain.take().unwrap_or_default();
         if !label.is_empty() && !is_label(&label) {
             let rule = "1 to 63 letters, digits and hyphens, with no hyphen at either end";
             self.problem("subdomain", &format!("{label:?} is not a label of a host name: {rule}"));
@@ -44,7 +45,7 @@ impl DefinitionFields<'_> {
     }
 
     pub(super) fn host_header(&mut self) -> HostHeader {
-        let text = self.text("host_header").unwrap_or_default();
+        let text = self.start.host_header.take().unwrap_or_default();
         // A line end would begin another header.
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             self.problem("host_header", "must be preserve, rewrite or a host");
@@ -53,7 +54,7 @@ impl DefinitionFields<'_> {
     }
 
     pub(super) fn domain(&mut self) -> String {
-        let (new, old) = (self.text("domain"), self.text("hostname"));
+        let (new, old) = (self.start.domain.take(), self.start.hostname.take());
         if new.is_some() && old.is_some() && new != old {
             self.problem("hostname", "is the older name of domain; use only one of them");
         }
@@ -61,8 +62,8 @@ impl DefinitionFields<'_> {
     }
 
     pub(super) fn schemes(&mut self) -> Option<Vec<&'static str>> {
-        let document = self.texts("schemes");
-        let old = match self.value("bind_tls") {
+        let schemes = self.start.schemes.take();
+        let old = match self.start.bind_tls.take() {
             None => None,
             Some(Value::Bool(true)) => Some(vec!["https"]),
             Some(Value::Bool(false)) => Some(vec!["http"]),
@@ -72,22 +73,18 @@ impl DefinitionFields<'_> {
                 return None;
             }
         };
-        let Some(document) = document else { return Some(old.unwrap_or_else(|| vec!["https"])) };
-        let unknown = document.iter().any(|scheme| scheme != "http" && scheme != "https");
-        if unknown || document.is_empty() || old.is_some() {
+        let Some(schemes) = schemes else { return Some(old.unwrap_or_else(|| vec!["https"])) };
+        let unknown = schemes.iter().any(|scheme| scheme != "http" && scheme != "https");
+        if unknown || schemes.is_empty() || old.is_some() {
             self.problem("schemes", "must be a list of http and https");
             return None;
         }
-        let is_enabled = ["https", "http"].into_iter();
-        Some(
-            is_enabled
-                .filter(|scheme| document.iter().any(|document| document == scheme))
-                .collect(),
-        )
+        let both = ["https", "http"].into_iter();
+        Some(both.filter(|known| schemes.iter().any(|scheme| scheme == known)).collect())
     }
 
     pub(super) fn labels(&mut self) -> Option<BTreeMap<String, String>> {
-        let pairs: Vec<Option<(String, String)>> = match self.value("labels")? {
+        let pairs: Vec<Option<(String, String)>> = match self.start.labels.take()? {
             Value::Array(items) => items
                 .iter()
                 .map(|item| {
@@ -96,8 +93,8 @@ impl DefinitionFields<'_> {
                 })
                 .collect(),
             Value::Object(members) => members
-                .iter()
-                .map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+                .into_iter()
+                .map(|(key, value)| Some((key, value.as_str()?.to_owned())))
                 .collect(),
             _ => vec![None],
         };
@@ -110,78 +107,76 @@ impl DefinitionFields<'_> {
     }
 
     pub(super) fn proxy_proto(&mut self) -> u8 {
-        let mut count = 0;
-        for name in ["proxy_proto", "proxy_protocol"] {
-            count = match self.value(name) {
-                None => count,
-                Some(Value::String(text)) if text.is_empty() => count,
-                Some(value) => match number(value) {
-                    Some(version @ (0..=2)) => version,
-                    _ => {
-                        self.problem(name, "must be 1 or 2");
-                        count
-                    }
-                },
-            };
-        }
-        count
-    }
-
-    pub(super) fn circuit_breaker(&mut self) -> Option<CircuitBreaker> {
-        let value = self.value("circuit_breaker")?;
-        match value.as_f64() {
-            Some(error_threshold) if (0.0..=1.0).contains(&error_threshold) => {
-                Some(CircuitBreaker { error_threshold })
-            }
-            _ => {
-                self.problem("circuit_breaker", "must be a number from 0 to 1");
-                None
+        let mut version = 0;
+        let (old, new) = (self.start.proxy_proto.take(), self.start.proxy_protocol.take());
+        for (name, text) in [("proxy_proto", old), ("proxy_protocol", new)] {
+            let Some(text) = text.filter(|text| !text.0.is_empty()) else { continue };
+            match text.0.parse() {
+                Ok(known @ 0..=2) => version = known,
+                _ => self.problem(name, "must be 1 or 2"),
             }
         }
+        version
     }
 
-    pub(super) fn ip_restriction(&mut self) -> Option<IpRestriction> {
-        let [allow_cidrs, deny_cidrs] =
-            self.lists("ip_restriction", ["allow_cidrs", "deny_cidrs"])?;
-        Some(IpRestriction { allow_cidrs, deny_cidrs })
-    }
-
-    pub(super) fn user_agent_filter(&mut self) -> Option<UserAgentFilter> {
-        let [allow, deny] = self.lists("user_agent_filter", ["allow", "deny"])?;
-        Some(UserAgentFilter { allow, deny })
-    }
-
-    pub(super) fn headers(&mut self, field: &'static str) -> Option<Headers> {
-        let [add, remove] = self.lists(field, ["add", "remove"])?;
-        if !add.iter().all(|header| is_header(header)) {
-            self.problem(field, "add must be a list of name:value");
+    pub(super) fn circuit_breaker(&mut self) -> Option<CircuitBreakerOptions> {
+        let error_threshold = self.start.circuit_breaker.take()?;
+        if !(0.0..=1.0).contains(&error_threshold) {
+            self.problem("circuit_breaker", "must be a number from 0 to 1");
         }
-        Some(Headers { add, remove })
+        Some(CircuitBreakerOptions { error_threshold })
     }
 
-    pub(super) fn webhook(&mut self) -> Option<WebhookVerification> {
-        let members = self.members("verify_webhook", &["provider", "secret"])?;
-        let text = |name: &str| members.get(name).and_then(Value::as_str).unwrap_or_default();
-        if text("provider").is_empty() {
-            self.problem("verify_webhook.provider", "is required");
-        }
-        Some(WebhookVerification {
-            provider: text("provider").to_owned(),
-            secret: text("secret").into(),
-            ..WebhookVerification::default()
+    pub(super) fn ip_restriction(&mut self) -> Option<IpRestrictionOptions> {
+        let cidrs = self.start.ip_restriction.take()?;
+        let (allow_cidrs, deny_cidrs) = (cidrs.allow_cidrs, cidrs.deny_cidrs);
+        Some(IpRestrictionOptions {
+            allow_cidrs: allow_cidrs.unwrap_or_default(),
+            deny_cidrs: deny_cidrs.unwrap_or_default(),
         })
     }
 
-    pub(super) fn basic_auth(&mut self) -> Option<BasicAuth> {
-        let mut document = self.texts("basic_auth").unwrap_or_default();
-        document.extend(self.text("auth"));
-        if document.len() > MAX_CREDENTIALS {
-            let problem = format!("has {} entries, the limit is {MAX_CREDENTIALS}", document.len());
+    pub(super) fn user_agent_filter(&mut self) -> Option<UserAgentOptions> {
+        let filter = self.start.user_agent_filter.take()?;
+        Some(UserAgentOptions {
+            allow: filter.allow.unwrap_or_default(),
+            deny: filter.deny.unwrap_or_default(),
+        })
+    }
+
+    pub(super) fn headers(
+        &mut self,
+        field: &str,
+        take: impl FnOnce(&mut Start) -> Option<HeaderChanges>,
+    ) -> Option<HeaderOptions> {
+        let changes = take(&mut self.start)?;
+        let (add, remove) = (changes.add.unwrap_or_default(), changes.remove.unwrap_or_default());
+        if !add.iter().all(|header| is_header(header)) {
+            self.problem(field, "add must be a list of name:value");
+        }
+        Some(HeaderOptions { add, remove })
+    }
+
+    pub(super) fn webhook(&mut self) -> Option<WebhookOptions> {
+        let webhook = self.start.verify_webhook.take()?;
+        let provider = webhook.provider.unwrap_or_default();
+        if provider.is_empty() {
+            self.problem("verify_webhook.provider", "is required");
+        }
+        let secret = webhook.secret.unwrap_or_default().0.as_str().into();
+        Some(WebhookOptions { provider, secret, ..WebhookOptions::default() })
+    }
+
+    pub(super) fn basic_auth(&mut self) -> Option<BasicAuthOptions> {
+        let mut entries = self.start.basic_auth.take().unwrap_or_default();
+        entries.extend(self.start.auth.take());
+        if entries.len() > MAX_CREDENTIALS {
+            let problem = format!("has {} entries, the limit is {MAX_CREDENTIALS}", entries.len());
             self.problem("basic_auth", &problem);
         }
         let mut credentials = Vec::new();
-        for entry in &document {
-            match entry.split_once(':') {
+        for entry in &entries {
+            match entry.0.split_once(':') {
                 Some((username, password)) if (8..=128).contains(&password.len()) => {
                     credentials.push(BasicAuthCredential {
                         username: username.to_owned(),
@@ -192,16 +187,16 @@ impl DefinitionFields<'_> {
                 _ => self.problem("basic_auth", "must be user:password with 8 to 128 characters"),
             }
         }
-        (!credentials.is_empty()).then_some(BasicAuth { credentials })
+        (!credentials.is_empty()).then_some(BasicAuthOptions { credentials })
     }
 
     pub(super) fn policy(&mut self) -> Option<String> {
-        let (old, new) = (self.value("policy"), self.value("traffic_policy"));
+        let (old, new) = (self.start.policy.take(), self.start.traffic_policy.take());
         if old.is_some() && new.is_some() {
             self.problem("policy", "is the older name of traffic_policy; use only one of them");
         }
         match new.or(old)? {
-            Value::String(text) => Some(text.clone()),
+            Value::String(text) => Some(text),
             value @ Value::Object(_) => Some(value.to_string()),
             _ => {
                 self.problem("traffic_policy", "must be an object or its text");
@@ -210,12 +205,9 @@ impl DefinitionFields<'_> {
         }
     }
 
-    pub(super) fn verify(&mut self, is_http: bool) -> Option<Option<PathBuf>> {
-        if !is_http && !self.document.contains_key("upstream_tls_verify") {
-            return None;
-        }
-        let is_enabled = self.flag("upstream_tls_verify").unwrap_or_default();
-        let file = self.text("upstream_tls_verify_cas").map(PathBuf::from);
+    pub(super) fn verify(&mut self) -> Option<Option<PathBuf>> {
+        let is_enabled = self.start.upstream_tls_verify.unwrap_or_default();
+        let file = self.start.upstream_tls_verify_cas.take().map(PathBuf::from);
         if file.as_deref().is_some_and(mask::is_content) {
             self.problem("upstream_tls_verify_cas", certificate::CONTENT);
         }
@@ -236,11 +228,4 @@ fn is_label(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
         && !text.starts_with('-')
         && !text.ends_with('-')
-}
-
-fn number(value: &Value) -> Option<u8> {
-    match value {
-        Value::String(text) => text.parse().ok(),
-        value => value.as_u64().and_then(|number| u8::try_from(number).ok()),
-    }
 }

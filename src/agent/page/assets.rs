@@ -1,10 +1,10 @@
 //! The files of the page, inside the program.
 
+use axum::body::Body;
+use axum::response::Response;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use sha2::{Digest, Sha256};
-
-use crate::agent::web::{WebBody, whole};
 
 const SCRIPT_MEDIA_TYPE: &str = "text/javascript; charset=utf-8";
 
@@ -25,13 +25,13 @@ const ASSETS: [(&str, &str, &str); 12] = [
 ];
 
 /// The file of this name.
-pub(super) fn find(name: &str, headers: &HeaderMap) -> Option<Response<WebBody>> {
+pub(super) fn find(name: &str, headers: &HeaderMap) -> Option<Response> {
     let (_, media_type, content) = ASSETS.iter().find(|(asset_name, _, _)| *asset_name == name)?;
     let digest = Sha256::digest(content.as_bytes());
     let tag = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>();
     let tag = HeaderValue::from_str(&format!("\"{tag}\"")).ok()?;
     let asset_name = headers.get(IF_NONE_MATCH) == Some(&tag);
-    let mut response = Response::new(whole(if asset_name { "" } else { *content }));
+    let mut response = Response::new(Body::from(if asset_name { "" } else { *content }));
     if asset_name {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     }

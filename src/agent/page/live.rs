@@ -13,17 +13,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::body::{Body, Frame};
 use serde::Serialize;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::filter::RequestFilter;
 use super::view::Summary;
 use crate::agent::capture::Usage;
 use crate::agent::inner::AgentInner;
-use crate::agent::shutdown::Shutdown;
+use crate::net::ShutdownPhase;
 
 /// How many records are in one update at most; older ones are asked for.
-const MAX_UPDATE_REQUESTS: usize = 1000;
+pub(super) const MAX_UPDATE_REQUESTS: usize = 1000;
 /// How long changes are gathered before they are sent.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(50);
 /// How often a page hears something although nothing happens.
@@ -88,11 +88,12 @@ impl Cursor {
     }
 }
 
-/// What has changed since a cursor; without one, the newest records.
+/// What has changed since a cursor; without one, the newest records. At most so many are told.
 pub(super) fn update(
     shared: &AgentInner,
     filter: &RequestFilter,
     since: Option<Cursor>,
+    max_requests: usize,
 ) -> LiveUpdate {
     let captures = &shared.captures;
     let now = Cursor { run: shared.run, revision: captures.revision() };
@@ -110,7 +111,7 @@ pub(super) fn update(
             if since.is_some() {
                 hidden.push(record.id.clone());
             }
-        } else if requests.len() < MAX_UPDATE_REQUESTS {
+        } else if requests.len() < max_requests {
             requests.push(Summary::of(record));
         } else {
             more = true;
@@ -155,7 +156,7 @@ async fn stream(
     mut since: Option<Cursor>,
     pages: mpsc::Sender<LiveUpdate>,
 ) {
-    let mut shutdown = shared.shutdown.subscribe();
+    let mut shutdown = shared.shutdown.signal();
     let mut state = shared.state.subscribe();
     let filter = Arc::new(filter);
     loop {
@@ -163,8 +164,10 @@ async fn stream(
         let mut changes = shared.captures.subscribe();
         let (agent, matching_filter) = (shared.clone(), filter.clone());
         // Filters may look into many bodies.
-        let outcome =
-            tokio::task::spawn_blocking(move || update(&agent, &matching_filter, since)).await;
+        let outcome = tokio::task::spawn_blocking(move || {
+            update(&agent, &matching_filter, since, MAX_UPDATE_REQUESTS)
+        })
+        .await;
         let Ok(update) = outcome else { return };
         since = Cursor::read(&update.cursor);
         if pages.send(update).await.is_err() {
@@ -176,14 +179,10 @@ async fn stream(
             _ = state.changed() => {}
             () = tokio::time::sleep(KEEPALIVE_INTERVAL) => {}
             () = pages.closed() => return,
-            () = stop(&mut shutdown) => return,
+            // It ends with the agent as well.
+            () = shutdown.wait_for(ShutdownPhase::Forced) => return,
         }
     }
-}
-
-async fn stop(shutdown: &mut watch::Receiver<Shutdown>) {
-    // It ends with the agent as well.
-    let _ = shutdown.wait_for(|shutdown| *shutdown == Shutdown::Forced).await;
 }
 
 /// The stream of updates for one page, as the body of an answer.

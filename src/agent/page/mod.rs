@@ -1,8 +1,7 @@
 //! The web inspection page: what was captured, to look at and to send again (agent sheet,
 //! section 7).
 //!
-//! `html` renders the first view of each page, so that it is of use without script. The scripts in
-//! `assets` take over from there and ask for data: `live` tells what is new, `view` shows records,
+//! `shell` sends the first view of each page as data. The scripts in `assets` draw it, and ask for more: `live` tells what is new, `view` shows records,
 //! `filter` decides which, `edited_replay` sends them once more, and `snippets` and `har` give them away.
 //! Captured content is a stranger's: it is only ever text, and [`mask`](crate::api::mask) masks what is nobody
 //! else's business. The local API beside it stays exact.
@@ -12,27 +11,33 @@ mod content;
 mod edited_replay;
 mod filter;
 mod har;
-mod html;
 mod live;
+mod shell;
 mod snippets;
 mod status;
 mod view;
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::sync::Arc;
 
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{FromRequestParts, Path, Request, State};
+use axum::middleware::{map_request, map_response};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::{get, post};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, HeaderName, LOCATION};
 use http::request::Parts;
-use http::{HeaderValue, Method, Response, StatusCode};
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use serde::Serialize;
 
 use super::inner::AgentInner;
-use super::web::{WebBody, WebRejection, WebState, guard, read, whole};
-use crate::api::mask;
+use super::web::{WebRejection, WebState, guard, read};
+use crate::api::{json_response, mask};
 use filter::RequestFilter;
-use live::Cursor;
+use live::{Cursor, MAX_UPDATE_REQUESTS};
+use shell::FirstView;
 use view::Detail;
 
 /// How many requests the first view shows.
@@ -49,6 +54,9 @@ pub fn masked_target(target: &str) -> Cow<'_, str> {
     mask::target(target)
 }
 
+/// An answer, or why there is none.
+type WebAnswer<T> = Result<T, WebRejection>;
+
 /// The query of a request for data.
 #[derive(Debug, Default)]
 struct PageQuery {
@@ -60,8 +68,10 @@ struct PageQuery {
     reveal: bool,
 }
 
-impl PageQuery {
-    fn read(head: &Parts) -> Self {
+impl<S: Sync> FromRequestParts<S> for PageQuery {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(head: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let mut query = Self::default();
         let text = head.uri.query().unwrap_or_default();
         for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
@@ -75,128 +85,97 @@ impl PageQuery {
                 _ => {}
             }
         }
-        query
+        Ok(query)
     }
+}
 
+impl PageQuery {
     fn filter(&self) -> Result<RequestFilter, WebRejection> {
         RequestFilter::read(&self.filter).map_err(WebRejection::invalid_parameter)
     }
 }
 
-/// Answers a request for the page or its data; none when the path is not of the page.
-pub(super) async fn serve(
-    state: &WebState,
-    head: &Parts,
-    body: Incoming,
-) -> Option<Result<Response<WebBody>, WebRejection>> {
-    let path = head.uri.path();
-    let answered = match path.strip_prefix("/inspect/data/") {
-        Some(rest) => data(state, head, rest, body).await,
-        None => view(state, head, path).await?,
-    };
-    Some(answered.map(|mut response| {
-        protect(&mut response);
-        response
-    }))
-}
-
-/// The pages and their files.
-async fn view(
-    state: &WebState,
-    head: &Parts,
-    path: &str,
-) -> Option<Result<Response<WebBody>, WebRejection>> {
-    let wrong = || Some(Err(WebRejection::wrong_method(path, "GET, HEAD")));
-    let is_read = matches!(head.method, Method::GET | Method::HEAD);
-    let response = match path {
-        "/" | "/inspect" | "/inspect/" => redirect("/inspect/http"),
-        "/status" | "/status/" => page(html::status(&status::StatusPage::of(&state.shared))),
-        "/inspect/http" | "/inspect/http/" => match requests(state, head, None).await {
-            Ok(response) => response,
-            Err(rejection) => return Some(Err(rejection)),
-        },
-        _ => match (path.strip_prefix("/inspect/assets/"), path.strip_prefix("/inspect/http/")) {
-            (Some(name), _) => match assets::find(name, &head.headers) {
-                Some(response) => response,
-                None => return Some(Err(WebRejection::not_found(path))),
-            },
-            (_, Some(id)) => match requests(state, head, Some(id)).await {
-                Ok(response) => response,
-                Err(rejection) => return Some(Err(rejection)),
-            },
-            _ => return None,
-        },
-    };
-    if is_read { Some(Ok(response)) } else { wrong() }
-}
-
-/// What the scripts ask for.
-async fn data(
-    state: &WebState,
-    head: &Parts,
-    path: &str,
-    body: Incoming,
-) -> Result<Response<WebBody>, WebRejection> {
-    // These answers are for the page itself, not for one that embeds them.
-    guard::check_site(&head.headers)?;
-    let (shared, query) = (&state.shared, PageQuery::read(head));
-    let parts = path.split('/').collect::<Vec<_>>();
-    let method = if head.method == Method::HEAD { &Method::GET } else { &head.method };
-    match (method.as_str(), parts.as_slice()) {
-        ("GET", ["requests"]) => listed(shared, &query).await,
-        ("GET", ["events"]) => events(shared, head, &query),
-        ("GET", ["status"]) => Ok(json(&status::StatusPage::of(shared))),
-        ("GET", ["export.har"]) => export(shared, query),
-        ("GET", ["requests", id]) => {
-            let (shared, id) = (shared.clone(), (*id).to_owned());
-            let detail = in_background(move || detail_of(&shared, &id, query.reveal)).await??;
-            Ok(json(&detail))
-        }
-        ("GET", ["requests", id, "copy"]) => snippet(state, id, query).await,
-        ("POST", ["requests", id, "replay"]) => {
-            let text = read(body, MAX_REPLAY_BYTES).await?;
-            Ok(json(&edited_replay::replay(shared, id, &text).await?))
-        }
-        (_, parts) => Err(match methods(parts) {
-            Some(allow) => WebRejection::wrong_method(head.uri.path(), allow),
-            None => WebRejection::not_found(head.uri.path()),
-        }),
+/// The routes of the page, its files and its data.
+pub(super) fn router() -> Router<Arc<WebState>> {
+    let changes = Router::new()
+        .route("/inspect/data/requests/{id}/replay", post(replay))
+        .method_not_allowed_fallback(|uri: Uri| wrong_method(uri, "POST"));
+    let data = Router::new()
+        .route("/inspect/data/requests", get(listed))
+        .route("/inspect/data/events", get(events))
+        .route("/inspect/data/status", get(status_data))
+        .route("/inspect/data/export.har", get(export))
+        .route("/inspect/data/requests/{id}", get(detail))
+        .route("/inspect/data/requests/{id}/copy", get(snippet))
+        .merge(changes)
+        // These answers are for the page itself, not for one that embeds them.
+        .route_layer(map_request(only_own_site));
+    let mut router = data
+        .route("/", get(start))
+        .route("/inspect", get(start))
+        .route("/inspect/", get(start))
+        .route("/inspect/assets/{name}", get(asset))
+        .route("/inspect/http/{id}", get(one_request));
+    for (path, page) in [("/status", get(status_page)), ("/inspect/http", get(all_requests))] {
+        router = router.route(path, page.clone()).route(&format!("{path}/"), page);
     }
+    router
+        .method_not_allowed_fallback(|uri: Uri| wrong_method(uri, "GET, HEAD"))
+        .layer(map_response(protect))
 }
 
-/// The methods of a path below the data, in parts; none where nothing is there.
-fn methods(parts: &[&str]) -> Option<&'static str> {
-    match parts {
-        ["requests" | "events" | "status" | "export.har"]
-        | ["requests", _]
-        | ["requests", _, "copy"] => Some("GET, HEAD"),
-        ["requests", _, "replay"] => Some("POST"),
-        _ => None,
-    }
+async fn wrong_method(uri: Uri, allow: &'static str) -> WebRejection {
+    WebRejection::wrong_method(allow).at(uri.path())
+}
+
+async fn only_own_site(request: Request) -> Result<Request, WebRejection> {
+    guard::check_site(request.headers()).map(|()| request)
+}
+
+async fn start() -> Response {
+    (StatusCode::FOUND, [(LOCATION, "/inspect/http")]).into_response()
+}
+
+async fn asset(Path(name): Path<String>, uri: Uri, headers: HeaderMap) -> Response {
+    let asset = assets::find(&name, &headers);
+    asset.unwrap_or_else(|| WebRejection::not_found().at(uri.path()).into_response())
+}
+
+async fn status_page(State(state): State<Arc<WebState>>) -> Html<String> {
+    Html(shell::status(&status::StatusPage::of(&state.shared)))
+}
+
+async fn all_requests(
+    State(state): State<Arc<WebState>>,
+    query: PageQuery,
+) -> WebAnswer<Html<String>> {
+    requests(state, query, None).await
+}
+
+async fn one_request(
+    State(state): State<Arc<WebState>>,
+    Path(id): Path<String>,
+    query: PageQuery,
+) -> WebAnswer<Html<String>> {
+    requests(state, query, Some(id)).await
 }
 
 async fn requests(
-    state: &WebState,
-    head: &Parts,
-    id: Option<&str>,
-) -> Result<Response<WebBody>, WebRejection> {
-    let (shared, query, id) = (state.shared.clone(), PageQuery::read(head), id.map(str::to_owned));
-    in_background(move || page(first_view(&shared, query, id.as_deref()))).await
+    state: Arc<WebState>,
+    query: PageQuery,
+    id: Option<String>,
+) -> WebAnswer<Html<String>> {
+    in_background(move || Html(first_view(&state.shared, query, id.as_deref()))).await
 }
 
 fn first_view(shared: &AgentInner, query: PageQuery, id: Option<&str>) -> String {
-    let (filter, problem) = match RequestFilter::read(&query.filter) {
-        Ok(filter) => (filter, None),
-        Err(problem) => (RequestFilter::default(), Some(problem)),
-    };
-    let all = shared.captures.list(usize::MAX, None);
-    let shown = all.iter().filter(|record| filter.holds(record)).take(FIRST_VIEW_REQUESTS);
-    html::requests(&html::RequestList {
-        problem,
-        requests: shown.map(|record| view::Summary::of(record)).collect(),
+    let filter = RequestFilter::read(&query.filter);
+    let update = |filter| live::update(shared, filter, None, FIRST_VIEW_REQUESTS);
+    shell::requests(&FirstView {
+        update: filter.as_ref().ok().map(update),
+        problem: filter.err(),
         filter: query.filter,
-        kept: all.len(),
-        chosen: id.map(|id| detail_of(shared, id, false).ok().map(Box::new)),
+        chosen: id.and_then(|id| detail_of(shared, id, false).ok()),
     })
 }
 
@@ -207,69 +186,81 @@ fn detail_of(shared: &AgentInner, id: &str, reveal: bool) -> Result<Detail, WebR
     Ok(Detail::of(shared, &record, reveal))
 }
 
-async fn listed(
-    shared: &Arc<AgentInner>,
-    query: &PageQuery,
-) -> Result<Response<WebBody>, WebRejection> {
+async fn listed(State(state): State<Arc<WebState>>, query: PageQuery) -> WebAnswer<Response> {
     let filter = query.filter()?;
-    let (shared, before) = (shared.clone(), query.before.clone());
     let since = query.since.as_deref().and_then(Cursor::read);
-    in_background(move || match before {
+    in_background(move || match query.before {
         Some(before) => {
-            let (requests, more) = live::older(&shared, &filter, &before);
+            let (requests, more) = live::older(&state.shared, &filter, &before);
             json(&serde_json::json!({"requests": requests, "more": more}))
         }
-        None => json(&live::update(&shared, &filter, since)),
+        None => json(&live::update(&state.shared, &filter, since, MAX_UPDATE_REQUESTS)),
     })
     .await
 }
 
-fn events(
-    shared: &Arc<AgentInner>,
-    head: &Parts,
-    query: &PageQuery,
-) -> Result<Response<WebBody>, WebRejection> {
+async fn events(
+    State(state): State<Arc<WebState>>,
+    headers: HeaderMap,
+    query: PageQuery,
+) -> WebAnswer<Response> {
     let filter = query.filter()?;
-    let last = head.headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     let since = last.or(query.since.as_deref()).and_then(Cursor::read);
-    let events = live::LiveEvents::start(shared.clone(), filter, since);
-    let mut response = Response::new(events.boxed_unsync());
-    set_type(&mut response, "text/event-stream");
-    Ok(response)
+    let events = live::LiveEvents::start(state.shared.clone(), filter, since);
+    Ok(([(CONTENT_TYPE, "text/event-stream")], Body::new(events)).into_response())
 }
 
-fn export(shared: &Arc<AgentInner>, query: PageQuery) -> Result<Response<WebBody>, WebRejection> {
+async fn status_data(State(state): State<Arc<WebState>>) -> Response {
+    json(&status::StatusPage::of(&state.shared))
+}
+
+async fn export(State(state): State<Arc<WebState>>, query: PageQuery) -> WebAnswer<Response> {
     let filter = query.filter()?;
-    let shared = shared.clone();
-    let pieces = har::HarBody::of(move |send| {
-        let all = shared.captures.list(usize::MAX, None);
+    let archive = har::HarBody::of(move |send| {
+        let all = state.shared.captures.list(usize::MAX, None);
         let matching = all.iter().rev().filter(|record| match query.ids.is_empty() {
             true => filter.holds(record),
             false => query.ids.contains(&record.id),
         });
-        har::write(&shared, matching.map(|record| record.as_ref()), query.reveal, send)
+        har::write(&state.shared, matching.map(|record| record.as_ref()), query.reveal, send)
     });
-    let mut response = Response::new(pieces.boxed_unsync());
-    set_type(&mut response, "application/json");
-    let name = HeaderValue::from_static("attachment; filename=\"requests.har\"");
-    response.headers_mut().insert(CONTENT_DISPOSITION, name);
-    Ok(response)
+    let headers = [
+        (CONTENT_TYPE, "application/json"),
+        (CONTENT_DISPOSITION, "attachment; filename=\"requests.har\""),
+    ];
+    Ok((headers, Body::new(archive)).into_response())
+}
+
+async fn detail(
+    State(state): State<Arc<WebState>>,
+    Path(id): Path<String>,
+    query: PageQuery,
+) -> WebAnswer<Response> {
+    let detail = in_background(move || detail_of(&state.shared, &id, query.reveal)).await??;
+    Ok(json(&detail))
 }
 
 async fn snippet(
-    state: &WebState,
-    id: &str,
+    State(state): State<Arc<WebState>>,
+    Path(id): Path<String>,
     query: PageQuery,
-) -> Result<Response<WebBody>, WebRejection> {
+) -> WebAnswer<Response> {
     let form = query.form.as_deref().and_then(snippets::SnippetFormat::named);
     let problem = "as: must be one of curl, requests, ginnel, raw, url";
     let form = form.ok_or_else(|| WebRejection::invalid_parameter(problem))?;
-    let (shared, id) = (state.shared.clone(), id.to_owned());
-    let detail = in_background(move || detail_of(&shared, &id, query.reveal)).await??;
     let agent = format!("http://{}/api", state.address);
-    let mut response = Response::new(whole(form.write(&detail, &agent)));
-    set_type(&mut response, "text/plain; charset=utf-8");
-    Ok(response)
+    let detail = in_background(move || detail_of(&state.shared, &id, query.reveal)).await??;
+    Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], form.write(&detail, &agent)).into_response())
+}
+
+async fn replay(
+    State(state): State<Arc<WebState>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> WebAnswer<Response> {
+    let edited = read(request.into_body(), MAX_REPLAY_BYTES).await?;
+    Ok(json(&edited_replay::replay(&state.shared, &id, &edited).await?))
 }
 
 /// Looks into bodies without holding up what else the agent does.
@@ -280,31 +271,12 @@ async fn in_background<T: Send + 'static>(
     done.map_err(|_| WebRejection::gone("the agent is stopping"))
 }
 
-fn json(value: &impl Serialize) -> Response<WebBody> {
+fn json(value: &impl Serialize) -> Response {
     // The types of the page always make JSON.
-    let mut response = Response::new(whole(serde_json::to_vec(value).unwrap_or_default()));
-    set_type(&mut response, "application/json");
-    response
+    json_response(200, serde_json::to_vec(value).unwrap_or_default())
 }
 
-fn page(html: String) -> Response<WebBody> {
-    let mut response = Response::new(whole(html));
-    set_type(&mut response, "text/html; charset=utf-8");
-    response
-}
-
-fn redirect(to: &'static str) -> Response<WebBody> {
-    let mut response = Response::new(whole(""));
-    *response.status_mut() = StatusCode::FOUND;
-    response.headers_mut().insert(LOCATION, HeaderValue::from_static(to));
-    response
-}
-
-fn set_type(response: &mut Response<WebBody>, media_type: &'static str) {
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
-}
-
-fn protect(response: &mut Response<WebBody>) {
+async fn protect(mut response: Response) -> Response {
     for (name, value) in [
         ("content-security-policy", CONTENT_SECURITY_POLICY),
         ("x-frame-options", "DENY"),
@@ -317,4 +289,5 @@ fn protect(response: &mut Response<WebBody>) {
     }
     let cache = HeaderValue::from_static("no-store");
     response.headers_mut().entry("cache-control").or_insert(cache);
+    response
 }

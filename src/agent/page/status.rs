@@ -130,6 +130,7 @@ const POLICY_FIELDS: [&str; 2] = ["traffic_policy", "policy"];
 fn mask(value: &mut Value) {
     match value {
         Value::Object(members) => {
+            members.retain(|_, member| !member.is_null());
             for (name, member) in members {
                 if secrets::is_secret(name) || name == "basic_auth" {
                     *member = mask::MASK.into();

@@ -3,10 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use tokio::sync::watch;
-
-use crate::agent::shutdown::Shutdown;
 use crate::mux::{Code, StreamWatch};
+use crate::net::{Shutdown, ShutdownPhase};
 
 /// Whether a connection of a visitor carries a request, or bytes of another protocol.
 #[derive(Debug, Default)]
@@ -14,7 +12,7 @@ pub struct Activity<'t> {
     /// Odd while it does; rises with each beginning and each end.
     turns: AtomicU32,
     /// How far its tunnel is on the way to the end.
-    shutdown: Option<&'t watch::Sender<Shutdown>>,
+    shutdown: Option<&'t Shutdown>,
     /// The stream that carries it.
     stream: Option<StreamWatch>,
 }
@@ -41,10 +39,7 @@ impl Drop for UnframedAnswer<'_> {
 
 impl<'t> Activity<'t> {
     /// Of a connection that ends with this shutdown, and that this stream carries.
-    pub(in crate::agent) fn new(
-        shutdown: &'t watch::Sender<Shutdown>,
-        stream: StreamWatch,
-    ) -> Self {
+    pub(in crate::agent) fn new(shutdown: &'t Shutdown, stream: StreamWatch) -> Self {
         Self { turns: AtomicU32::new(0), shutdown: Some(shutdown), stream: Some(stream) }
     }
 
@@ -74,11 +69,10 @@ impl<'t> Activity<'t> {
 
     /// Waits until everything in flight is to be finished.
     pub(super) fn shutdown(&self) -> impl Future<Output = ()> + Send + use<> {
-        let shutdown = self.shutdown.map(watch::Sender::subscribe);
+        let shutdown = self.shutdown.map(Shutdown::signal);
         async move {
             let Some(mut shutdown) = shutdown else { return std::future::pending().await };
-            // The tunnel outlives its connections.
-            let _ = shutdown.wait_for(|shutdown| *shutdown >= Shutdown::Graceful).await;
+            shutdown.wait_for(ShutdownPhase::Graceful).await;
         }
     }
 }

@@ -13,8 +13,9 @@ use tokio_rustls::client::TlsStream;
 
 use super::quick_ack::{QuickAckReader, ResponseWait};
 use super::{BoxReader, BoxWriter};
+use crate::logging::or_debug;
 use crate::net::private;
-use crate::reuse::{ReuseBan, ReuseBans, Socket};
+use crate::reuse::{PolledSocket, ReuseBan, ReuseBans};
 
 /// How long a local service may take to accept a connection.
 pub(super) const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -79,7 +80,7 @@ impl Dialer {
             });
         };
         let name = ServerName::try_from(self.host.clone()).map_err(io::Error::other)?;
-        let connecting = TlsConnector::from(config.clone()).connect(name, Socket(stream));
+        let connecting = TlsConnector::from(config.clone()).connect(name, PolledSocket(stream));
         let stream = tokio::time::timeout(DIAL_TIMEOUT, connecting).await?.map_err(explained)?;
         if !agrees(config, &stream) {
             return Err(disagreement());
@@ -96,7 +97,7 @@ impl Dialer {
             match tokio::time::timeout(DIAL_TIMEOUT, TcpStream::connect(address)).await {
                 Ok(Ok(stream)) => {
                     // Requests are written whole; waiting for more to send only delays them.
-                    let _ = stream.set_nodelay(true);
+                    or_debug!(stream.set_nodelay(true), "cannot switch delays off");
                     return Ok((stream, address));
                 }
                 Ok(Err(error)) => failed = error,
@@ -108,7 +109,7 @@ impl Dialer {
 }
 
 /// Whether one of the protocols that we ask for was agreed on; most often we ask for none.
-fn agrees(config: &ClientConfig, stream: &TlsStream<Socket>) -> bool {
+fn agrees(config: &ClientConfig, stream: &TlsStream<PolledSocket>) -> bool {
     let wanted = &config.alpn_protocols;
     let agreed = stream.get_ref().1.alpn_protocol();
     wanted.is_empty() || agreed.is_some_and(|agreed| wanted.iter().any(|one| one == agreed))

@@ -7,7 +7,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::activity::UnframedAnswer;
-use super::head::{self, RequestHead, ResponseHead};
+use super::head::{self, RelayRequest, RelayResponse};
 use super::quick_ack::ResponseWait;
 use super::{Activity, BoxReader, BoxWriter, HttpForwarder, LocalStream, rewrite};
 use crate::agent::capture::Recording;
@@ -44,7 +44,7 @@ pub(super) struct LocalConnection {
 /// One request on its way.
 pub(super) struct RelayExchange<'a> {
     pub front: &'a HttpForwarder,
-    pub head: &'a RequestHead,
+    pub head: &'a RelayRequest,
     pub recording: Option<&'a Recording>,
     pub read: &'a mut BoxReader,
     pub write: &'a mut BoxWriter,
@@ -224,33 +224,28 @@ impl RequestCopy<'_> {
     }
 
     /// Sends head and body; says why, when there is not all of it.
-    async fn send(&mut self, head: &[u8]) -> io::Result<Option<SendError>> {
-        self.write.write_all(head).await?;
-        let mut received = 0;
-        while !self.body.is_done() {
+    async fn send(&mut self, mut head: &[u8]) -> io::Result<Option<SendError>> {
+        loop {
+            let taken = match self.follow() {
+                Ok(taken) => taken,
+                Err(error) => return Ok(Some(SendError::Malformed(error))),
+            };
+            // What came with the head leaves with it.
+            let piece = self.buffer.get(..taken).unwrap_or_default();
+            self.write.write_all_buf(&mut Buf::chain(head, piece)).await?;
+            head = b"";
+            self.buffer.advance(taken);
+            if self.body.is_done() {
+                break;
+            }
             if self.buffer.is_empty() {
                 self.write.flush().await?;
-                reserve_for_next(self.buffer, received);
+                reserve_for_next(self.buffer, taken);
                 match self.read.read_buf(self.buffer).await {
                     Ok(1..) => {}
                     _ => return Ok(Some(SendError::Gone)),
                 }
             }
-            let recording = self.recording;
-            let record = |data: &[u8]| {
-                if let Some(recording) = recording {
-                    recording.request_body(data);
-                }
-            };
-            let trailer = &mut self.trailer;
-            let taken = self.body.take_all(self.buffer, record, |byte| trailer.push(byte));
-            let taken = match taken {
-                Ok(taken) => taken,
-                Err(error) => return Ok(Some(SendError::Malformed(error))),
-            };
-            self.write.write_all(self.buffer.get(..taken).unwrap_or_default()).await?;
-            self.buffer.advance(taken);
-            received = taken;
         }
         if let Some(recording) = self.recording
             && says_something(&self.trailer)
@@ -260,6 +255,17 @@ impl RequestCopy<'_> {
         self.write.flush().await?;
         shrink(self.buffer);
         Ok(None)
+    }
+
+    /// How many bytes of the buffer belong to the body.
+    fn follow(&mut self) -> Result<usize, FramingError> {
+        let (recording, trailer) = (self.recording, &mut self.trailer);
+        let record = |data: &[u8]| {
+            if let Some(recording) = recording {
+                recording.request_body(data);
+            }
+        };
+        self.body.take_all(self.buffer, record, |byte| trailer.push(byte))
     }
 }
 
@@ -271,7 +277,7 @@ enum ResponseEnd {
 /// The direction from the local service to the visitor.
 struct ResponseCopy<'a> {
     front: &'a HttpForwarder,
-    head: &'a RequestHead,
+    head: &'a RelayRequest,
     recording: Option<&'a Recording>,
     read: &'a mut BoxReader,
     buffer: &'a mut BytesMut,
@@ -304,7 +310,7 @@ impl ResponseCopy<'_> {
         self.pass_on(head).await
     }
 
-    async fn next_head(&mut self) -> Result<ResponseHead, RelayError> {
+    async fn next_head(&mut self) -> Result<RelayResponse, RelayError> {
         loop {
             let parsed = head::response(self.buffer, self.head.is_head);
             match parsed.map_err(|head_error| unanswered(&head_error.to_string()))? {
@@ -318,8 +324,8 @@ impl ResponseCopy<'_> {
         }
     }
 
-    async fn pass_on(&mut self, head: ResponseHead) -> Result<ResponseEnd, RelayError> {
-        let ResponseHead { length, status, mut body, keep_alive } = head;
+    async fn pass_on(&mut self, head: RelayResponse) -> Result<ResponseEnd, RelayError> {
+        let RelayResponse { length, status, mut body, keep_alive } = head;
         let beginning = self.buffer.get(length..).unwrap_or_default();
         body.check(beginning).map_err(|error| unanswered(&error.to_string()))?;
         let announced = body.clone();
@@ -448,4 +454,74 @@ fn gone(_: io::Error) -> RelayError {
 
 fn unanswered(problem: &str) -> RelayError {
     RelayError::Unanswered(format!("The local service sent no usable response: {problem}."))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::sync::{Arc, Mutex, PoisonError};
+    use std::task::{Context, Poll};
+
+    use tokio::io::AsyncWrite;
+
+    use super::*;
+
+    /// What is written, write by write.
+    #[derive(Default, Clone)]
+    struct Writes(Arc<Mutex<Vec<Vec<u8>>>>);
+
+    impl AsyncWrite for Writes {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(bytes.to_vec());
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_write_vectored(
+            self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            parts: &[io::IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            let all: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+            self.poll_write(cx, &all)
+        }
+
+        fn is_write_vectored(&self) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_came_with_its_head_leaves_with_it() {
+        let writes = Writes::default();
+        let (mut read, mut write): (BoxReader, BoxWriter) =
+            (Box::pin(&b"lo"[..]), Box::pin(writes.clone()));
+        let mut buffer = BytesMut::from("hel");
+        let sent = AtomicBool::new(false);
+        let mut copy = RequestCopy {
+            read: &mut read,
+            buffer: &mut buffer,
+            write: &mut write,
+            body: Body::Length(5),
+            trailer: Vec::new(),
+            recording: None,
+            sent: &sent,
+        };
+
+        assert!(copy.send(b"head ").await.is_ok_and(|unsent| unsent.is_none()));
+
+        let writes = writes.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        assert_eq!(writes, [b"head hel".to_vec(), b"lo".to_vec()]);
+    }
 }

@@ -1,4 +1,9 @@
 //! A folder as a local service: `file://` upstreams.
+//!
+//! It is not `tower_http::services::ServeDir`, which opens a file before it looks what that is: to open a
+//! pipe waits until somebody writes to it, on a thread that others need, and a device may do anything. It
+//! also follows links out of the folder, and has no listings. What a visitor asks of a file is decided in
+//! `conditions`.
 
 use std::fmt::Write as _;
 use std::io;
@@ -7,8 +12,9 @@ use std::path::{Component, Path, PathBuf};
 use bytes::{Buf, BytesMut};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use tokio::fs::{File, OpenOptions};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt, DuplexStream};
 
+use super::conditions::{FileSelection, FileVersion};
 use super::{head, page};
 use crate::http1::Body;
 
@@ -19,21 +25,24 @@ const PATH_CHARS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove
 pub(super) async fn serve(folder: PathBuf, mut connection: DuplexStream) {
     let mut buffer = BytesMut::new();
     loop {
-        let (request, line) = match head::take_request(&mut buffer) {
+        let (request, head) = match head::take_request(&mut buffer) {
             Ok(Some(taken)) => taken,
             Ok(None) => match connection.read_buf(&mut buffer).await {
                 Ok(0) | Err(_) => return,
                 Ok(_) => continue,
             },
-            Err(_) => return,
+            Err(err) => {
+                tracing::debug!(%err, "a request for a file is malformed");
+                return;
+            }
         };
-        let is_get = request.is_head || line.starts_with(b"GET ");
+        let is_read = request.is_head || is_get(&head);
         if !skip(request.body.clone(), &mut buffer, &mut connection).await {
             return;
         }
         let path = request.target.split('?').next().unwrap_or_default();
-        let answered = if is_get {
-            answer(&folder, path, request.is_head, &mut connection).await
+        let answered = if is_read {
+            answer(&folder, path, &head, &mut connection).await
         } else {
             refuse(405, "Method Not Allowed", &mut connection).await
         };
@@ -60,7 +69,7 @@ async fn skip(mut body: Body, buffer: &mut BytesMut, connection: &mut DuplexStre
 async fn answer(
     folder: &Path,
     path: &str,
-    is_head: bool,
+    head: &[u8],
     connection: &mut DuplexStream,
 ) -> io::Result<()> {
     let Some(place) = resolve(folder, path) else {
@@ -68,25 +77,25 @@ async fn answer(
     };
     let is_folder = tokio::fs::metadata(&place).await.is_ok_and(|it| it.is_dir());
     if !is_folder {
-        return send_file(&place, is_head, connection).await;
+        return send_file(&place, head, connection).await;
     }
     if !path.ends_with('/') {
-        let head = format!(
+        let answer = format!(
             "HTTP/1.1 301 Moved Permanently\r\nLocation: {path}/\r\nContent-Length: 0\r\n\r\n"
         );
-        return connection.write_all(head.as_bytes()).await;
+        return connection.write_all(answer.as_bytes()).await;
     }
     let index = place.join("index.html");
     if tokio::fs::metadata(&index).await.is_ok_and(|it| !it.is_dir()) {
-        return send_file(&index, is_head, connection).await;
+        return send_file(&index, head, connection).await;
     }
     let listing = list(&place, path).await?;
-    let head = format!(
+    let answer = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\n\r\n",
         listing.len()
     );
-    connection.write_all(head.as_bytes()).await?;
-    if is_head { Ok(()) } else { connection.write_all(listing.as_bytes()).await }
+    connection.write_all(answer.as_bytes()).await?;
+    if is_get(head) { connection.write_all(listing.as_bytes()).await } else { Ok(()) }
 }
 
 /// The place below the folder that a path names; none for paths that would leave it.
@@ -113,8 +122,8 @@ enum OpenError {
     Failed,
 }
 
-/// Opens a file, and says how long it is; never waits for what is no file.
-async fn open(place: &Path) -> Result<(File, u64), OpenError> {
+/// Opens a file, and says which it is; never waits for what is no file.
+async fn open(place: &Path) -> Result<(File, FileVersion), OpenError> {
     // To open a pipe waits for somebody to write to it, and to open a device may do anything.
     let metadata = tokio::fs::metadata(place).await.map_err(|_| OpenError::Failed)?;
     if !metadata.is_file() {
@@ -126,28 +135,59 @@ async fn open(place: &Path) -> Result<(File, u64), OpenError> {
     options.custom_flags(libc::O_NONBLOCK);
     let file = options.read(true).open(place).await.map_err(|_| OpenError::Failed)?;
     let opened = file.metadata().await.map_err(|_| OpenError::Failed)?;
-    if opened.is_file() { Ok((file, opened.len())) } else { Err(OpenError::NoFile) }
+    if !opened.is_file() {
+        return Err(OpenError::NoFile);
+    }
+    // Where the system knows no such time, there is none to tell.
+    let version = FileVersion::new(opened.len(), opened.modified().ok());
+    Ok((file, version))
 }
 
-async fn send_file(place: &Path, is_head: bool, connection: &mut DuplexStream) -> io::Result<()> {
-    let (file, length) = match open(place).await {
+async fn send_file(place: &Path, head: &[u8], connection: &mut DuplexStream) -> io::Result<()> {
+    let (mut file, version) = match open(place).await {
         Ok(opened) => opened,
         Err(OpenError::NoFile) => return refuse(403, "Forbidden", connection).await,
         Err(OpenError::Failed) => return refuse(404, "Not Found", connection).await,
     };
-    let head = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nContent-Length: {length}\r\n\r\n",
-        media_type(place)
+    let length = version.length;
+    let (status, range, part) = match version.select(head, is_get(head)) {
+        FileSelection::Whole => ("200 OK", String::new(), 0..length),
+        FileSelection::Part(part) => {
+            let range =
+                format!("Content-Range: bytes {}-{}/{length}\r\n", part.start, part.end - 1);
+            ("206 Partial Content", range, part)
+        }
+        FileSelection::NoPart => {
+            let range = format!("Content-Range: bytes */{length}\r\n");
+            ("416 Range Not Satisfiable", range, 0..0)
+        }
+        FileSelection::OtherVersion => ("412 Precondition Failed", String::new(), 0..0),
+        FileSelection::NotModified => {
+            let answer = format!("HTTP/1.1 304 Not Modified\r\n{}\r\n", version.headers());
+            return connection.write_all(answer.as_bytes()).await;
+        }
+    };
+    let rest = part.end - part.start;
+    let answer = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {}\r\nContent-Length: {rest}\r\n\
+         Accept-Ranges: bytes\r\n{}{range}\r\n",
+        media_type(place),
+        version.headers(),
     );
-    connection.write_all(head.as_bytes()).await?;
-    if !is_head {
+    connection.write_all(answer.as_bytes()).await?;
+    if is_get(head) {
+        file.seek(io::SeekFrom::Start(part.start)).await?;
         // A file that shrinks meanwhile leaves the answer short, which closes the connection.
-        let sent = tokio::io::copy(&mut file.take(length), connection).await?;
-        if sent < length {
+        let sent = tokio::io::copy(&mut file.take(rest), connection).await?;
+        if sent < rest {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
     Ok(())
+}
+
+fn is_get(head: &[u8]) -> bool {
+    head.starts_with(b"GET ")
 }
 
 async fn refuse(status: u16, reason: &str, connection: &mut DuplexStream) -> io::Result<()> {

@@ -12,11 +12,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::oneshot;
 
 use super::exchange::{BUFFER_BYTES, LocalConnection, RelayError, RelayExchange, RelayOutcome};
-use super::head::{self, HeadError, RequestHead};
+use super::head::{self, RelayRequest};
 use super::{Activity, BoxReader, BoxWriter, HostHeader, LocalUpstream, page, rewrite};
 use crate::agent::capture::{CaptureSource, CaptureStore, NewCapture, Recording};
 use crate::agent::metrics::TunnelMetrics;
-use crate::http1::{Body, GoingAway};
+use crate::http1::{Body, GoingAway, HeadError};
+use crate::logging::{ignore, or_debug};
 
 /// How long the body of a request is waited for that no local service takes.
 const BODY_CAPTURE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -63,8 +64,10 @@ pub async fn serve(
     let mut visit =
         Visit { front, read, write, buffer, local: None, source, opened: None, activity };
     while visit.serve_one().await {}
-    // Whether the visitor still listens does not matter any more.
-    let _ = visit.write.shutdown().await;
+    ignore(
+        visit.write.shutdown().await,
+        "whether the visitor still listens does not matter any more",
+    );
 }
 
 /// Serves one whole request that nobody waits for: the answer goes to the record alone.
@@ -140,17 +143,34 @@ impl Visit<'_> {
         let bytes = self.rewritten(&head, bytes);
         let recording = self.record(&head, &bytes);
         if let (Some(recording), Some(opened)) = (&recording, self.opened.take()) {
-            // Whoever sent the request may not wait for it any more.
-            let _ = opened.send(recording.record().id.clone());
+            let sent = opened.send(recording.record().id.clone());
+            ignore(sent, "whoever sent the request may not wait for it any more");
         }
         let again = self.forward(&head, &bytes, recording.as_ref()).await;
         let ended = Instant::now();
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            self.log_request(recording.as_ref(), ended.duration_since(started));
+        }
         self.front.metrics.request_finished(ended.duration_since(started), ended);
         again
     }
 
+    /// Tells that a request has ended.
+    fn log_request(&self, recording: Option<&Recording>, duration: Duration) {
+        let record = recording.map(|recording| recording.record());
+        let answer = record.and_then(|it| it.exchange().response.as_ref().map(|it| it.status()));
+        let status = answer.and_then(|status| status.split(' ').next()?.parse::<u64>().ok());
+        tracing::debug!(
+            request_id = record.map(|record| record.id.as_str()),
+            tunnel = self.front.tunnel_name,
+            status,
+            dur_ms = duration.as_secs_f64() * 1000.0,
+            "a request has ended"
+        );
+    }
+
     /// The next head; none when the visitor is done.
-    async fn next_head(&mut self) -> Result<Option<(RequestHead, Bytes)>, HeadError> {
+    async fn next_head(&mut self) -> Result<Option<(RelayRequest, Bytes)>, HeadError> {
         loop {
             if let Some(taken) = head::take_request(&mut self.buffer)? {
                 return Ok(Some(taken));
@@ -173,14 +193,14 @@ impl Visit<'_> {
         }
     }
 
-    fn rewritten(&self, head: &RequestHead, bytes: Bytes) -> Bytes {
+    fn rewritten(&self, head: &RelayRequest, bytes: Bytes) -> Bytes {
         match self.front.local_host() {
             None => bytes,
             Some(host) => rewrite::request(&bytes, head.host.as_deref(), &host).into(),
         }
     }
 
-    fn record(&self, head: &RequestHead, bytes: &[u8]) -> Option<Recording> {
+    fn record(&self, head: &RelayRequest, bytes: &[u8]) -> Option<Recording> {
         let captures = self.front.captures.as_ref()?;
         Some(captures.open(NewCapture {
             tunnel_name: &self.front.tunnel_name,
@@ -193,7 +213,7 @@ impl Visit<'_> {
     /// Sends the request on and the answer back; says whether another request may follow.
     async fn forward(
         &mut self,
-        head: &RequestHead,
+        head: &RelayRequest,
         bytes: &[u8],
         recording: Option<&Recording>,
     ) -> bool {
@@ -203,6 +223,8 @@ impl Visit<'_> {
                 None => match self.front.upstream.connect().await {
                     Ok(connected) => LocalConnection::new(connected),
                     Err(error) => {
+                        let tunnel = self.front.tunnel_name.as_str();
+                        tracing::debug!(tunnel, err = %error, "cannot connect to the local service");
                         let reason = self.unreachable(&error);
                         self.keep_body(head, recording).await;
                         self.answer_for_local(&reason, recording).await;
@@ -234,6 +256,8 @@ impl Visit<'_> {
                 Err(RelayError::Unanswered(_))
                     if local.reused && head.is_idempotent && head.body.is_done() => {}
                 Err(RelayError::Unanswered(reason)) => {
+                    let tunnel = self.front.tunnel_name.as_str();
+                    tracing::debug!(tunnel, err = reason, "the local service did not answer");
                     self.answer_for_local(&reason, recording).await;
                     return false;
                 }
@@ -242,6 +266,8 @@ impl Visit<'_> {
                     return false;
                 }
                 Err(RelayError::Broken(error)) => {
+                    let tunnel = self.front.tunnel_name.as_str();
+                    tracing::debug!(tunnel, err = %error, "a request broke off");
                     if let Some(recording) = recording {
                         recording.fail(&error);
                     }
@@ -258,7 +284,7 @@ impl Visit<'_> {
     }
 
     /// Records the body that nobody takes, so that the request can be replayed when somebody does.
-    async fn keep_body(&mut self, head: &RequestHead, recording: Option<&Recording>) {
+    async fn keep_body(&mut self, head: &RelayRequest, recording: Option<&Recording>) {
         let Some(recording) = recording else { return };
         let mut body = head.body.clone();
         let reading = async {
@@ -274,7 +300,8 @@ impl Visit<'_> {
                 self.buffer.advance(taken);
             }
         };
-        let _ = tokio::time::timeout(BODY_CAPTURE_TIMEOUT, reading).await;
+        let read = tokio::time::timeout(BODY_CAPTURE_TIMEOUT, reading).await;
+        or_debug!(read, "the rest of the request's body did not arrive in time");
         if !body.is_done() {
             recording.request_cut_off();
         }
@@ -293,7 +320,7 @@ impl Visit<'_> {
             recording.answered_by_agent(&answer, reason);
         }
         // The visitor may be gone as well.
-        let _ = self.write.write_all(&answer).await;
+        or_debug!(self.write.write_all(&answer).await, "the visitor has gone before the answer");
     }
 
     async fn refuse(&mut self, error: HeadError, recording: Option<&Recording>) {
@@ -303,7 +330,7 @@ impl Visit<'_> {
         if let Some(recording) = recording {
             recording.answered_by_agent(&answer, &error.to_string());
         }
-        let _ = self.write.write_all(&answer).await;
+        or_debug!(self.write.write_all(&answer).await, "the visitor has gone before the answer");
     }
 
     /// Copies both ways from now on: the connection speaks another protocol.
@@ -318,6 +345,9 @@ impl Visit<'_> {
         }
         let visitor = (&mut self.read, &mut self.write);
         // Either side may end it whenever it likes.
-        let _ = super::copy(visitor, (&mut answers, &mut local.write)).await;
+        or_debug!(
+            super::copy(visitor, (&mut answers, &mut local.write)).await,
+            "a WebSocket broke"
+        );
     }
 }

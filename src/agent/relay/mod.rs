@@ -6,6 +6,7 @@
 //! copied blindly.
 
 mod activity;
+mod conditions;
 mod copy;
 mod dial;
 mod exchange;
@@ -22,7 +23,6 @@ pub use activity::Activity;
 pub use copy::copy;
 pub use dial::{ForbiddenAddresses, LocalStream};
 pub use http::{HttpForwarder, once, serve};
-pub(super) use page::escape;
 pub use quick_ack::ResponseWait;
 pub use rewrite::HostHeader;
 pub use upstream::{AppProtocol, LocalAddress, LocalUpstream};

@@ -24,7 +24,7 @@ pub(super) fn problem(status: u16, code: &str, title: &str, reason: &str) -> Vec
 }
 
 /// Text as it stands in HTML.
-pub(in crate::agent) fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

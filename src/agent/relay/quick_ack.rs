@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::tcp::OwnedReadHalf;
 
+use crate::logging::ignore;
 use crate::reuse::ask_kernel;
 
 const IDLE: u8 = 0;
@@ -49,8 +50,8 @@ impl QuickAckReader {
     fn acknowledge(&self) {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         {
-            // Without it things are slow, but right.
-            let _ = socket2::SockRef::from(self.read.as_ref()).set_tcp_quickack(true);
+            let set = socket2::SockRef::from(self.read.as_ref()).set_tcp_quickack(true);
+            ignore(set, "without it things are slow, but right");
         }
     }
 }

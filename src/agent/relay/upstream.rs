@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 
 use super::dial::{Dialer, ForbiddenAddresses, LocalStream};
-use super::http2::{self, Http2Connection};
+use super::http2::{self, LocalHttp2Connection};
 use super::quick_ack::ResponseWait;
 use super::{PIPE_BYTES, files};
 use crate::reuse::{ReuseBan, ReuseBans};
@@ -55,7 +55,7 @@ enum UpstreamKind {
     /// A connection for each visitor.
     PerVisitor(Dialer),
     /// One connection with HTTP/2 for all visitors.
-    Http2(Arc<Http2Connection>),
+    Http2(Arc<LocalHttp2Connection>),
     /// Into a folder.
     Files(PathBuf),
 }
@@ -107,7 +107,7 @@ impl LocalUpstream {
                 if let Some(tls) = &mut dialer.tls {
                     Arc::make_mut(tls).alpn_protocols = vec![b"h2".to_vec()];
                 }
-                let connection = Http2Connection::new(dialer, self.address.authority());
+                let connection = LocalHttp2Connection::new(dialer, self.address.authority());
                 Self { address: self.address, kind: UpstreamKind::Http2(Arc::new(connection)) }
             }
             (kind, _) => Self { address: self.address, kind },

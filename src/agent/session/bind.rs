@@ -6,11 +6,12 @@ use std::time::Instant;
 use super::RPC_TIMEOUT;
 use super::state::{OnlineSession, SessionState};
 use crate::agent::backoff::{Backoff, MAX_PAUSE};
-use crate::agent::definition::PublicEndpoint;
+use crate::agent::definition::EndpointDefinition;
 use crate::agent::inner::AgentInner;
 use crate::agent::tunnels::{BoundEndpoint, RunningTunnel};
-use crate::mux::Session;
-use crate::protocol::message::{Bind, BindExtra, BindLabeled, Failure, Unbind};
+use crate::logging::or_debug;
+use crate::mux::MuxSession;
+use crate::protocol::message::{Bind, BindExtra, BindLabeled, RemoteError, Unbind};
 use crate::protocol::rpc;
 
 /// The codes of what a person must change first: a value of the tunnel's definition, or the access
@@ -18,6 +19,18 @@ use crate::protocol::rpc;
 const DEFINITION_CODES: [u16; 2] = [215, 600];
 /// The code for an address at which another endpoint is online.
 const ENDPOINT_TAKEN_CODE: u16 = 334;
+
+/// Why a tunnel was not started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The definition is wrong, one line for each problem.
+    #[error("{}", .0.join("\n"))]
+    Definition(Vec<String>),
+    /// The service did not bind it.
+    #[error(transparent)]
+    Bind(#[from] TunnelBindError),
+}
 
 /// Why a bind failed.
 #[derive(Debug, thiserror::Error)]
@@ -27,10 +40,10 @@ pub enum TunnelBindError {
     Offline,
     /// The session broke meanwhile, or the service did not answer.
     #[error("the session was lost: {0}")]
-    Lost(#[from] rpc::Error),
+    Lost(#[from] rpc::RpcError),
     /// The service refused it.
     #[error("{0}")]
-    Refused(Failure),
+    Refused(RemoteError),
 }
 
 impl TunnelBindError {
@@ -96,13 +109,13 @@ async fn bind_some(
 }
 
 /// Whether a bind is refused for something that somebody must change first.
-fn needs_person(failure: &Failure) -> bool {
+fn needs_person(failure: &RemoteError) -> bool {
     failure.number().is_some_and(|it| DEFINITION_CODES.contains(&it))
 }
 
 /// Binds a tunnel; what the service gave is noted in it.
 pub(in crate::agent) async fn bind(
-    session: &Session,
+    session: &MuxSession,
     tunnel: &RunningTunnel,
 ) -> Result<(), TunnelBindError> {
     let before = tunnel.bound();
@@ -137,11 +150,11 @@ pub(in crate::agent) async fn bind(
 }
 
 async fn bind_labeled(
-    session: &Session,
+    session: &MuxSession,
     tunnel: &RunningTunnel,
 ) -> Result<String, TunnelBindError> {
     let labels = match &tunnel.definition.public {
-        PublicEndpoint::Labeled(labels) => labels.clone(),
+        EndpointDefinition::Labeled(labels) => labels.clone(),
         _ => Default::default(),
     };
     let bind = BindLabeled {
@@ -159,7 +172,7 @@ async fn bind_labeled(
 
 /// Binds a tunnel at its old address, or where that is gone at another. Where both are refused, the
 /// old address stays reserved for it; a service that failed is not asked for another.
-async fn rebind(session: &Session, tunnel: &RunningTunnel) -> Result<(), TunnelBindError> {
+async fn rebind(session: &MuxSession, tunnel: &RunningTunnel) -> Result<(), TunnelBindError> {
     let before = tunnel.bound();
     match bind(session, tunnel).await {
         Err(TunnelBindError::Refused(failure)) if is_taken(&failure) || needs_person(&failure) => {
@@ -175,13 +188,14 @@ async fn rebind(session: &Session, tunnel: &RunningTunnel) -> Result<(), TunnelB
 }
 
 /// Whether another endpoint is online at the address.
-fn is_taken(failure: &Failure) -> bool {
+fn is_taken(failure: &RemoteError) -> bool {
     failure.number() == Some(ENDPOINT_TAKEN_CODE)
 }
 
 /// Tells the service that a tunnel is over.
-pub(in crate::agent) async fn unbind(session: &Session, tunnel: &RunningTunnel) {
+pub(in crate::agent) async fn unbind(session: &MuxSession, tunnel: &RunningTunnel) {
     let unbind = Unbind { id: tunnel.bound().id, extra: None };
     // A service that is gone has forgotten it anyway.
-    let _ = rpc::call(session, &unbind, RPC_TIMEOUT).await;
+    let told = rpc::call(session, &unbind, RPC_TIMEOUT).await;
+    or_debug!(told, tunnel = %tunnel.name, "the service was not told that a tunnel is over");
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -13,7 +12,8 @@ use super::state::{OnlineSession, SessionHistory};
 use crate::agent::backoff::Backoff;
 use crate::agent::inner::AgentInner;
 use crate::agent::options::AgentOptions;
-use crate::mux::{Incoming, Session, Side, heartbeat};
+use crate::mux::{Incoming, MuxSession, Side, heartbeat};
+use crate::net::tls::server_name;
 use crate::protocol::message::{Auth, AuthExtra};
 use crate::protocol::rpc;
 
@@ -42,7 +42,7 @@ pub(super) async fn connect(
         Ok(Err(error)) => return Err(ConnectError::Retriable(format!("{address}: {error}"))),
         Err(_) => return Err(ConnectError::Retriable(format!("{address}: no answer"))),
     };
-    let (session, incoming) = Session::start(stream, Side::Agent);
+    let (session, incoming) = MuxSession::start(stream, Side::Agent);
     let auth = shared.with_history(|history| auth_request(options, history));
     let answer = rpc::call(&session, &auth, RPC_TIMEOUT).await;
     let answer = answer.map_err(|error| ConnectError::Retriable(error.to_string()))?;
@@ -60,7 +60,7 @@ pub(super) async fn connect(
     let latency = beat.watch();
     let alive = session.clone();
     tokio::spawn(async move {
-        let _ = alive.ended().await;
+        alive.ended().await;
         drop(beat);
     });
     Ok((OnlineSession { session, latency, region: answer.extra.region }, incoming))
@@ -74,9 +74,7 @@ async fn dial(
     stream.set_nodelay(true)?;
     let keepalive = socket2::TcpKeepalive::new().with_time(Duration::from_secs(30));
     socket2::SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
-    let host = options.server_addr.rsplit_once(':').map_or("", |(host, _)| host);
-    let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
-    let name = name.map_err(std::io::Error::other)?;
+    let name = server_name(&options.server_addr)?;
     TlsConnector::from(tls.clone()).connect(name, stream).await
 }
 

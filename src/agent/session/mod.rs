@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use super::backoff::Backoff;
 use super::inner::AgentInner;
-use super::shutdown::Shutdown;
 use super::tunnels::RunningTunnel;
 use crate::mux::{Code, Incoming};
-use crate::protocol::message::Failure;
-pub use bind::TunnelBindError;
+use crate::net::ShutdownPhase;
+use crate::protocol::message::RemoteError;
+pub use bind::{StartError, TunnelBindError};
 pub(super) use bind::{bind, unbind};
 use connect::{ConnectError, connect};
 pub use state::{OnlineSession, SessionFailure, SessionHistory, SessionState};
@@ -24,19 +24,21 @@ const RPC_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Connects, and connects again whenever the link is lost, until the agent stops.
 pub(super) async fn run(shared: Arc<AgentInner>) {
-    let mut shutdown = shared.shutdown.subscribe();
+    let mut shutdown = shared.shutdown.signal();
     let mut backoff = Backoff::new(Instant::now());
     loop {
-        let connected = tokio::select! {
-            connected = connect(&shared, &backoff) => connected,
-            _ = shutdown.wait_for(|shutdown| *shutdown >= Shutdown::Graceful) => break,
+        let connecting = connect(&shared, &backoff);
+        let Some(connected) = shutdown.run_until(ShutdownPhase::Graceful, connecting).await else {
+            break;
         };
         match connected {
             Ok((online, incoming)) => {
                 let began = Instant::now();
-                tokio::select! {
-                    reason = serve_session(&shared, online, incoming) => shared.note_lost(&reason),
-                    _ = shutdown.wait_for(|shutdown| *shutdown == Shutdown::Forced) => break,
+                tracing::info!(address = shared.options.server_addr, "connected to the service");
+                let serving = serve_session(&shared, online, incoming);
+                match shutdown.run_until(ShutdownPhase::Forced, serving).await {
+                    Some(reason) => shared.note_lost(&reason),
+                    None => break,
                 }
                 backoff.session_lost(began.elapsed(), Instant::now());
             }
@@ -46,9 +48,9 @@ pub(super) async fn run(shared: Arc<AgentInner>) {
             }
             Err(ConnectError::Retriable(reason)) => shared.note_disconnected(&reason),
         }
-        tokio::select! {
-            () = tokio::time::sleep(backoff.next_pause(Instant::now())) => {}
-            _ = shutdown.wait_for(|shutdown| *shutdown >= Shutdown::Graceful) => break,
+        let pause = tokio::time::sleep(backoff.next_pause(Instant::now()));
+        if shutdown.run_until(ShutdownPhase::Graceful, pause).await.is_none() {
+            break;
         }
     }
     if let SessionState::Online(online) = shared.state.send_replace(SessionState::Offline) {
@@ -90,7 +92,7 @@ impl AgentInner {
     }
 
     fn is_stopping(&self) -> bool {
-        *self.shutdown.borrow() >= Shutdown::Graceful
+        self.shutdown.phase() >= ShutdownPhase::Graceful
     }
 
     /// Notes that the link was lost.
@@ -103,6 +105,7 @@ impl AgentInner {
 
     /// Notes why there is no link, and tells those who watch.
     fn note_disconnected(&self, reason: &str) {
+        tracing::info!(err = reason, "not connected to the service");
         self.update_history(|history| history.add_failure(reason.to_owned()));
         self.tunnels.all().iter().for_each(|tunnel| tunnel.set_reconnecting(reason));
         self.state.send_modify(|state| {
@@ -113,14 +116,16 @@ impl AgentInner {
     }
 
     /// Notes why a tunnel has no address for now.
-    fn note_unbound(&self, tunnel: &RunningTunnel, failure: &Failure) {
+    fn note_unbound(&self, tunnel: &RunningTunnel, failure: &RemoteError) {
         tunnel.set_reconnecting(&failure.to_string());
+        tracing::warn!(tunnel = %tunnel.name, err = %failure, "a tunnel was refused");
         let problem = format!("tunnel {}: {failure}", tunnel.name);
         self.update_history(|history| history.add_failure(problem));
     }
 
     /// Notes that the service refuses the authtoken.
     fn note_refused(&self, reason: String) {
+        tracing::warn!(err = reason, "the service refuses the agent");
         self.tunnels.all().iter().for_each(|tunnel| tunnel.set_refused(&reason));
         self.update_history(|history| {
             history.add_failure(reason.clone());

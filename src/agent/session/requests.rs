@@ -7,26 +7,30 @@ use std::time::Duration;
 use crate::agent::capture::{CaptureSource, Via};
 use crate::agent::drain;
 use crate::agent::inner::AgentInner;
-use crate::agent::shutdown::Shutdown;
 use crate::agent::tunnels::Tunnels;
-use crate::mux::{Code, Session, Stream, heartbeat};
-use crate::protocol::message::{Answer, StopTunnel};
-use crate::protocol::rpc::Call;
+use crate::logging::or_debug;
+use crate::mux::{Code, MuxSession, Stream, heartbeat};
+use crate::net::ShutdownPhase;
+use crate::protocol::message::{CommandResponse, StopTunnel};
+use crate::protocol::rpc::IncomingCall;
 use crate::protocol::{proxy, read_kind, stream_kind};
 
 /// A longer identifier is none.
 const MAX_ID_BYTES: usize = 64;
 
 /// Serves one stream of the service.
-pub(super) async fn serve(shared: Arc<AgentInner>, session: Session, mut stream: Stream) {
+pub(super) async fn serve(shared: Arc<AgentInner>, session: MuxSession, mut stream: Stream) {
     // A stream that breaks harms no other.
-    let Ok(kind) = read_kind(&mut stream).await else { return };
+    let kind = or_debug!(read_kind(&mut stream).await, "a stream ended before it said its kind");
+    let Some(kind) = kind else { return };
     match kind {
         stream_kind::HEARTBEAT => heartbeat::answer(stream).await,
         stream_kind::PROXY => forward(&shared.tunnels, stream).await,
         stream_kind::STOP_TUNNEL => {
-            let Ok(call) = Call::read(kind, stream).await else { return };
-            let Ok(stop) = call.decode::<StopTunnel>() else { return };
+            let call = or_debug!(IncomingCall::read(kind, stream).await, "cannot read a command");
+            let Some(call) = call else { return };
+            let stop = or_debug!(call.decode::<StopTunnel>(), "cannot read a command");
+            let Some(stop) = stop else { return };
             if let Some(tunnel) = shared.tunnels.bound_as(&stop.id) {
                 shared.tunnels.remove(&tunnel.name);
                 shared.update_history(|history| history.add_failure(stop.message));
@@ -39,30 +43,33 @@ pub(super) async fn serve(shared: Arc<AgentInner>, session: Session, mut stream:
     }
 }
 
-async fn execute(shared: &Arc<AgentInner>, session: &Session, kind: u32, stream: Stream) {
-    let Ok(call) = Call::read(kind, stream).await else { return };
+async fn execute(shared: &Arc<AgentInner>, session: &MuxSession, kind: u32, stream: Stream) {
+    let call = or_debug!(IncomingCall::read(kind, stream).await, "cannot read a command");
+    let Some(call) = call else { return };
     let reason = match kind {
         stream_kind::UPDATE => Some("the agent is updated by its package manager"),
         _ if !shared.options.remote_management => Some("remote management is switched off"),
         _ => None,
     };
     if let Some(reason) = reason {
-        let _ = call.refuse(reason).await;
+        or_debug!(call.refuse(reason).await, "the service does not hear why it is refused");
         return;
     }
     // The answer goes first: nothing can be said afterwards.
-    let _ = call.answer(&Answer::default()).await;
+    let answered = call.answer(&CommandResponse::default()).await;
+    or_debug!(answered, "the service does not hear the answer");
     tokio::time::sleep(Duration::from_millis(20)).await;
     if kind == stream_kind::STOP {
         drain::graceful(shared, shared.options.grace).await;
-        shared.shutdown.send_replace(Shutdown::Forced);
+        shared.shutdown.begin(ShutdownPhase::Forced);
     } else {
         session.close();
     }
 }
 
 async fn forward(tunnels: &Tunnels, mut stream: Stream) {
-    let Ok(header) = proxy::read_header(&mut stream).await else { return };
+    let header = or_debug!(proxy::read_header(&mut stream).await, "cannot read whose stream it is");
+    let Some(header) = header else { return };
     let Some(tunnel) = tunnels.bound_as(&header.id) else { return };
     let remote_addr = match header.client_addr.parse::<SocketAddr>() {
         Ok(address) => address.ip().to_string(),

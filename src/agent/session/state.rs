@@ -7,7 +7,7 @@ use std::time::Duration;
 use chrono::{DateTime, Local};
 use tokio::sync::watch;
 
-use crate::mux::Session;
+use crate::mux::MuxSession;
 use crate::protocol::message::Hidden;
 
 /// How many failures are remembered.
@@ -29,7 +29,7 @@ pub enum SessionState {
 /// A connection to the service.
 #[derive(Clone)]
 pub struct OnlineSession {
-    pub(in crate::agent) session: Session,
+    pub(in crate::agent) session: MuxSession,
     pub(super) latency: watch::Receiver<Option<Duration>>,
     /// The region that the service named.
     pub region: String,

@@ -1,46 +1,47 @@
 //! The local API and the page: HTTP on this machine.
 //!
-//! `guard` refuses what a page on another site could send, `routes` finds the resource of a path,
-//! and `answer` does what was asked (agent sheet, sections 1, 2, 5 and 6). What is not of the API is
-//! of the page.
+//! `guard` refuses what a page on another site could send, `routes` takes paths, methods and parameters
+//! from the table of [`crate::api::local`], and `handlers` has a function for each of its operations
+//! (agent sheet, sections 1, 2, 5 and 6). What is not of the API is of the page.
 
-mod answer;
 pub(super) mod guard;
+mod handlers;
 mod rejection;
 mod routes;
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
+use axum::Router;
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 
 pub(super) use rejection::WebRejection;
-pub(super) use routes::{WebBody, read, whole};
+pub(super) use routes::read;
 
 use super::Error;
 use super::hosts::AllowedHosts;
 use super::inner::AgentInner;
 use super::options::WebAddress;
 use crate::http1::StrictStream;
+use crate::logging::or_debug;
 use crate::net::descriptors::{self, DescriptorLimit};
 use crate::net::private::PrivateListener;
-use crate::net::{self, Acceptor, Connection, ConnectionCaps, ConnectionLimit, FIRST_BYTE_TIMEOUT};
+use crate::net::{
+    self, AcceptedConnection, ConnectionCaps, ConnectionLimit, FIRST_BYTE_TIMEOUT, HEAD_TIMEOUT,
+    Listener, Shutdown, ShutdownPhase,
+};
 
 /// Where the local API usually listens, and how many ports after that are tried.
 const DEFAULT_ADDRESS: (&str, u16, u16) = ("127.0.0.1", 4040, 9);
-/// How long a client may take to send the head of a request.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The listener at work; dropping it takes no more connections.
+/// The listener at work; dropping it ends all connections.
 pub(super) struct WebServer {
-    socket: net::Listener,
-    accepting: JoinHandle<()>,
+    listener: Listener,
+    shutdown: Shutdown,
     _private: PrivateListener,
 }
 
@@ -82,33 +83,27 @@ impl WebServer {
         shared: Arc<AgentInner>,
         hosts: AllowedHosts,
     ) -> Result<Self, Error> {
-        let (socket, acceptor) = net::Listener::new(listener)
-            .map_err(|source| Error::Listen { address: "the local API".to_owned(), source })?;
-        let address = socket.address();
+        let failed = |source| Error::Listen { address: "the local API".to_owned(), source };
+        let address = listener.local_addr().map_err(failed)?;
         // A tunnel to our own API would hand it to the public.
         let private = PrivateListener::new(address);
-        let state = Arc::new(WebState { shared, hosts, address });
-        let accepting = tokio::spawn(accept(acceptor, limit(), state));
-        Ok(Self { socket, accepting, _private: private })
+        let router = routes::router(Arc::new(WebState { shared, hosts, address }));
+        let shutdown = Shutdown::default();
+        let listener = Listener::serve(listener, limit(), &shutdown, move |connection, _| {
+            Box::pin(serve(connection, router.clone()))
+        });
+        Ok(Self { listener: listener.map_err(failed)?, shutdown, _private: private })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.socket.address()
+        self.listener.address()
     }
 }
 
 impl Drop for WebServer {
     fn drop(&mut self) {
-        self.accepting.abort();
-    }
-}
-
-async fn accept(acceptor: Acceptor, limit: Arc<ConnectionLimit>, state: Arc<WebState>) {
-    let mut connections = tokio::task::JoinSet::new();
-    while let Some(connection) = acceptor.accept(&limit).await {
-        while connections.try_join_next().is_some() {}
-        connections.spawn(serve(connection, state.clone()));
+        self.shutdown.begin(ShutdownPhase::Forced);
     }
 }
 
@@ -120,17 +115,15 @@ fn limit() -> Arc<ConnectionLimit> {
     ConnectionLimit::new("API clients", caps, |_| false)
 }
 
-async fn serve(connection: Connection, state: Arc<WebState>) {
-    let Connection { stream, permit: _permit, .. } = connection;
+async fn serve(connection: AcceptedConnection, router: Router) {
+    let AcceptedConnection { stream, permit: _permit, .. } = connection;
     if !net::first_byte(&stream, FIRST_BYTE_TIMEOUT).await {
         return;
     }
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).half_close(true);
-    let service = service_fn(move |request| {
-        let state = state.clone();
-        async move { Ok::<_, std::convert::Infallible>(routes::serve(&state, request).await) }
-    });
+    let service = TowerToHyperService::new(router);
     // What goes wrong with a connection concerns its client, who knows.
-    let _ = builder.serve_connection(TokioIo::new(StrictStream::new(stream)), service).await;
+    let served = builder.serve_connection(TokioIo::new(StrictStream::new(stream)), service).await;
+    or_debug!(served, "a connection to the agent API broke");
 }

@@ -1,25 +1,26 @@
 //! Why the local API refuses a request (agent sheet, section 1).
 
-use http::{HeaderValue, StatusCode, header};
-use serde_json::{Value, json};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, header};
+use serde_json::{Map, Value};
 
-use super::routes::{WebBody, whole};
+use crate::api::decode::{ArgumentError, DecodedArguments};
+use crate::api::{ErrorBody, HandlerError, error_response, local};
 
 /// Why a request is refused.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::agent) struct WebRejection {
-    pub status: u16,
-    code: Option<u16>,
-    message: &'static str,
-    details: Value,
-    allow: Option<&'static str>,
+    body: Box<ErrorBody>,
+    /// The methods of the path, where the method is wrong.
+    allow: Option<String>,
 }
 
 impl WebRejection {
     /// A refusal with a code of its own.
-    pub fn new(status: u16, code: u16, message: &'static str, problem: impl Into<String>) -> Self {
-        let details = json!({"err": problem.into()});
-        Self { status, code: Some(code), message, details, allow: None }
+    pub fn new(status: u16, code: u16, message: &str, problem: impl Into<String>) -> Self {
+        let mut rejection = Self::plain(status, message).with("err", problem);
+        rejection.body.error_code = Some(code.into());
+        rejection
     }
 
     pub fn invalid_body(problem: impl Into<String>) -> Self {
@@ -30,30 +31,32 @@ impl WebRejection {
         Self::new(400, 106, "invalid parameter", problem)
     }
 
-    pub fn not_found(path: &str) -> Self {
-        let details = json!({"path": path});
-        Self { status: 404, code: None, message: "Resource not found", details, allow: None }
+    /// A definition of a tunnel has these problems.
+    pub fn invalid_tunnel(problems: &[String]) -> Self {
+        Self::new(400, 102, "invalid tunnel configuration", problems.join("\n"))
+    }
+
+    /// Nothing has this path; it is added where the request is answered.
+    pub fn not_found() -> Self {
+        Self::plain(404, "Resource not found")
     }
 
     /// Something that the request names is not there.
     pub fn gone(problem: impl Into<String>) -> Self {
-        let details = json!({"err": problem.into()});
-        Self { status: 404, code: None, message: "Resource not found", details, allow: None }
+        Self::not_found().with("err", problem)
     }
 
-    pub fn wrong_method(path: &str, allow: &'static str) -> Self {
-        let details = json!({"path": path});
-        Self { status: 405, code: None, message: "Method not allowed", details, allow: Some(allow) }
+    pub fn wrong_method(allow: &str) -> Self {
+        Self { allow: Some(allow.to_owned()), ..Self::plain(405, "Method not allowed") }
     }
 
     pub fn wrong_host(host: &str) -> Self {
         let message = "the agent does not serve this host name; web_allow_hosts can allow it";
-        Self { status: 403, code: None, message, details: json!({"host": host}), allow: None }
+        Self::plain(403, message).with("host", host)
     }
 
     pub fn cross_site() -> Self {
-        let message = "pages of other sites may not do this";
-        Self { status: 403, code: None, message, details: json!({}), allow: None }
+        Self::plain(403, "pages of other sites may not do this")
     }
 
     pub fn too_large(limit: usize) -> Self {
@@ -62,27 +65,73 @@ impl WebRejection {
 
     /// The agent itself failed.
     pub fn failed(problem: impl Into<String>) -> Self {
-        let details = json!({"err": problem.into()});
-        Self { status: 500, code: None, message: "the agent failed", details, allow: None }
+        Self::plain(500, "the agent failed").with("err", problem)
     }
 
-    /// The answer that says so.
-    pub(super) fn answer(self) -> http::Response<WebBody> {
-        let mut body = json!({
-            "status_code": self.status,
-            "msg": self.message,
-            "details": self.details,
-        });
-        if let Some(code) = self.code {
-            body["error_code"] = code.into();
+    /// The refusal of arguments that do not fit the table; none where they do. What nobody reads does no
+    /// harm, but in the definition of a tunnel.
+    pub fn of_arguments(resource: &str, decoded: &DecodedArguments) -> Option<Self> {
+        let is_tunnel = resource == local::tunnels::RESOURCE.name;
+        let mut problems = Vec::new();
+        for error in decoded.errors.iter() {
+            match error {
+                ArgumentError::UndecodablePath => return Some(Self::not_found()),
+                ArgumentError::NotAnObject(problem) => return Some(Self::invalid_body(problem)),
+                ArgumentError::UndecodableQuery => {
+                    return Some(Self::invalid_parameter(error.to_string()));
+                }
+                ArgumentError::LimitNotANumber { name, text }
+                | ArgumentError::LimitOutOfRange { name, text, .. } => {
+                    let problem = format!("{name}: {text:?} is not a positive number");
+                    return Some(Self::invalid_parameter(problem));
+                }
+                ArgumentError::UnknownQuery { .. } | ArgumentError::RepeatedQuery(_) => {}
+                ArgumentError::UnknownField { .. } if !is_tunnel => {}
+                error => problems.push(crate::agent::definition::problem(error)),
+            }
         }
-        let mut response = http::Response::new(whole(body.to_string()));
-        *response.status_mut() =
-            StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Some(allow) = self.allow {
-            headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+        match problems.as_slice() {
+            [] => None,
+            problems if is_tunnel => Some(Self::invalid_tunnel(problems)),
+            problems => Some(Self::invalid_body(problems.join("\n"))),
+        }
+    }
+
+    /// Adds the path that a request asked for, where nothing else is said about what is not there.
+    pub fn at(mut self, path: &str) -> Self {
+        if matches!(self.body.status_code, 404 | 405) && self.body.details.is_empty() {
+            self = self.with("path", path);
+        }
+        self
+    }
+
+    fn plain(status_code: u16, message: &str) -> Self {
+        let msg = message.to_owned();
+        let body = ErrorBody { error_code: None, status_code, msg, details: Map::new() };
+        Self { body: Box::new(body), allow: None }
+    }
+
+    fn with(mut self, name: &str, detail: impl Into<String>) -> Self {
+        self.body.details.insert(name.to_owned(), Value::String(detail.into()));
+        self
+    }
+}
+
+impl HandlerError for WebRejection {
+    fn invalid_arguments(error: &serde_json::Error) -> Self {
+        Self::invalid_body(error.to_string())
+    }
+
+    fn unexpected(error: &serde_json::Error) -> Self {
+        Self::failed(error.to_string())
+    }
+}
+
+impl IntoResponse for WebRejection {
+    fn into_response(self) -> Response {
+        let mut response = error_response(&self.body);
+        if let Some(allow) = self.allow.and_then(|allow| HeaderValue::try_from(allow).ok()) {
+            response.headers_mut().insert(header::ALLOW, allow);
         }
         response
     }

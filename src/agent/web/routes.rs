@@ -1,163 +1,109 @@
-//! From paths to resources.
+//! From paths to handlers: one route per path template of the table, and those of the page.
 
-use std::convert::Infallible;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, any};
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::Incoming;
-use percent_encoding::percent_decode_str;
+use http::{HeaderValue, Method, Uri, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 
+use super::handlers::{self, WebOperations};
 use super::rejection::WebRejection;
-use super::{WebState, answer, guard};
+use super::{WebState, guard};
 use crate::agent::page;
+use crate::api::{decode, success_response};
 
-/// The body of an answer.
-pub(in crate::agent) type WebBody = UnsyncBoxBody<Bytes, Infallible>;
 /// How long the body of a request may be.
 const MAX_BODY_BYTES: usize = 1 << 20;
+/// Where the API begins.
+const API_PATH: &str = "/api";
 
-/// What a path names.
-enum WebResource {
-    Root,
-    Status,
-    Tunnels,
-    Tunnel(String),
-    Requests,
-    Request(String),
-}
-
-/// Answers one request.
-pub(super) async fn serve(state: &WebState, request: Request<Incoming>) -> Response<WebBody> {
-    let is_head = request.method() == Method::HEAD;
-    let mut response = match perform(state, request).await {
-        Ok(response) => response,
-        Err(rejection) => rejection.answer(),
-    };
-    if is_head {
-        *response.body_mut() = whole("");
+/// The routes of the local API and of the page.
+pub(super) fn router(state: Arc<WebState>) -> Router {
+    let mut router = page::router();
+    let operations: BTreeMap<_, _> = WebOperations::by_template(handlers::all())
+        .into_iter()
+        .map(|(template, operations)| (template, Arc::new(operations)))
+        .collect();
+    for (template, own) in &operations {
+        let path = format!("{API_PATH}{}", template.trim_end_matches('/'));
+        // A slash at the end makes no difference, unless what has no name is meant.
+        let unnamed = operations.get(format!("{template}/{{name}}").as_str());
+        router = router
+            .route(&path, route(own.clone(), None))
+            .route(&format!("{path}/"), route(own.clone(), unnamed.cloned()));
     }
-    response
-        .headers_mut()
-        .insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    response
+    router
+        .fallback(|uri: Uri| async move { WebRejection::not_found().at(uri.path()) })
+        .layer(from_fn_with_state(state.clone(), finish))
+        .with_state(state)
 }
 
-async fn perform(
-    state: &WebState,
-    request: Request<Incoming>,
-) -> Result<Response<WebBody>, WebRejection> {
+/// Refuses what other sites may send, and completes answers.
+async fn finish(State(state): State<Arc<WebState>>, request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
-    guard::check(&head, &state.hosts)?;
-    let path = head.uri.path();
-    let shared = &state.shared;
-    let Some(resource) = find(path, &head.method, |name| shared.tunnels.find(name).is_some())
-    else {
-        let page = page::serve(state, &head, body).await;
-        return page.unwrap_or_else(|| Err(WebRejection::not_found(path)));
+    let mut response = match guard::check(&head, &state.hosts) {
+        Ok(()) => next.run(Request::from_parts(head, body)).await,
+        Err(rejection) => rejection.into_response(),
     };
-    let query = head.uri.query().unwrap_or_default();
-    // HEAD is GET without the body.
-    let method = if head.method == Method::HEAD { &Method::GET } else { &head.method };
-    match (&resource, method.as_str()) {
-        (WebResource::Root, "GET") => Ok(json(StatusCode::OK, &answer::root())),
-        (WebResource::Status, "GET") => Ok(json(StatusCode::OK, &answer::status(shared))),
-        (WebResource::Tunnels, "GET") => Ok(json(StatusCode::OK, &answer::tunnels(shared))),
-        (WebResource::Tunnels, "POST") => {
-            let started = answer::start(shared, &read(body, MAX_BODY_BYTES).await?).await?;
-            Ok(json(StatusCode::CREATED, &started))
-        }
-        (WebResource::Tunnel(name), "GET") => match shared.tunnels.find(name) {
-            Some(tunnel) => Ok(json(StatusCode::OK, &tunnel.show())),
-            None => Err(WebRejection::not_found(path)),
-        },
-        (WebResource::Tunnel(name), "DELETE") => match answer::stop(shared, name.clone()).await? {
-            true => Ok(nothing()),
-            false => Err(WebRejection::not_found(path)),
-        },
-        (WebResource::Requests, "GET") => {
-            Ok(json(StatusCode::OK, &answer::requests(shared, query)?))
-        }
-        (WebResource::Requests, "POST") => {
-            answer::replay(shared, &read(body, MAX_BODY_BYTES).await?).await?;
-            Ok(nothing())
-        }
-        (WebResource::Requests, "DELETE") => {
-            shared.captures.clear();
-            Ok(nothing())
-        }
-        (WebResource::Request(id), "GET") => match shared.captures.find(id) {
-            Some(record) => Ok(json(StatusCode::OK, &record.show())),
-            None => Err(WebRejection::not_found(path)),
-        },
-        _ => Err(WebRejection::wrong_method(path, resource.methods())),
-    }
+    let nosniff = HeaderValue::from_static("nosniff");
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    response
 }
 
-impl WebResource {
-    fn methods(&self) -> &'static str {
-        match self {
-            Self::Root | Self::Status | Self::Request(_) => "GET, HEAD",
-            Self::Tunnels => "GET, HEAD, POST",
-            Self::Tunnel(_) => "GET, HEAD, DELETE",
-            Self::Requests => "GET, HEAD, POST, DELETE",
-        }
-    }
+/// The route of a template; `unnamed` answers where its path also means the tunnel without a name.
+fn route(
+    own: Arc<WebOperations>,
+    unnamed: Option<Arc<WebOperations>>,
+) -> MethodRouter<Arc<WebState>> {
+    any(move |State(state): State<Arc<WebState>>, request: Request| async move {
+        let path = request.uri().path().to_owned();
+        let unnamed = unnamed.filter(|_| is_unnamed(&state, request.method()));
+        let answered = answer(&state, &unnamed.unwrap_or(own), request).await;
+        answered.map_err(|rejection| rejection.at(&path))
+    })
 }
 
-/// What a path names. A slash at the end makes no difference, but at the list of tunnels it may mean
-/// the tunnel without a name.
-fn find(path: &str, method: &Method, runs: impl Fn(&str) -> bool) -> Option<WebResource> {
-    let rest = path.strip_prefix("/api")?;
-    if rest == "/tunnels/" && (method == Method::DELETE || method != Method::POST && runs("")) {
-        return Some(WebResource::Tunnel(String::new()));
+/// Whether `/tunnels/` means the tunnel without a name, and not the list.
+fn is_unnamed(state: &WebState, method: &Method) -> bool {
+    method == Method::DELETE || method != Method::POST && state.shared.tunnels.find("").is_some()
+}
+
+/// Performs an operation: method, body, path and query, then its handler.
+async fn answer(
+    state: &WebState,
+    operations: &WebOperations,
+    request: Request,
+) -> Result<Response, WebRejection> {
+    let (head, body) = request.into_parts();
+    let handler = operations.handler(&head.method);
+    let handler = handler.ok_or_else(|| WebRejection::wrong_method(&operations.methods))?;
+    let info = handler.info;
+    let body = match info.takes_body() {
+        true => Some(read(body, MAX_BODY_BYTES).await?),
+        false => None,
+    };
+    let path = head.uri.path().strip_prefix(API_PATH).unwrap_or_default().replace('+', "%20");
+    let queried = decode::query(info, head.uri.query(), i64::MAX as u64);
+    let decoded = decode::arguments(info, &path, queried, body.as_deref());
+    if let Some(rejection) = WebRejection::of_arguments(info.resource, &decoded) {
+        return Err(rejection);
     }
-    match rest.strip_suffix('/').unwrap_or(rest) {
-        "" => Some(WebResource::Root),
-        "/status" => Some(WebResource::Status),
-        "/tunnels" => Some(WebResource::Tunnels),
-        "/requests/http" => Some(WebResource::Requests),
-        rest => {
-            let segment = |rest: &str| {
-                let plain = !rest.is_empty() && !rest.contains('/');
-                let spaced = plain.then(|| rest.replace('+', " "))?;
-                percent_decode_str(&spaced).decode_utf8().ok().map(|text| text.into_owned())
-            };
-            let tunnel = rest.strip_prefix("/tunnels/").and_then(segment).map(WebResource::Tunnel);
-            tunnel.or_else(|| {
-                rest.strip_prefix("/requests/http/").and_then(segment).map(WebResource::Request)
-            })
-        }
-    }
+    let body = handler.answer(state.shared.clone(), decoded.arguments).await?;
+    Ok(success_response(info.success(), body))
 }
 
 /// The body of a request.
-pub(in crate::agent) async fn read(body: Incoming, longest: usize) -> Result<Bytes, WebRejection> {
+pub(in crate::agent) async fn read(body: Body, longest: usize) -> Result<Bytes, WebRejection> {
     match Limited::new(body, longest).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(WebRejection::too_large(longest)),
         Err(error) => Err(WebRejection::invalid_body(error.to_string())),
     }
-}
-
-/// A body that is there at once.
-pub(in crate::agent) fn whole(bytes: impl Into<Bytes>) -> WebBody {
-    Full::new(bytes.into()).boxed_unsync()
-}
-
-fn json(status: StatusCode, body: &impl serde::Serialize) -> Response<WebBody> {
-    // The types of the API always make JSON.
-    let body = serde_json::to_vec(body).unwrap_or_default();
-    let mut response = Response::new(whole(body));
-    *response.status_mut() = status;
-    let json = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(header::CONTENT_TYPE, json);
-    response
-}
-
-fn nothing() -> Response<WebBody> {
-    let mut response = Response::new(whole(""));
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    response
 }

@@ -27,14 +27,14 @@ fn members(source: &str) -> String {
         at = found.end;
         let (place, instead) = match value_after(source, found.end) {
             // What follows is a value: it is looked at next.
-            After::Member(_)
+            NextToken::Member(_)
                 if !is_secret(&name(source.get(found.clone()).unwrap_or_default())) =>
             {
                 continue;
             }
-            After::Member(Some(value)) => (value, Some(format!("\"{MASK}\""))),
-            After::Member(None) => continue,
-            After::Other => (found.clone(), string(source.get(found).unwrap_or_default())),
+            NextToken::Member(Some(value)) => (value, Some(format!("\"{MASK}\""))),
+            NextToken::Member(None) => continue,
+            NextToken::Other => (found.clone(), string(source.get(found).unwrap_or_default())),
         };
         let Some(instead) = instead else { continue };
         masked.push_str(source.get(copied..place.start).unwrap_or_default());
@@ -85,7 +85,7 @@ fn string(quoted: &str) -> Option<String> {
 }
 
 /// What comes after a string.
-enum After {
+enum NextToken {
     /// A colon, so the string is the name of a member, and its value if there is one.
     Member(Option<Range<usize>>),
     /// Something else.
@@ -132,11 +132,11 @@ fn nested_end(text: &str, start: usize) -> usize {
 }
 
 /// The value of the key that ends here.
-fn value_after(text: &str, key_end: usize) -> After {
+fn value_after(text: &str, key_end: usize) -> NextToken {
     let rest = text.get(key_end..).unwrap_or_default();
     match rest.trim_start().strip_prefix(':') {
-        Some(after) => After::Member(member(text, text.len() - after.trim_start().len())),
-        None => After::Other,
+        Some(after) => NextToken::Member(member(text, text.len() - after.trim_start().len())),
+        None => NextToken::Other,
     }
 }
 

@@ -8,21 +8,22 @@ use std::time::Duration;
 use chrono::Timelike;
 use terminal_size::{Height, Width, terminal_size};
 
-use super::tell::plain;
+use super::event_log::plain;
 use crate::agent::capture::{CaptureRecord, CapturedMessage};
 use crate::agent::{Agent, SessionState, masked_target};
 use crate::api::local::tunnels::AgentTunnel;
-use crate::cli::signals::{Job, Jobs, is_terminal_gone, outlives_terminal};
+use crate::cli::signals::{JobControl, JobSignal, is_terminal_gone, outlives_terminal};
+use crate::logging::or_debug;
 use crate::service::Service;
 
 /// How often the view is drawn at most.
-const FRAME: Duration = Duration::from_millis(200);
+const FRAME_INTERVAL: Duration = Duration::from_millis(200);
 /// What the view measures when the terminal does not say: columns and lines.
-const USUAL: (usize, usize) = (80, 24);
+const DEFAULT_SIZE: (usize, usize) = (80, 24);
 /// How wide the names of facts are.
-const NAME: usize = 14;
+const NAME_COLUMNS: usize = 14;
 /// How many requests are looked at.
-const REQUESTS: usize = 200;
+const MAX_REQUESTS: usize = 200;
 
 /// Lines are not wrapped: letters may be wider than one column.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
@@ -37,7 +38,7 @@ pub(super) struct Console {
     service: Vec<(&'static str, String)>,
     shown: String,
     entered: bool,
-    jobs: Jobs,
+    jobs: JobControl,
     outlives_terminal: bool,
 }
 
@@ -49,14 +50,14 @@ impl Console {
         });
         let service = facts.unwrap_or_default();
         let (shown, outlives_terminal) = (String::new(), outlives_terminal());
-        Self { service, shown, entered: false, jobs: Jobs::new(), outlives_terminal }
+        Self { service, shown, entered: false, jobs: JobControl::new(), outlives_terminal }
     }
 
     /// Shows the agent while it connects; ends with the terminal only.
     pub async fn wait(&mut self, agent: &Agent) {
         while !self.is_orphaned() {
             self.draw(agent);
-            self.during(agent, tokio::time::sleep(FRAME)).await;
+            self.during(agent, tokio::time::sleep(FRAME_INTERVAL)).await;
         }
     }
 
@@ -69,16 +70,16 @@ impl Console {
             if matches!(*state.borrow_and_update(), SessionState::Offline) || self.is_orphaned() {
                 return;
             }
-            self.during(agent, tokio::time::sleep(FRAME)).await;
+            self.during(agent, tokio::time::sleep(FRAME_INTERVAL)).await;
             // Without requests the figures still fall, once a second.
-            let news = async {
+            let change = async {
                 tokio::select! {
                     _ = changes.recv() => true,
                     changed = state.changed() => changed.is_ok(),
                     () = tokio::time::sleep(Duration::from_secs(1)) => true,
                 }
             };
-            if !self.during(agent, news).await {
+            if !self.during(agent, change).await {
                 return;
             }
             changes = changes.resubscribe();
@@ -93,9 +94,9 @@ impl Console {
             tokio::select! {
                 done = &mut awaited => return done,
                 job = self.jobs.next() => {
-                    if matches!(job, Job::Stop) {
+                    if matches!(job, JobSignal::Stop) {
                         self.leave();
-                        Jobs::stop();
+                        JobControl::stop();
                     }
                     self.shown.clear();
                     self.draw(agent);
@@ -113,17 +114,18 @@ impl Console {
     fn leave(&mut self) {
         if std::mem::take(&mut self.entered) {
             let mut output = std::io::stdout().lock();
-            let _ = write!(output, "{LEAVE}").and_then(|()| output.flush());
+            let left = write!(output, "{LEAVE}").and_then(|()| output.flush());
+            or_debug!(left, "the terminal is gone");
         }
     }
 
     fn draw(&mut self, agent: &Agent) {
-        if !Jobs::has_terminal() {
+        if !JobControl::has_terminal() {
             return;
         }
         let size = terminal_size().map(|(Width(columns), Height(lines))| (columns, lines));
         let (columns, lines) =
-            size.map_or(USUAL, |(columns, lines)| (columns.into(), lines.into()));
+            size.map_or(DEFAULT_SIZE, |(columns, lines)| (columns.into(), lines.into()));
         let frame = frame(&self.lines(agent, lines), columns, lines);
         if frame == self.shown {
             return;
@@ -131,20 +133,20 @@ impl Console {
         let mut output = std::io::stdout().lock();
         let enter = if self.entered { "" } else { ENTER };
         // A terminal that is gone needs no view.
-        let _ = write!(output, "{enter}{HOME}{frame}{REST_OF_SCREEN}");
-        let _ = output.flush();
+        let drawn = write!(output, "{enter}{HOME}{frame}{REST_OF_SCREEN}");
+        or_debug!(drawn.and_then(|()| output.flush()), "the terminal is gone");
         self.entered = true;
         self.shown = frame;
     }
 
-    fn lines(&self, agent: &Agent, room: usize) -> Vec<String> {
+    fn lines(&self, agent: &Agent, height: usize) -> Vec<String> {
         let tunnels = agent.tunnels();
         let mut lines = vec![format!("ginnel {}", env!("CARGO_PKG_VERSION")), String::new()];
         let facts = self.facts(agent, &tunnels);
-        lines.extend(facts.iter().map(|(name, value)| format!("{name:<NAME$}  {value}")));
+        lines.extend(facts.iter().map(|(name, value)| format!("{name:<NAME_COLUMNS$}  {value}")));
         lines.push(String::new());
         lines.extend(figures(&tunnels));
-        let requests = agent.captures().list(room.min(REQUESTS), None);
+        let requests = agent.captures().list(height.min(MAX_REQUESTS), None);
         if !requests.is_empty() {
             lines.extend([String::new(), "Requests".to_owned()]);
             lines.extend(requests.iter().map(line));
@@ -188,27 +190,27 @@ fn session(agent: &Agent, state: &SessionState) -> String {
         SessionState::Online(_) => None,
         _ => agent.last_error(),
     };
-    let mut told = state.name().to_owned();
+    let mut shown = state.name().to_owned();
     if let Some(reason) = reason {
-        let _ = write!(told, " ({reason})");
+        let _ = write!(shown, " ({reason})");
     }
     match agent.reconnects() {
-        0 => told,
-        times => format!("{told}, reconnected {times} times"),
+        0 => shown,
+        times => format!("{shown}, reconnected {times} times"),
     }
 }
 
 /// What the tunnels have carried; percentiles in seconds.
 fn figures(tunnels: &[AgentTunnel]) -> Vec<String> {
     let head = format!(
-        "{:<NAME$}  {:>7} {:>5} {:>7} {:>7} {:>6} {:>6}",
+        "{:<NAME_COLUMNS$}  {:>7} {:>5} {:>7} {:>7} {:>6} {:>6}",
         "Connections", "ttl", "opn", "rt1", "rt5", "p50", "p90"
     );
     let rows = tunnels.iter().map(|tunnel| {
         let conns = &tunnel.metrics.conns;
-        let name = tunnel.name.chars().take(NAME).collect::<String>();
+        let name = tunnel.name.chars().take(NAME_COLUMNS).collect::<String>();
         format!(
-            "{name:<NAME$}  {:>7} {:>5} {:>7.2} {:>7.2} {:>6.2} {:>6.2}",
+            "{name:<NAME_COLUMNS$}  {:>7} {:>5} {:>7.2} {:>7.2} {:>6.2} {:>6.2}",
             conns.count,
             conns.gauge,
             conns.rate1.0,
@@ -237,9 +239,9 @@ fn millis(time: Duration) -> f64 {
 }
 
 /// What is written: as many lines as there is room for, none longer than the terminal is wide.
-fn frame(lines: &[String], columns: usize, room: usize) -> String {
+fn frame(lines: &[String], columns: usize, height: usize) -> String {
     let cut = |line: &String| plain(line).chars().take(columns).collect::<String>();
-    let lines = lines.iter().take(room.max(1)).map(cut).collect::<Vec<_>>();
+    let lines = lines.iter().take(height.max(1)).map(cut).collect::<Vec<_>>();
     let last = lines.len().saturating_sub(1);
     let mut frame = String::new();
     for (at, line) in lines.iter().enumerate() {

@@ -1,9 +1,9 @@
 //! Commands that run an agent: `agent`, `http`, `tcp`, `tls`, `start`, `dev` and `config check`.
 //!
-//! What happens is told in a view that lives on a terminal (`console`), or line by line (`tell`).
+//! What happens is told in a view that lives on a terminal (`console`), or line by line (`event_log`).
 
 mod console;
-mod tell;
+mod event_log;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Map, Value};
 
 use console::Console;
-use tell::{RequestLines, Tell};
+use event_log::{EventLog, RequestLog};
 
 use crate::agent::config::{AgentConfig, usual_path};
 use crate::agent::definition::Definition;
@@ -21,16 +21,16 @@ use crate::agent::{
     self, Agent, AgentOptions, SessionState, StartError, Trust, TunnelBindError, WebAddress,
 };
 use crate::api::{mask, yaml};
-use crate::cli::failure::{Exit, Failure};
+use crate::cli::error::{CliError, Exit};
 use crate::cli::output::{complain, say};
 use crate::cli::signals::{NOTHING_TO_READ, Signals, on_hangup};
 use crate::cli::{grace, runtime};
 use crate::service::{self, Service};
 
 /// The variable that may hold the authtoken; command lines are for all to see.
-const TOKEN: &str = "GINNEL_AUTHTOKEN";
+const AUTHTOKEN_VARIABLE: &str = "GINNEL_AUTHTOKEN";
 /// The variable that may say where the service takes agents.
-const SERVER: &str = "GINNEL_SERVER_ADDR";
+const SERVER_ADDR_VARIABLE: &str = "GINNEL_SERVER_ADDR";
 /// How long to wait before a tunnel is started again whose session was lost.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// How long a service beside the agent has at least to bring the last answers to their visitors.
@@ -148,33 +148,33 @@ fn switch(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
 }
 
-pub(in crate::cli) fn run_agent(matches: &ArgMatches) -> Result<(), Failure> {
+pub(in crate::cli) fn run_agent(matches: &ArgMatches) -> Result<(), CliError> {
     let config = read_config(matches)?;
     let options = options(matches, &config)?;
     let console = config.console();
-    run(Plan { options, tunnels: Vec::new(), matches, console, service: None })
+    run(LaunchPlan { options, tunnels: Vec::new(), matches, console, service: None })
 }
 
-pub(in crate::cli) fn run_http(matches: &ArgMatches) -> Result<(), Failure> {
+pub(in crate::cli) fn run_http(matches: &ArgMatches) -> Result<(), CliError> {
     run_one("http", matches)
 }
 
-pub(in crate::cli) fn run_tcp(matches: &ArgMatches) -> Result<(), Failure> {
+pub(in crate::cli) fn run_tcp(matches: &ArgMatches) -> Result<(), CliError> {
     run_one("tcp", matches)
 }
 
-pub(in crate::cli) fn run_tls(matches: &ArgMatches) -> Result<(), Failure> {
+pub(in crate::cli) fn run_tls(matches: &ArgMatches) -> Result<(), CliError> {
     run_one("tls", matches)
 }
 
-fn run_one(proto: &str, matches: &ArgMatches) -> Result<(), Failure> {
+fn run_one(proto: &str, matches: &ArgMatches) -> Result<(), CliError> {
     let config = read_config(matches)?;
     let tunnels = vec![definition(proto, matches)?];
     let (options, console) = (options(matches, &config)?, config.console());
-    run(Plan { options, tunnels, matches, console, service: None })
+    run(LaunchPlan { options, tunnels, matches, console, service: None })
 }
 
-pub(in crate::cli) fn run_start(matches: &ArgMatches) -> Result<(), Failure> {
+pub(in crate::cli) fn run_start(matches: &ArgMatches) -> Result<(), CliError> {
     let config = read_config(matches)?;
     let named = matches.get_many::<String>("name").into_iter().flatten().cloned();
     let names: Vec<String> = match matches.get_flag("all") {
@@ -182,29 +182,29 @@ pub(in crate::cli) fn run_start(matches: &ArgMatches) -> Result<(), Failure> {
         false => named.collect(),
     };
     if names.is_empty() {
-        return Err(Failure::usage("name the tunnels to start, or pass --all"));
+        return Err(CliError::usage("name the tunnels to start, or pass --all"));
     }
     let tunnels = names.iter().map(|name| config.tunnel(name));
     let tunnels = tunnels.collect::<Result<Vec<_>, _>>()?;
     let (options, console) = (options(matches, &config)?, config.console());
-    run(Plan { options, tunnels, matches, console, service: None })
+    run(LaunchPlan { options, tunnels, matches, console, service: None })
 }
 
-pub(in crate::cli) fn run_dev(matches: &ArgMatches) -> Result<(), Failure> {
+pub(in crate::cli) fn run_dev(matches: &ArgMatches) -> Result<(), CliError> {
     let Some((proto, matches)) = matches.subcommand() else {
-        return Err(Failure::usage("no protocol given: use http, tcp or tls"));
+        return Err(CliError::usage("no protocol given: use http, tcp or tls"));
     };
     let tunnels = vec![definition(proto, matches)?];
     // Where the service is becomes known when it runs.
     let options = AgentOptions::new("", crate::api::Secret::default(), Trust::default());
     let options = with_web_address(options, matches);
     let service = Some(service::Options::default());
-    run(Plan { options, tunnels, matches, console: None, service })
+    run(LaunchPlan { options, tunnels, matches, console: None, service })
 }
 
-pub(in crate::cli) fn run_config(matches: &ArgMatches) -> Result<(), Failure> {
+pub(in crate::cli) fn run_config(matches: &ArgMatches) -> Result<(), CliError> {
     let Some((_, matches)) = matches.subcommand() else {
-        return Err(Failure::usage("no command given: use check"));
+        return Err(CliError::usage("no command given: use check"));
     };
     let config = read_config(matches)?;
     config.check()?;
@@ -212,7 +212,7 @@ pub(in crate::cli) fn run_config(matches: &ArgMatches) -> Result<(), Failure> {
     Ok(())
 }
 
-fn read_config(matches: &ArgMatches) -> Result<AgentConfig, Failure> {
+fn read_config(matches: &ArgMatches) -> Result<AgentConfig, CliError> {
     let given = matches.get_many::<PathBuf>("config").into_iter().flatten().cloned();
     let mut paths: Vec<_> = given.collect();
     if paths.is_empty() {
@@ -226,22 +226,25 @@ fn read_config(matches: &ArgMatches) -> Result<AgentConfig, Failure> {
     Ok(config)
 }
 
-fn options(matches: &ArgMatches, config: &AgentConfig) -> Result<AgentOptions, Failure> {
+fn options(matches: &ArgMatches, config: &AgentConfig) -> Result<AgentOptions, CliError> {
     let mut config = config.clone();
     let from = |name: &str| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
-    let server = matches.get_one::<String>("server-addr").cloned().or_else(|| from(SERVER));
+    let server =
+        matches.get_one::<String>("server-addr").cloned().or_else(|| from(SERVER_ADDR_VARIABLE));
     config.server_addr = server.or(config.server_addr);
     config.authtoken = match matches.get_one::<PathBuf>("authtoken-file") {
         Some(path) => Some(service::read_authtoken(path)?.0),
-        None => from(TOKEN).map(|token| token.trim().to_owned()).or(config.authtoken),
+        None => from(AUTHTOKEN_VARIABLE).map(|token| token.trim().to_owned()).or(config.authtoken),
     };
     if config.server_addr.is_none() {
-        let problem = format!("server_addr is missing; pass --server-addr or set {SERVER}");
-        return Err(Failure::usage(problem));
+        let problem =
+            format!("server_addr is missing; pass --server-addr or set {SERVER_ADDR_VARIABLE}");
+        return Err(CliError::usage(problem));
     }
     if config.authtoken.is_none() {
-        let problem = format!("authtoken is missing; pass --authtoken-file or set {TOKEN}");
-        return Err(Failure::usage(problem));
+        let problem =
+            format!("authtoken is missing; pass --authtoken-file or set {AUTHTOKEN_VARIABLE}");
+        return Err(CliError::usage(problem));
     }
     let mut options = with_web_address(config.options()?, matches);
     if let Some(path) = matches.get_one::<PathBuf>("ca") {
@@ -260,7 +263,7 @@ fn with_web_address(mut options: AgentOptions, matches: &ArgMatches) -> AgentOpt
 }
 
 /// The definition that a command line gives.
-fn definition(proto: &str, matches: &ArgMatches) -> Result<Definition, Failure> {
+fn definition(proto: &str, matches: &ArgMatches) -> Result<Definition, CliError> {
     let mut given = match matches.get_one::<PathBuf>("definition-file") {
         Some(path) => read_object(path)?,
         None => Map::new(),
@@ -285,21 +288,21 @@ fn definition(proto: &str, matches: &ArgMatches) -> Result<Definition, Failure> 
     if let Some(path) = matches.get_one::<PathBuf>("policy-file") {
         given.insert("traffic_policy".to_owned(), read_file(path)?.into());
     }
-    Definition::read(&given).map_err(|problems| Failure::usage(problems.join("; ")))
+    Definition::read(&given).map_err(|problems| CliError::usage(problems.join("; ")))
 }
 
-fn read_file(path: &PathBuf) -> Result<String, Failure> {
+fn read_file(path: &PathBuf) -> Result<String, CliError> {
     let read = std::fs::read_to_string(path);
-    read.map_err(|error| Failure::usage(format!("{}: {error}", mask::path(path))))
+    read.map_err(|error| CliError::usage(format!("{}: {error}", mask::path(path))))
 }
 
-fn read_object(path: &PathBuf) -> Result<Map<String, Value>, Failure> {
+fn read_object(path: &PathBuf) -> Result<Map<String, Value>, CliError> {
     let read = yaml::read(&read_file(path)?);
-    read.map_err(|error| Failure::usage(format!("{}: {error}", mask::path(path))))
+    read.map_err(|error| CliError::usage(format!("{}: {error}", mask::path(path))))
 }
 
 /// What is to be run.
-struct Plan<'a> {
+struct LaunchPlan<'a> {
     options: AgentOptions,
     tunnels: Vec<Definition>,
     matches: &'a ArgMatches,
@@ -309,28 +312,28 @@ struct Plan<'a> {
     service: Option<service::Options>,
 }
 
-fn run(plan: Plan<'_>) -> Result<(), Failure> {
+fn run(plan: LaunchPlan<'_>) -> Result<(), CliError> {
     let runtime = runtime::start()?;
     let ended = runtime.block_on(serve(plan));
     runtime.shutdown_background();
     ended
 }
 
-async fn serve(plan: Plan<'_>) -> Result<(), Failure> {
+async fn serve(plan: LaunchPlan<'_>) -> Result<(), CliError> {
     let mut signals = Signals::new()?;
     let grace = grace::read(plan.matches);
     let mut options = AgentOptions { grace, ..plan.options };
     let service = match plan.service {
-        Some(wanted) => Some(Service::start(wanted).await?),
+        Some(requested) => Some(Service::start(requested).await?),
         None => None,
     };
     if let Some(service) = &service {
         connect_to(&mut options, service);
     }
     let mut agent = Agent::start(options).await?;
-    let view = View::of(plan.matches, plan.console, service.as_ref());
+    let view = AgentView::of(plan.matches, plan.console, service.as_ref());
     let requests = view.requests(&agent);
-    let is_drawn = matches!(view, View::Console(_));
+    let is_drawn = matches!(view, AgentView::Console(_));
     on_hangup(move || say_nothing_to_read(is_drawn))?;
     let ended = tokio::select! {
         ended = carry(&mut agent, plan.tunnels, view) => ended,
@@ -338,14 +341,14 @@ async fn serve(plan: Plan<'_>) -> Result<(), Failure> {
     };
     tokio::select! {
         () = stop(agent, requests, service, grace) => ended,
-        () = signals.next() => Err(Failure::second_signal()),
+        () = signals.next() => Err(CliError::second_signal()),
     }
 }
 
 /// Ends the agent, and then the service beside it: within `grace`, as far as that is theirs.
 async fn stop(
     agent: Agent,
-    requests: Option<RequestLines>,
+    requests: Option<RequestLog>,
     service: Option<Service>,
     grace: Duration,
 ) {
@@ -376,10 +379,14 @@ fn connect_to(options: &mut AgentOptions, service: &Service) {
 }
 
 /// Starts tunnels and tells what happens, until the agent ends; fails when it was refused.
-async fn carry(agent: &mut Agent, tunnels: Vec<Definition>, view: View) -> Result<(), Failure> {
+async fn carry(
+    agent: &mut Agent,
+    tunnels: Vec<Definition>,
+    view: AgentView,
+) -> Result<(), CliError> {
     match view {
-        View::Console(console) => draw(agent, tunnels, console).await?,
-        View::Lines(tell) => print(agent, tunnels, tell).await?,
+        AgentView::Console(console) => draw(agent, tunnels, console).await?,
+        AgentView::Lines(event_log) => print(agent, tunnels, event_log).await?,
     }
     agent.refusal().map_or(Ok(()), |refusal| Err(refusal.into()))
 }
@@ -388,7 +395,7 @@ async fn draw(
     agent: &Agent,
     tunnels: Vec<Definition>,
     mut console: Console,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let is_started = tokio::select! {
         started = start_all(agent, tunnels) => started?,
         () = console.wait(agent) => false,
@@ -399,21 +406,25 @@ async fn draw(
     Ok(())
 }
 
-async fn print(agent: &Agent, tunnels: Vec<Definition>, tell: Tell) -> Result<(), Failure> {
-    tell.agent(agent);
+async fn print(
+    agent: &Agent,
+    tunnels: Vec<Definition>,
+    event_log: EventLog,
+) -> Result<(), CliError> {
+    event_log.agent(agent);
     let is_started = tokio::select! {
         started = start_all(agent, tunnels) => started?,
-        () = tell.troubles(agent) => false,
+        () = event_log.errors(agent) => false,
     };
     if is_started {
-        tell.tunnels(agent);
-        tell.live(agent).await;
+        event_log.tunnels(agent);
+        event_log.live(agent).await;
     }
     Ok(())
 }
 
 /// Waits for the session, and starts the tunnels; false when the agent ends before that.
-async fn start_all(agent: &Agent, tunnels: Vec<Definition>) -> Result<bool, Failure> {
+async fn start_all(agent: &Agent, tunnels: Vec<Definition>) -> Result<bool, CliError> {
     for definition in tunnels {
         start_one(agent, definition).await?;
     }
@@ -421,7 +432,7 @@ async fn start_all(agent: &Agent, tunnels: Vec<Definition>) -> Result<bool, Fail
 }
 
 /// Starts a tunnel; a session that is lost meanwhile is waited for again.
-async fn start_one(agent: &Agent, definition: Definition) -> Result<(), Failure> {
+async fn start_one(agent: &Agent, definition: Definition) -> Result<(), CliError> {
     while online(agent).await {
         match agent.start_tunnel(definition.clone()).await {
             Err(StartError::Bind(TunnelBindError::Offline | TunnelBindError::Lost(_))) => {
@@ -443,35 +454,35 @@ async fn online(agent: &Agent) -> bool {
 }
 
 /// How what happens is told.
-enum View {
+enum AgentView {
     Console(Console),
-    Lines(Tell),
+    Lines(EventLog),
 }
 
-impl View {
-    fn of(matches: &ArgMatches, wanted: Option<bool>, service: Option<&Service>) -> Self {
+impl AgentView {
+    fn of(matches: &ArgMatches, requested: Option<bool>, service: Option<&Service>) -> Self {
         let as_json = matches.get_flag("json");
-        let on_terminal = !as_json && wanted != Some(false) && std::io::stdout().is_terminal();
-        if on_terminal || wanted == Some(true) && !as_json {
+        let on_terminal = !as_json && requested != Some(false) && std::io::stdout().is_terminal();
+        if on_terminal || requested == Some(true) && !as_json {
             return Self::Console(Console::new(service));
         }
-        let tell = Tell { as_json };
+        let event_log = EventLog { as_json };
         if let Some(service) = service {
-            tell.service(service);
+            event_log.service(service);
         }
-        Self::Lines(tell)
+        Self::Lines(event_log)
     }
 
     /// Tells of requests from now on, where that takes a line each.
-    fn requests(&self, agent: &Agent) -> Option<RequestLines> {
+    fn requests(&self, agent: &Agent) -> Option<RequestLog> {
         match self {
-            Self::Lines(tell) => Some(RequestLines::start(*tell, agent.captures().clone())),
+            Self::Lines(event_log) => Some(RequestLog::start(*event_log, agent.captures().clone())),
             Self::Console(_) => None,
         }
     }
 }
 
-impl From<agent::Error> for Failure {
+impl From<agent::Error> for CliError {
     fn from(error: agent::Error) -> Self {
         let exit = match &error {
             agent::Error::Listen { .. } => Exit::Address,
@@ -482,7 +493,7 @@ impl From<agent::Error> for Failure {
     }
 }
 
-impl From<StartError> for Failure {
+impl From<StartError> for CliError {
     fn from(error: StartError) -> Self {
         let exit = match &error {
             StartError::Definition(_) => Exit::Usage,

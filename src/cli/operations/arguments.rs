@@ -7,13 +7,13 @@ use clap::ArgMatches;
 use serde_json::{Map, Value};
 
 use super::tree::{holds_secret, is_plain};
-use super::{FILE, dashed};
-use crate::api::{Field, Info, Kind, Output, Place, mask};
-use crate::cli::failure::Failure;
+use super::{FILE_ARG, dashed};
+use crate::api::{Field, Info, Kind, Output, ParameterLocation, mask};
+use crate::cli::error::CliError;
 
 /// The arguments: those of the file, then those of the command line, which win.
-pub(super) fn read(info: &Info, matches: &ArgMatches) -> Result<Map<String, Value>, Failure> {
-    let mut arguments = match matches.try_get_one::<std::path::PathBuf>(FILE) {
+pub(super) fn read(info: &Info, matches: &ArgMatches) -> Result<Map<String, Value>, CliError> {
+    let mut arguments = match matches.try_get_one::<std::path::PathBuf>(FILE_ARG) {
         Ok(Some(path)) => from_file(info, path)?,
         _ => Map::new(),
     };
@@ -27,10 +27,10 @@ pub(super) fn read(info: &Info, matches: &ArgMatches) -> Result<Map<String, Valu
 
 /// The arguments in a file. What only answers hold, such as `uri`, is left out: so what was printed
 /// can be edited and given back.
-fn from_file(info: &Info, path: &Path) -> Result<Map<String, Value>, Failure> {
+fn from_file(info: &Info, path: &Path) -> Result<Map<String, Value>, CliError> {
     let shown = mask::path(path);
     let Value::Object(fields) = json(&text(path)?, &shown)? else {
-        return Err(Failure::usage(format!("{shown} does not hold a JSON object")));
+        return Err(CliError::usage(format!("{shown} does not hold a JSON object")));
     };
     let answered = match info.output {
         Output::One(shape) => shape.fields,
@@ -39,11 +39,11 @@ fn from_file(info: &Info, path: &Path) -> Result<Map<String, Value>, Failure> {
     let mut arguments = Map::new();
     for (name, value) in fields {
         if info.parameters.iter().any(|parameter| parameter.name == name) {
-            if info.place(&name) != Place::Path {
+            if info.place(&name) != ParameterLocation::Path {
                 arguments.insert(name, value);
             }
         } else if !answered.iter().any(|field| field.name == name) {
-            return Err(Failure::usage(format!(
+            return Err(CliError::usage(format!(
                 "{shown}: {name} is not an argument of this operation"
             )));
         }
@@ -52,13 +52,13 @@ fn from_file(info: &Info, path: &Path) -> Result<Map<String, Value>, Failure> {
 }
 
 /// What the command line says of a parameter.
-fn typed(info: &Info, parameter: &Field, matches: &ArgMatches) -> Result<Option<Value>, Failure> {
+fn typed(info: &Info, parameter: &Field, matches: &ArgMatches) -> Result<Option<Value>, CliError> {
     let name = parameter.name;
     let option = format!("--{}", dashed(name));
     let one = || matches.get_one::<String>(name);
     let many = || matches.get_many::<String>(name).map(|values| values.collect::<Vec<_>>());
     Ok(match &parameter.kind {
-        _ if info.place(name) == Place::Path => one().map(|text| text.as_str().into()),
+        _ if info.place(name) == ParameterLocation::Path => one().map(|text| text.as_str().into()),
         Kind::Secret => match matches.get_one::<std::path::PathBuf>(name) {
             Some(path) => Some(text(path)?.trim_end_matches(['\r', '\n']).into()),
             None => None,
@@ -90,7 +90,7 @@ fn typed(info: &Info, parameter: &Field, matches: &ArgMatches) -> Result<Option<
         },
         _ => match one() {
             Some(given) if holds_secret(&parameter.kind) && !given.starts_with('@') => {
-                return Err(Failure::usage(format!(
+                return Err(CliError::usage(format!(
                     "{option} holds secrets, and command lines are visible to other users: use @FILE"
                 )));
             }
@@ -100,40 +100,40 @@ fn typed(info: &Info, parameter: &Field, matches: &ArgMatches) -> Result<Option<
     })
 }
 
-fn pair(item: &Kind, text: &str, option: &str) -> Result<(String, Value), Failure> {
+fn pair(item: &Kind, text: &str, option: &str) -> Result<(String, Value), CliError> {
     let Some((key, value)) = text.split_once('=') else {
         let text = mask::text(text);
-        return Err(Failure::usage(format!("{option}: {text} is not of the form KEY=VALUE")));
+        return Err(CliError::usage(format!("{option}: {text} is not of the form KEY=VALUE")));
     };
     Ok((key.to_owned(), plain(item, value, option)?))
 }
 
-fn plain(kind: &Kind, text: &str, option: &str) -> Result<Value, Failure> {
+fn plain(kind: &Kind, text: &str, option: &str) -> Result<Value, CliError> {
     match kind {
         Kind::Bool | Kind::Integer | Kind::Number => json(text, option),
         _ => Ok(text.into()),
     }
 }
 
-fn structured(given: &str, option: &str) -> Result<Value, Failure> {
+fn structured(given: &str, option: &str) -> Result<Value, CliError> {
     match given.strip_prefix('@') {
         Some(path) => json(&text(Path::new(path))?, path),
         None => json(given, option),
     }
 }
 
-fn json(text: &str, place: &str) -> Result<Value, Failure> {
+fn json(text: &str, place: &str) -> Result<Value, CliError> {
     serde_json::from_str(text)
-        .map_err(|error| Failure::usage(format!("{place} does not hold JSON: {error}")))
+        .map_err(|error| CliError::usage(format!("{place} does not hold JSON: {error}")))
 }
 
-fn text(path: &Path) -> Result<String, Failure> {
+fn text(path: &Path) -> Result<String, CliError> {
     let mut read = String::new();
     let done = if path == Path::new("-") {
         std::io::stdin().read_to_string(&mut read).map(drop)
     } else {
         std::fs::read_to_string(path).map(|text| read = text)
     };
-    done.map_err(|error| Failure::usage(format!("{}: {error}", mask::path(path))))?;
+    done.map_err(|error| CliError::usage(format!("{}: {error}", mask::path(path))))?;
     Ok(read)
 }

@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use crate::api::{Call, Info, Kind, Secret};
-use crate::cli::failure::Failure;
+use crate::cli::error::CliError;
 use crate::cli::output::say;
 use crate::client::{Api, Client, ClientOptions};
 
 /// What stands for a secret.
 const MASK: &str = "***";
 
-pub(super) fn print(info: &Info, call: &Call, mut options: ClientOptions) -> Result<(), Failure> {
+pub(super) fn print(info: &Info, call: &Call, mut options: ClientOptions) -> Result<(), CliError> {
     let api = options.api;
     // Nothing is sent: the key is not needed, only its absence would be complained about.
     options.api_key = Some(Secret(MASK.to_owned()));

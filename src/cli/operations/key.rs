@@ -4,13 +4,14 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use crate::api::{Secret, mask};
-use crate::cli::failure::Failure;
+use crate::cli::error::CliError;
+use crate::logging::or_debug;
 
 /// The key; none where the client shall look into the environment and say what is missing.
-pub(super) fn find(file: Option<&PathBuf>) -> Result<Option<Secret>, Failure> {
+pub(super) fn find(file: Option<&PathBuf>) -> Result<Option<Secret>, CliError> {
     if let Some(path) = file {
         let key = std::fs::read_to_string(path)
-            .map_err(|error| Failure::usage(format!("{}: {error}", mask::path(path))))?;
+            .map_err(|error| CliError::usage(format!("{}: {error}", mask::path(path))))?;
         return Ok(Some(Secret(key.trim().to_owned())));
     }
     let set = std::env::var_os("GINNEL_API_KEY").is_some_and(|key| !key.is_empty());
@@ -22,31 +23,31 @@ pub(super) fn find(file: Option<&PathBuf>) -> Result<Option<Secret>, Failure> {
 
 /// Asks for the key, and does not show what is typed.
 #[cfg(unix)]
-fn ask() -> Result<Secret, Failure> {
+fn ask() -> Result<Secret, CliError> {
     use std::io::Write;
-    let quiet = Quiet::new();
+    let quiet = EchoOff::new();
     let mut line = String::new();
     let mut terminal = std::io::stderr();
     let read = write!(terminal, "API key: ")
         .and_then(|()| terminal.flush())
         .and_then(|()| std::io::stdin().read_line(&mut line));
     drop(quiet);
-    let _ = writeln!(terminal);
-    read.map_err(|error| Failure::usage(format!("no key: {error}")))?;
+    or_debug!(writeln!(terminal), "the terminal is gone");
+    read.map_err(|error| CliError::usage(format!("no key: {error}")))?;
     Ok(Secret(line.trim().to_owned()))
 }
 
 #[cfg(not(unix))]
-fn ask() -> Result<Secret, Failure> {
-    Err(Failure::usage("no API key: set GINNEL_API_KEY or pass --api-key-file"))
+fn ask() -> Result<Secret, CliError> {
+    Err(CliError::usage("no API key: set GINNEL_API_KEY or pass --api-key-file"))
 }
 
 /// A terminal that shows nothing of what is typed.
 #[cfg(unix)]
-struct Quiet(Option<libc::termios>);
+struct EchoOff(Option<libc::termios>);
 
 #[cfg(unix)]
-impl Quiet {
+impl EchoOff {
     fn new() -> Self {
         // SAFETY: the structure is plain data, and filled by the call before it is used.
         unsafe {
@@ -63,7 +64,7 @@ impl Quiet {
 }
 
 #[cfg(unix)]
-impl Drop for Quiet {
+impl Drop for EchoOff {
     fn drop(&mut self) {
         if let Some(before) = &self.0 {
             // SAFETY: the settings that the terminal had.

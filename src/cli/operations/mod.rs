@@ -16,15 +16,15 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use super::failure::Failure;
+use super::error::CliError;
 use crate::api::{Info, Resource, encode_arguments, local, remote};
 use crate::client::{Api, ClientCert, ClientOptions};
 
 /// The names of the options that every operation has. No parameter of an operation has such a name.
-const OUTPUT: &str = ":output";
-const CURL: &str = ":curl";
+const OUTPUT_ARG: &str = ":output";
+const CURL_ARG: &str = ":curl";
 const MAX: &str = ":max";
-const FILE: &str = ":file";
+const FILE_ARG: &str = ":file";
 const BASE_URL: &str = ":base-url";
 const KEY_FILE: &str = ":api-key-file";
 const TIMEOUT: &str = ":timeout";
@@ -57,7 +57,7 @@ pub(super) fn api() -> Command {
         .long("api-key-file")
         .value_name("FILE")
         .value_parser(value_parser!(PathBuf))
-        .help_heading(HEADING)
+        .help_heading(OPTIONS_HEADING)
         .help("A file that holds the key");
     Command::new("api")
         .about("Call the management API")
@@ -79,12 +79,12 @@ pub(super) fn local() -> Command {
 }
 
 /// Runs `ginnel api`.
-pub(super) fn run_api(matches: &ArgMatches) -> Result<(), Failure> {
+pub(super) fn run_api(matches: &ArgMatches) -> Result<(), CliError> {
     run(Api::Remote, &remote_resources(), matches)
 }
 
 /// Runs `ginnel local`.
-pub(super) fn run_local(matches: &ArgMatches) -> Result<(), Failure> {
+pub(super) fn run_local(matches: &ArgMatches) -> Result<(), CliError> {
     run(Api::Agent, &local_resources(), matches)
 }
 
@@ -96,19 +96,19 @@ fn local_resources() -> Vec<&'static Resource> {
     local::resources().collect()
 }
 
-fn run(api: Api, resources: &[&'static Resource], matches: &ArgMatches) -> Result<(), Failure> {
+fn run(api: Api, resources: &[&'static Resource], matches: &ArgMatches) -> Result<(), CliError> {
     let Some((info, matches)) = tree::chosen(resources, matches) else {
-        return Err(Failure::usage("no operation given; try `--help`"));
+        return Err(CliError::usage("no operation given; try `--help`"));
     };
     let call = encode_arguments(info, arguments::read(info, matches)?)?;
     let mut options = options(api, matches);
-    if matches.get_flag(CURL) {
+    if matches.get_flag(CURL_ARG) {
         return curl::print(info, &call, options);
     }
     if api == Api::Remote {
         options.api_key = key::find(matches.get_one(KEY_FILE))?;
     }
-    let shown = show::Format::of(matches.get_one::<String>(OUTPUT));
+    let shown = show::OutputFormat::of(matches.get_one::<String>(OUTPUT_ARG));
     // Only lists have this option.
     let max = matches.try_get_one::<usize>(MAX).ok().flatten();
     send::perform(info, call, options, shown, max.copied())
@@ -137,22 +137,22 @@ fn client_cert(matches: &ArgMatches) -> Option<ClientCert> {
 }
 
 /// Where the help lists the options of every operation, after those of the operation itself.
-const HEADING: &str = "Options of every call";
+const OPTIONS_HEADING: &str = "Options of every call";
 
 /// The options of every operation.
 fn common(variable: &'static str) -> Vec<Arg> {
     let known = |id: &'static str| {
-        Arg::new(id).long(id.trim_start_matches(':')).global(true).help_heading(HEADING)
+        Arg::new(id).long(id.trim_start_matches(':')).global(true).help_heading(OPTIONS_HEADING)
     };
     let option = |id: &'static str, value| known(id).value_name(value);
     let flag = |id: &'static str| known(id).action(ArgAction::SetTrue);
     vec![
-        option(OUTPUT, "FORMAT")
+        option(OUTPUT_ARG, "FORMAT")
             .short('o')
             .value_parser(["table", "json", "jsonl", "csv"])
             .default_value("table")
             .help("The output format"),
-        flag(CURL).help("Print the request as a curl command, secrets masked, and send nothing"),
+        flag(CURL_ARG).help("Print the request as a curl command, secrets masked, and send nothing"),
         option(BASE_URL, "URL").help(format!("The URL of the API; default: {variable}")),
         option(TIMEOUT, "SECONDS")
             .value_parser(value_parser!(u64))

@@ -5,9 +5,10 @@ use std::ops::ControlFlow;
 
 use serde_json::Value;
 
-use super::show::{self, Format};
+use super::show::{self, OutputFormat};
 use crate::api::{Call, Info, Output, Verb};
-use crate::cli::failure::{Exit, Failure};
+use crate::cli::error::{CliError, Exit};
+use crate::cli::logging::LEVEL_VARIABLE;
 use crate::cli::output::{complain, say};
 use crate::client::{
     ApiResponse, CallEvent, CallEventKind, Client, ClientOptions, Error, EventFilter, Observer,
@@ -17,16 +18,16 @@ pub(super) fn perform(
     info: &'static Info,
     call: Call,
     options: ClientOptions,
-    format: Format,
+    format: OutputFormat,
     max: Option<usize>,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let client = Client::new(options)?;
     let mut printer = printer(info);
-    let mut send = |call| -> Result<ApiResponse, Failure> {
+    let mut send = |call| -> Result<ApiResponse, CliError> {
         let observer = printer.as_deref_mut();
         let observer = observer.map(|on_event| Observer { filter: EventFilter::All, on_event });
         let answer = client.send_blocking(call, observer, || false)?;
-        let answer = answer.ok_or_else(|| Failure::new(Exit::Failed, "interrupted"))?;
+        let answer = answer.ok_or_else(|| CliError::new(Exit::Failed, "interrupted"))?;
         Ok(answer.accept()?)
     };
     match info.output {
@@ -37,14 +38,17 @@ pub(super) fn perform(
             Ok(())
         }
         Output::Page { field, item } => {
-            let mut listing = show::Listing::new(item, format);
+            let mut listing = show::ListPrinter::new(item, format);
             let (mut next, mut seen) = (Some(call), BTreeSet::new());
             while let Some(call) = next.take() {
                 let target = call.target.clone();
                 let mut page: Value = send(call)?.decode()?;
                 let items = page.get_mut(field).map(Value::take);
                 let Some(Value::Array(items)) = items else {
-                    return Err(Failure::new(Exit::Server, format!("the response has no {field}")));
+                    return Err(CliError::new(
+                        Exit::Server,
+                        format!("the response has no {field}"),
+                    ));
                 };
                 if listing.add(items, max) {
                     break;
@@ -63,11 +67,11 @@ fn following(
     client: &Client,
     (page, target): (&Value, &str),
     seen: &mut BTreeSet<String>,
-) -> Result<Option<Call>, Failure> {
+) -> Result<Option<Call>, CliError> {
     let address = page["next_page_uri"].as_str().filter(|address| !address.is_empty());
     let Some(address) = address else { return Ok(None) };
     if !seen.insert(address.to_owned()) {
-        return Err(Failure::new(Exit::Server, "a page leads to one that was fetched before"));
+        return Err(CliError::new(Exit::Server, "a page leads to one that was fetched before"));
     }
     let target = client.page_target(address, target)?;
     Ok(Some(Call { method: Verb::GET, target, body: None }))
@@ -75,7 +79,7 @@ fn following(
 
 /// Prints what happens on standard error, as far as `GINNEL_LOG` asks for it.
 fn printer(info: &'static Info) -> Option<Box<dyn FnMut(CallEvent) -> ControlFlow<()> + Send>> {
-    let level = std::env::var("GINNEL_LOG").ok()?.trim().to_lowercase();
+    let level = std::env::var(LEVEL_VARIABLE).ok()?.trim().to_lowercase();
     if !matches!(level.as_str(), "debug" | "info" | "warning") {
         return None;
     }
@@ -98,7 +102,7 @@ fn printer(info: &'static Info) -> Option<Box<dyn FnMut(CallEvent) -> ControlFlo
     }))
 }
 
-impl From<Error> for Failure {
+impl From<Error> for CliError {
     fn from(error: Error) -> Self {
         let exit = match &error {
             Error::Malformed(_) => Exit::Usage,

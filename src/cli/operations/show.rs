@@ -9,7 +9,7 @@ use crate::cli::output::say;
 
 /// How answers are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum OutputFormat {
     Table,
     Json,
     Jsonl,
@@ -17,9 +17,9 @@ pub(super) enum Format {
 }
 
 /// How wide a cell of a list may be.
-const WIDEST: usize = 40;
+const MAX_COLUMN_CHARS: usize = 40;
 
-impl Format {
+impl OutputFormat {
     pub(super) fn of(name: Option<&String>) -> Self {
         match name.map(String::as_str) {
             Some("json") => Self::Json,
@@ -59,12 +59,12 @@ fn mask_message(message: &mut Value) {
 }
 
 /// One object.
-pub(super) fn one(shape: &Shape, object: &Value, format: Format) -> String {
+pub(super) fn one(shape: &Shape, object: &Value, format: OutputFormat) -> String {
     match format {
-        Format::Json => pretty(object),
-        Format::Jsonl => object.to_string(),
-        Format::Csv => csv(shape, std::slice::from_ref(object)),
-        Format::Table => {
+        OutputFormat::Json => pretty(object),
+        OutputFormat::Jsonl => object.to_string(),
+        OutputFormat::Csv => csv(shape, std::slice::from_ref(object)),
+        OutputFormat::Table => {
             let mut rows = Vec::new();
             unfold(shape, &masked(shape, object), "", &mut rows);
             aligned(&rows, false)
@@ -73,15 +73,15 @@ pub(super) fn one(shape: &Shape, object: &Value, format: Format) -> String {
 }
 
 /// The items of a list as they come in.
-pub(super) struct Listing {
+pub(super) struct ListPrinter {
     shape: &'static Shape,
-    format: Format,
+    format: OutputFormat,
     items: Vec<Value>,
     count: usize,
 }
 
-impl Listing {
-    pub(super) fn new(shape: &'static Shape, format: Format) -> Self {
+impl ListPrinter {
+    pub(super) fn new(shape: &'static Shape, format: OutputFormat) -> Self {
         Self { shape, format, items: Vec::new(), count: 0 }
     }
 
@@ -93,7 +93,7 @@ impl Listing {
             }
             self.count += 1;
             // A line is complete in itself: whoever reads need not wait for the last page.
-            if self.format == Format::Jsonl {
+            if self.format == OutputFormat::Jsonl {
                 say(&item.to_string());
             } else {
                 self.items.push(item);
@@ -104,10 +104,10 @@ impl Listing {
 
     pub(super) fn finish(self) {
         match self.format {
-            Format::Jsonl => {}
-            Format::Json => say(&pretty(&Value::Array(self.items))),
-            Format::Csv => say(&csv(self.shape, &self.items)),
-            Format::Table => say(&table(self.shape, &self.items)),
+            OutputFormat::Jsonl => {}
+            OutputFormat::Json => say(&pretty(&Value::Array(self.items))),
+            OutputFormat::Csv => say(&csv(self.shape, &self.items)),
+            OutputFormat::Table => say(&table(self.shape, &self.items)),
         }
     }
 }
@@ -221,10 +221,10 @@ fn cell(value: &Value) -> String {
 }
 
 fn shortened(text: String) -> String {
-    if text.chars().count() <= WIDEST {
+    if text.chars().count() <= MAX_COLUMN_CHARS {
         return text;
     }
-    text.chars().take(WIDEST - 1).chain(['…']).collect()
+    text.chars().take(MAX_COLUMN_CHARS - 1).chain(['…']).collect()
 }
 
 /// RFC 4180, with a column for each field of the shape.

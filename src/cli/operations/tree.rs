@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use super::{FILE, MAX, dashed, summary, words};
-use crate::api::{Field, Info, Kind, Output, Place, Resource};
+use super::{FILE_ARG, MAX, dashed, summary, words};
+use crate::api::{Field, Info, Kind, Output, ParameterLocation, Resource};
 
 /// The commands of these resources, nested as their names are.
 pub(super) fn commands(program: &str, resources: &[&'static Resource]) -> Vec<Command> {
@@ -66,11 +66,12 @@ fn operation(program: &str, info: &'static Info) -> Command {
         let arg = Arg::new(name).value_name(name.to_uppercase()).required(true).index(at + 1);
         command = command.arg(arg.help(help.unwrap_or_default()));
     }
-    let others = info.parameters.iter().filter(|other| info.place(other.name) != Place::Path);
+    let others =
+        info.parameters.iter().filter(|other| info.place(other.name) != ParameterLocation::Path);
     command = command.args(others.map(|parameter| flag(info, parameter)));
     if info.method.has_body() {
         command = command.arg(
-            Arg::new(FILE)
+            Arg::new(FILE_ARG)
                 .long("file")
                 .value_name("FILE")
                 .value_parser(value_parser!(PathBuf))
@@ -154,7 +155,7 @@ fn example(program: &str, info: &Info) -> String {
     for name in info.path_parameters() {
         line.push_str(&format!(" {}", name.to_uppercase()));
     }
-    let body = |parameter: &&Field| info.place(parameter.name) == Place::Body;
+    let body = |parameter: &&Field| info.place(parameter.name) == ParameterLocation::Body;
     let shown = |parameter: &&Field| {
         let is_short = is_plain(&parameter.kind) || parameter.kind == Kind::TextOrNumber;
         body(parameter) && is_short

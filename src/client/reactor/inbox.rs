@@ -8,6 +8,7 @@ use mio::Waker;
 use crate::client::connection::ApiConnection;
 use crate::client::dial::AttemptError;
 use crate::client::socket::ClientSocket;
+use crate::logging::or_debug;
 
 /// The messages that no turn has read, and what wakes the reactor for them.
 pub(super) struct ReactorInbox {
@@ -33,7 +34,7 @@ impl ReactorInbox {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner).push((call, message));
         if !self.has_messages.swap(true, Relaxed) {
             // Without it the mail is read at the next turn.
-            let _ = self.waker.wake();
+            or_debug!(self.waker.wake(), "cannot wake the event loop");
         }
     }
 

@@ -25,6 +25,7 @@ use super::pool::{Checkout, Lease};
 use super::socket::{ClientSocket, POLL_INTERVAL};
 use super::{ApiResponse, CallUpdate, Cause, Client, Error, EventFilter};
 use crate::api::Call;
+use crate::logging::or_debug;
 use call::{ActiveCall, CallStage};
 use inbox::{ReactorInbox, ReactorMessage};
 
@@ -153,7 +154,7 @@ impl Reactor {
         }
         if !self.unfinished.is_empty() {
             // They have their next turn when the loop comes round.
-            let _ = self.inbox.waker.wake();
+            or_debug!(self.inbox.waker.wake(), "cannot wake the event loop");
         }
         std::mem::take(&mut self.updates)
     }

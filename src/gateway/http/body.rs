@@ -9,11 +9,12 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::time::Sleep;
 
+use crate::gateway::http::body_feed::FedBody;
 use crate::gateway::http::connection_activity::{ActiveRequest, ConnectionActivity};
 use crate::gateway::http::read_ahead::ReadAhead;
-use crate::gateway::modules::compression::Encoder;
 use crate::gateway::upstream::http1::Http1Body;
 use crate::gateway::upstream::http2;
+use crate::policy::compression::Encoder;
 
 /// Why a body ends early.
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -22,7 +23,7 @@ pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The body of an answer.
-pub(crate) struct Body {
+pub(crate) struct ResponseBody {
     kind: ResponseBodyKind,
     /// The request is being answered until its body is gone.
     answering: Option<ActiveRequest>,
@@ -50,7 +51,7 @@ struct CompressedBody {
     trailers: Option<Frame<Bytes>>,
 }
 
-impl Body {
+impl ResponseBody {
     pub(crate) fn empty() -> Self {
         Self::of(ResponseBodyKind::Full(None))
     }
@@ -98,7 +99,7 @@ impl Body {
     }
 }
 
-impl HttpBody for Body {
+impl HttpBody for ResponseBody {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -229,20 +230,42 @@ pub(crate) enum RequestBody {
 
 /// A body as it comes from the visitor, whose connection is told when it cannot be read.
 pub(crate) struct VisitorBody {
-    body: Incoming,
+    source: BodySource,
     activity: Arc<ConnectionActivity>,
+}
+
+enum BodySource {
+    Http1(FedBody),
+    Http2(Incoming),
 }
 
 impl VisitorBody {
     fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(cx);
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let frame = match &mut self.source {
+            BodySource::Http1(body) => body.poll_frame(cx).map_err(Into::into),
+            BodySource::Http2(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+        };
         if let Poll::Ready(Some(Err(_))) = &frame {
             self.activity.body_failed();
         }
         frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.source {
+            BodySource::Http1(body) => body.is_end_stream(),
+            BodySource::Http2(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.source {
+            BodySource::Http1(body) => body.size_hint(),
+            BodySource::Http2(body) => body.size_hint(),
+        }
     }
 }
 
@@ -278,12 +301,19 @@ impl ContinueSignal {
 }
 
 impl RequestBody {
-    /// The body of a request that came on this visitor's connection.
-    pub(crate) fn of(body: Incoming, activity: &Arc<ConnectionActivity>) -> Self {
+    /// The body of a request that came by HTTP/2 on this visitor's connection.
+    pub(crate) fn of_http2(body: Incoming, activity: &Arc<ConnectionActivity>) -> Self {
         if body.is_end_stream() {
             return Self::Empty;
         }
-        Self::Visitor(VisitorBody { body, activity: activity.clone() })
+        let source = BodySource::Http2(body);
+        Self::Visitor(VisitorBody { source, activity: activity.clone() })
+    }
+
+    /// The body of a request that came by HTTP/1.1 on this visitor's connection.
+    pub(crate) fn of_http1(body: FedBody, activity: &Arc<ConnectionActivity>) -> Self {
+        let source = BodySource::Http1(body);
+        Self::Visitor(VisitorBody { source, activity: activity.clone() })
     }
 
     /// These bytes.
@@ -322,12 +352,12 @@ impl DeferredBody {
 
 impl HttpBody for RequestBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
@@ -348,8 +378,8 @@ impl HttpBody for RequestBody {
             Self::Empty => true,
             Self::Full(bytes) => bytes.is_none(),
             Self::Begun(bytes, rest) => bytes.is_none() && rest.is_end_stream(),
-            Self::Visitor(visitor) => visitor.body.is_end_stream(),
-            Self::Held(held) => held.body.body.is_end_stream(),
+            Self::Visitor(visitor) => visitor.is_end_stream(),
+            Self::Held(held) => held.body.is_end_stream(),
         }
     }
 
@@ -358,8 +388,8 @@ impl HttpBody for RequestBody {
             Self::Empty => SizeHint::with_exact(0),
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
             Self::Begun(bytes, rest) => after(bytes.as_ref(), rest.size_hint()),
-            Self::Visitor(visitor) => visitor.body.size_hint(),
-            Self::Held(held) => held.body.body.size_hint(),
+            Self::Visitor(visitor) => visitor.size_hint(),
+            Self::Held(held) => held.body.size_hint(),
         }
     }
 }

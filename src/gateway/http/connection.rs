@@ -1,25 +1,26 @@
 //! Requests of one visitor, from their arrival to their answers.
 
 use std::fmt::Display;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use tracing::Instrument;
 
 use crate::gateway::GatewayState;
 use crate::gateway::events::RequestTrace;
-use crate::gateway::http::body::{Body, RequestBody};
+use crate::gateway::http::body::{RequestBody, ResponseBody};
 use crate::gateway::http::connection_activity::{ActiveRequest, ConnectionActivity};
 use crate::gateway::http::error_response::{self, ErrorResponse};
+use crate::gateway::http::fast_path::RequestRouting;
 use crate::gateway::http::forwarded;
-use crate::gateway::http::head::{self, Origin};
+use crate::gateway::http::head::{self, VisitorOrigin};
 use crate::gateway::http::request_context::{ConnectionAttributes, RequestContext};
 use crate::gateway::http::upgrade;
-use crate::gateway::listener::shutdown::ShutdownSignal;
+use crate::gateway::modules::module::Modules;
 use crate::gateway::modules::traffic_policy::ConnectionExecution;
 use crate::gateway::routing::backend::BackendKind;
 use crate::gateway::routing::internal::is_internal;
@@ -29,6 +30,7 @@ use crate::gateway::routing::target::{
 use crate::gateway::routing::virtual_host::{Rejection, Route, VirtualHost};
 use crate::gateway::tls::policy::TlsPolicy;
 use crate::gateway::upstream::forward::Upstream;
+use crate::net::ShutdownSignal;
 use crate::policy::Phase;
 
 /// How many routes are remembered that have let a connection in.
@@ -50,7 +52,7 @@ pub(crate) struct HttpConnection {
     client: Requester,
     /// True for a proxy that says for whom it comes.
     is_proxy: bool,
-    origin: Origin,
+    origin: VisitorOrigin,
     activity: Arc<ConnectionActivity>,
     runtime: upgrade::UpgradeContext,
     /// The routes whose rules for connections have let this one in.
@@ -72,7 +74,7 @@ impl HttpConnection {
         shutdown: ShutdownSignal,
     ) -> Self {
         let peer = visitor.peer.ip().to_canonical().to_string();
-        let origin = Origin {
+        let origin = VisitorOrigin {
             // The text of an address is fit for a header.
             peer: HeaderValue::try_from(peer).unwrap_or(HeaderValue::from_static("unknown")),
             proto: HeaderValue::from_static(visitor.proto),
@@ -81,7 +83,6 @@ impl HttpConnection {
             shutdown,
             activity: activity.clone(),
             response_timeout: gateway.settings.timeouts.response_timeout,
-            carried: gateway.upgraded.subscribe(),
         };
         let is_proxy = gateway.settings.trusted_proxies.contains(visitor.peer.ip());
         let client = Requester { visitor, attributes: ConnectionAttributes::new() };
@@ -89,72 +90,25 @@ impl HttpConnection {
         Self { gateway, host_selection, client, is_proxy, origin, activity, runtime, admitted }
     }
 
-    pub(crate) fn visitor(&self) -> &Visitor {
-        &self.client.visitor
-    }
-
-    /// Whether the other side is a proxy that says for whom it comes.
-    pub(crate) fn trusts_peer(&self) -> bool {
-        self.is_proxy
-    }
-
-    pub(crate) fn origin(&self) -> &Origin {
-        &self.origin
-    }
-
-    /// Marks the beginning of an answer.
-    pub(crate) fn answering(&self) -> ActiveRequest {
-        self.activity.active_requests()
-    }
-
-    /// How long an upstream may think.
-    pub(crate) fn response_timeout(&self) -> Duration {
-        self.runtime.response_timeout
-    }
-
-    /// What stands before the number of a code.
-    pub(crate) fn code_prefix(&self) -> &str {
-        &self.gateway.settings.code_prefix
-    }
-
-    /// Where a request is only carried to, with nothing done on the way; none in all other cases.
-    pub(crate) fn fast_path_target(&self, host: &str, path: &str) -> Option<(Upstream, RouteRef)> {
-        if self.gateway.events.has_subscribers() {
-            return None;
-        }
-        let virtual_host = match &self.host_selection {
-            HostSelection::Single(slot) => slot.load_full(),
-            HostSelection::ByHost(passed) => {
-                let (host, port) = head::split(host);
-                match self.virtual_host(host, port, path, passed.as_ref()) {
-                    Ok(HostMatch::VirtualHost(virtual_host)) => virtual_host,
-                    _ => return None,
-                }
-            }
-        };
-        let route = virtual_host.find_plain(path)?;
-        if route.modules.is_some() || route.host_header.is_some() {
-            return None;
-        }
-        match &route.backend.load_full().kind {
-            BackendKind::Upstream(upstream) if takes_fast_path(upstream.target.as_ref()) => {
-                Some((upstream.clone(), route.route_ref()))
-            }
-            _ => None,
-        }
+    /// What the parts of the connection tell one another.
+    pub(crate) fn activity(&self) -> &Arc<ConnectionActivity> {
+        &self.activity
     }
 
     /// Answers a request.
     pub(crate) async fn answer(
         self: Arc<Self>,
-        request: Request<Incoming>,
-    ) -> Result<Response<Body>, ConnectionClosed> {
+        request: Request<RequestBody>,
+    ) -> Result<Response<ResponseBody>, ConnectionClosed> {
         let answering = self.activity.active_requests();
+        let span = tracing::debug_span!("request", request_id = request_id());
         let mut trace = self.gateway.events.trace();
         trace.request(&request);
         let somebody = self.behind_proxy(request.headers());
         let client = somebody.as_ref().unwrap_or(&self.client);
-        let response = match self.forward(client, request, &mut trace).await {
+        let forwarded = self.forward(client, request, &mut trace).instrument(span.clone()).await;
+        let _span = span.entered();
+        let response = match forwarded {
             // Whatever was made of a part of the body, the request as a whole cannot be understood.
             Ok(_) | Err(Rejection::Respond(_)) if self.activity.has_failed_body() => {
                 error_response::BAD_REQUEST.into_response(&self.gateway.settings.code_prefix)
@@ -190,9 +144,9 @@ impl HttpConnection {
     async fn forward(
         &self,
         client: &Requester,
-        mut request: Request<Incoming>,
+        mut request: Request<RequestBody>,
         trace: &mut RequestTrace,
-    ) -> Result<Response<Body>, Rejection> {
+    ) -> Result<Response<ResponseBody>, Rejection> {
         head::admit(&mut request)?;
         forwarded::remove(request.headers_mut(), self.is_proxy);
         let virtual_host = match &self.host_selection {
@@ -216,18 +170,17 @@ impl HttpConnection {
             it.edge_id = Some(route.edge_id.clone());
             it.route_id = Some(route.id.clone());
         });
-        let mut context = RequestContext {
-            gateway: &self.gateway,
-            visitor: &client.visitor,
-            origin: &self.origin,
-            runtime: &self.runtime,
+        let mut context = RequestContext::new(
+            &self.gateway,
+            &client.visitor,
+            &client.attributes,
+            &self.origin,
+            &self.runtime,
             trace,
-            connection: &client.attributes,
-            route_ref: route.route_ref(),
-            hops: 0,
-        };
+            route.route_ref(),
+        );
         self.admit(&mut context, route, &request).await?;
-        route.serve(&mut context, request.map(|body| RequestBody::of(body, &self.activity))).await
+        route.serve(&mut context, request).await
     }
 
     /// Runs the rules for connections, once for each connection and route; a connection of a proxy is
@@ -236,9 +189,9 @@ impl HttpConnection {
         &self,
         context: &mut RequestContext<'_>,
         route: &Arc<Route>,
-        request: &Request<Incoming>,
+        request: &Request<RequestBody>,
     ) -> Result<(), Rejection> {
-        let rules = route.modules.as_ref().and_then(|modules| modules.policy.as_ref());
+        let rules = route.modules.as_ref().and_then(Modules::rules);
         let Some(rules) = rules.filter(|rules| rules.has(Phase::Connect)) else { return Ok(()) };
         if !self.is_proxy && self.admitted().iter().any(|known| Arc::ptr_eq(known, route)) {
             return Ok(());
@@ -310,6 +263,58 @@ impl HttpConnection {
     }
 }
 
+impl RequestRouting for HttpConnection {
+    fn visitor(&self) -> &Visitor {
+        &self.client.visitor
+    }
+
+    fn trusts_peer(&self) -> bool {
+        self.is_proxy
+    }
+
+    fn origin(&self) -> &VisitorOrigin {
+        &self.origin
+    }
+
+    fn answering(&self) -> ActiveRequest {
+        self.activity.active_requests()
+    }
+
+    fn response_timeout(&self) -> Duration {
+        self.runtime.response_timeout
+    }
+
+    fn code_prefix(&self) -> &str {
+        &self.gateway.settings.code_prefix
+    }
+
+    fn fast_path_target(&self, host: &str, path: &str) -> Option<(Upstream, RouteRef)> {
+        if self.gateway.events.has_subscribers() {
+            return None;
+        }
+        let virtual_host = match &self.host_selection {
+            HostSelection::Single(slot) => slot.load_full(),
+            HostSelection::ByHost(passed) => {
+                let (host, port) = head::split(host);
+                match self.virtual_host(host, port, path, passed.as_ref()) {
+                    Ok(HostMatch::VirtualHost(virtual_host)) => virtual_host,
+                    _ => return None,
+                }
+            }
+        };
+        let route = virtual_host.find_plain(path)?;
+        if route.modules.is_some() || route.host_header.is_some() {
+            return None;
+        }
+        match &route.backend.load_full().kind {
+            BackendKind::Upstream(upstream) if takes_fast_path(upstream.target.as_ref()) => {
+                Some((upstream.clone(), route.route_ref()))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Where a host is served.
 enum HostMatch {
     VirtualHost(Arc<VirtualHost>),
@@ -324,17 +329,21 @@ pub(crate) struct ConnectionClosed;
 
 /// Whether a target takes requests as the bytes that they came in.
 fn takes_fast_path(target: &dyn Target) -> bool {
-    target.is_agent()
-        && target.reuse() != ConnectionReuse::Nobody
-        && target.protocol() == UpstreamProtocol::Http1
+    target.reuse() != ConnectionReuse::Nobody && target.protocol() == UpstreamProtocol::Http1
 }
 
 /// Sends a visitor elsewhere, with method and body.
-fn redirect(url: String) -> Response<Body> {
-    let mut response = Response::new(Body::empty());
+fn redirect(url: String) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::empty());
     *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
     if let Ok(url) = HeaderValue::try_from(url) {
         response.headers_mut().insert(LOCATION, url);
     }
     response
+}
+
+/// A name for a request, to tell its records from those of others.
+fn request_id() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    format!("req_{}_{}", std::process::id(), NEXT.fetch_add(1, Relaxed))
 }

@@ -127,6 +127,11 @@ impl ConnectionActivity {
         self.expects.store(expects as u8, Relaxed);
     }
 
+    /// What the visitor has to send next.
+    pub(crate) fn expects(&self, expects: Expects) {
+        self.expects.store(expects as u8, Relaxed);
+    }
+
     pub(crate) fn starved(&self) {
         self.starved.store(true, Relaxed);
     }

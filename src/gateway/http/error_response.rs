@@ -4,7 +4,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
-use crate::gateway::http::body::Body;
+use crate::gateway::http::body::ResponseBody;
 use crate::policy::path::Ambiguity;
 
 /// The header that names the code; it always comes from the service itself.
@@ -25,7 +25,7 @@ pub(crate) struct ErrorResponse {
     pub number: Option<u16>,
     text: &'static str,
     /// True when nothing more can be understood on the connection.
-    closes: bool,
+    pub closes: bool,
     /// True when another try is worth while.
     passes: bool,
 }
@@ -60,6 +60,9 @@ pub(crate) const BUSY: ErrorResponse =
 /// The request cannot be understood in one way only.
 pub(crate) const BAD_REQUEST: ErrorResponse =
     ErrorResponse::new(400, None, "The request is malformed.").closing();
+/// The head of the request is longer than it may be, or has too many headers.
+pub(crate) const HEAD_TOO_LARGE: ErrorResponse =
+    ErrorResponse::new(431, None, "The headers of the request are too large.").closing();
 /// Tunnels for anything to anywhere are not what this is.
 pub(crate) const NO_CONNECT: ErrorResponse =
     ErrorResponse::new(405, None, "CONNECT is not supported.").closing();
@@ -107,8 +110,8 @@ impl ErrorResponse {
     }
 
     /// The answer; `prefix` stands before the number.
-    pub(crate) fn into_response(self, prefix: &str) -> Response<Body> {
-        let mut response = Response::new(Body::full(self.into_text(prefix).into()));
+    pub(crate) fn into_response(self, prefix: &str) -> Response<ResponseBody> {
+        let mut response = Response::new(ResponseBody::full(self.into_text(prefix).into()));
         *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or_default();
         let headers = response.headers_mut();
         let plain = HeaderValue::from_static("text/plain; charset=utf-8");

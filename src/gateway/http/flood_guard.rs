@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::gateway::http::connection_activity::ConnectionActivity;
-use crate::gateway::listener::socket::Socket;
+use crate::net::tls::PlainOrTls;
 
 /// How many frames that ask for nothing a visitor may send ahead.
 const INITIAL_FRAME_CREDIT: u64 = 10_000;
@@ -26,14 +26,14 @@ const END_STREAM: u8 = 1;
 
 /// The socket of a visitor who speaks HTTP/2, watched on the way.
 pub(crate) struct FloodGuard {
-    socket: Socket,
+    socket: PlainOrTls,
     frames: FrameCounter,
     activity: Arc<ConnectionActivity>,
     spent: u64,
 }
 
 impl FloodGuard {
-    pub(crate) fn new(socket: Socket, activity: Arc<ConnectionActivity>) -> Self {
+    pub(crate) fn new(socket: PlainOrTls, activity: Arc<ConnectionActivity>) -> Self {
         Self { socket, frames: FrameCounter::default(), activity, spent: 0 }
     }
 
@@ -120,33 +120,7 @@ impl AsyncRead for FloodGuard {
 }
 
 impl AsyncWrite for FloodGuard {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().socket).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().socket).poll_write_vectored(cx, parts)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.socket.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().socket).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().socket).poll_shutdown(cx)
-    }
+    forward_write!(socket);
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub(crate) const MAX_PATH_BYTES: usize = 8 << 10;
 const MOST_HOPS: usize = 20;
 
 /// Who asks, in the form that headers have.
-pub(crate) struct Origin {
+pub(crate) struct VisitorOrigin {
     /// The address of the visitor.
     pub peer: HeaderValue,
     /// `http` or `https`.
@@ -109,7 +109,7 @@ pub(crate) fn is_authority(host: &[u8]) -> bool {
 /// Readies a request for its upstream; true when it asks for another protocol.
 pub(crate) fn outbound<B>(
     request: &mut Request<B>,
-    origin: &Origin,
+    origin: &VisitorOrigin,
 ) -> Result<bool, ErrorResponse> {
     let version = request.version();
     *request.version_mut() = Version::HTTP_11;
@@ -253,8 +253,8 @@ fn append(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
 mod tests {
     use super::*;
 
-    fn origin() -> Origin {
-        Origin {
+    fn origin() -> VisitorOrigin {
+        VisitorOrigin {
             peer: HeaderValue::from_static("192.0.2.7"),
             proto: HeaderValue::from_static("https"),
         }

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body as _, Frame, SizeHint};
 
-use crate::gateway::http::body::{Body, BodyError};
+use crate::gateway::http::body::{BodyError, ResponseBody};
 
 /// How much of one answer is read ahead, in bytes.
 const MAX_ANSWER_BYTES: u64 = 64 << 10;
@@ -28,7 +28,7 @@ pub(crate) struct ReadAhead {
 }
 
 struct ReadAheadState {
-    body: Body,
+    body: ResponseBody,
     frames: VecDeque<Frame<Bytes>>,
     /// How many bytes of the budget the frames have.
     bytes: usize,
@@ -39,7 +39,7 @@ struct ReadAheadState {
 }
 
 impl ReadAhead {
-    pub(crate) fn new(body: Body, budget: Arc<ReadAheadBudget>) -> Arc<Self> {
+    pub(crate) fn new(body: ResponseBody, budget: Arc<ReadAheadBudget>) -> Arc<Self> {
         let frames = VecDeque::new();
         let state = ReadAheadState { body, frames, bytes: 0, end: None, starved: false };
         Arc::new(Self { budget, state: Mutex::new(state) })
@@ -137,7 +137,8 @@ mod tests {
     fn what_was_read_ahead_comes_in_its_turn_and_is_given_back() {
         let budget = Arc::<ReadAheadBudget>::default();
         let cx = &mut Context::from_waker(Waker::noop());
-        let ahead = ReadAhead::new(Body::full(Bytes::from_static(b"hello")), budget.clone());
+        let ahead =
+            ReadAhead::new(ResponseBody::full(Bytes::from_static(b"hello")), budget.clone());
 
         ahead.read(cx);
         assert_eq!(budget.0.load(Relaxed), 5);
@@ -155,7 +156,8 @@ mod tests {
     #[test]
     fn who_goes_early_gives_back_what_was_read() {
         let budget = Arc::<ReadAheadBudget>::default();
-        let ahead = ReadAhead::new(Body::full(Bytes::from_static(b"hello")), budget.clone());
+        let ahead =
+            ReadAhead::new(ResponseBody::full(Bytes::from_static(b"hello")), budget.clone());
 
         ahead.read(&mut Context::from_waker(Waker::noop()));
         drop(ahead);

@@ -3,24 +3,26 @@
 use std::sync::{Arc, OnceLock};
 
 use chrono::{DateTime, Utc};
-use http::HeaderMap;
+use http::{HeaderMap, Response};
 
 use crate::gateway::GatewayState;
 use crate::gateway::events::RequestTrace;
+use crate::gateway::http::body::ResponseBody;
 use crate::gateway::http::error_response::{self, ErrorResponse};
-use crate::gateway::http::head::{self, Origin};
+use crate::gateway::http::head::{self, VisitorOrigin};
 use crate::gateway::http::upgrade;
-use crate::gateway::modules::traffic_policy;
+use crate::gateway::modules::module::{ModuleAnswer, ModuleKind};
+use crate::gateway::modules::traffic_policy::{self, PolicyExecution};
 use crate::gateway::routing::internal::{self, MOST_HOPS};
 use crate::gateway::routing::target::{RouteRef, Visitor};
 use crate::gateway::routing::virtual_host::{Route, VirtualHost};
-use crate::policy::{Connection, Endpoint};
+use crate::policy::{EndpointFacts, VisitorConnection};
 
 /// What a request meets on its way.
 pub(crate) struct RequestContext<'r> {
     pub gateway: &'r GatewayState,
     pub visitor: &'r Visitor,
-    pub origin: &'r Origin,
+    pub origin: &'r VisitorOrigin,
     pub runtime: &'r upgrade::UpgradeContext,
     pub trace: &'r mut RequestTrace,
     /// The connection as rules see it.
@@ -29,12 +31,18 @@ pub(crate) struct RequestContext<'r> {
     pub route_ref: RouteRef,
     /// How many internal endpoints the request has come through.
     pub hops: usize,
+    /// True where a module shall see errors as the answers that visitors get.
+    pub shows_errors: bool,
+    /// How the backend has answered; none where it was not asked.
+    pub upstream_status: Option<u16>,
+    /// What the rules of one module leave to those of the next.
+    pub execution: Option<Box<PolicyExecution>>,
 }
 
 /// A connection as rules see it; made when the first rule wants to see it.
 pub(crate) struct ConnectionAttributes {
     since: DateTime<Utc>,
-    known: OnceLock<Arc<Connection>>,
+    known: OnceLock<Arc<VisitorConnection>>,
 }
 
 impl ConnectionAttributes {
@@ -48,19 +56,61 @@ impl ConnectionAttributes {
         Self { since: Utc::now(), known: OnceLock::new() }
     }
 
-    pub(crate) fn of(&self, visitor: &Visitor) -> Arc<Connection> {
+    pub(crate) fn of(&self, visitor: &Visitor) -> Arc<VisitorConnection> {
         self.known.get_or_init(|| traffic_policy::connection(visitor, self.since)).clone()
     }
 }
 
+impl<'r> RequestContext<'r> {
+    /// What a request of this client meets that comes in by a route.
+    pub(crate) fn new(
+        gateway: &'r GatewayState,
+        visitor: &'r Visitor,
+        connection: &'r ConnectionAttributes,
+        origin: &'r VisitorOrigin,
+        runtime: &'r upgrade::UpgradeContext,
+        trace: &'r mut RequestTrace,
+        route_ref: RouteRef,
+    ) -> Self {
+        Self {
+            gateway,
+            visitor,
+            origin,
+            runtime,
+            trace,
+            connection,
+            route_ref,
+            hops: 0,
+            shows_errors: false,
+            upstream_status: None,
+            execution: None,
+        }
+    }
+}
+
 impl RequestContext<'_> {
+    /// Notes that a module has decided on the request.
+    pub(crate) fn decided_by(&mut self, module: ModuleKind) {
+        self.trace.note(|it| it.module = Some(module.name()));
+    }
+
+    /// Notes how the backend has answered.
+    pub(crate) fn sent(
+        &mut self,
+        answer: Result<Response<ResponseBody>, ErrorResponse>,
+    ) -> ModuleAnswer {
+        let status = answer.as_ref().map_or_else(|it| it.status, |it| it.status().as_u16());
+        self.upstream_status = Some(status);
+        Ok(answer?)
+    }
+
     /// The connection as rules see it.
-    pub(crate) fn connection(&self) -> Arc<Connection> {
+    pub(crate) fn connection(&self) -> Arc<VisitorConnection> {
         self.connection.of(self.visitor)
     }
 
     /// A route as rules see it, under the host that a request asks for.
-    pub(crate) fn endpoint(&self, route: &Route, headers: &HeaderMap) -> Arc<Endpoint> {
+    pub(crate) fn endpoint(&self, route: &Route, headers: &HeaderMap) -> Arc<EndpointFacts> {
         let id = if route.edge_id.is_empty() { &route.id } else { &route.edge_id };
         let (host, port) = head::host(headers).unwrap_or_default();
         let port = port.unwrap_or(if self.visitor.tls.is_some() { 443 } else { 80 });

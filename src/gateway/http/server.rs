@@ -1,37 +1,37 @@
 //! Speaking HTTP with visitors: HTTP/1.1 and, where TLS agrees on it, HTTP/2.
 
 use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hyper::server::conn::{http1, http2};
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
-use rustls::server::Acceptor;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_rustls::server::TlsStream;
-use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use crate::gateway::GatewayState;
+use crate::gateway::http::body::RequestBody;
 use crate::gateway::http::connection::{HostSelection, HttpConnection};
 use crate::gateway::http::connection_activity::{ActivityTimeouts, ConnectionActivity, HEAD_TICKS};
-use crate::gateway::http::fast_path::{FastPathConnection, FastPathExit};
 use crate::gateway::http::flood_guard::FloodGuard;
+use crate::gateway::http::http1_server::{Http1Exit, Http1Server};
 use crate::gateway::http::stream_timers::StreamExecutor;
 use crate::gateway::http::visitor_stream::VisitorStream;
-use crate::gateway::listener::shutdown::{ShutdownPhase, ShutdownSignal};
-use crate::gateway::listener::socket::Socket;
-use crate::gateway::routing::target::{Tls, Visitor};
-use crate::net::{self, Connection, Permit};
+use crate::gateway::routing::target::{Visitor, VisitorTls};
+use crate::logging::{ignore, or_debug};
+use crate::net::tls::{self, PlainOrTls};
+use crate::net::{self, AcceptedConnection, Permit, ShutdownPhase, ShutdownSignal};
 
-/// How long a handshake may take.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the end of a connection may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The largest head of a request, in bytes.
@@ -49,39 +49,41 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 pub(crate) async fn serve_plain(
     gateway: Arc<GatewayState>,
     host_selection: HostSelection,
-    connection: Connection,
+    connection: AcceptedConnection,
     mut shutdown: ShutdownSignal,
 ) {
-    let Connection { stream, peer, permit } = connection;
+    let AcceptedConnection { stream, peer, permit } = connection;
     if !protocol(&gateway, &stream, &mut shutdown).await {
         return;
     }
-    let Ok(local) = stream.local_addr() else { return };
+    let local = or_debug!(stream.local_addr(), "a connection has no address");
+    let Some(local) = local else { return };
     let visitor = Visitor { peer, local, proto: "http", tls: None, passthrough: false };
-    http1(gateway, host_selection, (Socket::Plain(stream), permit), visitor, shutdown).await;
+    http1(gateway, host_selection, (PlainOrTls::Plain(stream), permit), visitor, shutdown).await;
 }
 
 /// Serves a visitor who speaks HTTP over TLS.
 pub(crate) async fn serve_tls(
     gateway: Arc<GatewayState>,
     host_selection: HostSelection,
-    connection: Connection,
+    connection: AcceptedConnection,
     mut shutdown: ShutdownSignal,
     config: Arc<ServerConfig>,
 ) {
-    let Connection { stream, peer, permit } = connection;
+    let AcceptedConnection { stream, peer, permit } = connection;
     if !protocol(&gateway, &stream, &mut shutdown).await {
         return;
     }
-    let Ok(local) = stream.local_addr() else { return };
-    let agreeing =
-        timeout(HANDSHAKE_TIMEOUT, accept_tls(&gateway, host_selection, stream, config)).await;
-    let Ok(Some((stream, host_selection))) = agreeing else { return };
+    let local = or_debug!(stream.local_addr(), "a connection has no address");
+    let Some(local) = local else { return };
+    let accepted = accept_tls(&gateway, host_selection, stream, config).await;
+    let accepted = or_debug!(accepted, "a TLS handshake of a visitor failed");
+    let Some((stream, host_selection)) = accepted else { return };
     let tls = tls_info(&stream);
     let is_http2 = tls.alpn == "h2";
     let visitor =
         Visitor { peer, local, proto: "https", tls: Some(Arc::new(tls)), passthrough: false };
-    let socket = Socket::Tls(Box::new(stream));
+    let socket = PlainOrTls::Tls(Box::new(stream));
     if is_http2 {
         // Nothing goes on after it, as protocols do that HTTP/1.1 is left for.
         let _permit = permit;
@@ -99,10 +101,8 @@ pub(crate) async fn protocol(
     shutdown: &mut ShutdownSignal,
 ) -> bool {
     let limit = net::FIRST_BYTE_TIMEOUT.min(gateway.settings.timeouts.tick * u32::from(HEAD_TICKS));
-    tokio::select! {
-        spoke = net::first_byte(stream, limit) => spoke,
-        () = shutdown.wait_for(ShutdownPhase::Graceful) => false,
-    }
+    let speaking = net::first_byte(stream, limit);
+    shutdown.run_until(ShutdownPhase::Graceful, speaking).await.unwrap_or_default()
 }
 
 /// Agrees on TLS with a visitor as the virtual host wants it that the visitor names.
@@ -111,32 +111,25 @@ async fn accept_tls(
     host_selection: HostSelection,
     stream: TcpStream,
     config: Arc<ServerConfig>,
-) -> Option<(TlsStream<TcpStream>, HostSelection)> {
+) -> io::Result<(TlsStream<TcpStream>, HostSelection)> {
     let HostSelection::ByHost(_) = &host_selection else {
-        return Some((TlsAcceptor::from(config).accept(stream).await.ok()?, host_selection));
+        return Ok((tls::accept(stream, config).await?, host_selection));
     };
-    let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await.ok()?;
-    let name = hello.client_hello().server_name().map(str::to_ascii_lowercase);
-    let claim = name.and_then(|name| gateway.hosts.find(&name, 443));
-    let tls_policy = claim.and_then(|claim| claim.virtual_host.load_full().tls_policy.clone());
-    let config = tls_policy.as_ref().map_or(config, |tls_policy| tls_policy.config.clone());
-    let stream = hello.into_stream(config).await.ok()?;
-    Some((stream, HostSelection::ByHost(tls_policy)))
-}
-
-/// Agrees on TLS with a visitor, who has not forever for it.
-pub(crate) async fn handshake(
-    stream: TcpStream,
-    config: Arc<ServerConfig>,
-) -> Option<TlsStream<TcpStream>> {
-    timeout(HANDSHAKE_TIMEOUT, TlsAcceptor::from(config).accept(stream)).await.ok()?.ok()
+    let mut tls_policy = None;
+    let choose = |name: Option<&str>| {
+        let claim = name.and_then(|name| gateway.hosts.find(&name.to_ascii_lowercase(), 443));
+        tls_policy = claim.and_then(|claim| claim.virtual_host.load_full().tls_policy.clone());
+        tls_policy.as_ref().map_or(config, |tls_policy| tls_policy.config.clone())
+    };
+    let stream = tls::accept_by_name(stream, choose).await?;
+    Ok((stream, HostSelection::ByHost(tls_policy)))
 }
 
 /// What TLS has agreed on.
-pub(crate) fn tls_info(stream: &TlsStream<TcpStream>) -> Tls {
+pub(crate) fn tls_info(stream: &TlsStream<TcpStream>) -> VisitorTls {
     let (_, connection) = stream.get_ref();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Tls {
+    VisitorTls {
         version: connection.protocol_version().and_then(|it| it.as_str()).unwrap_or_default(),
         cipher_suite: connection
             .negotiated_cipher_suite()
@@ -151,7 +144,7 @@ pub(crate) fn tls_info(stream: &TlsStream<TcpStream>) -> Tls {
 async fn http1(
     gateway: Arc<GatewayState>,
     host_selection: HostSelection,
-    (socket, permit): (Socket, Permit),
+    (socket, permit): (PlainOrTls, Permit),
     visitor: Visitor,
     shutdown: ShutdownSignal,
 ) {
@@ -162,52 +155,39 @@ async fn http1(
     let http_connection = Arc::new(http_connection);
     let mut stream = VisitorStream::new(socket, activity.clone(), permit);
     let mut timer = ConnectionTimer::new(&activity, tick, shutdown);
-    if !fast_path_target(&http_connection, &mut stream, &mut timer).await {
-        return;
-    }
-    let service = service_fn(move |request| http_connection.clone().answer(request));
-    let mut builder = http1::Builder::new();
-    // A request may have 100 headers; saying so would make the parser slower.
-    builder
-        .preserve_header_case(true)
-        .max_header_size(MAX_HEAD_BYTES)
-        .max_buf_size(MAX_BUFFER_BYTES);
-    let mut connection =
-        pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
-    if timer.watch(connection.as_mut(), ShutdownPhase::Graceful).await == TimerEvent::Shutdown {
-        connection.as_mut().graceful_shutdown();
-        timer.watch(connection, ShutdownPhase::Forced).await;
+    match serve_http1(&http_connection, &mut stream, &mut timer).await {
+        Some(Http1Exit::Upgraded(upgrade)) => upgrade.send(stream),
+        Some(Http1Exit::Aborted) => {}
+        None | Some(Http1Exit::Finished) => {
+            let closed = timeout(CLOSE_TIMEOUT, stream.shutdown()).await;
+            ignore(closed, "whether the visitor still listens does not matter");
+        }
     }
 }
 
-/// Serves requests for as long as they go the fast path; true when there are others.
-async fn fast_path_target(
-    http_connection: &HttpConnection,
+/// Serves the requests of a connection; none when its visitor has used up its time, or at a shutdown.
+async fn serve_http1(
+    http_connection: &Arc<HttpConnection>,
     stream: &mut VisitorStream,
     timer: &mut ConnectionTimer<'_>,
-) -> bool {
-    let closes = AtomicBool::new(false);
-    let mut left = None;
+) -> Option<Http1Exit> {
+    let (closes, mut exit) = (AtomicBool::new(false), None);
     {
-        let fast_path = FastPathConnection::new(http_connection, stream, &closes);
-        let mut serving = pin!(async { left = Some(fast_path.run().await) });
-        let struck = timer.watch(serving.as_mut(), ShutdownPhase::Graceful).await;
-        if struck == TimerEvent::Shutdown && timer.activity.is_answering() {
+        let server = Http1Server::new(http_connection, stream, &closes);
+        let mut serving = pin!(async { exit = Some(server.run().await) });
+        let event = timer.watch(serving.as_mut(), ShutdownPhase::Graceful).await;
+        if event == TimerEvent::Shutdown && timer.activity.is_answering() {
             closes.store(true, Relaxed);
             timer.watch(serving, ShutdownPhase::Forced).await;
         }
     }
-    if left.is_none_or(|left| left == FastPathExit::Finished) {
-        // Whether the visitor still listens does not matter.
-        let _ = timeout(CLOSE_TIMEOUT, stream.shutdown()).await;
-    }
-    left == Some(FastPathExit::Handover)
+    exit
 }
 
 async fn http2(
     gateway: Arc<GatewayState>,
     host_selection: HostSelection,
-    socket: Socket,
+    socket: PlainOrTls,
     visitor: Visitor,
     shutdown: ShutdownSignal,
 ) {
@@ -216,7 +196,11 @@ async fn http2(
     let http_connection =
         HttpConnection::new(gateway, host_selection, visitor, activity.clone(), shutdown.clone());
     let http_connection = Arc::new(http_connection);
-    let service = service_fn(move |request| http_connection.clone().answer(request));
+    let body_activity = activity.clone();
+    let service = service_fn(move |request: Request<Incoming>| {
+        let request = request.map(|body| RequestBody::of_http2(body, &body_activity));
+        http_connection.clone().answer(request)
+    });
     let mut builder = http2::Builder::new(StreamExecutor(activity.clone()));
     builder
         .timer(TokioTimer::new())
@@ -253,6 +237,22 @@ enum TimerEvent {
     Shutdown,
 }
 
+/// How a connection ended.
+trait ConnectionOutcome {
+    /// Tells what went wrong.
+    fn log(self);
+}
+
+impl ConnectionOutcome for () {
+    fn log(self) {}
+}
+
+impl ConnectionOutcome for hyper::Result<()> {
+    fn log(self) {
+        or_debug!(self, "a connection of a visitor broke");
+    }
+}
+
 impl<'p> ConnectionTimer<'p> {
     fn new(activity: &'p ConnectionActivity, tick: Duration, shutdown: ShutdownSignal) -> Self {
         Self {
@@ -264,20 +264,20 @@ impl<'p> ConnectionTimer<'p> {
         }
     }
 
-    /// Lets a connection run until it ends, until its visitor has used up its time, or until there
-    /// is a call at least as urgent.
-    async fn watch<C: Future>(
+    /// Lets a connection run until it ends, until its visitor has used up its time, or until the
+    /// shutdown comes to a phase.
+    async fn watch<C: Future<Output: ConnectionOutcome>>(
         &mut self,
         mut connection: Pin<&mut C>,
-        call: ShutdownPhase,
+        phase: ShutdownPhase,
     ) -> TimerEvent {
         poll_fn(|cx| {
             // What goes wrong with a connection concerns its visitor, who knows.
-            let ended = connection.as_mut().poll(cx).is_ready();
+            let ended = connection.as_mut().poll(cx).map(ConnectionOutcome::log).is_ready();
             if ended || self.activity.closed.load(Relaxed) || self.is_expired(cx) {
                 return Poll::Ready(TimerEvent::Expired);
             }
-            if self.shutdown.heard(cx) >= call {
+            if self.shutdown.poll_phase(cx) >= phase {
                 Poll::Ready(TimerEvent::Shutdown)
             } else {
                 Poll::Pending

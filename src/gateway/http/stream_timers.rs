@@ -11,9 +11,10 @@ use std::task::{Context, Poll};
 use hyper::rt::Executor;
 use tokio::sync::Notify;
 
-use crate::gateway::http::body::Body;
+use crate::gateway::http::body::ResponseBody;
 use crate::gateway::http::connection_activity::{ConnectionActivity, STALL_TICKS};
 use crate::gateway::http::read_ahead::{ReadAhead, ReadAheadBudget};
+use crate::logging::ignore;
 
 /// How many requests are looked through at least before those that have ended are forgotten.
 const MIN_REMEMBERED_STREAMS: usize = 64;
@@ -95,10 +96,13 @@ impl StreamTimers {
 
 impl StreamTimer {
     /// Has the body of the answer read ahead of the visitor from now on.
-    pub(crate) fn read_ahead(&self, body: Body, stream_timers: &StreamTimers) -> Arc<ReadAhead> {
+    pub(crate) fn read_ahead(
+        &self,
+        body: ResponseBody,
+        stream_timers: &StreamTimers,
+    ) -> Arc<ReadAhead> {
         let ahead = ReadAhead::new(body, stream_timers.read_ahead.clone());
-        // A request has one answer.
-        let _ = self.ahead.set(ahead.clone());
+        ignore(self.ahead.set(ahead.clone()), "a request has one answer");
         ahead
     }
 

@@ -1,43 +1,69 @@
 //! Connections that have become something other than HTTP.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, copy_bidirectional};
-use tokio::sync::watch;
+use tokio::sync::oneshot;
 
 use crate::gateway::Io;
 use crate::gateway::http::connection_activity::ConnectionActivity;
-use crate::gateway::listener::shutdown::{ShutdownPhase, ShutdownSignal};
+use crate::gateway::http::visitor_stream::VisitorStream;
 use crate::gateway::modules::websocket_tcp;
 use crate::gateway::upstream::http1::Http1Connection;
 use crate::http1::GoingAway;
+use crate::logging::{ignore, or_debug};
+use crate::net::{ShutdownPhase, ShutdownSignal};
+
+/// The visitor's side of another protocol, which is there as soon as the visitor was told.
+#[derive(Clone)]
+pub(crate) struct VisitorUpgrade(Arc<Mutex<Option<oneshot::Receiver<VisitorStream>>>>);
+
+/// Hands a visitor's connection over to whoever speaks the other protocol.
+pub(crate) struct UpgradeSender(oneshot::Sender<VisitorStream>);
+
+impl VisitorUpgrade {
+    /// Both sides of a connection that may speak something else.
+    pub(crate) fn new() -> (UpgradeSender, Self) {
+        let (sender, receiver) = oneshot::channel();
+        (UpgradeSender(sender), Self(Arc::new(Mutex::new(Some(receiver)))))
+    }
+
+    /// The connection, once; none when the visitor left before.
+    pub(crate) async fn stream(self) -> Option<VisitorStream> {
+        let receiver = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        receiver?.await.ok()
+    }
+}
+
+impl UpgradeSender {
+    /// The visitor has been told.
+    pub(crate) fn send(self, stream: VisitorStream) {
+        ignore(self.0.send(stream), "who was to speak may have gone");
+    }
+}
 
 /// What carries on behind an upgraded connection.
 pub(crate) struct UpgradeContext {
-    /// Says when everything must end.
+    /// Says when everything must end; a graceful stop waits for what carries on.
     pub shutdown: ShutdownSignal,
     /// The state of the visitor's connection, which is no longer HTTP then.
     pub activity: Arc<ConnectionActivity>,
     /// How long an upstream may think before it answers.
     pub response_timeout: Duration,
-    /// Held by what carries on: a graceful stop waits for it.
-    pub carried: watch::Receiver<()>,
 }
 
 impl UpgradeContext {
     /// Lets a visitor and an upstream talk until one of them ends, each direction on its own. At a
     /// graceful stop, a visitor who speaks WebSocket is told so in a close frame.
-    pub(crate) fn join(&self, visitor: OnUpgrade, link: Http1Connection, is_websocket: bool) {
+    pub(crate) fn join(&self, visitor: VisitorUpgrade, link: Http1Connection, is_websocket: bool) {
         let shutdown = is_websocket.then(|| self.shutdown());
         self.carry_on(talk(visitor, link, shutdown));
     }
 
     /// Lets a visitor and a target talk, the one in messages and the other in bytes.
-    pub(crate) fn convert(&self, visitor: OnUpgrade, target: Io) {
+    pub(crate) fn convert(&self, visitor: VisitorUpgrade, target: Io) {
         self.carry_on(websocket_tcp::convert(visitor, target, self.shutdown()));
     }
 
@@ -49,33 +75,27 @@ impl UpgradeContext {
 
     fn carry_on(&self, talk: impl Future<Output = ()> + Send + 'static) {
         self.activity.upgraded.store(true, Relaxed);
-        let (mut shutdown, carried) = (self.shutdown.clone(), self.carried.clone());
-        tokio::spawn(async move {
-            tokio::select! {
-                () = talk => {}
-                () = shutdown.wait_for(ShutdownPhase::Forced) => {}
-            }
-            drop(carried);
-        });
+        let mut shutdown = self.shutdown.clone();
+        tokio::spawn(async move { shutdown.run_until(ShutdownPhase::Forced, talk).await });
     }
 }
 
 async fn talk(
-    visitor: OnUpgrade,
+    visitor: VisitorUpgrade,
     link: Http1Connection,
     shutdown: Option<impl Future<Output = ()> + Send>,
 ) {
-    let (visitor, upstream) = tokio::join!(visitor, link.into_raw());
-    let (Ok(visitor), Some((upstream, said))) = (visitor, upstream) else { return };
+    let Some(mut visitor) = visitor.stream().await else { return };
+    let (upstream, said) = link.into_raw();
     let (reads, writes) = tokio::io::split(upstream);
     let reads = std::io::Cursor::new(said).chain(reads);
-    let mut visitor = TokioIo::new(visitor);
     // How it ends concerns the two, who see it.
-    let _ = match shutdown {
+    let copied = match shutdown {
         None => copy_bidirectional(&mut visitor, &mut tokio::io::join(reads, writes)).await,
         Some(shutdown) => {
             let reads = GoingAway::new(reads, shutdown);
             copy_bidirectional(&mut visitor, &mut tokio::io::join(reads, writes)).await
         }
     };
+    or_debug!(copied, "a WebSocket broke");
 }

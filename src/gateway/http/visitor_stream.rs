@@ -4,40 +4,71 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::gateway::http::connection_activity::ConnectionActivity;
-use crate::gateway::listener::socket::Socket;
-use crate::http1::StrictStream;
+use crate::http1::Expects;
 use crate::net::Permit;
+use crate::net::tls::PlainOrTls;
+
+/// How much of what nobody will read is taken before the connection closes, in bytes.
+const MAX_DRAINED_BYTES: usize = 256 << 10;
 
 /// The socket of a visitor who speaks HTTP/1.1, watched on the way.
 pub(crate) struct VisitorStream {
-    socket: StrictStream<Socket>,
+    socket: PlainOrTls,
     /// What was read before and put back.
     ahead: BytesMut,
     activity: Arc<ConnectionActivity>,
+    /// What the visitor has to send next.
+    expects: Expects,
+    /// True when the visitor was told that nothing more comes.
+    is_closed: bool,
+    /// How much was read since then.
+    drained: usize,
     /// Goes where the socket goes, also to another protocol.
     _permit: Permit,
 }
 
 impl VisitorStream {
-    pub(crate) fn new(socket: Socket, activity: Arc<ConnectionActivity>, permit: Permit) -> Self {
-        let socket = StrictStream::new(socket);
-        Self { socket, ahead: BytesMut::new(), activity, _permit: permit }
+    pub(crate) fn new(
+        socket: PlainOrTls,
+        activity: Arc<ConnectionActivity>,
+        permit: Permit,
+    ) -> Self {
+        let (ahead, expects) = (BytesMut::new(), Expects::Nothing);
+        let (is_closed, drained) = (false, 0);
+        Self { socket, ahead, activity, expects, is_closed, drained, _permit: permit }
     }
 
-    /// True when something ambiguous has come, so that nothing more is read.
-    pub(crate) fn has_refused(&self) -> bool {
-        self.socket.has_refused()
+    /// Says what the visitor has to send next.
+    pub(crate) fn expect(&mut self, expects: Expects) {
+        if self.expects != expects {
+            self.expects = expects;
+            self.activity.expects(expects);
+        }
     }
 
     /// Takes back what was read, to be read again.
     pub(crate) fn put_back(&mut self, bytes: BytesMut) {
         self.ahead = bytes;
+    }
+
+    /// Takes what is still sent: closing on unread bytes would destroy the answer.
+    fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut scratch = [0; 4096];
+        while self.drained < MAX_DRAINED_BYTES {
+            let mut buffer = ReadBuf::new(&mut scratch);
+            let read = ready!(Pin::new(&mut self.socket).poll_read(cx, &mut buffer));
+            if read.is_err() || buffer.filled().is_empty() {
+                break;
+            }
+            self.drained += buffer.filled().len();
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn written<T>(&self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -60,15 +91,12 @@ impl AsyncRead for VisitorStream {
             return Poll::Ready(Ok(()));
         }
         let upgraded = this.activity.upgraded.load(Relaxed);
-        if upgraded {
-            this.socket.upgrade();
-        }
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.socket).poll_read(cx, buffer);
         match &read {
             Poll::Pending => this.activity.starved(),
             Poll::Ready(_) if upgraded || buffer.filled().len() == before => {}
-            Poll::Ready(_) => this.activity.arrived(this.socket.expects()),
+            Poll::Ready(_) => this.activity.arrived(this.expects),
         }
         read
     }
@@ -95,17 +123,21 @@ impl AsyncWrite for VisitorStream {
         this.written(written)
     }
 
-    fn is_write_vectored(&self) -> bool {
-        self.socket.is_write_vectored()
-    }
-
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let flushed = Pin::new(&mut this.socket).poll_flush(cx);
         this.written(flushed)
     }
 
+    forward_write!(socket: is_write_vectored);
+
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().socket).poll_shutdown(cx)
+        let this = self.get_mut();
+        if !this.is_closed {
+            ready!(Pin::new(&mut this.socket).poll_shutdown(cx))?;
+            this.is_closed = true;
+        }
+        let is_unread = this.expects != Expects::Nothing && !this.activity.upgraded.load(Relaxed);
+        if is_unread { this.poll_drain(cx) } else { Poll::Ready(Ok(())) }
     }
 }

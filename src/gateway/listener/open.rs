@@ -1,5 +1,6 @@
 //! Opens listeners: ports for HTTP, for HTTPS and for bytes.
 
+use std::future::{Future, ready};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -9,10 +10,10 @@ use tokio::net::TcpListener;
 
 use crate::gateway::http::connection::HostSelection;
 use crate::gateway::http::server;
-use crate::gateway::listener::GatewayListener;
 use crate::gateway::routing::virtual_host::VirtualHost;
 use crate::gateway::tls::policy::ALPN;
 use crate::gateway::{GatewayError, GatewayState, tcp};
+use crate::net::{AcceptedConnection, ConnectionTask, Listener, ShutdownSignal};
 
 impl GatewayState {
     /// Listens on a port of the service's host.
@@ -27,21 +28,35 @@ impl GatewayState {
         bound.map_err(|source| self.listen_error(port, source))
     }
 
+    /// Serves the connections of a socket for as long as the gateway is there.
+    fn serve<F>(
+        self: &Arc<Self>,
+        socket: TcpListener,
+        serve: impl Fn(Arc<Self>, AcceptedConnection, ShutdownSignal) -> F + Send + 'static,
+    ) -> Result<Listener, GatewayError>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let gateway = Arc::downgrade(self);
+        let serve = move |connection, shutdown| -> ConnectionTask {
+            match gateway.upgrade() {
+                Some(gateway) => Box::pin(serve(gateway, connection, shutdown)),
+                None => Box::pin(ready(())),
+            }
+        };
+        let listener = Listener::serve(socket, self.limit.clone(), &self.shutdown, serve);
+        listener.map_err(|source| self.listen_error(0, source))
+    }
+
     /// Serves HTTP.
     pub(crate) fn listen_http(
         self: &Arc<Self>,
         listener: TcpListener,
         host_selection: HostSelection,
-    ) -> Result<GatewayListener, GatewayError> {
-        let gateway = Arc::downgrade(self);
-        let listener = GatewayListener::open(self, listener, move |connection, shutdown| {
-            let (gateway, host_selection) = (gateway.upgrade(), host_selection.clone());
-            async move {
-                let Some(gateway) = gateway else { return };
-                server::serve_plain(gateway, host_selection, connection, shutdown).await;
-            }
-        });
-        listener.map_err(|source| self.listen_error(0, source))
+    ) -> Result<Listener, GatewayError> {
+        self.serve(listener, move |gateway, connection, shutdown| {
+            server::serve_plain(gateway, host_selection.clone(), connection, shutdown)
+        })
     }
 
     /// Serves HTTP over TLS.
@@ -49,7 +64,7 @@ impl GatewayState {
         self: &Arc<Self>,
         listener: TcpListener,
         host_selection: HostSelection,
-    ) -> Result<GatewayListener, GatewayError> {
+    ) -> Result<Listener, GatewayError> {
         let tls_policy = match &host_selection {
             HostSelection::Single(virtual_host) => virtual_host.load_full().tls_policy.clone(),
             HostSelection::ByHost(_) => None,
@@ -58,16 +73,10 @@ impl GatewayState {
             Some(tls_policy) => tls_policy.config.clone(),
             None => self.authority.server_config(&ALPN)?,
         };
-        let gateway = Arc::downgrade(self);
-        let listener = GatewayListener::open(self, listener, move |connection, shutdown| {
-            let (gateway, host_selection, config) =
-                (gateway.upgrade(), host_selection.clone(), config.clone());
-            async move {
-                let Some(gateway) = gateway else { return };
-                server::serve_tls(gateway, host_selection, connection, shutdown, config).await;
-            }
-        });
-        listener.map_err(|source| self.listen_error(0, source))
+        self.serve(listener, move |gateway, connection, shutdown| {
+            let (host_selection, config) = (host_selection.clone(), config.clone());
+            server::serve_tls(gateway, host_selection, connection, shutdown, config)
+        })
     }
 
     /// Carries bytes; `proto` is `tcp` or `tls`.
@@ -76,16 +85,10 @@ impl GatewayState {
         listener: TcpListener,
         virtual_host: Arc<ArcSwap<VirtualHost>>,
         proto: &'static str,
-    ) -> Result<GatewayListener, GatewayError> {
-        let gateway = Arc::downgrade(self);
-        let listener = GatewayListener::open(self, listener, move |connection, shutdown| {
-            let (gateway, virtual_host) = (gateway.upgrade(), virtual_host.clone());
-            async move {
-                let Some(gateway) = gateway else { return };
-                tcp::carry(gateway, virtual_host, connection, shutdown, proto).await;
-            }
-        });
-        listener.map_err(|source| self.listen_error(0, source))
+    ) -> Result<Listener, GatewayError> {
+        self.serve(listener, move |gateway, connection, shutdown| {
+            tcp::carry(gateway, virtual_host.clone(), connection, shutdown, proto)
+        })
     }
 
     /// Carries what is said over TLS that ends here.
@@ -94,17 +97,11 @@ impl GatewayState {
         listener: TcpListener,
         virtual_host: Arc<ArcSwap<VirtualHost>>,
         config: Arc<ServerConfig>,
-    ) -> Result<GatewayListener, GatewayError> {
-        let gateway = Arc::downgrade(self);
-        let listener = GatewayListener::open(self, listener, move |connection, shutdown| {
-            let (gateway, virtual_host, config) =
-                (gateway.upgrade(), virtual_host.clone(), config.clone());
-            async move {
-                let Some(gateway) = gateway else { return };
-                tcp::carry_unwrapped(gateway, virtual_host, connection, shutdown, config).await;
-            }
-        });
-        listener.map_err(|source| self.listen_error(0, source))
+    ) -> Result<Listener, GatewayError> {
+        self.serve(listener, move |gateway, connection, shutdown| {
+            let (virtual_host, config) = (virtual_host.clone(), config.clone());
+            tcp::carry_unwrapped(gateway, virtual_host, connection, shutdown, config)
+        })
     }
 
     /// Listens on a port for bytes; works on any thread.
@@ -112,7 +109,7 @@ impl GatewayState {
         self: &Arc<Self>,
         port: u16,
         virtual_host: Arc<ArcSwap<VirtualHost>>,
-    ) -> Result<GatewayListener, GatewayError> {
+    ) -> Result<Listener, GatewayError> {
         let _runtime = self.runtime.enter();
         let listener = self.bind_port_now(port)?;
         let listener = listener

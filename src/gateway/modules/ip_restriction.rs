@@ -1,25 +1,27 @@
 //! Who may come, by address.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-pub(crate) use crate::policy::ip_rules::IpRules;
-use crate::policy::ip_rules::decide;
+use crate::api::id::prefix;
+use crate::api::remote::Ref;
+use crate::api::remote::edges::modules::{IpRestriction, IpRestrictionChange};
+use crate::gateway::http::error_response;
+use crate::gateway::http::request_context::RequestContext;
+use crate::gateway::modules::edge_module::{
+    CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker, ReferenceField,
+    references,
+};
+use crate::gateway::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
+use crate::gateway::routing::target::{BoxFuture, Visitor};
+use crate::policy::ip_rules::{IpRules, decide};
 
-/// The rules of IP policies by identifier, whether the policies exist or not.
-#[derive(Debug, Default)]
-pub(crate) struct IpPolicies(Mutex<HashMap<String, Arc<ArcSwap<IpRules>>>>);
-
-impl IpPolicies {
-    /// Where the rules of a policy are found; a policy that does not exist has none.
-    pub(crate) fn of(&self, id: &str) -> Arc<ArcSwap<IpRules>> {
-        let mut policies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        policies.entry(id.to_owned()).or_default().clone()
-    }
-}
+/// How many IP policies a restriction may name.
+const MAX_POLICIES: usize = 100;
+/// The number of a restriction without IP policies.
+const EMPTY_RESTRICTION: u16 = 7025;
 
 /// The policies that decide who may come; a policy that was deleted has no rules.
 #[derive(Debug)]
@@ -27,8 +29,73 @@ pub(crate) struct IpRestrictions(pub Vec<Arc<ArcSwap<IpRules>>>);
 
 impl IpRestrictions {
     /// Whether somebody from this address may come.
-    pub(crate) fn allows(&self, address: IpAddr) -> bool {
+    fn allows(&self, address: IpAddr) -> bool {
         let rules: Vec<_> = self.0.iter().map(|rules| rules.load_full()).collect();
         decide(address, rules.iter().map(|rules| &**rules)).allowed
+    }
+}
+
+impl Module for IpRestrictions {
+    fn kind(&self) -> ModuleKind {
+        ModuleKind::IpRestriction
+    }
+
+    fn admits(&self, visitor: &Visitor) -> bool {
+        self.allows(visitor.peer.ip())
+    }
+
+    fn serve<'a>(
+        &'a self,
+        context: &'a mut RequestContext<'_>,
+        input: ModuleInput,
+        next: NextModule<'a>,
+    ) -> BoxFuture<'a, ModuleAnswer> {
+        Box::pin(async move {
+            if self.admits(context.visitor) {
+                return next.run(context, input).await;
+            }
+            context.decided_by(self.kind());
+            Err(error_response::BLOCKED.into())
+        })
+    }
+}
+
+impl EdgeModule for IpRestriction {
+    type Change = IpRestrictionChange;
+
+    const REFERENCE: Option<ReferenceField> =
+        Some(ReferenceField { field: "ip_policy_ids", noun: "IP policy", number: 7007 });
+
+    fn check(
+        change: Self::Change,
+        _: &ModuleChecker,
+    ) -> Result<CheckedModule<Self>, InvalidModule> {
+        let ids = change.ip_policy_ids.unwrap_or_default();
+        if ids.is_empty() {
+            let message = "ip_policy_ids: must name at least one IP policy";
+            return Err(InvalidModule::numbered(EMPTY_RESTRICTION, message));
+        }
+        if ids.len() > MAX_POLICIES {
+            let count = ids.len();
+            let message =
+                format!("ip_policy_ids: has {count} entries, the limit is {MAX_POLICIES}");
+            return Err(InvalidModule::value(message));
+        }
+        let policies = references("ip_policy_ids", ids, prefix::IP_POLICY)?;
+        Ok(Self { enabled: change.enabled.or(Some(true)), ip_policies: Some(policies) }.into())
+    }
+
+    fn is_enabled(&self) -> bool {
+        self.enabled != Some(false)
+    }
+
+    fn references(&mut self) -> Vec<&mut Ref> {
+        self.ip_policies.iter_mut().flatten().collect()
+    }
+
+    fn build(self, builder: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
+        let policies = self.ip_policies.unwrap_or_default();
+        let rules = policies.iter().map(|policy| (builder.ip_policy)(&policy.id)).collect();
+        Some(Box::new(IpRestrictions(rules)))
     }
 }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 
 use crate::gateway::GatewayState;
-use crate::gateway::http::body::Body;
+use crate::gateway::http::body::ResponseBody;
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::routing::target::DialError;
 use crate::gateway::upstream::forward::Upstream;
@@ -84,8 +84,8 @@ impl Backend {
 }
 
 impl FixedResponse {
-    pub(crate) fn response(&self) -> Response<Body> {
-        let mut response = Response::new(Body::full(self.body.clone()));
+    pub(crate) fn response(&self) -> Response<ResponseBody> {
+        let mut response = Response::new(ResponseBody::full(self.body.clone()));
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers.clone();
         response

@@ -6,15 +6,26 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 
-use crate::gateway::GatewayState;
-use crate::gateway::modules::breaker::Limits;
+use crate::gateway::modules::basic_auth::Passwords;
+use crate::gateway::modules::circuit_breaker::{BackendBreaker, Breaker, BreakerLimits};
+use crate::gateway::modules::compression::Compressor;
+use crate::gateway::modules::header_edits::HeaderEdits;
+use crate::gateway::modules::ip_restriction::IpRestrictions;
+use crate::gateway::modules::module::{Module, ModuleKind, Modules};
+use crate::gateway::modules::request_headers::RequestHeaderEdits;
+use crate::gateway::modules::response_headers::ResponseHeaderEdits;
+use crate::gateway::modules::traffic_policy::module::PolicyModule;
 use crate::gateway::modules::traffic_policy::{self, Rules};
-use crate::gateway::modules::{Breaker, HeaderEdits, IpRestrictions, IpRules, Modules, Passwords};
-use crate::gateway::routing::backend::{Backend, BackendKind};
+use crate::gateway::modules::user_agent_filter::AgentFilter;
+use crate::gateway::modules::webhook_verification;
+use crate::gateway::modules::websocket_tcp::converter::WebsocketConverter;
+use crate::gateway::routing::backend::Backend;
 use crate::gateway::routing::endpoint::BindError;
-use crate::gateway::routing::endpoint_spec::{AllowDeny, EndpointOptions, HeaderChanges, Webhook};
-use crate::gateway::routing::target::Target;
+use crate::gateway::routing::endpoint_spec::{
+    AllowDeny, EndpointOptions, HeaderChangesSpec, Webhook,
+};
 use crate::gateway::routing::virtual_host::{Route, VirtualHost};
+use crate::policy::ip_rules::IpRules;
 use crate::policy::user_agent::Filter;
 use crate::policy::{Cidr, Policy, Scope};
 
@@ -23,34 +34,55 @@ pub(crate) fn virtual_host(
     options: &EndpointOptions,
     backend: Arc<ArcSwap<Backend>>,
     scope: Scope,
-    find: impl FnMut(&str) -> Arc<ArcSwap<IpRules>>,
+    find: impl Fn(&str) -> Arc<ArcSwap<IpRules>>,
 ) -> Result<VirtualHost, BindError> {
     let host_header = options.host_header.as_deref().map(HeaderValue::from_str).transpose();
     let host_header = host_header.map_err(|problem| invalid("host_header", &problem))?;
-    let modules = Modules {
-        restriction: options.ip_restriction.as_ref().map(restriction).transpose()?,
-        agents: options.user_agent_filter.as_ref().map(agents).transpose()?,
-        passwords: passwords(options),
-        webhook: options.webhook.as_ref().map(webhook).transpose()?,
-        policy: options.traffic_policy.as_deref().map(|it| policy(it, scope, find)).transpose()?,
-        breaker: options.circuit_breaker.map(breaker),
-        request_headers: changes(&options.request_headers),
-        response_headers: changes(&options.response_headers),
-        compression: options.compression,
-        converter: options.websocket_tcp_converter,
-    };
-    let modules = Some(modules).filter(|modules| !modules.is_empty());
+    let modules = Modules::new(modules(options, scope, find)?);
     let (id, edge_id) = ("".into(), "".into());
     Ok(VirtualHost::of(Route { id, edge_id, modules, host_header, backend }))
 }
 
-/// Where the requests of an agent's endpoint go; nowhere while the agent is away.
-pub(crate) fn backend(gateway: &GatewayState, target: Option<Arc<dyn Target>>) -> Backend {
-    let kind = match target {
-        Some(target) => BackendKind::Upstream(gateway.upstream(target)),
-        None => BackendKind::Offline,
-    };
-    Backend { id: "".into(), kind }
+/// The options of an agent as modules.
+fn modules(
+    options: &EndpointOptions,
+    scope: Scope,
+    find: impl Fn(&str) -> Arc<ArcSwap<IpRules>>,
+) -> Result<Vec<Box<dyn Module>>, BindError> {
+    let mut modules: Vec<Box<dyn Module>> = Vec::new();
+    if let Some(ranges) = &options.ip_restriction {
+        modules.push(Box::new(restriction(ranges)?));
+    }
+    if let Some(lists) = &options.user_agent_filter {
+        modules.push(Box::new(AgentFilter(Arc::new(agents(lists)?))));
+    }
+    if let Some(passwords) = passwords(options) {
+        modules.push(Box::new(passwords));
+    }
+    if let Some(spec) = &options.webhook {
+        let (kind, rules) = (ModuleKind::WebhookVerification, webhook(spec)?);
+        modules.push(Box::new(PolicyModule { kind, rules }));
+    }
+    if let Some(text) = &options.traffic_policy {
+        let (kind, rules) = (ModuleKind::Policy, policy(text, scope, find)?);
+        modules.push(Box::new(PolicyModule { kind, rules }));
+    }
+    if let Some(share) = options.circuit_breaker {
+        modules.push(Box::new(BackendBreaker(breaker(share))));
+    }
+    if let Some(edits) = changes(&options.request_headers) {
+        modules.push(Box::new(RequestHeaderEdits(edits)));
+    }
+    if let Some(edits) = changes(&options.response_headers) {
+        modules.push(Box::new(ResponseHeaderEdits(edits)));
+    }
+    if options.compression {
+        modules.push(Box::new(Compressor));
+    }
+    if options.websocket_tcp_converter {
+        modules.push(Box::new(WebsocketConverter));
+    }
+    Ok(modules)
 }
 
 fn invalid(field: &'static str, problem: &dyn std::fmt::Display) -> BindError {
@@ -74,8 +106,8 @@ fn agents(lists: &AllowDeny) -> Result<Filter, BindError> {
 }
 
 fn webhook(spec: &Webhook) -> Result<Rules, BindError> {
-    let policy = Policy::compile(&traffic_policy::webhook(spec), Scope::HttpTunnel);
-    let policy = policy
+    let document = webhook_verification::rule(&spec.provider, &spec.secret);
+    let policy = Policy::compile(&document, Scope::HttpTunnel)
         .map_err(|problems| invalid("webhook", &traffic_policy::describe_problems(&problems)))?;
     Ok(Rules::new(Arc::new(policy), Arc::default(), |_| Arc::default()))
 }
@@ -83,7 +115,7 @@ fn webhook(spec: &Webhook) -> Result<Rules, BindError> {
 fn policy(
     text: &str,
     scope: Scope,
-    find: impl FnMut(&str) -> Arc<ArcSwap<IpRules>>,
+    find: impl Fn(&str) -> Arc<ArcSwap<IpRules>>,
 ) -> Result<Rules, BindError> {
     let policy = traffic_policy::read(text, scope)
         .map_err(|describe_problems| invalid("traffic_policy", &describe_problems))?;
@@ -98,9 +130,9 @@ fn passwords(options: &EndpointOptions) -> Option<Passwords> {
 
 fn breaker(share: f64) -> Arc<Breaker> {
     let ten = Duration::from_secs(10);
-    Breaker::new(Limits { tripped: ten, window: ten, buckets: 10, volume: 20, share })
+    Breaker::new(BreakerLimits { tripped: ten, window: ten, buckets: 10, volume: 20, share })
 }
 
-fn changes(given: &HeaderChanges) -> HeaderEdits {
+fn changes(given: &HeaderChangesSpec) -> Option<HeaderEdits> {
     HeaderEdits::new(given.add.iter().map(|(name, value)| (name, value)), given.remove.iter())
 }

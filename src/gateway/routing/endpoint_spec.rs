@@ -52,9 +52,9 @@ pub struct EndpointOptions {
     /// Whose signatures requests must carry.
     pub webhook: Option<Webhook>,
     /// What is done to the headers of requests.
-    pub request_headers: HeaderChanges,
+    pub request_headers: HeaderChangesSpec,
     /// What is done to the headers of answers.
-    pub response_headers: HeaderChanges,
+    pub response_headers: HeaderChangesSpec,
     /// Which user agents may come: regular expressions.
     pub user_agent_filter: Option<AllowDeny>,
     /// A policy as JSON or YAML.
@@ -62,7 +62,7 @@ pub struct EndpointOptions {
     /// Carry the messages of WebSockets as bytes.
     pub websocket_tcp_converter: bool,
     /// For TLS: end it at the service and carry plain bytes.
-    pub tls_termination: Option<TlsTermination>,
+    pub tls_termination: Option<TlsTerminationSpec>,
     /// For TLS that ends at the service: who signs the certificates that visitors must show, PEM.
     pub mutual_tls_cas: Option<Vec<u8>>,
     /// The `Host` that the target shall see.
@@ -98,7 +98,7 @@ pub struct Webhook {
 
 /// What is done to headers: removed first, then added.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct HeaderChanges {
+pub struct HeaderChangesSpec {
     /// Names and values to add.
     pub add: Vec<(String, String)>,
     /// Names to remove.
@@ -107,7 +107,7 @@ pub struct HeaderChanges {
 
 /// With what TLS ends at the service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TlsTermination {
+pub struct TlsTerminationSpec {
     /// The certificates and the key, both PEM; without them the service uses its own.
     pub certificate: Option<(String, Secret)>,
 }

@@ -1,23 +1,33 @@
 //! Which virtual host a host name belongs to.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
 use crate::gateway::routing::virtual_host::VirtualHost;
 
-/// The virtual hosts of all host names.
-#[derive(Default)]
-pub(crate) struct Hosts(RwLock<HostNames>);
+/// Into how many tables the names are divided. A change copies the table of its name: about 400
+/// entries where there are 100,000 names.
+const SHARDS: usize = 256;
 
-#[derive(Default)]
+/// The virtual hosts of all host names. A lookup takes no lock, whatever is changed meanwhile.
+pub(crate) struct Hosts {
+    shards: Box<[ArcSwap<HostNames>]>,
+    /// Held while a table is replaced.
+    changes: Mutex<()>,
+}
+
+/// One of the tables, which is replaced as a whole.
+#[derive(Default, Clone)]
 struct HostNames {
     /// By the whole name.
-    exact: HashMap<String, Vec<HostClaim>>,
+    exact: HostTable,
     /// By what follows `*.`.
-    wild: HashMap<String, Vec<HostClaim>>,
+    wild: HostTable,
 }
+
+type HostTable = HashMap<Arc<str>, Arc<[HostClaim]>>;
 
 /// A virtual host that has a name and a port.
 #[derive(Clone)]
@@ -29,6 +39,13 @@ pub(crate) struct HostClaim {
     by_agent: bool,
 }
 
+impl Default for Hosts {
+    fn default() -> Self {
+        let shards = std::iter::repeat_with(ArcSwap::default).take(SHARDS).collect();
+        Self { shards, changes: Mutex::default() }
+    }
+}
+
 impl Hosts {
     /// Gives a name, which may start with `*.`, and a port to a virtual host; false when another has it.
     pub(crate) fn add(
@@ -38,63 +55,85 @@ impl Hosts {
         virtual_host: &Arc<ArcSwap<VirtualHost>>,
         by_agent: bool,
     ) -> bool {
-        let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let (map, key) = names.place(name);
-        let claims = map.entry(key.to_owned()).or_default();
-        if claims.iter().any(|claim| claim.port == port) {
-            return false;
+        let _changing = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let claims = self.claims(name);
+        let claims = claims.as_deref().unwrap_or_default();
+        if let Some(claim) = claims.iter().find(|claim| claim.port == port) {
+            return Arc::ptr_eq(&claim.virtual_host, virtual_host);
         }
+        let mut claims = claims.to_vec();
         claims.push(HostClaim { port, virtual_host: virtual_host.clone(), by_agent });
         claims.sort_by_key(|claim| claim.port != 443);
+        self.replace(name, claims);
         true
     }
 
     /// Takes a name and a port from a virtual host, if it has them.
     pub(crate) fn remove(&self, name: &str, port: u16, virtual_host: &Arc<ArcSwap<VirtualHost>>) {
-        let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let (map, key) = names.place(name);
-        if let Some(claims) = map.get_mut(key) {
-            claims.retain(|claim| {
-                claim.port != port || !Arc::ptr_eq(&claim.virtual_host, virtual_host)
-            });
-            if claims.is_empty() {
-                map.remove(key);
-            }
+        let _changing = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(claims) = self.claims(name) else { return };
+        let is_other = |claim: &&HostClaim| {
+            claim.port != port || !Arc::ptr_eq(&claim.virtual_host, virtual_host)
+        };
+        let others: Vec<_> = claims.iter().filter(is_other).cloned().collect();
+        if others.len() < claims.len() {
+            self.replace(name, others);
         }
     }
 
     /// Whether an agent's endpoint has this name and port.
     pub(crate) fn has_agent(&self, name: &str, port: u16) -> bool {
-        let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let (map, key) = names.place(name);
-        map.get(key)
-            .is_some_and(|claims| claims.iter().any(|claim| claim.port == port && claim.by_agent))
+        let claims = self.claims(name);
+        claims.iter().flat_map(|claims| claims.iter()).any(|it| it.port == port && it.by_agent)
     }
 
     /// The virtual host of a host: by its name, else by the longest wildcard; there by its port, else
     /// whichever speaks HTTPS.
     pub(crate) fn find(&self, host: &str, port: u16) -> Option<HostClaim> {
-        let names = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let claims = names.exact.get(host).or_else(|| {
-            let mut rest = host;
-            std::iter::from_fn(|| {
-                let (_, parent) = rest.split_once('.')?;
-                rest = parent;
-                Some(parent)
-            })
-            .find_map(|parent| names.wild.get(parent))
-        })?;
-        claims.iter().find(|claim| claim.port == port).or(claims.first()).cloned()
+        let chosen = |claims: &Arc<[HostClaim]>| {
+            claims.iter().find(|claim| claim.port == port).or(claims.first()).cloned()
+        };
+        if let Some(claims) = self.shard(host).load().exact.get(host) {
+            return chosen(claims);
+        }
+        let parents = std::iter::successors(parent_of(host), |name| parent_of(name));
+        parents.into_iter().find_map(|name| chosen(self.shard(name).load().wild.get(name)?))
+    }
+
+    /// The claims on a name as it was given.
+    fn claims(&self, name: &str) -> Option<Arc<[HostClaim]>> {
+        match name.strip_prefix("*.") {
+            Some(parent) => self.shard(parent).load().wild.get(parent).cloned(),
+            None => self.shard(name).load().exact.get(name).cloned(),
+        }
+    }
+
+    /// Replaces the claims on a name; called while `changes` is held.
+    fn replace(&self, name: &str, claims: Vec<HostClaim>) {
+        let key = name.strip_prefix("*.").unwrap_or(name);
+        let shard = self.shard(key);
+        let mut names = HostNames::clone(&shard.load());
+        let table = if key.len() < name.len() { &mut names.wild } else { &mut names.exact };
+        if claims.is_empty() {
+            table.remove(key);
+        } else {
+            table.insert(key.into(), claims.into());
+        }
+        shard.store(Arc::new(names));
+    }
+
+    /// The table of a name without `*.`.
+    fn shard(&self, name: &str) -> &ArcSwap<HostNames> {
+        let hash = name
+            .bytes()
+            .fold(0_usize, |hash, byte| hash.wrapping_mul(31).wrapping_add(usize::from(byte)));
+        &self.shards[hash % SHARDS]
     }
 }
 
-impl HostNames {
-    fn place<'n>(&mut self, name: &'n str) -> (&mut HashMap<String, Vec<HostClaim>>, &'n str) {
-        match name.strip_prefix("*.") {
-            Some(parent) => (&mut self.wild, parent),
-            None => (&mut self.exact, name),
-        }
-    }
+/// What follows the first label of a name.
+fn parent_of(name: &str) -> Option<&str> {
+    name.split_once('.').map(|(_, parent)| parent)
 }
 
 #[cfg(test)]
@@ -133,12 +172,34 @@ mod tests {
         let [plain, secure] = [80, 443].map(|port| {
             let virtual_host = Arc::new(ArcSwap::from_pointee(VirtualHost::default()));
             assert!(hosts.add("a.test", port, &virtual_host, port == 80));
-            assert!(!hosts.add("a.test", port, &virtual_host, true));
+            assert!(hosts.add("a.test", port, &virtual_host, true), "it has the name already");
+            assert!(!hosts.add("a.test", port, &Arc::default(), true), "another has the name");
             virtual_host
         });
 
         assert!(Arc::ptr_eq(&hosts.find("a.test", 80).unwrap().virtual_host, &plain));
         assert!(Arc::ptr_eq(&hosts.find("a.test", 8443).unwrap().virtual_host, &secure));
         assert!(hosts.has_agent("a.test", 80) && !hosts.has_agent("a.test", 443));
+    }
+    #[test]
+    fn names_of_one_table_do_not_get_in_each_others_way() {
+        let hosts = Hosts::default();
+        let names: Vec<_> = (0..3 * SHARDS).map(|name| format!("*.n{name}.test")).collect();
+        let virtual_hosts: Vec<Arc<ArcSwap<VirtualHost>>> =
+            names.iter().map(|_| Arc::default()).collect();
+        let found = |at: usize| {
+            let found = hosts.find(&format!("x.n{at}.test"), 443).map(|claim| claim.virtual_host);
+            found.is_some_and(|found| Arc::ptr_eq(&found, &virtual_hosts[at]))
+        };
+        for (name, virtual_host) in names.iter().zip(&virtual_hosts) {
+            assert!(hosts.add(name, 443, virtual_host, false));
+        }
+        assert!((0..names.len()).all(found));
+
+        for (name, virtual_host) in names.iter().zip(&virtual_hosts).step_by(2) {
+            hosts.remove(name, 443, virtual_host);
+        }
+
+        assert!((0..names.len()).all(|at| found(at) == (at % 2 == 1)));
     }
 }

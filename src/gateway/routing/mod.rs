@@ -3,8 +3,9 @@
 //! Edges are handed in as virtual hosts; agents' own addresses are made from an `endpoint_spec`.
 
 pub(crate) mod backend;
+mod bind;
 pub(crate) mod endpoint;
-pub(crate) mod endpoint_modules;
+mod endpoint_modules;
 pub(crate) mod endpoint_spec;
 pub(crate) mod hosts;
 pub(crate) mod internal;

@@ -104,14 +104,14 @@ pub struct Visitor {
     /// What the visitor speaks: `http`, `https`, `tcp` or `tls`.
     pub proto: &'static str,
     /// What was agreed on, where TLS ends at the service.
-    pub tls: Option<Arc<Tls>>,
+    pub tls: Option<Arc<VisitorTls>>,
     /// True when the bytes are TLS that does not end at the service.
     pub passthrough: bool,
 }
 
 /// What a visitor and the service agreed on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Tls {
+pub struct VisitorTls {
     /// The version, such as `TLSv1.3`.
     pub version: &'static str,
     /// The cipher suite, such as `TLS_AES_128_GCM_SHA256`.

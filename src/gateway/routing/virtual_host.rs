@@ -5,21 +5,22 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use http::header::HOST;
-use http::{HeaderMap, HeaderValue, Request, Response};
-use hyper::upgrade::OnUpgrade;
+use http::{HeaderValue, Request, Response};
 
 use crate::gateway::GatewayState;
 use crate::gateway::events::RequestTrace;
-use crate::gateway::http::body::{Body, RequestBody};
+use crate::gateway::http::body::{RequestBody, ResponseBody};
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::head;
 use crate::gateway::http::request_context::RequestContext;
-use crate::gateway::modules::Modules;
+use crate::gateway::http::upgrade::VisitorUpgrade;
+use crate::gateway::modules::module::Modules;
 use crate::gateway::modules::websocket_tcp;
 use crate::gateway::routing::backend::{Backend, BackendCandidate, BackendCandidates, BackendKind};
 use crate::gateway::routing::target::{BoxFuture, DialError, RouteRef, Visitor};
 use crate::gateway::tls::policy::TlsPolicy;
 use crate::gateway::upstream::forward::{ForwardOutcome, OutboundRequest, forward};
+use crate::logging::or_debug;
 use crate::policy::path::{self, AmbiguousPaths};
 
 /// What is served at a public address.
@@ -178,7 +179,7 @@ impl Route {
         &self,
         context: &mut RequestContext<'_>,
         request: Request<RequestBody>,
-    ) -> Result<Response<Body>, Rejection> {
+    ) -> Result<Response<ResponseBody>, Rejection> {
         match &self.modules {
             Some(modules) => modules.serve(self, context, request).await,
             None => Ok(self.send(context, request).await?),
@@ -190,7 +191,7 @@ impl Route {
         &'s self,
         context: &'s mut RequestContext<'_>,
         request: Request<RequestBody>,
-    ) -> BoxFuture<'s, Result<Response<Body>, Rejection>> {
+    ) -> BoxFuture<'s, Result<Response<ResponseBody>, Rejection>> {
         Box::pin(async move {
             context.hops += 1;
             let routes = self.serve(context, request).await;
@@ -203,17 +204,24 @@ impl Route {
     pub(crate) async fn send(
         &self,
         context: &mut RequestContext<'_>,
+        request: Request<RequestBody>,
+    ) -> Result<Response<ResponseBody>, ErrorResponse> {
+        let outbound = self.outbound(context, request)?;
+        self.forward(context, outbound).await
+    }
+
+    /// A request as the backend shall see it.
+    fn outbound(
+        &self,
+        context: &RequestContext<'_>,
         mut request: Request<RequestBody>,
-    ) -> Result<Response<Body>, ErrorResponse> {
+    ) -> Result<OutboundRequest, ErrorResponse> {
         let upgrades = head::outbound(&mut request, context.origin)?;
         if let Some(host) = &self.host_header {
             request.headers_mut().insert(HOST, host.clone());
         }
-        let upgrade = upgrades.then(|| hyper::upgrade::on(&mut request));
-        if self.modules.as_ref().is_some_and(|modules| modules.converter) {
-            return self.convert(context, request.headers(), upgrade).await;
-        }
-        self.forward(context, OutboundRequest { request, upgrade }).await
+        let upgrade = request.extensions_mut().remove::<VisitorUpgrade>().filter(|_| upgrades);
+        Ok(OutboundRequest { request, upgrade })
     }
 
     /// Sends a request to the first target that takes it.
@@ -221,7 +229,7 @@ impl Route {
         &self,
         context: &mut RequestContext<'_>,
         mut exchange: OutboundRequest,
-    ) -> Result<Response<Body>, ErrorResponse> {
+    ) -> Result<Response<ResponseBody>, ErrorResponse> {
         let backend = self.backend.load_full();
         if let BackendKind::Offline = backend.kind {
             return Err(error_response::NO_ENDPOINT);
@@ -245,6 +253,7 @@ impl Route {
                 spare,
             ) {
                 (ForwardOutcome::DialFailed(back, reason), _) => {
+                    tracing::debug!(err = %reason, "cannot reach a backend");
                     exchange = *back;
                     last = Some(reason);
                 }
@@ -271,13 +280,13 @@ impl Route {
     }
 
     /// Lets a visitor talk to the target in bytes, over a WebSocket.
-    async fn convert(
+    pub(crate) async fn convert(
         &self,
         context: &mut RequestContext<'_>,
-        headers: &HeaderMap,
-        upgrade: Option<OnUpgrade>,
-    ) -> Result<Response<Body>, ErrorResponse> {
-        let response = websocket_tcp::agree(headers)?;
+        request: Request<RequestBody>,
+    ) -> Result<Response<ResponseBody>, ErrorResponse> {
+        let OutboundRequest { request, upgrade } = self.outbound(context, request)?;
+        let response = websocket_tcp::agree(request.headers())?;
         let visitor = upgrade.ok_or(error_response::NO_WEBSOCKET)?;
         let target =
             self.dial(context.gateway, context.visitor, &context.route_ref, context.trace).await;
@@ -299,7 +308,9 @@ impl Route {
             // An answer in HTTP is nothing for a visitor who speaks something else.
             let BackendCandidate::Upstream(upstream) = candidate else { return None };
             let dialing = upstream.dial(visitor, route_ref);
-            if let Ok(Ok(io)) = crate::gateway::upstream::forward::within(dialing).await {
+            let dialed = crate::gateway::upstream::forward::within(dialing).await;
+            let dialed = dialed.map_err(|late| DialError::Unreachable(late.to_string())).flatten();
+            if let Some(io) = or_debug!(dialed, "cannot reach a backend") {
                 return Some(io);
             }
         }

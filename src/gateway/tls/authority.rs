@@ -20,7 +20,6 @@ use rcgen::{
     KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, date_time_ymd,
 };
 use rustls::ServerConfig;
-use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
@@ -30,7 +29,8 @@ use crate::api::mask;
 use crate::files;
 use crate::gateway::tls::interfaces;
 use crate::gateway::tls::policy::TlsParams;
-use crate::net::certificate::{self, Unusable};
+use crate::net::tls::certificate::{self, Unusable};
+use crate::net::tls::{provider, server_config};
 
 /// The names of this machine, for visitors who ask for none.
 const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
@@ -86,7 +86,6 @@ pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     /// One key serves all certificates: making one takes longer than signing.
     key: KeyPair,
-    provider: Arc<CryptoProvider>,
     local: Mutex<LocalCertificate>,
     issued: Mutex<HashMap<String, IssuedCertificate>>,
     provided: RwLock<Option<ProvidedCertificate>>,
@@ -158,7 +157,6 @@ impl Authority {
             path,
             issuer,
             key,
-            provider: Arc::new(ring::default_provider()),
             local: Mutex::default(),
             issued: Mutex::default(),
             provided: RwLock::default(),
@@ -238,11 +236,8 @@ impl Authority {
         protocols: &[&str],
         tls_params: TlsParams,
     ) -> Result<Arc<ServerConfig>, CertificateError> {
-        let builder = ServerConfig::builder_with_provider(self.provider.clone())
-            .with_protocol_versions(tls_params.versions)?;
         let resolver = Arc::new(CertificateResolver(self.clone()));
-        let builder = builder.with_client_cert_verifier(tls_params.visitors);
-        let mut config = builder.with_cert_resolver(resolver);
+        let mut config = server_config(tls_params.versions, tls_params.visitors, resolver)?;
         config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
         Ok(Arc::new(config))
     }
@@ -369,7 +364,7 @@ fn issue(
     let leaf = params.signed_by(key, issuer)?;
     let private = PrivateKeyDer::try_from(key.serialize_der())
         .map_err(|problem| rustls::Error::General(problem.to_owned()))?;
-    let signing = ring::sign::any_supported_type(&private)?;
+    let signing = provider().key_provider.load_private_key(private)?;
     let certified = Arc::new(CertifiedKey::new(vec![leaf.der().clone()], signing));
     Ok(IssuedCertificate { certified, made: Instant::now() })
 }
@@ -407,7 +402,7 @@ fn read(certificate: &Path, private: &Path) -> Result<(String, KeyPair), Certifi
         KeyPair::from_pem(&key).map_err(|problem| content(private, problem.to_string()))?;
     let der_key = PrivateKeyDer::from_pem_slice(key.as_bytes())
         .map_err(|problem| content(private, problem.to_string()))?;
-    CertifiedKey::from_der(vec![der], der_key, &ring::default_provider()).map_err(|problem| {
+    CertifiedKey::from_der(vec![der], der_key, &provider()).map_err(|problem| {
         content(private, format!("does not belong to {}: {problem}", certificate.display()))
     })?;
     Ok((pem, signing))

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use rustls::crypto::ring;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoClientAuth, WebPkiClientVerifier};
 use rustls::sign::SingleCertAndKey;
-use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
+use rustls::{ServerConfig, SupportedProtocolVersion};
 
-use crate::gateway::routing::endpoint_spec::TlsTermination;
+use crate::gateway::routing::endpoint_spec::TlsTerminationSpec;
 use crate::gateway::tls::authority::{Authority, CertificateError};
-use crate::net::certificate::{self, Unusable};
+use crate::net::tls::certificate::{self, Unusable};
+use crate::net::tls::{self, any_client};
 
 /// The protocols of a port with TLS, best first.
 pub(crate) const ALPN: [&str; 2] = ["h2", "http/1.1"];
@@ -37,7 +36,7 @@ pub(crate) struct TlsParams {
 impl Default for TlsParams {
     /// Everybody may come.
     fn default() -> Self {
-        Self { versions: rustls::DEFAULT_VERSIONS, visitors: anybody() }
+        Self { versions: rustls::DEFAULT_VERSIONS, visitors: any_client() }
     }
 }
 
@@ -55,7 +54,7 @@ impl TlsPolicy {
     /// The policy of a virtual host for bytes whose TLS ends here.
     pub(crate) fn of_bytes(
         authority: &Arc<Authority>,
-        termination: &TlsTermination,
+        termination: &TlsTerminationSpec,
         tls_params: TlsParams,
     ) -> Result<Arc<Self>, CertificateError> {
         let requires_certificate = tls_params.visitors.client_auth_mandatory();
@@ -78,30 +77,6 @@ fn config_of(
         Unusable::Certificate(problem) => CertificateError::Unusable { field: "crt", problem },
         Unusable::Key(problem) => CertificateError::Unusable { field: "key", problem },
     })?;
-    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_protocol_versions(tls_params.versions)?;
     let resolver = Arc::new(SingleCertAndKey::from(certified));
-    Ok(Arc::new(
-        builder.with_client_cert_verifier(tls_params.visitors).with_cert_resolver(resolver),
-    ))
-}
-
-/// Asks no visitor for a certificate.
-fn anybody() -> Arc<dyn ClientCertVerifier> {
-    Arc::new(NoClientAuth)
-}
-
-/// Lets in only visitors who show a certificate that one of these, in PEM, has signed.
-///
-/// # Errors
-/// With what is wrong with them.
-pub(crate) fn only_signed_by(authorities: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, String> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificate::certificates(authorities)? {
-        roots.add(certificate).map_err(|problem| problem.to_string())?;
-    }
-    let provider = Arc::new(ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-    let verifier = verifier.map_err(|problem| problem.to_string())?;
-    Ok(verifier)
+    Ok(Arc::new(tls::server_config(tls_params.versions, tls_params.visitors, resolver)?))
 }

@@ -10,8 +10,7 @@ use crate::gateway::http::body::RequestBody;
 use crate::gateway::routing::target::UpstreamProtocol;
 use crate::gateway::upstream::http1::{ConnectionIdentity, ExchangeError, Http1Connection};
 use crate::gateway::upstream::http2::Http2Connection;
-use crate::gateway::upstream::pool::PooledConnection;
-use crate::reuse::IdleState;
+use crate::gateway::upstream::pool::{PooledConnection, UpstreamPool};
 
 /// One connection to an upstream.
 pub(crate) enum UpstreamConnection {
@@ -29,42 +28,40 @@ impl UpstreamConnection {
         identity: Option<ConnectionIdentity>,
     ) -> Result<Self, hyper::Error> {
         match protocol {
-            UpstreamProtocol::Http1 => Http1Connection::new(io, identity).await.map(Self::Http1),
+            UpstreamProtocol::Http1 => Ok(Self::Http1(Http1Connection::new(io, identity))),
             UpstreamProtocol::Http2 => Http2Connection::new(io, identity).await.map(Self::Http2),
         }
     }
 
-    /// Sends a request and waits for the head of the answer.
-    pub(crate) async fn exchange(
-        &mut self,
-        request: Request<RequestBody>,
-    ) -> Result<Response<Incoming>, ExchangeError> {
-        match self {
-            Self::Http1(link) => link.exchange(request).await,
-            Self::Http2(link) => link.exchange(request).await,
-        }
-    }
-}
-
-impl PooledConnection for UpstreamConnection {
-    fn identity(&self) -> Option<&ConnectionIdentity> {
-        match self {
-            Self::Http1(link) => link.identity(),
-            Self::Http2(link) => link.identity(),
+    /// A connection that waits in a pool, for requests of whom it named.
+    pub(crate) fn take(
+        pool: &UpstreamPool,
+        protocol: UpstreamProtocol,
+        identity: Option<&ConnectionIdentity>,
+    ) -> Option<Self> {
+        match protocol {
+            UpstreamProtocol::Http1 => pool.http1.take(identity).map(Self::Http1),
+            UpstreamProtocol::Http2 => pool.http2.take(identity).map(Self::Http2),
         }
     }
 
-    fn idle(&self) -> Option<Duration> {
+    /// How long it has been idle; none when it has not carried a request yet.
+    pub(crate) fn idle(&self) -> Option<Duration> {
         match self {
             Self::Http1(link) => link.idle(),
             Self::Http2(link) => link.idle(),
         }
     }
 
-    fn state(&mut self) -> IdleState {
+    /// Sends a request and waits for the head of the answer; its body is only there with HTTP/2, and
+    /// follows on the connection with HTTP/1.1.
+    pub(crate) async fn exchange(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Option<Incoming>>, ExchangeError> {
         match self {
-            Self::Http1(link) => link.state(),
-            Self::Http2(link) => link.state(),
+            Self::Http1(link) => Ok(link.exchange(request).await?.map(|()| None)),
+            Self::Http2(link) => Ok(link.exchange(request).await?.map(Some)),
         }
     }
 }

@@ -6,23 +6,21 @@ use std::time::Duration;
 use http::header::UPGRADE;
 use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
-use hyper::ext::on_informational;
-use hyper::upgrade::OnUpgrade;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use crate::gateway::Io;
-use crate::gateway::http::body::{Body, ContinueSignal, RequestBody};
+use crate::gateway::http::body::{ContinueSignal, RequestBody, ResponseBody};
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::head;
-use crate::gateway::http::upgrade;
+use crate::gateway::http::upgrade::{self, VisitorUpgrade};
 use crate::gateway::routing::target::{
     ConnectionReuse, DialError, RouteRef, Target, UpstreamProtocol, Visitor,
 };
 use crate::gateway::upstream::connection::UpstreamConnection;
 use crate::gateway::upstream::http1::{self, ConnectionIdentity, ExchangeError};
 use crate::gateway::upstream::http2;
-use crate::gateway::upstream::pool::{PooledConnection, UpstreamPool};
+use crate::gateway::upstream::pool::UpstreamPool;
 
 /// How long opening a connection may take.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -65,17 +63,17 @@ impl Upstream {
 pub(crate) struct OutboundRequest {
     pub request: Request<RequestBody>,
     /// The visitor's side of another protocol, when the request asks for one.
-    pub upgrade: Option<OnUpgrade>,
+    pub upgrade: Option<VisitorUpgrade>,
 }
 
 /// What became of a request.
 pub(crate) enum ForwardOutcome {
     /// The upstream has answered.
-    Answered(Response<Body>),
+    Answered(Response<ResponseBody>),
     /// The target could not be dialed; nothing was sent, and another may be tried.
     DialFailed(Box<OutboundRequest>, DialError),
     /// An agent was reached, but not what it forwards to; it may have said so in an answer.
-    Unreachable(Option<Response<Body>>),
+    Unreachable(Option<Response<ResponseBody>>),
     /// It failed in a way that forbids another try.
     Failed(ErrorResponse),
 }
@@ -95,7 +93,10 @@ pub(crate) async fn forward(
     }
     if upstream.target.reuse() != ConnectionReuse::Nobody {
         let identity = upstream.identity(visitor, route_ref);
-        while let Some(connection) = upstream.pool.connections.take(identity.as_ref()) {
+        let protocol = upstream.target.protocol();
+        while let Some(connection) =
+            UpstreamConnection::take(&upstream.pool, protocol, identity.as_ref())
+        {
             let again = again(&connection, &exchange.request);
             match send(connection, upstream, exchange, runtime).await {
                 SendOutcome::Unsent(back) => exchange = back,
@@ -134,7 +135,7 @@ enum SendOutcome {
     Done(ForwardOutcome),
     Unsent(OutboundRequest),
     /// The upstream closed without a byte, whatever it may have read.
-    Silent(Option<OnUpgrade>),
+    Silent(Option<VisitorUpgrade>),
 }
 
 async fn send(
@@ -176,18 +177,23 @@ async fn send(
     let protocol = head.headers.get(UPGRADE);
     let is_websocket = protocol.is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(b"websocket"));
     runtime.join(visitor, connection, is_websocket);
-    SendOutcome::Done(ForwardOutcome::Answered(Response::from_parts(head, Body::empty())))
+    SendOutcome::Done(ForwardOutcome::Answered(Response::from_parts(head, ResponseBody::empty())))
 }
 
-fn relay(body: Incoming, connection: UpstreamConnection, upstream: &Upstream) -> Body {
+fn relay(
+    body: Option<Incoming>,
+    connection: UpstreamConnection,
+    upstream: &Upstream,
+) -> ResponseBody {
     let pool = (upstream.target.reuse() != ConnectionReuse::Nobody).then(|| upstream.pool.clone());
-    match connection {
-        UpstreamConnection::Http1(connection) => {
-            Body::relay(http1::Http1Body::new(body, connection, pool))
+    match (connection, body) {
+        (UpstreamConnection::Http1(connection), _) => {
+            ResponseBody::relay(http1::Http1Body::new(connection, pool))
         }
-        UpstreamConnection::Http2(connection) => {
-            Body::stream(http2::Http2Body::new(body, connection, pool))
+        (UpstreamConnection::Http2(connection), Some(body)) => {
+            ResponseBody::stream(http2::Http2Body::new(body, connection, pool))
         }
+        (UpstreamConnection::Http2(_), None) => ResponseBody::empty(),
     }
 }
 
@@ -241,10 +247,6 @@ fn copy(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
 fn hold(request: Request<RequestBody>) -> Request<RequestBody> {
     let word = Arc::new(ContinueSignal::default());
     let mut request = request.map(|body| body.held(word.clone()));
-    on_informational(&mut request, move |answer| {
-        if answer.status() == StatusCode::CONTINUE {
-            word.given();
-        }
-    });
+    request.extensions_mut().insert(word);
     request
 }

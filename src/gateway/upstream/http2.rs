@@ -24,9 +24,9 @@ use tokio::io::{AsyncRead, ReadBuf, ReadHalf, join, split};
 
 use crate::gateway::Io;
 use crate::gateway::http::body::RequestBody;
-use crate::gateway::upstream::connection::UpstreamConnection;
 use crate::gateway::upstream::http1::{ConnectionIdentity, ExchangeError};
 use crate::gateway::upstream::pool::{PooledConnection, UpstreamPool};
+use crate::logging::or_debug;
 use crate::reuse::IdleState;
 
 /// How large the head of an answer may be, in bytes.
@@ -51,7 +51,7 @@ impl Http2Connection {
     ) -> Result<Self, hyper::Error> {
         let heard = Arc::<AtomicBool>::default();
         let (read, write) = split(io);
-        let io = join(ObservedIo { read, anything: heard.clone() }, write);
+        let io = join(Http2ObservedIo { read, anything: heard.clone() }, write);
         let mut builder = Builder::new(TokioExecutor::new());
         builder
             .max_header_list_size(MAX_HEAD_BYTES)
@@ -60,7 +60,7 @@ impl Http2Connection {
         let (sender, connection) = builder.handshake(TokioIo::new(io)).await?;
         tokio::spawn(async move {
             // How it ended shows in the exchange.
-            let _ = connection.await;
+            or_debug!(connection.await, "a connection to an upstream broke");
         });
         Ok(Self { sender, heard, idle_since: None, identity })
     }
@@ -206,18 +206,18 @@ impl Http2Body {
             && pool.permits(link.state())
         {
             link.rest();
-            pool.connections.put(UpstreamConnection::Http2(link));
+            pool.http2.put(link);
         }
     }
 }
 
 /// What an upstream sends, remembering whether it has ever sent anything.
-struct ObservedIo {
+struct Http2ObservedIo {
     read: ReadHalf<Io>,
     anything: Arc<AtomicBool>,
 }
 
-impl AsyncRead for ObservedIo {
+impl AsyncRead for Http2ObservedIo {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::gateway::http::fast_path::RawConnection;
-use crate::gateway::upstream::connection::UpstreamConnection;
-use crate::gateway::upstream::http1::ConnectionIdentity;
+use crate::gateway::upstream::http1::{ConnectionIdentity, Http1Connection};
+use crate::gateway::upstream::http2::Http2Connection;
 use crate::reuse::{IdleState, ReuseBan};
 
 /// How many connections to one target wait at most, for each way.
@@ -28,21 +27,17 @@ pub(crate) trait PooledConnection {
 
 /// The idle connections of one target.
 pub(crate) struct UpstreamPool {
-    /// Those that HTTP is spoken on.
-    pub connections: IdlePool<UpstreamConnection>,
-    /// Those of the fast path.
-    pub raw_connections: IdlePool<RawConnection>,
+    /// Those that HTTP/1.1 is spoken on.
+    pub http1: IdlePool<Http1Connection>,
+    /// Those that HTTP/2 is spoken on.
+    pub http2: IdlePool<Http2Connection>,
     ban: ReuseBan,
 }
 
 impl Default for UpstreamPool {
     fn default() -> Self {
         let ban = ReuseBan::default();
-        Self {
-            connections: IdlePool::new(ban.clone()),
-            raw_connections: IdlePool::new(ban.clone()),
-            ban,
-        }
+        Self { http1: IdlePool::new(ban.clone()), http2: IdlePool::new(ban.clone()), ban }
     }
 }
 
@@ -54,25 +49,24 @@ impl UpstreamPool {
 
     /// Drops all, and whatever is put back later: the target takes no more requests.
     fn close(&self) {
-        self.connections.close();
-        self.raw_connections.close();
+        self.http1.close();
+        self.http2.close();
     }
 
     /// Drops all, so that others can be opened; false when there was none.
     pub(crate) fn clear(&self) -> bool {
-        let (connections, raw_connections) =
-            (self.connections.clear(), self.raw_connections.clear());
-        connections || raw_connections
+        let (http1, http2) = (self.http1.clear(), self.http2.clear());
+        http1 || http2
     }
 
     /// Whether there is nothing to remember of the target.
     fn is_empty(&self) -> bool {
-        self.connections.is_empty() && self.raw_connections.is_empty() && !self.ban.is_active()
+        self.http1.is_empty() && self.http2.is_empty() && !self.ban.is_active()
     }
 
     fn sweep(&self) {
-        self.connections.sweep();
-        self.raw_connections.sweep();
+        self.http1.sweep();
+        self.http2.sweep();
     }
 }
 

@@ -2,19 +2,14 @@
 
 use std::sync::Arc;
 
-use rustls::ClientConfig;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, SignatureScheme};
 use tokio_rustls::TlsConnector;
 
 use crate::gateway::Io;
 use crate::gateway::routing::target::{
     BoxFuture, ConnectionReuse, DialError, RouteRef, Target, Visitor,
 };
-use crate::net::private;
-use crate::reuse::Socket;
+use crate::net::{private, tls};
+use crate::reuse::PolledSocket;
 
 /// A target at one fixed address.
 pub(crate) struct StaticTarget {
@@ -28,10 +23,11 @@ impl StaticTarget {
     ///
     /// TLS hides the traffic; whose certificate it is is not asked, because nothing in the
     /// configuration could say whom to trust.
-    pub(crate) fn new(address: &str, tls: bool) -> Result<Self, rustls::Error> {
-        let config = if tls { Some(TlsConnector::from(Arc::new(config()?))) } else { None };
-        let scheme = if tls { "tls" } else { "tcp" };
-        Ok(Self { key: format!("{scheme}://{address}"), address: address.to_owned(), tls: config })
+    pub(crate) fn new(address: &str, has_tls: bool) -> Result<Self, rustls::Error> {
+        let scheme = if has_tls { "tls" } else { "tcp" };
+        let config = has_tls.then(tls::unverified_client_config).transpose()?;
+        let tls = config.map(|config| TlsConnector::from(Arc::new(config)));
+        Ok(Self { key: format!("{scheme}://{address}"), address: address.to_owned(), tls })
     }
 }
 
@@ -49,63 +45,12 @@ impl Target for StaticTarget {
             let dialed = async {
                 let stream = private::connect(&self.address).await?;
                 stream.set_nodelay(true)?;
-                let stream = Socket(stream);
-                let Some(tls) = &self.tls else { return Ok(Box::new(stream) as Io) };
-                let host = self.address.rsplit_once(':').map_or("", |(host, _)| host);
-                let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
-                let name = name.map_err(std::io::Error::other)?;
-                Ok::<_, std::io::Error>(Box::new(tls.connect(name, stream).await?) as Io)
+                let stream = PolledSocket(stream);
+                let Some(connector) = &self.tls else { return Ok(Box::new(stream) as Io) };
+                let name = tls::server_name(&self.address)?;
+                Ok::<_, std::io::Error>(Box::new(connector.connect(name, stream).await?) as Io)
             };
             dialed.await.map_err(|problem| DialError::Unreachable(problem.to_string()))
         })
-    }
-}
-
-fn config() -> Result<ClientConfig, rustls::Error> {
-    let provider = Arc::new(ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider.clone());
-    let builder = builder.with_safe_default_protocol_versions()?.dangerous();
-    let config = builder.with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)));
-    Ok(config.with_no_client_auth())
-}
-
-/// Takes every certificate, as long as the other side has its key.
-#[derive(Debug)]
-struct AcceptAnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AcceptAnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }

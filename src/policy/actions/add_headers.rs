@@ -4,10 +4,11 @@ use http::header::HOST;
 use serde_json::{Map, Value as Json, json};
 
 use super::super::action::Action;
+use super::super::action_error::ActionError;
 use super::super::config::Config;
 use super::super::headers;
-use super::super::run::{Failure, Flow, Turn};
 use super::super::template::Template;
+use super::super::turn::{Flow, Turn};
 
 /// Appends headers; `host` is replaced instead.
 #[derive(Debug)]
@@ -17,7 +18,7 @@ pub struct AddHeaders {
 }
 
 impl Action for AddHeaders {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let values = headers::values(&self.headers, turn)?;
         let Some(headers) = turn.headers_mut() else { return Ok(Flow::Continue) };
         let mut added = Map::new();

@@ -5,13 +5,14 @@ use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
 use super::super::action::Action;
+use super::super::action_error::ActionError;
 use super::super::config::Config;
 use super::super::credentials;
 use super::super::headers::is_value;
-use super::super::problem::{Place, code};
-use super::super::run::{Failure, Flow, Turn};
+use super::super::problem::{DocumentPath, code};
 use super::super::template::Template;
-use super::super::verdict::{Answer, Verdict};
+use super::super::turn::{Flow, Turn};
+use super::super::verdict::{LocalResponse, Verdict};
 
 /// The realm of a document that names none.
 const REALM_NAME: &str = "ginnel";
@@ -21,7 +22,7 @@ const REALM: usize = 128;
 
 /// Lets only visitors in who know a password.
 #[derive(Debug)]
-pub struct BasicAuth {
+pub struct BasicAuthAction {
     /// What is known: `user:password`, where the first colon separates.
     pub credentials: Vec<Template>,
     /// What the visitor is told to log in to.
@@ -30,8 +31,8 @@ pub struct BasicAuth {
     pub enforce: bool,
 }
 
-impl Action for BasicAuth {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+impl Action for BasicAuthAction {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let known =
             self.credentials.iter().map(|it| turn.render(it)).collect::<Result<Vec<_>, _>>()?;
         let headers = turn.exchange.request().map(|request| &request.head.headers);
@@ -51,9 +52,9 @@ impl Action for BasicAuth {
 }
 
 /// What visitors get who do not know a password.
-fn challenge(realm: &str) -> Answer {
+fn challenge(realm: &str) -> LocalResponse {
     let realm = realm.replace('\\', "\\\\").replace('"', "\\\"");
-    let mut answer = Answer::empty(StatusCode::UNAUTHORIZED);
+    let mut answer = LocalResponse::empty(StatusCode::UNAUTHORIZED);
     // The configuration allows only realms that can be part of a header.
     if let Ok(value) = HeaderValue::try_from(format!("Basic realm=\"{realm}\"")) {
         answer.headers.insert(WWW_AUTHENTICATE, value);
@@ -62,7 +63,7 @@ fn challenge(realm: &str) -> Answer {
 }
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
-    Box::new(BasicAuth {
+    Box::new(BasicAuthAction {
         credentials: credentials(config),
         realm: realm(config),
         enforce: config.truth("enforce", true),
@@ -75,7 +76,7 @@ fn credentials(config: &mut Config<'_>) -> Vec<Template> {
 }
 
 /// The message never repeats what it is about: it is a secret.
-fn credential(config: &mut Config<'_>, place: &Place, text: &str) -> Template {
+fn credential(config: &mut Config<'_>, place: &DocumentPath, text: &str) -> Template {
     let template = config.checker().template(place, text);
     let Some(fixed) = template.fixed().filter(|_| !text.contains("${")) else { return template };
     let Some((user, password)) = fixed.split_once(':') else {

@@ -3,12 +3,13 @@
 use serde_json::json;
 
 use super::super::action::Action;
+use super::super::action_error::{ActionError, failure};
 use super::super::compression::is_encoded;
 use super::super::config::Config;
 use super::super::problem::code;
 use super::super::replace::{Replaced, literal, replace};
-use super::super::run::{Failure, Flow, Turn, failure};
-use super::super::template::{Pattern, Template};
+use super::super::template::{PatternTemplate, Template};
+use super::super::turn::{Flow, Turn};
 
 /// How long a body may be that is looked at, in bytes.
 const LIMIT: usize = 1 << 20;
@@ -27,20 +28,20 @@ pub struct BodyFindReplace {
 #[derive(Debug)]
 pub struct Replacement {
     /// What is replaced, wherever it occurs.
-    pub from: Pattern,
+    pub from: PatternTemplate,
     /// What it is replaced with; `$1` is the first group.
     pub to: Template,
 }
 
 impl Action for BodyFindReplace {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let headers = turn.headers_mut().map(|headers| is_encoded(headers));
         if headers == Some(true) {
-            return Err(Failure::harmless(failure::BODY, "the body is compressed"));
+            return Err(ActionError::harmless(failure::BODY, "the body is compressed"));
         }
         let Some(body) = turn.body(LIMIT)? else { return Ok(Flow::NeedBody { limit: LIMIT }) };
         let Ok(mut text) = String::from_utf8(body.into()) else {
-            return Err(Failure::harmless(failure::BODY, "the body is not text"));
+            return Err(ActionError::harmless(failure::BODY, "the body is not text"));
         };
         let mut count = 0;
         for replacement in &self.replacements {
@@ -57,12 +58,15 @@ impl Action for BodyFindReplace {
 }
 
 impl Replacement {
-    fn apply(&self, text: &str, turn: &Turn<'_>) -> Result<Replaced, Failure> {
+    fn apply(&self, text: &str, turn: &Turn<'_>) -> Result<Replaced, ActionError> {
         let facts = turn.facts();
         let pattern = self.from.regex(&facts)?;
         let to = self.to.render(&facts, |value| literal(&value))?;
         replace(&pattern, text, &to, RESULT).ok_or_else(|| {
-            Failure::fatal(failure::BODY, format!("the body would have more than {RESULT} bytes"))
+            ActionError::fatal(
+                failure::BODY,
+                format!("the body would have more than {RESULT} bytes"),
+            )
         })
     }
 }

@@ -8,14 +8,15 @@ use http::{HeaderValue, Uri};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::{Value as Json, json};
 
+use super::super::action_error::{ActionError, failure};
 use super::super::config::Config;
 use super::super::exchange::Request;
 use super::super::facts::{self, Facts};
 use super::super::path::RawPath;
 use super::super::problem::code;
 use super::super::replace::{Replaced, literal, replace};
-use super::super::run::{Failure, Turn, failure};
-use super::super::template::{Part, Pattern, Template, computed, text_of};
+use super::super::template::{Part, PatternTemplate, Template, computed, text_of};
+use super::super::turn::Turn;
 use super::super::url::Url;
 use super::nginx;
 
@@ -27,16 +28,16 @@ const UNFIT: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b
 
 /// What becomes of a URL.
 #[derive(Debug)]
-pub struct Change {
+pub struct UrlRewriteRule {
     /// What is replaced, wherever it occurs; the whole URL when absent.
-    pub from: Option<Pattern>,
+    pub from: Option<PatternTemplate>,
     /// What it is replaced with; `$1` is the first group.
     pub to: Template,
     /// What else a dollar sign may introduce.
     pub format: Format,
 }
 
-/// What a dollar sign may introduce in a [`Change`], other than a group.
+/// What a dollar sign may introduce in a [`UrlRewriteRule`], other than a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Nothing.
@@ -54,19 +55,21 @@ pub(super) struct Changed {
 }
 
 /// Where a request goes after its URL was rewritten.
-pub(super) struct Target {
+pub(super) struct RewrittenTarget {
     path: PathAndQuery,
     /// The host, if it is another one.
     host: Option<(HeaderValue, Authority)>,
 }
 
-impl Change {
+impl UrlRewriteRule {
     /// Reads the fields that say what becomes of a URL.
     pub(super) fn parse(config: &mut Config<'_>) -> Self {
         let words = [("ngrok", Format::Plain), ("nginx", Format::Nginx)];
         let format = config.choice("format", code::CHOICE, &words).unwrap_or(Format::Plain);
         let from = match format {
-            Format::Nginx if has_variable(config) => config.template("from").map(Pattern::Computed),
+            Format::Nginx if has_variable(config) => {
+                config.template("from").map(PatternTemplate::Computed)
+            }
             _ => config.pattern("from"),
         };
         config.checker().reads_paths |= from.is_some();
@@ -74,9 +77,9 @@ impl Change {
     }
 
     /// What becomes of the URL of the request.
-    pub(super) fn apply(&self, turn: &Turn<'_>) -> Result<Changed, Failure> {
+    pub(super) fn apply(&self, turn: &Turn<'_>) -> Result<Changed, ActionError> {
         let Some(request) = turn.exchange.request() else {
-            return Err(Failure::fatal(failure::VALUE, "there is no request"));
+            return Err(ActionError::fatal(failure::VALUE, "there is no request"));
         };
         let mut old = facts::whole(request);
         let facts = turn.facts();
@@ -105,7 +108,7 @@ impl Change {
     }
 
     /// What matches are replaced with; values of expressions stand for themselves.
-    fn replacement(&self, request: &Request, facts: &Facts<'_>) -> Result<String, Failure> {
+    fn replacement(&self, request: &Request, facts: &Facts<'_>) -> Result<String, ActionError> {
         let mut to = String::new();
         for part in &self.to.parts {
             match part {
@@ -121,11 +124,11 @@ impl Change {
 
     fn pattern<'c>(
         &'c self,
-        from: &'c Pattern,
+        from: &'c PatternTemplate,
         request: &Request,
         facts: &Facts<'_>,
-    ) -> Result<std::borrow::Cow<'c, ::regex::Regex>, Failure> {
-        let (Pattern::Computed(template), Format::Nginx) = (from, self.format) else {
+    ) -> Result<std::borrow::Cow<'c, ::regex::Regex>, ActionError> {
+        let (PatternTemplate::Computed(template), Format::Nginx) = (from, self.format) else {
             return from.regex(facts);
         };
         let mut source = String::new();
@@ -148,7 +151,7 @@ impl Changed {
     }
 
     /// The value of a `Location` header.
-    pub(super) fn location(&self) -> Result<HeaderValue, Failure> {
+    pub(super) fn location(&self) -> Result<HeaderValue, ActionError> {
         let is_path = self.url.starts_with('/') && !self.url.starts_with("//");
         if !is_path && Url::parse(&self.url).is_none() {
             return Err(self.no_url());
@@ -157,10 +160,13 @@ impl Changed {
     }
 
     /// Where the request goes now.
-    pub(super) fn target(&self, request: &Request) -> Result<Target, Failure> {
+    pub(super) fn target(&self, request: &Request) -> Result<RewrittenTarget, ActionError> {
         if self.url.starts_with('/') && !self.url.starts_with("//") {
             let path = self.url.split('#').next().unwrap_or_default();
-            return Ok(Target { path: path.parse().map_err(|_| self.no_url())?, host: None });
+            return Ok(RewrittenTarget {
+                path: path.parse().map_err(|_| self.no_url())?,
+                host: None,
+            });
         }
         let url = Url::parse(&self.url).ok_or_else(|| self.no_url())?;
         let path = if url.path.is_empty() { "/" } else { url.path };
@@ -169,19 +175,19 @@ impl Changed {
         let path = path.parse().map_err(|_| self.no_url())?;
         let host = url.authority.rsplit_once('@').map_or(url.authority, |(_, host)| host);
         if facts::authority(request) == host {
-            return Ok(Target { path, host: None });
+            return Ok(RewrittenTarget { path, host: None });
         }
         let value = HeaderValue::try_from(host).map_err(|_| self.no_url())?;
         let authority = host.parse().map_err(|_| self.no_url())?;
-        Ok(Target { path, host: Some((value, authority)) })
+        Ok(RewrittenTarget { path, host: Some((value, authority)) })
     }
 
-    fn no_url(&self) -> Failure {
-        Failure::harmless(failure::VALUE, format!("{:?} is not a url", self.url))
+    fn no_url(&self) -> ActionError {
+        ActionError::harmless(failure::VALUE, format!("{:?} is not a url", self.url))
     }
 }
 
-impl Target {
+impl RewrittenTarget {
     /// Sends the request there.
     pub(super) fn put_into(self, request: &mut Request) {
         let mut parts = std::mem::take(&mut request.head.uri).into_parts();
@@ -196,8 +202,8 @@ impl Target {
     }
 }
 
-fn too_long() -> Failure {
-    Failure::harmless(failure::VALUE, format!("a url of more than {LENGTH} bytes"))
+fn too_long() -> ActionError {
+    ActionError::harmless(failure::VALUE, format!("a url of more than {LENGTH} bytes"))
 }
 
 /// Whether a variable can occur in `from`, which is then no pattern yet.

@@ -6,15 +6,16 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::super::action::Action;
+use super::super::action_error::ActionError;
 use super::super::config::Config;
 use super::super::problem::code;
-use super::super::run::{Failure, Flow, Turn};
-use super::super::state::breaker::Limits;
-use super::super::verdict::{Answer, Verdict};
+use super::super::state::breaker::BreakerLimits;
+use super::super::turn::{Flow, Turn};
+use super::super::verdict::{LocalResponse, Verdict};
 
 /// Turns requests away while too many of them fail.
 #[derive(Debug)]
-pub struct CircuitBreaker {
+pub struct CircuitBreakerAction {
     /// The share of failures that opens the circuit, from 0 to 1; 0.5 unless given.
     pub error_threshold: f64,
     /// How many requests a window needs before failures count; 10 unless given.
@@ -27,8 +28,8 @@ pub struct CircuitBreaker {
     pub enforce: bool,
 }
 
-impl Action for CircuitBreaker {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+impl Action for CircuitBreakerAction {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let breaker = turn.world.state().breaker(turn.rule, turn.action, self.limits());
         let attempt = breaker.try_once(turn.instant());
         turn.result(json!({"tripped": attempt.is_none()}));
@@ -41,9 +42,9 @@ impl Action for CircuitBreaker {
     }
 }
 
-impl CircuitBreaker {
-    fn limits(&self) -> Limits {
-        Limits {
+impl CircuitBreakerAction {
+    fn limits(&self) -> BreakerLimits {
+        BreakerLimits {
             tripped: self.tripped_duration,
             window: self.window_duration,
             buckets: 10,
@@ -54,15 +55,15 @@ impl CircuitBreaker {
 }
 
 /// What visitors get while the circuit is open.
-fn tripped() -> Answer {
+fn tripped() -> LocalResponse {
     let sentence = "The circuit breaker is open: the backend failed too often.";
-    Answer::refusal(StatusCode::SERVICE_UNAVAILABLE, 3202, sentence)
+    LocalResponse::refusal(StatusCode::SERVICE_UNAVAILABLE, 3202, sentence)
 }
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     // The window has ten buckets; the field exists so that a document may say so.
     config.integer("num_buckets", Some(10), 10..=10);
-    Box::new(CircuitBreaker {
+    Box::new(CircuitBreakerAction {
         error_threshold: error_threshold(config),
         volume_threshold: config.integer("volume_threshold", Some(10), 1..=u32::MAX.into()),
         window_duration: duration(config, "window_duration"),

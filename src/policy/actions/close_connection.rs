@@ -1,8 +1,9 @@
 //! `close-connection`: drop the connection without an answer.
 
 use super::super::action::Action;
+use super::super::action_error::ActionError;
 use super::super::config::Config;
-use super::super::run::{Failure, Flow, Turn};
+use super::super::turn::{Flow, Turn};
 use super::super::verdict::Verdict;
 
 /// Drops the TCP connection, with all other requests on it.
@@ -10,7 +11,7 @@ use super::super::verdict::Verdict;
 pub struct CloseConnection;
 
 impl Action for CloseConnection {
-    fn run(&self, _: &mut Turn<'_>) -> Result<Flow, Failure> {
+    fn run(&self, _: &mut Turn<'_>) -> Result<Flow, ActionError> {
         Ok(Flow::End(Verdict::Close))
     }
 }

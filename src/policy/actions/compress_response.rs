@@ -3,10 +3,11 @@
 use serde_json::json;
 
 use super::super::action::Action;
+use super::super::action_error::ActionError;
 use super::super::compression::{Coding, is_encoded, negotiate};
 use super::super::config::Config;
 use super::super::problem::code;
-use super::super::run::{Failure, Flow, Turn};
+use super::super::turn::{Flow, Turn};
 
 /// Compresses a response; on a request, the response to it.
 #[derive(Debug)]
@@ -16,7 +17,7 @@ pub struct CompressResponse {
 }
 
 impl Action for CompressResponse {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let wanted = turn.exchange.request().map(|request| &request.head.headers);
         let chosen = wanted.and_then(|headers| negotiate(headers, &self.codings));
         let response = turn.exchange.response();

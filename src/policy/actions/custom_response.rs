@@ -5,12 +5,13 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::de::IgnoredAny;
 
 use super::super::action::Action;
+use super::super::action_error::ActionError;
 use super::super::config::Config;
 use super::super::headers;
 use super::super::problem::code;
-use super::super::run::{Failure, Flow, Turn};
 use super::super::template::Template;
-use super::super::verdict::{Answer, Verdict};
+use super::super::turn::{Flow, Turn};
+use super::super::verdict::{LocalResponse, Verdict};
 
 /// Answers a request, or replaces a response.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub struct CustomResponse {
 }
 
 impl Action for CustomResponse {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let body = turn.render(&self.body)?;
         let mut headers: HeaderMap = headers::values(&self.headers, turn)?.into_iter().collect();
         if !body.is_empty() && !headers.contains_key(CONTENT_TYPE) {
@@ -32,7 +33,7 @@ impl Action for CustomResponse {
         }
         // The configuration allows only such numbers.
         let status = StatusCode::from_u16(self.status_code).unwrap_or_default();
-        let answer = Answer { status, headers, body: body.into(), code: None };
+        let answer = LocalResponse { status, headers, body: body.into(), code: None };
         Ok(Flow::End(Verdict::Respond(answer)))
     }
 }

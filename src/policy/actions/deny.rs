@@ -4,9 +4,10 @@ use http::StatusCode;
 
 use super::super::Phase;
 use super::super::action::Action;
+use super::super::action_error::ActionError;
 use super::super::config::Config;
-use super::super::run::{Failure, Flow, Turn};
-use super::super::verdict::{Answer, Verdict};
+use super::super::turn::{Flow, Turn};
+use super::super::verdict::{LocalResponse, Verdict};
 
 /// Turns the visitor away.
 #[derive(Debug)]
@@ -16,13 +17,13 @@ pub struct Deny {
 }
 
 impl Action for Deny {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         if turn.phase == Phase::Connect {
             return Ok(Flow::End(Verdict::Close));
         }
         // The configuration allows only such numbers.
         let status = StatusCode::from_u16(self.status_code).unwrap_or(StatusCode::FORBIDDEN);
-        Ok(Flow::End(Verdict::Respond(Answer::empty(status))))
+        Ok(Flow::End(Verdict::Respond(LocalResponse::empty(status))))
     }
 }
 

@@ -4,10 +4,11 @@ use serde_json::json;
 
 use super::super::Phase;
 use super::super::action::Action;
+use super::super::action_error::ActionError;
 use super::super::config::Config;
 use super::super::problem::code;
-use super::super::run::{Failure, Flow, Turn};
 use super::super::template::Template;
+use super::super::turn::{Flow, Turn};
 use super::super::url::Url;
 use super::super::verdict::Verdict;
 
@@ -30,12 +31,12 @@ pub enum OnError {
 }
 
 impl Action for ForwardInternal {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let url = turn.render(&self.url)?;
         if !is_target(&url, turn.phase) {
             let message = format!("{url:?} is not the url of an internal endpoint");
             let failure =
-                Failure { fatal: self.always_ends(), ..Failure::fatal(code::URL, message) };
+                ActionError { fatal: self.always_ends(), ..ActionError::fatal(code::URL, message) };
             return Err(failure);
         }
         turn.result(json!({"url": url}));

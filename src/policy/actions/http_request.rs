@@ -8,13 +8,14 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::super::action::Action;
+use super::super::action_error::ActionError;
 use super::super::config::Config;
 use super::super::expression::Expression;
 use super::super::facts::Facts;
-use super::super::headers::{self, Headers};
-use super::super::problem::{Place, code};
-use super::super::run::{Failure, Flow, Turn};
+use super::super::headers::{self, HeaderTemplates};
+use super::super::problem::{DocumentPath, code};
 use super::super::template::Template;
+use super::super::turn::{Flow, Turn};
 use super::super::url::Url;
 use super::super::verdict::{Fetch, FetchFailed, Fetched};
 use super::forward_internal::OnError;
@@ -52,7 +53,7 @@ pub struct HttpRequest {
 }
 
 impl Action for HttpRequest {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let mut wanted = self.fetch(turn)?;
         let mut attempts: Vec<Value> = Vec::new();
         loop {
@@ -70,7 +71,7 @@ impl Action for HttpRequest {
 }
 
 impl HttpRequest {
-    fn fetch(&self, turn: &Turn<'_>) -> Result<Fetch, Failure> {
+    fn fetch(&self, turn: &Turn<'_>) -> Result<Fetch, ActionError> {
         let url = self.target(turn)?;
         let mut headers: HeaderMap = headers::values(&self.headers, turn)?.into_iter().collect();
         let body = turn.render(&self.body)?;
@@ -91,10 +92,12 @@ impl HttpRequest {
     }
 
     /// The URL with what is added to its query.
-    fn target(&self, turn: &Turn<'_>) -> Result<String, Failure> {
+    fn target(&self, turn: &Turn<'_>) -> Result<String, ActionError> {
         let mut url = turn.render(&self.url)?;
-        let refused =
-            |message: String| Failure { fatal: self.halts(), ..Failure::fatal(code::URL, message) };
+        let refused = |message: String| ActionError {
+            fatal: self.halts(),
+            ..ActionError::fatal(code::URL, message)
+        };
         let parsed = Url::parse(&url).filter(|url| ["http", "https"].contains(&url.scheme));
         let Some(parsed) = parsed else {
             return Err(refused(format!("{url:?} is not an http url")));
@@ -122,14 +125,14 @@ impl HttpRequest {
         condition.is_true(&facts, false) == Ok(true)
     }
 
-    fn failure(&self, reason: &FetchFailed) -> Failure {
+    fn failure(&self, reason: &FetchFailed) -> ActionError {
         let number = match reason {
             FetchFailed::Unreachable(_) => 3600,
             FetchFailed::TooLong => 3601,
             FetchFailed::Late => 3602,
             FetchFailed::Loop => 3603,
         };
-        Failure { fatal: self.halts(), ..Failure::fatal(number, reason) }
+        ActionError { fatal: self.halts(), ..ActionError::fatal(number, reason) }
     }
 
     fn halts(&self) -> bool {
@@ -201,7 +204,7 @@ fn url(config: &mut Config<'_>) -> Template {
     template
 }
 
-fn headers(config: &mut Config<'_>) -> Headers {
+fn headers(config: &mut Config<'_>) -> HeaderTemplates {
     headers::map(config, "headers", 0..=10)
 }
 
@@ -222,7 +225,11 @@ fn query(config: &mut Config<'_>) -> Vec<(Template, Template)> {
     query
 }
 
-fn parameter<'a>(config: &mut Config<'a>, place: Place, entry: &'a Value) -> (Template, Template) {
+fn parameter<'a>(
+    config: &mut Config<'a>,
+    place: DocumentPath,
+    entry: &'a Value,
+) -> (Template, Template) {
     let mut entry = config.inside(place, entry);
     let key = entry.required_template("key");
     let value = entry.template("value").unwrap_or_default();

@@ -11,14 +11,16 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
 use self::present::Present;
-use self::refusal::Refusal;
+use self::refusal::JwtRejection;
 
 use super::super::action::Action;
+use super::super::action_error::ActionError;
 use super::super::config::Config;
-use super::super::jwt::{Invalid, KeySet, Token as Jwt};
-use super::super::problem::{Place, code};
-use super::super::run::{Failure, Flow, Turn};
-use super::super::state::keys::Known;
+use super::super::jwt::algorithm::{ALGORITHMS, Algorithm};
+use super::super::jwt::{InvalidClaims, KeySet, UnverifiedToken as Jwt};
+use super::super::problem::{DocumentPath, code};
+use super::super::state::keys::CachedKeySet;
+use super::super::turn::{Flow, Turn};
 use super::super::url::Url;
 use super::super::verdict::{Fetch, Verdict};
 
@@ -38,7 +40,7 @@ pub struct JwtValidation {
     /// Whom a token may be for; anyone when empty.
     pub audiences: Vec<String>,
     /// Where tokens are; all of them must be there.
-    pub tokens: Vec<Token>,
+    pub tokens: Vec<TokenLocation>,
     /// How a token may be signed.
     pub algorithms: Vec<Algorithm>,
     /// Where keys come from, in order.
@@ -49,7 +51,7 @@ pub struct JwtValidation {
 
 /// Where a request carries a token.
 #[derive(Debug)]
-pub struct Token {
+pub struct TokenLocation {
     /// What kind of token it is; a name for the result only.
     pub kind: String,
     /// The part of the request.
@@ -69,48 +71,8 @@ pub enum Method {
     Body,
 }
 
-/// How a token is signed; there is no `none`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each is the registered name of an algorithm")]
-pub enum Algorithm {
-    Hs256,
-    Hs384,
-    Hs512,
-    Rs256,
-    Rs384,
-    Rs512,
-    Ps256,
-    Ps384,
-    Ps512,
-    Es256,
-    Es384,
-    EdDsa,
-}
-
-impl Algorithm {
-    /// Its registered name.
-    pub fn name(self) -> &'static str {
-        ALGORITHMS.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
-    }
-}
-
-const ALGORITHMS: &[(&str, Algorithm)] = &[
-    ("HS256", Algorithm::Hs256),
-    ("HS384", Algorithm::Hs384),
-    ("HS512", Algorithm::Hs512),
-    ("RS256", Algorithm::Rs256),
-    ("RS384", Algorithm::Rs384),
-    ("RS512", Algorithm::Rs512),
-    ("PS256", Algorithm::Ps256),
-    ("PS384", Algorithm::Ps384),
-    ("PS512", Algorithm::Ps512),
-    ("ES256", Algorithm::Es256),
-    ("ES384", Algorithm::Es384),
-    ("EdDSA", Algorithm::EdDsa),
-];
-
 impl Action for JwtValidation {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let mut results = Vec::new();
         for wanted in &self.tokens {
             let token = match present::find(wanted, turn)? {
@@ -136,7 +98,7 @@ impl Action for JwtValidation {
 /// What is thought of a token.
 enum Checked {
     Good,
-    Bad(Refusal),
+    Bad(JwtRejection),
     /// Its issuer has to be asked for keys first.
     Fetch(Fetch),
 }
@@ -152,8 +114,8 @@ impl JwtValidation {
         }
         match token.check(turn.now(), &self.issuers, &self.audiences) {
             Ok(()) => Checked::Good,
-            Err(Invalid::Time) => Checked::Bad(refusal::SIGNATURE),
-            Err(Invalid::Claim) => Checked::Bad(refusal::CLAIM),
+            Err(InvalidClaims::Time) => Checked::Bad(refusal::SIGNATURE),
+            Err(InvalidClaims::Claim) => Checked::Bad(refusal::CLAIM),
         }
     }
 
@@ -163,9 +125,9 @@ impl JwtValidation {
         let mut is_unreachable = false;
         for url in &self.key_sources {
             let keys = match source(url, key, turn) {
-                Source::Keys(keys) => keys,
-                Source::Fetch(fetch) => return Checked::Fetch(fetch),
-                Source::Failed => {
+                KeySource::Keys(keys) => keys,
+                KeySource::Fetch(fetch) => return Checked::Fetch(fetch),
+                KeySource::Failed => {
                     is_unreachable = true;
                     continue;
                 }
@@ -179,26 +141,26 @@ impl JwtValidation {
 }
 
 /// What is known of the keys of a source.
-enum Source {
+enum KeySource {
     Keys(Arc<KeySet>),
     Failed,
     Fetch(Fetch),
 }
 
 /// The keys of a source: those that are kept, unless a key is wanted that is not among them.
-fn source(url: &str, key: Option<&str>, turn: &Turn<'_>) -> Source {
+fn source(url: &str, key: Option<&str>, turn: &Turn<'_>) -> KeySource {
     let kept = &turn.world.state().keys;
     let fetch = fetch(url);
     if let Some(fetched) = turn.fetched(&fetch) {
         let answer = fetched.as_ref().ok().filter(|answer| answer.status().is_success());
         let keys = answer.and_then(|answer| KeySet::parse(answer.body()).ok()).map(Arc::new);
         kept.keep(url, keys.clone(), turn.instant());
-        return keys.map_or(Source::Failed, Source::Keys);
+        return keys.map_or(KeySource::Failed, KeySource::Keys);
     }
     match kept.of(url, turn.instant()) {
-        Known::Keys { keys, recent } if recent || keys.has(key) => Source::Keys(keys),
-        Known::Failed => Source::Failed,
-        Known::Keys { .. } | Known::Nothing => Source::Fetch(fetch),
+        CachedKeySet::Keys { keys, recent } if recent || keys.has(key) => KeySource::Keys(keys),
+        CachedKeySet::Failed => KeySource::Failed,
+        CachedKeySet::Keys { .. } | CachedKeySet::Nothing => KeySource::Fetch(fetch),
     }
 }
 
@@ -216,7 +178,7 @@ fn fetch(url: &str) -> Fetch {
     }
 }
 
-fn describe(wanted: &Token, token: &Jwt, verified: bool) -> Value {
+fn describe(wanted: &TokenLocation, token: &Jwt, verified: bool) -> Value {
     json!({
         "header": token.header,
         "payload": token.payload,
@@ -227,7 +189,11 @@ fn describe(wanted: &Token, token: &Jwt, verified: bool) -> Value {
     })
 }
 
-fn refuse(turn: &mut Turn<'_>, tokens: Vec<Value>, refusal: &Refusal) -> Result<Flow, Failure> {
+fn refuse(
+    turn: &mut Turn<'_>,
+    tokens: Vec<Value>,
+    refusal: &JwtRejection,
+) -> Result<Flow, ActionError> {
     let error = json!({"code": refusal.code, "message": refusal.sentence});
     turn.result(json!({"tokens": tokens, "error": error}));
     Ok(Flow::End(Verdict::Respond(refusal.answer())))
@@ -261,7 +227,7 @@ fn allow_list(config: &mut Config<'_>, name: &'static str, least: usize) -> Vec<
     values
 }
 
-fn tokens(config: &mut Config<'_>) -> Vec<Token> {
+fn tokens(config: &mut Config<'_>) -> Vec<TokenLocation> {
     let mut http = config.object("http");
     let mut tokens = Vec::new();
     for (place, entry) in http.entries("tokens", 1..=ENTRIES) {
@@ -271,12 +237,12 @@ fn tokens(config: &mut Config<'_>) -> Vec<Token> {
     tokens
 }
 
-fn token<'a>(http: &mut Config<'a>, place: Place, entry: &'a Value) -> Token {
+fn token<'a>(http: &mut Config<'a>, place: DocumentPath, entry: &'a Value) -> TokenLocation {
     let mut entry = http.inside(place, entry);
     entry.required("method");
     let methods = [("header", Method::Header), ("body", Method::Body)];
     let method = entry.choice("method", code::CHOICE, &methods);
-    let token = Token {
+    let token = TokenLocation {
         kind: entry.text("type").unwrap_or("jwt").to_owned(),
         method: method.unwrap_or(Method::Header),
         name: required_text(&mut entry, "name"),

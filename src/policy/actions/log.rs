@@ -3,10 +3,11 @@
 use serde_json::{Value, json};
 
 use super::super::action::Action;
+use super::super::action_error::{ActionError, failure};
 use super::super::config::Config;
 use super::super::problem::code;
-use super::super::run::{Failure, Flow, Turn, failure};
 use super::super::template::Tree;
+use super::super::turn::{Flow, Turn};
 
 /// How long an entry may become as JSON, in bytes.
 const LENGTH: usize = 64 << 10;
@@ -19,11 +20,11 @@ pub struct Log {
 }
 
 impl Action for Log {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let metadata = self.metadata.json(&turn.facts())?;
         if metadata.to_string().len() > LENGTH {
             let message = format!("metadata of more than {LENGTH} bytes");
-            return Err(Failure::harmless(failure::VALUE, message));
+            return Err(ActionError::harmless(failure::VALUE, message));
         }
         turn.result(json!({"metadata": metadata}));
         turn.exchange.record.logs.push(metadata);

@@ -1,6 +1,6 @@
 //! The actions, one per file: what each can be told, checked and ready to run.
 //!
-//! Traffic policy sheet, section 3.
+//! Traffic policy sheet, section 3. A new action is a file here, and a line in the table below.
 
 pub mod add_headers;
 pub mod basic_auth;
@@ -23,3 +23,56 @@ pub mod restrict_ips;
 pub mod set_vars;
 pub mod url_rewrite;
 pub mod verify_webhook;
+
+use super::action::Ends::{self, Always, Never, Sometimes};
+use super::action::{ActionKind, Parse};
+use super::phase::Phase::{self, Close, Connect, Request, Response};
+
+/// All types of action that are built.
+///
+/// Traffic policy sheet, section 3.
+pub const KINDS: &[ActionKind] = &[
+    kind("add-headers", &[Request, Response], Never, add_headers::parse),
+    authenticating("basic-auth", &[Request], Sometimes, basic_auth::parse),
+    kind("circuit-breaker", &[Request], Sometimes, circuit_breaker::parse),
+    kind("close-connection", &[Connect, Request], Always, close_connection::parse),
+    kind("compress-response", &[Request, Response], Never, compress_response::parse),
+    kind("custom-response", &[Request, Response], Always, custom_response::parse),
+    kind("deny", &[Connect, Request], Always, deny::parse),
+    kind("forward-internal", &[Connect, Request], Sometimes, forward_internal::parse),
+    kind("http-request", &[Request, Response], Never, http_request::parse),
+    authenticating("jwt-validation", &[Request], Sometimes, jwt_validation::parse),
+    kind("log", &[Connect, Request, Response, Close], Never, log::parse),
+    kind("rate-limit", &[Request], Sometimes, rate_limit::parse),
+    kind("redirect", &[Request], Sometimes, redirect::parse),
+    kind("remove-headers", &[Request, Response], Never, remove_headers::parse),
+    kind("request-body-find-replace", &[Request], Never, body_find_replace::parse),
+    kind("response-body-find-replace", &[Response], Never, body_find_replace::parse),
+    kind("restrict-ips", &[Connect, Request, Response], Sometimes, restrict_ips::parse),
+    kind("set-vars", &[Connect, Request, Response, Close], Never, set_vars::parse),
+    kind("url-rewrite", &[Request], Never, url_rewrite::parse),
+    kind("verify-webhook", &[Request], Sometimes, verify_webhook::parse),
+];
+
+/// The type of a name.
+pub(super) fn find(name: &str) -> Option<&'static ActionKind> {
+    KINDS.iter().find(|kind| kind.name == name)
+}
+
+const fn kind(
+    name: &'static str,
+    phases: &'static [Phase],
+    ends: Ends,
+    parse: Parse,
+) -> ActionKind {
+    ActionKind { name, phases, ends, authenticates: false, parse }
+}
+
+const fn authenticating(
+    name: &'static str,
+    phases: &'static [Phase],
+    ends: Ends,
+    parse: Parse,
+) -> ActionKind {
+    ActionKind { name, phases, ends, authenticates: true, parse }
+}

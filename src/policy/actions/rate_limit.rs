@@ -7,12 +7,13 @@ use http::header::RETRY_AFTER;
 use serde_json::json;
 
 use super::super::action::Action;
+use super::super::action_error::ActionError;
 use super::super::config::Config;
 use super::super::expression::{Expression, value};
 use super::super::facts::Facts;
 use super::super::problem::code;
-use super::super::run::{Failure, Flow, Turn};
-use super::super::verdict::{Answer, Verdict};
+use super::super::turn::{Flow, Turn};
+use super::super::verdict::{LocalResponse, Verdict};
 
 /// How long a name may be, in characters.
 const NAME: usize = 1023;
@@ -22,7 +23,7 @@ const STEP: Duration = Duration::from_secs(10);
 
 /// Turns requests away when there are too many like them.
 #[derive(Debug)]
-pub struct RateLimit {
+pub struct RateLimitAction {
     /// What the limit is called.
     pub name: String,
     /// How many requests are let in during each `rate`.
@@ -35,8 +36,8 @@ pub struct RateLimit {
     pub enforce: bool,
 }
 
-impl Action for RateLimit {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+impl Action for RateLimitAction {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let key = self.key(&turn.facts());
         let bucket = json!([self.name, key]).to_string();
         let limits = &turn.world.state().rate_limits;
@@ -49,7 +50,7 @@ impl Action for RateLimit {
     }
 }
 
-impl RateLimit {
+impl RateLimitAction {
     /// What the request has in common with others; a value that cannot be had is empty.
     fn key(&self, facts: &Facts<'_>) -> Vec<String> {
         let text = |expression: &Expression| {
@@ -60,16 +61,16 @@ impl RateLimit {
     }
 }
 
-fn limited(wait: Duration) -> Answer {
+fn limited(wait: Duration) -> LocalResponse {
     let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-    let mut answer = Answer::empty(StatusCode::TOO_MANY_REQUESTS);
+    let mut answer = LocalResponse::empty(StatusCode::TOO_MANY_REQUESTS);
     answer.headers.insert(RETRY_AFTER, seconds.max(1).into());
     answer
 }
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     algorithm(config);
-    Box::new(RateLimit {
+    Box::new(RateLimitAction {
         name: name(config),
         capacity: config.integer("capacity", None, 1..=2_000_000_000),
         rate: rate(config),

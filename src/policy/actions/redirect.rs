@@ -4,18 +4,19 @@ use http::header::LOCATION;
 use http::{HeaderMap, StatusCode};
 
 use super::super::action::Action;
+use super::super::action_error::ActionError;
 use super::super::config::Config;
 use super::super::headers;
-use super::super::run::{Failure, Flow, Turn};
 use super::super::template::Template;
-use super::super::verdict::{Answer, Verdict};
-use super::change::Change;
+use super::super::turn::{Flow, Turn};
+use super::super::verdict::{LocalResponse, Verdict};
+use super::change::UrlRewriteRule;
 
 /// Redirects a request whose URL the change affects; others go on.
 #[derive(Debug)]
 pub struct Redirect {
     /// What becomes of the URL.
-    pub change: Change,
+    pub change: UrlRewriteRule,
     /// The status of the answer; 302 unless given.
     pub status_code: u16,
     /// Headers by lower-case name.
@@ -23,7 +24,7 @@ pub struct Redirect {
 }
 
 impl Action for Redirect {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let changed = self.change.apply(turn)?;
         turn.result(changed.result());
         if !changed.is_change {
@@ -34,13 +35,13 @@ impl Action for Redirect {
         headers.insert(LOCATION, location);
         // The configuration allows only such numbers.
         let status = StatusCode::from_u16(self.status_code).unwrap_or(StatusCode::FOUND);
-        Ok(Flow::End(Verdict::Respond(Answer { headers, ..Answer::empty(status) })))
+        Ok(Flow::End(Verdict::Respond(LocalResponse { headers, ..LocalResponse::empty(status) })))
     }
 }
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     Box::new(Redirect {
-        change: Change::parse(config),
+        change: UrlRewriteRule::parse(config),
         status_code: config.status("status_code", 302, 300..=399),
         headers: headers::map(config, "headers", 0..=10),
     })

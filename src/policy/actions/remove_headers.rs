@@ -3,9 +3,10 @@
 use serde_json::json;
 
 use super::super::action::Action;
+use super::super::action_error::ActionError;
 use super::super::config::Config;
 use super::super::headers;
-use super::super::run::{Failure, Flow, Turn};
+use super::super::turn::{Flow, Turn};
 
 /// Removes all values of some headers.
 #[derive(Debug)]
@@ -15,7 +16,7 @@ pub struct RemoveHeaders {
 }
 
 impl Action for RemoveHeaders {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let Some(headers) = turn.headers_mut() else { return Ok(Flow::Continue) };
         let removed = self.headers.iter().filter(|name| headers.remove(name.as_str()).is_some());
         let removed: Vec<_> = removed.cloned().collect();

@@ -5,13 +5,14 @@ use serde_json::json;
 
 use super::super::Phase;
 use super::super::action::Action;
+use super::super::action_error::ActionError;
 use super::super::cidr::Cidr;
 use super::super::config::Config;
 use super::super::ip_rules::{self, IpRules};
-use super::super::problem::{Place, code};
-use super::super::run::{Failure, Flow, Turn};
+use super::super::problem::{DocumentPath, code};
 use super::super::template::Template;
-use super::super::verdict::{Answer, Verdict};
+use super::super::turn::{Flow, Turn};
+use super::super::verdict::{LocalResponse, Verdict};
 
 /// How many entries a list may have.
 const ENTRIES: usize = 1000;
@@ -52,7 +53,7 @@ impl Action for RestrictIps {
         self.enforce
     }
 
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let address = turn.exchange.connection.client.ip();
         let own = [IpRules { allow: known(&self.allow, turn)?, deny: known(&self.deny, turn)? }];
         let policies = self.ip_policies.iter().map(|id| turn.world.ip_policy(id));
@@ -74,17 +75,18 @@ impl Action for RestrictIps {
 }
 
 /// What visitors get whose address is not allowed.
-pub fn blocked() -> Answer {
+pub fn blocked() -> LocalResponse {
     let sentence = "The address of the visitor is not allowed.";
-    Answer::refusal(StatusCode::FORBIDDEN, 3205, sentence)
+    LocalResponse::refusal(StatusCode::FORBIDDEN, 3205, sentence)
 }
 
-fn known(ranges: &[Range], turn: &Turn<'_>) -> Result<Vec<Cidr>, Failure> {
+fn known(ranges: &[Range], turn: &Turn<'_>) -> Result<Vec<Cidr>, ActionError> {
     let known = |range: &Range| match range {
         Range::Fixed(range) => Ok(*range),
         Range::Computed(template) => {
             let text = turn.render(template)?;
-            text.parse().map_err(|error| Failure::fatal(code::CIDR, format!("{text:?}: {error}")))
+            text.parse()
+                .map_err(|error| ActionError::fatal(code::CIDR, format!("{text:?}: {error}")))
         }
     };
     ranges.iter().map(known).collect()
@@ -104,7 +106,7 @@ fn ranges(config: &mut Config<'_>, name: &'static str) -> Vec<Range> {
     texts.into_iter().filter_map(|(place, text)| range(config, &place, text)).collect()
 }
 
-fn range(config: &mut Config<'_>, place: &Place, text: &str) -> Option<Range> {
+fn range(config: &mut Config<'_>, place: &DocumentPath, text: &str) -> Option<Range> {
     let template = config.checker().template(place, text);
     if template.fixed().is_none() || text.contains("${") {
         return Some(Range::Computed(template));

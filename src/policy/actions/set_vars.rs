@@ -4,10 +4,11 @@ use cel::Value as Evaluated;
 use serde_json::Value;
 
 use super::super::action::Action;
+use super::super::action_error::{ActionError, failure};
 use super::super::config::Config;
-use super::super::problem::{Place, code};
-use super::super::run::{Failure, Flow, Turn, failure};
+use super::super::problem::{DocumentPath, code};
 use super::super::template::Tree;
+use super::super::turn::{Flow, Turn};
 
 /// How many variables one action may set.
 const COUNT: usize = 32;
@@ -23,12 +24,12 @@ pub struct SetVars {
 }
 
 impl Action for SetVars {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         for (name, tree) in &self.vars {
             let value = tree.value(&turn.facts())?;
             if size(&value) > SIZE {
                 let message = format!("vars.{name} would hold more than {SIZE} bytes");
-                return Err(Failure::fatal(failure::VARIABLE, message));
+                return Err(ActionError::fatal(failure::VARIABLE, message));
             }
             turn.exchange.record.vars.insert(name.clone(), value);
         }
@@ -57,7 +58,11 @@ pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     Box::new(SetVars { vars: vars.collect() })
 }
 
-fn variable(config: &mut Config<'_>, place: &Place, entry: &Value) -> Option<(String, Tree)> {
+fn variable(
+    config: &mut Config<'_>,
+    place: &DocumentPath,
+    entry: &Value,
+) -> Option<(String, Tree)> {
     let mut fields = entry.as_object().into_iter().flatten();
     let (Some((name, value)), None) = (fields.next(), fields.next()) else {
         config.refuse_at(place, code::VARIABLE_SHAPE, "a variable is a map with one entry");

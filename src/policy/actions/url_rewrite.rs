@@ -1,19 +1,20 @@
 //! `url-rewrite`: change the URL of a request.
 
 use super::super::action::Action;
+use super::super::action_error::ActionError;
 use super::super::config::Config;
-use super::super::run::{Failure, Flow, Turn};
-use super::change::Change;
+use super::super::turn::{Flow, Turn};
+use super::change::UrlRewriteRule;
 
 /// Rewrites the URL of a request before it is forwarded.
 #[derive(Debug)]
 pub struct UrlRewrite {
     /// What is changed.
-    pub change: Change,
+    pub change: UrlRewriteRule,
 }
 
 impl Action for UrlRewrite {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let changed = self.change.apply(turn)?;
         let Some(request) = turn.exchange.request() else { return Ok(Flow::Continue) };
         let target = changed.target(request)?;
@@ -26,5 +27,5 @@ impl Action for UrlRewrite {
 }
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
-    Box::new(UrlRewrite { change: Change::parse(config) })
+    Box::new(UrlRewrite { change: UrlRewriteRule::parse(config) })
 }

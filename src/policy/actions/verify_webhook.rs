@@ -5,13 +5,14 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::json;
 
 use super::super::action::Action;
+use super::super::action_error::ActionError;
 use super::super::config::Config;
 use super::super::facts;
 use super::super::problem::code;
-use super::super::run::{Failure, Flow, Turn};
 use super::super::template::Template;
-use super::super::verdict::{Answer, Verdict};
-use super::super::webhook::{self, Signed};
+use super::super::turn::{Flow, Turn};
+use super::super::verdict::{LocalResponse, Verdict};
+use super::super::webhook::{self, PROVIDERS, Provider, Signed};
 
 /// How long a body may be that is signed, in bytes.
 const LIMIT: usize = 1 << 20;
@@ -27,65 +28,8 @@ pub struct VerifyWebhook {
     pub enforce: bool,
 }
 
-/// Who signs requests.
-///
-/// Traffic policy sheet, section 6. Providers that sign alike share a variant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each is the provider of that name")]
-pub enum Provider {
-    CircleCi,
-    Dropbox,
-    GitHub,
-    GitLab,
-    Heroku,
-    Intercom,
-    Linear,
-    PagerDuty,
-    Sentry,
-    Shopify,
-    Slack,
-    Stripe,
-    Svix,
-    Twilio,
-    Typeform,
-    Zendesk,
-    Zoom,
-}
-
-const PROVIDERS: &[(&str, Provider)] = &[
-    ("circleci", Provider::CircleCi),
-    ("clerk", Provider::Svix),
-    ("dropbox", Provider::Dropbox),
-    ("facebook_graph_api", Provider::GitHub),
-    ("facebook_messenger", Provider::GitHub),
-    ("github", Provider::GitHub),
-    ("gitlab", Provider::GitLab),
-    ("heroku", Provider::Heroku),
-    ("instagram", Provider::GitHub),
-    ("intercom", Provider::Intercom),
-    ("linear", Provider::Linear),
-    ("pagerduty", Provider::PagerDuty),
-    ("sentry", Provider::Sentry),
-    ("shopify", Provider::Shopify),
-    ("slack", Provider::Slack),
-    ("stripe", Provider::Stripe),
-    ("svix", Provider::Svix),
-    ("twilio", Provider::Twilio),
-    ("typeform", Provider::Typeform),
-    ("whatsapp", Provider::GitHub),
-    ("zendesk", Provider::Zendesk),
-    ("zoom", Provider::Zoom),
-];
-
-impl Provider {
-    /// The provider of a name.
-    pub fn named(name: &str) -> Option<Self> {
-        PROVIDERS.iter().find(|(known, _)| *known == name).map(|(_, provider)| *provider)
-    }
-}
-
 impl Action for VerifyWebhook {
-    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, Failure> {
+    fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let secret = turn.render(&self.secret)?;
         let Some(body) = turn.body(LIMIT)? else { return Ok(Flow::NeedBody { limit: LIMIT }) };
         let Some(request) = turn.exchange.request() else { return Ok(Flow::Continue) };
@@ -104,14 +48,22 @@ impl Action for VerifyWebhook {
 }
 
 /// What whoever did not sign gets.
-fn unsigned() -> Answer {
-    Answer::refusal(StatusCode::FORBIDDEN, 3204, "The webhook is not signed by its provider.")
+fn unsigned() -> LocalResponse {
+    LocalResponse::refusal(
+        StatusCode::FORBIDDEN,
+        3204,
+        "The webhook is not signed by its provider.",
+    )
 }
 
-fn said(reply: &serde_json::Value) -> Answer {
+fn said(reply: &serde_json::Value) -> LocalResponse {
     let json = HeaderValue::from_static("application/json");
     let headers = HeaderMap::from_iter([(CONTENT_TYPE, json)]);
-    Answer { headers, body: reply.to_string().into(), ..Answer::empty(StatusCode::OK) }
+    LocalResponse {
+        headers,
+        body: reply.to_string().into(),
+        ..LocalResponse::empty(StatusCode::OK)
+    }
 }
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {

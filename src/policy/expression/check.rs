@@ -9,7 +9,7 @@ use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryEx
 use super::super::Phase;
 use super::functions;
 use super::tree::{is_binding, qualified_name};
-use super::{Fault, variables};
+use super::{ExpressionError, variables};
 
 /// How deep the tree of an expression may be.
 const DEPTH: usize = 128;
@@ -43,14 +43,14 @@ pub(super) fn check<'tree>(
     tree: &'tree IdedExpr,
     phase: Phase,
     names: &[&'tree str],
-) -> Result<bool, Fault> {
-    let mut walk = Walk { phase, bound: names.to_vec(), loops: 0, reads_path: false };
+) -> Result<bool, ExpressionError> {
+    let mut walk = ExpressionWalk { phase, bound: names.to_vec(), loops: 0, reads_path: false };
     walk.visit(tree, 0)?;
     Ok(walk.reads_path)
 }
 
 /// Refuses a text with so many brackets or signs in one another that only parsing it takes long.
-pub(super) fn check_text(source: &str) -> Result<(), Fault> {
+pub(super) fn check_text(source: &str) -> Result<(), ExpressionError> {
     let (mut open, mut signs) = (0_usize, 0);
     for byte in source.bytes() {
         signs = if matches!(byte, b'-' | b'!') { signs + 1 } else { 0 };
@@ -66,11 +66,11 @@ pub(super) fn check_text(source: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-fn too_deep() -> Fault {
-    Fault::expression(format!("nested more than {DEPTH} levels deep"))
+fn too_deep() -> ExpressionError {
+    ExpressionError::expression(format!("nested more than {DEPTH} levels deep"))
 }
 
-struct Walk<'tree> {
+struct ExpressionWalk<'tree> {
     phase: Phase,
     /// The names that are no variables, and the variables of the loops around the node.
     bound: Vec<&'tree str>,
@@ -78,8 +78,8 @@ struct Walk<'tree> {
     reads_path: bool,
 }
 
-impl<'tree> Walk<'tree> {
-    fn visit(&mut self, node: &'tree IdedExpr, depth: usize) -> Result<(), Fault> {
+impl<'tree> ExpressionWalk<'tree> {
+    fn visit(&mut self, node: &'tree IdedExpr, depth: usize) -> Result<(), ExpressionError> {
         if depth > DEPTH {
             return Err(too_deep());
         }
@@ -95,18 +95,23 @@ impl<'tree> Walk<'tree> {
             Expr::List(list) => self.all(&list.elements, depth),
             Expr::Map(map) => self.entries(&map.entries, depth),
             Expr::Comprehension(comprehension) => self.comprehension(comprehension, depth),
-            Expr::Struct(message) => {
-                Err(Fault::expression(format!("there is no message type {}", message.type_name)))
-            }
-            Expr::Unspecified => Err(Fault::expression("the expression is incomplete")),
+            Expr::Struct(message) => Err(ExpressionError::expression(format!(
+                "there is no message type {}",
+                message.type_name
+            ))),
+            Expr::Unspecified => Err(ExpressionError::expression("the expression is incomplete")),
         }
     }
 
-    fn all(&mut self, nodes: &'tree [IdedExpr], depth: usize) -> Result<(), Fault> {
+    fn all(&mut self, nodes: &'tree [IdedExpr], depth: usize) -> Result<(), ExpressionError> {
         nodes.iter().try_for_each(|node| self.visit(node, depth))
     }
 
-    fn entries(&mut self, entries: &'tree [IdedEntryExpr], depth: usize) -> Result<(), Fault> {
+    fn entries(
+        &mut self,
+        entries: &'tree [IdedEntryExpr],
+        depth: usize,
+    ) -> Result<(), ExpressionError> {
         entries.iter().try_for_each(|entry| match &entry.expr {
             EntryExpr::MapEntry(entry) => {
                 self.visit(&entry.key, depth)?;
@@ -116,16 +121,16 @@ impl<'tree> Walk<'tree> {
         })
     }
 
-    fn name(&mut self, name: &str) -> Result<(), Fault> {
+    fn name(&mut self, name: &str) -> Result<(), ExpressionError> {
         let root = name.split('.').next().unwrap_or(name);
         if root.starts_with('@') || self.bound.contains(&root) || TYPES.contains(&name) {
             return Ok(());
         }
         self.reads_path |= variables::reads_path(name);
-        variables::check(name, self.phase).map_err(Fault::expression)
+        variables::check(name, self.phase).map_err(ExpressionError::expression)
     }
 
-    fn call(&mut self, call: &'tree CallExpr, depth: usize) -> Result<(), Fault> {
+    fn call(&mut self, call: &'tree CallExpr, depth: usize) -> Result<(), ExpressionError> {
         self.all(&call.args, depth)?;
         let arguments = call.args.len();
         let Some(target) = call.target.as_deref() else {
@@ -145,14 +150,16 @@ impl<'tree> Walk<'tree> {
         &mut self,
         comprehension: &'tree ComprehensionExpr,
         depth: usize,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ExpressionError> {
         self.visit(&comprehension.iter_range, depth)?;
         self.visit(&comprehension.accu_init, depth)?;
         if is_binding(comprehension) {
             return self.visit(&comprehension.result, depth);
         }
         if self.loops == LOOPS {
-            return Err(Fault::expression(format!("more than {LOOPS} loops inside one another")));
+            return Err(ExpressionError::expression(format!(
+                "more than {LOOPS} loops inside one another"
+            )));
         }
         self.loops += 1;
         self.bound.push(&comprehension.iter_var);
@@ -164,12 +171,12 @@ impl<'tree> Walk<'tree> {
     }
 }
 
-fn known(name: &str, found: bool) -> Result<(), Fault> {
+fn known(name: &str, found: bool) -> Result<(), ExpressionError> {
     let is_operator = name.starts_with('@') || name.contains('_') && OPERATORS.contains(&name);
     if found || is_operator {
         return Ok(());
     }
-    Err(Fault::expression(format!("no function {name} takes these arguments")))
+    Err(ExpressionError::expression(format!("no function {name} takes these arguments")))
 }
 
 const OPERATORS: &[&str] = &[

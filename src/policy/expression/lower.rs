@@ -11,8 +11,8 @@
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, operators};
 
-use super::Fault;
-use super::pattern::Pattern;
+use super::ExpressionError;
+use super::pattern::CompiledPattern;
 use super::tree::{call, integer, is_binding, literal, qualified_name, size, variable, wrap};
 
 /// How many patterns an expression may hold.
@@ -78,14 +78,14 @@ const ARITHMETIC: &[&str] = &[
 ];
 
 /// Rewrites the tree in place and returns the patterns it refers to, by number.
-pub(super) fn lower(tree: &mut IdedExpr) -> Result<Vec<Pattern>, Fault> {
+pub(super) fn lower(tree: &mut IdedExpr) -> Result<Vec<CompiledPattern>, ExpressionError> {
     let mut state = Lowering { patterns: Vec::new(), large: 0, loops: 0 };
     lower_node(tree, &mut state)?;
     Ok(state.patterns)
 }
 
 struct Lowering {
-    patterns: Vec<Pattern>,
+    patterns: Vec<CompiledPattern>,
     /// How many of them are large.
     large: usize,
     /// How many loops are around the node.
@@ -101,33 +101,33 @@ impl Lowering {
     }
 
     /// Compiles the pattern among the arguments of `matches`, if it is a literal.
-    fn compile_pattern(&mut self, arguments: &mut [IdedExpr]) -> Result<(), Fault> {
+    fn compile_pattern(&mut self, arguments: &mut [IdedExpr]) -> Result<(), ExpressionError> {
         let Some(argument) = arguments.last_mut() else { return Ok(()) };
         let Some(source) = literal(argument) else { return Ok(()) };
         if self.patterns.len() == PATTERNS {
             let message = format!("more than {PATTERNS} regular expressions");
-            return Err(Fault::expression(message));
+            return Err(ExpressionError::expression(message));
         }
-        let pattern = match Pattern::compile_small(source)? {
+        let pattern = match CompiledPattern::compile_small(source)? {
             Some(pattern) => pattern,
             None => self.compile_large(source)?,
         };
         self.patterns.push(pattern);
-        *argument = variable(argument.id, &Pattern::name(self.patterns.len() - 1));
+        *argument = variable(argument.id, &CompiledPattern::name(self.patterns.len() - 1));
         Ok(())
     }
 
-    fn compile_large(&mut self, source: &str) -> Result<Pattern, Fault> {
+    fn compile_large(&mut self, source: &str) -> Result<CompiledPattern, ExpressionError> {
         if self.large == LARGE_PATTERNS {
             let message = format!("more than {LARGE_PATTERNS} large regular expressions");
-            return Err(Fault::expression(message));
+            return Err(ExpressionError::expression(message));
         }
         self.large += 1;
-        Pattern::compile(source)
+        CompiledPattern::compile(source)
     }
 }
 
-fn lower_node(node: &mut IdedExpr, state: &mut Lowering) -> Result<(), Fault> {
+fn lower_node(node: &mut IdedExpr, state: &mut Lowering) -> Result<(), ExpressionError> {
     match &mut node.expr {
         Expr::Call(call) => {
             if let Some(target) = &mut call.target {
@@ -148,11 +148,14 @@ fn lower_node(node: &mut IdedExpr, state: &mut Lowering) -> Result<(), Fault> {
     }
 }
 
-fn lower_all(nodes: &mut [IdedExpr], state: &mut Lowering) -> Result<(), Fault> {
+fn lower_all(nodes: &mut [IdedExpr], state: &mut Lowering) -> Result<(), ExpressionError> {
     nodes.iter_mut().try_for_each(|node| lower_node(node, state))
 }
 
-fn lower_entries(entries: &mut [IdedEntryExpr], state: &mut Lowering) -> Result<(), Fault> {
+fn lower_entries(
+    entries: &mut [IdedEntryExpr],
+    state: &mut Lowering,
+) -> Result<(), ExpressionError> {
     entries.iter_mut().try_for_each(|entry| match &mut entry.expr {
         EntryExpr::MapEntry(entry) => {
             lower_node(&mut entry.key, state)?;
@@ -164,7 +167,10 @@ fn lower_entries(entries: &mut [IdedEntryExpr], state: &mut Lowering) -> Result<
     })
 }
 
-fn lower_loop(comprehension: &mut ComprehensionExpr, state: &mut Lowering) -> Result<(), Fault> {
+fn lower_loop(
+    comprehension: &mut ComprehensionExpr,
+    state: &mut Lowering,
+) -> Result<(), ExpressionError> {
     lower_node(&mut comprehension.iter_range, state)?;
     lower_node(&mut comprehension.accu_init, state)?;
     if is_binding(comprehension) {
@@ -184,7 +190,7 @@ fn lower_loop(comprehension: &mut ComprehensionExpr, state: &mut Lowering) -> Re
     Ok(())
 }
 
-fn lower_call(node: &mut IdedExpr, state: &mut Lowering) -> Result<(), Fault> {
+fn lower_call(node: &mut IdedExpr, state: &mut Lowering) -> Result<(), ExpressionError> {
     let id = node.id;
     let Expr::Call(function) = &mut node.expr else { return Ok(()) };
     let name = full_name(function);

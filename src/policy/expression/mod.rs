@@ -23,7 +23,7 @@ use cel::{Context, DeclarationError, Env, ExecutionError, IdedExpr, ParseErrors,
 
 pub(super) use self::budget::pay_for_view;
 pub(super) use self::functions::hex;
-use self::pattern::Pattern;
+use self::pattern::CompiledPattern;
 use self::quick::{Quick, Sight};
 use super::Phase;
 use super::facts::Facts;
@@ -43,7 +43,7 @@ static ENVIRONMENT: LazyLock<Result<Arc<Env>, DeclarationError>> =
 pub struct Expression {
     source: String,
     tree: IdedExpr,
-    patterns: Vec<Pattern>,
+    patterns: Vec<CompiledPattern>,
     /// The same, where it can be decided without the engine.
     quick: Option<Box<Quick>>,
     reads_path: bool,
@@ -52,14 +52,14 @@ pub struct Expression {
 /// Why a text is no expression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Fault {
+pub struct ExpressionError {
     /// The number of the problem: 2200, or 2261 for the pattern of a `matches`.
     pub code: u16,
     /// What is wrong, in one line.
     pub message: String,
 }
 
-impl Fault {
+impl ExpressionError {
     fn expression(message: impl Into<String>) -> Self {
         Self { code: code::EXPRESSION, message: message.into() }
     }
@@ -73,23 +73,29 @@ impl Expression {
     /// Compiles an expression for the phase it will be evaluated in.
     ///
     /// Starts a thread; a whole document needs only one.
-    pub fn compile(source: &str, phase: Phase) -> Result<Self, Fault> {
-        on_deep_stack(|| Self::compile_here(source, phase))
-            .unwrap_or_else(|| Err(Fault::expression("no thread could be started to compile it")))
+    pub fn compile(source: &str, phase: Phase) -> Result<Self, ExpressionError> {
+        on_deep_stack(|| Self::compile_here(source, phase)).unwrap_or_else(|| {
+            Err(ExpressionError::expression("no thread could be started to compile it"))
+        })
     }
 
     /// Compiles an expression on the stack of the caller, which is [`on_deep_stack`].
-    pub(super) fn compile_here(source: &str, phase: Phase) -> Result<Self, Fault> {
+    pub(super) fn compile_here(source: &str, phase: Phase) -> Result<Self, ExpressionError> {
         Self::compile_with(source, phase, &[])
     }
 
     /// Compiles an expression that sees some names besides variables.
-    pub(super) fn compile_with(source: &str, phase: Phase, names: &[&str]) -> Result<Self, Fault> {
+    pub(super) fn compile_with(
+        source: &str,
+        phase: Phase,
+        names: &[&str],
+    ) -> Result<Self, ExpressionError> {
         if source.len() > LENGTH {
-            return Err(Fault::expression(format!("longer than {LENGTH} bytes")));
+            return Err(ExpressionError::expression(format!("longer than {LENGTH} bytes")));
         }
-        catch_unwind(|| build(source, phase, names))
-            .unwrap_or_else(|_| Err(Fault::expression("the expression cannot be compiled")))
+        catch_unwind(|| build(source, phase, names)).unwrap_or_else(|_| {
+            Err(ExpressionError::expression("the expression cannot be compiled"))
+        })
     }
 
     /// How many patterns were compiled with the expression.
@@ -113,7 +119,7 @@ impl Expression {
     /// then `req`. An evaluation fails when it would use too much time or memory.
     pub fn evaluate(&self, variables: &dyn VariableResolver) -> Result<Value, ExecutionError> {
         let environment = ENVIRONMENT.as_ref().map_err(internal)?;
-        let names = Names { patterns: &self.patterns, variables };
+        let names = EvaluationScope { patterns: &self.patterns, variables };
         let mut context = Context::with_env(Arc::clone(environment));
         context.set_variable_resolver(&names);
         budget::start();
@@ -168,8 +174,9 @@ pub(super) fn on_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<
     })
 }
 
-fn build(source: &str, phase: Phase, names: &[&str]) -> Result<Expression, Fault> {
-    let environment = ENVIRONMENT.as_ref().map_err(|error| Fault::expression(error.to_string()))?;
+fn build(source: &str, phase: Phase, names: &[&str]) -> Result<Expression, ExpressionError> {
+    let environment =
+        ENVIRONMENT.as_ref().map_err(|error| ExpressionError::expression(error.to_string()))?;
     check::check_text(source)?;
     let mut tree = match tree::spelled(source.trim_ascii()) {
         Some(variable) => variable,
@@ -183,13 +190,16 @@ fn build(source: &str, phase: Phase, names: &[&str]) -> Result<Expression, Fault
 }
 
 /// The first complaint of the parser; the others mostly follow from it.
-fn syntax(errors: &ParseErrors) -> Fault {
+fn syntax(errors: &ParseErrors) -> ExpressionError {
     let Some(error) = errors.errors.first() else {
-        return Fault::expression("invalid expression");
+        return ExpressionError::expression("invalid expression");
     };
     let (line, column) = error.pos;
     let reason: String = error.msg.chars().map(one_line).take(200).collect();
-    Fault::expression(format!("invalid expression at {line}:{column}: {}", decapitalise(&reason)))
+    ExpressionError::expression(format!(
+        "invalid expression at {line}:{column}: {}",
+        decapitalise(&reason)
+    ))
 }
 
 fn one_line(character: char) -> char {
@@ -209,14 +219,14 @@ fn internal(error: impl ToString) -> ExecutionError {
 }
 
 /// The names an evaluation can see: the patterns of the expression and the given variables.
-struct Names<'a> {
-    patterns: &'a [Pattern],
+struct EvaluationScope<'a> {
+    patterns: &'a [CompiledPattern],
     variables: &'a dyn VariableResolver,
 }
 
-impl VariableResolver for Names<'_> {
+impl VariableResolver for EvaluationScope<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
-        match Pattern::index(variable) {
+        match CompiledPattern::index(variable) {
             Some(index) => self.patterns.get(index).map(|it| CowVal::Borrowed(it as &dyn Val)),
             None if budget::is_spent() => None,
             None => self.variables.resolve(variable).filter(|value| is_affordable(value)),
@@ -238,7 +248,7 @@ fn is_affordable(value: &CowVal<'_, '_>) -> bool {
 mod tests {
     use super::*;
 
-    fn fault(source: &str, phase: Phase) -> Fault {
+    fn fault(source: &str, phase: Phase) -> ExpressionError {
         Expression::compile(source, phase).unwrap_err()
     }
 

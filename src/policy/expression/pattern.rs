@@ -7,24 +7,24 @@ use cel::common::value::{StaticVal, Val};
 use regex::Regex;
 
 use super::super::regex::{compile, compile_small};
-use super::Fault;
+use super::ExpressionError;
 
 /// The type of a compiled pattern; expressions cannot name it.
 pub(super) static PATTERN_TYPE: Type = Type::new_unspecified_type("pattern");
 
 /// A pattern that was compiled with the expression that holds it.
 #[derive(Debug, Clone)]
-pub(super) struct Pattern(Regex);
+pub(super) struct CompiledPattern(Regex);
 
-impl Pattern {
+impl CompiledPattern {
     /// Compiles a literal pattern.
-    pub(super) fn compile(source: &str) -> Result<Self, Fault> {
-        compile(source).map(Self).map_err(Fault::regex)
+    pub(super) fn compile(source: &str) -> Result<Self, ExpressionError> {
+        compile(source).map(Self).map_err(ExpressionError::regex)
     }
 
     /// Compiles a literal pattern that is not large; none when it is.
-    pub(super) fn compile_small(source: &str) -> Result<Option<Self>, Fault> {
-        compile_small(source).map(|regex| regex.map(Self)).map_err(Fault::regex)
+    pub(super) fn compile_small(source: &str) -> Result<Option<Self>, ExpressionError> {
+        compile_small(source).map(|regex| regex.map(Self)).map_err(ExpressionError::regex)
     }
 
     /// What an expression calls its pattern number `index`.
@@ -32,7 +32,7 @@ impl Pattern {
         format!("@pattern{index}")
     }
 
-    /// The number in a name that [`Pattern::name`] made.
+    /// The number in a name that [`CompiledPattern::name`] made.
     pub(super) fn index(name: &str) -> Option<usize> {
         name.strip_prefix("@pattern")?.parse().ok()
     }
@@ -43,7 +43,7 @@ impl Pattern {
     }
 }
 
-impl Val for Pattern {
+impl Val for CompiledPattern {
     fn get_type(&self) -> &Type {
         &PATTERN_TYPE
     }
@@ -61,4 +61,4 @@ impl Val for Pattern {
     }
 }
 
-impl StaticVal for Pattern {}
+impl StaticVal for CompiledPattern {}

@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use cel::common::types::{
     CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString, Kind,
 };
@@ -121,9 +123,14 @@ fn number(double: f64) -> Json {
     Number::from_f64(double).map_or_else(|| Json::from(double.to_string()), Json::Number)
 }
 
+/// Bytes in base64, padded.
+pub(super) fn base64(bytes: &[u8]) -> String {
+    BASE64_STANDARD.encode(bytes)
+}
+
 fn bytes_as_text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
-        Err(_) => super::functions::base64(bytes),
+        Err(_) => base64(bytes),
     }
 }

@@ -14,12 +14,12 @@ use super::{readable, texts};
 
 /// Headers as a map of lists of texts; nothing is copied.
 #[derive(Debug, Clone)]
-pub(in super::super) struct Headers<'h> {
+pub(in super::super) struct HeaderMapFact<'h> {
     headers: &'h HeaderMap,
     names: OnceLock<Vec<CelString<'h>>>,
 }
 
-impl<'h> Headers<'h> {
+impl<'h> HeaderMapFact<'h> {
     pub(in super::super) fn new(headers: &'h HeaderMap) -> Self {
         Self { headers, names: OnceLock::new() }
     }
@@ -45,7 +45,7 @@ fn text(value: &HeaderValue) -> CelString<'_> {
     }
 }
 
-impl Val for Headers<'_> {
+impl Val for HeaderMapFact<'_> {
     fn get_type(&self) -> &Type {
         &MAP_TYPE
     }
@@ -84,14 +84,14 @@ impl Val for Headers<'_> {
     }
 }
 
-impl Container for Headers<'_> {
+impl Container for HeaderMapFact<'_> {
     fn contains(&self, value: &dyn Val) -> Result<bool, ExecutionError> {
         let name = value.downcast_ref::<CelString>();
         Ok(name.is_some_and(|name| self.headers.contains_key(name.inner())))
     }
 }
 
-impl Indexer for Headers<'_> {
+impl Indexer for HeaderMapFact<'_> {
     fn get<'b, 'v>(&'b self, index: &dyn Val) -> Result<CowVal<'b, 'v>, ExecutionError>
     where
         Self: 'v,
@@ -110,24 +110,24 @@ impl Indexer for Headers<'_> {
     }
 }
 
-impl Sizer for Headers<'_> {
+impl Sizer for HeaderMapFact<'_> {
     fn size(&self) -> CelInt {
         CelInt::from(i64::try_from(self.headers.keys_len()).unwrap_or(i64::MAX))
     }
 }
 
-impl Iterable for Headers<'_> {
+impl Iterable for HeaderMapFact<'_> {
     fn iter<'b, 'v>(&'b self) -> Box<dyn Entries<'b, 'v> + 'b>
     where
         Self: 'v,
     {
-        Box::new(Names(self.names().iter()))
+        Box::new(HeaderNames(self.names().iter()))
     }
 }
 
-struct Names<'b, 'h>(std::slice::Iter<'b, CelString<'h>>);
+struct HeaderNames<'b, 'h>(std::slice::Iter<'b, CelString<'h>>);
 
-impl<'b, 'v, 'h: 'v> Entries<'b, 'v> for Names<'b, 'h> {
+impl<'b, 'v, 'h: 'v> Entries<'b, 'v> for HeaderNames<'b, 'h> {
     fn next(&mut self) -> Option<&'b (dyn Val + 'v)> {
         self.0.next().map(|name| name as &'b (dyn Val + 'v))
     }

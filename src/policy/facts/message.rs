@@ -8,11 +8,11 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName};
 
 use super::super::exchange::Exchange;
-use super::headers::Headers;
+use super::headers::HeaderMapFact;
 use super::url::parameters;
-use super::{Known, cookies, some, texts, time};
+use super::{FactValue, cookies, some, texts, time};
 
-pub(super) fn request<'b>(exchange: &'b Exchange, name: &str) -> Known<'b> {
+pub(super) fn request<'b>(exchange: &'b Exchange, name: &str) -> FactValue<'b> {
     let request = exchange.request()?;
     let (memo, headers) = (&exchange.memo, &request.head.headers);
     match name {
@@ -27,7 +27,7 @@ pub(super) fn request<'b>(exchange: &'b Exchange, name: &str) -> Known<'b> {
     }
 }
 
-pub(super) fn response<'b>(exchange: &'b Exchange, name: &str) -> Known<'b> {
+pub(super) fn response<'b>(exchange: &'b Exchange, name: &str) -> FactValue<'b> {
     let response = exchange.response()?;
     let headers = &response.head.headers;
     match name {
@@ -37,17 +37,17 @@ pub(super) fn response<'b>(exchange: &'b Exchange, name: &str) -> Known<'b> {
 }
 
 /// What requests and responses have alike.
-fn common<'b>(headers: &'b HeaderMap, trailers: &'b HeaderMap, name: &str) -> Known<'b> {
+fn common<'b>(headers: &'b HeaderMap, trailers: &'b HeaderMap, name: &str) -> FactValue<'b> {
     match name {
-        "headers" => some(Headers::new(headers)),
-        "trailers" => some(Headers::new(trailers)),
+        "headers" => some(HeaderMapFact::new(headers)),
+        "trailers" => some(HeaderMapFact::new(trailers)),
         "content_encoding" => some(tokens(headers, &CONTENT_ENCODING)),
         "content_type.parameters" => some(type_parameters(headers)),
         _ => None,
     }
 }
 
-fn borrowed(value: &(impl Val + 'static)) -> Known<'_> {
+fn borrowed(value: &(impl Val + 'static)) -> FactValue<'_> {
     Some(CowVal::Borrowed(value))
 }
 

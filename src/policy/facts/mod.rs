@@ -10,7 +10,6 @@ mod url;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::OnceLock;
 
 use cel::common::types::{CelBool, CelInt, CelList, CelMap, CelString, CelTimestamp};
 use cel::common::value::{CowVal, Val};
@@ -18,18 +17,18 @@ use cel::context::VariableResolver;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::Value as Json;
 
-use super::exchange::{Connection, Exchange};
+use super::exchange::{Exchange, VisitorConnection};
 use super::expression::value;
 use super::world::World;
 
 pub(super) use self::cookies::pairs as cookies;
-pub(super) use self::plain::{Number, Text, readable};
+pub(super) use self::plain::{NumberFact, TextFact, readable};
 pub(super) use self::url::{
     Pairs, authority, host_and_port, normalized, path_and_query, query_pairs, whole,
 };
 
 /// A value that borrows from what it is about.
-type Known<'b> = Option<CowVal<'b, 'b>>;
+type FactValue<'b> = Option<CowVal<'b, 'b>>;
 
 /// What an exchange knows at one moment.
 pub(super) struct Facts<'a> {
@@ -37,36 +36,6 @@ pub(super) struct Facts<'a> {
     world: &'a dyn World,
     /// What else has a name: a map.
     names: Option<&'a Json>,
-}
-
-/// What was worked out once for all rules; forgotten when the message changes.
-#[derive(Debug, Default)]
-pub(super) struct Memo {
-    client_ip: OnceLock<String>,
-    server_ip: OnceLock<String>,
-    url: OnceLock<String>,
-    raw_url: OnceLock<String>,
-    /// None where the path is normalized as it is.
-    path: OnceLock<Option<String>>,
-    path_and_query: OnceLock<Option<String>>,
-    query: OnceLock<CelMap<'static>>,
-    cookies: OnceLock<CelMap<'static>>,
-    response_cookies: OnceLock<CelMap<'static>>,
-}
-
-impl Memo {
-    pub(super) fn forget_request(&mut self) {
-        self.url.take();
-        self.raw_url.take();
-        self.path.take();
-        self.path_and_query.take();
-        self.query.take();
-        self.cookies.take();
-    }
-
-    pub(super) fn forget_response(&mut self) {
-        self.response_cookies.take();
-    }
 }
 
 impl<'a> Facts<'a> {
@@ -86,11 +55,11 @@ impl<'a> Facts<'a> {
 }
 
 impl VariableResolver for Facts<'_> {
-    fn resolve<'b>(&'b self, name: &str) -> Known<'b> {
-        if let Some(variable) = Text::named(name) {
+    fn resolve<'b>(&'b self, name: &str) -> FactValue<'b> {
+        if let Some(variable) = TextFact::named(name) {
             return text(variable.read(self.exchange)?);
         }
-        if let Some(variable) = Number::named(name) {
+        if let Some(variable) = NumberFact::named(name) {
             return some(CelInt::from(variable.read(self.exchange)?));
         }
         let (space, rest) = name.split_once('.').unwrap_or((name, ""));
@@ -110,18 +79,18 @@ impl VariableResolver for Facts<'_> {
     }
 }
 
-fn some<'b>(value: impl Val + 'b) -> Known<'b> {
+fn some<'b>(value: impl Val + 'b) -> FactValue<'b> {
     Some(CowVal::owned(value))
 }
 
-fn text(text: Cow<'_, str>) -> Known<'_> {
+fn text(text: Cow<'_, str>) -> FactValue<'_> {
     some(match text {
         Cow::Borrowed(text) => CelString::from(text),
         Cow::Owned(text) => CelString::from(text),
     })
 }
 
-fn time<'b>(time: DateTime<Utc>) -> Known<'b> {
+fn time<'b>(time: DateTime<Utc>) -> FactValue<'b> {
     some(CelTimestamp::from(time.fixed_offset()))
 }
 
@@ -131,8 +100,8 @@ fn texts<'b>(texts: impl IntoIterator<Item = CelString<'b>>) -> CelList<'b> {
     CelList::from(entries.collect::<Vec<_>>())
 }
 
-fn connection<'b>(exchange: &'b Exchange, name: &str) -> Known<'b> {
-    let connection: &Connection = &exchange.connection;
+fn connection<'b>(exchange: &'b Exchange, name: &str) -> FactValue<'b> {
+    let connection: &VisitorConnection = &exchange.connection;
     match name {
         "ts.start" | "start_ts" => time(connection.started),
         "ts.end" | "end_ts" => exchange.ended.and_then(time),
@@ -141,14 +110,14 @@ fn connection<'b>(exchange: &'b Exchange, name: &str) -> Known<'b> {
     }
 }
 
-fn endpoint<'b>(exchange: &'b Exchange, name: &str) -> Known<'b> {
+fn endpoint<'b>(exchange: &'b Exchange, name: &str) -> FactValue<'b> {
     let endpoint = &exchange.endpoint;
     let address = || format!("{}:{}", endpoint.host, endpoint.port);
     (name == "addr").then(|| some(CelString::from(address())))?
 }
 
 /// A variable by its name alone; what is inside it, the engine looks up.
-fn variable<'b>(exchange: &'b Exchange, name: &str) -> Known<'b> {
+fn variable<'b>(exchange: &'b Exchange, name: &str) -> FactValue<'b> {
     if name.is_empty() {
         let vars = exchange.record.vars.iter();
         let vars = vars.filter_map(|(name, value)| {
@@ -161,7 +130,7 @@ fn variable<'b>(exchange: &'b Exchange, name: &str) -> Known<'b> {
 }
 
 /// The results of actions; a name may lead into one.
-fn results<'b>(results: &serde_json::Map<String, Json>, name: &str) -> Known<'b> {
+fn results<'b>(results: &serde_json::Map<String, Json>, name: &str) -> FactValue<'b> {
     let name = name.strip_prefix("ngrok")?;
     let Some(name) = name.strip_prefix('.') else {
         return name.is_empty().then(|| json(&Json::Object(results.clone())))?;
@@ -172,6 +141,6 @@ fn results<'b>(results: &serde_json::Map<String, Json>, name: &str) -> Known<'b>
     json(found)
 }
 
-fn json<'b>(json: &Json) -> Known<'b> {
+fn json<'b>(json: &Json) -> FactValue<'b> {
     value::from_json(json).ok().map(CowVal::Owned)
 }

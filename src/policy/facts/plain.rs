@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Version};
 
-use super::super::exchange::{Content, Exchange, Request, Tls};
+use super::super::exchange::{Content, Exchange, Request, TlsFacts};
 use super::url::{
     authority, host_and_port, normalized, normalized_path, normalized_path_and_query,
     path_and_query, raw, raw_path,
@@ -14,7 +14,7 @@ use super::url::{
 
 /// A variable that is a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Text {
+pub(in super::super) enum TextFact {
     Method,
     Host,
     Version,
@@ -54,7 +54,7 @@ pub(in super::super) enum KnownHeader {
 
 /// A variable that is a whole number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Number {
+pub(in super::super) enum NumberFact {
     Port,
     RequestLength,
     ResponseLength,
@@ -66,7 +66,7 @@ pub(in super::super) enum Number {
     BytesOut,
 }
 
-impl Text {
+impl TextFact {
     /// The variable of a name.
     pub(in super::super) fn named(name: &str) -> Option<Self> {
         use KnownHeader::{ContentType, Location, UserAgent};
@@ -114,7 +114,8 @@ impl Text {
     pub(in super::super) fn read(self, exchange: &Exchange) -> Option<Cow<'_, str>> {
         let (connection, endpoint) = (&exchange.connection, &exchange.endpoint);
         let memo = &exchange.memo;
-        let tls = |part: fn(&Tls) -> &String| connection.tls.as_ref().map(|tls| part(tls).as_str());
+        let tls =
+            |part: fn(&TlsFacts) -> &String| connection.tls.as_ref().map(|tls| part(tls).as_str());
         let text = match self {
             Self::RequestHeader(header) => {
                 return Some(header.read(&exchange.request()?.head.headers));
@@ -184,7 +185,7 @@ impl KnownHeader {
     }
 }
 
-impl Number {
+impl NumberFact {
     /// The variable of a name.
     pub(in super::super) fn named(name: &str) -> Option<Self> {
         Some(match name {

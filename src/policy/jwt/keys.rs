@@ -8,7 +8,7 @@ use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey, Verificat
 use ring::{hmac, signature::RsaParameters};
 use serde::Deserialize;
 
-use crate::policy::actions::jwt_validation::Algorithm;
+use super::algorithm::Algorithm;
 
 /// How many keys of a set are kept.
 const KEYS: usize = 100;

@@ -13,7 +13,7 @@ const LENGTH: usize = 16 << 10;
 
 /// A token whose signature nobody has looked at yet.
 #[derive(Debug, Clone, PartialEq)]
-pub(in super::super) struct Token {
+pub(in super::super) struct UnverifiedToken {
     pub header: Json,
     pub payload: Json,
     /// What is signed.
@@ -23,14 +23,14 @@ pub(in super::super) struct Token {
 
 /// Why a token whose signature is right is not good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Invalid {
+pub(in super::super) enum InvalidClaims {
     /// It is no longer good, or not yet.
     Time,
     /// It is from somebody else, or for somebody else.
     Claim,
 }
 
-impl Token {
+impl UnverifiedToken {
     /// Takes a token apart; none if it is none.
     pub(in super::super) fn parse(text: &str) -> Option<Self> {
         if text.len() > LENGTH {
@@ -68,9 +68,9 @@ impl Token {
         now: DateTime<Utc>,
         issuers: &[String],
         audiences: &[String],
-    ) -> Result<(), Invalid> {
+    ) -> Result<(), InvalidClaims> {
         if !self.is_current(now.timestamp_millis() as f64 / 1000.0) {
-            return Err(Invalid::Time);
+            return Err(InvalidClaims::Time);
         }
         let issuer = self.payload.get("iss").and_then(Json::as_str);
         let from = issuer.is_some_and(|issuer| issuers.iter().any(|it| it == issuer));
@@ -81,7 +81,7 @@ impl Token {
             Some(one) => is_for(one),
             None => false,
         };
-        if from && to { Ok(()) } else { Err(Invalid::Claim) }
+        if from && to { Ok(()) } else { Err(InvalidClaims::Claim) }
     }
 
     /// A time that is no number is a time that nothing is good at.

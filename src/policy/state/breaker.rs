@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// When requests are turned away.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Limits {
+pub struct BreakerLimits {
     /// How long requests are turned away before one may try again.
     pub tripped: Duration,
     /// How far back failures count.
@@ -22,18 +22,18 @@ pub struct Limits {
 #[derive(Debug)]
 pub struct Breaker {
     /// When requests are turned away.
-    pub limits: Limits,
-    state: Mutex<State>,
+    pub limits: BreakerLimits,
+    state: Mutex<BreakerState>,
 }
 
 #[derive(Debug)]
-struct State {
-    phase: Phase,
+struct BreakerState {
+    phase: BreakerPhase,
     buckets: Vec<Bucket>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Phase {
+enum BreakerPhase {
     /// Everything passes and is counted.
     Closed,
     /// Nothing passes until then.
@@ -61,8 +61,8 @@ pub struct Attempt {
 
 impl Breaker {
     /// A breaker that lets everything through until it fails.
-    pub fn new(limits: Limits) -> Arc<Self> {
-        let state = State { phase: Phase::Closed, buckets: Vec::new() };
+    pub fn new(limits: BreakerLimits) -> Arc<Self> {
+        let state = BreakerState { phase: BreakerPhase::Closed, buckets: Vec::new() };
         Arc::new(Self { limits, state: Mutex::new(state) })
     }
 
@@ -70,10 +70,10 @@ impl Breaker {
     pub fn try_once(self: &Arc<Self>, now: Instant) -> Option<Attempt> {
         let mut state = self.state();
         let is_probe = match state.phase {
-            Phase::Closed => false,
-            Phase::Open(until) | Phase::Trying(until) if now < until => return None,
-            Phase::Open(_) | Phase::Trying(_) => {
-                state.phase = Phase::Trying(now + self.limits.tripped);
+            BreakerPhase::Closed => false,
+            BreakerPhase::Open(until) | BreakerPhase::Trying(until) if now < until => return None,
+            BreakerPhase::Open(_) | BreakerPhase::Trying(_) => {
+                state.phase = BreakerPhase::Trying(now + self.limits.tripped);
                 true
             }
         };
@@ -84,13 +84,17 @@ impl Breaker {
         let mut state = self.state();
         if is_probe {
             state.buckets.clear();
-            state.phase = if good { Phase::Closed } else { Phase::Open(now + self.limits.tripped) };
+            state.phase = if good {
+                BreakerPhase::Closed
+            } else {
+                BreakerPhase::Open(now + self.limits.tripped)
+            };
             return;
         }
-        if state.phase != Phase::Closed {
+        if state.phase != BreakerPhase::Closed {
             return;
         }
-        let Limits { window, buckets, volume, share, .. } = self.limits;
+        let BreakerLimits { window, buckets, volume, share, .. } = self.limits;
         let width = window / u32::try_from(buckets).unwrap_or(1).max(1);
         state.buckets.retain(|bucket| now.duration_since(bucket.since) < window);
         match state.buckets.last_mut().filter(|last| now.duration_since(last.since) < width) {
@@ -104,11 +108,11 @@ impl Breaker {
         let all: u64 = state.buckets.iter().map(|bucket| bucket.all).sum();
         let failed: u64 = state.buckets.iter().map(|bucket| bucket.failed).sum();
         if all >= volume && failed > 0 && failed as f64 >= share * all as f64 {
-            state.phase = Phase::Open(now + self.limits.tripped);
+            state.phase = BreakerPhase::Open(now + self.limits.tripped);
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BreakerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -132,7 +136,7 @@ impl Drop for Attempt {
     fn drop(&mut self) {
         // A visitor who left says nothing of the backend, but the next one may try.
         if !self.told && self.is_probe {
-            self.breaker.state().phase = Phase::Open(self.since);
+            self.breaker.state().phase = BreakerPhase::Open(self.since);
         }
     }
 }
@@ -144,7 +148,7 @@ mod tests {
 
     fn breaker() -> Arc<Breaker> {
         let second = Duration::from_secs(1);
-        Breaker::new(Limits {
+        Breaker::new(BreakerLimits {
             tripped: second,
             window: 10 * second,
             buckets: 10,

@@ -17,10 +17,10 @@ const SOURCES: usize = 100;
 
 /// Keys by the URL they come from.
 #[derive(Debug, Default)]
-pub struct Keys(Mutex<HashMap<String, Entry>>);
+pub struct Keys(Mutex<HashMap<String, KeyCacheEntry>>);
 
 #[derive(Debug, Clone)]
-struct Entry {
+struct KeyCacheEntry {
     fetched: Instant,
     /// None where the source has failed.
     keys: Option<Arc<KeySet>>,
@@ -28,7 +28,7 @@ struct Entry {
 
 /// What is known of a source.
 #[derive(Debug, Clone)]
-pub(in super::super) enum Known {
+pub(in super::super) enum CachedKeySet {
     /// Its keys; `recent` when asking again would be too soon.
     Keys { keys: Arc<KeySet>, recent: bool },
     /// It has just failed.
@@ -38,14 +38,16 @@ pub(in super::super) enum Known {
 }
 
 impl Keys {
-    pub(in super::super) fn of(&self, url: &str, now: Instant) -> Known {
+    pub(in super::super) fn of(&self, url: &str, now: Instant) -> CachedKeySet {
         let sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(entry) = sources.get(url) else { return Known::Nothing };
+        let Some(entry) = sources.get(url) else { return CachedKeySet::Nothing };
         let age = now.saturating_duration_since(entry.fetched);
         match &entry.keys {
-            Some(keys) if age < FRESH => Known::Keys { keys: keys.clone(), recent: age < PATIENCE },
-            None if age < PATIENCE => Known::Failed,
-            _ => Known::Nothing,
+            Some(keys) if age < FRESH => {
+                CachedKeySet::Keys { keys: keys.clone(), recent: age < PATIENCE }
+            }
+            None if age < PATIENCE => CachedKeySet::Failed,
+            _ => CachedKeySet::Nothing,
         }
     }
 
@@ -56,6 +58,6 @@ impl Keys {
             let oldest = oldest.map(|(url, _)| url.clone());
             oldest.map(|url| sources.remove(&url));
         }
-        sources.insert(url.to_owned(), Entry { fetched: now, keys });
+        sources.insert(url.to_owned(), KeyCacheEntry { fetched: now, keys });
     }
 }

@@ -7,7 +7,7 @@ pub mod limits;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use self::breaker::{Breaker, Limits};
+use self::breaker::{Breaker, BreakerLimits};
 use self::keys::Keys;
 use self::limits::RateLimits;
 
@@ -15,7 +15,7 @@ use self::limits::RateLimits;
 ///
 /// Whoever holds it for longer than a policy keeps the counters when the policy is replaced.
 #[derive(Debug, Default)]
-pub struct State {
+pub struct PolicyState {
     /// The counters of rate limits.
     pub rate_limits: RateLimits,
     /// The keys that tokens are verified with.
@@ -24,9 +24,14 @@ pub struct State {
     breakers: Mutex<HashMap<(usize, usize), Arc<Breaker>>>,
 }
 
-impl State {
+impl PolicyState {
     /// The breaker of an action; a new one if its limits have changed.
-    pub(super) fn breaker(&self, rule: usize, action: usize, limits: Limits) -> Arc<Breaker> {
+    pub(super) fn breaker(
+        &self,
+        rule: usize,
+        action: usize,
+        limits: BreakerLimits,
+    ) -> Arc<Breaker> {
         let mut breakers = self.breakers.lock().unwrap_or_else(PoisonError::into_inner);
         let known = breakers.get(&(rule, action)).filter(|known| known.limits == limits);
         if let Some(known) = known {

@@ -13,20 +13,20 @@ use chrono::{DateTime, Utc};
 use http::StatusCode;
 
 pub use self::report::{Answered, Decided, Outcome, Report, Sent};
-pub use self::traffic::{Invalid, Peer, Ranges, Reply, Traffic, Wish};
+pub use self::traffic::{InvalidTraffic, Peer, Ranges, SimulatedResponse, Traffic, Wish};
 
 use super::exchange::{Carried, Content, Exchange, Response};
 use super::ip_rules::IpRules;
 use super::path::Ambiguity;
 use super::record::Record;
-use super::verdict::{Answer, Fetch, FetchFailed, Fetched, Step, Verdict};
-use super::{Phase, Policy, Problem, Protocol, State, World, read};
+use super::verdict::{Fetch, FetchFailed, Fetched, LocalResponse, StepOutcome, Verdict};
+use super::{Phase, Policy, PolicyState, Problem, Protocol, World, read};
 
 /// A policy that is tried with one message after the other, which share its state.
 #[derive(Debug)]
 pub struct Trial {
     policy: Policy,
-    state: State,
+    state: PolicyState,
     started: Instant,
     begin: DateTime<Utc>,
     elapsed: Duration,
@@ -43,17 +43,17 @@ pub fn parse(text: &str, protocol: Protocol, edge: Option<bool>) -> Result<Polic
 }
 
 /// The world of one message.
-struct Given<'t> {
+struct SimulatedExchange<'t> {
     trial: &'t Trial,
     ip_policies: BTreeMap<String, Arc<IpRules>>,
 }
 
-impl World for Given<'_> {
+impl World for SimulatedExchange<'_> {
     fn ip_policy(&self, id: &str) -> Arc<IpRules> {
         self.ip_policies.get(id).cloned().unwrap_or_default()
     }
 
-    fn state(&self) -> &State {
+    fn state(&self) -> &PolicyState {
         &self.trial.state
     }
 
@@ -72,7 +72,7 @@ impl Trial {
         let begin = begin.unwrap_or_else(|| SystemTime::now().into());
         Self {
             policy,
-            state: State::default(),
+            state: PolicyState::default(),
             started: Instant::now(),
             begin,
             elapsed: Duration::ZERO,
@@ -96,13 +96,13 @@ impl Trial {
     ///
     /// # Errors
     /// When what is given is no traffic.
-    pub fn run(&mut self, traffic: &Traffic) -> Result<Report, Invalid> {
+    pub fn run(&mut self, traffic: &Traffic) -> Result<Report, InvalidTraffic> {
         traffic.response()?;
         self.elapsed += traffic.after()?;
-        let world = Given { trial: self, ip_policies: traffic.ip_policies()? };
+        let world = SimulatedExchange { trial: self, ip_policies: traffic.ip_policies()? };
         let mut exchange = Exchange::new(traffic.connection(world.now())?, traffic.endpoint()?);
         exchange.record = Record::traced();
-        let mut walk = Walk { policy: &self.policy, world: &world, traffic, sent: None };
+        let mut walk = Simulation { policy: &self.policy, world: &world, traffic, sent: None };
         let verdict = match traffic.request(world.now())? {
             None => walk.connection(&mut exchange)?,
             Some(request)
@@ -128,21 +128,24 @@ impl Trial {
 }
 
 /// What the service answers itself where a path is ambiguous.
-fn refusal(ambiguity: Ambiguity) -> Answer {
-    Answer { code: None, ..Answer::refusal(StatusCode::BAD_REQUEST, 0, ambiguity.sentence()) }
+fn refusal(ambiguity: Ambiguity) -> LocalResponse {
+    LocalResponse {
+        code: None,
+        ..LocalResponse::refusal(StatusCode::BAD_REQUEST, 0, ambiguity.sentence())
+    }
 }
 
 /// The way of one message.
-struct Walk<'w> {
+struct Simulation<'w> {
     policy: &'w Policy,
-    world: &'w Given<'w>,
+    world: &'w SimulatedExchange<'w>,
     traffic: &'w Traffic,
     sent: Option<Sent>,
 }
 
-impl Walk<'_> {
+impl Simulation<'_> {
     /// A connection from its beginning to its end.
-    fn connection(&mut self, exchange: &mut Exchange) -> Result<Verdict, Invalid> {
+    fn connection(&mut self, exchange: &mut Exchange) -> Result<Verdict, InvalidTraffic> {
         let verdict = self.phase(Phase::Connect, exchange)?;
         exchange.ended = Some(self.world.now());
         exchange.carried = Carried { received: 0, sent: 0 };
@@ -151,7 +154,7 @@ impl Walk<'_> {
     }
 
     /// A request, and its response where there is one.
-    fn request(&mut self, exchange: &mut Exchange) -> Result<Verdict, Invalid> {
+    fn request(&mut self, exchange: &mut Exchange) -> Result<Verdict, InvalidTraffic> {
         let verdict = self.phase(Phase::Request, exchange)?;
         match &verdict {
             Verdict::Close => return Ok(verdict),
@@ -169,20 +172,20 @@ impl Walk<'_> {
     }
 
     /// One phase; what its actions ask for is given.
-    fn phase(&mut self, phase: Phase, exchange: &mut Exchange) -> Result<Verdict, Invalid> {
+    fn phase(&mut self, phase: Phase, exchange: &mut Exchange) -> Result<Verdict, InvalidTraffic> {
         let mut run = self.policy.run(phase);
         loop {
             match run.step(exchange, self.world) {
-                Step::NeedBody { limit } => self.give_body(phase, limit, exchange),
-                Step::Fetch(fetch) => run.answer(self.fetched(&fetch)?),
-                Step::Done(Verdict::Forward { url }) if self.traffic.fails(&url) => {
+                StepOutcome::NeedBody { limit } => self.give_body(phase, limit, exchange),
+                StepOutcome::Fetch(fetch) => run.answer(self.fetched(&fetch)?),
+                StepOutcome::Done(Verdict::Forward { url }) if self.traffic.fails(&url) => {
                     if !run.forward_failed(exchange, 3200, "nothing is online at this address") {
                         let sentence = "Nothing is online at this address.";
-                        let answer = Answer::refusal(StatusCode::NOT_FOUND, 3200, sentence);
+                        let answer = LocalResponse::refusal(StatusCode::NOT_FOUND, 3200, sentence);
                         return Ok(Verdict::Respond(answer));
                     }
                 }
-                Step::Done(verdict) => return Ok(verdict),
+                StepOutcome::Done(verdict) => return Ok(verdict),
             }
         }
     }
@@ -204,7 +207,7 @@ impl Walk<'_> {
         }
     }
 
-    fn fetched(&self, fetch: &Fetch) -> Result<Fetched, Invalid> {
+    fn fetched(&self, fetch: &Fetch) -> Result<Fetched, InvalidTraffic> {
         let Some(reply) = self.traffic.reply(&fetch.url) else {
             let reason = "the trial has no response for it".to_owned();
             return Ok(Err(FetchFailed::Unreachable(reason)));
@@ -217,9 +220,9 @@ impl Walk<'_> {
     }
 }
 
-impl Reply {
+impl SimulatedResponse {
     /// A response whose body nobody has looked at.
-    fn response(&self) -> Result<Response, Invalid> {
+    fn response(&self) -> Result<Response, InvalidTraffic> {
         Ok(Response::new(self.message()?.0))
     }
 }

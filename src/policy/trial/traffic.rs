@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, response
 use serde::Deserialize;
 
 use crate::policy::checker;
-use crate::policy::exchange::{Connection, Endpoint, Request, Response, Tls};
+use crate::policy::exchange::{EndpointFacts, Request, Response, TlsFacts, VisitorConnection};
 use crate::policy::facts::host_and_port;
 use crate::policy::ip_rules::IpRules;
 
@@ -27,11 +27,11 @@ pub struct Traffic {
     /// The request; a connection that is bytes has none.
     pub request: Option<Wish>,
     /// What the upstream answers; an empty 200 unless given.
-    pub response: Option<Reply>,
+    pub response: Option<SimulatedResponse>,
     /// The rules of IP policies, by identifier.
     pub ip_policies: BTreeMap<String, Ranges>,
     /// What other servers answer, by URL; an address without an answer cannot be reached.
-    pub fetch: BTreeMap<String, Reply>,
+    pub fetch: BTreeMap<String, SimulatedResponse>,
     /// Endpoints that `forward-internal` does not reach.
     pub offline: Vec<String>,
     /// How long after the message before this one comes, such as `10s`.
@@ -75,7 +75,7 @@ pub struct Wish {
     /// The URL; `http://localhost/` unless given.
     pub url: Option<String>,
     /// The headers, each with one value or several.
-    pub headers: BTreeMap<String, Values>,
+    pub headers: BTreeMap<String, HeaderValues>,
     /// The body.
     pub body: String,
 }
@@ -83,11 +83,11 @@ pub struct Wish {
 /// A response.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Reply {
+pub struct SimulatedResponse {
     /// The status; 200 unless given.
     pub status: Option<u16>,
     /// The headers, each with one value or several.
-    pub headers: BTreeMap<String, Values>,
+    pub headers: BTreeMap<String, HeaderValues>,
     /// The body.
     pub body: String,
 }
@@ -105,7 +105,7 @@ pub struct Ranges {
 /// One value of a header, or several.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
-pub enum Values {
+pub enum HeaderValues {
     /// One.
     One(String),
     /// Several, in order.
@@ -115,7 +115,7 @@ pub enum Values {
 /// The arguments are not a valid request or connection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {text:?} is not a valid {what}")]
-pub struct Invalid {
+pub struct InvalidTraffic {
     /// The field.
     pub field: &'static str,
     /// What it holds.
@@ -124,27 +124,30 @@ pub struct Invalid {
     pub what: &'static str,
 }
 
-fn invalid(field: &'static str, text: &str, what: &'static str) -> Invalid {
-    Invalid { field, text: text.to_owned(), what }
+fn invalid(field: &'static str, text: &str, what: &'static str) -> InvalidTraffic {
+    InvalidTraffic { field, text: text.to_owned(), what }
 }
 
 impl Traffic {
-    pub(super) fn after(&self) -> Result<Duration, Invalid> {
+    pub(super) fn after(&self) -> Result<Duration, InvalidTraffic> {
         let Some(text) = &self.after else { return Ok(Duration::ZERO) };
         checker::duration(text).ok_or_else(|| invalid("after", text, "duration such as 10s"))
     }
 
-    pub(super) fn connection(&self, now: DateTime<Utc>) -> Result<Arc<Connection>, Invalid> {
+    pub(super) fn connection(
+        &self,
+        now: DateTime<Utc>,
+    ) -> Result<Arc<VisitorConnection>, InvalidTraffic> {
         let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let client_ip = self.connection.client_ip.unwrap_or(here);
-        let tls = self.connection.tls.as_ref().map(|tls| Tls {
+        let tls = self.connection.tls.as_ref().map(|tls| TlsFacts {
             version: tls.version.clone(),
             cipher_suite: tls.cipher_suite.clone(),
             sni: tls.sni.clone(),
             alpn: tls.alpn.clone(),
             resumed: tls.resumed,
         });
-        Ok(Arc::new(Connection {
+        Ok(Arc::new(VisitorConnection {
             client: SocketAddr::new(client_ip, self.connection.client_port.unwrap_or(40_000)),
             server: SocketAddr::new(here, self.endpoint()?.port),
             region: String::new(),
@@ -153,7 +156,7 @@ impl Traffic {
         }))
     }
 
-    pub(super) fn endpoint(&self) -> Result<Arc<Endpoint>, Invalid> {
+    pub(super) fn endpoint(&self) -> Result<Arc<EndpointFacts>, InvalidTraffic> {
         let asked = self.request.as_ref().map_or("tcp://localhost:443", Wish::url);
         let url = self.endpoint.as_deref().unwrap_or(asked);
         let field = if self.endpoint.is_some() { "endpoint" } else { "request.url" };
@@ -161,7 +164,7 @@ impl Traffic {
         let (protocol, rest) = url.split_once("://").ok_or_else(no_url)?;
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         let (host, port) = host_and_port(authority, protocol);
-        Ok(Arc::new(Endpoint {
+        Ok(Arc::new(EndpointFacts {
             id: String::new(),
             url: format!("{protocol}://{authority}"),
             host: host.to_owned(),
@@ -170,14 +173,14 @@ impl Traffic {
         }))
     }
 
-    pub(super) fn request(&self, now: DateTime<Utc>) -> Result<Option<Request>, Invalid> {
+    pub(super) fn request(&self, now: DateTime<Utc>) -> Result<Option<Request>, InvalidTraffic> {
         self.request.as_ref().map(|wish| wish.request(now)).transpose()
     }
 
-    pub(super) fn response(&self) -> Result<Response, Invalid> {
+    pub(super) fn response(&self) -> Result<Response, InvalidTraffic> {
         match &self.response {
             Some(reply) => reply.response(),
-            None => Reply::default().response(),
+            None => SimulatedResponse::default().response(),
         }
     }
 
@@ -189,7 +192,7 @@ impl Traffic {
         self.response.as_ref().map_or_else(Bytes::new, |reply| reply.body.clone().into())
     }
 
-    pub(super) fn reply(&self, url: &str) -> Option<&Reply> {
+    pub(super) fn reply(&self, url: &str) -> Option<&SimulatedResponse> {
         self.fetch.get(url)
     }
 
@@ -197,7 +200,7 @@ impl Traffic {
         self.offline.iter().any(|offline| offline == url)
     }
 
-    pub(super) fn ip_policies(&self) -> Result<BTreeMap<String, Arc<IpRules>>, Invalid> {
+    pub(super) fn ip_policies(&self) -> Result<BTreeMap<String, Arc<IpRules>>, InvalidTraffic> {
         let ranges = |texts: &[String]| {
             let range =
                 |text: &String| text.parse().map_err(|_| invalid("ip_policies", text, "CIDR"));
@@ -216,7 +219,7 @@ impl Wish {
         self.url.as_deref().unwrap_or("http://localhost/")
     }
 
-    fn request(&self, now: DateTime<Utc>) -> Result<Request, Invalid> {
+    fn request(&self, now: DateTime<Utc>) -> Result<Request, InvalidTraffic> {
         let method = self.method.as_deref().unwrap_or("GET");
         let url: Uri = self.url().parse().map_err(|_| invalid("request.url", self.url(), "URL"))?;
         let scheme = match url.scheme_str() {
@@ -242,9 +245,9 @@ impl Wish {
     }
 }
 
-impl Reply {
+impl SimulatedResponse {
     /// Head and body.
-    pub(super) fn message(&self) -> Result<(response::Parts, Bytes), Invalid> {
+    pub(super) fn message(&self) -> Result<(response::Parts, Bytes), InvalidTraffic> {
         let (mut head, ()) = http::Response::new(()).into_parts();
         let status = self.status.unwrap_or(200);
         head.status = StatusCode::from_u16(status)
@@ -257,12 +260,15 @@ impl Reply {
     }
 }
 
-fn headers(field: &'static str, given: &BTreeMap<String, Values>) -> Result<HeaderMap, Invalid> {
+fn headers(
+    field: &'static str,
+    given: &BTreeMap<String, HeaderValues>,
+) -> Result<HeaderMap, InvalidTraffic> {
     let mut headers = HeaderMap::new();
     for (name, values) in given {
         let values = match values {
-            Values::One(value) => std::slice::from_ref(value),
-            Values::Several(values) => values,
+            HeaderValues::One(value) => std::slice::from_ref(value),
+            HeaderValues::Several(values) => values,
         };
         let name = HeaderName::try_from(name).map_err(|_| invalid(field, name, "header name"))?;
         for value in values {

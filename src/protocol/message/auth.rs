@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::protocol::message::error_text::failure;
-use crate::protocol::message::{Failure, Hidden};
+use crate::protocol::message::{Hidden, RemoteError};
 
 /// Who the agent is; the first call of a session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -86,7 +86,7 @@ pub struct AuthAnswer {
 
 impl AuthAnswer {
     /// Why the agent was refused, taken apart.
-    pub fn failure(&self) -> Option<Failure> {
+    pub fn failure(&self) -> Option<RemoteError> {
         failure(self.error.as_deref())
     }
 }

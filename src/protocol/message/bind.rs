@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::protocol::message::error_text::failure;
-use crate::protocol::message::{BindOpts, Failure, Hidden};
+use crate::protocol::message::{BindOpts, Hidden, RemoteError};
 
 /// Registers one endpoint.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -69,7 +69,7 @@ pub struct BindAnswer {
 
 impl BindAnswer {
     /// Why it was not bound, taken apart.
-    pub fn failure(&self) -> Option<Failure> {
+    pub fn failure(&self) -> Option<RemoteError> {
         failure(self.error.as_deref())
     }
 }
@@ -112,7 +112,7 @@ pub struct BindLabeledAnswer {
 
 impl BindLabeledAnswer {
     /// Why it was not bound, taken apart.
-    pub fn failure(&self) -> Option<Failure> {
+    pub fn failure(&self) -> Option<RemoteError> {
         failure(self.error.as_deref())
     }
 }

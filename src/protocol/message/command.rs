@@ -2,26 +2,26 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::message::Failure;
+use crate::protocol::message::RemoteError;
 use crate::protocol::message::error_text::failure;
 
 /// An answer that says no more than whether it worked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-pub struct Answer {
+pub struct CommandResponse {
     /// Why it did not work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-impl Answer {
+impl CommandResponse {
     /// An answer that says why it did not work.
     pub fn refused(text: impl Into<String>) -> Self {
         Self { error: Some(text.into()) }
     }
 
     /// Why it did not work, taken apart.
-    pub fn failure(&self) -> Option<Failure> {
+    pub fn failure(&self) -> Option<RemoteError> {
         failure(self.error.as_deref())
     }
 }

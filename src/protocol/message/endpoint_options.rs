@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::message::{Base64, Hidden};
+use crate::protocol::message::{Base64Bytes, Hidden};
 
 /// Options of `http` and `https` binds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -28,32 +28,32 @@ pub struct HttpOpts {
     /// Compress answers.
     pub compression: Option<Empty>,
     /// Stop sending to a failing upstream.
-    pub circuit_breaker: Option<CircuitBreaker>,
+    pub circuit_breaker: Option<CircuitBreakerOptions>,
     /// Who may visit, by address.
     #[serde(rename = "IPRestriction")]
-    pub ip_restriction: Option<IpRestriction>,
+    pub ip_restriction: Option<IpRestrictionOptions>,
     /// Who may visit, by password.
-    pub basic_auth: Option<BasicAuth>,
+    pub basic_auth: Option<BasicAuthOptions>,
     /// Who may visit, by an OAuth provider.
     #[serde(rename = "OAuth")]
-    pub oauth: Option<Login>,
+    pub oauth: Option<LoginOptions>,
     /// Who may visit, by an OpenID Connect provider.
     #[serde(rename = "OIDC")]
-    pub oidc: Option<Login>,
+    pub oidc: Option<LoginOptions>,
     /// Check signatures of webhooks.
-    pub webhook_verification: Option<WebhookVerification>,
+    pub webhook_verification: Option<WebhookOptions>,
     /// Who may visit, by certificate.
     #[serde(rename = "MutualTLSCA")]
-    pub mutual_tls_ca: Option<MutualTls>,
+    pub mutual_tls_ca: Option<MutualTlsOptions>,
     /// Changes to request headers.
-    pub request_headers: Option<Headers>,
+    pub request_headers: Option<HeaderOptions>,
     /// Changes to response headers.
-    pub response_headers: Option<Headers>,
+    pub response_headers: Option<HeaderOptions>,
     /// Turn websockets into plain TCP.
     #[serde(rename = "WebsocketTCPConverter")]
     pub websocket_tcp_converter: Option<Empty>,
     /// Who may visit, by program.
-    pub user_agent_filter: Option<UserAgentFilter>,
+    pub user_agent_filter: Option<UserAgentOptions>,
     /// A traffic policy, JSON or YAML.
     pub traffic_policy: Option<String>,
 }
@@ -71,7 +71,7 @@ pub struct TcpOpts {
     pub proxy_proto: u8,
     /// Who may visit, by address.
     #[serde(rename = "IPRestriction")]
-    pub ip_restriction: Option<IpRestriction>,
+    pub ip_restriction: Option<IpRestrictionOptions>,
     /// A traffic policy, JSON or YAML.
     pub traffic_policy: Option<String>,
 }
@@ -96,13 +96,13 @@ pub struct TlsOpts {
     pub mutual_tls_at_agent: bool,
     /// Whom the service lets in, by certificate.
     #[serde(rename = "MutualTLSAtEdge")]
-    pub mutual_tls_at_edge: Option<MutualTls>,
+    pub mutual_tls_at_edge: Option<MutualTlsOptions>,
     /// None: TLS goes through unopened.
     #[serde(rename = "TLSTermination")]
-    pub tls_termination: Option<TlsTermination>,
+    pub tls_termination: Option<TlsTerminationOptions>,
     /// Who may visit, by address.
     #[serde(rename = "IPRestriction")]
-    pub ip_restriction: Option<IpRestriction>,
+    pub ip_restriction: Option<IpRestrictionOptions>,
     /// A traffic policy, JSON or YAML.
     pub traffic_policy: Option<String>,
 }
@@ -115,7 +115,7 @@ pub struct Empty {}
 /// When to stop sending to an upstream.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct CircuitBreaker {
+pub struct CircuitBreakerOptions {
     /// The share of failures that trips it, 0 to 1.
     pub error_threshold: f64,
 }
@@ -123,7 +123,7 @@ pub struct CircuitBreaker {
 /// Addresses that may visit, and that may not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct IpRestriction {
+pub struct IpRestrictionOptions {
     /// Networks that may visit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_cidrs: Vec<String>,
@@ -135,7 +135,7 @@ pub struct IpRestriction {
 /// Names and passwords that may visit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct BasicAuth {
+pub struct BasicAuthOptions {
     /// Each name with its password.
     pub credentials: Vec<BasicAuthCredential>,
 }
@@ -151,13 +151,13 @@ pub struct BasicAuthCredential {
     pub cleartext_password: Hidden,
     /// The password's bcrypt hash.
     #[serde(skip_serializing_if = "nothing")]
-    pub hashed_password: Base64,
+    pub hashed_password: Base64Bytes,
 }
 
 /// A login with another party.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Login {
+pub struct LoginOptions {
     /// The OAuth provider.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub provider: String,
@@ -172,7 +172,7 @@ pub struct Login {
     pub client_secret: Hidden,
     /// The secret, encrypted for the service.
     #[serde(skip_serializing_if = "nothing")]
-    pub sealed_client_secret: Base64,
+    pub sealed_client_secret: Base64Bytes,
     /// Addresses that may visit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_emails: Vec<String>,
@@ -187,7 +187,7 @@ pub struct Login {
 /// Whose webhooks to check, and with what.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct WebhookVerification {
+pub struct WebhookOptions {
     /// Who sends them.
     pub provider: String,
     /// The shared secret.
@@ -195,21 +195,21 @@ pub struct WebhookVerification {
     pub secret: Hidden,
     /// The secret, encrypted for the service.
     #[serde(skip_serializing_if = "nothing")]
-    pub sealed_secret: Base64,
+    pub sealed_secret: Base64Bytes,
 }
 
 /// Who signs the certificates of visitors.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct MutualTls {
+pub struct MutualTlsOptions {
     /// PEM certificates, joined.
-    pub mutual_tls_ca: Base64,
+    pub mutual_tls_ca: Base64Bytes,
 }
 
 /// Headers to set and to take away; names in lower case.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Headers {
+pub struct HeaderOptions {
     /// `name:value`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub add: Vec<String>,
@@ -221,7 +221,7 @@ pub struct Headers {
 /// Programs that may visit, and that may not; regular expressions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct UserAgentFilter {
+pub struct UserAgentOptions {
     /// Programs that may visit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
@@ -233,18 +233,18 @@ pub struct UserAgentFilter {
 /// What the service opens TLS with; all empty: with its own certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct TlsTermination {
+pub struct TlsTerminationOptions {
     /// The certificate chain, PEM.
     #[serde(skip_serializing_if = "nothing")]
-    pub cert: Base64,
+    pub cert: Base64Bytes,
     /// The private key, PEM.
     #[serde(skip_serializing_if = "nothing")]
-    pub key: Base64,
+    pub key: Base64Bytes,
     /// The private key, encrypted for the service.
     #[serde(skip_serializing_if = "nothing")]
-    pub sealed_key: Base64,
+    pub sealed_key: Base64Bytes,
 }
 
-fn nothing(bytes: &Base64) -> bool {
+fn nothing(bytes: &Base64Bytes) -> bool {
     bytes.0.is_empty()
 }

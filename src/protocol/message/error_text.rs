@@ -7,14 +7,14 @@ const PREFIX: &str = "ERR_NGROK_";
 
 /// An error as answers carry it: lines for people, and a code for programs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub struct Failure {
+pub struct RemoteError {
     /// Recent errors, one or more lines.
     pub message: String,
     /// The code, such as `ERR_NGROK_107`.
     pub code: Option<String>,
 }
 
-impl Failure {
+impl RemoteError {
     /// Takes the text of an `Error` member apart: empty lines go, the line with the code becomes
     /// the code. A service may have another prefix for its codes, so what looks like a code after
     /// an empty line at the end is one as well.
@@ -50,7 +50,7 @@ fn number(code: &str) -> Option<u16> {
     code.get(start..)?.parse().ok()
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for RemoteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
         match &self.code {
@@ -69,8 +69,8 @@ pub fn error_text(lines: &str, code: Option<&str>) -> String {
 }
 
 /// The error of an answer, if its `Error` member holds one.
-pub(crate) fn failure(error: Option<&str>) -> Option<Failure> {
-    error.filter(|text| !text.trim().is_empty()).map(Failure::parse)
+pub(crate) fn failure(error: Option<&str>) -> Option<RemoteError> {
+    error.filter(|text| !text.trim().is_empty()).map(RemoteError::parse)
 }
 
 #[cfg(test)]
@@ -90,7 +90,7 @@ mod tests {
             ("no\n107", None),
             ("", None),
         ] {
-            assert_eq!(Failure::parse(text).number(), number, "{text:?}");
+            assert_eq!(RemoteError::parse(text).number(), number, "{text:?}");
         }
     }
 }

@@ -14,17 +14,20 @@ mod lenient_json;
 mod options;
 
 pub use auth::{Auth, AuthAnswer, AuthAnswerExtra, AuthExtra, ConnectAddress};
-pub use base64::Base64;
+pub use base64::Base64Bytes;
 pub use bind::{
     Bind, BindAnswer, BindAnswerExtra, BindExtra, BindLabeled, BindLabeledAnswer, PatchTunnelState,
     Unbind,
 };
-pub use command::{Answer, ProxyHeader, Restart, SrvInfo, SrvInfoAnswer, Stop, StopTunnel, Update};
-pub use endpoint_options::{
-    BasicAuth, BasicAuthCredential, CircuitBreaker, Empty, Headers, HttpOpts, IpRestriction, Login,
-    MutualTls, TcpOpts, TlsOpts, TlsTermination, UserAgentFilter, WebhookVerification,
+pub use command::{
+    CommandResponse, ProxyHeader, Restart, SrvInfo, SrvInfoAnswer, Stop, StopTunnel, Update,
 };
-pub use error_text::{Failure, error_text};
+pub use endpoint_options::{
+    BasicAuthCredential, BasicAuthOptions, CircuitBreakerOptions, Empty, HeaderOptions, HttpOpts,
+    IpRestrictionOptions, LoginOptions, MutualTlsOptions, TcpOpts, TlsOpts, TlsTerminationOptions,
+    UserAgentOptions, WebhookOptions,
+};
+pub use error_text::{RemoteError, error_text};
 pub use hidden::Hidden;
 pub use lenient_json::{MessageError, decode, from_value};
 pub use options::BindOpts;

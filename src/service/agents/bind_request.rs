@@ -6,10 +6,10 @@ use url::Url;
 
 use crate::api::Secret;
 use crate::gateway::{
-    AllowDeny, Credentials, EndpointOptions, EndpointSpec, HeaderChanges, Proto, TlsTermination,
-    UpstreamProtocol, Webhook,
+    AllowDeny, Credentials, EndpointOptions, EndpointSpec, HeaderChangesSpec, Proto,
+    TlsTerminationSpec, UpstreamProtocol, Webhook,
 };
-use crate::protocol::message::{self, Bind, HttpOpts, IpRestriction, TcpOpts, TlsOpts};
+use crate::protocol::message::{self, Bind, HttpOpts, IpRestrictionOptions, TcpOpts, TlsOpts};
 
 /// What an agent asks for, understood.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ fn http(bind: &Bind, proto: Proto) -> Result<BindRequest, String> {
     if options.oauth.is_some() || options.oidc.is_some() {
         return Err("OAuth and OpenID Connect are not supported".to_owned());
     }
-    let place = Place::of(&options.url, &[&options.domain, &options.hostname])?;
+    let place = BindAddress::of(&options.url, &[&options.domain, &options.hostname])?;
     let endpoint = EndpointOptions {
         compression: options.compression.is_some(),
         circuit_breaker: options.circuit_breaker.map(|breaker| breaker.error_threshold),
@@ -74,7 +74,7 @@ fn http(bind: &Bind, proto: Proto) -> Result<BindRequest, String> {
 
 fn tcp(bind: &Bind) -> Result<BindRequest, String> {
     let options: TcpOpts = bind.opts.typed().map_err(|error| error.to_string())?;
-    let mut place = Place::of(&options.url, &[])?;
+    let mut place = BindAddress::of(&options.url, &[])?;
     if !options.addr.is_empty() {
         place.addr = Some(options.addr);
     }
@@ -89,12 +89,12 @@ fn tcp(bind: &Bind) -> Result<BindRequest, String> {
 
 fn tls(bind: &Bind) -> Result<BindRequest, String> {
     let options: TlsOpts = bind.opts.typed().map_err(|error| error.to_string())?;
-    let place = Place::of(&options.url, &[&options.domain, &options.hostname])?;
+    let place = BindAddress::of(&options.url, &[&options.domain, &options.hostname])?;
     let termination = options.tls_termination.map(|given| {
-        let text = |bytes: &message::Base64| String::from_utf8_lossy(&bytes.0).into_owned();
+        let text = |bytes: &message::Base64Bytes| String::from_utf8_lossy(&bytes.0).into_owned();
         let whole = !given.cert.0.is_empty() && !given.key.0.is_empty();
         let certificate = whole.then(|| (text(&given.cert), Secret(text(&given.key))));
-        TlsTermination { certificate }
+        TlsTerminationSpec { certificate }
     });
     let endpoint = EndpointOptions {
         ip_restriction: options.ip_restriction.map(cidrs),
@@ -109,12 +109,12 @@ fn tls(bind: &Bind) -> Result<BindRequest, String> {
 
 /// Where an endpoint shall be.
 #[derive(Debug, Default)]
-struct Place {
+struct BindAddress {
     host: Option<String>,
     addr: Option<String>,
 }
 
-impl Place {
+impl BindAddress {
     /// Agents say it in different members: a full URL first, then the first name that is given.
     fn of(url: &str, names: &[&str]) -> Result<Self, String> {
         if url.is_empty() {
@@ -146,11 +146,11 @@ impl Place {
     }
 }
 
-fn cidrs(restriction: IpRestriction) -> AllowDeny {
+fn cidrs(restriction: IpRestrictionOptions) -> AllowDeny {
     AllowDeny { allow: restriction.allow_cidrs, deny: restriction.deny_cidrs }
 }
 
-fn credentials(given: Option<message::BasicAuth>) -> Result<Vec<Credentials>, String> {
+fn credentials(given: Option<message::BasicAuthOptions>) -> Result<Vec<Credentials>, String> {
     let given = given.map(|given| given.credentials).unwrap_or_default();
     let read = |credential: message::BasicAuthCredential| {
         if credential.cleartext_password.is_empty() {
@@ -162,15 +162,15 @@ fn credentials(given: Option<message::BasicAuth>) -> Result<Vec<Credentials>, St
     given.into_iter().map(read).collect()
 }
 
-fn changes(given: Option<message::Headers>) -> Result<HeaderChanges, String> {
-    let Some(given) = given else { return Ok(HeaderChanges::default()) };
+fn changes(given: Option<message::HeaderOptions>) -> Result<HeaderChangesSpec, String> {
+    let Some(given) = given else { return Ok(HeaderChangesSpec::default()) };
     let split = |header: String| {
         let split = header.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
         let split = split.map(|(name, value)| (name.to_owned(), value.to_owned()));
         split.ok_or_else(|| format!("the header {header:?} is not name:value"))
     };
     let add = given.add.into_iter().map(split).collect::<Result<_, _>>()?;
-    Ok(HeaderChanges { add, remove: given.remove })
+    Ok(HeaderChangesSpec { add, remove: given.remove })
 }
 
 /// Random text that nobody guesses.

@@ -7,67 +7,77 @@ use std::time::Duration;
 
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
 
 use crate::gateway::tls::authority::Authority;
-use crate::mux::{LoginLimits, Session, Side};
-use crate::net::{self, Acceptor, Connection, ConnectionLimit, FIRST_BYTE_TIMEOUT};
+use crate::logging::or_debug;
+use crate::mux::{LoginLimits, MuxSession, Side};
+use crate::net::{
+    self, AcceptedConnection, ConnectionLimit, FIRST_BYTE_TIMEOUT, Listener, Shutdown, tls,
+};
 use crate::service::Error;
 use crate::service::agents::reservation::Reservation;
-use crate::service::agents::socket::Socket;
+use crate::service::agents::socket::AgentSocket;
 use crate::service::agents::state::AgentsState;
 use crate::service::agents::{revocation, session};
 
-/// How long TLS may take.
-const TLS_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often addresses that nobody came back for are given up.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// The length of a time that says no more than the hour.
 const HOUR_TEXT_LENGTH: usize = "2026-01-02T03".len();
 
-/// The listener at work; dropping it takes no more agents.
-pub(crate) struct AgentListener {
-    socket: net::Listener,
-    limit: Arc<ConnectionLimit>,
-    tasks: [JoinHandle<()>; 2],
+/// A socket that agents are not taken from yet: until their tokens are known, who is refused does not
+/// come back.
+pub(crate) struct BoundAgentListener {
+    socket: TcpListener,
+    config: Arc<ServerConfig>,
+    state: Arc<AgentsState>,
 }
 
-impl AgentListener {
-    /// Listens, and takes agents as soon as `opened` is told to: before that their tokens may not
-    /// be known, and who is refused does not come back.
-    pub async fn start(
-        state: Arc<AgentsState>,
-        authority: &Arc<Authority>,
-        opened: oneshot::Receiver<()>,
-    ) -> Result<Self, Error> {
+/// The listener at work; dropping it takes no more agents.
+pub(crate) struct AgentListener {
+    listener: Listener,
+    limit: Arc<ConnectionLimit>,
+    sweeping: JoinHandle<()>,
+}
+
+impl BoundAgentListener {
+    /// Listens.
+    pub async fn bind(state: Arc<AgentsState>, authority: &Arc<Authority>) -> Result<Self, Error> {
         let (host, port) = (state.settings.host.clone(), state.settings.port);
         let failed = |source: std::io::Error| match source.kind() {
             std::io::ErrorKind::AddrInUse => Error::AddressInUse(format!("{host}:{port}")),
             _ => Error::Bind { address: format!("{host}:{port}"), source },
         };
-        let listener = TcpListener::bind((host.as_str(), port)).await.map_err(failed)?;
-        let (socket, acceptor) = net::Listener::new(listener).map_err(failed)?;
+        let socket = TcpListener::bind((host.as_str(), port)).await.map_err(failed)?;
+        let address = socket.local_addr().map_err(failed)?;
         authority.add_host(&host);
-        authority.add_address(socket.address().ip());
+        authority.add_address(address.ip());
         let config = authority.server_config(&[])?;
         Reservation::all_wait(&state.store, state.ids.now()).await?;
         revocation::follow(&state);
-        let limit = limit(&state);
-        let accepting = accept(acceptor, limit.clone(), config, state.clone());
-        let accepting = tokio::spawn(async move {
-            // A service that does not come to be takes nobody.
-            if opened.await.is_ok() {
-                accepting.await;
-            }
-        });
-        Ok(Self { socket, limit, tasks: [accepting, tokio::spawn(sweep(state))] })
+        Ok(Self { socket, config, state })
     }
 
+    /// Takes agents from now on.
+    pub fn open(self) -> Result<AgentListener, Error> {
+        let Self { socket, config, state } = self;
+        let limit = limit(&state);
+        let sweeping = tokio::spawn(sweep(state.clone()));
+        // Their sessions are ended by the registry, which tells them why.
+        let shutdown = Shutdown::default();
+        let listener = Listener::serve(socket, limit.clone(), &shutdown, move |connection, _| {
+            Box::pin(welcome(connection, config.clone(), state.clone()))
+        });
+        let failed = |source| Error::Bind { address: "the port for agents".to_owned(), source };
+        Ok(AgentListener { listener: listener.map_err(failed)?, limit, sweeping })
+    }
+}
+
+impl AgentListener {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.socket.address()
+        self.listener.address()
     }
 
     /// How many connections are held.
@@ -77,8 +87,8 @@ impl AgentListener {
 
     /// Takes no more agents.
     pub fn close(&self) {
-        self.socket.close();
-        self.tasks.iter().for_each(JoinHandle::abort);
+        self.listener.close();
+        self.sweeping.abort();
     }
 }
 
@@ -96,29 +106,23 @@ fn limit(state: &AgentsState) -> Arc<ConnectionLimit> {
     })
 }
 
-async fn accept(
-    acceptor: Acceptor,
-    limit: Arc<ConnectionLimit>,
+async fn welcome(
+    connection: AcceptedConnection,
     config: Arc<ServerConfig>,
     state: Arc<AgentsState>,
 ) {
-    while let Some(connection) = acceptor.accept(&limit).await {
-        tokio::spawn(welcome(connection, config.clone(), state.clone()));
-    }
-}
-
-async fn welcome(connection: Connection, config: Arc<ServerConfig>, state: Arc<AgentsState>) {
-    let Connection { stream, peer, permit: _permit } = connection;
+    let AcceptedConnection { stream, peer, permit: _permit } = connection;
     if !net::first_byte(&stream, FIRST_BYTE_TIMEOUT).await {
         return;
     }
     let prompt = Arc::new(AtomicBool::new(true));
-    let socket = Socket::new(stream, prompt.clone());
-    let shaking = TlsAcceptor::from(config).accept(socket);
+    let socket = AgentSocket::new(stream, prompt.clone());
     // Whoever does not speak TLS is no agent.
-    let Ok(Ok(stream)) = tokio::time::timeout(TLS_TIMEOUT, shaking).await else { return };
+    let stream = tls::accept(socket, config).await;
+    let stream = or_debug!(stream, peer = %peer, "a TLS handshake of an agent failed");
+    let Some(stream) = stream else { return };
     let login = LoginLimits::default();
-    let (session, incoming) = Session::start_unauthenticated(stream, Side::Service, login);
+    let (session, incoming) = MuxSession::start_unauthenticated(stream, Side::Service, login);
     session::hold(state, session, incoming, peer, prompt).await;
 }
 
@@ -130,14 +134,15 @@ async fn sweep(state: Arc<AgentsState>) {
         let hour = now.0.get(..HOUR_TEXT_LENGTH).map(str::to_owned);
         if looked != hour {
             // What stays on disk is looked at again in an hour.
-            let _ = Reservation::give_up(&state.store, now).await;
+            let given_up = Reservation::give_up(&state.store, now).await;
+            or_debug!(given_up, "old reservations stay");
             looked = hour;
         }
         tokio::time::sleep(SWEEP_INTERVAL).await;
         let over = state.registry.sweep(state.settings.reserve);
         if !over.is_empty() {
             // A reservation that stays on disk lets its owner come back later than promised.
-            let _ = Reservation::drop(&state.store, over).await;
+            or_debug!(Reservation::drop(&state.store, over).await, "reservations stay");
         }
     }
 }

@@ -9,11 +9,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::api::id::prefix;
-use crate::mux::{Incoming, Session, Stream};
+use crate::logging::{ignore, or_debug};
+use crate::mux::{Incoming, MuxSession, Stream};
 use crate::protocol::message::{Auth, AuthAnswer, AuthAnswerExtra, AuthExtra, SrvInfoAnswer};
-use crate::protocol::rpc::Call;
+use crate::protocol::rpc::IncomingCall;
 use crate::protocol::{read_kind, stream_kind};
-use crate::service::accounts::{self, Agent, TokenFault};
+use crate::service::accounts::{self, AuthenticatedAgent, TokenFault};
 use crate::service::agents::registry::{OnlineAgent, Registry};
 use crate::service::agents::socket::Prompt;
 use crate::service::agents::state::{AgentRefusal, AgentsState};
@@ -28,9 +29,9 @@ pub(crate) const REGION: &str = "local";
 const VERSION: &str = "3";
 
 /// An agent that has not authenticated.
-pub(crate) struct Login {
+pub(crate) struct PendingLogin {
     pub state: Arc<AgentsState>,
-    pub session: Session,
+    pub session: MuxSession,
     pub peer: SocketAddr,
     pub prompt: Prompt,
 }
@@ -41,7 +42,7 @@ pub(crate) struct LoggedInAgent {
     /// Where it beats, if it began to.
     pub heartbeat: Option<Stream>,
     /// What it is told, and where.
-    pub answer: (Call, AuthAnswer),
+    pub answer: (IncomingCall, AuthAnswer),
 }
 
 /// A session on the list of those that are online; dropping it takes it off.
@@ -64,19 +65,24 @@ impl Drop for EndpointRegistration {
     }
 }
 
-impl Login {
+impl PendingLogin {
     /// Talks to an agent until it has authenticated; none when it is gone or was refused.
     pub async fn run(&self, incoming: &mut Incoming) -> Option<LoggedInAgent> {
         let mut heartbeat = None;
         while let Some(mut stream) = incoming.next().await {
             // What is said on one stream harms no other: a broken one is dropped.
-            let Ok(kind) = read_kind(&mut stream).await else { continue };
+            let kind = read_kind(&mut stream).await;
+            let Some(kind) = or_debug!(kind, "a stream ended before it said its kind") else {
+                continue;
+            };
             if kind == stream_kind::HEARTBEAT {
                 heartbeat = Some(stream);
                 continue;
             }
-            let Ok(call) = Call::read(kind, stream).await else { continue };
-            let _ = match kind {
+            let call =
+                or_debug!(IncomingCall::read(kind, stream).await, "cannot read an agent's call");
+            let Some(call) = call else { continue };
+            let answered = match kind {
                 stream_kind::AUTH => return self.authenticate(call, heartbeat).await,
                 stream_kind::SRV_INFO => {
                     call.answer(&SrvInfoAnswer { region: REGION.to_owned() }).await
@@ -87,11 +93,16 @@ impl Login {
                     call.refuse(self.state.text(refused)).await
                 }
             };
+            or_debug!(answered, "an agent does not hear an answer");
         }
         None
     }
 
-    async fn authenticate(&self, call: Call, heartbeat: Option<Stream>) -> Option<LoggedInAgent> {
+    async fn authenticate(
+        &self,
+        call: IncomingCall,
+        heartbeat: Option<Stream>,
+    ) -> Option<LoggedInAgent> {
         let admitted = match call.decode::<Auth>() {
             Ok(auth) => self.admit(auth),
             Err(error) => Err(AgentRefusal(error.to_string(), 102)),
@@ -101,11 +112,13 @@ impl Login {
                 Some(LoggedInAgent { registration, heartbeat, answer: (call, answer) })
             }
             Err(refused) => {
+                tracing::info!(peer = %self.peer, err = %refused.0, "an agent was refused");
                 let error = Some(self.state.text(refused));
                 // An agent that is gone already needs no reason.
-                let _ = call.answer(&AuthAnswer { error, ..AuthAnswer::default() }).await;
-                // The answer needs time to arrive.
-                let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.session.ended()).await;
+                let answer = AuthAnswer { error, ..AuthAnswer::default() };
+                or_debug!(call.answer(&answer).await, "an agent has gone before it was refused");
+                let ended = tokio::time::timeout(CLOSE_TIMEOUT, self.session.ended()).await;
+                ignore(ended, "the answer needs time to arrive");
                 None
             }
         }
@@ -144,7 +157,7 @@ impl Login {
     fn introduce(
         &self,
         said: AuthExtra,
-        agent: Agent,
+        agent: AuthenticatedAgent,
         client_id: String,
     ) -> Result<OnlineAgent, AgentRefusal> {
         let unsupported = |error: Option<String>| match error {

@@ -2,7 +2,7 @@
 //!
 //! `listener` takes connections, `login` finds out whose agent it is, `session` talks to one that
 //! is known, `bind_request` turns what it asks for into an endpoint, and the [`Registry`] knows who is online
-//! with what. `revocation` ends what a credential does not allow any more. A [`Tunnel`] is how the edges
+//! with what. `revocation` ends what a credential does not allow any more. A [`OnlineTunnel`] is how the edges
 //! reach a local service through its agent.
 
 mod access;
@@ -24,14 +24,14 @@ use std::time::Duration;
 use crate::gateway::TrustedProxies;
 use crate::net::ConnectionCaps;
 
-pub(crate) use listener::AgentListener;
+pub(crate) use listener::{AgentListener, BoundAgentListener};
 pub(crate) use registry::{OnlineAgent, Registry};
 pub(crate) use state::AgentsState;
-pub(crate) use tunnel::{Tunnel, TunnelKind};
+pub(crate) use tunnel::{OnlineTunnel, TunnelKind};
 
 /// How agents are served.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct AgentSettings {
     /// The name or address to listen on.
     pub host: String,
     /// The port; 0 picks a free port.

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use crate::api::Timestamp;
 use crate::gateway::{PublicEndpoint, Target, TunnelGroups};
-use crate::mux::{Code, Session};
-use crate::net::Source;
+use crate::logging::or_debug;
+use crate::mux::{Code, MuxSession};
+use crate::net::SourceAddress;
 use crate::protocol::message::Hidden;
-use crate::service::accounts::Agent;
+use crate::service::accounts::AuthenticatedAgent;
 use crate::service::agents::access::AccessList;
 use crate::service::agents::stream_shares::StreamShares;
-use crate::service::agents::tunnel::{Tunnel, TunnelKind};
+use crate::service::agents::tunnel::{OnlineTunnel, TunnelKind};
 
 /// How long a goodbye may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
@@ -28,8 +29,8 @@ pub(crate) struct Registry {
 struct RegistryState {
     /// By identifier, so in the order of their start.
     sessions: BTreeMap<String, Arc<OnlineAgent>>,
-    tunnels: BTreeMap<String, Arc<Tunnel>>,
-    binds: HashMap<String, BoundEndpoint>,
+    tunnels: BTreeMap<String, Arc<OnlineTunnel>>,
+    binds: HashMap<String, RegisteredEndpoint>,
 }
 
 /// An agent that is connected.
@@ -40,9 +41,9 @@ pub(crate) struct OnlineAgent {
     pub client_id: String,
     /// What it proves that with.
     pub cookie: Hidden,
-    pub session: Session,
+    pub session: MuxSession,
     pub shares: StreamShares,
-    pub agent: Agent,
+    pub agent: AuthenticatedAgent,
     pub ip: IpAddr,
     pub os: String,
     pub agent_version: String,
@@ -53,12 +54,12 @@ pub(crate) struct OnlineAgent {
 }
 
 /// An address that an agent has, or had a moment ago.
-struct BoundEndpoint {
+struct RegisteredEndpoint {
     token: Hidden,
     /// Whose address it is.
-    agent: Agent,
+    agent: AuthenticatedAgent,
     endpoint: Option<PublicEndpoint>,
-    tunnel: Option<Arc<Tunnel>>,
+    tunnel: Option<Arc<OnlineTunnel>>,
     /// Since when nobody serves it.
     idle: Option<Instant>,
 }
@@ -116,13 +117,13 @@ impl Registry {
         &self,
         token: Hidden,
         endpoint: Option<PublicEndpoint>,
-        tunnel: Arc<Tunnel>,
+        tunnel: Arc<OnlineTunnel>,
     ) {
         let mut inner = self.lock();
         let agent = tunnel.session.agent.clone();
         let bind_id = tunnel.bind_id.clone();
         let mut bound =
-            BoundEndpoint { token, agent, endpoint, tunnel: Some(tunnel.clone()), idle: None };
+            RegisteredEndpoint { token, agent, endpoint, tunnel: Some(tunnel.clone()), idle: None };
         if inner.sessions.contains_key(&tunnel.session.id) {
             inner.tunnels.insert(tunnel.id.clone(), tunnel);
         } else {
@@ -141,8 +142,8 @@ impl Registry {
         &self,
         bind_id: &str,
         token: &Hidden,
-        (agent, access): (&Agent, &AccessList),
-        make: impl FnOnce(&PublicEndpoint) -> Arc<Tunnel>,
+        (agent, access): (&AuthenticatedAgent, &AccessList),
+        make: impl FnOnce(&PublicEndpoint) -> Arc<OnlineTunnel>,
     ) -> Reclaimed {
         let mut guard = self.lock();
         let inner = &mut *guard;
@@ -177,9 +178,9 @@ impl Registry {
     /// Ends a tunnel of a session, and returns it; none when the session has none of that id.
     ///
     /// What its visitors are being served goes on.
-    pub fn unbind(&self, online: &OnlineAgent, bind_id: &str) -> Option<Arc<Tunnel>> {
+    pub fn unbind(&self, online: &OnlineAgent, bind_id: &str) -> Option<Arc<OnlineTunnel>> {
         let mut inner = self.lock();
-        let own = |bound: &BoundEndpoint| {
+        let own = |bound: &RegisteredEndpoint| {
             bound.tunnel.as_ref().is_some_and(|tunnel| tunnel.session.id == online.id)
         };
         inner.binds.get(bind_id).filter(|bound| own(bound))?;
@@ -189,7 +190,7 @@ impl Registry {
     }
 
     /// The agents that have a session or an address.
-    pub(crate) fn agents(&self) -> Vec<Agent> {
+    pub(crate) fn agents(&self) -> Vec<AuthenticatedAgent> {
         let inner = self.lock();
         let online = inner.sessions.values().map(|online| &online.agent);
         let bound = inner.binds.values().map(|bound| &bound.agent);
@@ -198,7 +199,10 @@ impl Registry {
 
     /// Takes everything from an agent: its sessions, which are given back with the tunnels that they
     /// had, and its addresses. What its tunnels carry is cut off.
-    pub(crate) fn expel(&self, agent: &Agent) -> Vec<(Arc<OnlineAgent>, Vec<Arc<Tunnel>>)> {
+    pub(crate) fn expel(
+        &self,
+        agent: &AuthenticatedAgent,
+    ) -> Vec<(Arc<OnlineAgent>, Vec<Arc<OnlineTunnel>>)> {
         let mut guard = self.lock();
         let inner = &mut *guard;
         let own = inner.sessions.values().filter(|online| online.agent == *agent);
@@ -220,7 +224,11 @@ impl Registry {
 
     /// Takes from an agent what its access list does not allow: addresses, and tunnels, which are
     /// given back. What the tunnels carry is cut off.
-    pub(crate) fn narrow(&self, agent: &Agent, access: &AccessList) -> Vec<Arc<Tunnel>> {
+    pub(crate) fn narrow(
+        &self,
+        agent: &AuthenticatedAgent,
+        access: &AccessList,
+    ) -> Vec<Arc<OnlineTunnel>> {
         let mut guard = self.lock();
         let inner = &mut *guard;
         let mut stopped = Vec::new();
@@ -251,7 +259,7 @@ impl Registry {
     pub fn sweep(&self, reserve: Duration) -> Vec<String> {
         let mut inner = self.lock();
         let is_over =
-            |bound: &BoundEndpoint| bound.idle.is_some_and(|since| since.elapsed() >= reserve);
+            |bound: &RegisteredEndpoint| bound.idle.is_some_and(|since| since.elapsed() >= reserve);
         let over = inner.binds.iter().filter(|(_, bound)| is_over(bound));
         let over = over.map(|(id, _)| id.clone()).collect::<Vec<_>>();
         over.iter().for_each(|id| drop(inner.binds.remove(id)));
@@ -265,12 +273,12 @@ impl Registry {
 
     /// Whether an agent is connected from where this address is.
     pub fn is_connected_from(&self, address: IpAddr) -> bool {
-        let source = Source::of(address);
-        self.lock().sessions.values().any(|online| Source::of(online.ip) == source)
+        let source = SourceAddress::of(address);
+        self.lock().sessions.values().any(|online| SourceAddress::of(online.ip) == source)
     }
 
     /// The tunnels, oldest first.
-    pub fn tunnels(&self) -> Vec<Arc<Tunnel>> {
+    pub fn tunnels(&self) -> Vec<Arc<OnlineTunnel>> {
         self.lock().tunnels.values().cloned().collect()
     }
 
@@ -280,12 +288,12 @@ impl Registry {
     }
 
     /// The tunnel with this identifier.
-    pub fn tunnel(&self, id: &str) -> Option<Arc<Tunnel>> {
+    pub fn tunnel(&self, id: &str) -> Option<Arc<OnlineTunnel>> {
         self.lock().tunnels.get(id).cloned()
     }
 
     /// The online tunnels that serve all of these labels, oldest first.
-    pub fn serving(&self, labels: &BTreeMap<String, String>) -> Vec<Arc<Tunnel>> {
+    pub fn serving(&self, labels: &BTreeMap<String, String>) -> Vec<Arc<OnlineTunnel>> {
         let inner = self.lock();
         inner.tunnels.values().filter(|tunnel| tunnel.serves(labels)).cloned().collect()
     }
@@ -297,7 +305,8 @@ impl Registry {
             leaving.spawn(async move {
                 let goodbye = online.session.go_away(Code::NONE, "the service is stopping");
                 // Whoever does not listen is not waited for.
-                let _ = tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await;
+                let said = tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await;
+                or_debug!(said, session = %online.id, "an agent did not hear that the service stops");
                 online.session.close();
             });
         }
@@ -310,7 +319,7 @@ impl Registry {
     }
 }
 
-impl BoundEndpoint {
+impl RegisteredEndpoint {
     fn is_allowed(&self, access: &AccessList) -> bool {
         match (&self.endpoint, &self.tunnel) {
             (Some(endpoint), _) => access.allows_endpoint(endpoint),

@@ -15,7 +15,7 @@ use crate::api::Timestamp;
 use crate::api::id::{has_prefix, prefix};
 use crate::gateway::{EndpointSpec, PublicEndpoint};
 use crate::service::accounts;
-use crate::service::store::{Document, Error, Store, Transaction, View};
+use crate::service::store::{Document, Store, StoreError, Transaction, View};
 
 /// How long an address waits for an agent that was gone when the service started.
 const RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -71,7 +71,7 @@ impl Reservation {
         id: &str,
         token: &str,
         owner_id: &str,
-    ) -> Result<Option<Self>, Error> {
+    ) -> Result<Option<Self>, StoreError> {
         let found = store.read(|view| view.find::<Self>(id))?;
         Ok(found.filter(|kept| kept.owner_id == owner_id && kept.is_for(token)))
     }
@@ -87,7 +87,7 @@ impl Reservation {
     }
 
     /// Writes it down for the agents of a credential.
-    pub async fn keep(self, store: &Store, credential_id: &str) -> Result<(), Error> {
+    pub async fn keep(self, store: &Store, credential_id: &str) -> Result<(), StoreError> {
         let credential_id = credential_id.to_owned();
         let keep = move |change: &Transaction<'_>| {
             change.put(&self)?;
@@ -97,7 +97,7 @@ impl Reservation {
     }
 
     /// Notes that the agents of another credential have the address now.
-    pub async fn assign(store: &Store, id: &str, credential_id: &str) -> Result<(), Error> {
+    pub async fn assign(store: &Store, id: &str, credential_id: &str) -> Result<(), StoreError> {
         let (id, credential_id) = (id.to_owned(), credential_id.to_owned());
         let assign = move |change: &Transaction<'_>| match change.find::<Self>(&id)? {
             Some(_) => change.link(&id, ROLE, [credential_id.as_str()]),
@@ -107,7 +107,7 @@ impl Reservation {
     }
 
     /// The reservations that a credential, or those of a bot user, left behind when revoked.
-    pub fn of_revoked(view: &View<'_>, account: &str) -> Result<Vec<String>, Error> {
+    pub fn of_revoked(view: &View<'_>, account: &str) -> Result<Vec<String>, StoreError> {
         let mut credentials = vec![account.to_owned()];
         if !has_prefix(account, prefix::CREDENTIAL) {
             credentials = view.referrers(account, "owner")?;
@@ -122,7 +122,7 @@ impl Reservation {
     }
 
     /// Notes that a service begins, to which no agent has come back yet.
-    pub async fn all_wait(store: &Store, now: Timestamp) -> Result<(), Error> {
+    pub async fn all_wait(store: &Store, now: Timestamp) -> Result<(), StoreError> {
         let wait = move |change: &Transaction<'_>| {
             let all = all(change)?.into_iter();
             for kept in all.filter(|kept| kept.idle.is_none()) {
@@ -134,7 +134,7 @@ impl Reservation {
     }
 
     /// Gives up the addresses that have waited too long, or that are too many.
-    pub async fn give_up(store: &Store, now: Timestamp) -> Result<(), Error> {
+    pub async fn give_up(store: &Store, now: Timestamp) -> Result<(), StoreError> {
         let give_up = move |change: &Transaction<'_>| {
             for id in over(all(change)?, &now) {
                 change.remove::<Self>(&id)?;
@@ -145,7 +145,7 @@ impl Reservation {
     }
 
     /// Gives the address up.
-    pub async fn drop(store: &Store, ids: Vec<String>) -> Result<(), Error> {
+    pub async fn drop(store: &Store, ids: Vec<String>) -> Result<(), StoreError> {
         let drop = move |change: &Transaction<'_>| {
             for id in &ids {
                 change.remove::<Self>(id)?;
@@ -156,7 +156,7 @@ impl Reservation {
     }
 }
 
-fn all(change: &Transaction<'_>) -> Result<Vec<Reservation>, Error> {
+fn all(change: &Transaction<'_>) -> Result<Vec<Reservation>, StoreError> {
     let mut all: Vec<Reservation> = Vec::new();
     loop {
         let before = all.last().map(|kept| kept.id.clone());

@@ -12,15 +12,16 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use crate::api::id::{has_prefix, prefix};
+use crate::logging::or_debug;
 use crate::mux::Code;
 use crate::protocol::message::StopTunnel;
 use crate::protocol::rpc;
-use crate::service::accounts::{self, Agent};
+use crate::service::accounts::{self, AuthenticatedAgent};
 use crate::service::agents::access::AccessList;
 use crate::service::agents::registry::{OnlineAgent, Registry};
 use crate::service::agents::reservation::Reservation;
 use crate::service::agents::state::{AgentRefusal, AgentsState};
-use crate::service::agents::tunnel::Tunnel;
+use crate::service::agents::tunnel::OnlineTunnel;
 use crate::service::store::{self, Store};
 
 /// How long an agent may take to be told of its tunnels before its session is closed.
@@ -42,7 +43,7 @@ pub(crate) fn follow(state: &AgentsState) {
 }
 
 /// Looks at an agent again whose session or tunnel has just been noted: what allowed it may be gone.
-pub(crate) fn review(state: &AgentsState, agent: &Agent) {
+pub(crate) fn review(state: &AgentsState, agent: &AuthenticatedAgent) {
     review_one(&state.registry, &state.store, &Notifier::of(state), agent);
 }
 
@@ -55,7 +56,7 @@ fn both(registry: &Weak<Registry>, store: &Weak<Store>) -> Option<(Arc<Registry>
 }
 
 fn review_all(registry: &Registry, store: &Store, notifier: &Notifier, accounts: &HashSet<&str>) {
-    let depends = |agent: &Agent| {
+    let depends = |agent: &AuthenticatedAgent| {
         accounts.contains(agent.credential_id.as_str()) || accounts.contains(&*agent.owner_id)
     };
     for agent in registry.agents().into_iter().filter(depends) {
@@ -63,8 +64,8 @@ fn review_all(registry: &Registry, store: &Store, notifier: &Notifier, accounts:
     }
 }
 
-fn review_one(registry: &Registry, store: &Store, notifier: &Notifier, agent: &Agent) {
-    match store.read::<_, store::Error>(|view| accounts::access_list(view, agent)) {
+fn review_one(registry: &Registry, store: &Store, notifier: &Notifier, agent: &AuthenticatedAgent) {
+    match store.read::<_, store::StoreError>(|view| accounts::access_list(view, agent)) {
         Ok(None) => {
             for (online, tunnels) in registry.expel(agent) {
                 notifier.dismiss(online, tunnels);
@@ -76,7 +77,8 @@ fn review_one(registry: &Registry, store: &Store, notifier: &Notifier, agent: &A
             }
         }
         // Nobody knows what holds for the agent: it has to come back and be looked at then.
-        Err(_) => {
+        Err(err) => {
+            tracing::warn!(%err, "an agent is sent away: its access cannot be looked up");
             for online in registry.sessions().into_iter().filter(|it| it.agent == *agent) {
                 notifier.send_back(online);
             }
@@ -86,7 +88,7 @@ fn review_one(registry: &Registry, store: &Store, notifier: &Notifier, agent: &A
 
 /// Gives up the addresses that are kept for the agents of credentials that were revoked.
 fn release_all(store: &Arc<Store>, notifier: &Notifier, accounts: &HashSet<&str>) {
-    let kept = store.read::<_, store::Error>(|view| {
+    let kept = store.read::<_, store::StoreError>(|view| {
         let mut kept = Vec::new();
         for account in accounts {
             kept.extend(Reservation::of_revoked(view, account)?);
@@ -98,7 +100,7 @@ fn release_all(store: &Arc<Store>, notifier: &Notifier, accounts: &HashSet<&str>
     if !kept.is_empty() {
         let store = store.clone();
         notifier.runtime.spawn(async move {
-            let _ = Reservation::drop(&store, kept).await;
+            or_debug!(Reservation::drop(&store, kept).await, "reservations stay");
         });
     }
 }
@@ -116,7 +118,7 @@ impl Notifier {
     }
 
     /// Ends a session, for good.
-    fn dismiss(&self, online: Arc<OnlineAgent>, tunnels: Vec<Arc<Tunnel>>) {
+    fn dismiss(&self, online: Arc<OnlineAgent>, tunnels: Vec<Arc<OnlineTunnel>>) {
         let refused = AgentRefusal::revoked();
         let notices: Vec<_> = tunnels.iter().map(|tunnel| self.notice(tunnel, &refused)).collect();
         self.runtime.spawn(async move {
@@ -124,16 +126,17 @@ impl Notifier {
                 for notice in &notices {
                     rpc::tell(&online.session, notice).await?;
                 }
-                Ok::<_, rpc::Error>(())
+                Ok::<_, rpc::RpcError>(())
             };
             // The end of the session says it to those who did not listen.
-            let _ = tokio::time::timeout(NOTICE_TIMEOUT, telling).await;
+            let told = tokio::time::timeout(NOTICE_TIMEOUT, telling).await;
+            or_debug!(told, session = %online.id, "an agent takes no notice");
             online.session.go_away(Code::SESSION_CLOSED, &refused.0).await;
         });
     }
 
     /// Ends a tunnel; its session goes on.
-    fn stop(&self, tunnel: Arc<Tunnel>) {
+    fn stop(&self, tunnel: Arc<OnlineTunnel>) {
         let problem = format!(
             "the access list of the authtoken does not allow {} any more",
             tunnel.public_name()
@@ -142,7 +145,8 @@ impl Notifier {
         self.runtime.spawn(async move {
             let telling = rpc::tell(&tunnel.session.session, &notice);
             // The tunnel is over whether or not its agent listens.
-            let _ = tokio::time::timeout(NOTICE_TIMEOUT, telling).await;
+            let told = tokio::time::timeout(NOTICE_TIMEOUT, telling).await;
+            or_debug!(told, tunnel = %tunnel.id, "an agent takes no notice");
         });
     }
 
@@ -154,7 +158,11 @@ impl Notifier {
         });
     }
 
-    fn notice(&self, tunnel: &Tunnel, AgentRefusal(message, number): &AgentRefusal) -> StopTunnel {
+    fn notice(
+        &self,
+        tunnel: &OnlineTunnel,
+        AgentRefusal(message, number): &AgentRefusal,
+    ) -> StopTunnel {
         StopTunnel {
             id: tunnel.bind_id.clone(),
             message: message.clone(),

@@ -3,23 +3,26 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::logging::or_debug;
+use tracing::Instrument;
+
 use crate::api::Timestamp;
 use crate::api::id::prefix;
 use crate::gateway::{ConnectionReuse, EndpointSpec, PublicEndpoint, Target, UpstreamProtocol};
-use crate::mux::{Incoming, Session, Stream, heartbeat};
+use crate::mux::{Incoming, MuxSession, Stream, heartbeat};
 use crate::protocol::message::{
-    Answer, AuthAnswer, Bind, BindAnswer, BindAnswerExtra, BindLabeled, BindLabeledAnswer, Hidden,
-    SrvInfoAnswer, Unbind,
+    AuthAnswer, Bind, BindAnswer, BindAnswerExtra, BindLabeled, BindLabeledAnswer, CommandResponse,
+    Hidden, SrvInfoAnswer, Unbind,
 };
-use crate::protocol::rpc::{self, Call};
+use crate::protocol::rpc::{self, IncomingCall};
 use crate::protocol::{read_kind, stream_kind};
 use crate::service::agents::access::AccessList;
-use crate::service::agents::login::{LoggedInAgent, Login, REGION};
+use crate::service::agents::login::{LoggedInAgent, PendingLogin, REGION};
 use crate::service::agents::registry::{OnlineAgent, Reclaimed};
 use crate::service::agents::reservation::Reservation;
 use crate::service::agents::socket::Prompt;
 use crate::service::agents::state::{AgentRefusal, AgentsState};
-use crate::service::agents::tunnel::{Life, Tunnel, TunnelKind};
+use crate::service::agents::tunnel::{Life, OnlineTunnel, TunnelKind};
 use crate::service::agents::{bind_request, revocation};
 
 /// One agent that has authenticated.
@@ -31,12 +34,12 @@ struct AgentSession {
 /// Talks to an agent until it is gone.
 pub(crate) async fn hold(
     state: Arc<AgentsState>,
-    session: Session,
+    session: MuxSession,
     mut incoming: Incoming,
     peer: SocketAddr,
     prompt: Prompt,
 ) {
-    let login = Login { state: state.clone(), session: session.clone(), peer, prompt };
+    let login = PendingLogin { state: state.clone(), session: session.clone(), peer, prompt };
     let admitted = tokio::time::timeout(state.settings.login_timeout, login.run(&mut incoming));
     let Ok(Some(LoggedInAgent { registration, heartbeat, answer: (call, answer) })) =
         admitted.await
@@ -51,27 +54,35 @@ pub(crate) async fn hold(
         tokio::spawn(heartbeat::answer(stream));
     }
     // An agent that is gone already is noticed by the session.
-    let _ = call.answer(&answer).await;
+    or_debug!(call.answer(&answer).await, "an agent has gone before it was let in");
     let online = registration.online.clone();
+    let span = tracing::debug_span!("session", session = %online.id);
+    tracing::info!(parent: &span, session = %online.id, peer = %peer, "an agent has logged in");
+    let ended = session.clone();
     let session = Arc::new(AgentSession { state: state.clone(), online });
     while let Some(stream) = incoming.next().await {
-        tokio::spawn(session.clone().answer(stream));
+        tokio::spawn(session.clone().answer(stream).instrument(span.clone()));
     }
+    let err = ended.ended().await;
+    tracing::info!(parent: &span, session = %session.online.id, %err, "an agent's session has ended");
 }
 
 impl AgentSession {
     async fn answer(self: Arc<Self>, mut stream: Stream) {
         // What is said on one stream harms no other: a broken one is dropped.
-        let Ok(kind) = read_kind(&mut stream).await else { return };
+        let kind =
+            or_debug!(read_kind(&mut stream).await, "a stream ended before it said its kind");
+        let Some(kind) = kind else { return };
         if kind == stream_kind::HEARTBEAT {
             return heartbeat::answer(stream).await;
         }
-        let Ok(call) = Call::read(kind, stream).await else { return };
+        let call = or_debug!(IncomingCall::read(kind, stream).await, "cannot read an agent's call");
+        let Some(call) = call else { return };
         // An agent that is gone already needs no answer.
-        let _ = self.perform(kind, call).await;
+        or_debug!(self.perform(kind, call).await, "an agent's call failed");
     }
 
-    async fn perform(&self, kind: u32, call: Call) -> Result<(), rpc::Error> {
+    async fn perform(&self, kind: u32, call: IncomingCall) -> Result<(), rpc::RpcError> {
         match kind {
             stream_kind::AUTH => {
                 let refused = AgentRefusal("the agent is already authenticated".to_owned(), 102);
@@ -112,9 +123,10 @@ impl AgentSession {
                 };
                 // New visitors do not reach it any more; who waits for the answer may rely on that.
                 self.state.gateway.close_idle(&tunnel.id);
-                let answered = call.answer(&Answer::default()).await;
+                let answered = call.answer(&CommandResponse::default()).await;
                 // Without the note the address is only kept for longer.
-                let _ = Reservation::drop(&self.state.store, vec![unbind.id]).await;
+                let dropped = Reservation::drop(&self.state.store, vec![unbind.id]).await;
+                or_debug!(dropped, "a reservation stays");
                 answered
             }
             other => {
@@ -159,14 +171,15 @@ impl AgentSession {
     }
 
     /// Takes a tunnel back that was noted when nothing allowed it any more.
-    async fn confirm(&self, tunnel: &Tunnel) -> Result<(), AgentRefusal> {
+    async fn confirm(&self, tunnel: &OnlineTunnel) -> Result<(), AgentRefusal> {
         revocation::review(&self.state, &self.online.agent);
         if !tunnel.is_stopped() {
             return Ok(());
         }
         self.state.registry.drop_bind(&tunnel.bind_id);
         // Without the note the address is only kept for longer.
-        let _ = Reservation::drop(&self.state.store, vec![tunnel.bind_id.clone()]).await;
+        let dropped = Reservation::drop(&self.state.store, vec![tunnel.bind_id.clone()]).await;
+        or_debug!(dropped, "a reservation stays");
         self.state.access(&self.online)?;
         Err(forbidden(&tunnel.public_name()))
     }
@@ -209,7 +222,7 @@ impl AgentSession {
         plan: &BindPlan<'_>,
         bind_id: &str,
         spec: EndpointSpec,
-    ) -> Result<(PublicEndpoint, Arc<Tunnel>), AgentRefusal> {
+    ) -> Result<(PublicEndpoint, Arc<OnlineTunnel>), AgentRefusal> {
         let (id, endpoint_id) = self.tunnel_ids()?;
         // The address is not known before it is bound, and the tunnel shows it.
         let waiting = Arc::new(LoginRequired);
@@ -233,7 +246,7 @@ impl AgentSession {
         let unknown = |problem: String| AgentRefusal(problem, 215);
         let speaks = bind_request::speaks(&bind.forwards_proto).map_err(unknown)?;
         let bind_id = bind_request::secret()?;
-        let tunnel = Arc::new(Tunnel {
+        let tunnel = Arc::new(OnlineTunnel {
             id: self.state.ids.next(prefix::TUNNEL)?,
             bind_id: bind_id.clone(),
             session: self.online.clone(),
@@ -266,10 +279,16 @@ struct BindPlan<'a> {
 }
 
 impl BindPlan<'_> {
-    fn tunnel(&self, bind_id: &str, url: &str, id: String, endpoint_id: String) -> Arc<Tunnel> {
+    fn tunnel(
+        &self,
+        bind_id: &str,
+        url: &str,
+        id: String,
+        endpoint_id: String,
+    ) -> Arc<OnlineTunnel> {
         let proto = url.split(':').next().unwrap_or_default().to_owned();
         let proxy_proto = self.proxy_proto;
-        Arc::new(Tunnel {
+        Arc::new(OnlineTunnel {
             id,
             bind_id: bind_id.to_owned(),
             session: self.online.clone(),
@@ -283,7 +302,7 @@ impl BindPlan<'_> {
     }
 }
 
-fn answer(bind: &Bind, id: &str, url: &str, token: &Hidden, tunnel: &Tunnel) -> BindAnswer {
+fn answer(bind: &Bind, id: &str, url: &str, token: &Hidden, tunnel: &OnlineTunnel) -> BindAnswer {
     let proto = url.split(':').next().unwrap_or_default();
     let place = url.split("://").nth(1).unwrap_or_default();
     let mut opts = bind.opts.clone();

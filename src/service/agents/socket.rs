@@ -9,6 +9,8 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::logging::{ignore, or_debug};
+
 /// Whether a socket acknowledges at once; shared with whoever learns that it need not.
 pub(crate) type Prompt = Arc<AtomicBool>;
 
@@ -17,15 +19,15 @@ pub(crate) type Prompt = Arc<AtomicBool>;
 /// Official agents hold back a small frame until the one before it was acknowledged, and the kernel
 /// holds back acknowledgements: 40 ms for every exchange (tunnel protocol, section 9). Linux
 /// forgets the setting now and then, so it is set again after every read.
-pub(crate) struct Socket {
+pub(crate) struct AgentSocket {
     stream: TcpStream,
     prompt: Prompt,
 }
 
-impl Socket {
+impl AgentSocket {
     pub fn new(stream: TcpStream, prompt: Prompt) -> Self {
         // Frames are written whole; waiting for more to send only delays them.
-        let _ = stream.set_nodelay(true);
+        or_debug!(stream.set_nodelay(true), "cannot switch delays off");
         let socket = Self { stream, prompt };
         socket.acknowledge();
         socket
@@ -33,14 +35,16 @@ impl Socket {
 
     fn acknowledge(&self) {
         if self.prompt.load(Ordering::Relaxed) {
-            // Without it things are slow, but right.
             #[cfg(any(target_os = "linux", target_os = "android"))]
-            let _ = socket2::SockRef::from(&self.stream).set_tcp_quickack(true);
+            ignore(
+                socket2::SockRef::from(&self.stream).set_tcp_quickack(true),
+                "without it things are slow, but right",
+            );
         }
     }
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for AgentSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -54,32 +58,6 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
+impl AsyncWrite for AgentSocket {
+    forward_write!(stream);
 }

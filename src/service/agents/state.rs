@@ -6,14 +6,14 @@ use crate::api::id::Ids;
 use crate::gateway::Gateway;
 use crate::protocol::message::error_text;
 use crate::service::accounts;
-use crate::service::agents::Settings;
+use crate::service::agents::AgentSettings;
 use crate::service::agents::access::AccessList;
 use crate::service::agents::registry::{OnlineAgent, Registry};
 use crate::service::store::{self, Store};
 
 /// What all sessions share.
 pub(crate) struct AgentsState {
-    pub settings: Settings,
+    pub settings: AgentSettings,
     pub store: Arc<Store>,
     pub gateway: Gateway,
     pub registry: Arc<Registry>,
@@ -30,8 +30,8 @@ impl AgentRefusal {
     }
 }
 
-impl From<store::Error> for AgentRefusal {
-    fn from(error: store::Error) -> Self {
+impl From<store::StoreError> for AgentRefusal {
+    fn from(error: store::StoreError) -> Self {
         let problem = match error.fault() {
             Some(fault) => {
                 format!("the service cannot store this now, try again: {}", fault.description())

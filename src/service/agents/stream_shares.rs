@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::gateway::TrustedProxies;
 use crate::mux::{Code, Stream, StreamWatch, UnreadAccount, UnreadBacklog};
-use crate::net::Source;
+use crate::net::SourceAddress;
 
 /// How many streams an address may have at the cost of others.
 const SMALL_SHARE: usize = 16;
@@ -30,7 +30,7 @@ pub(crate) struct StreamShares {
 
 #[derive(Default)]
 struct Shares {
-    by_source: HashMap<Source, Share>,
+    by_source: HashMap<SourceAddress, Share>,
     /// How many sources there are when those without streams are dropped.
     sweep_at: usize,
     looked: Option<Instant>,
@@ -39,13 +39,13 @@ struct Shares {
 /// The streams of one source.
 struct Share {
     account: Arc<UnreadAccount>,
-    streams: Vec<Entry>,
+    streams: Vec<StalledStream>,
     /// How many streams there are when those that are gone are dropped.
     sweep_at: usize,
 }
 
 /// A stream, and since when it stands still.
-struct Entry {
+struct StalledStream {
     stream: StreamWatch,
     moves: u64,
     since: Instant,
@@ -58,7 +58,7 @@ impl StreamShares {
 
     /// Notes a new stream of a visitor.
     pub fn hold(&self, address: IpAddr, stream: &Stream) {
-        let source = Source::of(address);
+        let source = SourceAddress::of(address);
         let mut shares = self.lock();
         shares.sweep();
         let share = shares.by_source.entry(source).or_insert_with(|| Share::new(&self.backlog));
@@ -67,13 +67,17 @@ impl StreamShares {
         if !self.trusted_proxies.contains(address) {
             stream.count_in(share.account.clone());
         }
-        share.streams.push(Entry { stream: stream.watch(), moves: 0, since: Instant::now() });
+        share.streams.push(StalledStream {
+            stream: stream.watch(),
+            moves: 0,
+            since: Instant::now(),
+        });
     }
 
     /// Ends a stream of the source that has most, if this one has few; true when there is room for
     /// another then. Streams that stand still are taken, and with `any` all others as well.
     pub fn make_room(&self, address: IpAddr, any: bool) -> bool {
-        let source = Source::of(address);
+        let source = SourceAddress::of(address);
         let mut shares = self.lock();
         let own = shares.by_source.get_mut(&source).map_or(0, Share::live);
         let now = Instant::now();
@@ -133,7 +137,7 @@ impl Share {
     }
 }
 
-impl Entry {
+impl StalledStream {
     fn look(&mut self, now: Instant) {
         if let Some(moves) = self.stream.moves().filter(|moves| *moves != self.moves) {
             (self.moves, self.since) = (moves, now);

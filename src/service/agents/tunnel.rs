@@ -32,7 +32,7 @@ const POLITE_DELAY: Duration = Duration::from_millis(20);
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A tunnel that is online.
-pub(crate) struct Tunnel {
+pub(crate) struct OnlineTunnel {
     /// Unique identifier, `tn_` and 27 characters; also of its connections.
     pub id: String,
     /// What proxied connections name it by.
@@ -69,7 +69,7 @@ pub(crate) enum TunnelKind {
     Labeled(BTreeMap<String, String>),
 }
 
-impl Tunnel {
+impl OnlineTunnel {
     /// Whether the tunnel serves all of these labels; none are served by nobody.
     pub fn serves(&self, labels: &BTreeMap<String, String>) -> bool {
         match &self.kind {
@@ -174,7 +174,7 @@ impl Tunnel {
     }
 }
 
-impl Target for Tunnel {
+impl Target for OnlineTunnel {
     fn key(&self) -> &str {
         &self.id
     }

@@ -1,6 +1,6 @@
 //! API keys: made with a token, shown without.
 
-use super::{Context, Handler, Reply, on, resource};
+use super::{Context, Handler, OperationResult, on, resource};
 use crate::api::id::prefix;
 use crate::api::remote::api_keys::{ApiKey, Create, Delete, Get, List, Update};
 use crate::service::accounts;
@@ -12,7 +12,7 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
 }
 
-async fn create(service: Context, wanted: Create) -> Reply<Create> {
+async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
     let caller = service.caller.clone();
     let create = service.change(move |change| {
         let owner_id = accounts::owner(change, &caller, wanted.owner_id)?;
@@ -31,15 +31,15 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     create.await
 }
 
-async fn list(service: Context, wanted: List) -> Reply<List> {
+async fn list(service: Context, wanted: List) -> OperationResult<List> {
     service.page::<List, _>(wanted.before_id, wanted.limit)
 }
 
-async fn get(service: Context, wanted: Get) -> Reply<Get> {
+async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
     service.find(&wanted.id)
 }
 
-async fn update(service: Context, wanted: Update) -> Reply<Update> {
+async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
     let update = service.change(move |change| {
         let mut key: ApiKey = found(change, &wanted.id)?;
         key.description = wanted.description.or(key.description);
@@ -50,6 +50,6 @@ async fn update(service: Context, wanted: Update) -> Reply<Update> {
     update.await
 }
 
-async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
+async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
     service.write(move |change| remove::<ApiKey>(change, &wanted.id)).await
 }

@@ -1,6 +1,6 @@
 //! Bot users: changed by admins only.
 
-use super::{Context, Handler, Reply, on, resource};
+use super::{Context, Handler, OperationResult, on, resource};
 use crate::api::id::{self, prefix};
 use crate::api::remote::api_keys::ApiKey;
 use crate::api::remote::bot_users::{BotUser, Create, Delete, Get, List, Update};
@@ -20,7 +20,7 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
 }
 
-async fn create(service: Context, wanted: Create) -> Reply<Create> {
+async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
     admins_only(&service)?;
     check_name(&wanted.name)?;
     let create = service.change(move |change| {
@@ -37,15 +37,15 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     create.await
 }
 
-async fn list(service: Context, wanted: List) -> Reply<List> {
+async fn list(service: Context, wanted: List) -> OperationResult<List> {
     service.page::<List, _>(wanted.before_id, wanted.limit)
 }
 
-async fn get(service: Context, wanted: Get) -> Reply<Get> {
+async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
     service.find(&wanted.id)
 }
 
-async fn update(service: Context, wanted: Update) -> Reply<Update> {
+async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
     admins_only(&service)?;
     wanted.name.as_deref().map_or(Ok(()), check_name)?;
     let update = service.change(move |change| {
@@ -58,7 +58,7 @@ async fn update(service: Context, wanted: Update) -> Reply<Update> {
     update.await
 }
 
-async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
+async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
     admins_only(&service)?;
     let delete = service.write(move |change| {
         for owned in change.referrers(&wanted.id, "owner")? {

@@ -1,15 +1,13 @@
 //! Certificate authorities: read when they are uploaded, kept as long as an edge uses them.
 
-use super::{Context, Handler, Reply, on, resource};
-use crate::api::id::{self, prefix};
+use super::{Context, Handler, OperationResult, on, resource};
+use crate::api::id::prefix;
 use crate::api::remote::certificate_authorities::{
     CertificateAuthority, Create, Delete, Get, List, Update,
 };
-use crate::gateway::tls::policy;
-use crate::net::certificate;
-use crate::service::certificate::Certificate;
-use crate::service::context::{found, remove, wrong_prefix};
-use crate::service::store::Transaction;
+use crate::net::tls::x509::{self, CertificateFields};
+use crate::net::tls::{certificate, only_signed_by};
+use crate::service::context::{found, remove};
 use crate::service::{Refusal, code};
 
 /// The role of an authority for the edges whose visitors it vouches for.
@@ -23,7 +21,7 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
 }
 
-async fn create(service: Context, wanted: Create) -> Reply<Create> {
+async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
     let certificate = read(&wanted.ca_pem)?;
     let create = service.change(move |change| {
         let authority = CertificateAuthority {
@@ -45,15 +43,15 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     create.await
 }
 
-async fn list(service: Context, wanted: List) -> Reply<List> {
+async fn list(service: Context, wanted: List) -> OperationResult<List> {
     service.page::<List, _>(wanted.before_id, wanted.limit)
 }
 
-async fn get(service: Context, wanted: Get) -> Reply<Get> {
+async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
     service.find(&wanted.id)
 }
 
-async fn update(service: Context, wanted: Update) -> Reply<Update> {
+async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
     let update = service.change(move |change| {
         let mut authority: CertificateAuthority = found(change, &wanted.id)?;
         authority.description = wanted.description.or(authority.description);
@@ -65,7 +63,7 @@ async fn update(service: Context, wanted: Update) -> Reply<Update> {
 }
 
 /// An edge that lost its authority would have to let in everybody or nobody, so it keeps it.
-async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
+async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
     let delete = service.write(move |change| {
         if let Some(user) = change.referrers(&wanted.id, AUTHORITY)?.first() {
             let message = format!("the certificate authority is in use by {user}");
@@ -76,27 +74,9 @@ async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
     delete.await
 }
 
-/// Refuses identifiers in a body that are not those of authorities.
-pub(super) fn check_prefixes(ids: &[String]) -> Result<(), Refusal> {
-    let known = prefix::CERTIFICATE_AUTHORITY;
-    let wrong = ids.iter().enumerate().find(|(_, id)| !id::has_prefix(id, known));
-    wrong.map_or(Ok(()), |(index, id)| {
-        Err(wrong_prefix(&format!("certificate_authority_ids[{index}]"), id, known))
-    })
-}
-
-/// Refuses an identifier in a body that no authority has.
-pub(super) fn check_exists(change: &Transaction<'_>, id: &str) -> Result<(), Refusal> {
-    if change.exists(id)? {
-        return Ok(());
-    }
-    let message = format!("certificate_authority_ids: there is no certificate authority {id:?}");
-    Err(Refusal::new(code::AUTHORITY_UNKNOWN, message))
-}
-
 /// Why a certificate is not that of an authority.
 fn not_authority(der: &[u8]) -> String {
-    match certificate::version(der) {
+    match x509::version(der) {
         Some(version @ 1..=2) => {
             format!("it is X.509 version {version}, which cannot say that it is")
         }
@@ -105,7 +85,7 @@ fn not_authority(der: &[u8]) -> String {
 }
 
 /// What the first certificate says; all must be those of authorities.
-fn read(pem: &str) -> Result<Certificate, Refusal> {
+fn read(pem: &str) -> Result<CertificateFields, Refusal> {
     let invalid = |problem: &str| Refusal::new(code::INVALID_VALUE, format!("ca_pem: {problem}"));
     if pem.len() > LONGEST {
         let problem = format!("is {} bytes long, the limit is {LONGEST}", pem.len());
@@ -113,7 +93,7 @@ fn read(pem: &str) -> Result<Certificate, Refusal> {
     }
     let mut first = None;
     for certificate in certificate::certificates(pem.as_bytes()).map_err(|it| invalid(&it))? {
-        let read = Certificate::read(&certificate)
+        let read = CertificateFields::read(&certificate)
             .ok_or_else(|| invalid("a certificate cannot be read"))?;
         if !read.is_authority {
             let problem = format!(
@@ -125,6 +105,6 @@ fn read(pem: &str) -> Result<Certificate, Refusal> {
         }
         first.get_or_insert(read);
     }
-    policy::only_signed_by(pem.as_bytes()).map_err(|problem| invalid(&problem))?;
+    only_signed_by(pem.as_bytes()).map_err(|problem| invalid(&problem))?;
     first.ok_or_else(|| invalid("holds no certificate in PEM"))
 }

@@ -1,6 +1,6 @@
 //! Credentials: authtokens of agents, kept as API keys are.
 
-use super::{Context, Handler, Reply, on, resource};
+use super::{Context, Handler, OperationResult, on, resource};
 use crate::api::id::prefix;
 use crate::api::remote::credentials::{Create, Credential, Delete, Get, List, Update};
 use crate::service::context::{found, remove};
@@ -17,7 +17,7 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
 }
 
-async fn create(service: Context, wanted: Create) -> Reply<Create> {
+async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
     let acl = check_acl(wanted.acl.unwrap_or_default())?;
     let caller = service.caller.clone();
     let create = service.change(move |change| {
@@ -38,15 +38,15 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     create.await
 }
 
-async fn list(service: Context, wanted: List) -> Reply<List> {
+async fn list(service: Context, wanted: List) -> OperationResult<List> {
     service.page::<List, _>(wanted.before_id, wanted.limit)
 }
 
-async fn get(service: Context, wanted: Get) -> Reply<Get> {
+async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
     service.find(&wanted.id)
 }
 
-async fn update(service: Context, wanted: Update) -> Reply<Update> {
+async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
     let acl = wanted.acl.map(check_acl).transpose()?;
     let update = service.change(move |change| {
         let mut credential: Credential = found(change, &wanted.id)?;
@@ -59,7 +59,7 @@ async fn update(service: Context, wanted: Update) -> Reply<Update> {
     update.await
 }
 
-async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
+async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
     service.write(move |change| remove::<Credential>(change, &wanted.id)).await
 }
 

@@ -1,6 +1,6 @@
 //! IP policies: deleted with their rules, whoever refers to them.
 
-use super::{Context, Handler, Reply, on, resource};
+use super::{Context, Handler, OperationResult, on, resource};
 use crate::api::id::prefix;
 use crate::api::remote::ip_policies::{Create, Delete, Get, IpPolicy, List, Update};
 use crate::api::remote::ip_policy_rules::IpPolicyRule;
@@ -13,7 +13,7 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
 }
 
-async fn create(service: Context, wanted: Create) -> Reply<Create> {
+async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
     let create = service.change(move |change| {
         let policy = IpPolicy {
             id: change.new_id(prefix::IP_POLICY)?,
@@ -28,15 +28,15 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     create.await
 }
 
-async fn list(service: Context, wanted: List) -> Reply<List> {
+async fn list(service: Context, wanted: List) -> OperationResult<List> {
     service.page::<List, _>(wanted.before_id, wanted.limit)
 }
 
-async fn get(service: Context, wanted: Get) -> Reply<Get> {
+async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
     service.find(&wanted.id)
 }
 
-async fn update(service: Context, wanted: Update) -> Reply<Update> {
+async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
     let update = service.change(move |change| {
         let mut policy: IpPolicy = found(change, &wanted.id)?;
         policy.description = wanted.description.or(policy.description);
@@ -48,7 +48,7 @@ async fn update(service: Context, wanted: Update) -> Reply<Update> {
 }
 
 /// What refers to the policy keeps its identifier (specification, rule 4 of the states).
-async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
+async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
     let delete = service.write(move |change| {
         for rule in change.referrers(&wanted.id, POLICY_OF_RULE)? {
             change.remove::<IpPolicyRule>(&rule)?;

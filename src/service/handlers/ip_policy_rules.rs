@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use super::{Context, Handler, Reply, on};
+use super::{Context, Handler, OperationResult, on};
 use crate::api::id::{self, prefix};
 use crate::api::remote::Ref;
 use crate::api::remote::ip_policy_rules::{Create, Delete, Get, IpPolicyRule, List, Update};
 use crate::service::address::Base;
-use crate::service::context::{Resource, found, remove, wrong_prefix};
+use crate::service::context::{StoredResource, found, remove, wrong_prefix};
 use crate::service::references::POLICY_OF_RULE;
 use crate::service::store::{Document, Transaction};
 use crate::service::{Refusal, code};
@@ -22,7 +22,7 @@ impl Document for IpPolicyRule {
     }
 }
 
-impl Resource for IpPolicyRule {
+impl StoredResource for IpPolicyRule {
     fn locate(&mut self, base: &Base) {
         self.uri = base.of(&self.id);
         if let Some(policy) = &mut self.ip_policy {
@@ -35,7 +35,7 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
 }
 
-async fn create(service: Context, wanted: Create) -> Reply<Create> {
+async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
     check_cidr(&wanted.cidr)?;
     check_action(&wanted.action)?;
     if !id::has_prefix(&wanted.ip_policy_id, prefix::IP_POLICY) {
@@ -60,15 +60,15 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     create.await
 }
 
-async fn list(service: Context, wanted: List) -> Reply<List> {
+async fn list(service: Context, wanted: List) -> OperationResult<List> {
     service.page::<List, _>(wanted.before_id, wanted.limit)
 }
 
-async fn get(service: Context, wanted: Get) -> Reply<Get> {
+async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
     service.find(&wanted.id)
 }
 
-async fn update(service: Context, wanted: Update) -> Reply<Update> {
+async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
     wanted.cidr.as_deref().map_or(Ok(()), check_cidr)?;
     let update = service.change(move |change| {
         let mut rule: IpPolicyRule = found(change, &wanted.id)?;
@@ -81,7 +81,7 @@ async fn update(service: Context, wanted: Update) -> Reply<Update> {
     update.await
 }
 
-async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
+async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
     service.write(move |change| remove::<IpPolicyRule>(change, &wanted.id)).await
 }
 

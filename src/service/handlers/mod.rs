@@ -11,32 +11,14 @@ mod ip_policy_rules;
 mod tunnel_sessions;
 mod tunnels;
 
-use std::pin::Pin;
+use super::Refusal;
+use super::context::{Context, OperationResult};
+use crate::api::{Info, OperationHandler, PathOperations, on};
 
-use serde_json::{Map, Value};
-
-use super::context::{Context, Reply};
-use super::{Refusal, code};
-use crate::api::{Info, Operation};
-
-/// What most answers fit into, in bytes.
-const USUAL_ANSWER: usize = 512;
-
-/// A future that can be kept in a table.
-pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Vec<u8>, Refusal>> + Send>>;
-
-/// A handler with its types erased: arguments in, JSON out.
-pub(super) struct Handler {
-    pub info: &'static Info,
-    answer: Box<dyn Fn(Context, Map<String, Value>) -> Answer + Send + Sync>,
-}
-
-impl Handler {
-    /// Performs the operation; the result is empty when there is no body.
-    pub fn answer(&self, service: Context, arguments: Map<String, Value>) -> Answer {
-        (self.answer)(service, arguments)
-    }
-}
+/// A handler with its types erased.
+pub(super) type Handler = OperationHandler<Context, Refusal>;
+/// All that one path template answers.
+pub(super) type PathHandlers = PathOperations<Context, Refusal>;
 
 /// Every handler of the service.
 pub(super) fn all() -> Vec<Handler> {
@@ -60,38 +42,6 @@ pub fn operations() -> Vec<&'static Info> {
     all().into_iter().map(|handler| handler.info).collect()
 }
 
-/// The handler of an operation; the operation's types end here.
-fn on<O, F>(handler: impl Fn(Context, O) -> F + Send + Sync + 'static) -> Handler
-where
-    O: Operation,
-    F: Future<Output = Reply<O>> + Send + 'static,
-{
-    let answer = move |service, arguments| -> Answer {
-        match read(arguments) {
-            Ok(operation) => {
-                let reply = handler(service, operation);
-                Box::pin(async move { write(&reply.await?) })
-            }
-            Err(refusal) => Box::pin(std::future::ready(Err(refusal))),
-        }
-    };
-    Handler { info: &O::INFO, answer: Box::new(answer) }
-}
-
-fn read<O: Operation>(arguments: Map<String, Value>) -> Result<O, Refusal> {
-    // The arguments were held against the table, so this fails only where the two differ.
-    serde_json::from_value(Value::Object(arguments))
-        .map_err(|error| Refusal::new(code::INVALID_VALUE, error.to_string()))
-}
-
-fn write<T: serde::Serialize>(output: &T) -> Result<Vec<u8>, Refusal> {
-    let mut body = Vec::with_capacity(USUAL_ANSWER);
-    match serde_json::to_writer(&mut body, output) {
-        Ok(()) => Ok(body),
-        Err(error) => Err(Refusal::new(code::UNEXPECTED, format!("unexpected failure: {error}"))),
-    }
-}
-
 /// Says how resources are stored and where they can be fetched, for those that need no more.
 macro_rules! resource {
     ($($Name:ident = $prefix:ident),+ $(,)?) => {$(
@@ -103,7 +53,7 @@ macro_rules! resource {
             }
         }
 
-        impl $crate::service::context::Resource for $Name {
+        impl $crate::service::context::StoredResource for $Name {
             fn locate(&mut self, base: &$crate::service::address::Base) {
                 self.uri = base.of(&self.id);
             }

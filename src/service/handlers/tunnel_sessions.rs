@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Context, Handler, Reply, on};
+use super::{Context, Handler, OperationResult, on};
 use crate::api::Operation;
 use crate::api::id::prefix;
 use crate::api::remote::Ref;
 use crate::api::remote::tunnel_sessions::{Get, List, Restart, Stop, TunnelSession, Update};
-use crate::protocol::message::{self, Answer};
-use crate::protocol::rpc::{self, Request};
+use crate::protocol::message::{self, CommandResponse};
+use crate::protocol::rpc::{self, RpcRequest};
 use crate::service::Refusal;
 use crate::service::agents::OnlineAgent;
-use crate::service::code::{self, Code};
+use crate::service::code::{self, ErrorCode};
 use crate::service::context::check_before;
 
 /// How long an agent may take to obey.
@@ -22,7 +22,7 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(list), on(get), on(stop), on(restart), on(update)]
 }
 
-async fn list(service: Context, wanted: List) -> Reply<List> {
+async fn list(service: Context, wanted: List) -> OperationResult<List> {
     check_before(wanted.before_id.as_deref(), prefix::TUNNEL_SESSION)?;
     let online = service.shared.registry.sessions();
     let page =
@@ -31,21 +31,21 @@ async fn list(service: Context, wanted: List) -> Reply<List> {
     Ok(page.with_items(items))
 }
 
-async fn get(service: Context, wanted: Get) -> Reply<Get> {
+async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
     Ok(show(&service, &find(&service, &wanted.id)?))
 }
 
-async fn stop(service: Context, wanted: Stop) -> Reply<Stop> {
+async fn stop(service: Context, wanted: Stop) -> OperationResult<Stop> {
     let online = find(&service, &wanted.id)?;
     command(&online, &online.unsupported[0], &message::Stop {}, code::STOP_REFUSED).await
 }
 
-async fn restart(service: Context, wanted: Restart) -> Reply<Restart> {
+async fn restart(service: Context, wanted: Restart) -> OperationResult<Restart> {
     let online = find(&service, &wanted.id)?;
     command(&online, &online.unsupported[1], &message::Restart {}, code::RESTART_REFUSED).await
 }
 
-async fn update(service: Context, wanted: Update) -> Reply<Update> {
+async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
     let online = find(&service, &wanted.id)?;
     let update = message::Update::default();
     command(&online, &online.unsupported[2], &update, code::UPDATE_REFUSED).await
@@ -55,11 +55,11 @@ fn find(service: &Context, id: &str) -> Result<Arc<OnlineAgent>, Refusal> {
     service.shared.registry.session(id).ok_or_else(Refusal::not_found)
 }
 
-async fn command<R: Request<Answer = Answer>>(
+async fn command<R: RpcRequest<Answer = CommandResponse>>(
     online: &OnlineAgent,
     unsupported: &Option<String>,
     request: &R,
-    code: Code,
+    code: ErrorCode,
 ) -> Result<(), Refusal> {
     let refuse = |reason: &str| Err(Refusal::new(code, format!("the agent refuses: {reason}")));
     if let Some(reason) = unsupported {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Context, Handler, Reply, on};
+use super::{Context, Handler, OperationResult, on};
 use crate::api::Operation;
 use crate::api::id::prefix;
 use crate::api::remote::Ref;
@@ -17,7 +17,7 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(list), on(get)]
 }
 
-async fn list(service: Context, wanted: List) -> Reply<List> {
+async fn list(service: Context, wanted: List) -> OperationResult<List> {
     check_before(wanted.before_id.as_deref(), prefix::TUNNEL)?;
     let online = service.shared.registry.tunnels();
     let page =
@@ -27,7 +27,7 @@ async fn list(service: Context, wanted: List) -> Reply<List> {
     Ok(page.with_items(items))
 }
 
-async fn get(service: Context, wanted: Get) -> Reply<Get> {
+async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
     let found = service.shared.registry.tunnel(&wanted.id).ok_or_else(Refusal::not_found)?;
     Ok(show(&service, &found, &labels_of_groups(&service)?))
 }
@@ -42,7 +42,7 @@ fn labels_of_groups(service: &Context) -> Result<Groups, Refusal> {
     })
 }
 
-fn show(service: &Context, tunnel: &Arc<agents::Tunnel>, groups: &Groups) -> Tunnel {
+fn show(service: &Context, tunnel: &Arc<agents::OnlineTunnel>, groups: &Groups) -> Tunnel {
     let base = &service.shared.base;
     let refer = |id: &str| Ref { id: id.to_owned(), uri: base.of(id) };
     let shown = Tunnel {

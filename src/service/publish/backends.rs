@@ -1,9 +1,10 @@
 //! Backends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use crate::api::id::prefix;
@@ -12,19 +13,47 @@ use crate::api::remote::backends::http_response::HttpResponseBackend;
 use crate::api::remote::backends::static_::StaticBackend;
 use crate::api::remote::backends::tunnel_group::TunnelGroupBackend;
 use crate::api::remote::backends::weighted::WeightedBackend;
+use crate::api::remote::edges::modules::BackendModule;
 use crate::gateway::Gateway;
+use crate::gateway::modules::edge_module::EdgeModule;
 use crate::gateway::routing::backend::{Backend, BackendKind, FixedResponse};
 use crate::gateway::upstream::static_target::StaticTarget;
-use crate::service::publish::{State, kind};
 use crate::service::store::{self, View};
 
-impl State {
-    pub(super) fn refresh_backend(
+/// All backends by identifier: routes hold on to them, and see what becomes of them.
+pub(super) struct Backends {
+    gateway: Gateway,
+    known: HashMap<String, Arc<ArcSwap<Backend>>>,
+}
+
+impl Backends {
+    pub(super) fn new(gateway: Gateway) -> Self {
+        Self { gateway, known: HashMap::new() }
+    }
+
+    /// Where a backend is found, whether it exists yet or not.
+    pub(super) fn of(&mut self, id: &str) -> Arc<ArcSwap<Backend>> {
+        let make = || Arc::new(ArcSwap::from_pointee(Backend::nothing()));
+        self.known.entry(id.to_owned()).or_insert_with(make).clone()
+    }
+
+    /// Where the traffic of a module goes.
+    pub(super) fn of_module(&mut self, module: Option<BackendModule>) -> Arc<ArcSwap<Backend>> {
+        let module = module.filter(EdgeModule::is_enabled);
+        match module.and_then(|module| module.backend) {
+            Some(backend) => self.of(&backend.id),
+            None => Arc::new(ArcSwap::from_pointee(Backend::nothing())),
+        }
+    }
+
+    /// Publishes a backend of the kind that its identifier begins with.
+    pub(super) fn refresh(
         &mut self,
         view: &View<'_>,
+        kind: &str,
         id: &str,
-    ) -> Result<(), store::Error> {
-        let kind = match kind(id) {
+    ) -> Result<(), store::StoreError> {
+        let kind = match kind {
             prefix::TUNNEL_GROUP => view.find(id)?.map(group),
             prefix::FAILOVER => view.find(id)?.map(|backend| self.failover(backend)),
             prefix::WEIGHTED => view.find(id)?.map(|backend| self.weighted(backend)),
@@ -34,20 +63,19 @@ impl State {
             _ => return Ok(()),
         };
         let kind = kind.unwrap_or(BackendKind::Nothing);
-        self.backend(id).store(Arc::new(Backend { id: id.into(), kind }));
+        self.of(id).store(Arc::new(Backend { id: id.into(), kind }));
         Ok(())
     }
 
     fn failover(&mut self, backend: FailoverBackend) -> BackendKind {
         let children = backend.backends.unwrap_or_default();
-        BackendKind::Failover(children.iter().map(|child| self.backend(child)).collect())
+        BackendKind::Failover(children.iter().map(|child| self.of(child)).collect())
     }
 
     fn weighted(&mut self, backend: WeightedBackend) -> BackendKind {
         let children = backend.backends.unwrap_or_default().into_iter();
-        let weighed = |(child, weight): (String, i64)| {
-            (u64::try_from(weight).unwrap_or(0), self.backend(&child))
-        };
+        let weighed =
+            |(child, weight): (String, i64)| (u64::try_from(weight).unwrap_or(0), self.of(&child));
         BackendKind::Weighted(children.map(weighed).collect())
     }
 }
@@ -87,6 +115,9 @@ fn at_address(gateway: &Gateway, backend: &StaticBackend) -> BackendKind {
     match StaticTarget::new(address, tls) {
         Ok(target) => BackendKind::Upstream(gateway.upstream(Arc::new(target))),
         // The TLS library would have to refuse its own defaults.
-        Err(_) => BackendKind::Nothing,
+        Err(err) => {
+            tracing::error!(%err, "a backend is unusable");
+            BackendKind::Nothing
+        }
     }
 }

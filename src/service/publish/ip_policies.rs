@@ -1,15 +1,44 @@
 //! IP policies.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::api::remote::ip_policy_rules::IpPolicyRule;
-use crate::gateway::modules::IpRules;
-use crate::service::publish::State;
+use crate::gateway::Gateway;
+use crate::policy::ip_rules::IpRules;
 use crate::service::references::POLICY_OF_RULE;
 use crate::service::store::{self, View};
 
-impl State {
-    pub(super) fn refresh_policy(&mut self, view: &View<'_>, id: &str) -> Result<(), store::Error> {
+/// Publishes IP policies.
+pub(super) struct IpPolicyTable {
+    gateway: Gateway,
+    /// Which policy a rule belongs to.
+    policies_of_rules: HashMap<String, String>,
+}
+
+impl IpPolicyTable {
+    pub(super) fn new(gateway: Gateway) -> Self {
+        Self { gateway, policies_of_rules: HashMap::new() }
+    }
+
+    /// The policy of a rule, which may be gone.
+    pub(super) fn policy_of(
+        &mut self,
+        view: &View<'_>,
+        rule_id: &str,
+    ) -> Result<Option<String>, store::StoreError> {
+        let Some(rule) = view.find::<IpPolicyRule>(rule_id)? else {
+            return Ok(self.policies_of_rules.remove(rule_id));
+        };
+        let policy = rule.ip_policy.map(|policy| policy.id);
+        if let Some(policy) = &policy {
+            self.policies_of_rules.insert(rule.id, policy.clone());
+        }
+        Ok(policy)
+    }
+
+    /// Publishes the rules of a policy.
+    pub(super) fn refresh(&mut self, view: &View<'_>, id: &str) -> Result<(), store::StoreError> {
         let mut rules = IpRules::default();
         for rule_id in view.referrers(id, POLICY_OF_RULE)? {
             let Some(rule) = view.find::<IpPolicyRule>(&rule_id)? else { continue };
@@ -19,7 +48,7 @@ impl State {
                 Some("allow") => rules.allow.push(range),
                 _ => rules.deny.push(range),
             }
-            self.rules.insert(rule_id, id.to_owned());
+            self.policies_of_rules.insert(rule_id, id.to_owned());
         }
         self.gateway.ip_policy(id).store(Arc::new(rules));
         Ok(())

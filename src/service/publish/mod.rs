@@ -1,223 +1,282 @@
 //! From what the management API has stored to what traffic finds.
 //!
-//! Everything is compiled when it changes, on the thread that writes, before the change is
-//! answered: the next request meets it. A change touches only what it concerns: backends and IP
-//! policies are looked up by identifier when a request comes, so that edges need not know.
+//! A thread of its own compiles what a commit has changed, and nothing else, one commit after the
+//! other: the writer goes on meanwhile. A call that changes something is answered when that is done,
+//! so that the next request meets the change. Backends and IP policies are looked up by identifier
+//! when a request comes, so that edges need not know of their changes.
 
 mod backends;
 mod https_edges;
 mod ip_policies;
+mod modules;
+mod route_tables;
 mod tcp_edges;
 mod tls_policies;
-mod traffic_policies;
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
-use crate::api::id::prefix;
-use crate::api::remote::backends::failover::FailoverBackend;
-use crate::api::remote::backends::http_response::HttpResponseBackend;
-use crate::api::remote::backends::static_::StaticBackend;
-use crate::api::remote::backends::tunnel_group::TunnelGroupBackend;
-use crate::api::remote::backends::weighted::WeightedBackend;
-use crate::api::remote::edges::https::HttpsEdge;
-use crate::api::remote::edges::routes::HttpsEdgeRoute;
-use crate::api::remote::edges::tcp::TcpEdge;
-use crate::api::remote::ip_policies::IpPolicy;
-use crate::api::remote::ip_policy_rules::IpPolicyRule;
 use crate::gateway::Gateway;
-use crate::gateway::modules::Breaker;
-use crate::gateway::routing::backend::Backend;
-use crate::policy::user_agent::Filter;
-use crate::policy::{self, Policy};
-use crate::service::store::{self, Document, Store, View};
-use https_edges::HttpsVirtualHost;
-use tcp_edges::TcpListeners;
+use crate::gateway::modules::policy_cache::PolicyCache;
+use crate::logging::{ignore, or_debug};
+use crate::service::store::{self, Store};
+use route_tables::{RouteTables, is_published};
+use tcp_edges::TcpEdges;
 
-/// How many documents are read at a time.
-const PAGE: usize = 500;
 /// How often ports and names are tried again that were not to be had.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Compiles what the store says, and hands it to the gateway.
-pub(super) struct Publisher(Mutex<State>);
+pub(super) struct Publisher {
+    /// The policies that are in use; what a handler has compiled is published as it is.
+    pub policies: Arc<PolicyCache>,
+    tcp_edges: Arc<TcpEdges>,
+    /// The thread ends when this is dropped.
+    changes: mpsc::Sender<Change>,
+    /// How many changes were sent to the thread.
+    sent: AtomicU64,
+    /// How many of them are live.
+    published: watch::Receiver<u64>,
+}
 
-/// What was compiled last.
-struct State {
-    gateway: Gateway,
-    backends: HashMap<String, Arc<ArcSwap<Backend>>>,
-    sites: HashMap<String, HttpsVirtualHost>,
-    streams: HashMap<String, TcpListeners>,
-    /// Which edge a route belongs to.
-    routes: HashMap<String, String>,
-    /// Which policy a rule belongs to.
-    rules: HashMap<String, String>,
-    /// What is remembered of routes' backends, by route: it outlives changes of the rest.
-    breakers: HashMap<String, Arc<Breaker>>,
-    /// What requests share under the policies of routes and edges, by their identifiers.
-    shared: HashMap<String, Arc<policy::State>>,
-    /// Policies that are in use, by what they were compiled from.
-    compiled: HashMap<String, Weak<Policy>>,
-    /// User agent filters, by what they were compiled from.
-    filters: HashMap<(Vec<String>, Vec<String>), Filter>,
+/// What a commit has changed.
+struct Change {
+    /// How many changes have come with this one.
+    number: u64,
+    ids: Vec<String>,
 }
 
 impl Publisher {
-    /// Compiles everything, and from now on what changes, for as long as the publisher lives.
+    /// Publishes everything, and from now on what changes, for as long as the publisher lives.
     ///
     /// # Errors
-    /// When the database cannot be read.
-    pub(super) fn start(gateway: Gateway, store: &Arc<Store>) -> Result<Arc<Self>, store::Error> {
-        let closing = gateway.closing();
-        let publisher = Arc::new(Self(Mutex::new(State::of(gateway))));
-        let follower: Weak<Self> = Arc::downgrade(&publisher);
-        let source: Weak<Store> = Arc::downgrade(store);
-        tokio::spawn(retry(follower.clone(), closing));
+    /// When the database cannot be read, or no thread can be started.
+    pub(super) fn start(
+        gateway: Gateway,
+        store: &Arc<Store>,
+    ) -> Result<Arc<Self>, store::StoreError> {
+        let policies = Arc::<PolicyCache>::default();
+        let tcp_edges = Arc::new(TcpEdges::new(gateway.clone()));
+        let mut tables = RouteTables::new(&gateway, policies.clone(), tcp_edges.clone());
+        let (changes, queue) = mpsc::channel();
+        let (progress, published) = watch::channel(0);
+        let sent = AtomicU64::new(0);
+        let publisher = Arc::new(Self { policies, tcp_edges, changes, sent, published });
+        // Before all is read, so that no change is missed.
+        let follower = Arc::downgrade(&publisher);
         store.watch(move |changed| {
-            let (Some(publisher), Some(store)) = (follower.upgrade(), source.upgrade()) else {
-                return;
-            };
-            // A database that cannot be read has told whoever changed it; traffic goes on as it was.
-            let _ = store.read(|view| publisher.state().refresh(view, changed));
+            if let Some(publisher) = follower.upgrade() {
+                publisher.send(changed);
+            }
         });
-        store.read(|view| publisher.state().load(view))?;
+        store.read(|view| tables.load(view))?;
+        let thread =
+            PublisherThread { tables, queue, progress, gateway, store: Arc::downgrade(store) };
+        std::thread::Builder::new()
+            .name("ginnel-publisher".to_owned())
+            .spawn(move || thread.run())
+            .map_err(|source| store::StoreError::File {
+                path: "publisher thread".into(),
+                source,
+            })?;
         Ok(publisher)
+    }
+
+    /// Waits until everything is live that was committed before.
+    pub(super) async fn catch_up(&self) {
+        let sent = self.sent.load(Ordering::Acquire);
+        let published =
+            self.published.clone().wait_for(|published| *published >= sent).await.is_ok();
+        ignore(published, "without the thread nothing becomes live: the service is at its end");
     }
 
     /// The first of a TCP edge's ports that it cannot have, because somebody else listens there.
     pub(super) fn taken_port(&self, edge: &str, hostports: &[String]) -> Option<u16> {
-        let state = self.state();
-        let own = state.streams.get(edge);
-        tcp_edges::ports(hostports)
-            .into_iter()
-            .find(|port| !own.is_some_and(|own| own.has(*port)) && !state.gateway.can_listen(*port))
+        self.tcp_edges.taken_port(edge, hostports)
     }
 
-    /// Tries again to get the ports and names of edges that were not to be had before.
-    fn take_missing(&self) {
-        let mut state = self.state();
-        let State { gateway, streams, sites, .. } = &mut *state;
-        for stream in streams.values_mut() {
-            stream.listen(gateway);
+    /// Has a change published; called by the one thread that writes.
+    fn send(&self, changed: &[String]) {
+        let ids: Vec<_> = changed.iter().filter(|id| is_published(id)).cloned().collect();
+        if ids.is_empty() {
+            return;
         }
-        for virtual_host in sites.values() {
-            virtual_host.take_names_again(gateway);
-        }
-    }
-
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let number = self.sent.fetch_add(1, Ordering::AcqRel) + 1;
+        let sent = self.changes.send(Change { number, ids });
+        ignore(sent, "without the thread nobody waits for it either");
     }
 }
 
-/// Tries again, until the gateway closes, to get what edges could not have.
-async fn retry(publisher: Weak<Publisher>, mut closing: watch::Receiver<bool>) {
-    loop {
-        let closed = tokio::time::timeout(RETRY_INTERVAL, closing.wait_for(|it| *it)).await;
-        let Some(publisher) = publisher.upgrade().filter(|_| closed.is_err()) else { return };
-        publisher.take_missing();
-    }
+/// What the thread works with.
+struct PublisherThread {
+    tables: RouteTables,
+    queue: mpsc::Receiver<Change>,
+    progress: watch::Sender<u64>,
+    gateway: Gateway,
+    store: Weak<Store>,
 }
 
-impl State {
-    fn of(gateway: Gateway) -> Self {
-        Self {
-            gateway,
-            backends: HashMap::new(),
-            sites: HashMap::new(),
-            streams: HashMap::new(),
-            routes: HashMap::new(),
-            rules: HashMap::new(),
-            breakers: HashMap::new(),
-            shared: HashMap::new(),
-            compiled: HashMap::new(),
-            filters: HashMap::new(),
-        }
-    }
-
-    fn load(&mut self, view: &View<'_>) -> Result<(), store::Error> {
-        let mut ids = Vec::new();
-        all::<IpPolicy>(view, &mut ids)?;
-        all::<TunnelGroupBackend>(view, &mut ids)?;
-        all::<FailoverBackend>(view, &mut ids)?;
-        all::<HttpResponseBackend>(view, &mut ids)?;
-        all::<WeightedBackend>(view, &mut ids)?;
-        all::<StaticBackend>(view, &mut ids)?;
-        all::<HttpsEdge>(view, &mut ids)?;
-        all::<TcpEdge>(view, &mut ids)?;
-        self.refresh(view, &ids)
-    }
-
-    /// Compiles what has changed, each thing once.
-    fn refresh(&mut self, view: &View<'_>, changed: &[String]) -> Result<(), store::Error> {
-        let mut owners = Vec::new();
-        let mut known = HashSet::new();
-        for id in changed {
-            let owner = match kind(id) {
-                prefix::HTTPS_ROUTE => self.edge_of(view, id)?,
-                prefix::IP_POLICY_RULE => self.policy_of(view, id)?,
-                _ => Some(id.clone()),
-            };
-            owners.extend(owner.filter(|owner| known.insert(owner.clone())));
-        }
-        for id in &owners {
-            match kind(id) {
-                prefix::HTTPS_EDGE => self.refresh_site(view, id)?,
-                prefix::TCP_EDGE => self.refresh_stream(view, id)?,
-                prefix::IP_POLICY => self.refresh_policy(view, id)?,
-                _ => self.refresh_backend(view, id)?,
+impl PublisherThread {
+    fn run(mut self) {
+        let mut retried = Instant::now();
+        loop {
+            match self.queue.recv_timeout(RETRY_INTERVAL) {
+                Ok(change) => self.publish(change),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if retried.elapsed() >= RETRY_INTERVAL && !self.gateway.is_closing() {
+                self.tables.take_missing();
+                retried = Instant::now();
             }
         }
-        Ok(())
     }
 
-    fn edge_of(&mut self, view: &View<'_>, id: &str) -> Result<Option<String>, store::Error> {
-        let Some(route) = view.find::<HttpsEdgeRoute>(id)? else {
-            self.breakers.remove(id);
-            self.shared.remove(id);
-            return Ok(self.routes.remove(id));
+    /// Publishes a change, and those that came with it.
+    fn publish(&mut self, first: Change) {
+        let Change { mut number, mut ids } = first;
+        for change in self.queue.try_iter() {
+            number = change.number;
+            ids.extend(change.ids);
+        }
+        let Some(store) = self.store.upgrade() else { return };
+        // The change is made whatever becomes of it here. A database that cannot be read has told
+        // whoever changed it.
+        let refresh = || store.read(|view| self.tables.refresh(view, &ids));
+        match catch_unwind(AssertUnwindSafe(refresh)) {
+            Ok(refreshed) => drop(or_debug!(refreshed, "the routes stay as they were")),
+            Err(_) => tracing::error!("a change could not be made live: {}", ids.join(", ")),
+        }
+        self.progress.send_replace(number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::id::prefix;
+    use crate::api::remote::edges::https::HttpsEdge;
+    use crate::api::remote::edges::modules::{EndpointRule, TrafficPolicy};
+    use crate::api::remote::edges::routes::HttpsEdgeRoute;
+    use crate::gateway::GatewaySettings;
+    use crate::gateway::tls::authority::Authority;
+    use crate::policy::Scope;
+    use crate::service::references::EDGE_OF_ROUTE;
+    use crate::service::store::{Document, Transaction};
+
+    const ROUTE: &str = "edghtsrt_1";
+
+    /// A route that nobody can read.
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct BrokenRoute {
+        policy: String,
+    }
+
+    impl Document for BrokenRoute {
+        const PREFIX: &'static str = prefix::HTTPS_ROUTE;
+
+        fn id(&self) -> &str {
+            ROUTE
+        }
+    }
+
+    async fn publisher() -> (Arc<Store>, Arc<Publisher>) {
+        let settings =
+            GatewaySettings { http_port: None, https_port: None, ..GatewaySettings::default() };
+        let authority = Authority::open(None).unwrap();
+        let gateway = Gateway::start(settings, authority).await.unwrap();
+        let store = Arc::new(Store::open(None).unwrap());
+        let publisher = Publisher::start(gateway, &store).unwrap();
+        (store, publisher)
+    }
+
+    fn policy(name: &str) -> TrafficPolicy {
+        let rule = json!({"name": name, "actions": [{"type": "deny"}]});
+        let rule: EndpointRule = serde_json::from_value(rule).unwrap();
+        TrafficPolicy { enabled: Some(true), inbound: Some(vec![rule]), outbound: None }
+    }
+
+    fn put(change: &Transaction<'_>, policy: TrafficPolicy) -> Result<(), store::StoreError> {
+        let edge = HttpsEdge { id: "edghts_1".into(), ..HttpsEdge::default() };
+        let route = HttpsEdgeRoute {
+            id: ROUTE.into(),
+            edge_id: Some(edge.id.clone()),
+            policy: Some(policy),
+            ..HttpsEdgeRoute::default()
         };
-        if let Some(edge) = &route.edge_id {
-            self.routes.insert(route.id, edge.clone());
-        }
-        Ok(route.edge_id)
+        change.link(ROUTE, EDGE_OF_ROUTE, [edge.id.as_str()])?;
+        change.put(&edge)?;
+        change.put(&route)
     }
 
-    fn policy_of(&mut self, view: &View<'_>, id: &str) -> Result<Option<String>, store::Error> {
-        let Some(rule) = view.find::<IpPolicyRule>(id)? else { return Ok(self.rules.remove(id)) };
-        let policy = rule.ip_policy.map(|policy| policy.id);
-        if let Some(policy) = &policy {
-            self.rules.insert(rule.id, policy.clone());
-        }
-        Ok(policy)
+    #[tokio::test]
+    async fn what_a_call_has_compiled_is_published_as_it_is() {
+        let (store, publisher) = publisher().await;
+        let compiled = publisher.policies.policy(&policy("a"), Scope::HttpsRoute).unwrap();
+        assert_eq!(Arc::strong_count(&compiled), 1);
+
+        store.write(|change| put(change, policy("a"))).await.unwrap();
+        publisher.catch_up().await;
+
+        assert_eq!(Arc::strong_count(&compiled), 2, "the route has the same");
     }
 
-    /// Where a backend is found, whether it exists yet or not.
-    fn backend(&mut self, id: &str) -> Arc<ArcSwap<Backend>> {
-        let make = || Arc::new(ArcSwap::from_pointee(Backend::nothing()));
-        self.backends.entry(id.to_owned()).or_insert_with(make).clone()
-    }
-}
-
-/// The kind of resource that an identifier names.
-fn kind(id: &str) -> &str {
-    id.rsplit_once('_').map_or(id, |(prefix, _)| prefix)
-}
-
-/// Adds the identifiers of all documents of a kind, oldest first.
-fn all<D: Document>(view: &View<'_>, ids: &mut Vec<String>) -> Result<(), store::Error> {
-    let first = ids.len();
-    loop {
-        let before = ids.get(first..).and_then(<[String]>::last).cloned();
-        let page = view.page::<D>(before.as_deref(), PAGE)?;
-        ids.extend(page.iter().map(|document| document.id().to_owned()));
-        if page.len() < PAGE {
-            ids[first..].reverse();
-            return Ok(());
+    #[tokio::test]
+    async fn the_last_of_many_changes_is_live_at_the_end() {
+        let (store, publisher) = publisher().await;
+        let mut writes = Vec::new();
+        for number in 0..300 {
+            let (store, publisher) = (store.clone(), publisher.clone());
+            let policies = publisher.policies.clone();
+            let write = async move {
+                let name = number.to_string();
+                let compiled = policies.policy(&policy(&name), Scope::HttpsRoute).unwrap();
+                store.write(move |change| put(change, policy(&name))).await.unwrap();
+                publisher.catch_up().await;
+                compiled
+            };
+            // On one thread, tasks begin in the order in which they come.
+            writes.push(tokio::spawn(write));
         }
+        let mut compiled = Vec::new();
+        for write in writes {
+            compiled.push(write.await.unwrap());
+        }
+
+        let live: Vec<_> = compiled.iter().map(|policy| Arc::strong_count(policy) > 1).collect();
+
+        assert_eq!(live.iter().position(|live| *live), Some(299), "{live:?}");
+    }
+
+    #[tokio::test]
+    async fn what_traffic_does_not_depend_on_is_not_waited_for() {
+        let (store, publisher) = publisher().await;
+
+        store.write(|change| change.set("name", "value")).await.unwrap();
+        publisher.send(&["ak_1".to_owned(), "cr_1".to_owned()]);
+
+        assert_eq!(publisher.sent.load(Ordering::Acquire), 0);
+    }
+
+    #[tokio::test]
+    async fn a_change_that_cannot_be_published_holds_up_nobody() {
+        let (store, publisher) = publisher().await;
+
+        store.write(|change| change.put(&BrokenRoute { policy: "none".into() })).await.unwrap();
+        publisher.catch_up().await;
+
+        store.write(|change| put(change, policy("b"))).await.unwrap();
+        publisher.catch_up().await;
+        let compiled = publisher.policies.policy(&policy("b"), Scope::HttpsRoute).unwrap();
+        assert_eq!(Arc::strong_count(&compiled), 2, "the thread goes on");
     }
 }

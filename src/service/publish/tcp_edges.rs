@@ -1,78 +1,112 @@
 //! TCP edges.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 
+use crate::api::remote::edges::modules::tcp_modules;
 use crate::api::remote::edges::tcp::TcpEdge;
 use crate::gateway::Gateway;
-use crate::gateway::listener::GatewayListener;
-use crate::gateway::modules::Modules;
+use crate::gateway::modules::edge_module::{EdgeModule, ModuleBuilder};
 use crate::gateway::routing::virtual_host::{Route, VirtualHost};
+use crate::logging::or_debug;
+use crate::net::Listener;
 use crate::policy::Scope;
 use crate::service::check::host_port;
-use crate::service::publish::State;
-use crate::service::publish::https_edges::enabled;
+use crate::service::publish::backends::Backends;
+use crate::service::publish::modules::{ModuleCompiler, build_modules};
 use crate::service::store::{self, View};
 
-/// An edge, and the ports on which it listens.
-pub(crate) struct TcpListeners {
-    virtual_host: Arc<ArcSwap<VirtualHost>>,
-    /// None where listening failed; it is tried again.
-    listeners: BTreeMap<u16, Option<GatewayListener>>,
+/// The edges and the ports on which they listen.
+pub(super) struct TcpEdges {
+    gateway: Gateway,
+    /// Looked at as well by whoever checks the ports of a change that is not stored yet.
+    edges: Mutex<HashMap<String, TcpListeners>>,
 }
 
-impl State {
-    pub(crate) fn refresh_stream(&mut self, view: &View<'_>, id: &str) -> Result<(), store::Error> {
+/// An edge, and the ports on which it listens.
+#[derive(Default)]
+struct TcpListeners {
+    virtual_host: Arc<ArcSwap<VirtualHost>>,
+    /// None where listening failed; it is tried again.
+    listeners: BTreeMap<u16, Option<Listener>>,
+}
+
+impl TcpEdges {
+    pub(super) fn new(gateway: Gateway) -> Self {
+        Self { gateway, edges: Mutex::default() }
+    }
+
+    /// Publishes an edge, which may be gone.
+    pub(super) fn refresh(
+        &self,
+        view: &View<'_>,
+        modules: &mut ModuleCompiler,
+        backends: &mut Backends,
+        id: &str,
+    ) -> Result<(), store::StoreError> {
         let Some(edge) = view.find::<TcpEdge>(id)? else {
-            self.streams.remove(id);
-            self.shared.remove(id);
+            self.edges().remove(id);
+            modules.forget(id);
             return Ok(());
         };
         let ports = ports(edge.hostports.as_deref().unwrap_or_default());
-        let restriction = enabled(edge.ip_restriction, |it| it.enabled);
-        let modules = Modules {
-            restriction: restriction.map(|it| self.restriction(it)),
-            policy: self.rules(id, edge.policy, Scope::TcpEdge),
-            ..Modules::default()
-        };
-        let modules = Some(modules).filter(|modules| !modules.is_empty());
-        let route = Route {
-            id: "".into(),
-            edge_id: id.into(),
-            modules,
-            host_header: None,
-            backend: self.target(edge.backend),
-        };
-        let make = || TcpListeners { virtual_host: Arc::default(), listeners: BTreeMap::new() };
-        let stream = self.streams.entry(id.to_owned()).or_insert_with(make);
-        stream.virtual_host.store(Arc::new(VirtualHost::of(route)));
-        stream.listeners.retain(|port, _| ports.contains(port));
+        let virtual_host = VirtualHost::of(route(edge, modules, backends));
+        let mut edges = self.edges();
+        let known = edges.entry(id.to_owned()).or_default();
+        known.virtual_host.store(Arc::new(virtual_host));
+        known.listeners.retain(|port, _| ports.contains(port));
         for port in ports {
-            stream.listeners.entry(port).or_default();
+            known.listeners.entry(port).or_default();
         }
-        stream.listen(&self.gateway);
+        known.listen(&self.gateway);
         Ok(())
+    }
+
+    /// The first of an edge's ports that it cannot have, because somebody else listens there.
+    pub(super) fn taken_port(&self, edge: &str, hostports: &[String]) -> Option<u16> {
+        let edges = self.edges();
+        let own = edges.get(edge);
+        ports(hostports)
+            .into_iter()
+            .find(|port| !own.is_some_and(|own| own.has(*port)) && !self.gateway.can_listen(*port))
+    }
+
+    /// Tries again to listen where it failed before.
+    pub(super) fn listen_again(&self) {
+        self.edges().values_mut().for_each(|edge| edge.listen(&self.gateway));
+    }
+
+    fn edges(&self) -> MutexGuard<'_, HashMap<String, TcpListeners>> {
+        self.edges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl TcpListeners {
     /// Whether it listens on a port.
-    pub(crate) fn has(&self, port: u16) -> bool {
+    fn has(&self, port: u16) -> bool {
         self.listeners.get(&port).is_some_and(Option::is_some)
     }
 
     /// Listens where it does not yet.
-    pub(crate) fn listen(&mut self, gateway: &Gateway) {
+    fn listen(&mut self, gateway: &Gateway) {
         for (port, listener) in self.listeners.iter_mut().filter(|(_, listener)| listener.is_none())
         {
-            *listener = gateway.listen_for_bytes(*port, self.virtual_host.clone()).ok();
+            let opened = gateway.listen_for_bytes(*port, self.virtual_host.clone());
+            *listener = or_debug!(opened, "a TCP edge does not listen");
         }
     }
 }
 
+fn route(edge: TcpEdge, modules: &mut ModuleCompiler, backends: &mut Backends) -> Route {
+    let backend = backends.of_module(edge.backend.clone());
+    let build = |builder: &mut ModuleBuilder<'_>| tcp_modules!(build_modules, [edge, builder]);
+    let modules = modules.build(&edge.id, Scope::TcpEdge, build);
+    Route { id: "".into(), edge_id: edge.id.into(), modules, host_header: None, backend }
+}
+
 /// The ports of an edge; connections of bytes name no host.
-pub(crate) fn ports(hostports: &[String]) -> BTreeSet<u16> {
+fn ports(hostports: &[String]) -> BTreeSet<u16> {
     hostports.iter().filter_map(|text| host_port(text).ok()).map(|(_, port)| port).collect()
 }

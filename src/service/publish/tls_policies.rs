@@ -7,8 +7,9 @@ use rustls::SupportedProtocolVersion;
 use crate::api::remote::certificate_authorities::CertificateAuthority;
 use crate::api::remote::edges::https::HttpsEdge;
 use crate::gateway::Gateway;
-use crate::gateway::tls::policy::{TlsParams, TlsPolicy, only_signed_by};
-use crate::service::publish::https_edges::enabled;
+use crate::gateway::modules::edge_module::EdgeModule;
+use crate::gateway::tls::policy::{TlsParams, TlsPolicy};
+use crate::net::tls::only_signed_by;
 use crate::service::store::{self, View};
 
 /// What is spoken where TLS 1.2 is too old.
@@ -24,9 +25,9 @@ pub(crate) struct TlsPolicyPlan {
 impl TlsPolicyPlan {
     /// What an edge wants.
     pub(crate) fn of(edge: &HttpsEdge) -> Self {
-        let mutual = enabled(edge.mutual_tls.clone(), |it| it.enabled);
+        let mutual = edge.mutual_tls.clone().filter(EdgeModule::is_enabled);
         let authorities = mutual.map(|it| it.certificate_authorities.unwrap_or_default());
-        let termination = enabled(edge.tls_termination.clone(), |it| it.enabled);
+        let termination = edge.tls_termination.clone().filter(EdgeModule::is_enabled);
         Self {
             authorities: authorities.map(|all| all.into_iter().map(|one| one.id).collect()),
             min_version: termination.and_then(|it| it.min_version),
@@ -41,7 +42,7 @@ impl TlsPolicyPlan {
         &self,
         gateway: &Gateway,
         view: &View<'_>,
-    ) -> Result<Result<Option<Arc<TlsPolicy>>, String>, store::Error> {
+    ) -> Result<Result<Option<Arc<TlsPolicy>>, String>, store::StoreError> {
         if *self == Self::default() {
             return Ok(Ok(None));
         }

@@ -12,9 +12,10 @@ use rusqlite::Connection;
 use super::database::Database;
 use super::lock::FileLock;
 use super::open::{configure, migrate};
-use super::{Error, Transaction};
+use super::{StoreError, Transaction};
 use crate::api::id::Ids;
 use crate::files;
+use crate::logging::or_debug;
 
 /// What follows the name of a database that is being made.
 const UNFINISHED: &str = "-unfinished";
@@ -22,7 +23,7 @@ const UNFINISHED: &str = "-unfinished";
 const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
 
 /// Makes a database; what `fill` stores is in it from the start. The caller has locked the name.
-pub(super) fn create<E: From<Error>>(
+pub(super) fn create<E: From<StoreError>>(
     path: &Path,
     ids: &Ids,
     fill: impl FnOnce(&Transaction<'_>) -> Result<(), E>,
@@ -31,39 +32,39 @@ pub(super) fn create<E: From<Error>>(
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).create_new(true);
     let opened = files::with_mode(options, files::SECRET_MODE).open(&unfinished);
-    let file = opened.map_err(|source| Error::File { path: unfinished.clone(), source })?;
+    let file = opened.map_err(|source| StoreError::File { path: unfinished.clone(), source })?;
     let lock = FileLock::of_new(file, &unfinished)?;
     let created = write(&unfinished, ids, fill)
         .and_then(|()| publish(&lock, &unfinished, path).map_err(E::from));
     if created.is_err() {
         // The error that led here is the one to report.
-        let _ = remove_unfinished(path);
+        or_debug!(remove_unfinished(path), "a file that is not finished stays");
     }
     created.map(|()| lock)
 }
 
 /// Removes what a process left that was killed while it made the database.
-pub(super) fn remove_unfinished(path: &Path) -> Result<(), Error> {
+pub(super) fn remove_unfinished(path: &Path) -> Result<(), StoreError> {
     let unfinished = files::beside(path, UNFINISHED);
     remove_companions(&unfinished)?;
     remove(&unfinished)
 }
 
-fn write<E: From<Error>>(
+fn write<E: From<StoreError>>(
     path: &Path,
     ids: &Ids,
     fill: impl FnOnce(&Transaction<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let database = Database::new(Connection::open(path).map_err(Error::from)?)?;
+    let database = Database::new(Connection::open(path).map_err(StoreError::from)?)?;
     prepare(&database)?;
-    let transaction = database.unchecked_transaction().map_err(Error::from)?;
+    let transaction = database.unchecked_transaction().map_err(StoreError::from)?;
     fill(&Transaction::new(&database, ids))?;
-    transaction.commit().map_err(Error::from)?;
+    transaction.commit().map_err(StoreError::from)?;
     database.close()?;
     Ok(())
 }
 
-fn prepare(database: &Database) -> Result<(), Error> {
+fn prepare(database: &Database) -> Result<(), StoreError> {
     configure(database)?;
     // The file is put on disk as a whole, before it gets its name.
     database.pragma_update(None, "synchronous", "OFF")?;
@@ -72,8 +73,8 @@ fn prepare(database: &Database) -> Result<(), Error> {
 }
 
 /// Gives the database its name.
-fn publish(lock: &FileLock, unfinished: &Path, path: &Path) -> Result<(), Error> {
-    let failed = |source| Error::File { path: path.to_owned(), source };
+fn publish(lock: &FileLock, unfinished: &Path, path: &Path) -> Result<(), StoreError> {
+    let failed = |source| StoreError::File { path: path.to_owned(), source };
     lock.sync().map_err(failed)?;
     // SQLite would take them for parts of the new database.
     remove_companions(path)?;
@@ -96,7 +97,7 @@ fn give_name(unfinished: &Path, path: &Path) -> std::io::Result<()> {
     }
 }
 
-fn remove_companions(path: &Path) -> Result<(), Error> {
+fn remove_companions(path: &Path) -> Result<(), StoreError> {
     COMPANIONS.iter().try_for_each(|suffix| remove(&files::beside(path, suffix)))
 }
 
@@ -108,10 +109,10 @@ pub(super) fn has_changes_beside(path: &Path) -> bool {
 }
 
 /// Removes a file that need not be there.
-fn remove(path: &Path) -> Result<(), Error> {
+fn remove(path: &Path) -> Result<(), StoreError> {
     match std::fs::remove_file(path) {
         Err(source) if source.kind() != ErrorKind::NotFound => {
-            Err(Error::File { path: path.to_owned(), source })
+            Err(StoreError::File { path: path.to_owned(), source })
         }
         _ => Ok(()),
     }

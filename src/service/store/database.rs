@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
-use super::Error;
+use super::StoreError;
 
 /// How long one statement may run. A damaged table may have no end.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -34,7 +34,7 @@ impl Deref for Database {
 }
 
 impl Database {
-    pub(super) fn new(mut connection: Connection) -> Result<Self, Error> {
+    pub(super) fn new(mut connection: Connection) -> Result<Self, StoreError> {
         let (opened, deadline) = (Instant::now(), Arc::new(AtomicU64::new(u64::MAX)));
         let watched = deadline.clone();
         let expired = move || millis(opened.elapsed()) > watched.load(Ordering::Relaxed);
@@ -62,7 +62,7 @@ impl Database {
         &mut self,
         timeout: Duration,
         closing: Arc<AtomicBool>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         let mut began = Instant::now();
         let wait = move |tries| {
             if tries == 0 {
@@ -75,7 +75,7 @@ impl Database {
     }
 
     /// How many frames the log has, as SQLite knows without a look at the log.
-    pub(super) fn log_frames(&self) -> Result<u64, Error> {
+    pub(super) fn log_frames(&self) -> Result<u64, StoreError> {
         let frames: i64 =
             self.connection.query_row("PRAGMA wal_checkpoint(NOOP)", (), |row| row.get(1))?;
         // Negative where there is no log.
@@ -83,7 +83,7 @@ impl Database {
     }
 
     /// Closes the connection; the last one of a file moves the log into it.
-    pub(super) fn close(self) -> Result<(), Error> {
+    pub(super) fn close(self) -> Result<(), StoreError> {
         self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
         self.connection.close().map_err(|(_, error)| error.into())
     }

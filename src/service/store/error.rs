@@ -7,7 +7,7 @@ use rusqlite::ErrorCode;
 /// Why the store failed, one variant per cause.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum StoreError {
     /// The folder of the database does not exist.
     #[error("{}: the folder does not exist", .0.display())]
     MissingDirectory(PathBuf),
@@ -168,7 +168,7 @@ impl StorageFault {
     }
 }
 
-impl Error {
+impl StoreError {
     /// What is wrong with the storage, when that is the reason; none for a mistake of the program.
     pub fn fault(&self) -> Option<StorageFault> {
         match self {
@@ -199,7 +199,7 @@ fn fault_of(error: &rusqlite::Error) -> Option<StorageFault> {
 }
 
 /// The error of `getrandom` is no [`std::error::Error`] in the features that we use.
-impl From<getrandom::Error> for Error {
+impl From<getrandom::Error> for StoreError {
     fn from(error: getrandom::Error) -> Self {
         Self::Random(error.to_string())
     }

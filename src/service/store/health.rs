@@ -5,13 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
 
 use super::StorageFault;
-use super::writer::Failure;
+use super::writer::BatchError;
+
+/// What is said when nothing is wrong any more.
+const STORED_AGAIN: &str = "changes are stored again";
 
 /// Whether changes can be stored, as of the last one.
 pub(super) struct Health {
     /// Read for each request, which `fault` would be too slow for.
     read_only: AtomicBool,
-    fault: watch::Sender<Option<Failure>>,
+    fault: watch::Sender<Option<BatchError>>,
 }
 
 impl Default for Health {
@@ -26,13 +29,17 @@ impl Health {
     }
 
     /// Notes how the last change went, before it is answered.
-    pub(super) fn note<T>(&self, outcome: &Result<T, Failure>) {
+    pub(super) fn note<T>(&self, outcome: &Result<T, BatchError>) {
         let failure = outcome.as_ref().err().filter(|failure| failure.fault.is_some());
         let detached = failure.is_some_and(|it| it.fault == Some(StorageFault::Detached));
         self.read_only.store(detached, Ordering::Release);
         self.fault.send_if_modified(|last| {
             let changed = last.as_ref().map(|it| it.fault) != failure.map(|it| it.fault);
             if changed {
+                match failure {
+                    Some(failure) => tracing::error!("{}", describe(failure)),
+                    None => tracing::warn!("{STORED_AGAIN}"),
+                }
                 *last = failure.cloned();
             }
             changed
@@ -45,18 +52,18 @@ impl Health {
 }
 
 /// What becomes wrong with the storage of a service, and what is right again.
-pub struct HealthEvents(watch::Receiver<Option<Failure>>);
+pub struct HealthEvents(watch::Receiver<Option<BatchError>>);
 
 impl HealthEvents {
     /// Waits for the next, in one line for people; none when the service has ended.
     pub async fn next(&mut self) -> Option<String> {
         self.0.changed().await.ok()?;
         let failure = self.0.borrow_and_update().clone();
-        Some(failure.map_or("changes are stored again".to_owned(), |failure| describe(&failure)))
+        Some(failure.map_or(STORED_AGAIN.to_owned(), |failure| describe(&failure)))
     }
 }
 
-fn describe(failure: &Failure) -> String {
+fn describe(failure: &BatchError) -> String {
     let fault = failure.fault.map_or("the database failed", StorageFault::description);
     let file = failure.file.as_ref().map(|file| format!("{}: ", file.display()));
     format!("changes are not stored: {fault}: {}{}", file.unwrap_or_default(), failure.problem)

@@ -14,9 +14,10 @@ use std::path::Path;
 use std::process;
 use std::sync::{Mutex, PoisonError};
 
-use super::Error;
+use super::StoreError;
 use super::place::FileId;
 use crate::files;
+use crate::logging::or_debug;
 
 /// The files that are locked, by process: a child that was forked off has only a copy of this.
 static LOCKED: Mutex<Vec<(u32, FileId)>> = Mutex::new(Vec::new());
@@ -32,14 +33,14 @@ pub(super) struct FileLock {
 
 impl NameLock {
     /// Locks `<path>-lock`; the file stays, for removing it would race.
-    pub(super) fn take(path: &Path) -> Result<Self, Error> {
+    pub(super) fn take(path: &Path) -> Result<Self, StoreError> {
         let name = files::beside(path, "-lock");
         let opened = OpenOptions::new().create(true).truncate(false).write(true).open(&name);
         let file = opened.map_err(|source| match source.kind() {
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-                Error::ReadOnlyDirectory(path.to_owned())
+                StoreError::ReadOnlyDirectory(path.to_owned())
             }
-            _ => Error::File { path: name.clone(), source },
+            _ => StoreError::File { path: name.clone(), source },
         })?;
         lock(&file, path)?;
         Ok(Self(file))
@@ -49,25 +50,25 @@ impl NameLock {
 impl Drop for NameLock {
     fn drop(&mut self) {
         // A child that was forked off holds the same lock, so closing alone would not free it.
-        let _ = self.0.unlock();
+        or_debug!(self.0.unlock(), "cannot unlock the database's name");
     }
 }
 
 impl FileLock {
     /// Opens and locks the file of a database.
-    pub(super) fn take(path: &Path) -> Result<Self, Error> {
-        let failed = |source| Error::File { path: path.to_owned(), source };
+    pub(super) fn take(path: &Path) -> Result<Self, StoreError> {
+        let failed = |source| StoreError::File { path: path.to_owned(), source };
         let mut locked = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
         // Asked by name first: closing a second descriptor would cost the first its record locks.
         if is_locked(&locked, FileId::of(&path.metadata().map_err(failed)?)) {
-            return Err(Error::Locked(path.to_owned()));
+            return Err(StoreError::Locked(path.to_owned()));
         }
         let file = File::open(path).map_err(failed)?;
         let id = FileId::of(&file.metadata().map_err(failed)?);
         if is_locked(&locked, id) {
             // The file was moved here since it was asked for by name: the descriptor must stay open.
             std::mem::forget(file);
-            return Err(Error::Locked(path.to_owned()));
+            return Err(StoreError::Locked(path.to_owned()));
         }
         lock_file(&file, path)?;
         locked.push((process::id(), id));
@@ -75,9 +76,9 @@ impl FileLock {
     }
 
     /// Locks a file that was just made, and that nobody else knows.
-    pub(super) fn of_new(file: File, path: &Path) -> Result<Self, Error> {
+    pub(super) fn of_new(file: File, path: &Path) -> Result<Self, StoreError> {
         let metadata = file.metadata();
-        let id = metadata.map_err(|source| Error::File { path: path.to_owned(), source })?;
+        let id = metadata.map_err(|source| StoreError::File { path: path.to_owned(), source })?;
         let id = FileId::of(&id);
         lock_file(&file, path)?;
         LOCKED.lock().unwrap_or_else(PoisonError::into_inner).push((process::id(), id));
@@ -102,7 +103,7 @@ impl Drop for FileLock {
     fn drop(&mut self) {
         let mut locked = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
         // As for the lock on the name.
-        let _ = self.file.unlock();
+        or_debug!(self.file.unlock(), "cannot unlock the database");
         if let Some(at) = locked.iter().position(|it| *it == (process::id(), self.id)) {
             locked.swap_remove(at);
         }
@@ -121,19 +122,19 @@ fn is_locked(_: &[(u32, FileId)], _: FileId) -> bool {
 }
 
 #[cfg(unix)]
-fn lock_file(file: &File, path: &Path) -> Result<(), Error> {
+fn lock_file(file: &File, path: &Path) -> Result<(), StoreError> {
     lock(file, path)
 }
 
 /// Locks are mandatory here: SQLite could not read a file that is locked as a whole.
 #[cfg(not(unix))]
-fn lock_file(_: &File, _: &Path) -> Result<(), Error> {
+fn lock_file(_: &File, _: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn lock(file: &File, path: &Path) -> Result<(), Error> {
+fn lock(file: &File, path: &Path) -> Result<(), StoreError> {
     file.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => Error::Locked(path.to_owned()),
-        TryLockError::Error(source) => Error::File { path: path.to_owned(), source },
+        TryLockError::WouldBlock => StoreError::Locked(path.to_owned()),
+        TryLockError::Error(source) => StoreError::File { path: path.to_owned(), source },
     })
 }

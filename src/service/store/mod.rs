@@ -21,7 +21,7 @@ mod writer;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use error::{Error, StorageFault};
+pub use error::{StorageFault, StoreError};
 pub use health::HealthEvents;
 pub(super) use place::resolve;
 pub use snapshot::Snapshot;
@@ -48,7 +48,7 @@ impl Store {
     ///
     /// # Errors
     /// When the file cannot be used, with the reason; it is left as it was.
-    pub fn open(path: Option<&Path>) -> Result<Self, Error> {
+    pub fn open(path: Option<&Path>) -> Result<Self, StoreError> {
         Self::open_with(path, Origin::default())
     }
 
@@ -56,7 +56,7 @@ impl Store {
     ///
     /// # Errors
     /// When the file cannot be used, with the reason; it is left as it was.
-    pub fn open_with(path: Option<&Path>, origin: Origin) -> Result<Self, Error> {
+    pub fn open_with(path: Option<&Path>, origin: Origin) -> Result<Self, StoreError> {
         Self::open_filled(path, origin, |_| Ok(()))
     }
 
@@ -64,7 +64,7 @@ impl Store {
     ///
     /// # Errors
     /// When the file cannot be used, or what `fill` returns; there is no file then if there was none.
-    pub fn open_filled<E: From<Error>>(
+    pub fn open_filled<E: From<StoreError>>(
         path: Option<&Path>,
         origin: Origin,
         fill: impl FnOnce(&Transaction<'_>) -> Result<(), E>,
@@ -77,20 +77,22 @@ impl Store {
     ///
     /// # Errors
     /// When the file cannot be used, with the reason; it is left as it was.
-    pub fn open_existing(path: &Path) -> Result<Self, Error> {
+    pub fn open_existing(path: &Path) -> Result<Self, StoreError> {
         Self::of(open::existing(path)?)
     }
 
-    fn in_memory(origin: Origin) -> Result<Self, Error> {
+    fn in_memory(origin: Origin) -> Result<Self, StoreError> {
         let shared = open::memory()?;
-        let writer = Writer::start(writer::Target::Shared(shared.clone()), Ids::of(origin))?;
+        let writer =
+            Writer::start(writer::WriterConnection::Shared(shared.clone()), Ids::of(origin))?;
         Ok(Self { readers: Readers::shared(shared), writer, _locks: None })
     }
 
-    fn of(opened: open::Opened) -> Result<Self, Error> {
+    fn of(opened: open::OpenDatabase) -> Result<Self, StoreError> {
         let place = Arc::new(opened.place);
         let readers = Readers::of(place.clone())?;
-        let writer = Writer::start(writer::Target::own(opened.database, place), opened.ids)?;
+        let writer =
+            Writer::start(writer::WriterConnection::own(opened.database, place), opened.ids)?;
         Ok(Self { readers, writer, _locks: Some(opened.locks) })
     }
 
@@ -108,7 +110,7 @@ impl Store {
     ///
     /// # Errors
     /// What `work` returns, or that the database cannot be read.
-    pub fn read<T, E: From<Error>>(
+    pub fn read<T, E: From<StoreError>>(
         &self,
         work: impl FnOnce(&View<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
@@ -127,7 +129,7 @@ impl Store {
     ) -> Result<T, E>
     where
         T: Send + 'static,
-        E: From<Error> + Send + 'static,
+        E: From<StoreError> + Send + 'static,
     {
         self.writer.write(work).await
     }

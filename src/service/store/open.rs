@@ -9,8 +9,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
 use super::database::Database;
 use super::lock::{FileLock, NameLock};
-use super::place::{self, FileId, Place};
-use super::{Error, Transaction, create};
+use super::place::{self, DatabaseFile, FileId};
+use super::{StoreError, Transaction, create};
 use crate::api::Origin;
 use crate::api::id::Ids;
 use crate::files;
@@ -51,9 +51,9 @@ const MIGRATIONS: &[&str] = &["
 "];
 
 /// A database that is open for writing.
-pub(super) struct Opened {
+pub(super) struct OpenDatabase {
     pub database: Database,
-    pub place: Place,
+    pub place: DatabaseFile,
     pub ids: Ids,
     pub locks: Locks,
 }
@@ -66,7 +66,7 @@ pub(super) struct Locks {
 }
 
 /// A database in memory, ready for use.
-pub(super) fn memory() -> Result<Arc<Mutex<Option<Database>>>, Error> {
+pub(super) fn memory() -> Result<Arc<Mutex<Option<Database>>>, StoreError> {
     let database = Database::new(Connection::open_in_memory()?)?;
     configure(&database)?;
     migrate(&database, 0)?;
@@ -74,11 +74,11 @@ pub(super) fn memory() -> Result<Arc<Mutex<Option<Database>>>, Error> {
 }
 
 /// Opens a file; a new database gets what `fill` stores before it gets its name.
-pub(super) fn file<E: From<Error>>(
+pub(super) fn file<E: From<StoreError>>(
     path: &Path,
     origin: Origin,
     fill: impl FnOnce(&Transaction<'_>) -> Result<(), E>,
-) -> Result<Opened, E> {
+) -> Result<OpenDatabase, E> {
     let path = &place::resolve(path);
     check_place(path)?;
     let name = NameLock::take(path)?;
@@ -87,22 +87,27 @@ pub(super) fn file<E: From<Error>>(
         let ids = Ids::of(origin);
         let file = create::create(path, &ids, fill)?;
         let (database, place) = writer(path, MIGRATIONS.len())?;
-        return Ok(Opened { database, place, ids, locks: Locks { _file: file, _name: name } });
+        return Ok(OpenDatabase {
+            database,
+            place,
+            ids,
+            locks: Locks { _file: file, _name: name },
+        });
     }
     let mut file = FileLock::take(path)?;
     check_other_names(path)?;
     let format = check_content(path, &mut file)?;
     let (database, place) = writer(path, format)?;
     let ids = ids(&database, origin)?;
-    Ok(Opened { database, place, ids, locks: Locks { _file: file, _name: name } })
+    Ok(OpenDatabase { database, place, ids, locks: Locks { _file: file, _name: name } })
 }
 
 /// Opens a file that must be there.
-pub(super) fn existing(path: &Path) -> Result<Opened, Error> {
+pub(super) fn existing(path: &Path) -> Result<OpenDatabase, StoreError> {
     let path = &place::resolve(path);
     check_place(path)?;
     if is_new(path) {
-        return Err(Error::Missing(path.to_owned()));
+        return Err(StoreError::Missing(path.to_owned()));
     }
     file(path, Origin::default(), |_| Ok(()))
 }
@@ -114,18 +119,18 @@ fn is_new(path: &Path) -> bool {
 }
 
 /// The connection for writing.
-fn writer(path: &Path, format: usize) -> Result<(Database, Place), Error> {
+fn writer(path: &Path, format: usize) -> Result<(Database, DatabaseFile), StoreError> {
     let opened = || {
         let database = Database::new(Connection::open(path)?)?;
         prepare(&database, format)?;
         let frames = database.log_frames()?;
-        Ok((database, Place::of(path, frames)?))
+        Ok((database, DatabaseFile::of(path, frames)?))
     };
     opened().map_err(|error| explain(error, path))
 }
 
 /// What makes identifiers: larger than those in the database, wherever the clock has gone since.
-fn ids(connection: &Connection, origin: Origin) -> Result<Ids, Error> {
+fn ids(connection: &Connection, origin: Origin) -> Result<Ids, StoreError> {
     let ids = Ids::of(origin);
     // The last of each kind; no other row is looked at.
     let mut query = connection.prepare(
@@ -137,7 +142,7 @@ fn ids(connection: &Connection, origin: Origin) -> Result<Ids, Error> {
         query.query_row([&kind], |row| Ok((row.get(0)?, row.get::<_, String>(1)?))).optional()?
     {
         if next <= kind {
-            return Err(Error::Inconsistent("kinds of resources are out of order"));
+            return Err(StoreError::Inconsistent("kinds of resources are out of order"));
         }
         ids.continue_after(&id);
         kind = next;
@@ -145,8 +150,8 @@ fn ids(connection: &Connection, origin: Origin) -> Result<Ids, Error> {
     Ok(ids)
 }
 
-/// A connection for reading from a file that [`file`] has opened.
-pub(super) fn reader(path: &Path) -> Result<Database, Error> {
+/// A connection for reading from a file that [`file()`] has opened.
+pub(super) fn reader(path: &Path) -> Result<Database, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -160,35 +165,35 @@ fn is_special(path: &Path) -> bool {
 }
 
 /// Refuses what can be seen from outside the file.
-fn check_place(path: &Path) -> Result<(), Error> {
+fn check_place(path: &Path) -> Result<(), StoreError> {
     if is_special(path) {
-        return Err(Error::SpecialName(path.to_owned()));
+        return Err(StoreError::SpecialName(path.to_owned()));
     }
     let folder = match files::folder(path).metadata() {
         Ok(folder) if folder.is_dir() => folder,
-        Ok(_) => return Err(Error::MissingDirectory(path.to_owned())),
+        Ok(_) => return Err(StoreError::MissingDirectory(path.to_owned())),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(Error::MissingDirectory(path.to_owned()));
+            return Err(StoreError::MissingDirectory(path.to_owned()));
         }
-        Err(source) => return Err(Error::File { path: path.to_owned(), source }),
+        Err(source) => return Err(StoreError::File { path: path.to_owned(), source }),
     };
     // The mode is asked rather than tried: an administrator could write regardless.
     if folder.permissions().readonly() {
-        return Err(Error::ReadOnlyDirectory(path.to_owned()));
+        return Err(StoreError::ReadOnlyDirectory(path.to_owned()));
     }
     match path.metadata() {
-        Ok(file) if !file.is_file() => Err(Error::NotAFile(path.to_owned())),
-        Ok(file) if file.permissions().readonly() => Err(Error::ReadOnly(path.to_owned())),
+        Ok(file) if !file.is_file() => Err(StoreError::NotAFile(path.to_owned())),
+        Ok(file) if file.permissions().readonly() => Err(StoreError::ReadOnly(path.to_owned())),
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(source) => Err(Error::File { path: path.to_owned(), source }),
+        Err(source) => Err(StoreError::File { path: path.to_owned(), source }),
     }
 }
 
 /// Refuses a file whose log is beside another of its names, in the same folder: without the log it
 /// would lack the last changes, and with it later it would lose the next ones.
-fn check_other_names(path: &Path) -> Result<(), Error> {
-    let failed = |source| Error::File { path: path.to_owned(), source };
+fn check_other_names(path: &Path) -> Result<(), StoreError> {
+    let failed = |source| StoreError::File { path: path.to_owned(), source };
     let file = path.metadata().map_err(failed)?;
     if !place::has_other_names(&file) {
         return Ok(());
@@ -197,20 +202,22 @@ fn check_other_names(path: &Path) -> Result<(), Error> {
         let other = entry.map_err(failed)?.path();
         let is_same = other.symlink_metadata().is_ok_and(|it| FileId::of(&it) == FileId::of(&file));
         if is_same && other.file_name() != path.file_name() && create::has_changes_beside(&other) {
-            return Err(Error::OtherName { path: path.to_owned(), other });
+            return Err(StoreError::OtherName { path: path.to_owned(), other });
         }
     }
     Ok(())
 }
 
 /// Looks into the file through a connection that cannot write; gives its format, 0 for a new one.
-fn check_content(path: &Path, file: &mut FileLock) -> Result<usize, Error> {
+fn check_content(path: &Path, file: &mut FileLock) -> Result<usize, StoreError> {
     check_start(path, file)?;
     let checked = reader(path).and_then(|database| inspect(&database, path));
     let checked = match checked {
         // A change that a killed process left half done must be undone before anything is read.
-        Err(Error::Database(error)) if error.sqlite_error_code() == Some(ErrorCode::ReadOnly) => {
-            let opened = Connection::open(path).map_err(Error::from).and_then(Database::new);
+        Err(StoreError::Database(error))
+            if error.sqlite_error_code() == Some(ErrorCode::ReadOnly) =>
+        {
+            let opened = Connection::open(path).map_err(StoreError::from).and_then(Database::new);
             opened.and_then(|database| inspect(&database, path))
         }
         checked => checked,
@@ -219,44 +226,44 @@ fn check_content(path: &Path, file: &mut FileLock) -> Result<usize, Error> {
 }
 
 /// Refuses a file that does not begin like a database.
-fn check_start(path: &Path, file: &mut FileLock) -> Result<(), Error> {
+fn check_start(path: &Path, file: &mut FileLock) -> Result<(), StoreError> {
     let start = file.read_start(HEADER_BYTES);
-    let start = start.map_err(|source| Error::File { path: path.to_owned(), source })?;
+    let start = start.map_err(|source| StoreError::File { path: path.to_owned(), source })?;
     if !start.starts_with(MAGIC) {
-        return Err(Error::NotADatabase(path.to_owned()));
+        return Err(StoreError::NotADatabase(path.to_owned()));
     }
     if start.len() as u64 == HEADER_BYTES {
         return Ok(());
     }
-    Err(Error::Damaged { path: path.to_owned(), problem: "it ends early".to_owned() })
+    Err(StoreError::Damaged { path: path.to_owned(), problem: "it ends early".to_owned() })
 }
 
-fn inspect(connection: &Connection, path: &Path) -> Result<usize, Error> {
+fn inspect(connection: &Connection, path: &Path) -> Result<usize, StoreError> {
     connection.busy_timeout(Duration::ZERO)?;
     let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let found = number("user_version")?;
     let application = number("application_id")?;
     let empty = !connection.prepare("SELECT 1 FROM sqlite_schema")?.exists(())?;
     if application != APPLICATION_ID && !(application == 0 && found == 0 && empty) {
-        return Err(Error::Foreign(path.to_owned()));
+        return Err(StoreError::Foreign(path.to_owned()));
     }
     let format = usize::try_from(found).unwrap_or(usize::MAX);
     if format > MIGRATIONS.len() {
         let known = MIGRATIONS.len() as i64;
-        return Err(Error::Newer { path: path.to_owned(), found, known });
+        return Err(StoreError::Newer { path: path.to_owned(), found, known });
     }
     let verdict: String = connection.query_row("PRAGMA quick_check(1)", (), |row| row.get(0))?;
     match verdict.as_str() {
         "ok" => Ok(format),
         problem => {
             let problem = problem.replace('\n', " ");
-            Err(Error::Damaged { path: path.to_owned(), problem })
+            Err(StoreError::Damaged { path: path.to_owned(), problem })
         }
     }
 }
 
 /// Makes a connection ready for writing; it waits for other programs from then on.
-fn prepare(connection: &Connection, format: usize) -> Result<(), Error> {
+fn prepare(connection: &Connection, format: usize) -> Result<(), StoreError> {
     connection.busy_timeout(Duration::ZERO)?;
     configure(connection)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -271,14 +278,14 @@ fn prepare(connection: &Connection, format: usize) -> Result<(), Error> {
     Ok(())
 }
 
-pub(super) fn configure(connection: &Connection) -> Result<(), Error> {
+pub(super) fn configure(connection: &Connection) -> Result<(), StoreError> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.pragma_update(None, "foreign_keys", true)?;
     Ok(())
 }
 
 /// Brings a database of some format, 0 for an empty one, to the newest.
-pub(super) fn migrate(connection: &Connection, format: usize) -> Result<(), Error> {
+pub(super) fn migrate(connection: &Connection, format: usize) -> Result<(), StoreError> {
     if format == 0 {
         connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     }
@@ -293,14 +300,16 @@ pub(super) fn migrate(connection: &Connection, format: usize) -> Result<(), Erro
 }
 
 /// Gives the errors of SQLite that have a name of ours that name.
-fn explain(error: Error, path: &Path) -> Error {
-    let Error::Database(inner) = error else { return error };
+fn explain(error: StoreError, path: &Path) -> StoreError {
+    let StoreError::Database(inner) = error else { return error };
     let path = path.to_owned();
     match inner.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => Error::NotADatabase(path),
-        Some(ErrorCode::DatabaseCorrupt) => Error::Damaged { path, problem: inner.to_string() },
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Error::Locked(path),
-        Some(ErrorCode::ReadOnly) => Error::ReadOnly(path),
-        _ => Error::Database(inner),
+        Some(ErrorCode::NotADatabase) => StoreError::NotADatabase(path),
+        Some(ErrorCode::DatabaseCorrupt) => {
+            StoreError::Damaged { path, problem: inner.to_string() }
+        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked(path),
+        Some(ErrorCode::ReadOnly) => StoreError::ReadOnly(path),
+        _ => StoreError::Database(inner),
     }
 }

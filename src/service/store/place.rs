@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Error;
+use super::StoreError;
 use crate::files;
 
 /// Which file it is, whatever its name: device and inode. Always the same where there are none.
@@ -45,7 +45,7 @@ const FRAME_HEADER_BYTES: u64 = 24;
 const LOG_MAGIC: u32 = 0x377f_0682;
 
 /// A database file and its log, as they were when the database was opened.
-pub(super) struct Place {
+pub(super) struct DatabaseFile {
     path: PathBuf,
     log_path: PathBuf,
     file: FileId,
@@ -58,13 +58,13 @@ pub(super) struct Place {
     size: AtomicU64,
 }
 
-impl Place {
+impl DatabaseFile {
     /// The place of a database that is open, with its log of so many frames.
-    pub(super) fn of(path: &Path, log_frames: u64) -> Result<Self, Error> {
+    pub(super) fn of(path: &Path, log_frames: u64) -> Result<Self, StoreError> {
         let log_path = files::beside(path, "-wal");
         let (file, log) = (metadata(path, path)?, metadata(&log_path, path)?);
         let log_file = File::open(&log_path)
-            .map_err(|source| Error::File { path: log_path.clone(), source })?;
+            .map_err(|source| StoreError::File { path: log_path.clone(), source })?;
         Ok(Self {
             path: path.to_owned(),
             log_path,
@@ -82,7 +82,7 @@ impl Place {
 
     /// Finds out whether what is written now can be found by the name of the database; gives the
     /// size of its log.
-    pub(super) fn check(&self) -> Result<u64, Error> {
+    pub(super) fn check(&self) -> Result<u64, StoreError> {
         let file = metadata(&self.path, &self.path)?;
         if FileId::of(&file) != self.file {
             return Err(self.detached("another file has taken the place of the database"));
@@ -92,7 +92,7 @@ impl Place {
         }
         let log = metadata(&self.log_path, &self.path)?;
         if FileId::of(&log) != self.log {
-            return Err(Error::Detached {
+            return Err(StoreError::Detached {
                 path: self.log_path.clone(),
                 problem: "another file has taken the place of the database's log",
             });
@@ -102,11 +102,11 @@ impl Place {
 
     /// Finds out whether the log holds the frames that SQLite has written to it: it can be cut short
     /// or overwritten in place. Called by the thread that writes alone.
-    pub(super) fn check_log(&self, frames: u64) -> Result<(), Error> {
+    pub(super) fn check_log(&self, frames: u64) -> Result<(), StoreError> {
         let last = self.log_frames.load(Ordering::Relaxed);
         // A log that was moved into the file begins anew, with fewer frames or none.
         if frames > 0 && !self.has_frames([last.clamp(1, frames), frames])? {
-            return Err(Error::Detached {
+            return Err(StoreError::Detached {
                 path: self.log_path.clone(),
                 problem: "the database's log was cut short or overwritten",
             });
@@ -116,7 +116,7 @@ impl Place {
     }
 
     /// Whether the log has a header, and these frames belong to it.
-    fn has_frames(&self, frames: [u64; 2]) -> Result<bool, Error> {
+    fn has_frames(&self, frames: [u64; 2]) -> Result<bool, StoreError> {
         let Some(header) = self.read_log::<{ LOG_HEADER_BYTES as usize }>(0)? else {
             return Ok(false);
         };
@@ -137,7 +137,7 @@ impl Place {
     }
 
     /// Reads from the log; none where it ends before.
-    fn read_log<const BYTES: usize>(&self, start: u64) -> Result<Option<[u8; BYTES]>, Error> {
+    fn read_log<const BYTES: usize>(&self, start: u64) -> Result<Option<[u8; BYTES]>, StoreError> {
         let (mut file, mut bytes) = (&self.log_file, [0; BYTES]);
         let read = file.seek(SeekFrom::Start(start)).and_then(|_| file.read_exact(&mut bytes));
         match read {
@@ -146,18 +146,18 @@ impl Place {
         }
     }
 
-    fn log_failed(&self) -> impl Fn(std::io::Error) -> Error {
-        |source| Error::File { path: self.log_path.clone(), source }
+    fn log_failed(&self) -> impl Fn(std::io::Error) -> StoreError {
+        |source| StoreError::File { path: self.log_path.clone(), source }
     }
 
-    fn detached(&self, problem: &'static str) -> Error {
-        Error::Detached { path: self.path.clone(), problem }
+    fn detached(&self, problem: &'static str) -> StoreError {
+        StoreError::Detached { path: self.path.clone(), problem }
     }
 }
 
-fn metadata(path: &Path, database: &Path) -> Result<Metadata, Error> {
+fn metadata(path: &Path, database: &Path) -> Result<Metadata, StoreError> {
     path.metadata().map_err(|source| match source.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => Error::Detached {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => StoreError::Detached {
             path: path.to_owned(),
             problem: if path == database {
                 "the file of the database is gone"
@@ -165,7 +165,7 @@ fn metadata(path: &Path, database: &Path) -> Result<Metadata, Error> {
                 "the log of the database is gone"
             },
         },
-        _ => Error::File { path: path.to_owned(), source },
+        _ => StoreError::File { path: path.to_owned(), source },
     })
 }
 

@@ -4,8 +4,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::database::Database;
 use super::open::BUSY_TIMEOUT;
-use super::place::Place;
-use super::{Error, View, open};
+use super::place::DatabaseFile;
+use super::{StoreError, View, open};
 
 /// How many connections are kept open while nobody reads.
 const KEPT: usize = 8;
@@ -20,7 +20,7 @@ pub(super) enum Readers {
 
 /// Connections to one file.
 pub(super) struct Pool {
-    place: Arc<Place>,
+    place: Arc<DatabaseFile>,
     idle: Mutex<Idle>,
     /// Is told when a connection is given back.
     returned: Condvar,
@@ -35,7 +35,7 @@ struct Idle {
 
 impl Readers {
     /// Opens the first connection, so that there is one to read with whatever becomes of the file.
-    pub(super) fn of(place: Arc<Place>) -> Result<Self, Error> {
+    pub(super) fn of(place: Arc<DatabaseFile>) -> Result<Self, StoreError> {
         let pool = Pool { place, idle: Mutex::default(), returned: Condvar::new() };
         pool.give_back(pool.open()?);
         Ok(Self::File(Box::new(pool)))
@@ -45,14 +45,14 @@ impl Readers {
         Self::Shared(connection)
     }
 
-    pub(super) fn read<T, E: From<Error>>(
+    pub(super) fn read<T, E: From<StoreError>>(
         &self,
         work: impl FnOnce(&View<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         match self {
             Self::Shared(shared) => {
                 let guard = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                let database = guard.as_ref().ok_or(Error::Closed)?;
+                let database = guard.as_ref().ok_or(StoreError::Closed)?;
                 work(&View::reading(database)?)
             }
             Self::File(pool) => {
@@ -75,10 +75,10 @@ impl Readers {
 }
 
 impl Pool {
-    fn take(&self) -> Result<Database, Error> {
+    fn take(&self) -> Result<Database, StoreError> {
         let mut idle = self.idle();
         if idle.closed {
-            return Err(Error::Closed);
+            return Err(StoreError::Closed);
         }
         if let Some(database) = idle.connections.pop() {
             return Ok(database);
@@ -86,15 +86,15 @@ impl Pool {
         drop(idle);
         match self.open() {
             // Those that are open still read the file that has lost its name.
-            Err(Error::Detached { path, problem }) => {
-                self.wait().ok_or(Error::Detached { path, problem })
+            Err(StoreError::Detached { path, problem }) => {
+                self.wait().ok_or(StoreError::Detached { path, problem })
             }
             opened => opened,
         }
     }
 
     /// Opens a connection, which is to the same file and log as the others.
-    fn open(&self) -> Result<Database, Error> {
+    fn open(&self) -> Result<Database, StoreError> {
         self.place.check()?;
         let database = open::reader(self.place.path())?;
         // Opens the log as well.

@@ -2,7 +2,7 @@
 
 use rusqlite::types::Value;
 
-use super::{Error, Transaction, View};
+use super::{StoreError, Transaction, View};
 
 /// The tables with their columns; `resources` first, whose second column is the identifier.
 const TABLES: &[(&str, usize)] =
@@ -14,7 +14,7 @@ pub struct Snapshot(Vec<Vec<Vec<Value>>>);
 
 impl View<'_> {
     /// Everything that the database holds.
-    pub fn snapshot(&self) -> Result<Snapshot, Error> {
+    pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
         let rows = TABLES.iter().map(|(table, columns)| self.rows(table, *columns));
         Ok(Snapshot(rows.collect::<Result<_, _>>()?))
     }
@@ -22,7 +22,7 @@ impl View<'_> {
 
 impl Transaction<'_> {
     /// Makes the database hold what it held at the moment of the snapshot, and nothing else.
-    pub fn restore(&self, snapshot: &Snapshot) -> Result<(), Error> {
+    pub fn restore(&self, snapshot: &Snapshot) -> Result<(), StoreError> {
         let before = self.rows("resources", 3)?;
         for ((table, columns), rows) in TABLES.iter().zip(&snapshot.0) {
             self.execute(&format!("DELETE FROM {table}"), ())?;

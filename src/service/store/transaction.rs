@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::ops::Deref;
 
 use super::database::Database;
-use super::writer::Failure;
-use super::{Document, Error, View};
+use super::writer::BatchError;
+use super::{Document, StoreError, View};
 use crate::api::Timestamp;
 use crate::api::id::Ids;
 
@@ -16,7 +16,7 @@ pub struct Transaction<'connection> {
     /// The documents that were stored or removed.
     changed: RefCell<Vec<String>>,
     /// Why a statement failed, where the storage was the reason.
-    failure: RefCell<Option<Failure>>,
+    failure: RefCell<Option<BatchError>>,
 }
 
 impl<'connection> Deref for Transaction<'connection> {
@@ -39,17 +39,17 @@ impl<'connection> Transaction<'connection> {
     }
 
     /// Why a statement failed, where the storage was the reason.
-    pub(super) fn into_failure(self) -> Option<Failure> {
+    pub(super) fn into_failure(self) -> Option<BatchError> {
         self.failure.into_inner()
     }
 
     /// A new identifier; larger than all before it, because writes happen one after the other.
-    pub fn new_id(&self, prefix: &str) -> Result<String, Error> {
+    pub fn new_id(&self, prefix: &str) -> Result<String, StoreError> {
         Ok(self.ids.next(prefix)?)
     }
 
     /// A new token for the owner of `id`.
-    pub fn new_token(&self, id: &str) -> Result<String, Error> {
+    pub fn new_token(&self, id: &str) -> Result<String, StoreError> {
         Ok(self.ids.token(id)?)
     }
 
@@ -59,7 +59,7 @@ impl<'connection> Transaction<'connection> {
     }
 
     /// Stores a document in place of the one with its identifier, if there is one.
-    pub fn put<D: Document>(&self, document: &D) -> Result<(), Error> {
+    pub fn put<D: Document>(&self, document: &D) -> Result<(), StoreError> {
         let body = serde_json::to_string(document)?;
         self.execute(
             "INSERT INTO resources (kind, id, body) VALUES (?1, ?2, ?3)
@@ -71,7 +71,7 @@ impl<'connection> Transaction<'connection> {
     }
 
     /// Removes a document with its links, claims and token; false when there was none.
-    pub fn remove<D: Document>(&self, id: &str) -> Result<bool, Error> {
+    pub fn remove<D: Document>(&self, id: &str) -> Result<bool, StoreError> {
         let found =
             self.execute("DELETE FROM resources WHERE kind = ?1 AND id = ?2", (D::PREFIX, id))?;
         if found == 0 {
@@ -90,7 +90,7 @@ impl<'connection> Transaction<'connection> {
         from: &str,
         role: &str,
         to: impl IntoIterator<Item = &'a str>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StoreError> {
         self.execute("DELETE FROM links WHERE from_id = ?1 AND role = ?2", (from, role))?;
         for to in to {
             self.execute(
@@ -102,7 +102,7 @@ impl<'connection> Transaction<'connection> {
     }
 
     /// Claims a key for `owner`; false when another holds it.
-    pub fn claim(&self, space: &str, key: &str, owner: &str) -> Result<bool, Error> {
+    pub fn claim(&self, space: &str, key: &str, owner: &str) -> Result<bool, StoreError> {
         let made = self.execute(
             "INSERT OR IGNORE INTO claims (space, key, owner) VALUES (?1, ?2, ?3)",
             (space, key, owner),
@@ -111,13 +111,13 @@ impl<'connection> Transaction<'connection> {
     }
 
     /// Gives up all claims of `owner` in a space.
-    pub fn release(&self, space: &str, owner: &str) -> Result<(), Error> {
+    pub fn release(&self, space: &str, owner: &str) -> Result<(), StoreError> {
         self.execute("DELETE FROM claims WHERE owner = ?1 AND space = ?2", (owner, space))?;
         Ok(())
     }
 
     /// Stores what the token of an API key or credential is checked against.
-    pub fn put_token(&self, id: &str, hash: &[u8], owner_id: &str) -> Result<(), Error> {
+    pub fn put_token(&self, id: &str, hash: &[u8], owner_id: &str) -> Result<(), StoreError> {
         self.execute(
             "INSERT INTO tokens (id, hash, owner_id) VALUES (?1, ?2, ?3)",
             (id, hash, owner_id),
@@ -126,7 +126,7 @@ impl<'connection> Transaction<'connection> {
     }
 
     /// Stores a setting of the database itself.
-    pub fn set(&self, name: &str, value: &str) -> Result<(), Error> {
+    pub fn set(&self, name: &str, value: &str) -> Result<(), StoreError> {
         self.execute(
             "INSERT INTO meta (name, value) VALUES (?1, ?2)
              ON CONFLICT DO UPDATE SET value = excluded.value",
@@ -144,15 +144,15 @@ impl<'connection> Transaction<'connection> {
         &self,
         sql: &str,
         parameters: impl rusqlite::Params,
-    ) -> Result<usize, Error> {
+    ) -> Result<usize, StoreError> {
         let done = self.connection().prepare_cached(sql).and_then(|mut it| it.execute(parameters));
-        done.map_err(Error::from).inspect_err(|error| self.note_failure(error))
+        done.map_err(StoreError::from).inspect_err(|error| self.note_failure(error))
     }
 
-    fn note_failure(&self, error: &Error) {
+    fn note_failure(&self, error: &StoreError) {
         if let Some(fault) = error.fault() {
             let problem = error.to_string();
-            self.failure.replace(Some(Failure { fault: Some(fault), problem, file: None }));
+            self.failure.replace(Some(BatchError { fault: Some(fault), problem, file: None }));
         }
     }
 }

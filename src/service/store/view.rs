@@ -5,8 +5,10 @@ use rusqlite::{Connection, OptionalExtension};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::Error;
+use super::StoreError;
 use super::database::Database;
+
+use crate::logging::or_debug;
 
 /// How much a result may hold before it is compared with the size of the database.
 const UNCHECKED_RESULT_BYTES: u64 = 1 << 20;
@@ -33,7 +35,7 @@ impl Drop for View<'_> {
     fn drop(&mut self) {
         if self.reading {
             // A transaction that only reads has nothing to lose.
-            let _ = execute(self.database, "COMMIT");
+            or_debug!(execute(self.database, "COMMIT"), "cannot end a read");
         }
     }
 }
@@ -54,7 +56,7 @@ pub struct StoredToken {
 }
 
 impl<'connection> View<'connection> {
-    pub(super) fn reading(database: &'connection Database) -> Result<Self, Error> {
+    pub(super) fn reading(database: &'connection Database) -> Result<Self, StoreError> {
         execute(database, "BEGIN")?;
         Ok(Self { database, reading: true })
     }
@@ -70,7 +72,7 @@ impl<'connection> View<'connection> {
     }
 
     /// The document with this identifier, if there is one of this kind.
-    pub fn find<D: Document>(&self, id: &str) -> Result<Option<D>, Error> {
+    pub fn find<D: Document>(&self, id: &str) -> Result<Option<D>, StoreError> {
         let mut found = None;
         self.bodies(
             "SELECT body FROM resources WHERE kind = ?1 AND id = ?2",
@@ -84,7 +86,7 @@ impl<'connection> View<'connection> {
     }
 
     /// True when a document of the kind that its prefix names has this identifier.
-    pub fn exists(&self, id: &str) -> Result<bool, Error> {
+    pub fn exists(&self, id: &str) -> Result<bool, StoreError> {
         let kind = id.rsplit_once('_').map_or(id, |(prefix, _)| prefix);
         let mut query = self
             .connection()
@@ -93,7 +95,11 @@ impl<'connection> View<'connection> {
     }
 
     /// At most `limit` documents, newest first, starting after the identifier `before`.
-    pub fn page<D: Document>(&self, before: Option<&str>, limit: usize) -> Result<Vec<D>, Error> {
+    pub fn page<D: Document>(
+        &self,
+        before: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<D>, StoreError> {
         let mut found: Vec<D> = Vec::new();
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut keep = |body: &str| {
@@ -101,7 +107,7 @@ impl<'connection> View<'connection> {
             // A damaged table may give the same rows for ever to whoever goes on after the last one.
             let last = found.last().map(D::id).or(before);
             if last.is_some_and(|last| document.id() >= last) {
-                return Err(Error::Inconsistent("documents are out of order"));
+                return Err(StoreError::Inconsistent("documents are out of order"));
             }
             found.push(document);
             Ok(())
@@ -122,7 +128,7 @@ impl<'connection> View<'connection> {
     }
 
     /// Who refers to `id` in this role, newest first.
-    pub fn referrers(&self, id: &str, role: &str) -> Result<Vec<String>, Error> {
+    pub fn referrers(&self, id: &str, role: &str) -> Result<Vec<String>, StoreError> {
         self.texts(
             "SELECT from_id FROM links WHERE to_id = ?1 AND role = ?2 ORDER BY from_id DESC",
             (id, role),
@@ -130,12 +136,12 @@ impl<'connection> View<'connection> {
     }
 
     /// What `id` refers to in this role.
-    pub fn references(&self, id: &str, role: &str) -> Result<Vec<String>, Error> {
+    pub fn references(&self, id: &str, role: &str) -> Result<Vec<String>, StoreError> {
         self.texts("SELECT to_id FROM links WHERE from_id = ?1 AND role = ?2", (id, role))
     }
 
     /// Who holds a claim, if anyone does.
-    pub fn claimant(&self, space: &str, key: &str) -> Result<Option<String>, Error> {
+    pub fn claimant(&self, space: &str, key: &str) -> Result<Option<String>, StoreError> {
         let mut query = self
             .connection()
             .prepare_cached("SELECT owner FROM claims WHERE space = ?1 AND key = ?2")?;
@@ -143,14 +149,14 @@ impl<'connection> View<'connection> {
     }
 
     /// How many claims a space holds.
-    pub fn claims(&self, space: &str) -> Result<i64, Error> {
+    pub fn claims(&self, space: &str) -> Result<i64, StoreError> {
         let mut query =
             self.connection().prepare_cached("SELECT count(*) FROM claims WHERE space = ?1")?;
         Ok(query.query_row([space], |row| row.get(0))?)
     }
 
     /// What the token of an API key or credential is checked against.
-    pub fn token(&self, id: &str) -> Result<Option<StoredToken>, Error> {
+    pub fn token(&self, id: &str) -> Result<Option<StoredToken>, StoreError> {
         let mut query =
             self.connection().prepare_cached("SELECT hash, owner_id FROM tokens WHERE id = ?1")?;
         let read =
@@ -159,7 +165,7 @@ impl<'connection> View<'connection> {
     }
 
     /// A setting of the database itself.
-    pub fn setting(&self, name: &str) -> Result<Option<String>, Error> {
+    pub fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {
         let mut query =
             self.connection().prepare_cached("SELECT value FROM meta WHERE name = ?1")?;
         Ok(query.query_row([name], |row| row.get(0)).optional()?)
@@ -170,8 +176,8 @@ impl<'connection> View<'connection> {
         &self,
         sql: &str,
         parameters: impl rusqlite::Params,
-        keep: &mut dyn FnMut(&str) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        keep: &mut dyn FnMut(&str) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         let mut query = self.connection().prepare_cached(sql)?;
         let mut rows = query.query(parameters)?;
         while let Some(row) = rows.next()? {
@@ -181,7 +187,7 @@ impl<'connection> View<'connection> {
     }
 
     /// All rows of a table.
-    pub(super) fn rows(&self, table: &str, columns: usize) -> Result<Vec<Vec<Value>>, Error> {
+    pub(super) fn rows(&self, table: &str, columns: usize) -> Result<Vec<Vec<Value>>, StoreError> {
         let mut size = ResultSize::of(self);
         let mut query = self.connection().prepare(&format!("SELECT * FROM {table}"))?;
         let mut rows = query.query(())?;
@@ -194,7 +200,11 @@ impl<'connection> View<'connection> {
         Ok(found)
     }
 
-    fn texts(&self, sql: &str, parameters: impl rusqlite::Params) -> Result<Vec<String>, Error> {
+    fn texts(
+        &self,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+    ) -> Result<Vec<String>, StoreError> {
         let mut size = ResultSize::of(self);
         let mut query = self.connection().prepare_cached(sql)?;
         let mut rows = query.query(parameters)?;
@@ -208,7 +218,7 @@ impl<'connection> View<'connection> {
     }
 
     /// How many bytes the database has.
-    fn size(&self) -> Result<u64, Error> {
+    fn size(&self) -> Result<u64, StoreError> {
         let number = |sql: &str| -> Result<i64, rusqlite::Error> {
             self.connection().prepare_cached(sql)?.query_row((), |row| row.get(0))
         };
@@ -230,13 +240,15 @@ impl<'view> ResultSize<'view> {
         Self { view, bytes: 0, limit: UNCHECKED_RESULT_BYTES }
     }
 
-    fn add(&mut self, bytes: usize) -> Result<(), Error> {
+    fn add(&mut self, bytes: usize) -> Result<(), StoreError> {
         self.bytes += bytes as u64 + MIN_ROW_BYTES;
         if self.bytes > self.limit {
             self.limit = self.view.size()?;
         }
         if self.bytes > self.limit {
-            return Err(Error::Inconsistent("a table has more rows than the file has room for"));
+            return Err(StoreError::Inconsistent(
+                "a table has more rows than the file has room for",
+            ));
         }
         Ok(())
     }
@@ -268,7 +280,7 @@ mod tests {
 
         let found = view.texts(ENDLESS, ());
 
-        assert!(matches!(found, Err(Error::Inconsistent(_))));
+        assert!(matches!(found, Err(StoreError::Inconsistent(_))));
     }
 
     #[test]
@@ -280,7 +292,7 @@ mod tests {
             row.get::<_, i64>(0)
         });
 
-        assert_eq!(Error::from(counted.unwrap_err()).fault(), Some(StorageFault::Timeout));
+        assert_eq!(StoreError::from(counted.unwrap_err()).fault(), Some(StorageFault::Timeout));
         let view = View::reading(&database).unwrap();
         assert_eq!(view.texts("SELECT 'in time'", ()).unwrap(), ["in time"]);
     }

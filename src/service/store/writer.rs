@@ -12,10 +12,11 @@ use tokio::sync::{mpsc, oneshot};
 use super::database::Database;
 use super::health::Health;
 use super::open::BUSY_TIMEOUT;
-use super::place::Place;
+use super::place::DatabaseFile;
 use super::view::execute;
-use super::{Error, StorageFault, Transaction};
+use super::{StorageFault, StoreError, Transaction};
 use crate::api::id::Ids;
+use crate::logging::{ignore, or_debug};
 
 /// How many jobs share a commit at most: enough to spare `fsync`s, few enough to answer soon.
 const BATCH: usize = 256;
@@ -29,7 +30,7 @@ const MAX_LOG_BYTES: u64 = 16 << 20;
 const CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The connection that the writer uses.
-pub(super) enum Target {
+pub(super) enum WriterConnection {
     /// Its own, to a file.
     Own(Box<Own>),
     /// The only one of a database in memory, taken for a batch at a time.
@@ -39,7 +40,7 @@ pub(super) enum Target {
 /// A connection of its own, to a file.
 pub(super) struct Own {
     database: Database,
-    place: Arc<Place>,
+    place: Arc<DatabaseFile>,
     /// Set when locks of other programs are waited for no longer.
     closing: Arc<AtomicBool>,
     /// The frames of the log as of the last commit.
@@ -52,32 +53,32 @@ pub(super) struct Own {
 
 /// Why a batch was not stored, for each of its jobs.
 #[derive(Debug, Clone)]
-pub(super) struct Failure {
+pub(super) struct BatchError {
     pub fault: Option<StorageFault>,
     pub problem: String,
     /// The file that has lost its name.
     pub file: Option<PathBuf>,
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
+impl From<StoreError> for BatchError {
+    fn from(error: StoreError) -> Self {
         let (fault, problem) = (error.fault(), error.to_string());
         let file = match error {
-            Error::Detached { path, .. } => Some(path),
+            StoreError::Detached { path, .. } => Some(path),
             _ => None,
         };
         Self { fault, problem, file }
     }
 }
 
-impl From<rusqlite::Error> for Failure {
+impl From<rusqlite::Error> for BatchError {
     fn from(error: rusqlite::Error) -> Self {
-        Error::from(error).into()
+        StoreError::from(error).into()
     }
 }
 
-impl From<Failure> for Error {
-    fn from(Failure { fault, problem, .. }: Failure) -> Self {
+impl From<BatchError> for StoreError {
+    fn from(BatchError { fault, problem, .. }: BatchError) -> Self {
         Self::Commit { fault, problem }
     }
 }
@@ -107,45 +108,44 @@ trait Job: Send {
     /// Makes the change; false when it failed and must be undone.
     fn run(&mut self, transaction: &Transaction<'_>) -> bool;
     /// Answers the caller, who may have gone.
-    fn answer(self: Box<Self>, committed: Result<(), Failure>);
+    fn answer(self: Box<Self>, committed: Result<(), BatchError>);
 }
 
 /// A job with the types of its caller.
-struct Change<W, T, E> {
+struct TypedJob<W, T, E> {
     work: Option<W>,
     /// None until the change is made.
     result: Option<Result<T, E>>,
     caller: oneshot::Sender<Result<T, E>>,
 }
 
-impl<W, T, E> Job for Change<W, T, E>
+impl<W, T, E> Job for TypedJob<W, T, E>
 where
     W: FnOnce(&Transaction<'_>) -> Result<T, E> + Send,
     T: Send,
-    E: From<Error> + Send,
+    E: From<StoreError> + Send,
 {
     fn run(&mut self, transaction: &Transaction<'_>) -> bool {
         if let Some(work) = self.work.take() {
             let result = catch_unwind(AssertUnwindSafe(|| work(transaction)));
-            self.result = Some(result.unwrap_or_else(|_| Err(Error::Panicked.into())));
+            self.result = Some(result.unwrap_or_else(|_| Err(StoreError::Panicked.into())));
         }
         matches!(self.result, Some(Ok(_)))
     }
 
-    fn answer(self: Box<Self>, committed: Result<(), Failure>) {
+    fn answer(self: Box<Self>, committed: Result<(), BatchError>) {
         let result = match (committed, self.result) {
             // A refusal as well: it may rest on a change of the same batch that is not stored.
-            (Err(failure), _) => Err(Error::from(failure).into()),
+            (Err(failure), _) => Err(StoreError::from(failure).into()),
             (Ok(()), Some(result)) => result,
-            (Ok(()), None) => Err(Error::Closed.into()),
+            (Ok(()), None) => Err(StoreError::Closed.into()),
         };
-        // A caller who has gone needs no answer.
-        let _ = self.caller.send(result);
+        ignore(self.caller.send(result), "a caller who has gone needs no answer");
     }
 }
 
 impl Writer {
-    pub(super) fn start(target: Target, ids: Ids) -> Result<Self, Error> {
+    pub(super) fn start(target: WriterConnection, ids: Ids) -> Result<Self, StoreError> {
         let (jobs, queue) = mpsc::unbounded_channel();
         let told = Arc::new(Told::default());
         let telling = told.clone();
@@ -153,7 +153,7 @@ impl Writer {
         let thread = std::thread::Builder::new()
             .name("ginnel-writer".to_owned())
             .spawn(move || work_off(target, &ids, queue, &telling))
-            .map_err(|source| Error::File { path: "writer thread".into(), source })?;
+            .map_err(|source| StoreError::File { path: "writer thread".into(), source })?;
         Ok(Self { told, jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
     }
 
@@ -163,11 +163,11 @@ impl Writer {
     ) -> Result<T, E>
     where
         T: Send + 'static,
-        E: From<Error> + Send + 'static,
+        E: From<StoreError> + Send + 'static,
     {
         let (caller, answer) = oneshot::channel();
-        self.hand_in(Box::new(Change { work: Some(work), result: None, caller }))?;
-        answer.await.unwrap_or_else(|_| Err(Error::Closed.into()))
+        self.hand_in(Box::new(TypedJob { work: Some(work), result: None, caller }))?;
+        answer.await.unwrap_or_else(|_| Err(StoreError::Closed.into()))
     }
 
     pub(super) fn commits(&self) -> u64 {
@@ -182,9 +182,9 @@ impl Writer {
         self.told.watchers.write().unwrap_or_else(PoisonError::into_inner).push(watcher);
     }
 
-    fn hand_in(&self, job: Box<dyn Job>) -> Result<(), Error> {
+    fn hand_in(&self, job: Box<dyn Job>) -> Result<(), StoreError> {
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.as_ref().and_then(|jobs| jobs.send(job).ok()).ok_or(Error::Closed)
+        jobs.as_ref().and_then(|jobs| jobs.send(job).ok()).ok_or(StoreError::Closed)
     }
 
     /// Has what waits for the lock of another program fail, now and later.
@@ -198,8 +198,8 @@ impl Writer {
         drop(self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // The thread catches the panics of jobs; one of its own has been reported by then.
-            let _ = thread.join();
+            // The thread catches the panics of jobs.
+            ignore(thread.join(), "a panic of its own has been reported by then");
         }
     }
 }
@@ -211,7 +211,7 @@ impl Drop for Writer {
 }
 
 fn work_off(
-    mut target: Target,
+    mut target: WriterConnection,
     ids: &Ids,
     mut queue: mpsc::UnboundedReceiver<Box<dyn Job>>,
     told: &Told,
@@ -238,8 +238,8 @@ fn work_off(
     }
 }
 
-impl Target {
-    pub(super) fn own(database: Database, place: Arc<Place>) -> Self {
+impl WriterConnection {
+    pub(super) fn own(database: Database, place: Arc<DatabaseFile>) -> Self {
         Self::Own(Box::new(Own {
             database,
             place,
@@ -251,7 +251,7 @@ impl Target {
     }
 
     /// Has the locks of other programs be waited for until this is set.
-    fn closing_with(mut self, closing: &Arc<AtomicBool>) -> Result<Self, Error> {
+    fn closing_with(mut self, closing: &Arc<AtomicBool>) -> Result<Self, StoreError> {
         if let Self::Own(own) = &mut self {
             own.closing = closing.clone();
             own.database.wait_for_lock(BUSY_TIMEOUT, closing.clone())?;
@@ -259,7 +259,7 @@ impl Target {
         Ok(self)
     }
 
-    fn close(self) -> Result<(), Failure> {
+    fn close(self) -> Result<(), BatchError> {
         match self {
             Self::Own(own) => own.close(),
             Self::Shared(shared) => {
@@ -274,13 +274,13 @@ impl Target {
         ids: &Ids,
         batch: &mut [Box<dyn Job>],
         health: &Health,
-    ) -> Result<Vec<String>, Failure> {
+    ) -> Result<Vec<String>, BatchError> {
         match self {
             Self::Own(own) => own.commit(ids, batch, health),
             Self::Shared(shared) => {
                 match shared.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
                     Some(database) => commit(database, ids, batch),
-                    None => Err(Error::Closed.into()),
+                    None => Err(StoreError::Closed.into()),
                 }
             }
         }
@@ -289,7 +289,7 @@ impl Target {
     fn bound_log(&mut self) {
         if let Self::Own(own) = self {
             // Where it fails, the log grows on, and this is tried again.
-            let _ = own.bound_log();
+            or_debug!(own.bound_log(), "the database's log grows on");
         }
     }
 }
@@ -301,7 +301,7 @@ impl Own {
         ids: &Ids,
         batch: &mut [Box<dyn Job>],
         health: &Health,
-    ) -> Result<Vec<String>, Failure> {
+    ) -> Result<Vec<String>, BatchError> {
         if health.is_read_only() {
             // Perhaps the file has its name again.
             self.check()?;
@@ -316,24 +316,24 @@ impl Own {
     }
 
     /// Makes sure that the file and its log have their names, and that the log is whole.
-    fn check(&mut self) -> Result<(), Error> {
+    fn check(&mut self) -> Result<(), StoreError> {
         self.log_bytes = self.place.check()?;
         self.log_frames = self.database.log_frames()?;
         self.place.check_log(self.log_frames)
     }
 
     /// Why a commit failed: what SQLite finds in a log that is not whole looks like other damage.
-    fn explain(&mut self, failure: Failure) -> Failure {
+    fn explain(&mut self, failure: BatchError) -> BatchError {
         if !matches!(failure.fault, Some(StorageFault::Io | StorageFault::Damaged)) {
             return failure;
         }
         match self.check() {
-            Err(error @ Error::Detached { .. }) => error.into(),
+            Err(error @ StoreError::Detached { .. }) => error.into(),
             _ => failure,
         }
     }
 
-    fn bound_log(&mut self) -> Result<(), Error> {
+    fn bound_log(&mut self) -> Result<(), StoreError> {
         if self.log_bytes > self.max_log_bytes {
             return self.restart_log();
         }
@@ -345,13 +345,13 @@ impl Own {
     }
 
     /// Closes the connection, which moves a log into the file that is whole.
-    fn close(mut self) -> Result<(), Failure> {
+    fn close(mut self) -> Result<(), BatchError> {
         self.check()?;
         Ok(self.database.close()?)
     }
 
     /// Moves the log into the file and begins it anew, as soon as no reader needs it.
-    fn restart_log(&mut self) -> Result<(), Error> {
+    fn restart_log(&mut self) -> Result<(), StoreError> {
         self.database.wait_for_lock(CHECKPOINT_TIMEOUT, self.closing.clone())?;
         self.database.start_timeout();
         let busy = self.database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0));
@@ -364,10 +364,10 @@ impl Own {
 
 impl Told {
     /// Why a batch was not stored, for its callers: a lock is not waited for while this is closing.
-    fn explain(&self, failure: Failure) -> Failure {
+    fn explain(&self, failure: BatchError) -> BatchError {
         let is_locked = failure.fault == Some(StorageFault::Locked);
         if is_locked && self.closing.load(Ordering::Acquire) {
-            return Error::Closed.into();
+            return StoreError::Closed.into();
         }
         failure
     }
@@ -378,7 +378,9 @@ impl Told {
         }
         for watcher in self.watchers.read().unwrap_or_else(PoisonError::into_inner).iter() {
             // The change is made whatever becomes of those who hear of it.
-            let _ = catch_unwind(AssertUnwindSafe(|| watcher(changed)));
+            if catch_unwind(AssertUnwindSafe(|| watcher(changed))).is_err() {
+                tracing::error!("what follows changes of the database panicked");
+            }
         }
     }
 }
@@ -388,16 +390,20 @@ fn commit(
     database: &Database,
     ids: &Ids,
     batch: &mut [Box<dyn Job>],
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>, BatchError> {
     let outcome = run(database, ids, batch);
     if outcome.is_err() && !database.is_autocommit() {
         // The error that led here is the one to report.
-        let _ = execute(database, "ROLLBACK");
+        or_debug!(execute(database, "ROLLBACK"), "cannot take back what was not committed");
     }
     outcome
 }
 
-fn run(database: &Database, ids: &Ids, batch: &mut [Box<dyn Job>]) -> Result<Vec<String>, Failure> {
+fn run(
+    database: &Database,
+    ids: &Ids,
+    batch: &mut [Box<dyn Job>],
+) -> Result<Vec<String>, BatchError> {
     let mut changed = Vec::new();
     execute(database, "BEGIN IMMEDIATE")?;
     for job in batch {
@@ -428,7 +434,11 @@ mod tests {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(schema).unwrap();
         let database = Database::new(connection).unwrap();
-        Writer::start(Target::Shared(Arc::new(Mutex::new(Some(database)))), Ids::default()).unwrap()
+        Writer::start(
+            WriterConnection::Shared(Arc::new(Mutex::new(Some(database)))),
+            Ids::default(),
+        )
+        .unwrap()
     }
 
     #[tokio::test]
@@ -446,7 +456,7 @@ mod tests {
         let first = writer.write(move |_| {
             start.send(()).unwrap();
             held.recv().unwrap();
-            Ok::<_, Error>(())
+            Ok::<_, StoreError>(())
         });
         let others = async {
             started.await.unwrap();
@@ -457,8 +467,8 @@ mod tests {
         let (first, (good, bad, ())) = tokio::join!(first, others);
 
         assert!(first.is_ok());
-        assert!(matches!(good, Err(Error::Commit { .. })));
-        assert!(matches!(bad, Err(Error::Commit { .. })));
+        assert!(matches!(good, Err(StoreError::Commit { .. })));
+        assert!(matches!(bad, Err(StoreError::Commit { .. })));
         let left = writer.write(|change| change.setting("good")).await.unwrap();
         assert_eq!(left, None);
     }
@@ -468,13 +478,13 @@ mod tests {
         let writer = writer("CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT);");
 
         let broken = writer
-            .write(|change| -> Result<(), Error> {
+            .write(|change| -> Result<(), StoreError> {
                 change.set("broken", "1")?;
                 std::panic::resume_unwind(Box::new("on purpose"))
             })
             .await;
 
-        assert!(matches!(broken, Err(Error::Panicked)));
+        assert!(matches!(broken, Err(StoreError::Panicked)));
         assert_eq!(writer.write(|change| change.setting("broken")).await.unwrap(), None);
         assert!(writer.write(|change| change.set("whole", "1")).await.is_ok());
     }
@@ -492,6 +502,6 @@ mod tests {
         }
         writer.close();
 
-        assert!(matches!(writer.write(|c| c.set("late", "")).await, Err(Error::Closed)));
+        assert!(matches!(writer.write(|c| c.set("late", "")).await, Err(StoreError::Closed)));
     }
 }

@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 
 use crate::fuzz::pieces::{CUTS, Cut, pieces};
-use crate::mux::frame::{self, Data, Decoder, Event, FrameError};
+use crate::mux::frame::{self, Data, Decoder, FrameError, FrameEvent};
 
 /// The longest text of a GOAWAY that is written.
 const MAX_TEXT_BYTES: usize = 1024;
@@ -20,7 +20,7 @@ pub fn target(data: &[u8]) {
 }
 
 /// An event, and the body that came behind it.
-type Frame = (Event, Vec<u8>);
+type Frame = (FrameEvent, Vec<u8>);
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Decoded {
@@ -46,12 +46,12 @@ impl Decoded {
         loop {
             match decoder.next(input) {
                 Ok(None) => return false,
-                Ok(Some(Event::Piece { bytes, left })) => self.add(&bytes, left),
+                Ok(Some(FrameEvent::Piece { bytes, left })) => self.add(&bytes, left),
                 Ok(Some(event)) => self.frames.push((event, Vec::new())),
                 Err(problem) => self.problem = Some(problem),
             }
             if self.problem.is_some()
-                || matches!(self.frames.last(), Some((Event::GoAway { .. }, _)))
+                || matches!(self.frames.last(), Some((FrameEvent::GoAway { .. }, _)))
             {
                 return true;
             }
@@ -59,7 +59,7 @@ impl Decoded {
     }
 
     fn add(&mut self, bytes: &[u8], left: usize) {
-        let Some((Event::Data(Data { length, .. }), body)) = self.frames.last_mut() else {
+        let Some((FrameEvent::Data(Data { length, .. }), body)) = self.frames.last_mut() else {
             panic!("a piece comes behind its head")
         };
         body.extend_from_slice(bytes);
@@ -69,8 +69,10 @@ impl Decoded {
 
 /// Of a GOAWAY whose length does not count the eight fixed bytes, so much is read as has arrived.
 fn assert_same(whole: &Decoded, mut cut: Decoded) {
-    if let (Some((Event::GoAway { code, text }, _)), Some((Event::GoAway { code: known, .. }, _))) =
-        (whole.frames.last(), cut.frames.last_mut())
+    if let (
+        Some((FrameEvent::GoAway { code, text }, _)),
+        Some((FrameEvent::GoAway { code: known, .. }, _)),
+    ) = (whole.frames.last(), cut.frames.last_mut())
         && text.is_empty()
     {
         *known = *code;
@@ -81,13 +83,13 @@ fn assert_same(whole: &Decoded, mut cut: Decoded) {
 /// Writes a frame, if all of it is known.
 fn write((event, body): &Frame, out: &mut Vec<u8>) -> bool {
     match event {
-        Event::Data(Data { stream, syn, fin, length }) if *length == body.len() => {
+        FrameEvent::Data(Data { stream, syn, fin, length }) if *length == body.len() => {
             frame::put_data(out, *stream, *syn, *fin, body);
         }
-        Event::Reset { stream, code } => frame::put_reset(out, *stream, *code),
-        Event::Window { stream, increment } => frame::put_window(out, *stream, *increment),
+        FrameEvent::Reset { stream, code } => frame::put_reset(out, *stream, *code),
+        FrameEvent::Window { stream, increment } => frame::put_window(out, *stream, *increment),
         // What replaced bytes that are no text may be longer than they were.
-        Event::GoAway { code, text } if text.len() <= MAX_TEXT_BYTES => {
+        FrameEvent::GoAway { code, text } if text.len() <= MAX_TEXT_BYTES => {
             frame::put_go_away(out, 0, *code, text);
         }
         _ => return false,

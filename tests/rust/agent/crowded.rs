@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ginnel::mux::Incoming;
-use ginnel::mux::Session;
+use ginnel::mux::MuxSession;
 use ginnel::mux::Side;
 use ginnel::mux::Stream;
 use ginnel::mux::heartbeat;
@@ -35,7 +35,7 @@ const MOST: usize = 500;
 
 /// An agent of another make: it breaks at 512 streams, and its program decides what is answered.
 struct Foreign {
-    session: Session,
+    session: MuxSession,
     place: String,
     /// The connections that visitors opened.
     visitors: mpsc::UnboundedReceiver<Stream>,
@@ -43,7 +43,7 @@ struct Foreign {
 
 impl Foreign {
     async fn connect(service: &Service) -> Self {
-        let (session, incoming) = Session::start(dial(service).await, Side::Agent);
+        let (session, incoming) = MuxSession::start(dial(service).await, Side::Agent);
         let auth = Auth {
             version: vec!["3".to_owned(), "2".to_owned()],
             extra: AuthExtra {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ginnel::mux::Code;
 use ginnel::mux::Incoming;
-use ginnel::mux::Session;
+use ginnel::mux::MuxSession;
 use ginnel::mux::SessionEnd;
 use ginnel::mux::Side;
 use ginnel::mux::heartbeat;
@@ -33,7 +33,7 @@ async fn hurried() -> Service {
 }
 
 /// Connects as an agent that has not said anything.
-async fn connect(service: &Service) -> (Session, Incoming) {
+async fn connect(service: &Service) -> (MuxSession, Incoming) {
     let mut roots = RootCertStore::empty();
     let pem = service.gateway().authority().pem();
     roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
@@ -41,7 +41,7 @@ async fn connect(service: &Service) -> (Session, Incoming) {
     let tcp = TcpStream::connect(service.agent_address().unwrap()).await.unwrap();
     let name = ServerName::try_from("127.0.0.1").unwrap();
     let tls = TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap();
-    Session::start(tls, Side::Agent)
+    MuxSession::start(tls, Side::Agent)
 }
 
 fn auth(service: &Service) -> Auth {

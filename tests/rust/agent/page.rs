@@ -72,27 +72,40 @@ impl Events {
     }
 }
 
+/// What a page shows first.
+fn first_view(page: &str) -> Value {
+    assert_eq!(page.matches("<script").count(), 2, "{page}");
+    let (_, rest) = page.split_once("<script type=\"application/json\" id=\"first\">").unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+}
+
 #[tokio::test]
-async fn the_first_view_needs_no_script_and_shows_content_as_text() {
+async fn the_first_view_is_data_and_nothing_in_it_is_more() {
     let whole = Whole::start().await;
     let url = whole.web().await;
-    let hostile = "</pre><script>alert('1')</script>\"";
+    let hostile = "</pre></script><script>alert('1')</script><!--\"";
     whole.http.post(format!("{url}/a'b")).body(hostile).send().await.unwrap();
     let id = whole.newest().await;
 
     let list = whole.fetch("/").await;
 
     assert!(list.url().path().ends_with("/inspect/http"), "{}", list.url());
-    let list = list.text().await.unwrap();
-    assert!(list.contains(&format!("<a href=\"/inspect/http/{id}\">/a&#39;b</a>")), "{list}");
+    let list = first_view(&list.text().await.unwrap());
+    let request = &list["update"]["requests"][0];
+    assert_eq!((&request["id"], &request["target"]), (&json!(id), &json!("/a'b")));
+    assert_eq!((&list["chosen"], &list["problem"]), (&Value::Null, &Value::Null));
     let one = whole.fetch(&format!("/inspect/http/{id}")).await.text().await.unwrap();
-    assert!(one.contains("&lt;/pre&gt;&lt;script&gt;alert(&#39;1&#39;)"), "{one}");
-    assert!(!one.contains("<script>alert"), "{one}");
-    let filtered = whole.fetch("/inspect/http?filter=status:5x\"><b>").await;
-    let filtered = filtered.text().await.unwrap();
-    assert!(filtered.contains("filter: status:5x&gt;&lt;b&gt;: must be a number"), "{filtered}");
+    assert_eq!(first_view(&one)["chosen"]["id"], id);
+    let filtered = whole.fetch("/inspect/http?filter=status:5x\"></script>").await;
+    let filtered = first_view(&filtered.text().await.unwrap());
+    assert_eq!(filtered["filter"], "status:5x\"></script>");
+    let problem = filtered["problem"].as_str().unwrap();
+    assert!(problem.contains("status:5x></script>: must be a number"), "{problem}");
+    assert_eq!(filtered["update"], Value::Null);
     let gone = whole.fetch("/inspect/http/0000000000000000").await.text().await.unwrap();
-    assert!(gone.contains("no longer kept"), "{gone}");
+    assert_eq!(first_view(&gone)["chosen"], Value::Null);
+    let status = first_view(&whole.fetch("/status").await.text().await.unwrap());
+    assert_eq!(status["state"], "online");
 }
 
 #[tokio::test]
@@ -301,9 +314,10 @@ async fn the_status_page_shows_what_is_in_effect_without_secrets() {
         status["options"]["server_addr"],
         whole.service.agent_address().unwrap().to_string()
     );
-    assert_eq!(status["tunnels"][0]["definition"]["addr"], whole.local);
+    assert_eq!(status["tunnels"][0]["definition"]["addr"], whole.local.to_string());
     assert_eq!(status["tunnels"][0]["metrics"]["http"]["count"], 0);
     assert!(!status.to_string().contains("secret-word"), "{status}");
-    let page = whole.fetch("/status").await.text().await.unwrap();
-    assert!(page.contains("closed: http://127.0.0.1:"), "{page}");
+    let page = first_view(&whole.fetch("/status").await.text().await.unwrap());
+    assert_eq!(page["tunnels"][0]["name"], "closed");
+    assert!(!page.to_string().contains("secret-word"), "{page}");
 }

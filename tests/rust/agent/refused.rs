@@ -7,7 +7,7 @@ use ginnel::agent::definition::Definition;
 use ginnel::agent::{Agent, AgentOptions, Error, SessionState, Trust, WebAddress};
 use ginnel::api::Secret;
 use ginnel::mux::Incoming;
-use ginnel::mux::Session;
+use ginnel::mux::MuxSession;
 use ginnel::mux::Side;
 use ginnel::protocol::message::Auth;
 use ginnel::protocol::message::AuthAnswer;
@@ -15,7 +15,7 @@ use ginnel::protocol::message::BindAnswer;
 use ginnel::protocol::message::BindAnswerExtra;
 use ginnel::protocol::message::error_text;
 use ginnel::protocol::read_kind;
-use ginnel::protocol::rpc::Call;
+use ginnel::protocol::rpc::IncomingCall;
 use ginnel::protocol::stream_kind;
 use ginnel::service::{self, Service};
 use tokio::net::TcpListener;
@@ -37,7 +37,7 @@ struct Refusing {
     options: AgentOptions,
     /// How many agents have come, and how many binds.
     counts: watch::Receiver<(usize, usize)>,
-    sessions: watch::Sender<Option<Session>>,
+    sessions: watch::Sender<Option<MuxSession>>,
 }
 
 impl Refusing {
@@ -57,7 +57,7 @@ impl Refusing {
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let Ok(stream) = acceptor.accept(stream).await else { continue };
-                let (session, incoming) = Session::start(stream, Side::Service);
+                let (session, incoming) = MuxSession::start(stream, Side::Service);
                 last.send_replace(Some(session));
                 tokio::spawn(answer(incoming, heard.clone(), count.clone()));
             }
@@ -94,7 +94,7 @@ async fn answer(
             tokio::spawn(ginnel::mux::heartbeat::answer(stream));
             continue;
         }
-        let Ok(call) = Call::read(kind, stream).await else { continue };
+        let Ok(call) = IncomingCall::read(kind, stream).await else { continue };
         let said = said.borrow().clone();
         let error = |text: String| Some(text).filter(|text| !text.is_empty());
         match kind {

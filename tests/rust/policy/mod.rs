@@ -4,7 +4,7 @@ mod generate;
 mod harm;
 mod runs;
 
-use ginnel::policy::action::KINDS;
+use ginnel::policy::actions::KINDS;
 use ginnel::policy::{Phase, Policy, Problem, Scope};
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ginnel::policy::action::KINDS;
+use ginnel::policy::actions::KINDS;
 use ginnel::policy::trial::{Report, Traffic, Trial};
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! Walks `tests/data/bad_input`: each file is one bad input and the answer that it must get.
+//! Walks `tests/data/bad_input`: a file for each resource, with bad inputs and the answer that each must get.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,8 +19,13 @@ const NOT_BY_INPUT: &[u16] =
 fn cases() -> Vec<Value> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/bad_input");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
-    files.map(|path| serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()).collect()
+    let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    files.flat_map(|path| cases_of(&path)).collect()
+}
+
+fn cases_of(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    ginnel::api::yaml::read(&text).unwrap_or_else(|it| panic!("{path:?}: {it}"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,8 +1,8 @@
 //! The service, over real sockets in this process.
 
 mod accounts;
+mod agents;
 mod bad_input;
-mod edge;
 mod http;
 mod paging;
 mod resources;

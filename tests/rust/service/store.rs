@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use ginnel::api::Origin;
-use ginnel::service::store::{Document, Error, StorageFault, Store};
+use ginnel::service::store::{Document, StorageFault, Store, StoreError};
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +47,7 @@ fn filled(folder: &Folder) -> PathBuf {
 }
 
 /// Tries to open a file that must be left alone; gives the error.
-fn refused(path: &Path) -> Error {
+fn refused(path: &Path) -> StoreError {
     let before = fs::read(path).unwrap_or_default();
     let Err(error) = Store::open(Some(path)) else { panic!("{} was opened", path.display()) };
     assert_eq!(fs::read(path).unwrap_or_default(), before, "the file was touched");
@@ -62,7 +62,7 @@ async fn documents_links_and_claims_are_kept_and_go_together() {
         let store = Store::open(file.as_deref()).unwrap();
         put(&store, note(1)).await;
         store
-            .write(|change| -> Result<(), Error> {
+            .write(|change| -> Result<(), StoreError> {
                 assert!(change.claim("space", "key", "note_001")?);
                 assert!(!change.claim("space", "key", "note_002")?);
                 change.link("note_001", "role", ["other_1", "other_2"])
@@ -71,13 +71,13 @@ async fn documents_links_and_claims_are_kept_and_go_together() {
             .unwrap();
 
         let (found, referrers) = store
-            .read(|view| -> Result<_, Error> {
+            .read(|view| -> Result<_, StoreError> {
                 Ok((view.find::<Note>("note_001")?, view.referrers("other_1", "role")?))
             })
             .unwrap();
         let removed = store.write(|change| change.remove::<Note>("note_001")).await.unwrap();
         let left = store
-            .read(|view| -> Result<_, Error> {
+            .read(|view| -> Result<_, StoreError> {
                 Ok((view.claimant("space", "key")?, view.referrers("other_1", "role")?))
             })
             .unwrap();
@@ -94,9 +94,9 @@ async fn a_failed_change_leaves_nothing_behind() {
     let store = Store::open(None).unwrap();
 
     let failed = store
-        .write(|change| -> Result<(), Error> {
+        .write(|change| -> Result<(), StoreError> {
             change.put(&note(1))?;
-            Err(Error::Closed)
+            Err(StoreError::Closed)
         })
         .await;
 
@@ -111,8 +111,8 @@ async fn a_closed_store_says_so() {
         let store = Store::open(file.as_deref()).unwrap();
         store.close();
 
-        assert!(matches!(store.write(|c| c.put(&note(1))).await, Err(Error::Closed)));
-        assert!(matches!(store.read(|view| view.find::<Note>("x")), Err(Error::Closed)));
+        assert!(matches!(store.write(|c| c.put(&note(1))).await, Err(StoreError::Closed)));
+        assert!(matches!(store.read(|view| view.find::<Note>("x")), Err(StoreError::Closed)));
     }
 }
 
@@ -150,11 +150,11 @@ fn a_file_of_something_else_is_refused() {
     fs::write(&short, "SQLite format 3\0").unwrap();
     fs::write(&empty, "").unwrap();
 
-    assert!(matches!(refused(&text), Error::NotADatabase(_)));
-    assert!(matches!(refused(&short), Error::Damaged { .. }));
-    assert!(matches!(refused(&folder.path), Error::NotAFile(_)));
-    assert!(matches!(refused(&folder.file("no/db")), Error::MissingDirectory(_)));
-    assert!(matches!(refused(&text.join("db")), Error::MissingDirectory(_)));
+    assert!(matches!(refused(&text), StoreError::NotADatabase(_)));
+    assert!(matches!(refused(&short), StoreError::Damaged { .. }));
+    assert!(matches!(refused(&folder.path), StoreError::NotAFile(_)));
+    assert!(matches!(refused(&folder.file("no/db")), StoreError::MissingDirectory(_)));
+    assert!(matches!(refused(&text.join("db")), StoreError::MissingDirectory(_)));
     assert!(Store::open(Some(&empty)).is_ok(), "an empty file is a new database");
 }
 
@@ -167,8 +167,8 @@ fn a_database_of_another_program_is_refused() {
     other.pragma_update(None, "application_id", 7).unwrap();
     drop(other);
 
-    assert!(matches!(refused(&plain), Error::Foreign(_)));
-    assert!(matches!(refused(&marked), Error::Foreign(_)));
+    assert!(matches!(refused(&plain), StoreError::Foreign(_)));
+    assert!(matches!(refused(&marked), StoreError::Foreign(_)));
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_newer_database_is_refused() {
     let path = filled(&folder);
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
 
-    assert!(matches!(refused(&path), Error::Newer { found: 99, .. }));
+    assert!(matches!(refused(&path), StoreError::Newer { found: 99, .. }));
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn a_damaged_database_is_refused() {
         let path = folder.file(name);
         fs::write(&path, bytes).unwrap();
         let error = refused(&path);
-        assert!(matches!(error, Error::Damaged { .. }), "{name}: {error}");
+        assert!(matches!(error, StoreError::Damaged { .. }), "{name}: {error}");
     }
 }
 
@@ -203,12 +203,12 @@ fn a_database_in_use_is_refused() {
     let path = filled(&folder);
 
     let first = Store::open(Some(&path)).unwrap();
-    assert!(matches!(refused(&path), Error::Locked(_)));
+    assert!(matches!(refused(&path), StoreError::Locked(_)));
     first.close();
     drop(first);
     let other = Connection::open(&path).unwrap();
     other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE; COMMIT").unwrap();
-    assert!(matches!(refused(&path), Error::Locked(_)));
+    assert!(matches!(refused(&path), StoreError::Locked(_)));
     drop(other);
 
     assert!(Store::open(Some(&path)).is_ok());
@@ -223,10 +223,10 @@ fn a_read_only_database_is_refused() {
     };
 
     mode(&path, 0o444);
-    assert!(matches!(refused(&path), Error::ReadOnly(_)));
+    assert!(matches!(refused(&path), StoreError::ReadOnly(_)));
     mode(&path, 0o644);
     mode(&folder.path, 0o555);
-    assert!(matches!(refused(&path), Error::ReadOnlyDirectory(_)));
+    assert!(matches!(refused(&path), StoreError::ReadOnlyDirectory(_)));
     mode(&folder.path, 0o755);
 
     assert!(Store::open(Some(&path)).is_ok());
@@ -339,9 +339,9 @@ fn a_database_is_whole_before_it_has_its_name() {
     let failed = Store::open_filled(Some(&path), Origin::default(), |change| {
         assert!(!path.exists());
         change.put(&note(1))?;
-        Err(Error::Closed)
+        Err(StoreError::Closed)
     });
-    assert!(matches!(failed, Err(Error::Closed)));
+    assert!(matches!(failed, Err(StoreError::Closed)));
     assert_eq!(fs::read_dir(&folder.path).unwrap().count(), 1, "the file of the lock alone");
     fs::write(folder.file("db-unfinished"), "of a process that was killed").unwrap();
     let store = Store::open_filled(Some(&path), Origin::default(), |change| change.put(&note(2)));

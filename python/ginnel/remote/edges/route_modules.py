@@ -210,222 +210,6 @@ class AsyncEdgesHttpsRoutesIpRestriction(Resource):
         )
 
 
-class EdgesHttpsRoutesPolicy(Resource):
-    """Traffic policy module: rules that act on traffic."""
-
-    def replace(
-        self,
-        edge_id: str,
-        id: str,
-        *,
-        enabled: bool | None = None,
-        inbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
-        outbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
-    ) -> TrafficPolicy:
-        """Replace the traffic policy module of a route.
-
-        Args:
-            edge_id: The identifier of the edge.
-            id: The identifier of the resource.
-            enabled: True when the module is applied to traffic; true when unspecified.
-            inbound: The rules for requests, or for new connections of a TCP edge.
-            outbound: The rules for responses, or for closed connections of a TCP edge.
-
-        `PUT /edges/https/{edge_id}/routes/{id}/policy`
-        """
-        return self._core.call(
-            "edges.https.routes.policy.replace",
-            TrafficPolicy,
-            (edge_id, id, enabled, inbound, outbound),
-        )
-
-    def get(self, edge_id: str, id: str) -> TrafficPolicy:
-        """Fetch the traffic policy module of a route.
-
-        Args:
-            edge_id: The identifier of the edge.
-            id: The identifier of the resource.
-
-        `GET /edges/https/{edge_id}/routes/{id}/policy`
-        """
-        return self._core.call("edges.https.routes.policy.get", TrafficPolicy, (edge_id, id))
-
-    def delete(self, edge_id: str, id: str) -> None:
-        """Remove the traffic policy module from a route.
-
-        Args:
-            edge_id: The identifier of the edge.
-            id: The identifier of the resource.
-
-        `DELETE /edges/https/{edge_id}/routes/{id}/policy`
-        """
-        return self._core.call("edges.https.routes.policy.delete", None, (edge_id, id))
-
-
-class AsyncEdgesHttpsRoutesPolicy(Resource):
-    """Traffic policy module: rules that act on traffic."""
-
-    async def replace(
-        self,
-        edge_id: str,
-        id: str,
-        *,
-        enabled: bool | None = None,
-        inbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
-        outbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
-    ) -> TrafficPolicy:
-        """Replace the traffic policy module of a route.
-
-        Args:
-            edge_id: The identifier of the edge.
-            id: The identifier of the resource.
-            enabled: True when the module is applied to traffic; true when unspecified.
-            inbound: The rules for requests, or for new connections of a TCP edge.
-            outbound: The rules for responses, or for closed connections of a TCP edge.
-
-        `PUT /edges/https/{edge_id}/routes/{id}/policy`
-        """
-        return await self._core.start(
-            "edges.https.routes.policy.replace",
-            TrafficPolicy,
-            (edge_id, id, enabled, inbound, outbound),
-        )
-
-    async def get(self, edge_id: str, id: str) -> TrafficPolicy:
-        """Fetch the traffic policy module of a route.
-
-        Args:
-            edge_id: The identifier of the edge.
-            id: The identifier of the resource.
-
-        `GET /edges/https/{edge_id}/routes/{id}/policy`
-        """
-        return await self._core.start("edges.https.routes.policy.get", TrafficPolicy, (edge_id, id))
-
-    async def delete(self, edge_id: str, id: str) -> None:
-        """Remove the traffic policy module from a route.
-
-        Args:
-            edge_id: The identifier of the edge.
-            id: The identifier of the resource.
-
-        `DELETE /edges/https/{edge_id}/routes/{id}/policy`
-        """
-        return await self._core.start("edges.https.routes.policy.delete", None, (edge_id, id))
-
-
-class EdgesHttpsRoutesUserAgentFilter(Resource):
-    """User agent filter module: decides on the `User-Agent` header."""
-
-    def replace(
-        self,
-        edge_id: str,
-        id: str,
-        *,
-        enabled: bool | None = None,
-        allow: Sequence[str] | None = None,
-        deny: Sequence[str] | None = None,
-    ) -> UserAgentFilter:
-        """Replace the user agent filter module of a route.
-
-        Args:
-            edge_id: The identifier of the edge.
-            id: The identifier of the resource.
-            enabled: False to switch the module off without forgetting it; true when
-                unspecified.
-            allow: Regular expressions of agents to let through, whatever `deny` says.
-            deny: Regular expressions of agents to refuse.
-
-        `PUT /edges/https/{edge_id}/routes/{id}/user_agent_filter`
-        """
-        return self._core.call(
-            "edges.https.routes.user_agent_filter.replace",
-            UserAgentFilter,
-            (edge_id, id, enabled, allow, deny),
-        )
-
-    def get(self, edge_id: str, id: str) -> UserAgentFilter:
-        """Fetch the user agent filter module of a route.
-
-        Args:
-            edge_id: The identifier of the edge.
-            id: The identifier of the resource.
-
-        `GET /edges/https/{edge_id}/routes/{id}/user_agent_filter`
-        """
-        return self._core.call(
-            "edges.https.routes.user_agent_filter.get", UserAgentFilter, (edge_id, id)
-        )
-
-    def delete(self, edge_id: str, id: str) -> None:
-        """Remove the user agent filter module from a route.
-
-        Args:
-            edge_id: The identifier of the edge.
-            id: The identifier of the resource.
-
-        `DELETE /edges/https/{edge_id}/routes/{id}/user_agent_filter`
-        """
-        return self._core.call("edges.https.routes.user_agent_filter.delete", None, (edge_id, id))
-
-
-class AsyncEdgesHttpsRoutesUserAgentFilter(Resource):
-    """User agent filter module: decides on the `User-Agent` header."""
-
-    async def replace(
-        self,
-        edge_id: str,
-        id: str,
-        *,
-        enabled: bool | None = None,
-        allow: Sequence[str] | None = None,
-        deny: Sequence[str] | None = None,
-    ) -> UserAgentFilter:
-        """Replace the user agent filter module of a route.
-
-        Args:
-            edge_id: The identifier of the edge.
-            id: The identifier of the resource.
-            enabled: False to switch the module off without forgetting it; true when
-                unspecified.
-            allow: Regular expressions of agents to let through, whatever `deny` says.
-            deny: Regular expressions of agents to refuse.
-
-        `PUT /edges/https/{edge_id}/routes/{id}/user_agent_filter`
-        """
-        return await self._core.start(
-            "edges.https.routes.user_agent_filter.replace",
-            UserAgentFilter,
-            (edge_id, id, enabled, allow, deny),
-        )
-
-    async def get(self, edge_id: str, id: str) -> UserAgentFilter:
-        """Fetch the user agent filter module of a route.
-
-        Args:
-            edge_id: The identifier of the edge.
-            id: The identifier of the resource.
-
-        `GET /edges/https/{edge_id}/routes/{id}/user_agent_filter`
-        """
-        return await self._core.start(
-            "edges.https.routes.user_agent_filter.get", UserAgentFilter, (edge_id, id)
-        )
-
-    async def delete(self, edge_id: str, id: str) -> None:
-        """Remove the user agent filter module from a route.
-
-        Args:
-            edge_id: The identifier of the edge.
-            id: The identifier of the resource.
-
-        `DELETE /edges/https/{edge_id}/routes/{id}/user_agent_filter`
-        """
-        return await self._core.start(
-            "edges.https.routes.user_agent_filter.delete", None, (edge_id, id)
-        )
-
-
 class EdgesHttpsRoutesCircuitBreaker(Resource):
     """Circuit breaker module: rejects traffic while the backend fails."""
 
@@ -1080,3 +864,219 @@ class AsyncEdgesHttpsRoutesWebsocketTcpConverter(Resource):
         return await self._core.start(
             "edges.https.routes.websocket_tcp_converter.delete", None, (edge_id, id)
         )
+
+
+class EdgesHttpsRoutesUserAgentFilter(Resource):
+    """User agent filter module: decides on the `User-Agent` header."""
+
+    def replace(
+        self,
+        edge_id: str,
+        id: str,
+        *,
+        enabled: bool | None = None,
+        allow: Sequence[str] | None = None,
+        deny: Sequence[str] | None = None,
+    ) -> UserAgentFilter:
+        """Replace the user agent filter module of a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+            enabled: False to switch the module off without forgetting it; true when
+                unspecified.
+            allow: Regular expressions of agents to let through, whatever `deny` says.
+            deny: Regular expressions of agents to refuse.
+
+        `PUT /edges/https/{edge_id}/routes/{id}/user_agent_filter`
+        """
+        return self._core.call(
+            "edges.https.routes.user_agent_filter.replace",
+            UserAgentFilter,
+            (edge_id, id, enabled, allow, deny),
+        )
+
+    def get(self, edge_id: str, id: str) -> UserAgentFilter:
+        """Fetch the user agent filter module of a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+
+        `GET /edges/https/{edge_id}/routes/{id}/user_agent_filter`
+        """
+        return self._core.call(
+            "edges.https.routes.user_agent_filter.get", UserAgentFilter, (edge_id, id)
+        )
+
+    def delete(self, edge_id: str, id: str) -> None:
+        """Remove the user agent filter module from a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+
+        `DELETE /edges/https/{edge_id}/routes/{id}/user_agent_filter`
+        """
+        return self._core.call("edges.https.routes.user_agent_filter.delete", None, (edge_id, id))
+
+
+class AsyncEdgesHttpsRoutesUserAgentFilter(Resource):
+    """User agent filter module: decides on the `User-Agent` header."""
+
+    async def replace(
+        self,
+        edge_id: str,
+        id: str,
+        *,
+        enabled: bool | None = None,
+        allow: Sequence[str] | None = None,
+        deny: Sequence[str] | None = None,
+    ) -> UserAgentFilter:
+        """Replace the user agent filter module of a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+            enabled: False to switch the module off without forgetting it; true when
+                unspecified.
+            allow: Regular expressions of agents to let through, whatever `deny` says.
+            deny: Regular expressions of agents to refuse.
+
+        `PUT /edges/https/{edge_id}/routes/{id}/user_agent_filter`
+        """
+        return await self._core.start(
+            "edges.https.routes.user_agent_filter.replace",
+            UserAgentFilter,
+            (edge_id, id, enabled, allow, deny),
+        )
+
+    async def get(self, edge_id: str, id: str) -> UserAgentFilter:
+        """Fetch the user agent filter module of a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+
+        `GET /edges/https/{edge_id}/routes/{id}/user_agent_filter`
+        """
+        return await self._core.start(
+            "edges.https.routes.user_agent_filter.get", UserAgentFilter, (edge_id, id)
+        )
+
+    async def delete(self, edge_id: str, id: str) -> None:
+        """Remove the user agent filter module from a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+
+        `DELETE /edges/https/{edge_id}/routes/{id}/user_agent_filter`
+        """
+        return await self._core.start(
+            "edges.https.routes.user_agent_filter.delete", None, (edge_id, id)
+        )
+
+
+class EdgesHttpsRoutesPolicy(Resource):
+    """Traffic policy module: rules that act on traffic."""
+
+    def replace(
+        self,
+        edge_id: str,
+        id: str,
+        *,
+        enabled: bool | None = None,
+        inbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
+        outbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
+    ) -> TrafficPolicy:
+        """Replace the traffic policy module of a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+            enabled: True when the module is applied to traffic; true when unspecified.
+            inbound: The rules for requests, or for new connections of a TCP edge.
+            outbound: The rules for responses, or for closed connections of a TCP edge.
+
+        `PUT /edges/https/{edge_id}/routes/{id}/policy`
+        """
+        return self._core.call(
+            "edges.https.routes.policy.replace",
+            TrafficPolicy,
+            (edge_id, id, enabled, inbound, outbound),
+        )
+
+    def get(self, edge_id: str, id: str) -> TrafficPolicy:
+        """Fetch the traffic policy module of a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+
+        `GET /edges/https/{edge_id}/routes/{id}/policy`
+        """
+        return self._core.call("edges.https.routes.policy.get", TrafficPolicy, (edge_id, id))
+
+    def delete(self, edge_id: str, id: str) -> None:
+        """Remove the traffic policy module from a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+
+        `DELETE /edges/https/{edge_id}/routes/{id}/policy`
+        """
+        return self._core.call("edges.https.routes.policy.delete", None, (edge_id, id))
+
+
+class AsyncEdgesHttpsRoutesPolicy(Resource):
+    """Traffic policy module: rules that act on traffic."""
+
+    async def replace(
+        self,
+        edge_id: str,
+        id: str,
+        *,
+        enabled: bool | None = None,
+        inbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
+        outbound: Sequence[EndpointRule | Mapping[str, object]] | None = None,
+    ) -> TrafficPolicy:
+        """Replace the traffic policy module of a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+            enabled: True when the module is applied to traffic; true when unspecified.
+            inbound: The rules for requests, or for new connections of a TCP edge.
+            outbound: The rules for responses, or for closed connections of a TCP edge.
+
+        `PUT /edges/https/{edge_id}/routes/{id}/policy`
+        """
+        return await self._core.start(
+            "edges.https.routes.policy.replace",
+            TrafficPolicy,
+            (edge_id, id, enabled, inbound, outbound),
+        )
+
+    async def get(self, edge_id: str, id: str) -> TrafficPolicy:
+        """Fetch the traffic policy module of a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+
+        `GET /edges/https/{edge_id}/routes/{id}/policy`
+        """
+        return await self._core.start("edges.https.routes.policy.get", TrafficPolicy, (edge_id, id))
+
+    async def delete(self, edge_id: str, id: str) -> None:
+        """Remove the traffic policy module from a route.
+
+        Args:
+            edge_id: The identifier of the edge.
+            id: The identifier of the resource.
+
+        `DELETE /edges/https/{edge_id}/routes/{id}/policy`
+        """
+        return await self._core.start("edges.https.routes.policy.delete", None, (edge_id, id))

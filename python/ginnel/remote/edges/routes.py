@@ -83,18 +83,18 @@ class HttpsEdgeRoute(Record):
     """Changes the headers of responses."""
     webhook_verification: WebhookVerification | None = None
     """Lets only signed webhooks through."""
-    oauth: dict[str, object] | None = field(default=None, hash=False)
-    """Login by OAuth; not offered by the embedded service."""
-    saml: dict[str, object] | None = field(default=None, hash=False)
-    """Login by SAML; not offered by the embedded service."""
-    oidc: dict[str, object] | None = field(default=None, hash=False)
-    """Login by OpenID Connect; not offered by the embedded service."""
     websocket_tcp_converter: WebsocketTcpConverter | None = None
     """Converts WebSockets into TCP streams."""
     user_agent_filter: UserAgentFilter | None = None
     """Decides on the `User-Agent` header."""
     policy: TrafficPolicy | None = None
     """Rules that act on requests and responses."""
+    oauth: dict[str, object] | None = field(default=None, hash=False)
+    """Login by OAuth; not offered by the embedded service."""
+    saml: dict[str, object] | None = field(default=None, hash=False)
+    """Login by SAML; not offered by the embedded service."""
+    oidc: dict[str, object] | None = field(default=None, hash=False)
+    """Login by OpenID Connect; not offered by the embedded service."""
     traffic_policy: dict[str, object] | None = field(default=None, hash=False)
     """The policy in the form of one document; not offered by the embedded service."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
@@ -117,20 +117,6 @@ class EdgesHttpsRoutes(Resource):
         from .route_modules import EdgesHttpsRoutesIpRestriction
 
         return EdgesHttpsRoutesIpRestriction(self._core)
-
-    @cached_property
-    def policy(self) -> EdgesHttpsRoutesPolicy:
-        """`edges.https.routes.policy`"""
-        from .route_modules import EdgesHttpsRoutesPolicy
-
-        return EdgesHttpsRoutesPolicy(self._core)
-
-    @cached_property
-    def user_agent_filter(self) -> EdgesHttpsRoutesUserAgentFilter:
-        """`edges.https.routes.user_agent_filter`"""
-        from .route_modules import EdgesHttpsRoutesUserAgentFilter
-
-        return EdgesHttpsRoutesUserAgentFilter(self._core)
 
     @cached_property
     def circuit_breaker(self) -> EdgesHttpsRoutesCircuitBreaker:
@@ -173,6 +159,20 @@ class EdgesHttpsRoutes(Resource):
         from .route_modules import EdgesHttpsRoutesWebsocketTcpConverter
 
         return EdgesHttpsRoutesWebsocketTcpConverter(self._core)
+
+    @cached_property
+    def user_agent_filter(self) -> EdgesHttpsRoutesUserAgentFilter:
+        """`edges.https.routes.user_agent_filter`"""
+        from .route_modules import EdgesHttpsRoutesUserAgentFilter
+
+        return EdgesHttpsRoutesUserAgentFilter(self._core)
+
+    @cached_property
+    def policy(self) -> EdgesHttpsRoutesPolicy:
+        """`edges.https.routes.policy`"""
+        from .route_modules import EdgesHttpsRoutesPolicy
+
+        return EdgesHttpsRoutesPolicy(self._core)
 
     def create(
         self,
@@ -346,20 +346,6 @@ class AsyncEdgesHttpsRoutes(Resource):
         return AsyncEdgesHttpsRoutesIpRestriction(self._core)
 
     @cached_property
-    def policy(self) -> AsyncEdgesHttpsRoutesPolicy:
-        """`edges.https.routes.policy`"""
-        from .route_modules import AsyncEdgesHttpsRoutesPolicy
-
-        return AsyncEdgesHttpsRoutesPolicy(self._core)
-
-    @cached_property
-    def user_agent_filter(self) -> AsyncEdgesHttpsRoutesUserAgentFilter:
-        """`edges.https.routes.user_agent_filter`"""
-        from .route_modules import AsyncEdgesHttpsRoutesUserAgentFilter
-
-        return AsyncEdgesHttpsRoutesUserAgentFilter(self._core)
-
-    @cached_property
     def circuit_breaker(self) -> AsyncEdgesHttpsRoutesCircuitBreaker:
         """`edges.https.routes.circuit_breaker`"""
         from .route_modules import AsyncEdgesHttpsRoutesCircuitBreaker
@@ -400,6 +386,20 @@ class AsyncEdgesHttpsRoutes(Resource):
         from .route_modules import AsyncEdgesHttpsRoutesWebsocketTcpConverter
 
         return AsyncEdgesHttpsRoutesWebsocketTcpConverter(self._core)
+
+    @cached_property
+    def user_agent_filter(self) -> AsyncEdgesHttpsRoutesUserAgentFilter:
+        """`edges.https.routes.user_agent_filter`"""
+        from .route_modules import AsyncEdgesHttpsRoutesUserAgentFilter
+
+        return AsyncEdgesHttpsRoutesUserAgentFilter(self._core)
+
+    @cached_property
+    def policy(self) -> AsyncEdgesHttpsRoutesPolicy:
+        """`edges.https.routes.policy`"""
+        from .route_modules import AsyncEdgesHttpsRoutesPolicy
+
+        return AsyncEdgesHttpsRoutesPolicy(self._core)
 
     async def create(
         self,

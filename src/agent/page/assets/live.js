@@ -23,11 +23,11 @@ export class Live {
     });
   }
 
-  /** Starts anew with a filter. */
-  start(filter) {
+  /** Starts anew with a filter, after what is known already. */
+  start(filter, cursor = null) {
     this.stop();
     this.filter = filter;
-    this.cursor = null;
+    this.cursor = cursor;
     this.failures = 0;
     this.started = true;
     if (!document.hidden) this.listen();

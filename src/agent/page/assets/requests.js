@@ -22,7 +22,9 @@ const KEYS = [
 const wanted = byId("wanted");
 const place = byId("detail");
 const problem = byId("problem");
-const page = { filter: wanted.value, chosen: null, detail: null, reveal: false, copied: false, paused: false, waiting: [], turn: 0, usage: null };
+/** What the page shows before anything is asked for. */
+const first = JSON.parse(byId("first").textContent);
+const page = { filter: first.filter, chosen: null, detail: null, reveal: false, copied: false, paused: false, waiting: [], turn: 0, usage: null };
 
 const list = new List({ choose, open });
 const live = new Live({ update, link });
@@ -32,12 +34,8 @@ const exporting = make("a", { class: "button", download: "requests.har", id: "ex
 const chips = make("span", { class: "chips", role: "group", "aria-label": "Common filters" });
 
 function setUp() {
-  byId("empty")?.remove();
-  byId("rows").replaceChildren();
-  document.documentElement.classList.add("live");
   byId("tools").append(chips, fresh, pause, exporting,
     button("Clear requests…", clear, { id: "clear" }));
-  byId("help").hidden = false;
   byId("help").addEventListener("click", help);
   byId("filter").addEventListener("submit", (event) => {
     event.preventDefault();
@@ -47,11 +45,33 @@ function setUp() {
   addEventListener("keydown", onKey);
   addEventListener("popstate", fromHistory);
   list.drawn = tell;
-  fromAddress();
+  begin();
   setInterval(pulse, ANNOUNCE);
 }
 
 // ── What is shown ────────────────────────────────────────────────────────────────────────────
+
+/** Shows what the page came with; what is new since then is told like everything later. */
+function begin() {
+  showFilter(first.filter);
+  list.measure();
+  if (first.update) {
+    update(first.update);
+    live.start(first.filter, first.update.cursor);
+  } else say(problem, first.problem);
+  const id = wantedRequest();
+  showDetail(Boolean(id));
+  if (!id) place.replaceChildren(make("p", { class: "hint" }, "Select a request to see it."));
+  else if (first.chosen?.id !== id) choose(id, { keep: true });
+  else {
+    page.chosen = id;
+    page.detail = first.chosen;
+    list.mark(id);
+    redraw(first.chosen);
+    // With what it repeats, which is asked for.
+    if (first.chosen.replay_of) load();
+  }
+}
 
 function fromAddress() {
   applyFilter(wantedFilter());
@@ -104,11 +124,15 @@ async function setFilter(filter) {
   address(true);
 }
 
-async function applyFilter(filter) {
+function showFilter(filter) {
   page.filter = filter;
   wanted.value = filter;
   exporting.href = `/inspect/data/export.har${query({ filter })}`;
   drawChips();
+}
+
+async function applyFilter(filter) {
+  showFilter(filter);
   say(problem, "");
   byId("count").classList.add("busy");
   list.clear();
@@ -214,7 +238,7 @@ function toTop() {
   list.draw();
 }
 
-let linked = "lost";
+let linked = "live";
 
 function link(how) {
   linked = how;

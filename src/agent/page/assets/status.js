@@ -29,14 +29,13 @@ function setUp() {
     make("section", {}, make("h2", {}, "Options in effect"), facts("options")),
     make("section", {}, make("h2", {}, "Recent errors"), parts.failures),
   );
-  look();
+  show(JSON.parse(byId("first").textContent));
+  setTimeout(look, PAUSE);
 }
 
 async function look() {
   try {
-    const status = await ask("/inspect/data/status");
-    show(status);
-    state(status.state);
+    show(await ask("/inspect/data/status"));
   } catch (error) {
     state(null);
   }
@@ -50,6 +49,7 @@ function state(service) {
 }
 
 function show(status) {
+  state(status.state);
   list(parts.session, [
     ["State", session(status)],
     ["Region", status.region || "none"],

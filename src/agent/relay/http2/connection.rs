@@ -12,8 +12,9 @@ use tokio::io::{AsyncRead, Join, ReadBuf, join};
 use tokio::sync::{Mutex, watch};
 
 use crate::agent::relay::dial::{DIAL_TIMEOUT, Dialer};
-use crate::agent::relay::head::MAX_HEAD_BYTES;
 use crate::agent::relay::{BoxReader, BoxWriter, LocalStream};
+use crate::http1::MAX_HEAD_BYTES;
+use crate::logging::ignore;
 
 /// How much of one answer the local service may send ahead, in bytes.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
@@ -26,7 +27,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One connection to a local service at a time, dialled when it is needed.
 #[derive(Debug)]
-pub struct Http2Connection {
+pub struct LocalHttp2Connection {
     dialer: Dialer,
     authority: String,
     state: Mutex<Http2ConnectionState>,
@@ -67,7 +68,7 @@ enum Http2Status {
     Ended(String),
 }
 
-impl Http2Connection {
+impl LocalHttp2Connection {
     /// Nothing is dialled yet; the authority is for requests that name no host.
     pub fn new(dialer: Dialer, authority: String) -> Self {
         Self { dialer, authority, state: Mutex::default() }
@@ -140,8 +141,8 @@ impl Http2Handle {
 
     /// Waits until the connection has ended.
     pub async fn ended(&mut self) {
-        // Who told of it is gone only when the connection is.
-        let _ = self.status.wait_for(|status| matches!(status, Http2Status::Ended(_))).await;
+        let ended = self.status.wait_for(|status| matches!(status, Http2Status::Ended(_))).await;
+        ignore(ended, "who told of it is gone only when the connection is");
     }
 }
 

@@ -12,6 +12,8 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use super::heads::{self, Framing};
 
+use crate::logging::ignore;
+
 /// When so much is gathered, it is written.
 const CHUNK_BYTES: usize = 32 * 1024;
 
@@ -82,8 +84,8 @@ pub(super) async fn pass_on(
         if output.len() >= CHUNK_BYTES {
             flush(&mut output, write).await?;
         }
-        // It fails for a stream that has ended, which needs no window.
-        let _ = body.flow_control().release_capacity(data.len());
+        let released = body.flow_control().release_capacity(data.len());
+        ignore(released, "a stream that has ended needs no window");
     }
     if framing == Framing::Chunked {
         let trailers = body.trailers().await.map_err(DownloadError::CutOff)?;

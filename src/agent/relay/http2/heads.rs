@@ -5,7 +5,7 @@ use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TE, TRAILER, 
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 
-use crate::agent::relay::head::MAX_HEADERS;
+use crate::http1::{self, HeadField};
 
 const SOCKET_KEY: HeaderName = HeaderName::from_static("sec-websocket-key");
 /// What concerns one connection of HTTP/1.1 only, beside what `Connection` names.
@@ -41,23 +41,16 @@ pub(super) fn request(
     scheme: &str,
     authority: &str,
 ) -> Result<Http2Request, UntranslatableRequest> {
-    let mut header_buffer = [httparse::EMPTY_HEADER; MAX_HEADERS];
-    let mut parsed = httparse::Request::new(&mut header_buffer);
-    parsed.parse(head).map_err(|_| UntranslatableRequest)?;
-    let mut headers = HeaderMap::with_capacity(parsed.headers.len());
-    for header in parsed.headers.iter() {
-        let name =
-            HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| UntranslatableRequest)?;
-        let value = HeaderValue::from_bytes(header.value).map_err(|_| UntranslatableRequest)?;
-        headers.append(name, value);
-    }
-    let mut method: Method =
-        parsed.method.and_then(|method| method.parse().ok()).ok_or(UntranslatableRequest)?;
+    let read = http1::read_request(head, |head| {
+        let method: Method = head.method.parse().map_err(|_| UntranslatableRequest)?;
+        let headers = head.fields.iter().map(header).collect::<Option<HeaderMap>>();
+        Ok((method, head.target.to_owned(), headers.ok_or(UntranslatableRequest)?))
+    });
+    let (mut method, target, mut headers) = read.ok().flatten().ok_or(UntranslatableRequest)??;
     if method == Method::CONNECT {
         return Err(UntranslatableRequest);
     }
-    let target = parsed.path.unwrap_or_default();
-    let uri = address(target, headers.remove(HOST).as_ref(), scheme, authority)?;
+    let uri = address(&target, headers.remove(HOST).as_ref(), scheme, authority)?;
     let socket = socket(&method, &headers);
     let trailers = has_token(&headers, TE, "trailers");
     strip_hop_by_hop(&mut headers);
@@ -227,18 +220,15 @@ pub(super) fn last_chunk(trailers: &HeaderMap, output: &mut Vec<u8>) {
 
 /// The trailers of a request; none where there are none.
 pub(super) fn trailers(lines: &[u8]) -> Option<HeaderMap> {
-    let mut header_buffer = [httparse::EMPTY_HEADER; MAX_HEADERS];
-    let Ok(httparse::Status::Complete((_, parsed))) =
-        httparse::parse_headers(lines, &mut header_buffer)
-    else {
-        return None;
-    };
-    let pairs = parsed.iter().filter_map(|header| {
-        let name = HeaderName::from_bytes(header.name.as_bytes()).ok()?;
-        Some((name, HeaderValue::from_bytes(header.value).ok()?))
-    });
-    let trailers: HeaderMap = pairs.filter(|(name, _)| may_trail(name)).collect();
+    let trailers: HeaderMap = http1::read_fields(lines, |fields| {
+        fields.iter().filter_map(header).filter(|(name, _)| may_trail(name)).collect()
+    })?;
     if trailers.is_empty() { None } else { Some(trailers) }
+}
+
+fn header(field: &HeadField<'_>) -> Option<(HeaderName, HeaderValue)> {
+    let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;
+    Some((name, HeaderValue::from_bytes(field.value).ok()?))
 }
 
 /// Whether a header may come after the body: it must not say where that ends, or who it is for.

@@ -23,14 +23,14 @@ use tokio::io::{AsyncRead, DuplexStream, ReadBuf, ReadHalf};
 use super::quick_ack::ResponseWait;
 use super::{LocalStream, PIPE_BYTES};
 use crate::reuse::ReuseBan;
-pub use connection::Http2Connection;
+pub use connection::LocalHttp2Connection;
 use translator::Translator;
 
 /// Opens a pipe to a translator; the shared connection is there then.
 ///
 /// # Errors
 /// When the local service cannot be reached, or does not speak HTTP/2.
-pub(super) async fn connect(connection: &Arc<Http2Connection>) -> io::Result<LocalStream> {
+pub(super) async fn connect(connection: &Arc<LocalHttp2Connection>) -> io::Result<LocalStream> {
     let lease = connection.acquire().await?;
     let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
     let problem = FailureReason::default();

@@ -10,6 +10,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::{heads, upload};
 
+use crate::logging::ignore;
+
 /// What a server adds to a visitor's key (RFC 6455, section 1.3).
 const WEBSOCKET_GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// How much is read at once.
@@ -30,38 +32,41 @@ pub(super) async fn carry(
         return;
     }
     // Either side may end it whenever it likes.
-    let _ = tokio::try_join!(outward(local.0, read, buffer), inward(local.1, write));
+    if tokio::try_join!(outward(local.0, read, buffer), inward(local.1, write)).is_err() {
+        tracing::debug!("a WebSocket over HTTP/2 broke");
+    }
 }
 
 /// One side has failed; the other is dropped then.
-struct WebSocketError;
+struct SocketBridgeError;
 
 async fn outward(
     mut stream: SendStream<Bytes>,
     read: &mut (impl AsyncRead + Unpin),
     buffer: &mut BytesMut,
-) -> Result<(), WebSocketError> {
+) -> Result<(), SocketBridgeError> {
     loop {
         if buffer.is_empty() {
             buffer.reserve(CHUNK_BYTES);
-            if read.read_buf(buffer).await.map_err(|_| WebSocketError)? == 0 {
-                return stream.send_data(Bytes::new(), true).map_err(|_| WebSocketError);
+            if read.read_buf(buffer).await.map_err(|_| SocketBridgeError)? == 0 {
+                return stream.send_data(Bytes::new(), true).map_err(|_| SocketBridgeError);
             }
         }
         let piece = buffer.split().freeze();
-        upload::push(&mut stream, piece, false).await.map_err(|_| WebSocketError)?;
+        upload::push(&mut stream, piece, false).await.map_err(|_| SocketBridgeError)?;
     }
 }
 
 async fn inward(
     mut stream: RecvStream,
     write: &mut (impl AsyncWrite + Unpin),
-) -> Result<(), WebSocketError> {
+) -> Result<(), SocketBridgeError> {
     while let Some(data) = stream.data().await {
-        let data = data.map_err(|_| WebSocketError)?;
-        write.write_all(&data).await.map_err(|_| WebSocketError)?;
+        let data = data.map_err(|_| SocketBridgeError)?;
+        write.write_all(&data).await.map_err(|_| SocketBridgeError)?;
         // It fails for a stream that has ended, which needs no window.
-        let _ = stream.flow_control().release_capacity(data.len());
+        let released = stream.flow_control().release_capacity(data.len());
+        ignore(released, "a stream that has ended needs no window");
     }
-    write.shutdown().await.map_err(|_| WebSocketError)
+    write.shutdown().await.map_err(|_| SocketBridgeError)
 }

@@ -6,12 +6,12 @@ use bytes::{Bytes, BytesMut};
 use h2::{Reason, SendStream};
 use tokio::io::{AsyncReadExt, DuplexStream, ReadHalf, WriteHalf};
 
-use super::connection::{Http2Connection, Http2Handle, Http2Lease, explained};
+use super::connection::{Http2Handle, Http2Lease, LocalHttp2Connection, explained};
 use super::download::{self, DownloadError};
 use super::heads::{self, Http2Request};
 use super::upload::Upload;
 use super::{FailureReason, socket};
-use crate::agent::relay::head::{self, RequestHead};
+use crate::agent::relay::head::{self, RelayRequest};
 use crate::http1::Body;
 
 /// How often a request is sent that the local service has not looked at.
@@ -19,7 +19,7 @@ const MAX_ATTEMPTS: usize = 3;
 
 /// What becomes of the requests of one pipe.
 pub(super) struct Translator {
-    connection: Arc<Http2Connection>,
+    connection: Arc<LocalHttp2Connection>,
     shared: Http2Handle,
     /// Whether nobody has used the connection before.
     is_new: bool,
@@ -41,7 +41,7 @@ enum AttemptOutcome {
 
 impl Translator {
     pub fn new(
-        connection: Arc<Http2Connection>,
+        connection: Arc<LocalHttp2Connection>,
         lease: Http2Lease,
         pipe: DuplexStream,
         problem: FailureReason,
@@ -68,7 +68,7 @@ impl Translator {
     }
 
     /// The next head; none when the visitor is done, or the connection is.
-    async fn next_head(&mut self) -> Option<(RequestHead, Bytes)> {
+    async fn next_head(&mut self) -> Option<(RelayRequest, Bytes)> {
         loop {
             // The relay has read the same head before.
             if let Some(taken) = head::take_request(&mut self.buffer).ok()? {
@@ -87,7 +87,7 @@ impl Translator {
     }
 
     /// Whether another request may follow.
-    async fn answer(&mut self, converted: Http2Request, head: &RequestHead) -> bool {
+    async fn answer(&mut self, converted: Http2Request, head: &RelayRequest) -> bool {
         let body = if converted.socket.is_some() { Body::NONE } else { head.body.clone() };
         let mut upload = Upload::new(body);
         for tries in 1.. {
@@ -117,7 +117,7 @@ impl Translator {
     async fn attempt(
         &mut self,
         converted: &Http2Request,
-        head: &RequestHead,
+        head: &RelayRequest,
         upload: &mut Upload,
     ) -> AttemptOutcome {
         if converted.socket.is_some() && !self.shared.takes_sockets() {

@@ -171,3 +171,209 @@ wire! {
         pub enabled: Option<bool>,
     }
 }
+
+/// The modules of routes, in the order in which routes show them. `$then!` gets each as one group: its
+/// field, its types, its words, and what its own operation takes, required and in brackets. A group
+/// that is given as well comes first.
+///
+/// A new module is a row here, with its type above, and a file in `gateway/modules`.
+macro_rules! route_modules {
+    ($then:ident $(, $extra:tt)?) => {
+        $then! {
+            $($extra)?
+            {
+                /// Where requests go.
+                backend: BackendModule from BackendModuleChange;
+                "backend module", " Backend module: the backend that traffic goes to.", ".";
+                (
+                    /// The backend to send traffic to.
+                    backend_id: String,
+                ) [enabled: bool]
+            }
+            {
+                /// Which sources may send requests.
+                ip_restriction: IpRestriction from IpRestrictionChange;
+                "IP restriction module",
+                " IP restriction module: only sources that IP policies allow.", ".";
+                (
+                    /// The IP policies that decide.
+                    ip_policy_ids: Vec<String>,
+                ) [enabled: bool]
+            }
+            {
+                /// Rejects requests while the backend fails.
+                circuit_breaker: CircuitBreaker from CircuitBreaker;
+                "circuit breaker module",
+                " Circuit breaker module: rejects traffic while the backend fails.", ".";
+                () [
+                    enabled: bool,
+                    tripped_duration: i64,
+                    rolling_window: i64,
+                    num_buckets: i64,
+                    volume_threshold: i64,
+                    error_threshold_percentage: f64,
+                ]
+            }
+            {
+                /// Compresses responses.
+                compression: Compression from Compression;
+                "compression module", " Compression module: compresses responses.", ".";
+                () [enabled: bool]
+            }
+            {
+                /// Changes the headers of requests.
+                request_headers: RequestHeaders from RequestHeaders;
+                "request headers module",
+                " Request headers module: changes the headers of requests.", ".";
+                () [enabled: bool, add: std::collections::BTreeMap<String, String>, remove: Vec<String>]
+            }
+            {
+                /// Changes the headers of responses.
+                response_headers: ResponseHeaders from ResponseHeaders;
+                "response headers module",
+                " Response headers module: changes the headers of responses.", ".";
+                () [enabled: bool, add: std::collections::BTreeMap<String, String>, remove: Vec<String>]
+            }
+            {
+                /// Lets only signed webhooks through.
+                webhook_verification: WebhookVerification from WebhookVerification;
+                "webhook verification module",
+                " Webhook verification module: lets only signed webhooks through.", ".";
+                (provider: String, secret: crate::api::Secret,) [enabled: bool]
+            }
+            {
+                /// Converts WebSockets into TCP streams.
+                websocket_tcp_converter: WebsocketTcpConverter from WebsocketTcpConverter;
+                "WebSocket TCP converter module",
+                " WebSocket TCP converter module: converts WebSockets into TCP streams.", ".";
+                () [enabled: bool]
+            }
+            {
+                /// Decides on the `User-Agent` header.
+                user_agent_filter: UserAgentFilter from UserAgentFilter;
+                "user agent filter module",
+                " User agent filter module: decides on the `User-Agent` header.", ".";
+                () [enabled: bool, allow: Vec<String>, deny: Vec<String>]
+            }
+            {
+                /// Rules that act on requests and responses.
+                policy: TrafficPolicy from TrafficPolicy;
+                "traffic policy module",
+                " Traffic policy module: rules that act on traffic.", ".";
+                () [enabled: bool, inbound: Vec<EndpointRule>, outbound: Vec<EndpointRule>]
+            }
+        }
+    };
+}
+
+/// The modules of TCP edges, in the same form.
+macro_rules! tcp_modules {
+    ($then:ident $(, $extra:tt)?) => {
+        $then! {
+            $($extra)?
+            {
+                /// Where connections go.
+                backend: BackendModule from BackendModuleChange;
+                "backend module", " Backend module: the backend that traffic goes to.", ".";
+                (
+                    /// The backend to send traffic to.
+                    backend_id: String,
+                ) [enabled: bool]
+            }
+            {
+                /// Which sources may connect.
+                ip_restriction: IpRestriction from IpRestrictionChange;
+                "IP restriction module",
+                " IP restriction module: only sources that IP policies allow.", ".";
+                (
+                    /// The IP policies that decide.
+                    ip_policy_ids: Vec<String>,
+                ) [enabled: bool]
+            }
+            {
+                /// Rules that act on connections.
+                policy: TrafficPolicy from TrafficPolicy;
+                "traffic policy module",
+                " Traffic policy module: rules that act on traffic.", ".";
+                () [enabled: bool, inbound: Vec<EndpointRule>, outbound: Vec<EndpointRule>]
+            }
+        }
+    };
+}
+
+/// The modules of HTTPS edges, in the same form.
+macro_rules! https_modules {
+    ($then:ident $(, $extra:tt)?) => {
+        $then! {
+            $($extra)?
+            {
+                /// Which authorities verify visitors; without any, everybody may connect.
+                mutual_tls: MutualTls from MutualTlsChange;
+                "mutual TLS module",
+                " Mutual TLS module: visitors must present a certificate.",
+                "; everybody may connect then.";
+                (
+                    /// The certificate authorities that verify visitors; one of them must have signed.
+                    certificate_authority_ids: Vec<String>,
+                ) [enabled: bool]
+            }
+            {
+                /// Which versions of TLS are accepted.
+                tls_termination: TlsTermination from TlsTerminationChange;
+                "TLS termination module",
+                " TLS termination module: which versions of TLS are accepted.",
+                "; TLS 1.2 and 1.3 are accepted then.";
+                () [
+                    enabled: bool,
+                    /// The oldest version of TLS that is accepted: `1.2`, the default, or `1.3`.
+                    min_version: String,
+                ]
+            }
+        }
+    };
+}
+
+/// Declares the resource of one module of `$owner`: replace, fetch, remove.
+macro_rules! module_resource {
+    (
+        $resource:literal, $path:literal, ($($id:ident),+), $owner:literal;
+        {
+            $(#[doc = $doc:literal])+ $name:ident : $Module:ident from $Change:ident;
+            $noun:literal, $summary:literal, $removed:literal;
+            ($( $(#[doc = $required_doc:literal])* $required:ident : $RequiredType:ty, )*)
+            [$( $(#[doc = $optional_doc:literal])* $optional:ident : $OptionalType:ty ),+ $(,)?]
+        }
+    ) => {
+        #[doc = $summary]
+        pub mod $name {
+            use crate::api::remote::edges::modules::*;
+
+            $crate::api::macros::resource! {
+                #[doc = $summary]
+                in (concat!($resource, ".", stringify!($name))) {
+                    #[doc = concat!(" Replace the ", $noun, " of ", $owner, ".")]
+                    PUT (concat!($path, "/", stringify!($name))) Replace(
+                        $($id: String,)+
+                        $( $(#[doc = $required_doc])* $required: $RequiredType, )*
+                        [$( $(#[doc = $optional_doc])* $optional: $OptionalType ),+]
+                    ) -> $Module;
+                    #[doc = concat!(" Fetch the ", $noun, " of ", $owner, ".")]
+                    GET (concat!($path, "/", stringify!($name))) Get($($id: String),+) -> $Module;
+                    #[doc = concat!(" Remove the ", $noun, " from ", $owner, $removed)]
+                    DELETE (concat!($path, "/", stringify!($name))) Delete($($id: String),+);
+                }
+            }
+
+            impl From<Replace> for $Change {
+                fn from(call: Replace) -> Self {
+                    Self {
+                        $( $required: Some(call.$required), )*
+                        $( $optional: call.$optional, )+
+                    }
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use {https_modules, module_resource, route_modules, tcp_modules};

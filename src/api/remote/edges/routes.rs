@@ -3,106 +3,74 @@
 use serde_json::{Map, Value};
 
 use crate::api::macros::{resource, wire};
-use crate::api::remote::edges::modules::{
-    BackendModule, BackendModuleChange, CircuitBreaker, Compression, IpRestriction,
-    IpRestrictionChange, RequestHeaders, ResponseHeaders, TrafficPolicy, UserAgentFilter,
-    WebhookVerification, WebsocketTcpConverter,
-};
+use crate::api::remote::edges::modules::*;
 use crate::api::{Description, Metadata, Timestamp};
 
-wire! {
-    /// Paths of an HTTPS edge, what is done to their traffic, and where it goes.
-    pub struct HttpsEdgeRoute {
-        /// Unique identifier, `edghtsrt_` and 27 characters.
-        pub id: String,
-        /// The identifier of the edge.
-        pub edge_id: Option<String>,
-        /// The address of this route.
-        pub uri: String,
-        /// When the route was created.
-        pub created_at: Option<Timestamp>,
-        /// What the route is for; at most 255 bytes.
-        pub description: Option<Description>,
-        /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
-        pub metadata: Option<Metadata>,
-        /// `exact_path` or `path_prefix`.
-        pub match_type: Option<String>,
-        /// The path, or the beginning of the paths, that the route serves; starts with `/`.
-        pub r#match: Option<String>,
-        /// Where requests go.
-        pub backend: Option<BackendModule>,
-        /// Which sources may send requests.
-        pub ip_restriction: Option<IpRestriction>,
-        /// Rejects requests while the backend fails.
-        pub circuit_breaker: Option<CircuitBreaker>,
-        /// Compresses responses.
-        pub compression: Option<Compression>,
-        /// Changes the headers of requests.
-        pub request_headers: Option<RequestHeaders>,
-        /// Changes the headers of responses.
-        pub response_headers: Option<ResponseHeaders>,
-        /// Lets only signed webhooks through.
-        pub webhook_verification: Option<WebhookVerification>,
-        /// Login by OAuth; not offered by the embedded service.
-        pub oauth: Option<Map<String, Value>>,
-        /// Login by SAML; not offered by the embedded service.
-        pub saml: Option<Map<String, Value>>,
-        /// Login by OpenID Connect; not offered by the embedded service.
-        pub oidc: Option<Map<String, Value>>,
-        /// Converts WebSockets into TCP streams.
-        pub websocket_tcp_converter: Option<WebsocketTcpConverter>,
-        /// Decides on the `User-Agent` header.
-        pub user_agent_filter: Option<UserAgentFilter>,
-        /// Rules that act on requests and responses.
-        pub policy: Option<TrafficPolicy>,
-        /// The policy in the form of one document; not offered by the embedded service.
-        pub traffic_policy: Option<Map<String, Value>>,
-    }
+macro_rules! declare {
+    ($({
+        $(#[doc = $doc:literal])+ $name:ident : $Module:ident from $Change:ident; $($words:literal),+;
+        $required:tt $optional:tt
+    })+) => {
+        wire! {
+            /// Paths of an HTTPS edge, what is done to their traffic, and where it goes.
+            pub struct HttpsEdgeRoute {
+                /// Unique identifier, `edghtsrt_` and 27 characters.
+                pub id: String,
+                /// The identifier of the edge.
+                pub edge_id: Option<String>,
+                /// The address of this route.
+                pub uri: String,
+                /// When the route was created.
+                pub created_at: Option<Timestamp>,
+                /// What the route is for; at most 255 bytes.
+                pub description: Option<Description>,
+                /// Arbitrary text that the service stores and returns unchanged; at most 4096 bytes.
+                pub metadata: Option<Metadata>,
+                /// `exact_path` or `path_prefix`.
+                pub match_type: Option<String>,
+                /// The path, or the beginning of the paths, that the route serves; starts with `/`.
+                pub r#match: Option<String>,
+                $( $(#[doc = $doc])+ pub $name: Option<$Module>, )+
+                /// Login by OAuth; not offered by the embedded service.
+                pub oauth: Option<Map<String, Value>>,
+                /// Login by SAML; not offered by the embedded service.
+                pub saml: Option<Map<String, Value>>,
+                /// Login by OpenID Connect; not offered by the embedded service.
+                pub oidc: Option<Map<String, Value>>,
+                /// The policy in the form of one document; not offered by the embedded service.
+                pub traffic_policy: Option<Map<String, Value>>,
+            }
+        }
+
+        resource! {
+            /// Routes of HTTPS edges: paths, what is done to their traffic, and where it goes.
+            "edges.https.routes" {
+                /// Add a route to an HTTPS edge.
+                POST "/edges/https/{edge_id}/routes" Create(
+                    edge_id: String,
+                    match_type: String,
+                    r#match: String,
+                    [
+                        description: Description,
+                        metadata: Metadata,
+                        $( $name: $Change, )+
+                    ]
+                ) -> HttpsEdgeRoute;
+                /// Fetch one route; the routes of an edge are listed inside the edge.
+                GET "/edges/https/{edge_id}/routes/{id}" Get(edge_id: String, id: String) -> HttpsEdgeRoute;
+                /// Change a route; what is left out keeps its value.
+                PATCH "/edges/https/{edge_id}/routes/{id}" Update(edge_id: String, id: String, [
+                    match_type: String,
+                    r#match: String,
+                    description: Description,
+                    metadata: Metadata,
+                    $( $name: $Change, )+
+                ]) -> HttpsEdgeRoute;
+                /// Delete a route.
+                DELETE "/edges/https/{edge_id}/routes/{id}" Delete(edge_id: String, id: String);
+            }
+        }
+    };
 }
 
-resource! {
-    /// Routes of HTTPS edges: paths, what is done to their traffic, and where it goes.
-    "edges.https.routes" {
-        /// Add a route to an HTTPS edge.
-        POST "/edges/https/{edge_id}/routes" Create(
-            edge_id: String,
-            match_type: String,
-            r#match: String,
-            [
-                description: Description,
-                metadata: Metadata,
-                backend: BackendModuleChange,
-                ip_restriction: IpRestrictionChange,
-                circuit_breaker: CircuitBreaker,
-                compression: Compression,
-                request_headers: RequestHeaders,
-                response_headers: ResponseHeaders,
-                webhook_verification: WebhookVerification,
-                websocket_tcp_converter: WebsocketTcpConverter,
-                user_agent_filter: UserAgentFilter,
-                policy: TrafficPolicy,
-            ]
-        ) -> HttpsEdgeRoute;
-        /// Fetch one route; the routes of an edge are listed inside the edge.
-        GET "/edges/https/{edge_id}/routes/{id}" Get(edge_id: String, id: String) -> HttpsEdgeRoute;
-        /// Change a route; what is left out keeps its value.
-        PATCH "/edges/https/{edge_id}/routes/{id}" Update(edge_id: String, id: String, [
-            match_type: String,
-            r#match: String,
-            description: Description,
-            metadata: Metadata,
-            backend: BackendModuleChange,
-            ip_restriction: IpRestrictionChange,
-            circuit_breaker: CircuitBreaker,
-            compression: Compression,
-            request_headers: RequestHeaders,
-            response_headers: ResponseHeaders,
-            webhook_verification: WebhookVerification,
-            websocket_tcp_converter: WebsocketTcpConverter,
-            user_agent_filter: UserAgentFilter,
-            policy: TrafficPolicy,
-        ]) -> HttpsEdgeRoute;
-        /// Delete a route.
-        DELETE "/edges/https/{edge_id}/routes/{id}" Delete(edge_id: String, id: String);
-    }
-}
+route_modules!(declare);

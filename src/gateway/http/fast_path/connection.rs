@@ -1,31 +1,31 @@
-//! A visitor's connection for as long as all of its requests go the fast path.
+//! The fast path of the requests of one visitor's connection.
 
 use std::future::{Future, poll_fn};
 use std::io;
 use std::ops::Range;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::gateway::http::connection::HttpConnection;
+use crate::gateway::http::connection_activity::ActiveRequest;
 use crate::gateway::http::error_response::{self, ErrorResponse};
-use crate::gateway::http::fast_path::request::{self, FastPathRequest, RequestMatch};
-use crate::gateway::http::fast_path::response::{
-    self, FastPathResponse, MalformedResponse, ResponseOptions,
-};
+use crate::gateway::http::fast_path::request::{self, FastPathRequest};
+use crate::gateway::http::fast_path::request_body::{RequestBodyCopy, RequestBodyError};
+use crate::gateway::http::fast_path::response::{self, FastPathResponse, ResponseOptions};
 use crate::gateway::http::fast_path::response_timeout::ResponseTimeout;
-use crate::gateway::http::fast_path::upstream_connection::RawConnection;
+use crate::gateway::http::head::VisitorOrigin;
 use crate::gateway::http::visitor_stream::VisitorStream;
-use crate::gateway::routing::target::RouteRef;
+use crate::gateway::routing::target::{DialError, RouteRef, Visitor};
 use crate::gateway::upstream::forward::{Upstream, within};
-use crate::http1::Body;
+use crate::gateway::upstream::http1::Http1Connection;
+use crate::http1::{Body, Expects, RequestHead};
+use crate::logging::ignore;
 use crate::reuse::IdleState;
 
-/// How long a head may be; a longer one goes the full path.
-const MAX_HEAD_BYTES: usize = 16 << 10;
 /// How much is read of later requests while one is under way.
 const MAX_READ_AHEAD_BYTES: usize = 64 << 10;
 /// How large the buffers are that a connection keeps.
@@ -39,34 +39,49 @@ const MAX_COALESCED_BYTES: usize = 16 << 10;
 /// How many provisional answers may come before the final one.
 const MAX_PROVISIONAL_RESPONSES: usize = 64;
 
-/// A visitor's connection for as long as all of its requests go the fast path.
-pub(crate) struct FastPathConnection<'l> {
-    http_connection: &'l HttpConnection,
-    stream: &'l mut VisitorStream,
+/// What the fast path asks of whoever knows the visitor and the routes.
+pub(crate) trait RequestRouting {
+    fn visitor(&self) -> &Visitor;
+
+    /// Whether the other side is a proxy that says for whom it comes.
+    fn trusts_peer(&self) -> bool;
+
+    fn origin(&self) -> &VisitorOrigin;
+
+    /// Marks the beginning of an answer.
+    fn answering(&self) -> ActiveRequest;
+
+    /// How long an upstream may think.
+    fn response_timeout(&self) -> Duration;
+
+    /// What stands before the number of a code.
+    fn code_prefix(&self) -> &str;
+
+    /// Where a request is only carried to, with nothing done on the way; none in all other cases.
+    fn fast_path_target(&self, host: &str, path: &str) -> Option<(Upstream, RouteRef)>;
+}
+
+/// A visitor's connection, and what carrying requests as bytes needs.
+pub(crate) struct FastPathConnection<'l, R> {
+    http_connection: &'l R,
+    pub stream: &'l mut VisitorStream,
     /// True when the connection is to close after the request that is under way.
     closes: &'l AtomicBool,
     /// What was read of the visitor and not used yet.
-    buffer: BytesMut,
-    /// What was read of the agent and not used yet.
+    pub buffer: BytesMut,
+    /// How many bytes at the beginning of that belong to the request under way, which may be sent again.
+    unread: usize,
+    /// The body of that request.
+    body: RequestBodyCopy,
+    /// What was read of the upstream and not used yet.
     answer: BytesMut,
     /// What is written next.
-    out: Vec<u8>,
+    pub out: Vec<u8>,
     timeout: ResponseTimeout,
 }
 
-/// How serving on the fast path ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FastPathExit {
-    /// The rest of the connection is for the full path.
-    Handover,
-    /// It is over, and everybody knows.
-    Finished,
-    /// It was cut off, and that is how it shall look.
-    Aborted,
-}
-
 /// How an exchange ended.
-enum ExchangeEnd {
+pub(crate) enum ExchangeEnd {
     /// Well: another may follow.
     Completed,
     /// Before anything of it was done that may not be done again.
@@ -76,92 +91,75 @@ enum ExchangeEnd {
 }
 
 /// Why there is no head of an answer.
-enum HeadError {
-    /// The agent closed without a byte.
+enum AnswerError {
+    /// The upstream closed without a byte.
     Silent,
     /// It closed early, or said something that is no HTTP.
     Malformed,
     /// It took too long.
     Timeout,
-    /// The visitor has left.
-    VisitorLeft,
+    /// The rest of the request does not come.
+    Request(RequestBodyError),
 }
 
 /// What was heard while more of an answer is waited for.
 enum ReadEvent {
-    /// So many bytes of the agent; none at its end.
+    /// So many bytes of the upstream; none at its end.
     Response(usize),
-    /// The visitor has left.
-    VisitorLeft,
+    /// The rest of the request does not come.
+    Request(RequestBodyError),
     /// Nothing, for too long.
     Timeout,
 }
 
-impl<'l> FastPathConnection<'l> {
+impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
     pub(crate) fn new(
-        http_connection: &'l HttpConnection,
+        http_connection: &'l R,
         stream: &'l mut VisitorStream,
         closes: &'l AtomicBool,
     ) -> Self {
         let timeout = ResponseTimeout::new(http_connection.response_timeout());
-        let (buffer, answer) = (BytesMut::new(), BytesMut::new());
-        Self { http_connection, stream, closes, buffer, answer, out: Vec::new(), timeout }
+        let (buffer, answer, out) = (BytesMut::new(), BytesMut::new(), Vec::new());
+        let (unread, body) = (0, RequestBodyCopy::NONE);
+        Self { http_connection, stream, closes, buffer, unread, body, answer, out, timeout }
     }
 
-    /// Serves requests for as long as they are plain.
-    pub(crate) async fn run(mut self) -> FastPathExit {
-        loop {
-            let request = match self.next().await {
-                Ok(Some(request)) => request,
-                Ok(None) if self.buffer.is_empty() => return FastPathExit::Finished,
-                Ok(None) => return self.leave(),
-                Err(_) => return FastPathExit::Aborted,
-            };
-            let done = match self.upstream_of(&request) {
-                Some((upstream, route_ref)) => self.exchange(&request, &upstream, route_ref).await,
-                None => ExchangeEnd::NotStarted,
-            };
-            match done {
-                ExchangeEnd::NotStarted => return self.leave(),
-                ExchangeEnd::Completed if self.closes(&request) => return FastPathExit::Finished,
-                ExchangeEnd::Completed => self.buffer.advance(request.length),
-                ExchangeEnd::Failed => return FastPathExit::Aborted,
-            }
-            self.shrink_buffers();
-        }
-    }
-
-    /// Leaves what was read to others.
-    fn leave(self) -> FastPathExit {
-        self.stream.put_back(self.buffer);
-        FastPathExit::Handover
-    }
-
-    /// Where a request goes, where that is all there is to do.
-    fn upstream_of(&self, request: &FastPathRequest) -> Option<(Upstream, RouteRef)> {
+    /// What a request needs to be carried; none where there is more to do.
+    pub(crate) fn fast_request(
+        &self,
+        head: &RequestHead<'_, '_>,
+    ) -> Option<(FastPathRequest, Upstream, RouteRef)> {
+        let request = request::classify(head)?;
         if request.is_forwarded && self.http_connection.trusts_peer() {
             return None;
         }
-        let text = |place: &Range<usize>| str::from_utf8(self.buffer.get(place.clone())?).ok();
-        self.http_connection.fast_path_target(text(&request.host)?, text(&request.path)?)
+        let text = |place: &Range<usize>| str::from_utf8(head.bytes.get(place.clone())?).ok();
+        let (host, path) = (text(&request.host)?, text(&request.path)?);
+        let (upstream, route_ref) = self.http_connection.fast_path_target(host, path)?;
+        Some((request, upstream, route_ref))
     }
 
-    /// The next request; none when it is not plain, or there is no more.
-    async fn next(&mut self) -> io::Result<Option<FastPathRequest>> {
-        loop {
-            match request::classify(&self.buffer) {
-                RequestMatch::Eligible(request) => return Ok(Some(request)),
-                RequestMatch::Incomplete if self.buffer.len() < MAX_HEAD_BYTES => {}
-                _ => return Ok(None),
-            }
-            self.buffer.reserve(MIN_READ_BYTES);
-            if self.stream.read_buf(&mut self.buffer).await? == 0 {
-                return Ok(None);
-            }
+    /// Lets go of a request that was answered; true when another may follow.
+    pub(crate) fn complete(&mut self, request: &FastPathRequest) -> bool {
+        self.buffer.advance(std::mem::take(&mut self.unread));
+        if self.body.is_complete() {
+            self.stream.expect(Expects::Nothing);
         }
+        !self.closes(request) && self.body.is_complete()
     }
 
-    async fn exchange(
+    /// Leaves what was read to others.
+    pub(crate) fn leave(&mut self) {
+        self.stream.put_back(std::mem::take(&mut self.buffer));
+    }
+
+    /// Whether the connection is to close after the request that is under way.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closes.load(Relaxed)
+    }
+
+    /// Carries a request to an upstream, and its answer back.
+    pub(crate) async fn exchange(
         &mut self,
         request: &FastPathRequest,
         upstream: &Upstream,
@@ -169,136 +167,210 @@ impl<'l> FastPathConnection<'l> {
     ) -> ExchangeEnd {
         // From here on a graceful stop waits for the answer.
         let _answering = self.http_connection.answering();
-        let visitor = self.http_connection.visitor();
-        let identity = upstream.identity(visitor, &route_ref);
-        let mut upstream_connection = match upstream.pool.raw_connections.take(identity.as_ref()) {
-            Some(upstream_connection) => upstream_connection,
-            None => match within(upstream.dial(visitor, &route_ref)).await {
-                Ok(Ok(io)) => RawConnection::new(io, identity),
-                _ => return ExchangeEnd::NotStarted,
-            },
+        let beginning = self.buffer.get(request.length..).unwrap_or_default();
+        // What is broken from its beginning is answered by the full path.
+        let Ok(body) = RequestBodyCopy::begin(request.body.clone(), beginning) else {
+            return ExchangeEnd::NotStarted;
         };
-        let head = match self.send_request(request, &mut upstream_connection).await {
+        (self.body, self.unread) = (body, request.length);
+        let is_received = self.body.is_received();
+        self.stream.expect(if is_received { Expects::Nothing } else { Expects::Body });
+        let mut connection = match self.begin(request, upstream, &route_ref).await {
+            Ok(connection) => connection,
+            Err(ended) => return ended,
+        };
+        let head = match self.read_head(request, &mut connection, upstream).await {
             Ok(head) => head,
-            // The agent closed a connection that it had kept, just as it was used.
-            Err(HeadError::Silent) if upstream_connection.is_used() && request.is_safe => {
-                return ExchangeEnd::NotStarted;
+            Err(error) => {
+                let is_used = connection.is_used();
+                drop(connection);
+                return self.head_failed(error, request, is_used, upstream).await;
             }
-            Err(HeadError::Silent) if !upstream_connection.is_used() => {
-                return self.fail(request, error_response::UNREACHABLE).await;
-            }
-            Err(HeadError::Silent | HeadError::Malformed) => {
-                return self.fail(request, error_response::BROKEN).await;
-            }
-            Err(HeadError::Timeout) => return self.fail(request, error_response::LATE).await,
-            Err(HeadError::VisitorLeft) => return ExchangeEnd::Failed,
         };
         if head.body.check(&self.answer).is_err() {
             return self.fail(request, error_response::BROKEN).await;
         }
-        if self.pass_on(head.body, &mut upstream_connection).await.is_err() {
+        if self.pass_on(head.body, &mut connection).await.is_err() {
             return ExchangeEnd::Failed;
         }
-        if upstream.pool.permits(IdleState::after(&self.answer)) && head.keep_alive {
-            upstream_connection.rest();
-            upstream.pool.raw_connections.put(upstream_connection);
+        let is_quiet = upstream.pool.permits(IdleState::after(&self.answer));
+        if is_quiet && head.keep_alive && self.body.is_complete() {
+            connection.rest();
+            upstream.pool.http1.put(connection);
         }
         ExchangeEnd::Completed
     }
 
-    fn closes(&self, request: &FastPathRequest) -> bool {
-        request.closes || self.closes.load(Relaxed)
+    /// Sends the head of a request, and what has come of its body, on a connection that takes it.
+    async fn begin(
+        &mut self,
+        request: &FastPathRequest,
+        upstream: &Upstream,
+        route_ref: &RouteRef,
+    ) -> Result<Http1Connection, ExchangeEnd> {
+        let visitor = self.http_connection.visitor();
+        let identity = upstream.identity(visitor, route_ref);
+        self.out.clear();
+        self.answer.clear();
+        request::rewrite(&self.buffer, request, self.http_connection.origin(), &mut self.out);
+        let sent = self.body.pending().min(MAX_COALESCED_BYTES);
+        let beginning = self.buffer.get(request.length..request.length + sent);
+        self.out.extend_from_slice(beginning.unwrap_or_default());
+        while let Some(mut connection) = upstream.pool.http1.take(identity.as_ref()) {
+            if self.write_head(&mut connection, sent).await {
+                return Ok(connection);
+            }
+        }
+        let io = match within(upstream.dial(visitor, route_ref)).await {
+            Ok(Ok(io)) => io,
+            Ok(Err(DialError::Unreachable(_))) | Err(_) => {
+                return Err(self.fail(request, error_response::UNREACHABLE).await);
+            }
+            // Others may have to make room, or the backend is not what it was.
+            Ok(Err(_)) => return Err(ExchangeEnd::NotStarted),
+        };
+        let mut connection = Http1Connection::new(io, identity);
+        let is_begun = self.write_head(&mut connection, sent).await;
+        if is_begun { Ok(connection) } else { Err(ExchangeEnd::NotStarted) }
     }
 
-    fn options(&self, request: &FastPathRequest) -> ResponseOptions<'l> {
-        ResponseOptions {
-            to_head: request.is_head,
-            closes: self.closes(request),
-            code_prefix: self.http_connection.code_prefix(),
+    /// Writes what lies in `out`, with so much of the body; false when nothing of it was sent.
+    async fn write_head(&mut self, connection: &mut Http1Connection, sent: usize) -> bool {
+        self.timeout.begin();
+        let Ok(written @ 1..) = connection.io.write(&self.out).await else { return false };
+        let rest = self.out.get(written..).unwrap_or_default();
+        if connection.io.write_all(rest).await.is_ok() {
+            let flushed = connection.io.flush().await;
+            ignore(flushed, "how the connection broke shows when the answer is read");
+        }
+        if !self.body.is_complete() {
+            self.buffer.advance(std::mem::take(&mut self.unread) + sent);
+            self.body.sent(sent);
+        }
+        true
+    }
+
+    /// What becomes of a request whose answer has no head.
+    async fn head_failed(
+        &mut self,
+        error: AnswerError,
+        request: &FastPathRequest,
+        is_used: bool,
+        upstream: &Upstream,
+    ) -> ExchangeEnd {
+        let is_unreached = !is_used && upstream.target.is_agent();
+        match error {
+            // The upstream closed a connection that it had kept, just as it was used.
+            AnswerError::Silent if is_used && request.is_repeatable() => ExchangeEnd::NotStarted,
+            AnswerError::Silent if is_unreached => {
+                self.fail(request, error_response::UNREACHABLE).await
+            }
+            AnswerError::Silent | AnswerError::Malformed => {
+                self.fail(request, error_response::BROKEN).await
+            }
+            AnswerError::Timeout => self.fail(request, error_response::LATE).await,
+            AnswerError::Request(RequestBodyError::Malformed) => {
+                self.fail(request, error_response::BAD_REQUEST).await
+            }
+            AnswerError::Request(RequestBodyError::VisitorLeft) => ExchangeEnd::Failed,
         }
     }
 
-    /// Answers for the agent.
+    fn closes(&self, request: &FastPathRequest) -> bool {
+        request.closes || self.is_closing()
+    }
+
+    fn options(&self, request: &FastPathRequest, names_unreachable: bool) -> ResponseOptions<'l> {
+        ResponseOptions {
+            to_head: request.is_head,
+            closes: self.closes(request) || self.body.is_refused(),
+            code_prefix: self.http_connection.code_prefix(),
+            names_unreachable,
+        }
+    }
+
+    /// Answers for the upstream; the connection closes where the rest of the request is not there.
     async fn fail(&mut self, request: &FastPathRequest, error: ErrorResponse) -> ExchangeEnd {
+        self.buffer.advance(std::mem::take(&mut self.unread));
+        self.body.discard(&mut self.buffer);
         self.out.clear();
-        response::write_error(error, self.options(request), &mut self.out);
-        match self.send(0, b"").await {
+        response::write_error(error, self.options(request, false), &mut self.out);
+        let sent = self.stream.write_all(&self.out).await;
+        match sent.and(self.stream.flush().await) {
             Ok(()) => ExchangeEnd::Completed,
             Err(_) => ExchangeEnd::Failed,
         }
     }
 
-    /// Sends a request, and reads the head of the final answer, which lies in `out` then.
-    async fn send_request(
+    /// Reads the head of the final answer, which lies in `out` then; the rest of the request goes on
+    /// meanwhile.
+    async fn read_head(
         &mut self,
         request: &FastPathRequest,
-        upstream_connection: &mut RawConnection,
-    ) -> Result<FastPathResponse, HeadError> {
+        connection: &mut Http1Connection,
+        upstream: &Upstream,
+    ) -> Result<FastPathResponse, AnswerError> {
         self.out.clear();
-        self.answer.clear();
-        request::rewrite(&self.buffer, request, self.http_connection.origin(), &mut self.out);
-        upstream_connection.io.write_all(&self.out).await.map_err(|_| HeadError::Silent)?;
-        upstream_connection.io.flush().await.map_err(|_| HeadError::Silent)?;
-        self.out.clear();
-        self.timeout.begin();
+        let is_agent = upstream.target.is_agent();
         let mut provisional = 0;
         loop {
-            match response::read(&self.answer, self.options(request), &mut self.out) {
-                Ok(None) => self.read_head(upstream_connection, provisional).await?,
+            match response::read(&self.answer, self.options(request, is_agent), &mut self.out) {
+                Ok(None) => self.read_more_of_head(connection, provisional).await?,
                 Ok(Some(head)) if head.status >= 200 => {
                     self.answer.advance(head.length);
                     return Ok(head);
                 }
                 // Nobody has asked for another protocol.
-                Ok(Some(FastPathResponse { status: 101, .. })) | Err(MalformedResponse) => {
-                    return Err(HeadError::Malformed);
+                Ok(Some(FastPathResponse { status: 101, .. })) | Err(_) => {
+                    return Err(AnswerError::Malformed);
                 }
                 Ok(Some(head)) => {
                     self.answer.advance(head.length);
                     provisional += 1;
                     if provisional > MAX_PROVISIONAL_RESPONSES {
-                        return Err(HeadError::Malformed);
+                        return Err(AnswerError::Malformed);
                     }
                 }
             }
         }
     }
 
-    /// Waits for more of a head.
-    async fn read_head(
+    async fn read_more_of_head(
         &mut self,
-        upstream_connection: &mut RawConnection,
+        connection: &mut Http1Connection,
         provisional: usize,
-    ) -> Result<(), HeadError> {
-        match self.read_event(upstream_connection, true).await {
+    ) -> Result<(), AnswerError> {
+        match self.read_event(connection, true).await {
             Ok(ReadEvent::Response(1..)) => Ok(()),
-            Ok(ReadEvent::VisitorLeft) => Err(HeadError::VisitorLeft),
-            Ok(ReadEvent::Timeout) => Err(HeadError::Timeout),
-            _ if self.answer.is_empty() && provisional == 0 => Err(HeadError::Silent),
-            _ => Err(HeadError::Malformed),
+            Ok(ReadEvent::Request(error)) => Err(AnswerError::Request(error)),
+            Ok(ReadEvent::Timeout) => Err(AnswerError::Timeout),
+            _ if self.answer.is_empty() && provisional == 0 => Err(AnswerError::Silent),
+            _ => Err(AnswerError::Malformed),
         }
     }
 
-    /// Waits for more of the answer; meanwhile it is seen that the visitor leaves.
+    /// Waits for more of the answer; meanwhile the rest of the request goes on, and it is seen that
+    /// the visitor leaves.
     async fn read_event(
         &mut self,
-        upstream_connection: &mut RawConnection,
+        connection: &mut Http1Connection,
         limited: bool,
     ) -> io::Result<ReadEvent> {
-        let Self { stream, buffer, answer, timeout, .. } = self;
+        let Self { stream, buffer, body, answer, timeout, .. } = self;
         answer.reserve(MIN_READ_BYTES);
         poll_fn(|cx| {
-            if let Poll::Ready(heard) = pin!(upstream_connection.io.read_buf(answer)).poll(cx) {
-                return Poll::Ready(heard.map(ReadEvent::Response));
+            let sent = body.poll(cx, *stream, buffer, &mut connection.io);
+            if body.is_received() {
+                stream.expect(Expects::Nothing);
             }
-            while buffer.len() < MAX_READ_AHEAD_BYTES && !stream.has_refused() {
-                buffer.reserve(MIN_READ_BYTES);
-                match pin!(stream.read_buf(buffer)).poll(cx) {
-                    Poll::Ready(Ok(1..)) => {}
-                    Poll::Ready(_) if stream.has_refused() => {}
-                    Poll::Ready(_) => return Poll::Ready(Ok(ReadEvent::VisitorLeft)),
-                    Poll::Pending => break,
-                }
+            if let Poll::Ready(Err(error)) = sent {
+                return Poll::Ready(Ok(ReadEvent::Request(error)));
+            }
+            if let Poll::Ready(read) = pin!(connection.io.read_buf(answer)).poll(cx) {
+                return Poll::Ready(read.map(ReadEvent::Response));
+            }
+            if sent.is_ready() && has_left(cx, stream, buffer) {
+                return Poll::Ready(Ok(ReadEvent::Request(RequestBodyError::VisitorLeft)));
             }
             if limited && timeout.poll(cx).is_ready() {
                 return Poll::Ready(Ok(ReadEvent::Timeout));
@@ -312,7 +384,7 @@ impl<'l> FastPathConnection<'l> {
     async fn pass_on(
         &mut self,
         mut body: Body,
-        upstream_connection: &mut RawConnection,
+        connection: &mut Http1Connection,
     ) -> io::Result<()> {
         let chunks = body == Body::UntilClose;
         loop {
@@ -321,34 +393,50 @@ impl<'l> FastPathConnection<'l> {
             if framed {
                 self.out.extend_from_slice(format!("{taken:x}\r\n").as_bytes());
             }
-            self.send(taken, if framed { b"\r\n" } else { b"" }).await?;
+            self.send(taken, if framed { b"\r\n" } else { b"" }, connection).await?;
             if body.is_done() {
                 return Ok(());
             }
             if taken >= MIN_READ_BYTES {
                 self.answer.reserve(BULK_READ_BYTES);
             }
-            match self.read_event(upstream_connection, false).await? {
+            match self.read_event(connection, false).await? {
                 ReadEvent::Response(1..) => {}
-                ReadEvent::Response(0) if chunks => return self.send(0, b"0\r\n\r\n").await,
+                ReadEvent::Response(0) if chunks => {
+                    return self.send(0, b"0\r\n\r\n", connection).await;
+                }
                 _ => return Err(io::ErrorKind::UnexpectedEof.into()),
             }
         }
     }
 
     /// Sends what lies in `out`, so much of the answer, and an ending.
-    async fn send(&mut self, taken: usize, ending: &[u8]) -> io::Result<()> {
-        let piece = self.answer.get(..taken).unwrap_or_default();
-        if self.out.is_empty() && ending.is_empty() {
-            self.stream.write_all(piece).await?;
-        } else if taken <= MAX_COALESCED_BYTES {
-            self.out.extend_from_slice(piece);
-            self.out.extend_from_slice(ending);
-            self.stream.write_all(&self.out).await?;
-        } else {
-            self.stream.write_all(&self.out).await?;
-            self.stream.write_all(piece).await?;
-            self.stream.write_all(ending).await?;
+    async fn send(
+        &mut self,
+        taken: usize,
+        ending: &[u8],
+        connection: &mut Http1Connection,
+    ) -> io::Result<()> {
+        let Self { stream, buffer, body, answer, out, .. } = self;
+        let piece = answer.get(..taken).unwrap_or_default();
+        let mut pieces = [out.as_slice(), piece, ending];
+        if !(out.is_empty() && ending.is_empty()) && taken <= MAX_COALESCED_BYTES {
+            out.extend_from_slice(piece);
+            out.extend_from_slice(ending);
+            pieces = [out.as_slice(), b"", b""];
+        }
+        for mut piece in pieces {
+            poll_fn(|cx| {
+                let written = poll_write_all(cx, stream, &mut piece);
+                // Who takes no answer may wait for the rest of its request to be taken.
+                if written.is_pending()
+                    && let Poll::Ready(Err(_)) = body.poll(cx, *stream, buffer, &mut connection.io)
+                {
+                    return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                }
+                written
+            })
+            .await?;
         }
         self.out.clear();
         self.answer.advance(taken);
@@ -356,7 +444,7 @@ impl<'l> FastPathConnection<'l> {
     }
 
     /// Gives large buffers back, so that a connection that waits holds little.
-    fn shrink_buffers(&mut self) {
+    pub(crate) fn shrink_buffers(&mut self) {
         for buffer in [&mut self.buffer, &mut self.answer] {
             if buffer.is_empty() && buffer.capacity() > MAX_IDLE_BUFFER_BYTES {
                 *buffer = BytesMut::new();
@@ -364,4 +452,36 @@ impl<'l> FastPathConnection<'l> {
         }
         self.out.shrink_to(MAX_IDLE_BUFFER_BYTES);
     }
+}
+
+/// Reads what comes behind the request under way, as far as there is room; true when the visitor has left.
+pub(crate) fn has_left(
+    cx: &mut Context<'_>,
+    stream: &mut VisitorStream,
+    buffer: &mut BytesMut,
+) -> bool {
+    while buffer.len() < MAX_READ_AHEAD_BYTES {
+        buffer.reserve(MIN_READ_BYTES);
+        match pin!(stream.read_buf(buffer)).poll(cx) {
+            Poll::Ready(Ok(1..)) => {}
+            Poll::Ready(_) => return true,
+            Poll::Pending => break,
+        }
+    }
+    false
+}
+
+/// Writes all of some bytes to the visitor; what was written is cut off in front.
+pub(crate) fn poll_write_all(
+    cx: &mut Context<'_>,
+    stream: &mut VisitorStream,
+    bytes: &mut &[u8],
+) -> Poll<io::Result<()>> {
+    while !bytes.is_empty() {
+        match ready!(Pin::new(&mut *stream).poll_write(cx, bytes))? {
+            0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            written => *bytes = bytes.get(written..).unwrap_or_default(),
+        }
+    }
+    Poll::Ready(Ok(()))
 }

@@ -3,18 +3,17 @@
 use std::ops::Range;
 
 use crate::gateway::http::forwarded::is_forwarded;
-use crate::gateway::http::head::{self, LOOP_NAME, MAX_PATH_BYTES, Origin};
-
-/// How many headers are looked at; who sends more goes the full path.
-const MAX_HEADERS: usize = 64;
+use crate::gateway::http::head::{self, LOOP_NAME, MAX_PATH_BYTES, VisitorOrigin};
+use crate::http1::{Body, HeadField, RequestHead};
 
 /// A request that only wants to be carried; the places are those in its bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FastPathRequest {
-    /// How many bytes its head has, which is all of it.
+    /// How many bytes its head has.
     pub length: usize,
+    pub body: Body,
     pub is_head: bool,
-    /// Whether it changes nothing, so that it may be sent twice.
+    /// Whether it changes nothing.
     pub is_safe: bool,
     /// Whether the connection is to close afterwards.
     pub closes: bool,
@@ -25,42 +24,21 @@ pub(crate) struct FastPathRequest {
     pub host: Range<usize>,
 }
 
-/// What the beginning of some bytes is.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum RequestMatch {
-    Eligible(FastPathRequest),
-    /// The rest of the head is missing.
-    Incomplete,
-    /// Something for the full path.
-    NotEligible,
-}
-
-/// Looks at a request.
-pub(crate) fn classify(bytes: &[u8]) -> RequestMatch {
-    let mut room = [httparse::EMPTY_HEADER; MAX_HEADERS];
-    let mut parsed = httparse::Request::new(&mut room);
-    let length = match parsed.parse(bytes) {
-        Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) => return RequestMatch::Incomplete,
-        Err(_) => return RequestMatch::NotEligible,
-    };
-    plain(bytes, length, &parsed).map_or(RequestMatch::NotEligible, RequestMatch::Eligible)
-}
-
-fn plain(
-    bytes: &[u8],
-    length: usize,
-    parsed: &httparse::Request<'_, '_>,
-) -> Option<FastPathRequest> {
-    let (method, target) = (parsed.method?, parsed.path?);
-    if parsed.version? != 1 || !is_plain_target(target) {
-        return None;
+impl FastPathRequest {
+    /// Whether it may be sent twice.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        self.is_safe && self.body.is_done()
     }
-    if method == "CONNECT" {
+}
+
+/// Looks at a request; none where it is not only to be carried.
+pub(crate) fn classify(head: &RequestHead<'_, '_>) -> Option<FastPathRequest> {
+    let (bytes, method, target) = (head.bytes, head.method, head.target);
+    if !head.is_http_1_1 || !is_plain_target(target) || method == "CONNECT" {
         return None;
     }
     let (mut host, mut closes, mut forwarded) = (None, false, false);
-    for header in &*parsed.headers {
+    for header in head.fields {
         if header.name.eq_ignore_ascii_case("host") {
             if host.replace(header.value).is_some() || !head::is_authority(header.value) {
                 return None;
@@ -79,7 +57,8 @@ fn plain(
     }
     let path = target.split('?').next().unwrap_or(target);
     Some(FastPathRequest {
-        length,
+        length: bytes.len(),
+        body: head.body.clone(),
         is_head: method == "HEAD",
         is_safe: matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE"),
         closes,
@@ -105,7 +84,7 @@ fn range_of(bytes: &[u8], part: &[u8]) -> Option<Range<usize>> {
 }
 
 /// Whether a header says how the request is to be handled, or which services it came through.
-fn is_special(header: &httparse::Header<'_>) -> bool {
+fn is_special(header: &HeadField<'_>) -> bool {
     let is = |name: &str| header.name.eq_ignore_ascii_case(name);
     match header.name.len() {
         2 => is("te"),
@@ -113,16 +92,19 @@ fn is_special(header: &httparse::Header<'_>) -> bool {
         7 => is("upgrade") || is("trailer"),
         8 => is("cdn-loop"),
         10 => is("keep-alive"),
-        14 => is("content-length"),
         16 => is("proxy-connection"),
-        17 => is("transfer-encoding"),
         19 => is("proxy-authorization"),
         _ => false,
     }
 }
 
 /// Writes a head as it goes on: its own lines, but for what only proxies may say, then who asks.
-pub(crate) fn rewrite(bytes: &[u8], request: &FastPathRequest, origin: &Origin, out: &mut Vec<u8>) {
+pub(crate) fn rewrite(
+    bytes: &[u8],
+    request: &FastPathRequest,
+    origin: &VisitorOrigin,
+    out: &mut Vec<u8>,
+) {
     let lines = bytes.get(..request.length.saturating_sub(2)).unwrap_or_default();
     let mut rest = lines;
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -156,18 +138,22 @@ fn name_of(line: &[u8]) -> &[u8] {
 }
 
 #[cfg(test)]
-#[allow(clippy::panic, clippy::unwrap_used)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use http::HeaderValue;
 
     use super::*;
 
+    fn plain(bytes: &[u8]) -> Option<FastPathRequest> {
+        crate::http1::read_request(bytes, classify).ok().flatten().flatten()
+    }
+
     #[test]
     fn a_request_goes_on_as_it_was_written() {
         let bytes = b"GET /a?b=c HTTP/1.1\r\nHOST: A.test:80\r\nconnection: Keep-Alive\r\n\
                       X-Odd:  two  \r\n\r\nGET";
-        let RequestMatch::Eligible(request) = classify(bytes) else { panic!("it is plain") };
-        let origin = Origin {
+        let request = plain(bytes).unwrap();
+        let origin = VisitorOrigin {
             peer: HeaderValue::from_static("192.0.2.1"),
             proto: HeaderValue::from_static("http"),
         };
@@ -189,8 +175,8 @@ mod tests {
     fn what_a_visitor_says_for_proxies_is_left_out() {
         let bytes = b"GET / HTTP/1.1\r\nX-Forwarded-For: 1\r\nHost: a\r\nx_real_ip: 2\r\n\
                       FORWARDED: for=3\r\nX-Forwarded-For: 4\r\nX-Mine: 5\r\n\r\n";
-        let RequestMatch::Eligible(request) = classify(bytes) else { panic!("it is plain") };
-        let origin = Origin {
+        let request = plain(bytes).unwrap();
+        let origin = VisitorOrigin {
             peer: HeaderValue::from_static("192.0.2.1"),
             proto: HeaderValue::from_static("https"),
         };
@@ -209,8 +195,11 @@ mod tests {
     #[test]
     fn whatever_is_special_goes_the_long_way() {
         for line in [
-            "Content-Length: 0",
-            "Transfer-Encoding: chunked",
+            "Content-Length: +1",
+            "Content-Length: 1\r\nContent-Length: 1",
+            "Content-Length: 1\r\nTransfer-Encoding: chunked",
+            "Transfer-Encoding: gzip, chunked",
+            "Trailer: x",
             "Connection: close, x-mine",
             "Connection: upgrade",
             "Upgrade: websocket",
@@ -222,7 +211,7 @@ mod tests {
             "Name : x",
         ] {
             let bytes = format!("GET / HTTP/1.1\r\nHost: a\r\n{line}\r\n\r\n");
-            assert_eq!(classify(bytes.as_bytes()), RequestMatch::NotEligible, "{line}");
+            assert_eq!(plain(bytes.as_bytes()), None, "{line}");
         }
         for bytes in [
             "GET / HTTP/1.0\r\nHost: a\r\n\r\n",
@@ -237,13 +226,9 @@ mod tests {
             "PRI * HTTP/2.0\r\n\r\n",
             "\0",
         ] {
-            assert_eq!(classify(bytes.as_bytes()), RequestMatch::NotEligible, "{bytes:?}");
+            assert_eq!(plain(bytes.as_bytes()), None, "{bytes:?}");
         }
-        assert_eq!(classify(b"GET / HTTP/1.1\r\nHost: a\r\n"), RequestMatch::Incomplete);
-        let last = classify(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Close\r\n\r\n");
-        assert!(
-            matches!(last, RequestMatch::Eligible(FastPathRequest { closes: true, .. })),
-            "{last:?}"
-        );
+        let last = plain(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Close\r\n\r\n");
+        assert!(last.is_some_and(|last| last.closes));
     }
 }

@@ -3,12 +3,7 @@
 use chrono::Utc;
 
 use crate::gateway::http::error_response::{self, ERROR_CODE, ErrorResponse};
-use crate::http1::{Body, BodyLength, FramingError};
-
-/// How many headers an answer may have.
-const MAX_HEADERS: usize = 100;
-/// How long a head may be.
-const MAX_HEAD_BYTES: usize = 64 << 10;
+use crate::http1::{self, Body, HeadError, HeadField, ResponseHead};
 
 /// The head of an answer, read.
 #[derive(Debug)]
@@ -21,16 +16,6 @@ pub(crate) struct FastPathResponse {
     pub keep_alive: bool,
 }
 
-/// An answer that cannot be understood, or in two ways.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct MalformedResponse;
-
-impl From<FramingError> for MalformedResponse {
-    fn from(_: FramingError) -> Self {
-        Self
-    }
-}
-
 /// What an answer turns into on its way.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ResponseOptions<'t> {
@@ -40,6 +25,8 @@ pub(crate) struct ResponseOptions<'t> {
     pub closes: bool,
     /// What stands before the number of a code.
     pub code_prefix: &'t str,
+    /// The upstream may say that it cannot reach what it forwards to.
+    pub names_unreachable: bool,
 }
 
 /// Reads the head of an answer and writes it as the visitor gets it; none while a part is missing.
@@ -49,51 +36,42 @@ pub(crate) fn read(
     bytes: &[u8],
     options: ResponseOptions<'_>,
     out: &mut Vec<u8>,
-) -> Result<Option<FastPathResponse>, MalformedResponse> {
-    // The parser would skip empty lines, which belong to no answer.
-    if matches!(bytes.first(), Some(b'\r' | b'\n')) {
-        return Err(MalformedResponse);
-    }
-    let mut room = [httparse::EMPTY_HEADER; MAX_HEADERS];
-    let mut parsed = httparse::Response::new(&mut room);
-    let length = match parsed.parse(bytes) {
-        Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD_BYTES => return Ok(None),
-        _ => return Err(MalformedResponse),
-    };
-    let (status, version) =
-        (parsed.code.ok_or(MalformedResponse)?, parsed.version.ok_or(MalformedResponse)?);
-    let framing = ResponseFraming::read(parsed.headers)?;
-    let keep_alive = !framing.closes && version == 1;
+) -> Result<Option<FastPathResponse>, HeadError> {
+    http1::read_response(bytes, options.to_head, |head| pass_on(head, options, out))
+}
+
+fn pass_on(
+    head: &ResponseHead<'_, '_>,
+    options: ResponseOptions<'_>,
+    out: &mut Vec<u8>,
+) -> FastPathResponse {
+    let framing = ResponseHeadFacts::read(head.fields);
+    let (length, status, body) = (head.bytes.len(), head.status, head.body.clone());
+    let keep_alive = !framing.closes && head.is_http_1_1 && body != Body::UntilClose;
     if status < 200 {
-        return Ok(Some(FastPathResponse { length, status, body: Body::NONE, keep_alive }));
+        return FastPathResponse { length, status, body, keep_alive };
     }
-    let announced = framing.length.body(version == 1)?;
-    let bodiless = options.to_head || matches!(status, 204 | 304);
-    let body = if bodiless { Body::NONE } else { announced.unwrap_or(Body::UntilClose) };
-    write_status_line(status, parsed.reason.unwrap_or_default(), out);
+    write_status_line(status, head.reason, out);
     let has_body = body != Body::NONE;
-    for header in parsed.headers.iter().filter(|header| !framing.drops(header, status, has_body)) {
+    for header in head.fields.iter().filter(|header| !framing.drops(header, status, has_body)) {
         write_header(header.name, header.value, out);
     }
     if !framing.dated {
         write_date(out);
     }
-    if status == 502 && framing.unreachable {
+    if status == 502 && framing.unreachable && options.names_unreachable {
         write_code(error_response::UNREACHABLE.number, options.code_prefix, out);
     }
     if body == Body::UntilClose {
         write_header("transfer-encoding", b"chunked", out);
     }
     write_end(options.closes, out);
-    let keep_alive = keep_alive && body != Body::UntilClose;
-    Ok(Some(FastPathResponse { length, status, body, keep_alive }))
+    FastPathResponse { length, status, body, keep_alive }
 }
 
 /// What the headers say about framing and connection.
 #[derive(Default)]
-struct ResponseFraming<'h> {
-    length: BodyLength,
+struct ResponseHeadFacts<'h> {
     closes: bool,
     dated: bool,
     /// The headers that `Connection` names.
@@ -101,8 +79,8 @@ struct ResponseFraming<'h> {
     unreachable: bool,
 }
 
-impl<'h> ResponseFraming<'h> {
-    fn read(headers: &[httparse::Header<'h>]) -> Result<Self, MalformedResponse> {
+impl<'h> ResponseHeadFacts<'h> {
+    fn read(headers: &[HeadField<'h>]) -> Self {
         let mut framing = Self::default();
         for header in headers {
             let is = |name: &str| header.name.eq_ignore_ascii_case(name);
@@ -112,11 +90,10 @@ impl<'h> ResponseFraming<'h> {
                 16 if is(ERROR_CODE.as_str()) => {
                     framing.unreachable = header.value.ends_with(b"8012")
                 }
-                14 | 17 => framing.length.read(header.name.as_bytes(), header.value)?,
                 _ => {}
             }
         }
-        Ok(framing)
+        framing
     }
 
     fn connection(&mut self, value: &'h [u8]) {
@@ -130,7 +107,7 @@ impl<'h> ResponseFraming<'h> {
     }
 
     /// Whether a header does not go on: it concerns one connection, or is for the service to say.
-    fn drops(&self, header: &httparse::Header<'_>, status: u16, has_body: bool) -> bool {
+    fn drops(&self, header: &HeadField<'_>, status: u16, has_body: bool) -> bool {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
         let hop = match header.name.len() {
             2 => is("te"),
@@ -163,7 +140,7 @@ pub(crate) fn write_error(error: ErrorResponse, options: ResponseOptions<'_>, ou
     write_code(error.number, options.code_prefix, out);
     write_header("content-length", response.len().to_string().as_bytes(), out);
     write_date(out);
-    write_end(options.closes, out);
+    write_end(options.closes || error.closes, out);
     if !options.to_head {
         out.extend_from_slice(response.as_bytes());
     }
@@ -207,8 +184,12 @@ fn write_end(closes: bool, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    const TERMS: ResponseOptions<'_> =
-        ResponseOptions { to_head: false, closes: false, code_prefix: "ERR_X_" };
+    const TERMS: ResponseOptions<'_> = ResponseOptions {
+        to_head: false,
+        closes: false,
+        code_prefix: "ERR_X_",
+        names_unreachable: true,
+    };
 
     fn passed(head: &str, options: ResponseOptions<'_>) -> (String, FastPathResponse) {
         let mut out = Vec::new();
@@ -295,13 +276,9 @@ mod tests {
             "X: a\r\n folded",
         ] {
             let head = format!("HTTP/1.1 200 OK\r\n{headers}\r\n\r\n");
-            assert_eq!(
-                read(head.as_bytes(), TERMS, &mut Vec::new()).unwrap_err(),
-                MalformedResponse,
-                "{headers}"
-            );
+            assert!(read(head.as_bytes(), TERMS, &mut Vec::new()).is_err(), "{headers}");
         }
-        let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "a".repeat(MAX_HEAD_BYTES));
+        let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "a".repeat(http1::MAX_HEAD_BYTES));
         assert!(read(endless.as_bytes(), TERMS, &mut Vec::new()).is_err());
         assert!(read(b"HTTP/1.1 200", TERMS, &mut Vec::new()).unwrap().is_none());
     }

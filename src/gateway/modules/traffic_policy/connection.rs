@@ -7,8 +7,11 @@ use chrono::Utc;
 use crate::gateway::GatewayState;
 use crate::gateway::events::RequestTrace;
 use crate::gateway::http::error_response::ErrorResponse;
-use crate::gateway::modules::traffic_policy::Rules;
-use crate::policy::{Carried, Connection, Endpoint, Exchange, Phase, Step, Verdict};
+use crate::gateway::modules::traffic_policy::rules::Rules;
+use crate::logging::ignore;
+use crate::policy::{
+    Carried, EndpointFacts, Exchange, Phase, StepOutcome, Verdict, VisitorConnection,
+};
 
 /// A connection, and what rules know of it.
 pub(crate) struct ConnectionExecution {
@@ -16,7 +19,7 @@ pub(crate) struct ConnectionExecution {
 }
 
 impl ConnectionExecution {
-    pub(crate) fn new(connection: Arc<Connection>, endpoint: Arc<Endpoint>) -> Self {
+    pub(crate) fn new(connection: Arc<VisitorConnection>, endpoint: Arc<EndpointFacts>) -> Self {
         Self { exchange: Exchange::new(connection, endpoint) }
     }
 
@@ -33,9 +36,9 @@ impl ConnectionExecution {
         let mut run = rules.policy.run(Phase::Connect);
         let entered = loop {
             match run.step(&mut self.exchange, rules) {
-                Step::Done(Verdict::Continue) => break Ok(None),
-                Step::Done(Verdict::Respond(_) | Verdict::Close) => break Err(()),
-                Step::Done(Verdict::Forward { url }) => match find(&url) {
+                StepOutcome::Done(Verdict::Continue) => break Ok(None),
+                StepOutcome::Done(Verdict::Respond(_) | Verdict::Close) => break Err(()),
+                StepOutcome::Done(Verdict::Forward { url }) => match find(&url) {
                     Ok(found) => break Ok(Some(found)),
                     Err(error) => {
                         let code = error.number.unwrap_or_default();
@@ -45,8 +48,8 @@ impl ConnectionExecution {
                     }
                 },
                 // A connection of bytes has no body that could be looked at.
-                Step::NeedBody { .. } => break Err(()),
-                Step::Fetch(fetch) => run.answer(gateway.fetcher.fetch(&fetch).await),
+                StepOutcome::NeedBody { .. } => break Err(()),
+                StepOutcome::Fetch(fetch) => run.answer(gateway.fetcher.fetch(&fetch).await),
             }
         };
         self.note(trace);
@@ -58,8 +61,8 @@ impl ConnectionExecution {
         self.exchange.carried = carried;
         self.exchange.ended = Some(Utc::now());
         let mut run = rules.policy.run(Phase::Close);
-        // Nothing is left that could be answered, and nobody waits for anything.
-        let _ = run.step(&mut self.exchange, rules);
+        let step = run.step(&mut self.exchange, rules);
+        ignore(step, "nothing is left that could be answered, and nobody waits for anything");
         self.note(trace);
     }
 

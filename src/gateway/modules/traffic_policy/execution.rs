@@ -7,14 +7,17 @@ use http::header::{CONTENT_LENGTH, HOST};
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Request, Response, Uri, request};
 
-use crate::gateway::http::body::{Body, RequestBody};
+use crate::gateway::http::body::{BodyError, RequestBody, ResponseBody};
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::head;
 use crate::gateway::http::request_context::RequestContext;
-use crate::gateway::modules::traffic_policy::Rules;
 use crate::gateway::modules::traffic_policy::buffered_body::{BufferedBody, gather};
+use crate::gateway::modules::traffic_policy::rules::Rules;
 use crate::gateway::routing::virtual_host::{Rejection, VirtualHost};
-use crate::policy::{Answer, Content, Decision, Endpoint, Exchange, Phase, Run, Step, Verdict};
+use crate::policy::{
+    Content, EndpointFacts, Exchange, LocalResponse, Phase, PhaseDecision, Run, StepOutcome,
+    Verdict,
+};
 
 /// A request on its way through policies, and what they know of it.
 pub(crate) struct PolicyExecution {
@@ -27,7 +30,7 @@ pub(crate) enum ExecutionOutcome {
     /// It goes on.
     Continue,
     /// It is answered, by a rule or by an internal endpoint.
-    Respond(Box<Response<Body>>),
+    Respond(Box<Response<ResponseBody>>),
     /// It is turned away otherwise.
     Reject(Rejection),
 }
@@ -35,7 +38,7 @@ pub(crate) enum ExecutionOutcome {
 impl PolicyExecution {
     pub(crate) fn new(
         context: &RequestContext<'_>,
-        endpoint: Arc<Endpoint>,
+        endpoint: Arc<EndpointFacts>,
         request: Request<RequestBody>,
     ) -> Self {
         let (head, body) = request.into_parts();
@@ -54,23 +57,27 @@ impl PolicyExecution {
         let mut run = rules.policy.run(Phase::Request);
         let rejection = loop {
             match run.step(&mut self.exchange, rules) {
-                Step::Done(Verdict::Continue) => break ExecutionOutcome::Continue,
-                Step::Done(Verdict::Respond(answer)) => {
+                StepOutcome::Done(Verdict::Continue) => break ExecutionOutcome::Continue,
+                StepOutcome::Done(Verdict::Respond(answer)) => {
                     let prefix = &context.gateway.settings.code_prefix;
                     break ExecutionOutcome::Respond(Box::new(respond(answer, prefix)));
                 }
-                Step::Done(Verdict::Close) => break ExecutionOutcome::Reject(Rejection::Close),
-                Step::Done(Verdict::Forward { url }) => {
+                StepOutcome::Done(Verdict::Close) => {
+                    break ExecutionOutcome::Reject(Rejection::Close);
+                }
+                StepOutcome::Done(Verdict::Forward { url }) => {
                     if let Some(rejection) = self.forward(context, &mut run, &url).await {
                         break rejection;
                     }
                 }
-                Step::NeedBody { limit } => {
+                StepOutcome::NeedBody { limit } => {
                     if self.gather_request(limit).await.is_err() {
                         break ExecutionOutcome::Reject(error_response::BAD_REQUEST.into());
                     }
                 }
-                Step::Fetch(fetch) => run.answer(context.gateway.fetcher.fetch(&fetch).await),
+                StepOutcome::Fetch(fetch) => {
+                    run.answer(context.gateway.fetcher.fetch(&fetch).await)
+                }
             }
         };
         self.note(context, module);
@@ -97,16 +104,18 @@ impl PolicyExecution {
         mut self,
         context: &mut RequestContext<'_>,
         rules: &Rules,
-        response: Response<Body>,
-    ) -> Response<Body> {
+        response: Response<ResponseBody>,
+    ) -> Response<ResponseBody> {
         let (head, mut body) = response.into_parts();
         self.exchange.set_response(crate::policy::Response::new(head));
         let mut run = rules.policy.run(Phase::Response);
         loop {
             match run.step(&mut self.exchange, rules) {
-                Step::Done(_) => break,
-                Step::NeedBody { limit } => self.gather_response(&mut body, limit).await,
-                Step::Fetch(fetch) => run.answer(context.gateway.fetcher.fetch(&fetch).await),
+                StepOutcome::Done(_) => break,
+                StepOutcome::NeedBody { limit } => self.gather_response(&mut body, limit).await,
+                StepOutcome::Fetch(fetch) => {
+                    run.answer(context.gateway.fetcher.fetch(&fetch).await)
+                }
             }
         }
         self.note(context, "policy");
@@ -117,7 +126,7 @@ impl PolicyExecution {
             if coding.is_none() {
                 head.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
             }
-            body = Body::full(bytes);
+            body = ResponseBody::full(bytes);
         }
         let body = match coding {
             Some(coding) => body.encoded(crate::policy::compression::Encoder::new(coding)),
@@ -174,7 +183,7 @@ impl PolicyExecution {
         }
     }
 
-    async fn gather_request(&mut self, limit: usize) -> Result<(), hyper::Error> {
+    async fn gather_request(&mut self, limit: usize) -> Result<(), BodyError> {
         let gathered = gather(&mut self.body, limit).await?;
         let Some(request) = self.exchange.request_mut() else { return Ok(()) };
         match gathered {
@@ -190,7 +199,7 @@ impl PolicyExecution {
         Ok(())
     }
 
-    async fn gather_response(&mut self, body: &mut Body, limit: usize) {
+    async fn gather_response(&mut self, body: &mut ResponseBody, limit: usize) {
         let gathered = gather(body, limit).await;
         let Some(response) = self.exchange.response_mut() else { return };
         response.body = match gathered {
@@ -213,7 +222,7 @@ impl PolicyExecution {
         let (decision, logs) = (record.decision.take(), std::mem::take(&mut record.logs));
         context.trace.note(|it| {
             it.logs.extend(logs);
-            if let Some(Decision { rule, rule_name, action, .. }) = decision {
+            if let Some(PhaseDecision { rule, rule_name, action, .. }) = decision {
                 it.module = Some(module);
                 it.rule = Some(if rule_name.is_empty() { rule.to_string() } else { rule_name });
                 it.action = Some(action.to_owned());
@@ -234,14 +243,14 @@ fn settle(head: &mut request::Parts) -> Result<(), ErrorResponse> {
 }
 
 /// Answers as a rule says; `prefix` stands before a code.
-fn respond(answer: Answer, prefix: &str) -> Response<Body> {
-    let Answer { status, headers, body, code } = answer;
+fn respond(answer: LocalResponse, prefix: &str) -> Response<ResponseBody> {
+    let LocalResponse { status, headers, body, code } = answer;
     let body = match code {
         Some(code) => {
             let sentence = String::from_utf8_lossy(&body);
-            Body::full(format!("{sentence}\n\n{prefix}{code}\n").into())
+            ResponseBody::full(format!("{sentence}\n\n{prefix}{code}\n").into())
         }
-        None => Body::full(body),
+        None => ResponseBody::full(body),
     };
     let mut response = Response::new(body);
     *response.status_mut() = status;

@@ -2,16 +2,15 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use bytes::{Bytes, BytesMut};
 use http::Response;
 use reqwest::Client;
 use reqwest::redirect::Policy;
-use rustls::{ClientConfig, RootCertStore};
 use url::Url;
 
-use crate::net::private;
+use crate::net::{private, tls};
 use crate::policy::{Fetch, FetchFailed, Fetched};
 
 /// How many redirects are followed at most, whatever an action says.
@@ -112,14 +111,7 @@ fn made(pinned: Option<PinnedResolver>) -> Result<Client, FetchFailed> {
 fn make(
     pinned: Option<PinnedResolver>,
 ) -> Result<Client, Box<dyn std::error::Error + Send + Sync>> {
-    let mut roots = RootCertStore::empty();
-    // Damaged entries of a system's store are common and concern nobody else.
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let config = tls::client_config(tls::system_roots())?;
     let client = Client::builder()
         .tls_backend_preconfigured(config)
         .redirect(Policy::none())

@@ -1,5 +1,6 @@
 //! WebSockets that become connections of bytes: what messages hold is what the target hears.
 
+pub(crate) mod converter;
 mod frames;
 
 use std::time::Duration;
@@ -10,15 +11,15 @@ use http::header::{
     CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use sha1::{Digest, Sha1};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Mutex;
 
 use crate::gateway::Io;
-use crate::gateway::http::body::Body;
+use crate::gateway::http::body::ResponseBody;
 use crate::gateway::http::error_response::{self, ErrorResponse};
+use crate::gateway::http::upgrade::VisitorUpgrade;
+use crate::logging::{ignore, or_debug};
 use frames::{FramePiece, FrameReader, WebSocketError, frame};
 
 /// What the protocol adds to the key of a visitor (RFC 6455, section 1.3).
@@ -38,7 +39,7 @@ const BROKEN: [u8; 2] = 1002_u16.to_be_bytes();
 const GOING_AWAY: [u8; 2] = 1001_u16.to_be_bytes();
 
 /// Agrees to what a visitor asks for; refuses what is no WebSocket.
-pub(crate) fn agree(headers: &HeaderMap) -> Result<Response<Body>, ErrorResponse> {
+pub(crate) fn agree(headers: &HeaderMap) -> Result<Response<ResponseBody>, ErrorResponse> {
     let is_websocket =
         headers.get(UPGRADE).is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(b"websocket"));
     let is_known = headers.get(SEC_WEBSOCKET_VERSION).is_some_and(|it| it == "13");
@@ -47,7 +48,7 @@ pub(crate) fn agree(headers: &HeaderMap) -> Result<Response<Body>, ErrorResponse
     let digest = Sha1::new().chain_update(key.as_bytes()).chain_update(MAGIC).finalize();
     let accept =
         HeaderValue::try_from(STANDARD.encode(digest)).map_err(|_| error_response::NO_WEBSOCKET)?;
-    let mut response = Response::new(Body::empty());
+    let mut response = Response::new(ResponseBody::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
@@ -57,9 +58,13 @@ pub(crate) fn agree(headers: &HeaderMap) -> Result<Response<Body>, ErrorResponse
 }
 
 /// Lets a visitor and a target talk until one of them ends, or until `shutdown` is ready.
-pub(crate) async fn convert(visitor: OnUpgrade, target: Io, shutdown: impl Future<Output = ()>) {
-    let Ok(visitor) = visitor.await else { return };
-    let (hears, says) = tokio::io::split(TokioIo::new(visitor));
+pub(crate) async fn convert(
+    visitor: VisitorUpgrade,
+    target: Io,
+    shutdown: impl Future<Output = ()>,
+) {
+    let Some(visitor) = visitor.stream().await else { return };
+    let (hears, says) = tokio::io::split(visitor);
     let (answers, requires_certificate) = tokio::io::split(target);
     let says = Mutex::new(MessageWriter { write: says, has_closed: false });
     let inbound = carry_in(hears, &says, requires_certificate);
@@ -69,12 +74,14 @@ pub(crate) async fn convert(visitor: OnUpgrade, target: Io, shutdown: impl Futur
         // The visitor has said goodbye, or has gone: nobody listens any more.
         _ = &mut inbound => {}
         _ = outbound => {
-            let _ = tokio::time::timeout(GOODBYE, inbound).await;
+            let left = tokio::time::timeout(GOODBYE, inbound).await;
+            or_debug!(left, "a visitor does not say goodbye");
         }
         () = shutdown => {
-            // A visitor who is gone needs no goodbye.
-            let _ = write_message(&says, CLOSE, &GOING_AWAY).await;
-            let _ = tokio::time::timeout(GOODBYE, inbound).await;
+            let said = write_message(&says, CLOSE, &GOING_AWAY).await;
+            ignore(said, "a visitor who is gone needs no goodbye");
+            let left = tokio::time::timeout(GOODBYE, inbound).await;
+            or_debug!(left, "a visitor does not say goodbye");
         }
     }
 }

@@ -8,11 +8,12 @@ use percent_encoding::percent_decode_str;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value as Json;
 
+use super::super::super::action_error::ActionError;
 use super::super::super::headers::single;
-use super::super::super::jwt::Token as Jwt;
-use super::super::super::run::{Failure, Turn};
-use super::refusal::{self, Refusal};
-use super::{Method, Token};
+use super::super::super::jwt::UnverifiedToken as Jwt;
+use super::super::super::turn::Turn;
+use super::refusal::{self, JwtRejection};
+use super::{Method, TokenLocation};
 
 /// How long a body may be that carries a token, in bytes.
 const LIMIT: usize = 1 << 20;
@@ -20,12 +21,12 @@ const LIMIT: usize = 1 << 20;
 /// What a request has of a token.
 pub(super) enum Present {
     Found(Jwt),
-    Missing(Refusal),
+    Missing(JwtRejection),
     NeedBody { limit: usize },
 }
 
 /// Looks for a token where it is configured to be.
-pub(super) fn find(wanted: &Token, turn: &Turn<'_>) -> Result<Present, Failure> {
+pub(super) fn find(wanted: &TokenLocation, turn: &Turn<'_>) -> Result<Present, ActionError> {
     let text = match wanted.method {
         Method::Header => header(wanted, turn),
         Method::Body => match check_head(turn) {
@@ -52,7 +53,7 @@ pub(super) fn find(wanted: &Token, turn: &Turn<'_>) -> Result<Present, Failure> 
     Ok(token.map_or_else(Present::Missing, Present::Found))
 }
 
-fn header(wanted: &Token, turn: &Turn<'_>) -> Result<String, Refusal> {
+fn header(wanted: &TokenLocation, turn: &Turn<'_>) -> Result<String, JwtRejection> {
     let request = turn.exchange.request().ok_or(refusal::HEADER)?;
     let mut values = request.head.headers.get_all(wanted.name.as_str()).iter();
     let value = only(values.next(), values.next(), refusal::HEADER)?;
@@ -60,7 +61,7 @@ fn header(wanted: &Token, turn: &Turn<'_>) -> Result<String, Refusal> {
 }
 
 /// One value, where there is not a second one: the server behind may read either.
-fn only<T>(first: Option<T>, second: Option<T>, missing: Refusal) -> Result<T, Refusal> {
+fn only<T>(first: Option<T>, second: Option<T>, missing: JwtRejection) -> Result<T, JwtRejection> {
     match (first, second) {
         (Some(first), None) => Ok(first),
         (Some(_), Some(_)) => Err(refusal::SEVERAL),
@@ -69,7 +70,7 @@ fn only<T>(first: Option<T>, second: Option<T>, missing: Refusal) -> Result<T, R
 }
 
 /// Whether the body is JSON or else a form, if it can carry a token.
-fn check_head(turn: &Turn<'_>) -> Result<bool, Refusal> {
+fn check_head(turn: &Turn<'_>) -> Result<bool, JwtRejection> {
     let request = turn.exchange.request().ok_or(refusal::METHOD)?;
     if ![HttpMethod::POST, HttpMethod::PUT, HttpMethod::PATCH].contains(&request.head.method) {
         return Err(refusal::METHOD);
@@ -83,7 +84,7 @@ fn check_head(turn: &Turn<'_>) -> Result<bool, Refusal> {
     }
 }
 
-fn json_field(body: &[u8], name: &str) -> Result<String, Refusal> {
+fn json_field(body: &[u8], name: &str) -> Result<String, JwtRejection> {
     let Fields(fields) = serde_json::from_slice(body).map_err(|_| refusal::JSON)?;
     let mut values = fields.into_iter().filter(|(field, _)| field.eq_ignore_ascii_case(name));
     match only(values.next(), values.next(), refusal::MISSING)? {
@@ -119,7 +120,7 @@ impl<'de> Visitor<'de> for FieldsVisitor {
     }
 }
 
-fn form_field(body: &[u8], name: &str) -> Result<String, Refusal> {
+fn form_field(body: &[u8], name: &str) -> Result<String, JwtRejection> {
     let text = std::str::from_utf8(body).map_err(|_| refusal::FORM)?;
     let plain = |text: &str| {
         percent_decode_str(&text.replace('+', " ")).decode_utf8().map(|text| text.into_owned())

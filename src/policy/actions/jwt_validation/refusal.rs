@@ -3,11 +3,11 @@
 use http::header::WWW_AUTHENTICATE;
 use http::{HeaderValue, StatusCode};
 
-use super::super::super::verdict::Answer;
+use super::super::super::verdict::LocalResponse;
 
 /// Why a visitor is turned away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct JwtRejection {
     status: StatusCode,
     pub code: u16,
     pub sentence: &'static str,
@@ -16,8 +16,8 @@ pub(super) struct Refusal {
 macro_rules! refusals {
     ($( $name:ident = $status:ident, $code:literal, $sentence:literal; )+) => {
         $(
-            pub(super) const $name: Refusal =
-                Refusal { status: StatusCode::$status, code: $code, sentence: $sentence };
+            pub(super) const $name: JwtRejection =
+                JwtRejection { status: StatusCode::$status, code: $code, sentence: $sentence };
         )+
     };
 }
@@ -37,9 +37,9 @@ refusals! {
     UNREACHABLE = BAD_GATEWAY, 3422, "The keys of the issuer cannot be fetched.";
 }
 
-impl Refusal {
-    pub(super) fn answer(&self) -> Answer {
-        let mut answer = Answer::refusal(self.status, self.code, self.sentence);
+impl JwtRejection {
+    pub(super) fn answer(&self) -> LocalResponse {
+        let mut answer = LocalResponse::refusal(self.status, self.code, self.sentence);
         if self.status == StatusCode::UNAUTHORIZED {
             answer.headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

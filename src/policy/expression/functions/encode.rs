@@ -4,14 +4,13 @@
 
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, Engine, GeneralPurpose, GeneralPurposeConfig};
-use base64::prelude::BASE64_STANDARD;
 use cel::common::value::CowVal;
 use serde_json::Value as Json;
 
 use super::super::value;
 use super::Argument::{Any, Text};
 use super::{
-    Arguments, Function, Outcome, argument, bytes_of, failure, global, method, some_text,
+    Arguments, Function, FunctionResult, argument, bytes_of, failure, global, method, some_text,
     some_truth, text_argument,
 };
 
@@ -33,39 +32,34 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Bytes in base64, padded.
-pub(in super::super) fn base64(bytes: &[u8]) -> String {
-    BASE64_STANDARD.encode(bytes)
+fn encode_base64<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
+    some_text(value::base64(bytes_of(argument(&arguments, 0)?)?))
 }
 
-fn encode_base64<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
-    some_text(base64(bytes_of(argument(&arguments, 0)?)?))
-}
-
-fn decode_base64<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn decode_base64<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let bytes = LENIENT.decode(text_argument(&arguments, 0)?);
     let bytes = bytes.map_err(|error| failure("base64.decode", error))?;
     some_text(String::from_utf8(bytes).map_err(|error| failure("base64.decode", error))?)
 }
 
-fn encode_json<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn encode_json<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     some_text(value::json(&value::plain(argument(&arguments, 0)?)?)?.to_string())
 }
 
-fn decode_json<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn decode_json<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let json: Json = serde_json::from_str(text_argument(&arguments, 0)?)
         .map_err(|error| failure("json.decode", error))?;
     Ok(CowVal::Owned(value::from_json(&json)?))
 }
 
-fn is_json<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn is_json<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     some_truth(serde_json::from_str::<Json>(text_argument(&arguments, 0)?).is_ok())
 }
 
 /// The value of an `Authorization` header.
-fn encode_basic_auth<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn encode_basic_auth<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let (user, password) = (text_argument(&arguments, 0)?, text_argument(&arguments, 1)?);
-    some_text(format!("Basic {}", base64(format!("{user}:{password}").as_bytes())))
+    some_text(format!("Basic {}", value::base64(format!("{user}:{password}").as_bytes())))
 }
 
 #[cfg(test)]

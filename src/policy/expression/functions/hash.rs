@@ -4,9 +4,10 @@ use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 
+use super::super::value;
 use super::Argument::{Any, Text};
 use super::{
-    Arguments, Function, Outcome, argument, base64, bytes_of, failure, global, method, some_text,
+    Arguments, Function, FunctionResult, argument, bytes_of, failure, global, method, some_text,
     text_argument,
 };
 
@@ -45,41 +46,44 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("xxhash64", &[Any, Text], xxhash),
 ];
 
-fn md5<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn md5<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     hash(&arguments, |bytes| Md5::digest(bytes).to_vec())
 }
 
-fn sha1<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn sha1<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     hash(&arguments, |bytes| Sha1::digest(bytes).to_vec())
 }
 
-fn sha256<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn sha256<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     hash(&arguments, |bytes| Sha256::digest(bytes).to_vec())
 }
 
-fn sha512<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn sha512<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     hash(&arguments, |bytes| Sha512::digest(bytes).to_vec())
 }
 
-fn checksum_32<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn checksum_32<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     hash(&arguments, |bytes| crc32(bytes).to_be_bytes().to_vec())
 }
 
-fn checksum_64<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn checksum_64<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     hash(&arguments, |bytes| crc64(bytes).to_be_bytes().to_vec())
 }
 
-fn xxhash<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn xxhash<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     hash(&arguments, |bytes| xxhash64(bytes).to_be_bytes().to_vec())
 }
 
 /// The digest of the first argument in the notation that the second one names, or in hex.
-fn hash<'b, 'v>(arguments: &Arguments<'b, 'v>, digest: fn(&[u8]) -> Vec<u8>) -> Outcome<'b, 'v> {
+fn hash<'b, 'v>(
+    arguments: &Arguments<'b, 'v>,
+    digest: fn(&[u8]) -> Vec<u8>,
+) -> FunctionResult<'b, 'v> {
     let digest = digest(bytes_of(argument(arguments, 0)?)?);
     let notation = if arguments.len() == 2 { text_argument(arguments, 1)? } else { "hex" };
     match notation {
         "hex" => some_text(hex(&digest)),
-        "base64" => some_text(base64(&digest)),
+        "base64" => some_text(value::base64(&digest)),
         other => Err(failure("hash", format!("there is no notation {other}"))),
     }
 }

@@ -12,7 +12,8 @@ use cel::common::value::{CowVal, Val};
 use super::super::value::{plain, unexpected};
 use super::Argument::{Any, Text};
 use super::{
-    Arguments, Function, Outcome, argument, global, iterable, some_truth, text_argument, text_of,
+    Arguments, Function, FunctionResult, argument, global, iterable, some_truth, text_argument,
+    text_of,
 };
 
 pub(super) const FUNCTIONS: &[Function] = &[
@@ -37,31 +38,31 @@ const COOKIE_FIELDS: &[(&str, &str)] = &[
     ("same_site", "SameSite"),
 ];
 
-fn header<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn header<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let name = text_argument(&arguments, 1)?.to_lowercase();
     found_or_empty(find(argument(&arguments, 0)?, &name)?)
 }
 
-fn has_header<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn has_header<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let name = text_argument(&arguments, 1)?.to_lowercase();
     some_truth(find(argument(&arguments, 0)?, &name)?.is_some())
 }
 
-fn entry<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn entry<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     found_or_empty(find(argument(&arguments, 0)?, text_argument(&arguments, 1)?)?)
 }
 
-fn has_entry<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn has_entry<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     some_truth(find(argument(&arguments, 0)?, text_argument(&arguments, 1)?)?.is_some())
 }
 
 /// The first cookie of the name; null when there is none.
-fn cookie<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn cookie<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     choose_cookie(&arguments, |_, _| false)
 }
 
 /// The cookie of the name with the longest path, the first of several.
-fn response_cookie<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn response_cookie<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     choose_cookie(&arguments, |best, other| path_length(other) > path_length(best))
 }
 
@@ -75,7 +76,7 @@ fn find<'v>(map: &(dyn Val + 'v), name: &str) -> Result<Option<Box<dyn Val + 'v>
     }
 }
 
-fn found_or_empty<'b, 'v>(found: Option<Box<dyn Val + 'v>>) -> Outcome<'b, 'v> {
+fn found_or_empty<'b, 'v>(found: Option<Box<dyn Val + 'v>>) -> FunctionResult<'b, 'v> {
     Ok(match found {
         Some(found) => CowVal::Owned(found),
         None => CowVal::owned(CelList::from(Vec::new())),
@@ -85,7 +86,7 @@ fn found_or_empty<'b, 'v>(found: Option<Box<dyn Val + 'v>>) -> Outcome<'b, 'v> {
 fn choose_cookie<'b, 'v>(
     arguments: &Arguments<'b, 'v>,
     is_better: impl Fn(&dyn Val, &dyn Val) -> bool,
-) -> Outcome<'b, 'v> {
+) -> FunctionResult<'b, 'v> {
     let name = text_argument(arguments, 1)?;
     let Some(cookies) = find(argument(arguments, 0)?, name)? else {
         return Ok(CowVal::owned(CelNull));
@@ -106,7 +107,7 @@ fn path_length(cookie: &dyn Val) -> usize {
 }
 
 /// The fields of a cookie under both of their names.
-fn with_old_names<'b, 'v>(cookie: &dyn Val) -> Outcome<'b, 'v> {
+fn with_old_names<'b, 'v>(cookie: &dyn Val) -> FunctionResult<'b, 'v> {
     let mut fields: HashMap<CelMapKey<'v>, Box<dyn Val + 'v>> = HashMap::new();
     for (name, old_name) in COOKIE_FIELDS {
         if let Some(value) = find(cookie, name)? {

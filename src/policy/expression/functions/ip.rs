@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::Argument::{List, Text};
 use super::text_argument;
 use super::{
-    Arguments, Function, Outcome, argument, global, iterable, method, some_truth, text_of,
+    Arguments, Function, FunctionResult, argument, global, iterable, method, some_truth, text_of,
 };
 use crate::policy::cidr::{Cidr, is_private};
 
@@ -16,12 +16,12 @@ pub(super) const FUNCTIONS: &[Function] = &[
 ];
 
 /// A range that is none holds no address.
-fn in_cidr_range<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn in_cidr_range<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let (address, range) = (text_argument(&arguments, 0)?, text_argument(&arguments, 1)?);
     some_truth(holds(range, address))
 }
 
-fn in_cidr_ranges<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn in_cidr_ranges<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let address = text_argument(&arguments, 0)?;
     let mut ranges = iterable(argument(&arguments, 1)?)?.iter();
     while let Some(range) = ranges.next() {
@@ -32,7 +32,7 @@ fn in_cidr_ranges<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
     some_truth(false)
 }
 
-fn is_private_ip<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn is_private_ip<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let address = text_argument(&arguments, 0)?.parse::<IpAddr>();
     some_truth(address.is_ok_and(is_private))
 }

@@ -6,7 +6,7 @@ use cel::common::value::{CowVal, Val};
 use super::super::budget;
 use super::super::value::plain;
 use super::Argument::{Any, Integer};
-use super::{Arguments, Function, Outcome, argument, failure, global, integer_argument};
+use super::{Arguments, Function, FunctionResult, argument, failure, global, integer_argument};
 
 /// How many entries `lists.range` makes at most.
 const RANGE: i64 = 1000;
@@ -20,7 +20,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     global("@plain", &[Any], as_data),
 ];
 
-fn numbers<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn numbers<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let end = integer_argument(&arguments, 0)?;
     if end > RANGE {
         return Err(failure("lists.range", format!("more than {RANGE} entries")));
@@ -30,33 +30,33 @@ fn numbers<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
 }
 
 /// The value itself, once a loop over it is paid for.
-fn range<'b, 'v>(mut arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn range<'b, 'v>(mut arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let nodes = usize::try_from(integer_argument(&arguments, 1)?).unwrap_or(0);
     budget::pay_for_loop(argument(&arguments, 0)?, nodes)?;
     Ok(arguments.swap_remove(0))
 }
 
 /// The value itself, unless nothing is left to pay with.
-fn step<'b, 'v>(mut arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn step<'b, 'v>(mut arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     budget::check()?;
     argument(&arguments, 0)?;
     Ok(arguments.swap_remove(0))
 }
 
 /// The value itself, once looking through it is paid for.
-fn search<'b, 'v>(mut arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn search<'b, 'v>(mut arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     budget::pay_for_search(argument(&arguments, 0)?)?;
     Ok(arguments.swap_remove(0))
 }
 
 /// The value itself, once it is paid for.
-fn pay<'b, 'v>(mut arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn pay<'b, 'v>(mut arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     budget::pay_for(argument(&arguments, 0)?)?;
     Ok(arguments.swap_remove(0))
 }
 
 /// The value itself, unless its type is one of ours: the result of an evaluation is data.
-fn as_data<'b, 'v>(mut arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn as_data<'b, 'v>(mut arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let value = argument(&arguments, 0)?;
     let is_container = matches!(value.get_type().kind(), Kind::List | Kind::Map);
     if is_container {

@@ -23,14 +23,13 @@ use cel::{DeclarationError, Env, ExecutionError, extensions};
 
 use super::value::unexpected;
 
-pub(super) use self::encode::base64;
 pub(in super::super) use self::hash::hex;
 
 /// What a function is given; the receiver of a method comes first.
 type Arguments<'b, 'v> = Vec<CowVal<'b, 'v>>;
 
 /// What a function answers.
-type Outcome<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
+type FunctionResult<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
 
 /// One overload of a function of ours.
 struct Function {
@@ -162,11 +161,11 @@ fn iterable<'a, 'v>(value: &'a (dyn Val + 'v)) -> Result<&'a (dyn Iterable + 'v)
     value.as_iterable().ok_or_else(|| unexpected(value, "list"))
 }
 
-fn some_text<'b, 'v>(text: impl Into<String>) -> Outcome<'b, 'v> {
+fn some_text<'b, 'v>(text: impl Into<String>) -> FunctionResult<'b, 'v> {
     Ok(CowVal::owned(CelString::from(text.into())))
 }
 
-fn some_truth<'b, 'v>(truth: bool) -> Outcome<'b, 'v> {
+fn some_truth<'b, 'v>(truth: bool) -> FunctionResult<'b, 'v> {
     Ok(CowVal::owned(CelBool::from(truth)))
 }
 

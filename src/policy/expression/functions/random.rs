@@ -5,7 +5,7 @@ use cel::common::types::{CelDouble, CelInt};
 use cel::common::value::CowVal;
 
 use super::Argument::Integer;
-use super::{Arguments, Function, Outcome, failure, global, integer_argument};
+use super::{Arguments, Function, FunctionResult, failure, global, integer_argument};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     global("rand.double", &[], double),
@@ -14,22 +14,22 @@ pub(super) const FUNCTIONS: &[Function] = &[
 ];
 
 /// A number from 0, and less than 1.
-fn double<'b, 'v>(_: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn double<'b, 'v>(_: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     const STEPS: u64 = 1 << 53;
     let step = random()? % STEPS;
     Ok(CowVal::owned(CelDouble::from(step as f64 / STEPS as f64)))
 }
 
-fn bit<'b, 'v>(_: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn bit<'b, 'v>(_: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     some_integer(0, 1)
 }
 
 /// A number between two numbers, both included.
-fn between<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn between<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     some_integer(integer_argument(&arguments, 0)?, integer_argument(&arguments, 1)?)
 }
 
-fn some_integer<'b, 'v>(least: i64, most: i64) -> Outcome<'b, 'v> {
+fn some_integer<'b, 'v>(least: i64, most: i64) -> FunctionResult<'b, 'v> {
     if least > most {
         return Err(failure("rand.int", "the first number is greater than the second"));
     }

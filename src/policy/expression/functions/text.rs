@@ -8,11 +8,11 @@ use cel::common::value::CowVal;
 use regex::Regex;
 
 use super::super::budget;
-use super::super::pattern::Pattern;
+use super::super::pattern::CompiledPattern;
 use super::Argument::{Any, Integer, List, Text};
 use super::{
-    Arguments, Function, Outcome, argument, failure, global, integer_argument, iterable, method,
-    some_text, text_argument, text_of,
+    Arguments, Function, FunctionResult, argument, failure, global, integer_argument, iterable,
+    method, some_text, text_argument, text_of,
 };
 use crate::policy::regex::compile;
 
@@ -31,18 +31,18 @@ thread_local! {
     static LAST_PATTERN: RefCell<Option<(String, Regex)>> = const { RefCell::new(None) };
 }
 
-fn lower<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn lower<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     some_text(text_argument(&arguments, 0)?.to_lowercase())
 }
 
-fn upper<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn upper<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     some_text(text_argument(&arguments, 0)?.to_uppercase())
 }
 
-fn matches<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn matches<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let text = text_argument(&arguments, 0)?;
     let pattern = argument(&arguments, 1)?;
-    let found = match pattern.downcast_ref::<Pattern>() {
+    let found = match pattern.downcast_ref::<CompiledPattern>() {
         Some(pattern) => pattern.is_match(text),
         None => matches_computed(text, text_of(pattern)?)?,
     };
@@ -66,7 +66,7 @@ fn matches_computed(text: &str, source: &str) -> Result<bool, ExecutionError> {
 const COMPILATION: usize = 32 << 10;
 
 /// Replaces the first `n` occurrences, or all of them without `n` or with a negative one.
-fn replace<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn replace<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let text = text_argument(&arguments, 0)?;
     let (from, to) = (text_argument(&arguments, 1)?, text_argument(&arguments, 2)?);
     let limit = if arguments.len() == 4 { integer_argument(&arguments, 3)? } else { -1 };
@@ -76,7 +76,7 @@ fn replace<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
     some_text(text.replacen(from, to, limit))
 }
 
-fn join<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn join<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let separator = if arguments.len() == 2 { text_argument(&arguments, 1)? } else { "" };
     let mut entries = iterable(argument(&arguments, 0)?)?.iter();
     let mut joined = String::new();

@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use super::super::value;
 use super::Argument::{Any, Text};
 use super::{
-    Arguments, Function, Outcome, argument, failure, global, method, some_text, some_truth,
+    Arguments, Function, FunctionResult, argument, failure, global, method, some_text, some_truth,
     text_argument,
 };
 use crate::policy::url::Url;
@@ -33,7 +33,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
 /// What is escaped: everything that means something somewhere in a URL.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-fn encode_query<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn encode_query<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let Json::Object(fields) = value::json(&value::plain(argument(&arguments, 0)?)?)? else {
         return Err(failure("queryString.encode", "not a map"));
     };
@@ -51,11 +51,11 @@ fn plain(value: &Json) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn decode_query<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn decode_query<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     some_json(&query(text_argument(&arguments, 0)?)?)
 }
 
-fn is_query<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn is_query<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     some_truth(query(text_argument(&arguments, 0)?).is_ok())
 }
 
@@ -69,16 +69,16 @@ fn query(text: &str) -> Result<Json, ExecutionError> {
     Ok(json!(fields))
 }
 
-fn escape<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn escape<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     some_text(escaped(text_argument(&arguments, 0)?))
 }
 
-fn unescape<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn unescape<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     some_text(unescaped(text_argument(&arguments, 0)?)?)
 }
 
 /// The parts of a URL; those it does not have are empty.
-fn parse<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn parse<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     let url = Url::parse(text_argument(&arguments, 0)?);
     let url = url.ok_or_else(|| failure("url.parse", "not a URL"))?;
     some_json(&json!({
@@ -94,7 +94,7 @@ fn parse<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
     }))
 }
 
-fn is_url<'b, 'v>(arguments: Arguments<'b, 'v>) -> Outcome<'b, 'v> {
+fn is_url<'b, 'v>(arguments: Arguments<'b, 'v>) -> FunctionResult<'b, 'v> {
     some_truth(Url::parse(text_argument(&arguments, 0)?).is_some())
 }
 
@@ -114,7 +114,7 @@ fn unescaped(text: &str) -> Result<String, ExecutionError> {
     Ok(decoded.map_err(|error| failure("url.unescape", error))?.into_owned())
 }
 
-fn some_json<'b, 'v>(json: &Json) -> Outcome<'b, 'v> {
+fn some_json<'b, 'v>(json: &Json) -> FunctionResult<'b, 'v> {
     let value: Box<dyn Val + 'v> = value::from_json(json)?;
     Ok(CowVal::Owned(value))
 }

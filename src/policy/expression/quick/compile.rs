@@ -8,10 +8,10 @@ use cel::common::ast::{
 };
 use http::HeaderName;
 
-use super::super::pattern::Pattern;
+use super::super::pattern::CompiledPattern;
 use super::super::tree::{literal, qualified_name};
-use super::{Comparison, Message, Quick, Source, Text, Values, Whole};
-use crate::policy::facts::{self, Number};
+use super::{Comparison, Message, Quick, TextOperand, ValueIterator, ValueSource, Whole};
+use crate::policy::facts::{self, NumberFact};
 
 /// The truth that a tree is, if it can be decided without the engine.
 pub(in super::super) fn compile(tree: &IdedExpr) -> Option<Quick> {
@@ -58,7 +58,7 @@ impl<'t> Compiler<'t> {
             (operators::IN, [one, among]) => self.among(one, among),
             ("@matches", [text, pattern]) => {
                 let Expr::Ident(name) = &pattern.expr else { return None };
-                Some(Quick::Matches(self.text(text)?, Pattern::index(name)?))
+                Some(Quick::Matches(self.text(text)?, CompiledPattern::index(name)?))
             }
             ("@has_header", [headers, name]) => {
                 Some(Quick::HasHeader(self.message(headers)?, header(literal(name)?)?))
@@ -152,12 +152,12 @@ impl<'t> Compiler<'t> {
         }
     }
 
-    fn text(self, node: &'t IdedExpr) -> Option<Text> {
+    fn text(self, node: &'t IdedExpr) -> Option<TextOperand> {
         if let Some(text) = literal(node) {
-            return Some(Text::Literal(text.to_owned()));
+            return Some(TextOperand::Literal(text.to_owned()));
         }
         match &node.expr {
-            Expr::Ident(name) if Some(name.as_str()) == self.current => Some(Text::Current),
+            Expr::Ident(name) if Some(name.as_str()) == self.current => Some(TextOperand::Current),
             Expr::Select(select) if select.test => None,
             Expr::Select(SelectExpr { operand, field, .. })
                 if field == "value" || field == "Value" =>
@@ -168,7 +168,7 @@ impl<'t> Compiler<'t> {
                     return None;
                 };
                 let is_request = self.name(cookies)? == "req.cookies";
-                is_request.then_some(Text::Cookie(literal(name)?.to_owned()))
+                is_request.then_some(TextOperand::Cookie(literal(name)?.to_owned()))
             }
             Expr::Call(call) => {
                 let (operators::INDEX, [values, number]) =
@@ -177,25 +177,25 @@ impl<'t> Compiler<'t> {
                     return None;
                 };
                 let number = usize::try_from(integer(number)?).ok()?;
-                Some(Text::Value(self.values(values)?, number))
+                Some(TextOperand::Value(self.values(values)?, number))
             }
             _ => self.variable(node),
         }
     }
 
-    fn variable(self, node: &IdedExpr) -> Option<Text> {
-        facts::Text::named(&self.name(node)?).map(Text::Variable)
+    fn variable(self, node: &IdedExpr) -> Option<TextOperand> {
+        facts::TextFact::named(&self.name(node)?).map(TextOperand::Variable)
     }
 
     fn whole(self, node: &IdedExpr) -> Option<Whole> {
         if let Some(number) = integer(node) {
             return Some(Whole::Literal(number));
         }
-        Number::named(&self.name(node)?).map(Whole::Variable)
+        NumberFact::named(&self.name(node)?).map(Whole::Variable)
     }
 
     /// The values that a node stands for: `req.headers['x']`, `getReqHeader('x')` and so on.
-    fn values(self, node: &'t IdedExpr) -> Option<Values> {
+    fn values(self, node: &'t IdedExpr) -> Option<ValueIterator> {
         let (map, name, may_be_missing) = match &node.expr {
             Expr::Select(select) if !select.test => {
                 (&*select.operand, select.field.as_str(), false)
@@ -212,11 +212,13 @@ impl<'t> Compiler<'t> {
             _ => return None,
         };
         let of = match self.message(map) {
-            Some(message) => Source::Header(message, header(name)?),
-            None if self.name(map)? == "req.url.query_params" => Source::Parameter(name.to_owned()),
+            Some(message) => ValueSource::Header(message, header(name)?),
+            None if self.name(map)? == "req.url.query_params" => {
+                ValueSource::Parameter(name.to_owned())
+            }
             None => return None,
         };
-        Some(Values { of, may_be_missing })
+        Some(ValueIterator { of, may_be_missing })
     }
 
     /// The message whose headers a node is.

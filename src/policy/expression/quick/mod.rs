@@ -17,10 +17,10 @@ use std::net::IpAddr;
 use http::header::ValueIter;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::pattern::Pattern;
+use super::pattern::CompiledPattern;
 use crate::policy::cidr::{Cidr, is_private};
 use crate::policy::exchange::Exchange;
-use crate::policy::facts::{self, Number, Pairs};
+use crate::policy::facts::{self, NumberFact, Pairs};
 
 pub(super) use self::compile::compile;
 
@@ -32,22 +32,22 @@ pub(super) enum Quick {
     /// As in the engine, an error on one side does not matter when the other side decides.
     And(Box<Quick>, Box<Quick>),
     Or(Box<Quick>, Box<Quick>),
-    Equal(Text, Text),
+    Equal(TextOperand, TextOperand),
     Compare(Comparison, Whole, Whole),
-    Contains(Text, Text),
-    StartsWith(Text, Text),
-    EndsWith(Text, Text),
-    Matches(Text, usize),
-    OneOf(Text, Vec<Text>),
-    AmongValues(Text, Values),
+    Contains(TextOperand, TextOperand),
+    StartsWith(TextOperand, TextOperand),
+    EndsWith(TextOperand, TextOperand),
+    Matches(TextOperand, usize),
+    OneOf(TextOperand, Vec<TextOperand>),
+    AmongValues(TextOperand, ValueIterator),
     HasHeader(Message, HeaderName),
     HasCookie(String),
-    HasParameter(Text),
-    InRange(Text, Option<Cidr>),
-    IsPrivate(Text),
+    HasParameter(TextOperand),
+    InRange(TextOperand, Option<Cidr>),
+    IsPrivate(TextOperand),
     /// Whether any value, or every value, is such that the inner test holds for it.
-    Some(Values, Box<Quick>),
-    Every(Values, Box<Quick>),
+    Some(ValueIterator, Box<Quick>),
+    Every(ValueIterator, Box<Quick>),
 }
 
 /// A comparison of whole numbers.
@@ -60,11 +60,11 @@ pub(super) enum Comparison {
 
 /// A text, as far as it can be had.
 #[derive(Debug, Clone)]
-pub(super) enum Text {
+pub(super) enum TextOperand {
     Literal(String),
-    Variable(facts::Text),
+    Variable(facts::TextFact),
     /// The value of a header or of a parameter, by its number.
-    Value(Values, usize),
+    Value(ValueIterator, usize),
     Cookie(String),
     /// What a loop is at.
     Current,
@@ -74,20 +74,20 @@ pub(super) enum Text {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Whole {
     Literal(i64),
-    Variable(Number),
+    Variable(NumberFact),
 }
 
 /// The values of a header or of a parameter.
 #[derive(Debug, Clone)]
-pub(super) struct Values {
-    of: Source,
+pub(super) struct ValueIterator {
+    of: ValueSource,
     /// Whether there being none is no error.
     may_be_missing: bool,
 }
 
 /// Where values come from.
 #[derive(Debug, Clone)]
-enum Source {
+enum ValueSource {
     Header(Message, HeaderName),
     Parameter(String),
 }
@@ -103,7 +103,7 @@ pub(super) enum Message {
 #[derive(Clone, Copy)]
 pub(super) struct Sight<'e> {
     pub exchange: &'e Exchange,
-    pub patterns: &'e [Pattern],
+    pub patterns: &'e [CompiledPattern],
     /// What a loop is at.
     pub current: &'e str,
 }
@@ -164,7 +164,7 @@ fn both(one: &Quick, other: &Quick, sight: Sight<'_>, decisive: bool) -> Option<
 }
 
 /// A loop over values that ends with the first one that is `decisive`.
-fn each(values: &Values, inner: &Quick, sight: Sight<'_>, decisive: bool) -> Option<bool> {
+fn each(values: &ValueIterator, inner: &Quick, sight: Sight<'_>, decisive: bool) -> Option<bool> {
     let mut result = Some(!decisive);
     for value in values.read(sight)? {
         let found = inner.decide(Sight { current: &value, ..sight });
@@ -186,7 +186,7 @@ impl Comparison {
     }
 }
 
-impl Text {
+impl TextOperand {
     fn read<'e>(&'e self, sight: Sight<'e>) -> Option<Cow<'e, str>> {
         match self {
             Self::Literal(text) => Some(Cow::Borrowed(text)),
@@ -197,7 +197,7 @@ impl Text {
         }
     }
 
-    fn is_one_of(&self, texts: &[Text], sight: Sight<'_>) -> Option<bool> {
+    fn is_one_of(&self, texts: &[TextOperand], sight: Sight<'_>) -> Option<bool> {
         let text = self.read(sight)?;
         // All of the list is there before it is looked through.
         texts.iter().try_fold(false, |found, one| Some(one.read(sight)? == text || found))
@@ -213,14 +213,14 @@ impl Whole {
     }
 }
 
-impl Values {
+impl ValueIterator {
     /// The values; none when there being none is an error.
-    fn read<'e>(&'e self, sight: Sight<'e>) -> Option<Walk<'e>> {
+    fn read<'e>(&'e self, sight: Sight<'e>) -> Option<TokenWalk<'e>> {
         let mut walk = match &self.of {
-            Source::Header(message, name) => {
+            ValueSource::Header(message, name) => {
                 Each::Headers(message.headers(sight.exchange)?.get_all(name).iter()).peekable()
             }
-            Source::Parameter(name) => {
+            ValueSource::Parameter(name) => {
                 Each::Parameters(facts::query_pairs(query(sight.exchange)?), name).peekable()
             }
         };
@@ -228,13 +228,13 @@ impl Values {
     }
 }
 
-/// The values that [`Values`] stand for, one after the other.
+/// The values that [`ValueIterator`] stand for, one after the other.
 enum Each<'e> {
     Headers(ValueIter<'e, HeaderValue>),
     Parameters(Pairs<'e>, &'e str),
 }
 
-type Walk<'e> = Peekable<Each<'e>>;
+type TokenWalk<'e> = Peekable<Each<'e>>;
 
 impl<'e> Iterator for Each<'e> {
     type Item = Cow<'e, str>;

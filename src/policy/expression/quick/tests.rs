@@ -9,10 +9,12 @@ use chrono::Utc;
 
 use super::super::Expression;
 use super::Sight;
-use crate::policy::exchange::{Connection, Endpoint, Exchange, Request, Response, Tls};
+use crate::policy::exchange::{
+    EndpointFacts, Exchange, Request, Response, TlsFacts, VisitorConnection,
+};
 use crate::policy::facts::Facts;
 use crate::policy::ip_rules::IpRules;
-use crate::policy::{Phase, State, World};
+use crate::policy::{Phase, PolicyState, World};
 
 /// Expressions that are decided without the engine.
 const QUICK: &[&str] = &[
@@ -100,14 +102,14 @@ const SLOW: &[&str] = &[
     "req.content_length == 4.0",
 ];
 
-struct Nothing(State);
+struct Nothing(PolicyState);
 
 impl World for Nothing {
     fn ip_policy(&self, _: &str) -> Arc<IpRules> {
         Arc::default()
     }
 
-    fn state(&self) -> &State {
+    fn state(&self) -> &PolicyState {
         &self.0
     }
 }
@@ -117,9 +119,9 @@ fn exchanges() -> [Exchange; 3] {
     let connection = |address: &str, tls| {
         let client = address.parse().unwrap();
         let server = "127.0.0.1:443".parse().unwrap();
-        Arc::new(Connection { client, server, region: String::new(), started: now, tls })
+        Arc::new(VisitorConnection { client, server, region: String::new(), started: now, tls })
     };
-    let endpoint = Arc::new(Endpoint { protocol: "https".into(), ..Endpoint::default() });
+    let endpoint = Arc::new(EndpointFacts { protocol: "https".into(), ..EndpointFacts::default() });
     let (head, ()) = http::Request::post("/a%2Fb/%C3%A4?x=1&x=2+3&y&GET")
         .header("host", "a.example")
         .header("user-agent", "GoogleBot")
@@ -132,7 +134,7 @@ fn exchanges() -> [Exchange; 3] {
         .body(())
         .unwrap()
         .into_parts();
-    let tls = Some(Tls { sni: "a.example".into(), ..Tls::default() });
+    let tls = Some(TlsFacts { sni: "a.example".into(), ..TlsFacts::default() });
     let full = Request::new(head, "https", now);
     let mut full =
         Exchange::of_request(connection("[::ffff:10.1.2.3]:1234", tls), endpoint.clone(), full);
@@ -147,7 +149,7 @@ fn exchanges() -> [Exchange; 3] {
 
 /// What the expression is, and what the engine thinks of it; none where it fails.
 fn both(expression: &Expression, exchange: &Exchange) -> (Option<bool>, Option<bool>) {
-    let world = Nothing(State::default());
+    let world = Nothing(PolicyState::default());
     let facts = Facts::new(exchange, &world);
     let slow = match expression.evaluate(&facts) {
         Ok(Value::Bool(truth)) => Some(truth),

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::{CHILD, check_exists};
-use crate::service::code::Code;
+use crate::service::code::ErrorCode;
 use crate::service::store::{self, Transaction, View};
 use crate::service::{Refusal, code};
 
@@ -14,7 +14,7 @@ const MOST: usize = 32;
 const DEEPEST: usize = 8;
 
 /// Refuses more children than a backend may have.
-pub(super) fn check_count(count: usize, code: Code) -> Result<(), Refusal> {
+pub(super) fn check_count(count: usize, code: ErrorCode) -> Result<(), Refusal> {
     if count <= MOST {
         return Ok(());
     }
@@ -66,7 +66,7 @@ fn check_nesting<'c>(
 /// ways is in several levels; there are at most one more of them than are allowed.
 fn levels(
     start: HashSet<String>,
-    next: impl Fn(&str) -> Result<Vec<String>, store::Error>,
+    next: impl Fn(&str) -> Result<Vec<String>, store::StoreError>,
 ) -> Result<Vec<HashSet<String>>, Refusal> {
     let mut levels = Vec::new();
     let mut level = start;

@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 
 use super::children::{check_count, hold};
-use super::{Context, Handler, Reply, check_prefix, delete_unused, on, resource};
+use super::{Context, Handler, OperationResult, delete_unused, on, resource};
 use crate::api::id::prefix;
 use crate::api::remote::backends::failover::{Create, Delete, FailoverBackend, Get, List, Update};
+use crate::gateway::modules::backend::check_backend_id;
 use crate::service::context::found;
 use crate::service::store::Transaction;
 use crate::service::{Refusal, code};
@@ -16,7 +17,7 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
 }
 
-async fn create(service: Context, wanted: Create) -> Reply<Create> {
+async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
     let backends = check_children(wanted.backends.unwrap_or_default())?;
     let create = service.change(move |change| {
         let backend = FailoverBackend {
@@ -31,15 +32,15 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     create.await
 }
 
-async fn list(service: Context, wanted: List) -> Reply<List> {
+async fn list(service: Context, wanted: List) -> OperationResult<List> {
     service.page::<List, _>(wanted.before_id, wanted.limit)
 }
 
-async fn get(service: Context, wanted: Get) -> Reply<Get> {
+async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
     service.find(&wanted.id)
 }
 
-async fn update(service: Context, wanted: Update) -> Reply<Update> {
+async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
     let backends = wanted.backends.map(check_children).transpose()?;
     let update = service.change(move |change| {
         let mut backend: FailoverBackend = found(change, &wanted.id)?;
@@ -50,7 +51,7 @@ async fn update(service: Context, wanted: Update) -> Reply<Update> {
     update.await
 }
 
-async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
+async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
     service.write(move |change| delete_unused::<FailoverBackend>(change, &wanted.id)).await
 }
 
@@ -73,7 +74,7 @@ fn check_children(children: Vec<String>) -> Result<Vec<String>, Refusal> {
     let mut seen = HashSet::new();
     for (index, child) in children.iter().enumerate() {
         let place = format!("backends[{index}]");
-        check_prefix(&place, child)?;
+        check_backend_id(&place, child)?;
         if !seen.insert(child) {
             let message = format!("{place}: {child:?} is there twice");
             return Err(Refusal::new(code::INVALID_VALUE, message));

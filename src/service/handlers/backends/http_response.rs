@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{Context, Handler, Reply, delete_unused, on, resource};
+use super::{Context, Handler, OperationResult, delete_unused, on, resource};
 use crate::api::id::prefix;
 use crate::api::remote::backends::http_response::{
     Create, Delete, Get, HttpResponseBackend, List, Update,
 };
-use crate::service::check::header;
+use crate::gateway::modules::header_edits::check_header;
 use crate::service::context::found;
 use crate::service::{Refusal, code};
 
@@ -20,7 +20,7 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
 }
 
-async fn create(service: Context, wanted: Create) -> Reply<Create> {
+async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
     let body = check_body(wanted.body.unwrap_or_default())?;
     let headers = check_headers(wanted.headers.unwrap_or_default())?;
     let status_code = check_status(wanted.status_code.unwrap_or(200))?;
@@ -41,15 +41,15 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     create.await
 }
 
-async fn list(service: Context, wanted: List) -> Reply<List> {
+async fn list(service: Context, wanted: List) -> OperationResult<List> {
     service.page::<List, _>(wanted.before_id, wanted.limit)
 }
 
-async fn get(service: Context, wanted: Get) -> Reply<Get> {
+async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
     service.find(&wanted.id)
 }
 
-async fn update(service: Context, wanted: Update) -> Reply<Update> {
+async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
     let body = wanted.body.map(check_body).transpose()?;
     let headers = wanted.headers.map(check_headers).transpose()?;
     let status_code = wanted.status_code.map(check_status).transpose()?;
@@ -66,7 +66,7 @@ async fn update(service: Context, wanted: Update) -> Reply<Update> {
     update.await
 }
 
-async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
+async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
     service.write(move |change| delete_unused::<HttpResponseBackend>(change, &wanted.id)).await
 }
 
@@ -82,7 +82,7 @@ fn check_body(body: String) -> Result<String, Refusal> {
 fn check_headers(headers: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Refusal> {
     let mut checked = BTreeMap::new();
     for (name, value) in headers {
-        header("headers", &name, &value)?;
+        check_header("headers", &name, &value)?;
         checked.insert(name.to_ascii_lowercase(), value);
     }
     Ok(checked)

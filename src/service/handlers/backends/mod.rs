@@ -7,8 +7,7 @@ mod static_;
 mod tunnel_group;
 mod weighted;
 
-use super::{Context, Handler, Reply, on, resource};
-use crate::api::id::{self, prefix};
+use super::{Context, Handler, OperationResult, on, resource};
 use crate::service::context::remove;
 use crate::service::store::{Document, Transaction, View};
 use crate::service::{Refusal, code};
@@ -17,15 +16,6 @@ use crate::service::{Refusal, code};
 pub(super) const TARGET: &str = "backend";
 /// The role of a backend for the backends that hold it.
 const CHILD: &str = "child";
-
-/// Every kind of backend.
-const PREFIXES: &[&str] = &[
-    prefix::TUNNEL_GROUP,
-    prefix::FAILOVER,
-    prefix::HTTP_RESPONSE,
-    prefix::WEIGHTED,
-    prefix::STATIC,
-];
 
 pub(super) fn handlers() -> Vec<Handler> {
     let kinds = [
@@ -36,16 +26,6 @@ pub(super) fn handlers() -> Vec<Handler> {
         static_::handlers(),
     ];
     kinds.into_iter().flatten().collect()
-}
-
-/// Refuses an identifier in a body that is not one of a backend.
-pub(super) fn check_prefix(place: &str, id: &str) -> Result<(), Refusal> {
-    if PREFIXES.iter().any(|prefix| id::has_prefix(id, prefix)) {
-        return Ok(());
-    }
-    let known = PREFIXES.iter().map(|prefix| format!("{prefix}_")).collect::<Vec<_>>().join(", ");
-    let message = format!("{place}: {id:?} is not the identifier of a backend ({known})");
-    Err(Refusal::new(code::WRONG_PREFIXES, message))
 }
 
 /// Refuses an identifier in a body that no backend has.

@@ -1,6 +1,6 @@
 //! Static backends: one fixed address, with or without TLS.
 
-use super::{Context, Handler, Reply, delete_unused, on, resource};
+use super::{Context, Handler, OperationResult, delete_unused, on, resource};
 use crate::api::id::prefix;
 use crate::api::remote::backends::static_::{
     Create, Delete, Get, List, StaticBackend, StaticBackendTls, Update,
@@ -15,7 +15,7 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
 }
 
-async fn create(service: Context, wanted: Create) -> Reply<Create> {
+async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
     check_address(&wanted.address)?;
     let create = service.change(move |change| {
         let backend = StaticBackend {
@@ -33,15 +33,15 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     create.await
 }
 
-async fn list(service: Context, wanted: List) -> Reply<List> {
+async fn list(service: Context, wanted: List) -> OperationResult<List> {
     service.page::<List, _>(wanted.before_id, wanted.limit)
 }
 
-async fn get(service: Context, wanted: Get) -> Reply<Get> {
+async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
     service.find(&wanted.id)
 }
 
-async fn update(service: Context, wanted: Update) -> Reply<Update> {
+async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
     wanted.address.as_deref().map_or(Ok(()), check_address)?;
     let update = service.change(move |change| {
         let mut backend: StaticBackend = found(change, &wanted.id)?;
@@ -55,7 +55,7 @@ async fn update(service: Context, wanted: Update) -> Reply<Update> {
     update.await
 }
 
-async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
+async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
     service.write(move |change| delete_unused::<StaticBackend>(change, &wanted.id)).await
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Context, Handler, Reply, delete_unused, on};
+use super::{Context, Handler, OperationResult, delete_unused, on};
 use crate::api::id::prefix;
 use crate::api::remote::Ref;
 use crate::api::remote::backends::tunnel_group::{
@@ -10,8 +10,8 @@ use crate::api::remote::backends::tunnel_group::{
 };
 use crate::service::Refusal;
 use crate::service::address::Base;
-use crate::service::code::{self, Code};
-use crate::service::context::{Resource, found};
+use crate::service::code::{self, ErrorCode};
+use crate::service::context::{StoredResource, found};
 use crate::service::store::Document;
 
 /// How many labels there may be (remote API sheet, section 5).
@@ -27,7 +27,7 @@ impl Document for TunnelGroupBackend {
     }
 }
 
-impl Resource for TunnelGroupBackend {
+impl StoredResource for TunnelGroupBackend {
     fn locate(&mut self, base: &Base) {
         self.uri = base.of(&self.id);
     }
@@ -37,7 +37,7 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
 }
 
-async fn create(service: Context, wanted: Create) -> Reply<Create> {
+async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
     let labels = check_labels(wanted.labels.unwrap_or_default())?;
     let create = service.change(move |change| {
         let backend = TunnelGroupBackend {
@@ -54,17 +54,17 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     Ok(with_tunnels(&service, create.await?))
 }
 
-async fn list(service: Context, wanted: List) -> Reply<List> {
+async fn list(service: Context, wanted: List) -> OperationResult<List> {
     let mut page = service.page::<List, _>(wanted.before_id, wanted.limit)?;
     page.items = page.items.into_iter().map(|backend| with_tunnels(&service, backend)).collect();
     Ok(page)
 }
 
-async fn get(service: Context, wanted: Get) -> Reply<Get> {
+async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
     Ok(with_tunnels(&service, service.find(&wanted.id)?))
 }
 
-async fn update(service: Context, wanted: Update) -> Reply<Update> {
+async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
     let labels = wanted.labels.map(check_labels).transpose()?;
     let update = service.change(move |change| {
         let mut backend: TunnelGroupBackend = found(change, &wanted.id)?;
@@ -87,7 +87,7 @@ fn with_tunnels(service: &Context, mut backend: TunnelGroupBackend) -> TunnelGro
     backend
 }
 
-async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
+async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
     service.write(move |change| delete_unused::<TunnelGroupBackend>(change, &wanted.id)).await
 }
 
@@ -103,7 +103,7 @@ fn check_labels(labels: BTreeMap<String, String>) -> Result<BTreeMap<String, Str
     Ok(labels)
 }
 
-fn check_label(text: &str, what: &str, length: Code) -> Result<(), Refusal> {
+fn check_label(text: &str, what: &str, length: ErrorCode) -> Result<(), Refusal> {
     if text.is_empty() || text.len() > LONGEST {
         let message = format!("labels: {what} has {} bytes, not 1 to {LONGEST}", text.len());
         return Err(Refusal::new(length, message));

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::children::{check_count, hold};
-use super::{Context, Handler, Reply, check_prefix, delete_unused, on, resource};
+use super::{Context, Handler, OperationResult, delete_unused, on, resource};
 use crate::api::id::{self, prefix};
 use crate::api::remote::backends::weighted::{Create, Delete, Get, List, Update, WeightedBackend};
+use crate::gateway::modules::backend::check_backend_id;
 use crate::service::context::found;
 use crate::service::store::Transaction;
 use crate::service::{Refusal, code};
@@ -19,7 +20,7 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
 }
 
-async fn create(service: Context, wanted: Create) -> Reply<Create> {
+async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
     let backends = check_children(wanted.backends.unwrap_or_default())?;
     let create = service.change(move |change| {
         let backend = WeightedBackend {
@@ -34,15 +35,15 @@ async fn create(service: Context, wanted: Create) -> Reply<Create> {
     create.await
 }
 
-async fn list(service: Context, wanted: List) -> Reply<List> {
+async fn list(service: Context, wanted: List) -> OperationResult<List> {
     service.page::<List, _>(wanted.before_id, wanted.limit)
 }
 
-async fn get(service: Context, wanted: Get) -> Reply<Get> {
+async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
     service.find(&wanted.id)
 }
 
-async fn update(service: Context, wanted: Update) -> Reply<Update> {
+async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
     let backends = wanted.backends.map(check_children).transpose()?;
     let update = service.change(move |change| {
         let mut backend: WeightedBackend = found(change, &wanted.id)?;
@@ -53,7 +54,7 @@ async fn update(service: Context, wanted: Update) -> Reply<Update> {
     update.await
 }
 
-async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
+async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
     service.write(move |change| delete_unused::<WeightedBackend>(change, &wanted.id)).await
 }
 
@@ -74,7 +75,7 @@ fn keep(
 fn check_children(children: BTreeMap<String, i64>) -> Result<BTreeMap<String, i64>, Refusal> {
     check_count(children.len(), code::WEIGHTED_TOO_MANY)?;
     for (child, weight) in &children {
-        check_prefix("backends", child)?;
+        check_backend_id("backends", child)?;
         if [prefix::WEIGHTED, prefix::FAILOVER].iter().any(|kind| id::has_prefix(child, kind)) {
             let message = format!("backends: {child:?} holds backends itself");
             return Err(Refusal::new(code::WEIGHTED_CHILD, message));

@@ -1,14 +1,20 @@
 //! HTTPS edges: shown with their routes, deleted with them.
 
-use super::{Context, Handler, Reply, certificate_authorities, hostports, modules, on};
+use super::modules::{self, CheckedModules, ModuleHolder};
+use super::modules::{check_modules, module_handlers, module_references};
+use super::{Context, Handler, OperationResult, certificate_authorities, hostports, on};
 use crate::api::id::prefix;
 use crate::api::remote::edges::https::{Create, Delete, Get, HttpsEdge, List, Update};
+use crate::api::remote::edges::https_modules as operations;
+use crate::api::remote::edges::modules::*;
 use crate::api::remote::edges::routes::HttpsEdgeRoute;
+use crate::gateway::modules::edge_module::EdgeModule;
+use crate::policy::Scope;
 use crate::service::Refusal;
 use crate::service::address::Base;
-use crate::service::context::{Resource, found, remove};
+use crate::service::context::{StoredResource, found, remove};
 use crate::service::references::{EDGE_OF_ROUTE, routes_of};
-use crate::service::store::{Document, Transaction};
+use crate::service::store::{Document, Transaction, View};
 
 impl Document for HttpsEdge {
     const PREFIX: &'static str = prefix::HTTPS_EDGE;
@@ -18,57 +24,62 @@ impl Document for HttpsEdge {
     }
 }
 
-impl Resource for HttpsEdge {
+impl StoredResource for HttpsEdge {
     fn locate(&mut self, base: &Base) {
         self.uri = base.of(&self.id);
-        let module = self.mutual_tls.as_mut().and_then(|it| it.certificate_authorities.as_mut());
-        for authority in module.into_iter().flatten() {
-            authority.uri = base.of(&authority.id);
-        }
+        modules::locate(base, https_modules!(module_references, [self]));
         for route in self.routes.iter_mut().flatten() {
             route.locate(base);
         }
     }
 }
 
+impl ModuleHolder for HttpsEdge {
+    type Path = (String,);
+
+    const SCOPE: Scope = Scope::HttpsRoute;
+
+    fn find(view: &View<'_>, (id,): &Self::Path) -> Result<Self, Refusal> {
+        found(view, id)
+    }
+
+    fn keep(&self, change: &Transaction<'_>) -> Result<(), Refusal> {
+        change.link(&self.id, certificate_authorities::AUTHORITY, authorities(self))?;
+        Ok(change.put(self)?)
+    }
+}
+
 pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), on(list), on(get), on(update), on(delete)]
+    let edges = [on(create), on(list), on(get), on(update), on(delete)];
+    let modules = https_modules!(module_handlers, [HttpsEdge, operations, (id)]);
+    edges.into_iter().chain(modules.into_iter().flatten()).collect()
 }
 
-/// Gathers what a `Create` or `Update` gives: both have the same fields.
-macro_rules! given {
-    ($service:ident, $wanted:ident) => {{
-        hostports::check($wanted.hostports.as_deref().unwrap_or_default())?;
-        hostports::check_names(&$service, $wanted.hostports.as_deref().unwrap_or_default())?;
-        HttpsEdge {
-            description: $wanted.description,
-            metadata: $wanted.metadata,
-            hostports: $wanted.hostports,
-            mutual_tls: $wanted.mutual_tls.map(modules::mutual_tls).transpose()?,
-            tls_termination: $wanted.tls_termination.map(modules::tls_termination).transpose()?,
-            ..HttpsEdge::default()
-        }
-    }};
-}
-
-async fn create(service: Context, wanted: Create) -> Reply<Create> {
-    let given = given!(service, wanted);
+async fn create(service: Context, call: Create) -> OperationResult<Create> {
+    let hostports = call.hostports;
+    check_hostports(&service, hostports.as_deref())?;
+    let modules = CheckedModules::<HttpsEdge>::check(&service, |modules, checker| {
+        https_modules!(check_modules, [call, modules, checker])
+    });
+    let modules = modules.await?;
     let create = service.change(move |change| {
         let mut edge = HttpsEdge {
             id: change.new_id(prefix::HTTPS_EDGE)?,
             created_at: Some(change.now()),
-            description: Some("".into()),
-            metadata: Some("".into()),
+            description: call.description.or(Some("".into())),
+            metadata: call.metadata.or(Some("".into())),
             ..HttpsEdge::default()
         };
-        apply(change, &mut edge, given)?;
+        modules.set(change, &mut edge)?;
+        claim(change, &mut edge, hostports)?;
+        edge.keep(change)?;
         edge.routes = Some(Vec::new());
         Ok(edge)
     });
     create.await
 }
 
-async fn list(service: Context, wanted: List) -> Reply<List> {
+async fn list(service: Context, wanted: List) -> OperationResult<List> {
     let mut page = service.page::<List, HttpsEdge>(wanted.before_id, wanted.limit)?;
     service.read(|view| {
         for edge in &mut page.items {
@@ -80,7 +91,7 @@ async fn list(service: Context, wanted: List) -> Reply<List> {
     Ok(page)
 }
 
-async fn get(service: Context, wanted: Get) -> Reply<Get> {
+async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
     let edge = service.read(|view| {
         let mut edge: HttpsEdge = found(view, &wanted.id)?;
         edge.routes = Some(routes_of(view, &edge.id)?);
@@ -89,18 +100,27 @@ async fn get(service: Context, wanted: Get) -> Reply<Get> {
     Ok(service.located(edge))
 }
 
-async fn update(service: Context, wanted: Update) -> Reply<Update> {
-    let given = given!(service, wanted);
+async fn update(service: Context, call: Update) -> OperationResult<Update> {
+    let hostports = call.hostports;
+    check_hostports(&service, hostports.as_deref())?;
+    let modules = CheckedModules::<HttpsEdge>::check(&service, |modules, checker| {
+        https_modules!(check_modules, [call, modules, checker])
+    });
+    let modules = modules.await?;
     let update = service.change(move |change| {
-        let mut edge: HttpsEdge = found(change, &wanted.id)?;
-        apply(change, &mut edge, given)?;
+        let mut edge: HttpsEdge = found(change, &call.id)?;
+        modules.set(change, &mut edge)?;
+        claim(change, &mut edge, hostports)?;
+        edge.description = call.description.or(edge.description.take());
+        edge.metadata = call.metadata.or(edge.metadata.take());
+        edge.keep(change)?;
         edge.routes = Some(routes_of(change, &edge.id)?);
         Ok(edge)
     });
     update.await
 }
 
-async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
+async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
     let delete = service.write(move |change| {
         for route in change.referrers(&wanted.id, EDGE_OF_ROUTE)? {
             change.remove::<HttpsEdgeRoute>(&route)?;
@@ -110,30 +130,21 @@ async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
     delete.await
 }
 
-/// Changes an edge as asked, and stores it.
-pub(super) fn apply(
-    change: &Transaction<'_>,
-    edge: &mut HttpsEdge,
-    given: HttpsEdge,
-) -> Result<(), Refusal> {
-    for id in authorities(&given) {
-        certificate_authorities::check_exists(change, id)?;
-    }
-    if let Some(hostports) = given.hostports {
-        hostports::claim(change, &edge.id, &hostports)?;
-        edge.hostports = Some(hostports);
-    }
-    edge.description = given.description.or(edge.description.take());
-    edge.metadata = given.metadata.or(edge.metadata.take());
-    edge.mutual_tls = given.mutual_tls.or(edge.mutual_tls.take());
-    edge.tls_termination = given.tls_termination.or(edge.tls_termination.take());
-    keep(change, edge)
+fn check_hostports(service: &Context, hostports: Option<&[String]>) -> Result<(), Refusal> {
+    let hostports = hostports.unwrap_or_default();
+    hostports::check(hostports)?;
+    hostports::check_names(service, hostports)
 }
 
-/// Stores an edge, and what it refers to.
-pub(super) fn keep(change: &Transaction<'_>, edge: &HttpsEdge) -> Result<(), Refusal> {
-    change.link(&edge.id, certificate_authorities::AUTHORITY, authorities(edge))?;
-    Ok(change.put(edge)?)
+fn claim(
+    change: &Transaction<'_>,
+    edge: &mut HttpsEdge,
+    hostports: Option<Vec<String>>,
+) -> Result<(), Refusal> {
+    let Some(hostports) = hostports else { return Ok(()) };
+    hostports::claim(change, &edge.id, &hostports)?;
+    edge.hostports = Some(hostports);
+    Ok(())
 }
 
 /// The authorities that vouch for the visitors of an edge.

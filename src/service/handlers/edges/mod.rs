@@ -2,23 +2,13 @@
 
 mod hostports;
 mod https;
-mod https_modules;
 mod modules;
-mod route_modules;
 mod routes;
 mod tcp;
-mod tcp_modules;
 
-use super::{Context, Handler, Reply, backends, certificate_authorities, on};
+use super::{Context, Handler, OperationResult, backends, certificate_authorities, on};
 
 pub(super) fn handlers() -> Vec<Handler> {
-    let kinds = [
-        https::handlers(),
-        https_modules::handlers(),
-        routes::handlers(),
-        route_modules::handlers(),
-        tcp::handlers(),
-        tcp_modules::handlers(),
-    ];
+    let kinds = [https::handlers(), routes::handlers(), tcp::handlers()];
     kinds.into_iter().flatten().collect()
 }

@@ -1,185 +1,206 @@
-//! What the modules of edges and routes may hold.
+//! The modules of edges and routes: checked and stored in the same way, whether they come inside what
+//! they belong to or on their own.
 
-use super::{backends, certificate_authorities};
-use crate::api::id::{self, prefix};
+use std::any::Any;
+use std::sync::Arc;
+
+use tokio::task::spawn_blocking;
+
 use crate::api::remote::Ref;
-use crate::api::remote::edges::modules::{
-    BackendModule, BackendModuleChange, CircuitBreaker, Compression, IpRestriction,
-    IpRestrictionChange, MutualTls, MutualTlsChange, RequestHeaders, ResponseHeaders,
-    TlsTermination, TlsTerminationChange, WebhookVerification, WebsocketTcpConverter,
+use crate::gateway::modules::edge_module::{
+    CheckedModule, EdgeModule, InvalidModule, ModuleChecker, ReferenceField,
 };
+use crate::policy::Scope;
+use crate::service::Refusal;
 use crate::service::address::Base;
-use crate::service::check::{header, header_name};
-use crate::service::context::wrong_prefix;
-use crate::service::store::Transaction;
-use crate::service::{Refusal, code};
+use crate::service::code::{self, ErrorCode};
+use crate::service::context::{Context, StoredResource};
+use crate::service::store::{Transaction, View};
 
-/// How many IP policies a restriction may name.
-const MOST_POLICIES: usize = 100;
-/// How many certificate authorities may vouch for the visitors of an edge.
-const MOST_AUTHORITIES: usize = 100;
-/// The longest time of a circuit breaker, in seconds.
-const LONGEST: i64 = 24 * 60 * 60;
+/// An edge or route, with places for modules.
+pub(super) trait ModuleHolder: StoredResource {
+    /// The identifiers in the paths of its modules.
+    type Path: Send + 'static;
 
-pub(super) fn backend(given: BackendModuleChange) -> Result<BackendModule, Refusal> {
-    let Some(id) = given.backend_id else {
-        return Err(Refusal::new(code::INVALID_VALUE, "backend_id: is required"));
-    };
-    backends::check_prefix("backend_id", &id)?;
-    let backend = Some(Ref { id, ..Ref::default() });
-    Ok(BackendModule { enabled: given.enabled.or(Some(true)), backend })
+    /// What policies are checked for.
+    const SCOPE: Scope;
+
+    /// The one with these identifiers.
+    fn find(view: &View<'_>, path: &Self::Path) -> Result<Self, Refusal>;
+
+    /// Stores it, and what it refers to.
+    fn keep(&self, change: &Transaction<'_>) -> Result<(), Refusal>;
 }
 
-pub(super) fn ip_restriction(given: IpRestrictionChange) -> Result<IpRestriction, Refusal> {
-    let ids = given.ip_policy_ids.unwrap_or_default();
-    if ids.is_empty() {
-        let message = "ip_policy_ids: must name at least one IP policy";
-        return Err(Refusal::new(code::RESTRICTION_EMPTY, message));
-    }
-    if ids.len() > MOST_POLICIES {
-        let message =
-            format!("ip_policy_ids: has {} entries, the limit is {MOST_POLICIES}", ids.len());
-        return Err(Refusal::new(code::INVALID_VALUE, message));
-    }
-    for (index, id) in ids.iter().enumerate() {
-        if !id::has_prefix(id, prefix::IP_POLICY) {
-            return Err(wrong_prefix(&format!("ip_policy_ids[{index}]"), id, prefix::IP_POLICY));
+/// Where a module stands in what it belongs to.
+pub(super) type ModuleField<H, M> = fn(&mut H) -> &mut Option<M>;
+
+/// Puts a module in its place.
+type SetModule<H> = Box<dyn FnOnce(&mut H) + Send>;
+
+/// Modules that were checked, to be put in place of those that were there.
+pub(super) struct CheckedModules<H> {
+    set: Vec<SetModule<H>>,
+    references: Vec<(ReferenceField, Vec<String>)>,
+    compiled: Vec<Arc<dyn Any + Send + Sync>>,
+}
+
+impl<H: ModuleHolder> CheckedModules<H> {
+    /// Checks modules away from the threads that answer requests: it may take a while.
+    pub(super) async fn check(
+        service: &Context,
+        check: impl FnOnce(&mut Self, &ModuleChecker) -> Result<(), InvalidModule> + Send + 'static,
+    ) -> Result<Self, Refusal> {
+        let checker = ModuleChecker { policies: service.policies(), scope: H::SCOPE };
+        let checked = spawn_blocking(move || {
+            let mut modules =
+                Self { set: Vec::new(), references: Vec::new(), compiled: Vec::new() };
+            check(&mut modules, &checker).map(|()| modules)
+        });
+        match checked.await {
+            Ok(checked) => Ok(checked?),
+            Err(_) => Err(Refusal::new(code::UNEXPECTED, "unexpected failure")),
         }
     }
-    let policies = ids.into_iter().map(|id| Ref { id, ..Ref::default() }).collect();
-    Ok(IpRestriction { enabled: given.enabled.or(Some(true)), ip_policies: Some(policies) })
-}
 
-pub(super) fn mutual_tls(given: MutualTlsChange) -> Result<MutualTls, Refusal> {
-    let ids = given.certificate_authority_ids.unwrap_or_default();
-    if !(1..=MOST_AUTHORITIES).contains(&ids.len()) {
-        let message = format!(
-            "certificate_authority_ids: has {} entries, 1 to {MOST_AUTHORITIES} are possible",
-            ids.len()
-        );
-        return Err(Refusal::new(code::INVALID_VALUE, message));
+    /// Checks a module that a call may give.
+    pub(super) fn add<M: EdgeModule>(
+        &mut self,
+        change: Option<M::Change>,
+        checker: &ModuleChecker,
+        field: ModuleField<H, M>,
+    ) -> Result<(), InvalidModule> {
+        let Some(change) = change else { return Ok(()) };
+        let CheckedModule { module, references, compiled } = M::check(change, checker)?;
+        self.references.extend(M::REFERENCE.map(|field| (field, references)));
+        self.compiled.extend(compiled);
+        self.set.push(Box::new(move |holder| *field(holder) = Some(module)));
+        Ok(())
     }
-    certificate_authorities::check_prefixes(&ids)?;
-    let authorities = ids.into_iter().map(|id| Ref { id, ..Ref::default() }).collect();
-    let enabled = given.enabled.or(Some(true));
-    Ok(MutualTls { enabled, certificate_authorities: Some(authorities) })
-}
 
-pub(super) fn tls_termination(given: TlsTerminationChange) -> Result<TlsTermination, Refusal> {
-    if let Some(version) = given.min_version.as_deref().filter(|it| !matches!(*it, "1.2" | "1.3")) {
-        let message = format!("min_version: {version:?} is neither 1.2 nor 1.3");
-        return Err(Refusal::new(code::INVALID_VALUE, message));
+    /// What was compiled; whoever holds it until the change is live spares doing it again.
+    pub(super) fn compiled(&self) -> Vec<Arc<dyn Any + Send + Sync>> {
+        self.compiled.clone()
     }
-    Ok(TlsTermination {
-        enabled: given.enabled.or(Some(true)),
-        terminate_at: Some("edge".to_owned()),
-        min_version: given.min_version,
-    })
-}
 
-pub(super) fn circuit_breaker(given: CircuitBreaker) -> Result<CircuitBreaker, Refusal> {
-    let whole = |name: &str, given: Option<i64>, default: i64, most: i64| match given {
-        Some(number) if !(1..=most).contains(&number) => {
-            let message = format!("{name}: {number} is not from 1 to {most}");
-            Err(Refusal::new(code::INVALID_VALUE, message))
+    /// Puts the modules in place, unless they refer to what does not exist.
+    pub(super) fn set(self, change: &Transaction<'_>, holder: &mut H) -> Result<(), Refusal> {
+        for (ReferenceField { field, noun, number }, ids) in &self.references {
+            for id in ids {
+                if !change.exists(id)? {
+                    let message = format!("{field}: there is no {noun} {id:?}");
+                    return Err(Refusal::new(ErrorCode::bad_request(*number), message));
+                }
+            }
         }
-        given => Ok(Some(given.unwrap_or(default))),
-    };
-    let share = given.error_threshold_percentage.unwrap_or(0.5);
-    if !(0.0..=1.0).contains(&share) {
-        let message = format!("error_threshold_percentage: {share} is not from 0 to 1");
-        return Err(Refusal::new(code::INVALID_VALUE, message));
+        self.set.into_iter().for_each(|set| set(holder));
+        Ok(())
     }
-    Ok(CircuitBreaker {
-        enabled: given.enabled.or(Some(true)),
-        tripped_duration: whole("tripped_duration", given.tripped_duration, 10, LONGEST)?,
-        rolling_window: whole("rolling_window", given.rolling_window, 10, LONGEST)?,
-        num_buckets: whole("num_buckets", given.num_buckets, 10, 128)?,
-        volume_threshold: whole("volume_threshold", given.volume_threshold, 20, i64::MAX)?,
-        error_threshold_percentage: Some(share),
-    })
 }
 
-pub(super) fn compression(given: Compression) -> Result<Compression, Refusal> {
-    Ok(Compression { enabled: given.enabled.or(Some(true)) })
-}
-
-pub(super) fn request_headers(given: RequestHeaders) -> Result<RequestHeaders, Refusal> {
-    check_headers(given.add.iter().flatten(), given.remove.iter().flatten())?;
-    Ok(RequestHeaders { enabled: given.enabled.or(Some(true)), ..given })
-}
-
-pub(super) fn response_headers(given: ResponseHeaders) -> Result<ResponseHeaders, Refusal> {
-    check_headers(given.add.iter().flatten(), given.remove.iter().flatten())?;
-    Ok(ResponseHeaders { enabled: given.enabled.or(Some(true)), ..given })
-}
-
-pub(super) fn webhook_verification(
-    given: WebhookVerification,
-) -> Result<WebhookVerification, Refusal> {
-    let empty =
-        |name: &str| Refusal::new(code::INVALID_VALUE, format!("{name}: must not be empty"));
-    if given.provider.as_deref().is_none_or(|provider| provider.trim().is_empty()) {
-        return Err(empty("provider"));
+/// Fills in the addresses of what modules refer to.
+pub(super) fn locate<'m>(base: &Base, references: impl IntoIterator<Item = Vec<&'m mut Ref>>) {
+    for reference in references.into_iter().flatten() {
+        reference.uri = base.of(&reference.id);
     }
-    if given.secret.as_ref().is_none_or(|secret| secret.0.is_empty()) {
-        return Err(empty("secret"));
-    }
-    Ok(WebhookVerification { enabled: given.enabled.or(Some(true)), ..given })
 }
 
-pub(super) fn websocket_tcp_converter(
-    given: WebsocketTcpConverter,
-) -> Result<WebsocketTcpConverter, Refusal> {
-    Ok(WebsocketTcpConverter { enabled: given.enabled.or(Some(true)) })
+/// Replaces a module.
+pub(super) async fn replace<H: ModuleHolder, M: EdgeModule>(
+    service: Context,
+    path: H::Path,
+    module: M::Change,
+    field: ModuleField<H, M>,
+) -> Result<M, Refusal> {
+    let checked = CheckedModules::<H>::check(&service, move |modules, checker| {
+        modules.add(Some(module), checker, field)
+    });
+    let modules = checked.await?;
+    let _held = modules.compiled();
+    let replace = service.change(move |change| {
+        let mut holder = H::find(change, &path)?;
+        modules.set(change, &mut holder)?;
+        holder.keep(change)?;
+        Ok(holder)
+    });
+    field(&mut replace.await?).take().ok_or_else(Refusal::not_found)
 }
 
-fn check_headers<'a>(
-    add: impl Iterator<Item = (&'a String, &'a String)>,
-    mut remove: impl Iterator<Item = &'a String>,
+/// Shows a module.
+pub(super) async fn show<H: ModuleHolder, M>(
+    service: Context,
+    path: H::Path,
+    field: ModuleField<H, M>,
+) -> Result<M, Refusal> {
+    let holder = service.read(|view| H::find(view, &path))?;
+    field(&mut service.located(holder)).take().ok_or_else(Refusal::not_found)
+}
+
+/// Removes a module. Removing what is not there is no error (remote API sheet, section 3).
+pub(super) async fn remove<H: ModuleHolder, M: Send + 'static>(
+    service: Context,
+    path: H::Path,
+    field: ModuleField<H, M>,
 ) -> Result<(), Refusal> {
-    for (name, value) in add {
-        header("add", name, value)?;
-    }
-    remove.try_for_each(|name| header_name("remove", name))
+    let remove = service.write(move |change| {
+        let mut holder = H::find(change, &path)?;
+        match field(&mut holder).take() {
+            Some(_) => holder.keep(change),
+            None => Ok(()),
+        }
+    });
+    remove.await
 }
 
-/// Refuses modules that refer to what does not exist.
-pub(super) fn check_references(
-    change: &Transaction<'_>,
-    backend: Option<&BackendModule>,
-    restriction: Option<&IpRestriction>,
-    named_in_policy: &[String],
-) -> Result<(), Refusal> {
-    if let Some(backend) = backend.and_then(|module| module.backend.as_ref()) {
-        backends::check_exists(change, "backend_id", &backend.id)?;
-    }
-    for policy in restriction.and_then(|module| module.ip_policies.as_ref()).into_iter().flatten() {
-        if !change.exists(&policy.id)? {
-            let message = format!("ip_policy_ids: there is no IP policy {:?}", policy.id);
-            return Err(Refusal::new(code::RESTRICTION_POLICY_UNKNOWN, message));
-        }
-    }
-    for id in named_in_policy {
-        if !change.exists(id)? {
-            let message = format!("policy: there is no IP policy {id:?}");
-            return Err(Refusal::new(code::POLICY_IP_POLICY, message));
-        }
-    }
-    Ok(())
+/// The handlers of a table of modules: replace, fetch and remove, for each.
+macro_rules! module_handlers {
+    (@one $Holder:ident, $operations:ident, ($($id:ident),+), $name:ident, $Change:ident) => {
+        [
+            on(|service: Context, call: $operations::$name::Replace| {
+                let path = ($(call.$id.clone(),)+);
+                let field: modules::ModuleField<$Holder, _> = |holder| &mut holder.$name;
+                modules::replace::<$Holder, _>(service, path, $Change::from(call), field)
+            }),
+            on(|service: Context, call: $operations::$name::Get| {
+                let field: modules::ModuleField<$Holder, _> = |holder| &mut holder.$name;
+                modules::show::<$Holder, _>(service, ($(call.$id,)+), field)
+            }),
+            on(|service: Context, call: $operations::$name::Delete| {
+                let field: modules::ModuleField<$Holder, _> = |holder| &mut holder.$name;
+                modules::remove::<$Holder, _>(service, ($(call.$id,)+), field)
+            }),
+        ]
+    };
+    (
+        [$Holder:ident, $operations:ident, $ids:tt]
+        $({
+            $(#[doc = $doc:literal])+ $name:ident : $Module:ident from $Change:ident;
+            $($rest:tt)+
+        })+
+    ) => {
+        [$( module_handlers!(@one $Holder, $operations, $ids, $name, $Change) ),+]
+    };
 }
 
-/// Fills in the addresses of what the modules refer to.
-pub(super) fn locate(
-    base: &Base,
-    backend: Option<&mut BackendModule>,
-    restriction: Option<&mut IpRestriction>,
-) {
-    if let Some(backend) = backend.and_then(|module| module.backend.as_mut()) {
-        backend.uri = base.of(&backend.id);
-    }
-    let policies = restriction.and_then(|module| module.ip_policies.as_mut());
-    for policy in policies.into_iter().flatten() {
-        policy.uri = base.of(&policy.id);
-    }
+/// Checks the modules in a call that creates or changes what they belong to.
+macro_rules! check_modules {
+    (
+        [$call:ident, $modules:ident, $checker:ident]
+        $({ $(#[doc = $doc:literal])+ $name:ident : $Module:ident from $($rest:tt)+ })+
+    ) => {{
+        $( $modules.add::<$Module>($call.$name, $checker, |holder| &mut holder.$name)?; )+
+        Ok(())
+    }};
 }
+
+/// Everything that the modules of a table refer to.
+macro_rules! module_references {
+    (
+        [$holder:ident]
+        $({ $(#[doc = $doc:literal])+ $name:ident : $Module:ident from $($rest:tt)+ })+
+    ) => {
+        [$( $holder.$name.as_mut().map(EdgeModule::references) ),+].into_iter().flatten()
+    };
+}
+
+pub(super) use {check_modules, module_handlers, module_references};

@@ -1,27 +1,24 @@
 //! Routes: each belongs to one edge and holds modules.
 
-use super::modules::{self, check_references};
-use super::{Context, Handler, Reply, backends, on};
+use super::modules::{self, CheckedModules, ModuleHolder};
+use super::modules::{check_modules, module_handlers, module_references};
+use super::{Context, Handler, OperationResult, backends, on};
 use crate::api::id::prefix;
 use crate::api::remote::edges::https::HttpsEdge;
+use crate::api::remote::edges::modules::*;
+use crate::api::remote::edges::route_modules as operations;
 use crate::api::remote::edges::routes::{Create, Delete, Get, HttpsEdgeRoute, Update};
+use crate::gateway::modules::edge_module::EdgeModule;
 use crate::policy::Scope;
 use crate::policy::path::{self, Ambiguity};
 use crate::service::address::Base;
-use crate::service::context::{Resource, found, remove};
+use crate::service::context::{StoredResource, found, remove};
 use crate::service::references::EDGE_OF_ROUTE;
 use crate::service::store::{Document, Transaction, View};
-use crate::service::{Refusal, code, policies};
-/// The longest path, in bytes (remote API sheet, section 6).
-const LONGEST_MATCH: usize = 1024;
+use crate::service::{Refusal, code};
 
-/// What a request gives for a route, checked; what it leaves out is none.
-#[derive(Default)]
-pub(super) struct Given {
-    pub route: HttpsEdgeRoute,
-    /// IP policies that the traffic policy names.
-    pub named: Vec<String>,
-}
+/// The longest path (remote API sheet, section 6).
+const MAX_MATCH_BYTES: usize = 1024;
 
 impl Document for HttpsEdgeRoute {
     const PREFIX: &'static str = prefix::HTTPS_ROUTE;
@@ -31,105 +28,95 @@ impl Document for HttpsEdgeRoute {
     }
 }
 
-impl Resource for HttpsEdgeRoute {
+impl StoredResource for HttpsEdgeRoute {
     fn locate(&mut self, base: &Base) {
         self.uri = base.of_route(self.edge_id.as_deref().unwrap_or_default(), &self.id);
-        modules::locate(base, self.backend.as_mut(), self.ip_restriction.as_mut());
+        modules::locate(base, route_modules!(module_references, [self]));
     }
 }
 
-/// Gathers what a `Create` or `Update` gives: both have the same fields.
-macro_rules! given {
-    ($wanted:ident, $match_type:expr, $match:expr) => {{
-        let policy = match $wanted.policy {
-            Some(policy) => Some(policies::check(policy, Scope::HttpsRoute).await?),
-            None => None,
-        };
-        let (policy, named) = policy.unzip();
-        let filter = match $wanted.user_agent_filter {
-            Some(filter) => Some(policies::check_filter(filter).await?),
-            None => None,
-        };
-        let header = modules::request_headers;
-        let route = HttpsEdgeRoute {
-            description: $wanted.description,
-            metadata: $wanted.metadata,
-            match_type: $match_type,
-            r#match: $match,
-            backend: $wanted.backend.map(modules::backend).transpose()?,
-            ip_restriction: $wanted.ip_restriction.map(modules::ip_restriction).transpose()?,
-            circuit_breaker: $wanted.circuit_breaker.map(modules::circuit_breaker).transpose()?,
-            compression: $wanted.compression.map(modules::compression).transpose()?,
-            request_headers: $wanted.request_headers.map(header).transpose()?,
-            response_headers: $wanted
-                .response_headers
-                .map(modules::response_headers)
-                .transpose()?,
-            webhook_verification: $wanted
-                .webhook_verification
-                .map(modules::webhook_verification)
-                .transpose()?,
-            websocket_tcp_converter: $wanted
-                .websocket_tcp_converter
-                .map(modules::websocket_tcp_converter)
-                .transpose()?,
-            user_agent_filter: filter,
-            policy,
-            ..HttpsEdgeRoute::default()
-        };
-        Given { route, named: named.unwrap_or_default() }
-    }};
-}
+impl ModuleHolder for HttpsEdgeRoute {
+    /// The identifiers of the edge and of the route.
+    type Path = (String, String);
 
-/// Puts the fields that were given in place of those that were there.
-macro_rules! replace {
-    ($route:ident, $given:ident: $($field:ident),+ $(,)?) => {
-        $( if $given.$field.is_some() { $route.$field = $given.$field; } )+
-    };
+    const SCOPE: Scope = Scope::HttpsRoute;
+
+    fn find(view: &View<'_>, (edge_id, id): &Self::Path) -> Result<Self, Refusal> {
+        route_of(view, edge_id, id)
+    }
+
+    fn keep(&self, change: &Transaction<'_>) -> Result<(), Refusal> {
+        let backend = self.backend.as_ref().and_then(|module| module.backend.as_ref());
+        change.link(&self.id, backends::TARGET, backend.map(|backend| backend.id.as_str()))?;
+        Ok(change.put(self)?)
+    }
 }
 
 pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), on(get), on(update), on(delete)]
+    let routes = [on(create), on(get), on(update), on(delete)];
+    let modules = route_modules!(module_handlers, [HttpsEdgeRoute, operations, (edge_id, id)]);
+    routes.into_iter().chain(modules.into_iter().flatten()).collect()
 }
 
-async fn create(service: Context, wanted: Create) -> Reply<Create> {
-    check_match(&wanted.match_type, &wanted.r#match)?;
-    let given = given!(wanted, Some(wanted.match_type), Some(wanted.r#match));
+async fn create(service: Context, call: Create) -> OperationResult<Create> {
+    check_match(&call.match_type, &call.r#match)?;
+    let modules = CheckedModules::<HttpsEdgeRoute>::check(&service, |modules, checker| {
+        route_modules!(check_modules, [call, modules, checker])
+    });
+    let modules = modules.await?;
+    let _held = modules.compiled();
     let create = service.change(move |change| {
-        let edge: HttpsEdge = found(change, &wanted.edge_id)?;
+        let edge: HttpsEdge = found(change, &call.edge_id)?;
         let mut route = HttpsEdgeRoute {
             id: change.new_id(prefix::HTTPS_ROUTE)?,
             edge_id: Some(edge.id.clone()),
             created_at: Some(change.now()),
-            description: Some("".into()),
-            metadata: Some("".into()),
+            description: call.description.or(Some("".into())),
+            metadata: call.metadata.or(Some("".into())),
+            match_type: Some(call.match_type),
+            r#match: Some(call.r#match),
             ..HttpsEdgeRoute::default()
         };
         change.link(&route.id, EDGE_OF_ROUTE, [edge.id.as_str()])?;
-        apply(change, &mut route, given)?;
+        modules.set(change, &mut route)?;
+        claim_match(change, &route)?;
+        route.keep(change)?;
         Ok(route)
     });
     create.await
 }
 
-async fn get(service: Context, wanted: Get) -> Reply<Get> {
+async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
     let route = service.read(|view| route_of(view, &wanted.edge_id, &wanted.id))?;
     Ok(service.located(route))
 }
 
-async fn update(service: Context, wanted: Update) -> Reply<Update> {
-    let kind = wanted.match_type.as_deref().unwrap_or("path_prefix");
-    check_match(kind, wanted.r#match.as_deref().unwrap_or("/"))?;
-    let given = given!(wanted, wanted.match_type, wanted.r#match);
+async fn update(service: Context, call: Update) -> OperationResult<Update> {
+    let kind = call.match_type.as_deref().unwrap_or("path_prefix");
+    check_match(kind, call.r#match.as_deref().unwrap_or("/"))?;
+    let modules = CheckedModules::<HttpsEdgeRoute>::check(&service, |modules, checker| {
+        route_modules!(check_modules, [call, modules, checker])
+    });
+    let modules = modules.await?;
+    let _held = modules.compiled();
     let update = service.change(move |change| {
-        let mut route = route_of(change, &wanted.edge_id, &wanted.id)?;
-        apply(change, &mut route, given)?;
+        let mut route = route_of(change, &call.edge_id, &call.id)?;
+        modules.set(change, &mut route)?;
+        let rematch = call.match_type.is_some() || call.r#match.is_some();
+        route.description = call.description.or(route.description.take());
+        route.metadata = call.metadata.or(route.metadata.take());
+        route.match_type = call.match_type.or(route.match_type.take());
+        route.r#match = call.r#match.or(route.r#match.take());
+        if rematch {
+            claim_match(change, &route)?;
+        }
+        route.keep(change)?;
         Ok(route)
     });
     update.await
 }
 
-async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
+async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
     let delete = service.write(move |change| {
         route_of(change, &wanted.edge_id, &wanted.id)?;
         remove::<HttpsEdgeRoute>(change, &wanted.id)
@@ -138,40 +125,9 @@ async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
 }
 
 /// A route, if it belongs to the edge in the path.
-pub(super) fn route_of(
-    view: &View<'_>,
-    edge_id: &str,
-    id: &str,
-) -> Result<HttpsEdgeRoute, Refusal> {
+fn route_of(view: &View<'_>, edge_id: &str, id: &str) -> Result<HttpsEdgeRoute, Refusal> {
     let route: HttpsEdgeRoute = found(view, id)?;
     if route.edge_id.as_deref() == Some(edge_id) { Ok(route) } else { Err(Refusal::not_found()) }
-}
-
-/// Changes a route as asked, and stores it.
-pub(super) fn apply(
-    change: &Transaction<'_>,
-    route: &mut HttpsEdgeRoute,
-    given: Given,
-) -> Result<(), Refusal> {
-    let Given { route: given, named } = given;
-    check_references(change, given.backend.as_ref(), given.ip_restriction.as_ref(), &named)?;
-    let rematch = given.match_type.is_some() || given.r#match.is_some();
-    replace!(
-        route, given: description, metadata, match_type, r#match, backend, ip_restriction,
-        circuit_breaker, compression, request_headers, response_headers, webhook_verification,
-        websocket_tcp_converter, user_agent_filter, policy,
-    );
-    if rematch {
-        claim_match(change, route)?;
-    }
-    keep(change, route)
-}
-
-/// Stores a route, and what it refers to.
-pub(super) fn keep(change: &Transaction<'_>, route: &HttpsEdgeRoute) -> Result<(), Refusal> {
-    let backend = route.backend.as_ref().and_then(|module| module.backend.as_ref());
-    change.link(&route.id, backends::TARGET, backend.map(|backend| backend.id.as_str()))?;
-    Ok(change.put(route)?)
 }
 
 fn claim_match(change: &Transaction<'_>, route: &HttpsEdgeRoute) -> Result<(), Refusal> {
@@ -200,8 +156,9 @@ fn check_match(kind: &str, path: &str) -> Result<(), Refusal> {
         (code::MATCH_MISSING, "match: must not be empty".to_owned())
     } else if !path.starts_with('/') {
         (code::MATCH_SLASH, format!("match: {path:?} does not start with /"))
-    } else if path.len() > LONGEST_MATCH {
-        let message = format!("match: is {} bytes long, the limit is {LONGEST_MATCH}", path.len());
+    } else if path.len() > MAX_MATCH_BYTES {
+        let message =
+            format!("match: is {} bytes long, the limit is {MAX_MATCH_BYTES}", path.len());
         (code::MATCH_TOO_LONG, message)
     } else if let Some(ambiguity) = ambiguity(kind, path) {
         let content = ambiguity.content();

@@ -1,22 +1,19 @@
 //! TCP edges: they hold their modules themselves.
 
-use super::modules::{self, check_references};
-use super::{Context, Handler, Reply, backends, hostports, on};
+use super::modules::{self, CheckedModules, ModuleHolder};
+use super::modules::{check_modules, module_handlers, module_references};
+use super::{Context, Handler, OperationResult, backends, hostports, on};
 use crate::api::id::prefix;
+use crate::api::remote::edges::modules::*;
 use crate::api::remote::edges::tcp::{Create, Delete, Get, List, TcpEdge, Update};
+use crate::api::remote::edges::tcp_modules as operations;
+use crate::gateway::modules::edge_module::EdgeModule;
 use crate::policy::Scope;
+use crate::service::Refusal;
 use crate::service::address::Base;
-use crate::service::context::{Resource, found, remove};
-use crate::service::store::{Document, Transaction};
-use crate::service::{Refusal, policies};
-
-/// What a request gives for an edge, checked; what it leaves out is none.
-#[derive(Default)]
-pub(super) struct Given {
-    pub edge: TcpEdge,
-    /// IP policies that the traffic policy names.
-    pub named: Vec<String>,
-}
+use crate::service::context::{StoredResource, found, remove};
+use crate::service::publish::Publisher;
+use crate::service::store::{Document, Transaction, View};
 
 impl Document for TcpEdge {
     const PREFIX: &'static str = prefix::TCP_EDGE;
@@ -26,106 +23,103 @@ impl Document for TcpEdge {
     }
 }
 
-impl Resource for TcpEdge {
+impl StoredResource for TcpEdge {
     fn locate(&mut self, base: &Base) {
         self.uri = base.of(&self.id);
-        modules::locate(base, self.backend.as_mut(), self.ip_restriction.as_mut());
+        modules::locate(base, tcp_modules!(module_references, [self]));
     }
 }
 
-/// Gathers what a `Create` or `Update` gives: both have the same fields.
-macro_rules! given {
-    ($wanted:ident) => {{
-        hostports::check($wanted.hostports.as_deref().unwrap_or_default())?;
-        let policy = match $wanted.policy {
-            Some(policy) => Some(policies::check(policy, Scope::TcpEdge).await?),
-            None => None,
-        };
-        let (policy, named) = policy.unzip();
-        let edge = TcpEdge {
-            description: $wanted.description,
-            metadata: $wanted.metadata,
-            hostports: $wanted.hostports,
-            backend: $wanted.backend.map(modules::backend).transpose()?,
-            ip_restriction: $wanted.ip_restriction.map(modules::ip_restriction).transpose()?,
-            policy,
-            ..TcpEdge::default()
-        };
-        Given { edge, named: named.unwrap_or_default() }
-    }};
+impl ModuleHolder for TcpEdge {
+    type Path = (String,);
+
+    const SCOPE: Scope = Scope::TcpEdge;
+
+    fn find(view: &View<'_>, (id,): &Self::Path) -> Result<Self, Refusal> {
+        found(view, id)
+    }
+
+    fn keep(&self, change: &Transaction<'_>) -> Result<(), Refusal> {
+        let backend = self.backend.as_ref().and_then(|module| module.backend.as_ref());
+        change.link(&self.id, backends::TARGET, backend.map(|backend| backend.id.as_str()))?;
+        Ok(change.put(self)?)
+    }
 }
 
 pub(super) fn handlers() -> Vec<Handler> {
-    vec![on(create), on(list), on(get), on(update), on(delete)]
+    let edges = [on(create), on(list), on(get), on(update), on(delete)];
+    let modules = tcp_modules!(module_handlers, [TcpEdge, operations, (id)]);
+    edges.into_iter().chain(modules.into_iter().flatten()).collect()
 }
 
-async fn create(service: Context, wanted: Create) -> Reply<Create> {
-    let given = given!(wanted);
+async fn create(service: Context, call: Create) -> OperationResult<Create> {
+    let hostports = call.hostports;
+    hostports::check(hostports.as_deref().unwrap_or_default())?;
+    let modules = CheckedModules::<TcpEdge>::check(&service, |modules, checker| {
+        tcp_modules!(check_modules, [call, modules, checker])
+    });
+    let modules = modules.await?;
+    let _held = modules.compiled();
     let publisher = service.shared.publisher.clone();
     let create = service.change(move |change| {
         let mut edge = TcpEdge {
             id: change.new_id(prefix::TCP_EDGE)?,
             created_at: Some(change.now()),
-            description: Some("".into()),
-            metadata: Some("".into()),
+            description: call.description.or(Some("".into())),
+            metadata: call.metadata.or(Some("".into())),
             ..TcpEdge::default()
         };
-        apply(change, &mut edge, given)?;
-        let hostports = edge.hostports.as_deref().unwrap_or_default();
-        hostports::check_ports(&publisher, &edge.id, hostports)?;
+        modules.set(change, &mut edge)?;
+        claim(change, &mut edge, hostports, &publisher)?;
+        edge.keep(change)?;
         Ok(edge)
     });
     create.await
 }
 
-async fn list(service: Context, wanted: List) -> Reply<List> {
+async fn list(service: Context, wanted: List) -> OperationResult<List> {
     service.page::<List, _>(wanted.before_id, wanted.limit)
 }
 
-async fn get(service: Context, wanted: Get) -> Reply<Get> {
+async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
     service.find(&wanted.id)
 }
 
-async fn update(service: Context, wanted: Update) -> Reply<Update> {
-    let given = given!(wanted);
+async fn update(service: Context, call: Update) -> OperationResult<Update> {
+    let hostports = call.hostports;
+    hostports::check(hostports.as_deref().unwrap_or_default())?;
+    let modules = CheckedModules::<TcpEdge>::check(&service, |modules, checker| {
+        tcp_modules!(check_modules, [call, modules, checker])
+    });
+    let modules = modules.await?;
+    let _held = modules.compiled();
     let publisher = service.shared.publisher.clone();
     let update = service.change(move |change| {
-        let mut edge: TcpEdge = found(change, &wanted.id)?;
-        apply(change, &mut edge, given)?;
-        let hostports = edge.hostports.as_deref().unwrap_or_default();
-        hostports::check_ports(&publisher, &edge.id, hostports)?;
+        let mut edge: TcpEdge = found(change, &call.id)?;
+        modules.set(change, &mut edge)?;
+        claim(change, &mut edge, hostports, &publisher)?;
+        edge.description = call.description.or(edge.description.take());
+        edge.metadata = call.metadata.or(edge.metadata.take());
+        edge.keep(change)?;
         Ok(edge)
     });
     update.await
 }
 
-async fn delete(service: Context, wanted: Delete) -> Reply<Delete> {
+async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
     service.write(move |change| remove::<TcpEdge>(change, &wanted.id)).await
 }
 
-/// Changes an edge as asked, and stores it.
-pub(super) fn apply(
+/// Gives an edge its ports, if the call has some, and makes sure that it can listen on those it has.
+fn claim(
     change: &Transaction<'_>,
     edge: &mut TcpEdge,
-    given: Given,
+    hostports: Option<Vec<String>>,
+    publisher: &Publisher,
 ) -> Result<(), Refusal> {
-    let Given { edge: given, named } = given;
-    check_references(change, given.backend.as_ref(), given.ip_restriction.as_ref(), &named)?;
-    if let Some(hostports) = given.hostports {
+    if let Some(hostports) = hostports {
         hostports::claim(change, &edge.id, &hostports)?;
         edge.hostports = Some(hostports);
     }
-    edge.description = given.description.or(edge.description.take());
-    edge.metadata = given.metadata.or(edge.metadata.take());
-    edge.backend = given.backend.or(edge.backend.take());
-    edge.ip_restriction = given.ip_restriction.or(edge.ip_restriction.take());
-    edge.policy = given.policy.or(edge.policy.take());
-    keep(change, edge)
-}
-
-/// Stores an edge, and what it refers to.
-pub(super) fn keep(change: &Transaction<'_>, edge: &TcpEdge) -> Result<(), Refusal> {
-    let backend = edge.backend.as_ref().and_then(|module| module.backend.as_ref());
-    change.link(&edge.id, backends::TARGET, backend.map(|backend| backend.id.as_str()))?;
-    Ok(change.put(edge)?)
+    hostports::check_ports(publisher, &edge.id, edge.hostports.as_deref().unwrap_or_default())
 }

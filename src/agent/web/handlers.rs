@@ -1,0 +1,152 @@
+//! Answers to the operations of the local API.
+
+use std::sync::Arc;
+
+use super::rejection::WebRejection;
+use crate::agent::definition::Definition;
+use crate::agent::inner::AgentInner;
+use crate::agent::replay::ReplayError;
+use crate::agent::session::{SessionState, StartError, TunnelBindError};
+use crate::api::local::{requests, root, status, tunnels};
+use crate::api::{Operation, OperationHandler, Page, PathOperations, on};
+
+/// How many captured requests are listed when nothing else is asked.
+const DEFAULT_REQUESTS: i64 = 50;
+
+type WebHandler = OperationHandler<Shared, WebRejection>;
+/// All that one path template of the local API answers.
+pub(super) type WebOperations = PathOperations<Shared, WebRejection>;
+type WebResult<O> = Result<<O as Operation>::Output, WebRejection>;
+type Shared = Arc<AgentInner>;
+
+/// Every handler of the local API.
+pub(super) fn all() -> Vec<WebHandler> {
+    vec![
+        on(get_root),
+        on(get_status),
+        on(list_tunnels),
+        on(start_tunnel),
+        on(get_tunnel),
+        on(stop_tunnel),
+        on(list_requests),
+        on(get_request),
+        on(replay_request),
+        on(clear_requests),
+    ]
+}
+
+async fn get_root(_: Shared, _: root::Get) -> WebResult<root::Get> {
+    Ok(root::Root {
+        uri: "/api/".to_owned(),
+        agent_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+        tunnels_uri: Some("/api/tunnels".to_owned()),
+        requests_uri: Some("/api/requests/http".to_owned()),
+        status_uri: Some("/api/status".to_owned()),
+    })
+}
+
+async fn get_status(agent: Shared, _: status::Get) -> WebResult<status::Get> {
+    let state = agent.state.borrow().clone();
+    let legs = match &state {
+        SessionState::Online(online) => {
+            let latency = online
+                .latency()
+                .map(|latency| format!("{}ms", (latency.as_secs_f64() * 1000.0).ceil()));
+            vec![status::Leg { region: Some(online.region.clone()), latency }]
+        }
+        _ => Vec::new(),
+    };
+    Ok(status::Status {
+        status: state.name().to_owned(),
+        agent_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+        session: Some(status::Session { legs }),
+        uri: "/api/status".to_owned(),
+    })
+}
+
+async fn list_tunnels(agent: Shared, _: tunnels::List) -> WebResult<tunnels::List> {
+    let tunnels = agent.tunnels.all();
+    let shown = tunnels.iter().map(|tunnel| tunnel.show()).collect();
+    Ok(Page::whole(&tunnels::List::INFO, "/api", shown))
+}
+
+async fn start_tunnel(agent: Shared, start: tunnels::Start) -> WebResult<tunnels::Start> {
+    let started = match Definition::of(start) {
+        Ok(definition) => to_the_end(async move { agent.start_tunnel(definition).await }).await?,
+        Err(problems) => Err(StartError::Definition(problems)),
+    };
+    started.map_err(|error| match error {
+        StartError::Definition(problems) => WebRejection::invalid_tunnel(&problems),
+        StartError::Bind(error @ (TunnelBindError::Offline | TunnelBindError::Lost(_))) => {
+            let message = "the agent is not yet ready to start tunnels";
+            WebRejection::new(503, 104, message, error.to_string())
+        }
+        StartError::Bind(TunnelBindError::Refused(failure)) => {
+            let code = failure.code.map(|code| format!("\n{code}")).unwrap_or_default();
+            let problem = format!("{}{code}", failure.message);
+            WebRejection::new(502, 103, "failed to start tunnel", problem)
+        }
+    })
+}
+
+async fn get_tunnel(agent: Shared, get: tunnels::Get) -> WebResult<tunnels::Get> {
+    let tunnel = agent.tunnels.find(&get.name).ok_or_else(WebRejection::not_found)?;
+    Ok(tunnel.show())
+}
+
+async fn stop_tunnel(agent: Shared, stop: tunnels::Stop) -> WebResult<tunnels::Stop> {
+    match to_the_end(async move { agent.stop_tunnel(&stop.name).await }).await? {
+        true => Ok(()),
+        false => Err(WebRejection::not_found()),
+    }
+}
+
+/// Does something as a whole, although the client may leave before the end.
+async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, WebRejection> {
+    tokio::spawn(work).await.map_err(|error| WebRejection::failed(error.to_string()))
+}
+
+async fn list_requests(agent: Shared, list: requests::List) -> WebResult<requests::List> {
+    let limit = usize::try_from(list.limit.unwrap_or(DEFAULT_REQUESTS)).unwrap_or(usize::MAX);
+    let records = agent.captures.list(limit, list.tunnel_name.as_deref());
+    let shown = records.iter().map(|record| record.show()).collect();
+    Ok(Page::whole(&requests::List::INFO, "/api", shown))
+}
+
+async fn get_request(agent: Shared, get: requests::Get) -> WebResult<requests::Get> {
+    let record = agent.captures.find(&get.id).ok_or_else(WebRejection::not_found)?;
+    Ok(record.show())
+}
+
+async fn replay_request(agent: Shared, replay: requests::Replay) -> WebResult<requests::Replay> {
+    let replayed = agent.replay(&replay.id, replay.tunnel_name.as_deref()).await;
+    replayed.map_err(|error| match error {
+        ReplayError::Truncated => {
+            WebRejection::new(400, 105, "request cannot be replayed", error.to_string())
+        }
+        _ => WebRejection::gone(error.to_string()),
+    })
+}
+
+async fn clear_requests(agent: Shared, _: requests::Clear) -> WebResult<requests::Clear> {
+    agent.captures.clear();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_of_the_table_has_one_handler() {
+        let name = |info: &crate::api::Info| format!("{}.{}", info.resource, info.name);
+        let mut handled: Vec<_> = all().iter().map(|handler| name(handler.info)).collect();
+        let mut declared: Vec<_> = crate::api::local::operations().map(name).collect();
+        handled.sort();
+        declared.sort();
+
+        assert_eq!(handled, declared);
+    }
+}

@@ -1,0 +1,295 @@
+//! What happens to an agent, one line for each event.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chrono::SecondsFormat;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::agent::capture::{CaptureChange, CaptureRecord, CaptureStore, CapturedMessage};
+use crate::agent::{Agent, SessionState, masked_target};
+use crate::api::local::tunnels::AgentTunnel;
+use crate::cli::output::say;
+use crate::logging::or_debug;
+use crate::service::Service;
+
+/// How long requests gather before they are told of: to be woken for each would cost more than
+/// serving it.
+const BATCH_INTERVAL: Duration = Duration::from_millis(10);
+/// How much text is written at once at most.
+const MAX_BATCH_BYTES: usize = 64 * 1024;
+/// How long requests that end with the agent are waited for.
+const FINISH_TIMEOUT: Duration = Duration::from_millis(500);
+/// How often it is looked for what keeps the agent from connecting.
+const ERROR_POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Writes one line for each request when it has ended, in a task of its own: what ends while the
+/// agent stops is told as well.
+pub(super) struct RequestLog {
+    /// Dropped when no more requests are to come.
+    last: oneshot::Sender<()>,
+    writing: JoinHandle<()>,
+}
+
+impl RequestLog {
+    /// Tells of the requests that end from now on.
+    pub fn start(event_log: EventLog, captures: Arc<CaptureStore>) -> Self {
+        let (last, over) = oneshot::channel();
+        let changes = captures.subscribe();
+        Self { last, writing: tokio::spawn(write(event_log, captures, changes, over)) }
+    }
+
+    /// Tells of those that are left, once the agent has stopped.
+    pub async fn finish(self) {
+        drop(self.last);
+        // It does not panic, and nobody aborts it.
+        or_debug!(self.writing.await, "the log of requests broke");
+    }
+}
+
+async fn write(
+    event_log: EventLog,
+    captures: Arc<CaptureStore>,
+    mut changes: Receiver<CaptureChange>,
+    mut over: oneshot::Receiver<()>,
+) {
+    loop {
+        let next = tokio::select! {
+            next = changes.recv() => next,
+            _ = &mut over => break,
+        };
+        write_page(event_log, next, &mut changes);
+        tokio::time::sleep(BATCH_INTERVAL).await;
+    }
+    let deadline = Instant::now() + FINISH_TIMEOUT;
+    loop {
+        let is_idle = captures.is_idle();
+        while let Some(next) = at_once(&mut changes) {
+            write_page(event_log, next, &mut changes);
+        }
+        if is_idle || Instant::now() > deadline {
+            return;
+        }
+        tokio::time::sleep(BATCH_INTERVAL).await;
+    }
+}
+
+/// Writes of a change, and of those that have come since.
+fn write_page(
+    event_log: EventLog,
+    first: Result<CaptureChange, RecvError>,
+    changes: &mut Receiver<CaptureChange>,
+) {
+    let mut page = String::new();
+    let mut next = Some(first);
+    while let Some(change) = next {
+        match change {
+            Ok(CaptureChange::Ended(record)) => event_log.request(&record, &mut page),
+            // What has begun is told of at its end.
+            Ok(CaptureChange::Updated(_) | CaptureChange::Cleared) => {}
+            Err(RecvError::Lagged(missed)) => {
+                let fields = json!({"missed": missed});
+                event_log.add(&mut page, "missed", || format!("{missed} events"), || fields);
+            }
+            // The records outlive this task.
+            Err(RecvError::Closed) => {}
+        }
+        next = if page.len() < MAX_BATCH_BYTES { at_once(changes) } else { None };
+    }
+    if !page.is_empty() {
+        say(page.trim_end());
+    }
+}
+
+/// The next change, where there is one.
+fn at_once(changes: &mut Receiver<CaptureChange>) -> Option<Result<CaptureChange, RecvError>> {
+    match changes.try_recv() {
+        Ok(change) => Some(Ok(change)),
+        Err(TryRecvError::Lagged(missed)) => Some(Err(RecvError::Lagged(missed))),
+        Err(TryRecvError::Closed | TryRecvError::Empty) => None,
+    }
+}
+
+/// Tells what happens, one line each.
+#[derive(Clone, Copy)]
+pub(super) struct EventLog {
+    /// Whether each line is a JSON object.
+    pub as_json: bool,
+}
+
+impl EventLog {
+    /// Where the agent API is.
+    pub fn agent(self, agent: &Agent) {
+        if let Some(url) = agent.url() {
+            self.line("agent_api", &format!("agent API at {url}/api"), json!({"url": url}));
+        }
+    }
+
+    /// Tells what keeps an agent from connecting; does not end.
+    pub async fn errors(self, agent: &Agent) {
+        let mut shown = None;
+        loop {
+            let last = agent.last_error();
+            if last != shown
+                && let Some(reason) = &last
+            {
+                self.line("error", reason, json!({"error": reason}));
+            }
+            shown = last;
+            tokio::time::sleep(ERROR_POLL_INTERVAL).await;
+        }
+    }
+
+    /// The tunnels that run.
+    pub fn tunnels(self, agent: &Agent) {
+        self.line("online", "online", json!({}));
+        agent.tunnels().iter().for_each(|tunnel| self.tunnel(tunnel));
+    }
+
+    fn tunnel(self, tunnel: &AgentTunnel) {
+        let (name, url, addr) = (&tunnel.name, &tunnel.public_url, &tunnel.config.addr);
+        let fields = json!({"name": name, "public_url": url, "addr": addr});
+        self.line("tunnel", &format!("{name}: {url} -> {addr}"), fields);
+    }
+
+    /// Tells which tunnels visitors cannot reach although there is a session, and which they can
+    /// again; `shown` is what was told of them before.
+    fn statuses(self, agent: &Agent, shown: &mut HashMap<String, String>) {
+        for tunnel in agent.tunnels() {
+            let (name, status) = (tunnel.name.clone(), tunnel.status.clone().unwrap_or_default());
+            if status == "online" {
+                if shown.remove(&name).is_some() {
+                    self.tunnel(&tunnel);
+                }
+            } else if shown.get(&name) != Some(&status) {
+                let fields = json!({"name": name, "status": status});
+                self.line("tunnel_status", &format!("{name}: {status}"), fields);
+                shown.insert(name, status);
+            }
+        }
+    }
+
+    /// Tells how the link to the service is.
+    fn state(self, state: &'static str, reason: Option<String>) {
+        let text = match &reason {
+            Some(reason) => format!("{state}: {reason}"),
+            None => state.to_owned(),
+        };
+        self.line("state", &text, json!({"state": state, "reason": reason}));
+    }
+
+    /// Tells what becomes of the session until the agent ends.
+    pub async fn live(self, agent: &Agent) {
+        let mut state = agent.watch();
+        let (mut shown, mut statuses) = ("", HashMap::new());
+        loop {
+            let changed = state.changed().await;
+            let now = state.borrow_and_update().clone();
+            let is_online = matches!(now, SessionState::Online(_));
+            // Every attempt to connect is a change, of the same name.
+            if now.name() != shown {
+                shown = now.name();
+                self.state(shown, agent.last_error().filter(|_| !is_online));
+            }
+            if is_online {
+                self.statuses(agent, &mut statuses);
+            }
+            if changed.is_err() || matches!(now, SessionState::Offline) {
+                return;
+            }
+        }
+    }
+
+    fn line(self, event: &str, text: &str, fields: Value) {
+        let mut page = String::new();
+        self.add(&mut page, event, || text.to_owned(), || fields);
+        say(page.trim_end());
+    }
+
+    /// Adds one line, in the form that is wanted.
+    fn add<F: Serialize>(
+        self,
+        page: &mut String,
+        event: &str,
+        text: impl FnOnce() -> String,
+        fields: impl FnOnce() -> F,
+    ) {
+        let now = chrono::Local::now();
+        if self.as_json {
+            let ts = now.to_rfc3339_opts(SecondsFormat::Millis, false);
+            let line = EventLine { fields: fields(), ts, event };
+            // Fields with plain names always make JSON.
+            page.push_str(&serde_json::to_string(&line).unwrap_or_default());
+        } else {
+            page.push_str(&format!("{} {}", now.format("%H:%M:%S%.3f"), plain(&text())));
+        }
+        page.push('\n');
+    }
+
+    /// Where the management API is, and its admin key.
+    pub fn service(self, service: &Service) {
+        let key = service.api_key().map(|key| key.0.as_str()).unwrap_or_default();
+        let text = format!("management API at {}, admin key {key}", service.url());
+        self.line("service", &text, json!({"url": service.url(), "api_key": key}));
+    }
+
+    /// Adds a request that has ended.
+    fn request(self, record: &CaptureRecord, page: &mut String) {
+        let exchange = record.exchange();
+        let Some(took) = exchange.took else { return };
+        let [method, uri, _] = exchange.request.start_line();
+        let uri = masked_target(&uri).into_owned();
+        let status = exchange.response.as_ref().map_or("-".to_owned(), CapturedMessage::status);
+        let error = exchange.error.clone();
+        drop(exchange);
+        let ms = took.as_secs_f64() * 1e3;
+        let text = || {
+            let error = error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+            format!("{method} {uri} {status} {ms:.1} ms{error}")
+        };
+        let fields = || RequestFields {
+            id: &record.id,
+            tunnel: &record.tunnel_name,
+            method: &method,
+            uri: &uri,
+            status: &status,
+            ms,
+            error: error.as_deref(),
+        };
+        self.add(page, "request", text, fields);
+    }
+}
+
+/// A line for programs.
+#[derive(Serialize)]
+struct EventLine<'a, F> {
+    #[serde(flatten)]
+    fields: F,
+    ts: String,
+    event: &'a str,
+}
+
+/// A request that has ended. Not made as a `Value`: there are tens of thousands a second.
+#[derive(Serialize)]
+struct RequestFields<'a> {
+    id: &'a str,
+    tunnel: &'a str,
+    method: &'a str,
+    uri: &'a str,
+    status: &'a str,
+    ms: f64,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+}
+
+/// Text of others that does nothing to a terminal.
+pub(super) fn plain(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}

@@ -1,0 +1,254 @@
+//! The body of a request between the connection that reads it and whoever takes it: read only when it is
+//! asked for, so that a visitor is held up by an upstream.
+
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::{Bytes, BytesMut};
+use hyper::body::{Frame, SizeHint};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+
+use crate::gateway::http::body_decoder::Http1BodyReader;
+use crate::http1::{Body, FramingError};
+use crate::logging::ignore;
+
+/// How much is read at once at least,
+const MIN_READ_BYTES: usize = 4 << 10;
+/// and how much of a body that comes fast.
+const BULK_READ_BYTES: usize = 64 << 10;
+/// What a visitor is told who waits before it sends a body.
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// The end at the connection.
+pub(crate) struct BodyFeed {
+    decoder: Http1BodyReader,
+    /// What both ends see; none where there is no body.
+    shared: Option<Arc<Mutex<FeedState>>>,
+    /// What is still to be said before the visitor sends anything.
+    greeting: &'static [u8],
+    /// How much was read at once, the last time.
+    last_read: usize,
+    has_failed: bool,
+}
+
+/// The end at whoever takes the body.
+pub(crate) struct FedBody(Arc<Mutex<FeedState>>);
+
+struct FeedState {
+    data: Bytes,
+    trailers: Option<Frame<Bytes>>,
+    /// How many bytes are still to come, where that is known.
+    hint: SizeHint,
+    end: Option<Result<(), FeedError>>,
+    is_wanted: bool,
+    is_gone: bool,
+    taker: Option<Waker>,
+    feeder: Option<Waker>,
+}
+
+/// Why a body of a visitor ends early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FeedError {
+    /// The visitor has left.
+    #[error("the visitor left before its request was complete")]
+    VisitorLeft,
+    /// Its framing is broken.
+    #[error("the body of the request is malformed")]
+    Malformed,
+}
+
+impl From<FramingError> for FeedError {
+    fn from(_: FramingError) -> Self {
+        Self::Malformed
+    }
+}
+
+impl BodyFeed {
+    /// Both ends, of which the other is missing where there is no body; a visitor who `waits` is told when
+    /// the body is asked for.
+    pub(crate) fn new(body: Body, waits: bool) -> (Self, Option<FedBody>) {
+        let decoder = Http1BodyReader::new(body);
+        if decoder.is_done() {
+            let (shared, greeting) = (None, &b""[..]);
+            return (Self { decoder, shared, greeting, last_read: 0, has_failed: false }, None);
+        }
+        let shared = Arc::new(Mutex::new(FeedState {
+            data: Bytes::new(),
+            trailers: None,
+            hint: decoder.size_hint(),
+            end: None,
+            is_wanted: false,
+            is_gone: false,
+            taker: None,
+            feeder: None,
+        }));
+        let greeting = if waits { CONTINUE } else { b"" };
+        let (taker, shared) = (Some(FedBody(shared.clone())), Some(shared));
+        (Self { decoder, shared, greeting, last_read: 0, has_failed: false }, taker)
+    }
+
+    /// Whether all of the body was read.
+    pub(crate) fn is_received(&self) -> bool {
+        self.decoder.is_done()
+    }
+
+    /// Reads on for as long as more is asked for; ready when there is nothing more to read.
+    pub(crate) fn poll<S: AsyncRead + AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        visitor: &mut S,
+        buffer: &mut BytesMut,
+    ) -> Poll<()> {
+        loop {
+            if self.is_received() || self.has_failed {
+                return Poll::Ready(());
+            }
+            let Some(shared) = &self.shared else { return Poll::Ready(()) };
+            {
+                let mut state = lock(shared);
+                if !state.is_wanted || state.is_gone {
+                    state.feeder = Some(cx.waker().clone());
+                    return Poll::Pending;
+                }
+            }
+            match ready!(self.poll_data(cx, visitor, buffer)) {
+                Ok(data) => self.give(data),
+                Err(error) => {
+                    self.has_failed = true;
+                    self.end_with(error);
+                }
+            }
+        }
+    }
+
+    /// Drops what has come of the rest; true when that is all of it.
+    pub(crate) fn finish(&mut self, buffer: &mut BytesMut) -> bool {
+        while !self.is_received() && !buffer.is_empty() {
+            if self.has_failed || self.decoder.decode(buffer).is_err() {
+                return false;
+            }
+        }
+        self.is_received() && !self.has_failed
+    }
+
+    fn poll_data<S: AsyncRead + AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        visitor: &mut S,
+        buffer: &mut BytesMut,
+    ) -> Poll<Result<Bytes, FeedError>> {
+        if buffer.is_empty() {
+            while !self.greeting.is_empty() {
+                match ready!(Pin::new(&mut *visitor).poll_write(cx, self.greeting)) {
+                    Ok(written @ 1..) => {
+                        self.greeting = self.greeting.get(written..).unwrap_or_default();
+                    }
+                    _ => return Poll::Ready(Err(FeedError::VisitorLeft)),
+                }
+                let flushed = Pin::new(&mut *visitor).poll_flush(cx);
+                ignore(flushed, "what fails shows when it is read");
+            }
+            let is_fast = self.last_read >= MIN_READ_BYTES;
+            let room = if is_fast { BULK_READ_BYTES } else { MIN_READ_BYTES };
+            buffer.reserve(room);
+            match ready!(pin!(visitor.read_buf(buffer)).poll(cx)) {
+                Ok(read @ 1..) => self.last_read = read,
+                _ => return Poll::Ready(Err(FeedError::VisitorLeft)),
+            }
+        }
+        self.greeting = b"";
+        Poll::Ready(self.decoder.decode(buffer).map_err(Into::into))
+    }
+
+    /// The rest of the body does not come.
+    fn end_with(&self, error: FeedError) {
+        let Some(shared) = &self.shared else { return };
+        let mut state = lock(shared);
+        if state.end.is_none() {
+            state.end_with(Err(error));
+        }
+    }
+
+    fn give(&mut self, data: Bytes) {
+        let Some(shared) = &self.shared else { return };
+        let mut state = lock(shared);
+        state.hint = self.decoder.size_hint();
+        if !data.is_empty() {
+            state.data = data;
+            state.is_wanted = false;
+        }
+        if self.decoder.is_done() {
+            state.trailers = self.decoder.take_trailers();
+            state.end_with(Ok(()));
+        } else if !state.data.is_empty() {
+            state.wake_taker();
+        }
+    }
+}
+
+impl Drop for BodyFeed {
+    fn drop(&mut self) {
+        self.end_with(FeedError::VisitorLeft);
+    }
+}
+
+impl FeedState {
+    fn end_with(&mut self, end: Result<(), FeedError>) {
+        self.end = Some(end);
+        self.wake_taker();
+    }
+
+    fn wake_taker(&mut self) {
+        if let Some(waker) = self.taker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl FedBody {
+    pub(crate) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, FeedError>>> {
+        let mut state = lock(&self.0);
+        if !state.data.is_empty() {
+            let data = std::mem::take(&mut state.data);
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        match state.end {
+            Some(Ok(())) => return Poll::Ready(state.trailers.take().map(Ok)),
+            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+            None => {}
+        }
+        state.is_wanted = true;
+        state.taker = Some(cx.waker().clone());
+        if let Some(feeder) = state.feeder.take() {
+            feeder.wake();
+        }
+        Poll::Pending
+    }
+
+    pub(crate) fn is_end_stream(&self) -> bool {
+        let state = lock(&self.0);
+        state.end == Some(Ok(())) && state.data.is_empty() && state.trailers.is_none()
+    }
+
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        let state = lock(&self.0);
+        let rest = state.hint.exact();
+        rest.map_or_else(SizeHint::default, |rest| {
+            SizeHint::with_exact(rest + state.data.len() as u64)
+        })
+    }
+}
+
+impl Drop for FedBody {
+    fn drop(&mut self) {
+        lock(&self.0).is_gone = true;
+    }
+}
+
+fn lock(shared: &Mutex<FeedState>) -> MutexGuard<'_, FeedState> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,171 @@
+//! The names of fields as they were written, and what else of a head a map of headers does not keep.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::http1::HeadField;
+
+/// The names of the fields of a head, in their order and as they were written; kept in the extensions of
+/// a message, so that they go on so.
+#[derive(Debug, Clone)]
+pub(crate) struct FieldNames {
+    bytes: Bytes,
+    names: Arc<[Range<u32>]>,
+}
+
+/// The reason phrase of a status line that is not the usual one.
+#[derive(Debug, Clone)]
+pub(crate) struct ReasonPhrase(pub Bytes);
+
+/// The fields of a head as a map, and their names; none where a field cannot be one of a map.
+pub(crate) fn headers(fields: &[HeadField<'_>]) -> Option<(HeaderMap, FieldNames)> {
+    let text: usize = fields.iter().map(|field| field.name.len() + field.value.len()).sum();
+    let mut bytes = Vec::with_capacity(text);
+    for field in fields {
+        bytes.extend_from_slice(field.name.as_bytes());
+        bytes.extend_from_slice(field.value);
+    }
+    let bytes = Bytes::from(bytes);
+    // Most messages get some more on their way.
+    let mut headers = HeaderMap::with_capacity(fields.len() + MANY_ADDED);
+    let (mut names, mut at) = (Vec::with_capacity(fields.len()), 0);
+    for field in fields {
+        let (name, end) = (at..at + field.name.len(), at + field.name.len() + field.value.len());
+        let value = HeaderValue::from_maybe_shared(bytes.slice(name.end..end)).ok()?;
+        headers.append(HeaderName::from_bytes(field.name.as_bytes()).ok()?, value);
+        names.push(name.start as u32..name.end as u32);
+        at = end;
+    }
+    Some((headers, FieldNames { bytes, names: names.into() }))
+}
+
+/// For how many more headers there is room in a map.
+const MANY_ADDED: usize = 6;
+
+/// Writes headers by the names that they had.
+pub(crate) struct FieldWriter<'n> {
+    names: Option<&'n FieldNames>,
+    /// Which of the names were used.
+    used: u128,
+}
+
+impl<'n> FieldWriter<'n> {
+    pub(crate) fn new(names: Option<&'n FieldNames>) -> Self {
+        Self { names, used: 0 }
+    }
+
+    /// Writes a field.
+    pub(crate) fn write(&mut self, name: &HeaderName, value: &HeaderValue, out: &mut Vec<u8>) {
+        let name = self.name(name.as_str());
+        write_field(name, value.as_bytes(), out);
+    }
+
+    /// The name as it was written, each time the next of its spellings.
+    fn name<'a>(&mut self, name: &'a str) -> &'a [u8]
+    where
+        'n: 'a,
+    {
+        let Some(FieldNames { bytes, names }) = self.names else { return name.as_bytes() };
+        for (at, range) in names.iter().enumerate() {
+            let written = bytes.get(range.start as usize..range.end as usize).unwrap_or_default();
+            let bit = 1u128.checked_shl(at as u32).unwrap_or_default();
+            if self.used & bit == 0 && written.eq_ignore_ascii_case(name.as_bytes()) {
+                self.used |= bit;
+                return written;
+            }
+        }
+        name.as_bytes()
+    }
+}
+
+/// Writes a field of a head.
+pub(crate) fn write_field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    for part in [name, b": ", value, b"\r\n"] {
+        out.extend_from_slice(part);
+    }
+}
+
+/// Writes what stands before the data of a chunk.
+pub(crate) fn write_chunk_size(length: usize, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("{length:x}\r\n").as_bytes());
+}
+
+/// Writes the last chunk and the fields behind it that were announced in `Trailer`.
+pub(crate) fn write_last_chunk(announced: &HeaderMap, trailers: &HeaderMap, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"0\r\n");
+    for (name, value) in trailers.iter().filter(|(name, _)| is_announced(announced, name)) {
+        write_field(name.as_str().as_bytes(), value.as_bytes(), out);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Whether a field may come behind a body: it was announced, and says nothing about the message that
+/// must be known before (RFC 9110, section 6.5.1).
+fn is_announced(headers: &HeaderMap, name: &HeaderName) -> bool {
+    use http::header::{
+        AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
+        CONTENT_TYPE, HOST, MAX_FORWARDS, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING,
+    };
+    const FORBIDDEN: [HeaderName; 12] = [
+        AUTHORIZATION,
+        CACHE_CONTROL,
+        CONTENT_ENCODING,
+        CONTENT_LENGTH,
+        CONTENT_RANGE,
+        CONTENT_TYPE,
+        HOST,
+        MAX_FORWARDS,
+        SET_COOKIE,
+        TE,
+        TRAILER,
+        TRANSFER_ENCODING,
+    ];
+    let lists = headers.get_all(TRAILER).iter().map(HeaderValue::as_bytes);
+    let mut names = lists.flat_map(|list| list.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    names.any(|one| one.eq_ignore_ascii_case(name.as_str().as_bytes())) && !FORBIDDEN.contains(name)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_go_on_as_they_were_written() {
+        let head = b"GET / HTTP/1.1\r\nHOST: a\r\nX-MiXed: One\r\nx-mixed: Two\r\n\r\n";
+        let (mut headers, names) =
+            crate::http1::read_request(head, |head| super::headers(head.fields))
+                .unwrap()
+                .flatten()
+                .unwrap();
+        headers.insert("x-new", HeaderValue::from_static("1"));
+
+        let (mut writer, mut out) = (FieldWriter::new(Some(&names)), Vec::new());
+        for (name, value) in &headers {
+            writer.write(name, value, &mut out);
+        }
+
+        let lines = "HOST: a\r\nX-MiXed: One\r\nx-mixed: Two\r\nx-new: 1\r\n";
+        assert_eq!(String::from_utf8(out).unwrap(), lines);
+    }
+
+    #[test]
+    fn only_what_was_announced_comes_behind_a_body() {
+        let headers = |fields: &[(&'static str, &'static str)]| {
+            let fields = fields.iter().map(|(name, value)| {
+                (HeaderName::from_static(name), HeaderValue::from_static(value))
+            });
+            fields.collect::<HeaderMap>()
+        };
+        let announced = headers(&[("trailer", "X-Sum, host")]);
+        let trailers = headers(&[("x-sum", "1"), ("x-more", "2"), ("host", "b")]);
+
+        let mut out = Vec::new();
+        write_last_chunk(&announced, &trailers, &mut out);
+
+        assert_eq!(String::from_utf8(out).unwrap(), "0\r\nx-sum: 1\r\n\r\n");
+    }
+}

@@ -1,0 +1,223 @@
+//! Modules as the management API has them: how they are checked, and what is made of them.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::api::id;
+use crate::api::remote::Ref;
+use crate::gateway::modules::module::{Module, ModuleKind};
+use crate::gateway::modules::policy_cache::PolicyCache;
+use crate::policy::ip_rules::IpRules;
+use crate::policy::user_agent::Filter;
+use crate::policy::{Policy, Problem, Scope};
+
+/// The number of a wrong value that has none of its own.
+const INVALID_VALUE: u16 = 215;
+/// The number of an identifier of another kind; one kind is possible.
+const WRONG_PREFIX: u16 = 227;
+/// How many problems of a policy a message names; the rest are counted.
+const MAX_NAMED_PROBLEMS: usize = 10;
+
+/// A module of an edge or route, as the API shows it.
+pub(crate) trait EdgeModule: Sized + Send + 'static {
+    /// What a call gives for it.
+    type Change: Send + 'static;
+
+    /// How the store calls what it refers to; none where it refers to nothing.
+    const REFERENCE: Option<ReferenceField> = None;
+
+    /// Checks what a call gives; the module as it is stored.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    fn check(
+        change: Self::Change,
+        checker: &ModuleChecker,
+    ) -> Result<CheckedModule<Self>, InvalidModule>;
+
+    /// False while it is switched off.
+    fn is_enabled(&self) -> bool;
+
+    /// What it refers to and shows with its address.
+    fn references(&mut self) -> Vec<&mut Ref> {
+        Vec::new()
+    }
+
+    /// What acts on traffic; none where nothing does, or the module is no step on the way of requests.
+    fn build(self, _builder: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
+        None
+    }
+}
+
+/// What a module refers to, in the words of refusals.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReferenceField {
+    /// The field with the identifiers.
+    pub field: &'static str,
+    /// What they are identifiers of.
+    pub noun: &'static str,
+    /// The number of the refusal of one that does not exist.
+    pub number: u16,
+}
+
+/// A module that can be stored, if all that it refers to exists.
+pub(crate) struct CheckedModule<M> {
+    pub module: M,
+    /// The identifiers of what it refers to.
+    pub references: Vec<String>,
+    /// What was compiled; as long as this is held, it is not compiled again.
+    pub compiled: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl<M: EdgeModule> From<M> for CheckedModule<M> {
+    fn from(mut module: M) -> Self {
+        let references = module.references().into_iter().map(|one| one.id.clone()).collect();
+        Self { module, references, compiled: None }
+    }
+}
+
+/// Why a module cannot be stored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct InvalidModule {
+    /// The number of the refusal.
+    pub number: u16,
+    /// The field, the value and the limit.
+    pub message: String,
+}
+
+impl InvalidModule {
+    /// A value that is wrong.
+    pub(crate) fn value(message: impl Into<String>) -> Self {
+        Self { number: INVALID_VALUE, message: message.into() }
+    }
+
+    /// The same with a number of its own.
+    pub(crate) fn numbered(number: u16, message: impl Into<String>) -> Self {
+        Self { number, message: message.into() }
+    }
+
+    /// Of a policy: the first problem gives the number, the message names them all.
+    fn of_policy(problems: &[Problem]) -> Self {
+        let named = problems.iter().take(MAX_NAMED_PROBLEMS);
+        let mut message: Vec<String> =
+            named.map(|problem| problem.to_string().replace('\n', " ")).collect();
+        if problems.len() > MAX_NAMED_PROBLEMS {
+            message.push(format!("and {} more", problems.len() - MAX_NAMED_PROBLEMS));
+        }
+        let number = problems.first().map_or(INVALID_VALUE, |first| first.code);
+        Self { number, message: message.join("; ") }
+    }
+}
+
+/// What modules are checked with.
+pub(crate) struct ModuleChecker {
+    pub policies: Arc<PolicyCache>,
+    /// What the modules belong to.
+    pub scope: Scope,
+}
+
+impl ModuleChecker {
+    /// Compiles a policy.
+    pub(crate) fn policy(&self, document: &impl Serialize) -> Result<Arc<Policy>, InvalidModule> {
+        let policy = self.policies.policy(document, self.scope);
+        policy.map_err(|problems| InvalidModule::of_policy(&problems))
+    }
+
+    /// Compiles a user agent filter.
+    pub(crate) fn filter(
+        &self,
+        allow: &[String],
+        deny: &[String],
+    ) -> Result<Arc<Filter>, InvalidModule> {
+        let filter = self.policies.filter(allow, deny);
+        filter.map_err(|problems| InvalidModule::of_policy(&problems))
+    }
+}
+
+/// Identifiers of one kind as references, in a field.
+pub(crate) fn references(
+    field: &str,
+    ids: Vec<String>,
+    prefix: &str,
+) -> Result<Vec<Ref>, InvalidModule> {
+    let reference = |(index, id): (usize, String)| {
+        if id::has_prefix(&id, prefix) {
+            return Ok(Ref { id, ..Ref::default() });
+        }
+        let message = format!("{field}[{index}]: {id:?} does not start with {prefix}_");
+        Err(InvalidModule::numbered(WRONG_PREFIX, message))
+    };
+    ids.into_iter().enumerate().map(reference).collect()
+}
+
+/// What modules remember of a route or edge, by their kinds; it outlives changes of the modules.
+pub(crate) type ModuleMemory = HashMap<ModuleKind, Arc<dyn Any + Send + Sync>>;
+
+/// What the modules of a route or edge are made with.
+pub(crate) struct ModuleBuilder<'b> {
+    pub policies: &'b PolicyCache,
+    /// Finds the rules of an IP policy.
+    pub ip_policy: &'b dyn Fn(&str) -> Arc<ArcSwap<IpRules>>,
+    pub memory: &'b mut ModuleMemory,
+    /// What the modules belong to.
+    pub scope: Scope,
+}
+
+impl ModuleBuilder<'_> {
+    /// What a module remembers, if it still fits; else what it begins with.
+    pub(crate) fn remembered<T: Any + Send + Sync>(
+        &mut self,
+        kind: ModuleKind,
+        fits: impl Fn(&T) -> bool,
+        begin: impl FnOnce() -> Arc<T>,
+    ) -> Arc<T> {
+        let known = self.memory.get(&kind).and_then(|known| known.clone().downcast::<T>().ok());
+        if let Some(known) = known.filter(|known| fits(known)) {
+            return known;
+        }
+        let made = begin();
+        self.memory.insert(kind, made.clone());
+        made
+    }
+
+    /// A compiled policy. A stored policy was checked; were it refused all the same, nobody would
+    /// pass, and neither does anybody whose provider cannot be verified.
+    pub(crate) fn policy(&self, document: &impl Serialize, scope: Scope) -> Arc<Policy> {
+        self.policies.policy(document, scope).unwrap_or_else(|_| nobody())
+    }
+}
+
+/// A policy that lets nobody pass.
+fn nobody() -> Arc<Policy> {
+    let deny = json!([{"actions": [{"type": "deny"}]}]);
+    let document = json!({"on_tcp_connect": deny, "on_http_request": deny});
+    let empty = || Policy {
+        enabled: true,
+        reads_paths: false,
+        connect: Vec::new(),
+        request: Vec::new(),
+        response: Vec::new(),
+        close: Vec::new(),
+    };
+    // The document is always the same one, and a test runs it.
+    Arc::new(Policy::compile(&document, Scope::HttpTunnel).unwrap_or_else(|_| empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_passes_in_any_phase() {
+        let policy = nobody();
+
+        assert!(policy.connect.iter().any(|rule| rule.actions.iter().any(|it| it.always_ends())));
+        assert!(policy.request.iter().any(|rule| rule.actions.iter().any(|it| it.always_ends())));
+    }
+}

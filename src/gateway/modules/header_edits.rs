@@ -1,0 +1,78 @@
+//! Headers that are removed and added.
+
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::gateway::modules::edge_module::InvalidModule;
+
+/// What is done to the headers of a message: removed first, then added.
+#[derive(Debug, Default)]
+pub(crate) struct HeaderEdits {
+    add: Vec<(HeaderName, HeaderValue)>,
+    remove: Vec<HeaderName>,
+}
+
+impl HeaderEdits {
+    /// Reads changes; what HTTP cannot carry, and what says where a message ends, is left out. None
+    /// where nothing is left.
+    pub(crate) fn new<'a>(
+        add: impl Iterator<Item = (&'a String, &'a String)>,
+        remove: impl Iterator<Item = &'a String>,
+    ) -> Option<Self> {
+        let name = |name: &String| HeaderName::from_bytes(name.as_bytes()).ok().filter(is_free);
+        let header = |(field, value): (&String, &String)| {
+            Some((name(field)?, HeaderValue::from_bytes(value.as_bytes()).ok()?))
+        };
+        let add: Vec<_> = add.filter_map(header).collect();
+        let remove: Vec<_> = remove.filter_map(name).collect();
+        (!add.is_empty() || !remove.is_empty()).then_some(Self { add, remove })
+    }
+
+    pub(crate) fn apply(&self, headers: &mut HeaderMap) {
+        for name in self.remove.iter().filter(|name| *name != HOST) {
+            headers.remove(name);
+        }
+        for (name, value) in &self.add {
+            // A message has one host.
+            if name == HOST {
+                headers.insert(name, value.clone());
+            } else {
+                headers.append(name, value.clone());
+            }
+        }
+    }
+}
+
+/// Refuses headers that HTTP cannot carry.
+pub(crate) fn check<'a>(
+    add: impl Iterator<Item = (&'a String, &'a String)>,
+    mut remove: impl Iterator<Item = &'a String>,
+) -> Result<(), InvalidModule> {
+    for (name, value) in add {
+        check_header("add", name, value)?;
+    }
+    remove.try_for_each(|name| check_name("remove", name))
+}
+
+/// Refuses a header that HTTP cannot carry.
+pub(crate) fn check_header(field: &str, name: &str, value: &str) -> Result<(), InvalidModule> {
+    check_name(field, name)?;
+    if HeaderValue::from_bytes(value.as_bytes()).is_ok() {
+        return Ok(());
+    }
+    let message = format!("{field}.{name}: holds a character that header values may not hold");
+    Err(InvalidModule::value(message))
+}
+
+fn check_name(field: &str, name: &str) -> Result<(), InvalidModule> {
+    match HeaderName::from_bytes(name.as_bytes()) {
+        Ok(_) => Ok(()),
+        Err(_) => {
+            Err(InvalidModule::value(format!("{field}: {name:?} is not the name of a header")))
+        }
+    }
+}
+
+fn is_free(name: &HeaderName) -> bool {
+    ![CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING].contains(name)
+}

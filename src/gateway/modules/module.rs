@@ -1,0 +1,132 @@
+//! What a module is, and how a request goes from one to the next.
+
+use http::{Request, Response};
+
+use crate::gateway::http::body::{RequestBody, ResponseBody};
+use crate::gateway::http::error_response;
+use crate::gateway::http::request_context::RequestContext;
+pub(crate) use crate::gateway::modules::ModuleKind;
+use crate::gateway::modules::traffic_policy::Rules;
+use crate::gateway::routing::target::{BoxFuture, Visitor};
+use crate::gateway::routing::virtual_host::{Rejection, Route};
+
+/// What comes back through the modules.
+pub(crate) type ModuleAnswer = Result<Response<ResponseBody>, Rejection>;
+
+/// Something that is done with the requests of a route and their answers.
+pub(crate) trait Module: Send + Sync {
+    /// Which one it is; events name it when it decides on a request.
+    fn kind(&self) -> ModuleKind;
+
+    /// Whether a visitor may come from its address; asked where bytes are carried.
+    fn admits(&self, _visitor: &Visitor) -> bool {
+        true
+    }
+
+    /// Whether it looks at the paths of requests, so that they must not be ambiguous.
+    fn reads_paths(&self) -> bool {
+        false
+    }
+
+    /// Its rules for connections.
+    fn rules(&self) -> Option<&Rules> {
+        None
+    }
+
+    /// Takes a request to the next module, and the answer back.
+    fn serve<'a>(
+        &'a self,
+        context: &'a mut RequestContext<'_>,
+        exchange: ModuleInput,
+        next: NextModule<'a>,
+    ) -> BoxFuture<'a, ModuleAnswer>;
+}
+
+/// What a module hands to the next one.
+pub(crate) enum ModuleInput {
+    /// A request for the backend.
+    Request(Request<RequestBody>),
+    /// A request that rules have seen and the next module's rules will see: the context holds it.
+    Examined,
+    /// An answer that a module has given in place of the backend; what modules do with answers is
+    /// done with it as well.
+    Answer(Response<ResponseBody>),
+}
+
+/// The rest of the way: the modules that come next, then the backend.
+pub(crate) struct NextModule<'a> {
+    pub route: &'a Route,
+    modules: &'a [Box<dyn Module>],
+}
+
+impl NextModule<'_> {
+    /// The next module; none before the backend.
+    pub(crate) fn kind(&self) -> Option<ModuleKind> {
+        self.modules.first().map(|module| module.kind())
+    }
+
+    /// Goes the rest of the way.
+    ///
+    /// Where a module further out wants to see them, errors come back as answers.
+    pub(crate) async fn run(
+        self,
+        context: &mut RequestContext<'_>,
+        input: ModuleInput,
+    ) -> ModuleAnswer {
+        let answer = match (self.modules.split_first(), input) {
+            (Some((module, modules)), input) => {
+                module.serve(context, input, NextModule { route: self.route, modules }).await
+            }
+            (None, ModuleInput::Request(request)) => {
+                let answer = self.route.send(context, request).await;
+                context.sent(answer)
+            }
+            (None, ModuleInput::Answer(answer)) => Ok(answer),
+            // Only a policy is given that, and it takes the request out.
+            (None, ModuleInput::Examined) => Err(error_response::BAD_REQUEST.into()),
+        };
+        match answer {
+            Err(Rejection::Respond(error)) if context.shows_errors => {
+                Ok(error.into_response(&context.gateway.settings.code_prefix))
+            }
+            answer => answer,
+        }
+    }
+}
+
+/// The modules of a route that do something, in their order.
+pub(crate) struct Modules(Vec<Box<dyn Module>>);
+
+impl Modules {
+    /// Brings modules into their order; none where there are none.
+    pub(crate) fn new(mut modules: Vec<Box<dyn Module>>) -> Option<Self> {
+        modules.sort_by_key(|module| module.kind());
+        Some(Self(modules)).filter(|modules| !modules.0.is_empty())
+    }
+
+    /// Whether a module looks at the paths of requests.
+    pub(crate) fn read_paths(&self) -> bool {
+        self.0.iter().any(|module| module.reads_paths())
+    }
+
+    /// Whether a visitor may come from its address.
+    pub(crate) fn admit(&self, visitor: &Visitor) -> bool {
+        self.0.iter().all(|module| module.admits(visitor))
+    }
+
+    /// The rules for connections.
+    pub(crate) fn rules(&self) -> Option<&Rules> {
+        self.0.iter().find_map(|module| module.rules())
+    }
+
+    /// Takes a request through all modules, to the backend of its route and back.
+    pub(crate) async fn serve(
+        &self,
+        route: &Route,
+        context: &mut RequestContext<'_>,
+        request: Request<RequestBody>,
+    ) -> ModuleAnswer {
+        let next = NextModule { route, modules: &self.0 };
+        next.run(context, ModuleInput::Request(request)).await
+    }
+}

@@ -1,0 +1,148 @@
+//! The module that runs the rules of a policy, or the one rule of a webhook module.
+
+use http::Response;
+
+use crate::api::remote::edges::modules::TrafficPolicy;
+use crate::gateway::http::body::ResponseBody;
+use crate::gateway::http::error_response;
+use crate::gateway::http::request_context::RequestContext;
+use crate::gateway::modules::edge_module::{
+    CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker, ReferenceField,
+};
+use crate::gateway::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
+use crate::gateway::modules::traffic_policy::execution::{ExecutionOutcome, PolicyExecution};
+use crate::gateway::modules::traffic_policy::rules::Rules;
+use crate::gateway::routing::target::BoxFuture;
+use crate::gateway::routing::virtual_host::Rejection;
+use crate::policy::Phase;
+
+/// Runs rules for requests and for their answers.
+pub(crate) struct PolicyModule {
+    /// A policy, or a webhook module.
+    pub kind: ModuleKind,
+    pub rules: Rules,
+}
+
+impl Module for PolicyModule {
+    fn kind(&self) -> ModuleKind {
+        self.kind
+    }
+
+    fn reads_paths(&self) -> bool {
+        self.rules.read_paths()
+    }
+
+    fn rules(&self) -> Option<&Rules> {
+        Some(&self.rules).filter(|_| self.kind == ModuleKind::Policy)
+    }
+
+    fn serve<'a>(
+        &'a self,
+        context: &'a mut RequestContext<'_>,
+        input: ModuleInput,
+        next: NextModule<'a>,
+    ) -> BoxFuture<'a, ModuleAnswer> {
+        Box::pin(async move {
+            let (execution, input) = match input {
+                ModuleInput::Answer(answer) => {
+                    (context.execution.take(), ModuleInput::Answer(answer))
+                }
+                ModuleInput::Request(request) => {
+                    let endpoint = context.endpoint(next.route, request.headers());
+                    let execution = PolicyExecution::new(context, endpoint, request);
+                    self.enter(context, Box::new(execution), &next).await?
+                }
+                ModuleInput::Examined => {
+                    let execution = context.execution.take().ok_or(error_response::BAD_REQUEST)?;
+                    self.enter(context, execution, &next).await?
+                }
+            };
+            if next.kind() == Some(ModuleKind::Policy) {
+                // The rules of the policy see the same request, whatever the webhook module says.
+                context.execution = execution;
+                return next.run(context, input).await;
+            }
+            self.pass_on(context, execution, input, next).await
+        })
+    }
+}
+
+impl PolicyModule {
+    /// Runs the rules for requests; what the next module gets.
+    async fn enter(
+        &self,
+        context: &mut RequestContext<'_>,
+        mut execution: Box<PolicyExecution>,
+        next: &NextModule<'_>,
+    ) -> Result<(Option<Box<PolicyExecution>>, ModuleInput), Rejection> {
+        let input = match execution.enter(context, &self.rules, self.kind.name()).await {
+            ExecutionOutcome::Reject(rejection) => return Err(rejection),
+            ExecutionOutcome::Respond(answer) => ModuleInput::Answer(*answer),
+            ExecutionOutcome::Continue if next.kind() == Some(ModuleKind::Policy) => {
+                ModuleInput::Examined
+            }
+            ExecutionOutcome::Continue => ModuleInput::Request(execution.take(self.responds())?),
+        };
+        Ok((Some(execution), input))
+    }
+
+    /// Takes the request on and the answer back, and runs the rules for answers.
+    async fn pass_on(
+        &self,
+        context: &mut RequestContext<'_>,
+        mut execution: Option<Box<PolicyExecution>>,
+        input: ModuleInput,
+        next: NextModule<'_>,
+    ) -> ModuleAnswer {
+        context.upstream_status = None;
+        // The rules for answers may have something to say to errors as well.
+        let shows_errors = std::mem::replace(&mut context.shows_errors, self.responds());
+        let answer = next.run(context, input).await;
+        context.shows_errors = shows_errors;
+        if let (Some(execution), Some(status)) = (&mut execution, context.upstream_status) {
+            execution.answered(status);
+        }
+        Ok(self.leave(context, execution, answer?).await)
+    }
+
+    async fn leave(
+        &self,
+        context: &mut RequestContext<'_>,
+        execution: Option<Box<PolicyExecution>>,
+        answer: Response<ResponseBody>,
+    ) -> Response<ResponseBody> {
+        match execution.filter(|_| self.responds()) {
+            Some(execution) => execution.leave(context, &self.rules, answer).await,
+            None => answer,
+        }
+    }
+
+    fn responds(&self) -> bool {
+        self.rules.has(Phase::Response)
+    }
+}
+
+impl EdgeModule for TrafficPolicy {
+    type Change = Self;
+
+    const REFERENCE: Option<ReferenceField> =
+        Some(ReferenceField { field: "policy", noun: "IP policy", number: 2216 });
+
+    fn check(change: Self, checker: &ModuleChecker) -> Result<CheckedModule<Self>, InvalidModule> {
+        let module = Self { enabled: change.enabled.or(Some(true)), ..change };
+        let policy = checker.policy(&module)?;
+        let references = policy.ip_policy_ids().map(str::to_owned).collect();
+        Ok(CheckedModule { module, references, compiled: Some(policy) })
+    }
+
+    fn is_enabled(&self) -> bool {
+        self.enabled != Some(false)
+    }
+
+    fn build(self, builder: &mut ModuleBuilder<'_>) -> Option<Box<dyn Module>> {
+        let policy = builder.policy(&self, builder.scope);
+        let state = builder.remembered(ModuleKind::Policy, |_| true, Default::default);
+        let rules = Rules::new(policy, state, builder.ip_policy);
+        Some(Box::new(PolicyModule { kind: ModuleKind::Policy, rules }))
+    }
+}

@@ -1,0 +1,294 @@
+//! Making agents' own endpoints public.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::net::TcpListener;
+
+use crate::api::Origin;
+use crate::gateway::http::connection::HostSelection;
+use crate::gateway::listener::open::reachable;
+use crate::gateway::routing::backend::Backend;
+use crate::gateway::routing::endpoint::{self, BindError, EndpointRoutes, PublicEndpoint};
+use crate::gateway::routing::endpoint_modules;
+use crate::gateway::routing::endpoint_spec::{EndpointOptions, EndpointSpec, Proto};
+use crate::gateway::routing::internal::{self, is_internal};
+use crate::gateway::routing::target::Target;
+use crate::gateway::routing::virtual_host::VirtualHost;
+use crate::gateway::tls::authority::CertificateError;
+use crate::gateway::tls::policy::{TlsParams, TlsPolicy};
+use crate::gateway::{Gateway, GatewayError, GatewayState};
+use crate::net::Listener;
+use crate::net::tls::only_signed_by;
+use crate::policy::Scope;
+
+/// What the names of endpoints are made of: no letter looks like another.
+const RANDOM_NAME_LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+/// How long such a name is.
+const RANDOM_NAME_LENGTH: usize = 10;
+
+/// Where an endpoint is.
+struct EndpointAddress {
+    url: String,
+    host: Option<String>,
+    name: Option<(String, u16)>,
+    listener: Option<Listener>,
+}
+
+impl Gateway {
+    /// Makes a target public.
+    ///
+    /// # Errors
+    /// When the address is taken, or what is wanted cannot be had.
+    pub async fn bind(
+        &self,
+        spec: EndpointSpec,
+        target: Arc<dyn Target>,
+    ) -> Result<PublicEndpoint, BindError> {
+        let gateway = &self.0;
+        let backend = Arc::new(ArcSwap::from_pointee(endpoint::backend(gateway, Some(target))));
+        let scope = match spec.proto {
+            Proto::Http | Proto::Https => Scope::HttpTunnel,
+            Proto::Tcp | Proto::Tls => Scope::TcpTunnel,
+        };
+        let mut virtual_host =
+            compiled(gateway, spec.options.clone(), backend.clone(), scope).await?;
+        let host = gateway.host_for(&spec)?;
+        virtual_host.tls_policy = gateway.tls_policy_for(&spec, host.as_deref())?;
+        let routes =
+            EndpointRoutes { virtual_host: Arc::new(ArcSwap::from_pointee(virtual_host)), backend };
+        let place = match (spec.proto, host) {
+            (Proto::Http | Proto::Https, Some(host)) => {
+                gateway.place_by_name(spec.proto, host, &routes)?
+            }
+            (Proto::Http | Proto::Https, None) => gateway.place_at_port(&spec, &routes).await?,
+            (Proto::Tcp | Proto::Tls, host) => gateway.place_of_bytes(&spec, host, &routes).await?,
+        };
+        Ok(PublicEndpoint {
+            url: place.url,
+            proto: spec.proto,
+            host: place.host,
+            address: place.listener.as_ref().map(Listener::address),
+            options: spec.options,
+            routes,
+            name: place.name,
+            gateway: gateway.clone(),
+            _door: place.listener,
+        })
+    }
+}
+
+/// Makes the virtual host of an endpoint, away from the threads that carry traffic: it may take a while.
+async fn compiled(
+    gateway: &Arc<GatewayState>,
+    options: EndpointOptions,
+    backend: Arc<ArcSwap<Backend>>,
+    scope: Scope,
+) -> Result<VirtualHost, BindError> {
+    let finder = gateway.clone();
+    let compiling = tokio::task::spawn_blocking(move || {
+        endpoint_modules::virtual_host(&options, backend, scope, |id| finder.ip_policies.of(id))
+    });
+    compiling.await.map_err(|_| BindError::Unsupported("this policy"))?
+}
+
+impl GatewayState {
+    /// How TLS is spoken with the visitors of an endpoint; none where it is as usual.
+    fn tls_policy_for(
+        &self,
+        spec: &EndpointSpec,
+        host: Option<&str>,
+    ) -> Result<Option<Arc<TlsPolicy>>, BindError> {
+        let unusable = |problem| match problem {
+            CertificateError::Unusable { field, problem } => BindError::Invalid { field, problem },
+            problem => BindError::Listen(GatewayError::Certificate(problem)),
+        };
+        let invalid = |problem| BindError::Invalid { field: "mutual_tls_cas", problem };
+        let ends_bytes = spec.options.tls_termination.as_ref().filter(|_| spec.proto == Proto::Tls);
+        let mut tls_params = TlsParams::default();
+        if let Some(authorities) = &spec.options.mutual_tls_cas {
+            tls_params.visitors = only_signed_by(authorities).map_err(invalid)?;
+        } else if ends_bytes.is_none() {
+            return Ok(None);
+        }
+        if let Some(termination) = ends_bytes {
+            let tls_policy = TlsPolicy::of_bytes(&self.authority, termination, tls_params);
+            return tls_policy.map(Some).map_err(unusable);
+        }
+        // Whoever has a name is reached on the shared port, everybody else on a port of their own.
+        let has_tls = match host {
+            Some(host) => self.https.get().is_some() && !is_internal(host),
+            None => self.settings.tls_endpoints,
+        };
+        if spec.proto != Proto::Https || !has_tls {
+            return Err(invalid("needs TLS that ends at the service".to_owned()));
+        }
+        TlsPolicy::of_http(&self.authority, tls_params).map(Some).map_err(unusable)
+    }
+
+    /// The host name of an endpoint; none where it gets a port instead.
+    fn host_for(&self, spec: &EndpointSpec) -> Result<Option<String>, BindError> {
+        if spec.proto == Proto::Tcp {
+            return Ok(None);
+        }
+        if let Some(host) = spec.host.as_deref().filter(|host| !host.is_empty()) {
+            return checked_host(host).map(Some);
+        }
+        let subdomain = spec.subdomain.as_deref().filter(|label| !label.is_empty());
+        let invalid =
+            |problem: &str| BindError::Invalid { field: "subdomain", problem: problem.to_owned() };
+        let Some(base) = &self.settings.base_domain else {
+            return match subdomain {
+                Some(_) => Err(invalid("the service has no base domain")),
+                None => Ok(None),
+            };
+        };
+        let label = match subdomain {
+            Some(label) if !is_label(label) => {
+                return Err(invalid(&format!("{label:?} is not a label of a host name")));
+            }
+            Some(label) => label.to_owned(),
+            None => random_name(&self.settings.origin)?,
+        };
+        checked_host(&format!("{label}.{base}")).map(Some)
+    }
+
+    /// Gives a host on the shared ports.
+    fn place_by_name(
+        &self,
+        proto: Proto,
+        host: String,
+        routes: &EndpointRoutes,
+    ) -> Result<EndpointAddress, BindError> {
+        let url = match is_internal(&host) {
+            true => {
+                Some(format!("{}://{host}", if proto == Proto::Https { "https" } else { "http" }))
+            }
+            false => self.url_of(&host, proto == Proto::Https),
+        };
+        let url = url.ok_or(BindError::Unsupported("a host name without a shared port"))?;
+        let port = if proto == Proto::Https { 443 } else { 80 };
+        if !self.hosts.add(&host, port, &routes.virtual_host, true) {
+            return Err(BindError::Taken(url));
+        }
+        Ok(EndpointAddress {
+            url,
+            name: Some((host.clone(), port)),
+            host: Some(host),
+            listener: None,
+        })
+    }
+
+    /// Gives a port for HTTP.
+    async fn place_at_port(
+        self: &Arc<Self>,
+        spec: &EndpointSpec,
+        routes: &EndpointRoutes,
+    ) -> Result<EndpointAddress, BindError> {
+        let listener = self.listen_for(spec).await?;
+        let host_selection = HostSelection::Single(routes.virtual_host.clone());
+        let is_secure = spec.proto == Proto::Https && self.settings.tls_endpoints;
+        let (scheme, listener) = if is_secure {
+            ("https", self.listen_https(listener, host_selection)?)
+        } else {
+            ("http", self.listen_http(listener, host_selection)?)
+        };
+        let url = format!("{scheme}://{}", reachable(listener.address()));
+        Ok(EndpointAddress { url, host: None, name: None, listener: Some(listener) })
+    }
+
+    /// Gives a name for bytes that only policies lead to.
+    fn place_inside(
+        &self,
+        spec: &EndpointSpec,
+        (name, port): (String, u16),
+        routes: &EndpointRoutes,
+    ) -> Result<EndpointAddress, BindError> {
+        if spec.options.tls_termination.is_some() {
+            return Err(BindError::Unsupported("TLS that ends at an internal endpoint"));
+        }
+        let host = checked_host(&name)?;
+        let url = match spec.proto {
+            Proto::Tls => format!("tls://{host}"),
+            _ => format!("tcp://{host}:{port}"),
+        };
+        if !self.streams.add(&host, port, &routes.virtual_host, true) {
+            return Err(BindError::Taken(url));
+        }
+        Ok(EndpointAddress {
+            url,
+            name: Some((host.clone(), port)),
+            host: Some(host),
+            listener: None,
+        })
+    }
+
+    /// Gives a port for bytes.
+    async fn place_of_bytes(
+        self: &Arc<Self>,
+        spec: &EndpointSpec,
+        host: Option<String>,
+        routes: &EndpointRoutes,
+    ) -> Result<EndpointAddress, BindError> {
+        if let Some(name) = internal::name_of(spec) {
+            return self.place_inside(spec, name, routes);
+        }
+        let listener = self.listen_for(spec).await?;
+        let scheme = if spec.proto == Proto::Tls { "tls" } else { "tcp" };
+        let virtual_host = routes.virtual_host.clone();
+        let listener = match virtual_host.load_full().tls_policy.clone() {
+            Some(tls_policy) => {
+                self.listen_tls(listener, virtual_host, tls_policy.config.clone())?
+            }
+            None => self.listen_tcp(listener, virtual_host, scheme)?,
+        };
+        let address = listener.address();
+        let url = match &host {
+            Some(host) => format!("{scheme}://{host}:{}", address.port()),
+            None => format!("{scheme}://{}", reachable(address)),
+        };
+        Ok(EndpointAddress { url, host, name: None, listener: Some(listener) })
+    }
+
+    async fn listen_for(&self, spec: &EndpointSpec) -> Result<TcpListener, BindError> {
+        let Some(addr) = spec.addr.as_deref().filter(|addr| !addr.is_empty()) else {
+            return Ok(self.listen(0).await?);
+        };
+        let invalid = |problem: &str| BindError::Invalid {
+            field: "addr",
+            problem: format!("{addr:?} {problem}"),
+        };
+        let (_, port) = addr.rsplit_once(':').ok_or_else(|| invalid("is not host:port"))?;
+        let port = port.parse().map_err(|_| invalid("has no port"))?;
+        match self.listen(port).await {
+            Err(GatewayError::Listen { source, .. }) if source.kind() == ErrorKind::AddrInUse => {
+                Err(BindError::Taken(addr.to_owned()))
+            }
+            listening => Ok(listening?),
+        }
+    }
+}
+
+/// A host name in lower case; a leading `*.` is allowed.
+fn checked_host(host: &str) -> Result<String, BindError> {
+    let name = host.trim_end_matches('.').to_ascii_lowercase();
+    let labels = name.strip_prefix("*.").unwrap_or(&name);
+    if name.len() <= 253 && labels.split('.').all(is_label) {
+        return Ok(name);
+    }
+    Err(BindError::Invalid { field: "host", problem: format!("{host:?} is not a host name") })
+}
+
+fn is_label(text: &str) -> bool {
+    (1..=63).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+}
+
+fn random_name(origin: &Origin) -> Result<String, BindError> {
+    let mut bytes = [0; RANDOM_NAME_LENGTH];
+    origin
+        .fill(&mut bytes)
+        .map_err(|problem| BindError::Invalid { field: "host", problem: problem.to_string() })?;
+    Ok(bytes.iter().map(|byte| char::from(RANDOM_NAME_LETTERS[usize::from(byte % 32)])).collect())
+}

@@ -1,0 +1,281 @@
+//! Heads of requests and responses, read where they lie; free of I/O.
+//!
+//! The one policy of what is refused: a line ends with both of its bytes (RFC 9112, section 2.2), no
+//! line goes on in the next (section 5.2), a name is a token with its colon behind it (section 5.1), and
+//! the fields say in one way alone where the body ends (section 6.3).
+
+use std::mem::MaybeUninit;
+
+use super::{Body, BodyLength, FramingError};
+
+/// How long a head may be.
+pub const MAX_HEAD_BYTES: usize = 64 << 10;
+/// How many fields a head may have.
+pub const MAX_HEAD_FIELDS: usize = 100;
+
+/// A field of a head.
+pub type HeadField<'b> = httparse::Header<'b>;
+
+/// Why a head is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum HeadError {
+    /// It is no head of HTTP/1.
+    #[error("the head of the message is malformed")]
+    Malformed,
+    /// It has too many fields.
+    #[error("the head has more than {MAX_HEAD_FIELDS} headers")]
+    TooMany,
+    /// It does not end.
+    #[error("the head is longer than {MAX_HEAD_BYTES} bytes")]
+    TooLong,
+    /// A line ends as others may not see it end.
+    #[error("a line does not end with carriage return and line feed")]
+    BareLineEnd,
+    /// It says in more than one way where the body ends.
+    #[error("the length of the body is ambiguous")]
+    Framing,
+}
+
+impl From<FramingError> for HeadError {
+    fn from(_: FramingError) -> Self {
+        Self::Framing
+    }
+}
+
+impl From<httparse::Error> for HeadError {
+    fn from(error: httparse::Error) -> Self {
+        match error {
+            httparse::Error::TooManyHeaders => Self::TooMany,
+            _ => Self::Malformed,
+        }
+    }
+}
+
+/// The head of a request.
+#[derive(Debug)]
+pub struct RequestHead<'b, 'f> {
+    /// All of its bytes.
+    pub bytes: &'b [u8],
+    pub method: &'b str,
+    pub target: &'b str,
+    /// Whether the version is HTTP/1.1; else it is HTTP/1.0.
+    pub is_http_1_1: bool,
+    pub fields: &'f [HeadField<'b>],
+    pub body: Body,
+}
+
+/// The head of a response.
+#[derive(Debug)]
+pub struct ResponseHead<'b, 'f> {
+    /// All of its bytes.
+    pub bytes: &'b [u8],
+    pub status: u16,
+    pub reason: &'b str,
+    /// Whether the version is HTTP/1.1; else it is HTTP/1.0.
+    pub is_http_1_1: bool,
+    pub fields: &'f [HeadField<'b>],
+    pub body: Body,
+}
+
+/// Reads the head that some bytes begin with; none while a part is missing.
+///
+/// # Errors
+/// When it is not as it should be.
+pub fn read_request<T>(
+    bytes: &[u8],
+    read: impl FnOnce(&RequestHead<'_, '_>) -> T,
+) -> Result<Option<T>, HeadError> {
+    check_start(bytes)?;
+    let mut fields = [const { MaybeUninit::uninit() }; MAX_HEAD_FIELDS];
+    let mut parsed = httparse::Request::new(&mut []);
+    let bytes = match parsed.parse_with_uninit_headers(bytes, &mut fields)? {
+        httparse::Status::Complete(length) => bytes.get(..length).unwrap_or(bytes),
+        httparse::Status::Partial => return incomplete(bytes),
+    };
+    check_length(bytes)?;
+    check_line_ends(bytes)?;
+    let is_http_1_1 = parsed.version == Some(1);
+    let body = length_of(parsed.headers)?.body(is_http_1_1)?.unwrap_or(Body::NONE);
+    let (method, target) = (parsed.method.unwrap_or_default(), parsed.path.unwrap_or_default());
+    let fields = &*parsed.headers;
+    Ok(Some(read(&RequestHead { bytes, method, target, is_http_1_1, fields, body })))
+}
+
+/// Reads the head of a response that some bytes begin with; none while a part is missing. The response
+/// `to_head` has no body, whatever it says.
+///
+/// # Errors
+/// When it is not as it should be; a line may end with a line feed alone, as most readers take it.
+pub fn read_response<T>(
+    bytes: &[u8],
+    to_head: bool,
+    read: impl FnOnce(&ResponseHead<'_, '_>) -> T,
+) -> Result<Option<T>, HeadError> {
+    check_start(bytes)?;
+    let mut fields = [const { MaybeUninit::uninit() }; MAX_HEAD_FIELDS];
+    let mut parsed = httparse::Response::new(&mut []);
+    let config = httparse::ParserConfig::default();
+    let bytes = match config.parse_response_with_uninit_headers(&mut parsed, bytes, &mut fields)? {
+        httparse::Status::Complete(length) => bytes.get(..length).unwrap_or(bytes),
+        httparse::Status::Partial => return incomplete(bytes),
+    };
+    check_length(bytes)?;
+    let is_http_1_1 = parsed.version == Some(1);
+    let status = parsed.code.filter(|status| *status >= 100).ok_or(HeadError::Malformed)?;
+    let announced = length_of(parsed.headers)?.body(is_http_1_1)?;
+    let is_bodiless = to_head || matches!(status, 100..200 | 204 | 304);
+    let body = if is_bodiless { Body::NONE } else { announced.unwrap_or(Body::UntilClose) };
+    let (reason, fields) = (parsed.reason.unwrap_or_default(), &*parsed.headers);
+    Ok(Some(read(&ResponseHead { bytes, status, reason, is_http_1_1, fields, body })))
+}
+
+/// Reads fields that end with an empty line, such as those of a trailer; none where they are malformed.
+pub fn read_fields<T>(bytes: &[u8], read: impl FnOnce(&[HeadField<'_>]) -> T) -> Option<T> {
+    let mut fields = [httparse::EMPTY_HEADER; MAX_HEAD_FIELDS];
+    match httparse::parse_headers(bytes, &mut fields) {
+        Ok(httparse::Status::Complete((_, fields))) => Some(read(fields)),
+        _ => None,
+    }
+}
+
+/// Whether bytes of which so many were searched may hold the end of a head.
+pub fn may_end_head(bytes: &[u8], searched: usize) -> bool {
+    let unseen = bytes.get(searched.saturating_sub(3)..).unwrap_or_default();
+    searched == 0
+        || unseen.windows(2).any(|pair| pair == b"\n\n")
+        || unseen.windows(3).any(|three| three == b"\n\r\n")
+}
+
+fn incomplete<T>(bytes: &[u8]) -> Result<Option<T>, HeadError> {
+    if bytes.len() < MAX_HEAD_BYTES { Ok(None) } else { Err(HeadError::TooLong) }
+}
+
+fn check_length(head: &[u8]) -> Result<(), HeadError> {
+    if head.len() <= MAX_HEAD_BYTES { Ok(()) } else { Err(HeadError::TooLong) }
+}
+
+/// The parser would skip empty lines, any number of them, and take them for a part of the head.
+fn check_start(bytes: &[u8]) -> Result<(), HeadError> {
+    match bytes.first() {
+        Some(b'\r' | b'\n') => Err(HeadError::Malformed),
+        _ => Ok(()),
+    }
+}
+
+/// The parser takes a bare line feed for a line end; others may not, and then see another message.
+fn check_line_ends(head: &[u8]) -> Result<(), HeadError> {
+    let mut rest = head;
+    while let Some(at) = rest.iter().position(|byte| matches!(byte, b'\r' | b'\n')) {
+        rest = rest
+            .get(at..)
+            .and_then(|rest| rest.strip_prefix(b"\r\n"))
+            .ok_or(HeadError::BareLineEnd)?;
+    }
+    Ok(())
+}
+
+fn length_of(fields: &[HeadField<'_>]) -> Result<BodyLength, FramingError> {
+    let mut length = BodyLength::default();
+    for field in fields {
+        length.read(field.name.as_bytes(), field.value)?;
+    }
+    Ok(length)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn refusal(head: &str) -> HeadError {
+        read_request(head.as_bytes(), |_| ()).unwrap_err()
+    }
+
+    #[test]
+    fn a_request_is_read_when_its_head_is_complete() {
+        let bytes = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc";
+
+        assert!(read_request(&bytes[..40], |_| ()).unwrap().is_none());
+        let seen = read_request(bytes, |head| {
+            assert_eq!((head.method, head.target, head.is_http_1_1), ("POST", "/a", true));
+            (head.bytes.len(), head.body.clone(), head.fields.len())
+        });
+        assert_eq!(seen, Ok(Some((48, Body::Length(3), 2))));
+    }
+
+    #[test]
+    fn ambiguous_framing_is_refused() {
+        for fields in [
+            "Content-Length: 3\r\nTransfer-Encoding: chunked",
+            "Transfer-Encoding: chunked\r\nContent-Length: 3",
+            "Content-Length: 3\r\nContent-Length: 3",
+            "Content-Length: +3",
+            "Content-Length: 3, 3",
+            "Content-Length: 99999999999999999999",
+            "Content-Length: ",
+            "Transfer-Encoding: gzip, chunked",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+            "Transfer-Encoding: xchunked",
+        ] {
+            let head = format!("POST / HTTP/1.1\r\nHost: x\r\n{fields}\r\n\r\n");
+            assert_eq!(refusal(&head), HeadError::Framing, "{fields}");
+            let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n");
+            let response = read_response(head.as_bytes(), false, |_| ());
+            assert_eq!(response, Err(HeadError::Framing), "{fields}");
+        }
+        assert_eq!(
+            refusal("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"),
+            HeadError::Framing
+        );
+    }
+
+    #[test]
+    fn odd_lines_are_refused() {
+        for head in [
+            "GET / HTTP/1.1\r\nHost : x\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: x\r\n folded\r\n\r\n",
+            "GET / HTTP/1.1\r\nA: b\0c\r\n\r\n",
+            "GET  / HTTP/1.1\r\n\r\n",
+            "\r\nGET / HTTP/1.1\r\n\r\n",
+        ] {
+            assert_eq!(refusal(head), HeadError::Malformed, "{head:?}");
+        }
+        for head in ["GET / HTTP/1.1\nHost: x\r\n\r\n", "GET / HTTP/1.1\r\nHost: x\r\n\n"] {
+            assert_eq!(refusal(head), HeadError::BareLineEnd, "{head:?}");
+        }
+        assert_eq!(
+            refusal(&format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(101))),
+            HeadError::TooMany
+        );
+        assert_eq!(refusal(&format!("GET /{}", "a".repeat(MAX_HEAD_BYTES))), HeadError::TooLong);
+    }
+
+    #[test]
+    fn some_responses_have_no_body() {
+        let body = |status: u16, to_head| {
+            let head = format!("HTTP/1.1 {status} X\r\nContent-Length: 5\r\n\r\n");
+            read_response(head.as_bytes(), to_head, |head| head.body.clone()).unwrap().unwrap()
+        };
+
+        assert_eq!(body(200, false), Body::Length(5));
+        assert_eq!(body(200, true), Body::NONE);
+        assert_eq!(body(304, false), Body::NONE);
+        assert_eq!(body(100, false), Body::NONE);
+        let unframed = read_response(b"HTTP/1.1 200 OK\r\n\r\n", false, |head| head.body.clone());
+        assert_eq!(unframed, Ok(Some(Body::UntilClose)));
+        assert_eq!(
+            read_response(b"HTTP/1.1 099 X\r\n\r\n", false, |_| ()),
+            Err(HeadError::Malformed)
+        );
+    }
+
+    #[test]
+    fn the_end_of_a_head_is_found_wherever_it_is_cut() {
+        for head in ["GET / HTTP/1.1\r\nA: b\r\n\r\n", "HTTP/1.1 200 OK\nA: b\n\n"] {
+            for cut in 1..head.len() {
+                assert!(may_end_head(head.as_bytes(), cut), "{cut}");
+            }
+            assert!(!may_end_head(&head.as_bytes()[..head.len() - 1], 5));
+        }
+    }
+}

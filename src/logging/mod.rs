@@ -1,0 +1,40 @@
+//! What is worth a line for whoever looks for the cause of something: events and spans of `tracing`.
+//!
+//! Code says what happens with the macros of `tracing`, and fields of these names, as far as they are
+//! known: `request_id`, `op_id`, `session`, `tunnel`, `edge`, `status`, `dur_ms`, `err`. Never a value of
+//! a header, a body or a secret. While nobody has asked for a level, all of that is a look at one number.
+//!
+//! Where somebody has, [`LogSubscriber`] makes a [`LogRecord`] of each event, with the fields of the spans
+//! around it, and puts it into a bounded queue ([`take`]). Whoever reads that, a thread of Python or of
+//! the command, may be slow: nobody who has something to say waits for it. Records that find no place are
+//! counted, and the count is a record later.
+//!
+//! An error that nobody returns is told at debug with its cause, by [`or_debug`]; one that says nothing to
+//! anybody is passed to [`ignore`], with the reason. `tests/rust/swallowed_errors.rs` holds the code to
+//! that.
+
+#[cfg(feature = "service")]
+mod level;
+mod outcome;
+#[cfg(feature = "service")]
+mod queue;
+#[cfg(feature = "service")]
+mod record;
+#[cfg(feature = "service")]
+mod span;
+#[cfg(feature = "service")]
+mod subscriber;
+
+#[cfg(feature = "service")]
+pub(crate) use level::LogLevel;
+pub(crate) use outcome::{ignore, or_debug};
+#[cfg(feature = "python")]
+pub(crate) use queue::has_records;
+#[cfg(feature = "service")]
+pub(crate) use queue::{take, wake};
+#[cfg(feature = "service")]
+pub(crate) use record::LogRecord;
+#[cfg(feature = "python")]
+pub(crate) use record::LogValue;
+#[cfg(feature = "service")]
+pub(crate) use subscriber::{TARGETS, set_levels};

@@ -1,0 +1,23 @@
+//! What becomes of errors that nobody returns.
+
+/// The value of a result; where there is an error, it is told at debug with what could not be done.
+///
+/// ```ignore
+/// or_debug!(socket.shutdown().await, "cannot close the connection");
+/// ```
+macro_rules! or_debug {
+    ($result:expr, $($told:tt)+) => {
+        match $result {
+            Ok(value) => Some(value),
+            Err(err) => {
+                tracing::debug!(err = %err, $($told)+);
+                None
+            }
+        }
+    };
+}
+
+pub(crate) use or_debug;
+
+/// Drops the outcome of something that may fail, for a reason that whoever reads the code may judge.
+pub(crate) fn ignore<T>(_outcome: T, _reason: &'static str) {}

@@ -1,0 +1,135 @@
+//! TLS, for all that speak it: one provider of cryptography, whom to trust, and handshakes that end.
+//!
+//! [`certificate`] reads certificates and keys from PEM, [`x509`] says what a certificate is for, and
+//! [`PlainOrTls`] is a socket with or without TLS.
+
+pub(crate) mod certificate;
+mod stream;
+mod verifier;
+pub(crate) mod x509;
+
+use std::io;
+use std::sync::{Arc, LazyLock};
+
+use rustls::client::WantsClientCert;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::ServerName;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{Acceptor, NoClientAuth, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::{
+    ClientConfig, ConfigBuilder, RootCertStore, ServerConfig, SupportedProtocolVersion,
+    WantsVerifier,
+};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
+
+pub(crate) use stream::PlainOrTls;
+use verifier::AnyCertificate;
+
+use super::HANDSHAKE_TIMEOUT;
+
+/// What makes keys and signatures. It is never made the default of the process, which others share.
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: LazyLock<Arc<CryptoProvider>> =
+        LazyLock::new(|| Arc::new(ring::default_provider()));
+    PROVIDER.clone()
+}
+
+fn client_builder() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, rustls::Error> {
+    ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()
+}
+
+/// How to connect to servers whose certificates these have signed.
+pub(crate) fn client_config(roots: RootCertStore) -> Result<ClientConfig, rustls::Error> {
+    Ok(client_builder()?.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// How to connect to any server: TLS hides the traffic, and nobody says whom to trust.
+pub(crate) fn unverified_client_config() -> Result<ClientConfig, rustls::Error> {
+    let verifier = Arc::new(AnyCertificate(provider()));
+    let builder: ConfigBuilder<ClientConfig, WantsClientCert> =
+        client_builder()?.dangerous().with_custom_certificate_verifier(verifier);
+    Ok(builder.with_no_client_auth())
+}
+
+/// How to serve clients that this verifier lets in.
+pub(crate) fn server_config(
+    versions: &[&'static SupportedProtocolVersion],
+    clients: Arc<dyn ClientCertVerifier>,
+    certificates: Arc<dyn ResolvesServerCert>,
+) -> Result<ServerConfig, rustls::Error> {
+    let builder =
+        ServerConfig::builder_with_provider(provider()).with_protocol_versions(versions)?;
+    Ok(builder.with_client_cert_verifier(clients).with_cert_resolver(certificates))
+}
+
+/// The certificates that the system trusts.
+pub(crate) fn system_roots() -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    // Damaged entries of a system's store are common and concern nobody else.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    roots
+}
+
+/// The certificates of a PEM file; at least one.
+///
+/// # Errors
+/// With what is wrong with them.
+pub(crate) fn roots(pem: &[u8]) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificate::certificates(pem)? {
+        roots.add(certificate).map_err(|problem| problem.to_string())?;
+    }
+    Ok(roots)
+}
+
+/// Asks no client for a certificate.
+pub(crate) fn any_client() -> Arc<dyn ClientCertVerifier> {
+    Arc::new(NoClientAuth)
+}
+
+/// Lets in only clients who show a certificate that one of these, in PEM, has signed.
+///
+/// # Errors
+/// With what is wrong with them.
+pub(crate) fn only_signed_by(authorities: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    let roots = Arc::new(roots(authorities)?);
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider()).build();
+    let verifier = verifier.map_err(|problem| problem.to_string())?;
+    Ok(verifier)
+}
+
+/// The name that the certificate of `host:port` must be for.
+///
+/// # Errors
+/// When the host is neither a name nor an address.
+pub(crate) fn server_name(address: &str) -> io::Result<ServerName<'static>> {
+    let host = address.rsplit_once(':').map_or("", |(host, _)| host);
+    ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).map_err(io::Error::other)
+}
+
+/// Agrees on TLS with a client.
+///
+/// # Errors
+/// When there is no agreement, or none in time.
+pub(crate) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    config: Arc<ServerConfig>,
+) -> io::Result<TlsStream<S>> {
+    timeout(HANDSHAKE_TIMEOUT, TlsAcceptor::from(config).accept(stream)).await?
+}
+
+/// The same, in the way that is chosen for the name that the client asks for.
+pub(crate) async fn accept_by_name<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    choose: impl FnOnce(Option<&str>) -> Arc<ServerConfig>,
+) -> io::Result<TlsStream<S>> {
+    let handshake = async {
+        let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+        let config = choose(hello.client_hello().server_name());
+        hello.into_stream(config).await
+    };
+    timeout(HANDSHAKE_TIMEOUT, handshake).await?
+}

@@ -1,0 +1,137 @@
+//! What the store says of edges, backends and IP policies, in the form that traffic finds.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::api::id::prefix;
+use crate::api::remote::backends::failover::FailoverBackend;
+use crate::api::remote::backends::http_response::HttpResponseBackend;
+use crate::api::remote::backends::static_::StaticBackend;
+use crate::api::remote::backends::tunnel_group::TunnelGroupBackend;
+use crate::api::remote::backends::weighted::WeightedBackend;
+use crate::api::remote::edges::https::HttpsEdge;
+use crate::api::remote::edges::tcp::TcpEdge;
+use crate::api::remote::ip_policies::IpPolicy;
+use crate::gateway::Gateway;
+use crate::gateway::modules::policy_cache::PolicyCache;
+use crate::service::publish::backends::Backends;
+use crate::service::publish::https_edges::HttpsEdges;
+use crate::service::publish::ip_policies::IpPolicyTable;
+use crate::service::publish::modules::ModuleCompiler;
+use crate::service::publish::tcp_edges::TcpEdges;
+use crate::service::store::{self, Document, View};
+
+/// How many documents are read at a time.
+const PAGE: usize = 500;
+
+/// The kinds of documents that traffic depends on.
+const PUBLISHED_KINDS: &[&str] = &[
+    prefix::IP_POLICY,
+    prefix::IP_POLICY_RULE,
+    prefix::TUNNEL_GROUP,
+    prefix::FAILOVER,
+    prefix::HTTP_RESPONSE,
+    prefix::WEIGHTED,
+    prefix::STATIC,
+    prefix::HTTPS_EDGE,
+    prefix::HTTPS_ROUTE,
+    prefix::TCP_EDGE,
+];
+
+/// Everything that was published; edges hold on to backends and IP policies, and need not be compiled
+/// again when these change.
+pub(super) struct RouteTables {
+    backends: Backends,
+    ip_policies: IpPolicyTable,
+    modules: ModuleCompiler,
+    https_edges: HttpsEdges,
+    tcp_edges: Arc<TcpEdges>,
+}
+
+impl RouteTables {
+    pub(super) fn new(
+        gateway: &Gateway,
+        policies: Arc<PolicyCache>,
+        tcp_edges: Arc<TcpEdges>,
+    ) -> Self {
+        Self {
+            backends: Backends::new(gateway.clone()),
+            ip_policies: IpPolicyTable::new(gateway.clone()),
+            modules: ModuleCompiler::new(gateway.clone(), policies),
+            https_edges: HttpsEdges::new(gateway.clone()),
+            tcp_edges,
+        }
+    }
+
+    /// Publishes everything.
+    pub(super) fn load(&mut self, view: &View<'_>) -> Result<(), store::StoreError> {
+        let mut ids = Vec::new();
+        all::<IpPolicy>(view, &mut ids)?;
+        all::<TunnelGroupBackend>(view, &mut ids)?;
+        all::<FailoverBackend>(view, &mut ids)?;
+        all::<HttpResponseBackend>(view, &mut ids)?;
+        all::<WeightedBackend>(view, &mut ids)?;
+        all::<StaticBackend>(view, &mut ids)?;
+        all::<HttpsEdge>(view, &mut ids)?;
+        all::<TcpEdge>(view, &mut ids)?;
+        self.refresh(view, &ids)
+    }
+
+    /// Publishes what has changed, each thing once.
+    pub(super) fn refresh(
+        &mut self,
+        view: &View<'_>,
+        changed: &[String],
+    ) -> Result<(), store::StoreError> {
+        let Self { backends, ip_policies, modules, https_edges, tcp_edges } = self;
+        let mut owners = Vec::new();
+        let mut known = HashSet::new();
+        for id in changed {
+            let owner = match kind(id) {
+                prefix::HTTPS_ROUTE => https_edges.edge_of(view, modules, id)?,
+                prefix::IP_POLICY_RULE => ip_policies.policy_of(view, id)?,
+                _ => Some(id.clone()),
+            };
+            owners.extend(owner.filter(|owner| known.insert(owner.clone())));
+        }
+        for id in &owners {
+            match kind(id) {
+                prefix::HTTPS_EDGE => https_edges.refresh(view, modules, backends, id)?,
+                prefix::TCP_EDGE => tcp_edges.refresh(view, modules, backends, id)?,
+                prefix::IP_POLICY => ip_policies.refresh(view, id)?,
+                kind => backends.refresh(view, kind, id)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries again to get the ports and names of edges that others had.
+    pub(super) fn take_missing(&mut self) {
+        self.tcp_edges.listen_again();
+        self.https_edges.take_names_again();
+    }
+}
+
+/// Whether traffic depends on what this identifier names.
+pub(super) fn is_published(id: &str) -> bool {
+    PUBLISHED_KINDS.contains(&kind(id))
+}
+
+/// The kind of resource that an identifier names.
+fn kind(id: &str) -> &str {
+    id.rsplit_once('_').map_or(id, |(prefix, _)| prefix)
+}
+
+/// Adds the identifiers of all documents of a kind, oldest first.
+fn all<D: Document>(view: &View<'_>, ids: &mut Vec<String>) -> Result<(), store::StoreError> {
+    let first = ids.len();
+    loop {
+        let before = ids.get(first..).and_then(<[String]>::last).cloned();
+        let page = view.page::<D>(before.as_deref(), PAGE)?;
+        ids.extend(page.iter().map(|document| document.id().to_owned()));
+        if page.len() < PAGE {
+            ids[first..].reverse();
+            return Ok(());
+        }
+    }
+}

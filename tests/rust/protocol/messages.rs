@@ -1,0 +1,170 @@
+//! Messages are read in any letter case and written in one.
+
+use ginnel::protocol::message::Auth;
+use ginnel::protocol::message::AuthAnswer;
+use ginnel::protocol::message::Base64Bytes;
+use ginnel::protocol::message::Bind;
+use ginnel::protocol::message::BindAnswer;
+use ginnel::protocol::message::BindOpts;
+use ginnel::protocol::message::Hidden;
+use ginnel::protocol::message::HttpOpts;
+use ginnel::protocol::message::IpRestrictionOptions;
+use ginnel::protocol::message::RemoteError;
+use ginnel::protocol::message::StopTunnel;
+use ginnel::protocol::message::TlsOpts;
+use ginnel::protocol::message::decode;
+use ginnel::protocol::message::error_text;
+use serde_json::{Value, json};
+
+fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    decode(value.to_string().as_bytes()).unwrap()
+}
+
+#[test]
+fn names_are_read_in_any_case() {
+    let families = [
+        json!({"Version": ["3", "2"], "ClientId": "c", "Extra": {"AuthToken": "t", "OS": "linux"}}),
+        json!({"version": ["3", "2"], "CLIENTID": "c", "extra": {"Authtoken": "t", "Os": "linux"}}),
+    ];
+
+    let read = families.map(read::<Auth>);
+
+    assert_eq!(read[0], read[1]);
+    assert_eq!(read[0].extra.auth_token.reveal(), "t");
+    assert_eq!(read[0].extra.os, "linux");
+}
+
+#[test]
+fn the_exact_name_wins_over_another_spelling() {
+    for text in [r#"{"ID": "other", "Id": "exact"}"#, r#"{"Id": "exact", "ID": "other"}"#] {
+        assert_eq!(decode::<StopTunnel>(text.as_bytes()).unwrap().id, "exact");
+    }
+}
+
+#[test]
+fn null_and_absent_are_one_and_the_unknown_is_passed_over() {
+    let bind: Bind = read(json!({
+        "Id": null, "Proto": "http", "Opts": null, "Surprise": {"a": [1]},
+        "Extra": {"Metadata": null, "Bindings": null, "PoolingEnabled": true}
+    }));
+
+    assert_eq!(bind.id, "");
+    assert!(bind.extra.pooling_enabled);
+    assert_eq!(bind.opts, BindOpts::default());
+}
+
+#[test]
+fn commands_tell_unsupported_from_unknown() {
+    let auth: Auth = read(json!({"Extra": {
+        "StopUnsupportedError": "", "RestartUnsupportedError": "no", "UpdateUnsupportedError": null
+    }}));
+
+    assert_eq!(auth.extra.stop_unsupported_error.as_deref(), Some(""));
+    assert_eq!(auth.extra.restart_unsupported_error.as_deref(), Some("no"));
+    assert_eq!(auth.extra.update_unsupported_error, None);
+}
+
+#[test]
+fn options_are_typed_whatever_the_case_of_their_names() {
+    let bind: Bind = read(json!({"Proto": "https", "Opts": {
+        "Hostname": "a.example", "LocalURLScheme": "https", "iprestriction": {"allow_cidrs": ["::/0"]},
+        "BasicAuth": {"credentials": [{"username": "u", "hashed_password": "aGFzaA=="}]},
+        "ProxyProto": 2, "OAuth": null, "RequestHeaders": {"add": ["a:b"], "addParsed": {}},
+        "TrafficPolicy": "on_http_request: []"
+    }}));
+
+    let options: HttpOpts = bind.opts.typed().unwrap();
+
+    assert_eq!(options.hostname, "a.example");
+    assert_eq!(options.local_url_scheme.as_deref(), Some("https"));
+    let networks = IpRestrictionOptions { allow_cidrs: vec!["::/0".into()], deny_cidrs: vec![] };
+    assert_eq!(options.ip_restriction, Some(networks));
+    let credentials = options.basic_auth.unwrap().credentials;
+    assert_eq!(credentials[0].hashed_password, Base64Bytes(b"hash".to_vec()));
+    assert_eq!(options.proxy_proto, 2);
+    assert_eq!(options.oauth, None);
+    assert_eq!(options.request_headers.unwrap().add, ["a:b"]);
+    assert_eq!(options.traffic_policy.as_deref(), Some("on_http_request: []"));
+}
+
+#[test]
+fn an_answer_echoes_the_options_and_has_what_clients_need() {
+    let mut opts = read::<BindOpts>(json!({"HOSTNAME": "", "Mystery": {"kept": null}}));
+
+    opts.set("Hostname", "chosen.example");
+    opts.complete("http");
+
+    assert_eq!(
+        serde_json::to_value(&opts).unwrap(),
+        json!({
+            "Mystery": {"kept": null}, "Hostname": "chosen.example", "Auth": "", "Subdomain": "",
+            "HostHeaderRewrite": false, "ProxyProto": 0
+        })
+    );
+}
+
+#[test]
+fn typed_options_come_back_from_their_object() {
+    let options = TlsOpts {
+        hostname: "a.example".into(),
+        mutual_tls_at_agent: true,
+        tls_termination: Some(Default::default()),
+        ..TlsOpts::default()
+    };
+
+    let object = BindOpts::from_typed(&options).unwrap();
+
+    assert_eq!(object.get("MutualTLSAtAgent"), Some(&Value::Bool(true)));
+    assert_eq!(object.get("TLSTermination"), Some(&json!({})));
+    assert_eq!(object.typed::<TlsOpts>().unwrap(), options);
+}
+
+#[test]
+fn answers_are_spelled_as_the_protocol_says() {
+    let mut auth = AuthAnswer { version: "3".into(), client_id: "c".into(), ..Default::default() };
+    auth.extra.agent_session_id = "ts_1".into();
+    let bind = BindAnswer { url: "tcp://h:1".into(), ..Default::default() };
+
+    let auth = serde_json::to_value(&auth).unwrap();
+    let bind = serde_json::to_value(&bind).unwrap();
+
+    assert_eq!((&auth["Version"], &auth["ClientId"]), (&json!("3"), &json!("c")));
+    assert_eq!(auth["Extra"]["AgentSessionID"], "ts_1");
+    assert_eq!(bind["URL"], "tcp://h:1");
+    assert_eq!(bind["Extra"], json!({"Token": ""}));
+    assert_eq!(bind.get("Error"), None);
+}
+
+#[test]
+fn errors_are_lines_and_a_code() {
+    let text =
+        error_text("authentication failed: no such token\nlook again", Some("ERR_NGROK_107"));
+    let answer: AuthAnswer = read(json!({"Error": text}));
+
+    let failure = answer.failure().unwrap();
+
+    assert_eq!(failure.message, "authentication failed: no such token\nlook again");
+    assert_eq!(failure.code.as_deref(), Some("ERR_NGROK_107"));
+    assert_eq!(RemoteError::parse("plain"), RemoteError { message: "plain".into(), code: None });
+    assert_eq!(read::<AuthAnswer>(json!({"Error": ""})).failure(), None);
+}
+
+#[test]
+fn secrets_are_not_printed() {
+    let auth: Auth = read(json!({"Extra": {"AuthToken": "s3cret", "Cookie": "s3cret"}}));
+    let bind: Bind = read(json!({"Extra": {"Token": "s3cret"}, "Opts": {"Auth": "s3cret"}}));
+
+    let printed = format!("{auth:?} {bind:?} {:?}", bind.opts.typed::<HttpOpts>().unwrap());
+
+    assert!(!printed.contains("s3cret"), "{printed}");
+    assert_eq!(Hidden::from("x").reveal(), "x");
+}
+
+#[test]
+fn what_is_no_message_is_refused() {
+    for text in
+        ["", "{", "[]", "7", r#"{"Version": 3}"#, r#"{"Extra": {"HeartbeatInterval": "1"}}"#]
+    {
+        assert!(decode::<Auth>(text.as_bytes()).is_err(), "{text}");
+    }
+}

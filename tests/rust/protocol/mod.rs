@@ -1,0 +1,4 @@
+//! What agent and service say to each other.
+
+mod calls;
+mod messages;

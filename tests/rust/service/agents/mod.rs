@@ -1,0 +1,3 @@
+//! Agents at the service: who may log in.
+
+mod login;

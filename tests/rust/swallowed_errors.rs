@@ -1,0 +1,63 @@
+//! An error that nobody returns is told, or it is said why it means nothing.
+
+use std::fs;
+use std::path::Path;
+
+use super::layers::{code_of, files_below};
+
+/// Where a result is dropped that is no error, and how often: text is written into a `String`, which
+/// does not fail, or something is not used on every system. The list only gets shorter; use `or_debug!`
+/// to tell a cause, or `ignore` to say why there is nothing to tell.
+const HARMLESS: &[(&str, usize)] = &[
+    ("agent/relay/files.rs", 1),
+    ("cli/agent/console.rs", 1),
+    ("cli/reference.rs", 7),
+    ("files.rs", 1),
+    ("policy/path.rs", 1),
+    ("python/results/json.rs", 1),
+];
+
+#[test]
+fn no_result_is_dropped_without_a_word() {
+    let files = files_below(Path::new("src"));
+    let mut known = HARMLESS.to_vec();
+    let mut wrong = Vec::new();
+    for file in files.iter().filter(|file| !file.ends_with("tests.rs")) {
+        let name = file.strip_prefix("src").unwrap().to_str().unwrap().replace('\\', "/");
+        let code = code_of(file);
+        let statements = code.split_inclusive([';', '{', '}']);
+        let dropped: Vec<_> = statements.filter(|it| is_dropped(it)).map(str::trim).collect();
+        let allowed = known.iter().position(|(file, _)| *file == name);
+        let allowed = allowed.map_or(0, |place| known.swap_remove(place).1);
+        if dropped.len() != allowed {
+            wrong.push(format!("{name}: {allowed} are known, but there are {dropped:#?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "results are dropped without a word:\n{}", wrong.join("\n"));
+    assert!(known.is_empty(), "remove from HARMLESS what is gone: {known:?}");
+}
+
+/// Whether a statement drops what may be an error.
+fn is_dropped(statement: &str) -> bool {
+    let statement = statement.trim();
+    let is_used = statement.contains(" = ") || statement.starts_with("return ");
+    let is_ignored = statement.lines().any(|line| line.trim().starts_with("let _ ="));
+    is_ignored || statement.ends_with(".ok();") && !is_used
+}
+
+#[test]
+fn a_dropped_result_is_seen() {
+    for dropped in
+        ["let _ = send(1);", "\n        socket\n            .close()\n            .ok();"]
+    {
+        assert!(is_dropped(dropped), "{dropped}");
+    }
+    for used in
+        ["let number = text.parse().ok();", "return text.parse().ok();", "text.parse().ok() }"]
+    {
+        assert!(!is_dropped(used), "{used}");
+    }
+    assert!(
+        fs::read_to_string("src/logging/outcome.rs").unwrap().contains("macro_rules! or_debug")
+    );
+}
