@@ -114,7 +114,7 @@ impl AgentConfig {
 
     /// The keys that were given and change nothing here.
     pub fn without_effect(&self) -> Vec<&'static str> {
-        let given = [
+        let options = [
             ("log_level", &self.log_level),
             ("log_format", &self.log_format),
             ("log", &self.log),
@@ -127,7 +127,7 @@ impl AgentConfig {
             ("update_channel", &self.update_channel),
             ("update_check", &self.update_check),
         ];
-        given.into_iter().filter(|(_, value)| value.is_some()).map(|(name, _)| name).collect()
+        options.into_iter().filter(|(_, value)| value.is_some()).map(|(name, _)| name).collect()
     }
 
     /// Whether the console is wanted; none where that is for the terminal to say.
@@ -187,10 +187,10 @@ impl AgentConfig {
     /// When there is none of that name, or it is wrong.
     pub fn tunnel(&self, name: &str) -> Result<Definition, Error> {
         let option = format!("tunnels.{name}");
-        let given = self.tunnels.get(name).ok_or_else(|| wrong(&option, "is not defined"))?;
-        let mut given = given.clone();
-        given.insert("name".to_owned(), name.into());
-        Definition::read(&given).map_err(|problems| wrong(&option, &problems.join("; ")))
+        let definition = self.tunnels.get(name).ok_or_else(|| wrong(&option, "is not defined"))?;
+        let mut definition = definition.clone();
+        definition.insert("name".to_owned(), name.into());
+        Definition::read(&definition).map_err(|problems| wrong(&option, &problems.join("; ")))
     }
 
     /// Finds what is wrong with the options and all tunnels.
@@ -278,10 +278,10 @@ mod tests {
 
     #[test]
     fn an_unknown_key_is_refused_with_its_place() {
-        let told = read(&["version: 2\nauthtoken: x\nauthtokn: y\n"]).unwrap_err();
+        let problem = read(&["version: 2\nauthtoken: x\nauthtokn: y\n"]).unwrap_err();
 
-        assert!(told.contains("authtokn"), "{told}");
-        assert!(told.contains("line 3"), "{told}");
+        assert!(problem.contains("authtokn"), "{problem}");
+        assert!(problem.contains("line 3"), "{problem}");
     }
 
     #[test]
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn wrong_values_name_their_key() {
-        for (text, told) in [
+        for (text, expected) in [
             ("heartbeat_interval: soon", "heartbeat_interval"),
             ("inspect_db_size: -7", "inspect_db_size"),
             ("web_addr: [1]", "web_addr"),
@@ -300,7 +300,7 @@ mod tests {
         ] {
             let config = read(&[&format!("version: 2\n{text}\n")]).unwrap();
             let problem = config.check().unwrap_err().to_string();
-            assert!(problem.contains(told), "{problem}");
+            assert!(problem.contains(expected), "{problem}");
         }
     }
 

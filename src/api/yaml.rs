@@ -13,8 +13,8 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     #[expect(clippy::disallowed_methods, reason = "the problem is told without its line")]
     let read = serde_saphyr::from_str(text);
     read.map_err(|error: serde_saphyr::Error| {
-        let told = error.without_snippet().to_string();
-        without_values(told.lines().next().unwrap_or_default().trim_start_matches("error: "))
+        let message = error.without_snippet().to_string();
+        without_values(message.lines().next().unwrap_or_default().trim_start_matches("error: "))
     })
 }
 
@@ -44,14 +44,14 @@ mod tests {
             "- swordfish",
             "swordfish",
         ] {
-            let told = read::<std::collections::BTreeMap<String, u8>>(text).unwrap_err();
-            assert!(told.contains("line ") && !told.contains("fish"), "{text}: {told}");
+            let message = read::<std::collections::BTreeMap<String, u8>>(text).unwrap_err();
+            assert!(message.contains("line ") && !message.contains("fish"), "{text}: {message}");
         }
     }
 
     #[test]
     fn quoted_values_are_left_out() {
-        let told = without_values(r#"invalid type: string "sword \"fish\"", expected a number"#);
-        assert_eq!(told, "invalid type: string, expected a number");
+        let message = without_values(r#"invalid type: string "sword \"fish\"", expected a number"#);
+        assert_eq!(message, "invalid type: string, expected a number");
     }
 }

@@ -106,10 +106,10 @@ fn explain(error: &clap::Error) -> Result<(), CliError> {
     }
     let rendered = error.render().to_string();
     let lines = rendered.lines().map(str::trim);
-    let told: Vec<_> = lines
+    let usage: Vec<_> = lines
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
         .filter(|line| !line.is_empty())
         .map(|line| line.trim_start_matches("error: "))
         .collect();
-    Err(CliError::usage(told.join(" ")))
+    Err(CliError::usage(usage.join(" ")))
 }

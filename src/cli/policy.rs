@@ -162,7 +162,7 @@ fn refused(matches: &ArgMatches, file: &str, found: &[Problem]) -> CliError {
 
 /// What comes, from a file and from options.
 fn traffic(matches: &ArgMatches) -> Result<Traffic, CliError> {
-    let mut given = match matches.get_one::<String>("traffic") {
+    let mut traffic = match matches.get_one::<String>("traffic") {
         None => json!({}),
         Some(file) => {
             yaml::read(&read(file)?).map_err(|error| CliError::usage(format!("{file}: {error}")))?
@@ -171,30 +171,30 @@ fn traffic(matches: &ArgMatches) -> Result<Traffic, CliError> {
     let request = [("method", "method"), ("url", "url"), ("data", "body")];
     for (option, field) in request {
         if let Some(text) = matches.get_one::<String>(option) {
-            given["request"][field] = json!(text);
+            traffic["request"][field] = json!(text);
         }
     }
     if let Some(text) = matches.get_one::<String>("response-data") {
-        given["response"]["body"] = json!(text);
+        traffic["response"]["body"] = json!(text);
     }
     if let Some(status) = matches.get_one::<u16>("status") {
-        given["response"]["status"] = json!(status);
+        traffic["response"]["status"] = json!(status);
     }
     if let Some(address) = matches.get_one::<String>("client-ip") {
-        given["connection"]["client_ip"] = json!(address);
+        traffic["connection"]["client_ip"] = json!(address);
     }
-    add_headers(matches, "header", &mut given["request"])?;
-    add_headers(matches, "response-header", &mut given["response"])?;
-    if protocol(matches) == Protocol::Http && given["request"].is_null() {
-        given["request"] = json!({});
+    add_headers(matches, "header", &mut traffic["request"])?;
+    add_headers(matches, "response-header", &mut traffic["response"])?;
+    if protocol(matches) == Protocol::Http && traffic["request"].is_null() {
+        traffic["request"] = json!({});
     }
-    let fields = given.as_object_mut().into_iter().flatten();
+    let fields = traffic.as_object_mut().into_iter().flatten();
     let empty: Vec<_> =
         fields.filter(|(_, value)| value.is_null()).map(|(name, _)| name.clone()).collect();
-    if let Some(fields) = given.as_object_mut() {
+    if let Some(fields) = traffic.as_object_mut() {
         empty.iter().for_each(|name| drop(fields.remove(name)));
     }
-    serde_json::from_value(given).map_err(|error| CliError::usage(error.to_string()))
+    serde_json::from_value(traffic).map_err(|error| CliError::usage(error.to_string()))
 }
 
 fn add_headers(matches: &ArgMatches, option: &str, message: &mut Value) -> Result<(), CliError> {

@@ -210,12 +210,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_close_frame_comes_after_the_frame_that_is_under_way() -> io::Result<()> {
-        let (shutdown, heard) = oneshot::channel::<()>();
-        let heard = async { drop(heard.await) };
+        let (shutdown, closing) = oneshot::channel::<()>();
+        let closing = async { drop(closing.await) };
         let first: &[u8] = &[0x82, 0x04, 1, 2];
         let then: &[u8] = &[3, 4, 0x82, 0x01, 5, 0x82];
         let (mut server, read) = tokio::io::duplex(1024);
-        let mut passed = GoingAway::new(read, heard);
+        let mut passed = GoingAway::new(read, closing);
         server.write_all(first).await?;
         let mut seen = vec![0; 64];
         let length = passed.read(&mut seen).await?;
@@ -236,8 +236,8 @@ mod tests {
     async fn a_server_that_has_closed_is_not_followed_by_another_close() -> io::Result<()> {
         let normal: &[u8] = &[0x88, 0x02, 0x03, 0xe8];
         let (mut server, read) = tokio::io::duplex(1024);
-        let (shutdown, heard) = oneshot::channel::<()>();
-        let mut passed = GoingAway::new(read, async { drop(heard.await) });
+        let (shutdown, closing) = oneshot::channel::<()>();
+        let mut passed = GoingAway::new(read, async { drop(closing.await) });
         server.write_all(normal).await?;
         let mut seen = vec![0; 4];
         passed.read_exact(&mut seen).await?;

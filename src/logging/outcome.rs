@@ -6,11 +6,11 @@
 /// or_debug!(socket.shutdown().await, "cannot close the connection");
 /// ```
 macro_rules! or_debug {
-    ($result:expr, $($told:tt)+) => {
+    ($result:expr, $($event:tt)+) => {
         match $result {
             Ok(value) => Some(value),
             Err(err) => {
-                tracing::debug!(err = %err, $($told)+);
+                tracing::debug!(err = %err, $($event)+);
                 None
             }
         }

@@ -115,8 +115,8 @@ fn record(metadata: &Metadata<'_>, target: &'static str, mut fields: LogFields) 
 mod tests {
     use super::*;
 
-    fn records(told: impl FnOnce()) -> Vec<String> {
-        tracing::subscriber::with_default(LogSubscriber, told);
+    fn records(action: impl FnOnce()) -> Vec<String> {
+        tracing::subscriber::with_default(LogSubscriber, action);
         let records = queue::take(None);
         records.iter().map(|record| format!("{} {}", record.target, record.line())).collect()
     }
@@ -126,7 +126,7 @@ mod tests {
     fn records_have_the_fields_of_the_spans_around_them_and_the_levels_of_their_target() {
         LEVELS.set(&[LogLevel::Debug; TARGETS.len()]);
         tracing::callsite::rebuild_interest_cache();
-        let told = records(|| {
+        let lines = records(|| {
             let session = tracing::debug_span!("session", session = "ts_1");
             let request = {
                 let _session = session.enter();
@@ -142,7 +142,7 @@ mod tests {
             tracing::debug!("outside");
         });
         assert_eq!(
-            told,
+            lines,
             [
                 "logging lost session=ts_1 request_id=r status=200 err=\"cut off\"",
                 "logging the event's own value counts session=ts_2",
@@ -154,11 +154,11 @@ mod tests {
         levels[TARGETS.iter().position(|target| *target == "logging").unwrap()] = LogLevel::Warn;
         LEVELS.set(&levels);
         tracing::callsite::rebuild_interest_cache();
-        let told = records(|| {
+        let lines = records(|| {
             tracing::debug!("too little for this target");
             tracing::warn!("enough");
         });
-        assert_eq!(told, ["logging enough"]);
+        assert_eq!(lines, ["logging enough"]);
 
         LEVELS.set(&[LogLevel::Off; TARGETS.len()]);
         tracing::callsite::rebuild_interest_cache();

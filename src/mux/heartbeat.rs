@@ -80,10 +80,10 @@ async fn beat(
     tolerance: Duration,
     latency: &watch::Sender<Option<Duration>>,
 ) -> SessionEnd {
-    let mut heard = Instant::now();
+    let mut last_seen = Instant::now();
     loop {
         let sent = Instant::now();
-        match timeout_at(heard + interval + tolerance, exchange(&mut stream)).await {
+        match timeout_at(last_seen + interval + tolerance, exchange(&mut stream)).await {
             Ok(Ok(())) => latency.send_replace(Some(sent.elapsed())),
             Ok(Err(err)) => {
                 tracing::debug!(%err, "heartbeats have ended");
@@ -91,7 +91,7 @@ async fn beat(
             }
             Err(_) => return SessionEnd::Silent,
         };
-        heard = Instant::now();
+        last_seen = Instant::now();
         sleep_until(sent + interval).await;
     }
 }

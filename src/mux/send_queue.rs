@@ -189,12 +189,12 @@ impl SendQueue {
 }
 
 impl SendQueueState {
-    fn room_for(&self, wanted: usize) -> usize {
+    fn room_for(&self, bytes: usize) -> usize {
         let limit =
-            if wanted <= MAX_SHORT_BYTES { MAX_QUEUED_BYTES_FOR_SHORT } else { MAX_QUEUED_BYTES };
+            if bytes <= MAX_SHORT_BYTES { MAX_QUEUED_BYTES_FOR_SHORT } else { MAX_QUEUED_BYTES };
         let room = limit.saturating_sub(self.buffer.len() + FRAME_HEAD_BYTES);
         // A long write rather waits than goes out in crumbs.
-        if self.end.is_some() || room < wanted.min(MAX_SHORT_BYTES) { 0 } else { room }
+        if self.end.is_some() || room < bytes.min(MAX_SHORT_BYTES) { 0 } else { room }
     }
 
     fn wake(&mut self) {

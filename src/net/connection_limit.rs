@@ -201,8 +201,8 @@ mod tests {
         let exempt: Vec<_> = (0..9).filter_map(|_| limit.admit(ip("10.0.0.1"))).collect();
 
         assert_eq!((held.len(), exempt.len()), (3, 2));
-        let told = limit.take_refusals().unwrap();
-        assert_eq!((told.count, told.last), (12, ip("10.0.0.1")));
+        let actual = limit.take_refusals().unwrap();
+        assert_eq!((actual.count, actual.last), (12, ip("10.0.0.1")));
         assert_eq!(limit.take_refusals(), None);
     }
 

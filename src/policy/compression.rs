@@ -63,10 +63,10 @@ pub fn negotiate(headers: &HeaderMap, offered: &[Coding]) -> Option<Coding> {
 
 /// How much a visitor likes a coding, in thousandths; `*` speaks for those it does not name.
 fn weight(accepted: &[&str], name: &str) -> u16 {
-    let of = |wanted: &str| {
+    let of = |encoding: &str| {
         accepted.iter().find_map(|entry| {
             let (coding, parameters) = entry.split_once(';').unwrap_or((entry, ""));
-            coding.trim().eq_ignore_ascii_case(wanted).then(|| quality(parameters))
+            coding.trim().eq_ignore_ascii_case(encoding).then(|| quality(parameters))
         })
     };
     of(name).or_else(|| of("*")).unwrap_or(0)

@@ -265,9 +265,9 @@ impl Exchange {
     /// Decides how the response is compressed, if a rule wants it to be.
     pub(super) fn end_response(&mut self) {
         let Some(codings) = self.codings.take() else { return };
-        let wanted = self.request().filter(|request| request.head.method != Method::HEAD);
+        let request = self.request().filter(|request| request.head.method != Method::HEAD);
         let chosen =
-            wanted.and_then(|request| compression::negotiate(&request.head.headers, &codings));
+            request.and_then(|request| compression::negotiate(&request.head.headers, &codings));
         let (Some(coding), Some(response)) = (chosen, self.response.as_deref_mut()) else { return };
         let is_empty = matches!(&response.body, Content::Full(body) if body.is_empty());
         if !is_empty && compression::is_compressible(response.head.status, &response.head.headers) {

@@ -125,8 +125,8 @@ impl Provider {
             Self::PagerDuty => several(header("x-pagerduty-signature")?, &sha256(key, &[body])),
             Self::CircleCi => several(header("circleci-signature")?, &sha256(key, &[body])),
             Self::Typeform => {
-                let given = header("typeform-signature")?.strip_prefix("sha256=")?;
-                base64_is(given, &sha256(key, &[body]))
+                let signature = header("typeform-signature")?.strip_prefix("sha256=")?;
+                base64_is(signature, &sha256(key, &[body]))
             }
             Self::Heroku => base64_is(header("heroku-webhook-hmac-sha256")?, &sha256(key, &[body])),
             Self::Zendesk => {
@@ -190,33 +190,33 @@ fn same(one: &[u8], other: &[u8]) -> bool {
     digest(&SHA256, one).as_ref().ct_eq(digest(&SHA256, other).as_ref()).into()
 }
 
-fn hex_is(given: &str, expected: &hmac::Tag) -> bool {
-    same(given.to_ascii_lowercase().as_bytes(), hex(expected.as_ref()).as_bytes())
+fn hex_is(signature: &str, expected: &hmac::Tag) -> bool {
+    same(signature.to_ascii_lowercase().as_bytes(), hex(expected.as_ref()).as_bytes())
 }
 
-fn base64_is(given: &str, expected: &hmac::Tag) -> bool {
-    same(given.as_bytes(), BASE64_STANDARD.encode(expected).as_bytes())
+fn base64_is(signature: &str, expected: &hmac::Tag) -> bool {
+    same(signature.as_bytes(), BASE64_STANDARD.encode(expected).as_bytes())
 }
 
 /// Several signatures, one of which must be right.
-fn several(given: &str, expected: &hmac::Tag) -> bool {
-    let mut given = given.split(',').filter_map(|one| one.trim().strip_prefix("v1="));
-    given.any(|one| hex_is(one, expected))
+fn several(header: &str, expected: &hmac::Tag) -> bool {
+    let mut signatures = header.split(',').filter_map(|one| one.trim().strip_prefix("v1="));
+    signatures.any(|one| hex_is(one, expected))
 }
 
-fn stripe(given: &str, key: &[u8], body: &[u8], now: DateTime<Utc>) -> Option<bool> {
-    let fields = || given.split(',').filter_map(|field| field.trim().split_once('='));
+fn stripe(header: &str, key: &[u8], body: &[u8], now: DateTime<Utc>) -> Option<bool> {
+    let fields = || header.split(',').filter_map(|field| field.trim().split_once('='));
     let (_, time) = fields().find(|(name, _)| *name == "t")?;
     let expected = sha256(key, &[time.as_bytes(), b".", body]);
     let mut signatures = fields().filter(|(name, _)| *name == "v1");
     Some(is_recent(time, now) && signatures.any(|(_, one)| hex_is(one, &expected)))
 }
 
-fn svix(given: &str, secret: &str, [id, time]: &[&str; 2], body: &[u8]) -> Option<bool> {
+fn svix(header: &str, secret: &str, [id, time]: &[&str; 2], body: &[u8]) -> Option<bool> {
     let secret = secret.strip_prefix("whsec_").unwrap_or(secret).trim_end_matches('=');
     let key = BASE64_STANDARD_NO_PAD.decode(secret).ok()?;
     let expected = sha256(&key, &[id.as_bytes(), b".", time.as_bytes(), b".", body]);
-    let mut signatures = given.split(' ').filter_map(|one| one.strip_prefix("v1,"));
+    let mut signatures = header.split(' ').filter_map(|one| one.strip_prefix("v1,"));
     Some(signatures.any(|one| base64_is(one, &expected)))
 }
 

@@ -321,8 +321,8 @@ impl Core {
         };
         let mut on_event = |event: CallEvent| {
             let observer = observer.as_ref();
-            let told = observer.and_then(|observer| attached(|py| observer.notify(py, &event)));
-            match note(told.and_then(Result::err)) {
+            let notified = observer.and_then(|observer| attached(|py| observer.notify(py, &event)));
+            match note(notified.and_then(Result::err)) {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
@@ -371,13 +371,13 @@ impl Core {
         recorded: RecordedResponse,
         observer: Option<&CallObserver>,
     ) -> PyResult<PyResult<ApiResponse>> {
-        let mut told = Ok(());
+        let mut notified = Ok(());
         let answer = self.client.replay(call, recorded, |event| {
-            if let (Some(observer), Ok(())) = (observer, &told) {
-                told = observer.notify(py, &event);
+            if let (Some(observer), Ok(())) = (observer, &notified) {
+                notified = observer.notify(py, &event);
             }
         });
-        told?;
+        notified?;
         Ok(answer.and_then(ApiResponse::accept).map_err(|problem| error::failed(py, problem)))
     }
 

@@ -230,14 +230,14 @@ impl PendingCall {
             return Ok(());
         }
         let observer = slf.borrow_mut().observer.take();
-        let told = observer.as_ref().map_or(Ok(()), |observer| {
+        let notified = observer.as_ref().map_or(Ok(()), |observer| {
             events.iter().try_for_each(|event| observer.notify(slf.py(), event))
         });
         slf.borrow_mut().observer = observer;
-        if told.is_err() {
+        if notified.is_err() {
             slf.borrow().abandon(slf.py());
         }
-        told
+        notified
     }
 
     /// Drops the request.

@@ -122,12 +122,12 @@ pub(super) fn is_revoked(view: &View<'_>, credential_id: &str) -> Result<bool, s
 /// The token is returned when it was made here or given.
 pub(super) fn bootstrap_agent(
     change: &Transaction<'_>,
-    given: Option<Secret>,
+    chosen_token: Option<Secret>,
 ) -> Result<Option<Secret>, Error> {
     if change.setting(FIRST_CREDENTIAL)?.is_some() {
-        return match given {
+        return match chosen_token {
             Some(token) if agent(change, &token.0)?.is_err() => Err(Error::UnknownAuthtoken),
-            given => Ok(given),
+            chosen_token => Ok(chosen_token),
         };
     }
     let key: ApiKey = match change.setting(FIRST_KEY)? {
@@ -144,7 +144,7 @@ pub(super) fn bootstrap_agent(
         owner_id: Some(owner_id.clone()),
         ..Credential::default()
     };
-    let token = match given {
+    let token = match chosen_token {
         Some(token) => {
             let (owner, secret) = id::split_token(&token.0).ok_or(Error::MalformedAuthtoken)?;
             credential.id = format!("{}_{owner}", prefix::CREDENTIAL);
@@ -230,16 +230,16 @@ pub(super) fn owner(
 /// The token is returned when it was made here or given.
 pub(super) fn bootstrap(
     change: &Transaction<'_>,
-    given: Option<Secret>,
+    chosen_token: Option<Secret>,
 ) -> Result<Option<Secret>, Error> {
     if change.setting(FIRST_KEY)?.is_some() {
-        return match given {
+        return match chosen_token {
             Some(token) if !is_admin_key(change, &token)? => Err(Error::UnknownAdminKey),
-            given => Ok(given),
+            chosen_token => Ok(chosen_token),
         };
     }
     let user = new_admin(change)?;
-    let (key_id, token) = new_key(change, &user, "first key", given)?;
+    let (key_id, token) = new_key(change, &user, "first key", chosen_token)?;
     change.set(FIRST_KEY, &key_id)?;
     Ok(Some(token))
 }
@@ -273,7 +273,7 @@ fn new_key(
     change: &Transaction<'_>,
     user: &User,
     description: &str,
-    given: Option<Secret>,
+    chosen_token: Option<Secret>,
 ) -> Result<(String, Secret), Error> {
     let mut key = ApiKey {
         id: change.new_id(prefix::API_KEY)?,
@@ -283,7 +283,7 @@ fn new_key(
         owner_id: Some(user.id.clone()),
         ..ApiKey::default()
     };
-    let token = match given {
+    let token = match chosen_token {
         Some(token) => {
             let (owner, secret) = id::split_token(&token.0).ok_or(Error::MalformedAdminKey)?;
             key.id = format!("{}_{owner}", prefix::API_KEY);

@@ -15,7 +15,7 @@ const LARGEST: usize = 1024 * 1024;
 /// What is read of a body that is too large, so that its sender comes to read the answer.
 const DRAINED: usize = 16 * 1024 * 1024;
 /// How long a body may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The body of a POST, PUT or PATCH.
 pub(super) async fn json(headers: &HeaderMap, body: &mut Body) -> Result<Vec<u8>, Refusal> {
@@ -70,10 +70,10 @@ async fn collect(headers: &HeaderMap, body: &mut Body) -> Result<Vec<u8>, Refusa
     if announced.is_some_and(|length: u64| length > LARGEST as u64) {
         return Err(too_large());
     }
-    match tokio::time::timeout(PATIENCE, frames(body)).await {
+    match tokio::time::timeout(BODY_TIMEOUT, frames(body)).await {
         Ok(collected) => collected,
         Err(_) => {
-            let message = format!("the body took more than {} seconds", PATIENCE.as_secs());
+            let message = format!("the body took more than {} seconds", BODY_TIMEOUT.as_secs());
             Err(Refusal::new(code::BODY_CUT_SHORT, message))
         }
     }

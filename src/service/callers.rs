@@ -12,7 +12,7 @@ use super::accounts::{Caller, authenticate};
 use super::store::Store;
 
 /// How many callers are remembered at most.
-const MOST: usize = 1024;
+const MAX_CACHED_CALLERS: usize = 1024;
 
 /// Who callers are, as of one commit; any later one makes it forget them, so that a deleted key is
 /// refused on its very next use.
@@ -54,7 +54,7 @@ impl Callers {
         if known.commits > commits {
             return;
         }
-        if known.commits < commits || known.callers.len() >= MOST {
+        if known.commits < commits || known.callers.len() >= MAX_CACHED_CALLERS {
             known.callers.clear();
         }
         known.commits = commits;

@@ -97,9 +97,10 @@ impl Service {
             (options.gateway_settings(), options.agent_settings());
         let base = Base::new(options.public_url.as_deref().unwrap_or(&url));
         let path = options.path.as_deref().map(store::resolve);
-        let given = Tokens { admin_key: options.admin_key, authtoken: options.authtoken };
-        let token_files = TokenFiles::of(path.as_deref(), &given);
-        let opened = open(path.clone(), options.origin.part(0), token_files.clone(), given.clone());
+        let tokens = Tokens { admin_key: options.admin_key, authtoken: options.authtoken };
+        let token_files = TokenFiles::of(path.as_deref(), &tokens);
+        let opened =
+            open(path.clone(), options.origin.part(0), token_files.clone(), tokens.clone());
         let store = Arc::new(opened.await?);
         let prepared = async {
             let authority = authority(path, options.certificate).await?;
@@ -115,7 +116,7 @@ impl Service {
                 let agents = agents(agent_settings, &store, &gateway, &registry, ids).await?;
                 // Last, because new tokens are shown once: by whoever has got a service.
                 let files = token_files.clone();
-                let tokens = store.write(move |change| files.prepare(change, given)).await?;
+                let tokens = store.write(move |change| files.prepare(change, tokens)).await?;
                 let agents = agents.map(BoundAgentListener::open).transpose()?;
                 Ok((publisher, registry, agents, tokens))
             };
@@ -340,13 +341,13 @@ async fn open(
     path: Option<PathBuf>,
     origin: Origin,
     files: TokenFiles,
-    given: Tokens,
+    tokens: Tokens,
 ) -> Result<Store, Error> {
     let opened = tokio::task::spawn_blocking(move || {
         let path = path.as_deref();
         Store::open_filled(path, origin, |change| {
             Authority::open(path).map_err(Error::Authority)?;
-            files.prepare(change, given).map(drop)
+            files.prepare(change, tokens).map(drop)
         })
     });
     opened.await.map_err(|_| store::StoreError::Panicked)?

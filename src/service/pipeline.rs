@@ -116,10 +116,10 @@ async fn perform(
 ) -> Result<EncodedResponse, Refusal> {
     let info = handler.info;
     let records = shared.rehearsal.records();
-    let given = OnceLock::new();
+    let decoded = OnceLock::new();
     let serve = |context: Context, arguments: Map<String, Value>| {
         if records {
-            ignore(given.set(arguments.clone()), "set once only, because this is called once");
+            ignore(decoded.set(arguments.clone()), "set once only, because this is called once");
         }
         async move {
             let answered = caught(handler.answer(context, arguments)).await?;
@@ -132,7 +132,7 @@ async fn perform(
             Ok(answer) => answer.status,
             Err(refusal) => refusal.status(),
         };
-        shared.rehearsal.record(info, head, given.into_inner(), Some(status));
+        shared.rehearsal.record(info, head, decoded.into_inner(), Some(status));
     }
     result
 }

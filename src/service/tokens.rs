@@ -32,25 +32,29 @@ pub(super) struct TokenFiles {
 
 impl TokenFiles {
     /// The files of a database for the tokens that are not among those given.
-    pub(super) fn of(database: Option<&Path>, given: &Tokens) -> Self {
-        let file = |suffix, given: &Option<Secret>| match given {
+    pub(super) fn of(database: Option<&Path>, tokens: &Tokens) -> Self {
+        let file = |suffix, token: &Option<Secret>| match token {
             None => database.map(|database| files::beside(database, suffix)),
             Some(_) => None,
         };
         Self {
-            admin_key: file(ADMIN_KEY_SUFFIX, &given.admin_key),
-            authtoken: file(AUTHTOKEN_SUFFIX, &given.authtoken),
+            admin_key: file(ADMIN_KEY_SUFFIX, &tokens.admin_key),
+            authtoken: file(AUTHTOKEN_SUFFIX, &tokens.authtoken),
         }
     }
 
     /// Makes the first tokens of a new database and keeps them; checks those that were given, and gives
     /// back those that have not been shown yet, of any other.
-    pub(super) fn prepare(&self, change: &Transaction<'_>, given: Tokens) -> Result<Tokens, Error> {
-        let admin_key = match accounts::bootstrap(change, given.admin_key)? {
+    pub(super) fn prepare(
+        &self,
+        change: &Transaction<'_>,
+        tokens: Tokens,
+    ) -> Result<Tokens, Error> {
+        let admin_key = match accounts::bootstrap(change, tokens.admin_key)? {
             Some(key) => Some(keep(self.admin_key.as_deref(), key)?),
             None => kept(self.admin_key.as_deref(), |key| accounts::is_admin_key(change, key))?,
         };
-        let authtoken = match accounts::bootstrap_agent(change, given.authtoken)? {
+        let authtoken = match accounts::bootstrap_agent(change, tokens.authtoken)? {
             Some(token) => Some(keep(self.authtoken.as_deref(), token)?),
             None => kept(self.authtoken.as_deref(), |token| is_authtoken(change, token))?,
         };

@@ -142,10 +142,10 @@ impl CaptureStore {
     /// The newest records of a tunnel, or of all, newest first.
     pub fn list(&self, limit: usize, tunnel_name: Option<&str>) -> Vec<Arc<CaptureRecord>> {
         let inner = self.lock();
-        let wanted = |record: &&Arc<CaptureRecord>| {
+        let matching = |record: &&Arc<CaptureRecord>| {
             tunnel_name.is_none_or(|name| record.tunnel_name == name)
         };
-        inner.records.iter().rev().filter(wanted).take(limit).cloned().collect()
+        inner.records.iter().rev().filter(matching).take(limit).cloned().collect()
     }
 
     /// The record with this identifier.
@@ -386,13 +386,13 @@ mod tests {
         recording.response_head(b"HTTP/1.1 200 OK\r\n\r\n", false);
         drop(recording);
 
-        let heard: Vec<_> = std::iter::from_fn(|| changes.try_recv().ok()).collect();
+        let received: Vec<_> = std::iter::from_fn(|| changes.try_recv().ok()).collect();
         assert!(
             matches!(
-                heard[..],
+                received[..],
                 [CaptureChange::Updated(_), CaptureChange::Updated(_), CaptureChange::Ended(_)]
             ),
-            "{heard:?}"
+            "{received:?}"
         );
     }
 

@@ -24,13 +24,16 @@ pub(super) struct DecodedBody {
 /// The first value of a header.
 pub(super) fn header(message: &CapturedMessage, name: &str) -> Option<String> {
     let headers = message.headers();
-    headers.into_iter().find(|(given, _)| given.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    headers
+        .into_iter()
+        .find(|(content_type, _)| content_type.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value)
 }
 
 /// The media type without its parameters, in small letters.
 pub(super) fn media_type(message: &CapturedMessage) -> String {
-    let given = header(message, "content-type").unwrap_or_default();
-    given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    let content_type = header(message, "content-type").unwrap_or_default();
+    content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 /// The encoding of the body; none where there is nothing to take off.

@@ -110,9 +110,9 @@ impl Dialer {
 
 /// Whether one of the protocols that we ask for was agreed on; most often we ask for none.
 fn agrees(config: &ClientConfig, stream: &TlsStream<PolledSocket>) -> bool {
-    let wanted = &config.alpn_protocols;
+    let offered = &config.alpn_protocols;
     let agreed = stream.get_ref().1.alpn_protocol();
-    wanted.is_empty() || agreed.is_some_and(|agreed| wanted.iter().any(|one| one == agreed))
+    offered.is_empty() || agreed.is_some_and(|agreed| offered.iter().any(|one| one == agreed))
 }
 
 fn explained(error: io::Error) -> io::Error {

@@ -196,6 +196,6 @@ fn is_taken(failure: &RemoteError) -> bool {
 pub(in crate::agent) async fn unbind(session: &MuxSession, tunnel: &RunningTunnel) {
     let unbind = Unbind { id: tunnel.bound().id, extra: None };
     // A service that is gone has forgotten it anyway.
-    let told = rpc::call(session, &unbind, RPC_TIMEOUT).await;
-    or_debug!(told, tunnel = %tunnel.name, "the service was not told that a tunnel is over");
+    let unbound = rpc::call(session, &unbind, RPC_TIMEOUT).await;
+    or_debug!(unbound, tunnel = %tunnel.name, "the service was not told that a tunnel is over");
 }

@@ -66,8 +66,8 @@ fn map(
     place: &str,
     errors: &mut ArgumentErrors,
 ) -> Value {
-    let given = members.into_iter().filter(|(_, member)| !member.is_null());
-    let checked = given.filter_map(|(name, member)| {
+    let present = members.into_iter().filter(|(_, member)| !member.is_null());
+    let checked = present.filter_map(|(name, member)| {
         let member = value(item, member, &join(place, &name), errors)?;
         Some((name, member))
     });

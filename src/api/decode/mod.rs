@@ -177,7 +177,7 @@ mod tests {
     use crate::api::Operation;
     use crate::api::local::{requests, tunnels};
 
-    fn told(decoded: &DecodedArguments) -> Vec<String> {
+    fn messages(decoded: &DecodedArguments) -> Vec<String> {
         decoded.errors.iter().map(ToString::to_string).collect()
     }
 
@@ -190,7 +190,7 @@ mod tests {
 
         assert_eq!(Value::Object(decoded.arguments.clone()), json!({"tunnel_name": "b c"}));
         assert_eq!(
-            told(&decoded),
+            messages(&decoded),
             [
                 "limit: 0 is not from 1 to 100",
                 "query parameter \"tunnel_name\" is given twice",
@@ -209,7 +209,7 @@ mod tests {
 
         assert_eq!(Value::Object(decoded.arguments.clone()), json!({"verify_webhook": {}}));
         assert_eq!(
-            told(&decoded),
+            messages(&decoded),
             [
                 "inspect: is a number, not true or false",
                 "verify_webhook.secret: is a number, not a string",

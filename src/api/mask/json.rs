@@ -159,10 +159,10 @@ mod tests {
     #[test]
     fn members_are_masked_and_nothing_else_changes() {
         let text = r#"{ "user": "token", "password" : "a\"b", "n": {"secret": 12, "x": [1.50]} }"#;
-        let wanted = r#"{ "user": "token", "password" : "#.to_owned()
+        let expected = r#"{ "user": "token", "password" : "#.to_owned()
             + "\"••••••\", \"n\": {\"secret\": \"••••••\", \"x\": [1.50]} }";
 
-        assert_eq!(json(text), wanted);
+        assert_eq!(json(text), expected);
         assert_eq!(
             json(r#"{"tokens": ["a]", 2], "keys": ["b"], "secrets": [{"x": 1}, ["y"#),
             "{\"tokens\": \"••••••\", \"keys\": [\"b\"], \"secrets\": \"••••••\""
@@ -178,14 +178,14 @@ mod tests {
 
     #[test]
     fn strings_are_masked_as_texts() {
-        for (source, wanted) in [
+        for (source, expected) in [
             (r#"{"a": "Bearer swordfish"}"#, r#"{"a": "Bearer #"}"#),
             (r#"["x", "https://me:pass@a.test/"]"#, r##"["x", "https://#@a.test/"]"##),
             (r#"{"a": "say \"token=abc\" twice"}"#, r#"{"a": "say \"token=#\" twice"}"#),
             (r#"{"a": "token=ab"#, r#"{"a": "token=#"#),
             (r#"{"a": "b", "c": ["d"]}"#, r#"{"a": "b", "c": ["d"]}"#),
         ] {
-            assert_eq!(json(source), wanted.replace('#', MASK), "{source}");
+            assert_eq!(json(source), expected.replace('#', MASK), "{source}");
         }
     }
 }

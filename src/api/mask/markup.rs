@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn elements_and_attributes_are_masked_and_nothing_else_changes() {
-        for (text, wanted) in [
+        for (text, expected) in [
             ("<a><b>1</b><Token x='1'>abc</Token></a>", "<a><b>1</b><Token x='1'>#</Token></a>"),
             ("<s:password>a&lt;b</s:password>", "<s:password>#</s:password>"),
             ("<p name=\"password\">abc</p>", "<p name=\"password\">#</p>"),
@@ -124,7 +124,7 @@ mod tests {
             ("<", "<"),
             ("", ""),
         ] {
-            assert_eq!(masked(text), wanted.replace('#', MASK), "{text}");
+            assert_eq!(masked(text), expected.replace('#', MASK), "{text}");
         }
     }
 }

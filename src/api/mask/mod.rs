@@ -245,16 +245,16 @@ mod tests {
     use super::*;
 
     fn check(mask: impl Fn(&str) -> String, cases: &[(&str, &str)]) {
-        for (shown, wanted) in cases {
-            let wanted = wanted.replace('$', MASK);
-            assert_eq!(mask(shown), wanted, "{shown}");
-            assert_eq!(mask(&wanted), wanted, "{shown} twice");
+        for (shown, expected) in cases {
+            let expected = expected.replace('$', MASK);
+            assert_eq!(mask(shown), expected, "{shown}");
+            assert_eq!(mask(&expected), expected, "{shown} twice");
         }
     }
 
     #[test]
     fn headers_keep_what_says_nothing() {
-        for (name, value, wanted) in [
+        for (name, value, expected) in [
             ("Authorization", "Bearer abc", "Bearer $"),
             ("Authorization", "abc", "$"),
             ("Authorization", "Custom abc", "Custom $"),
@@ -287,7 +287,7 @@ mod tests {
             ("Referer", "https://a.test/#token", "https://a.test/#token"),
             ("Referer", "https://me:pass@a.test/b", "https://$@a.test/b"),
         ] {
-            assert_eq!(header(name, value), wanted.replace('$', MASK), "{name}: {value}");
+            assert_eq!(header(name, value), expected.replace('$', MASK), "{name}: {value}");
         }
     }
 
@@ -340,10 +340,10 @@ mod tests {
             "token": "abc", "empty_token": "", "a": [{"secret": 1}, "x?token=abc"], "b": null,
         });
         value(&mut shown);
-        let wanted = serde_json::json!({
+        let expected = serde_json::json!({
             "token": MASK, "empty_token": "", "a": [{"secret": MASK}, format!("x?token={MASK}")],
             "b": null,
         });
-        assert_eq!(shown, wanted);
+        assert_eq!(shown, expected);
     }
 }

@@ -40,8 +40,8 @@ fn part_name(head: &[u8]) -> String {
     name.unwrap_or_default()
 }
 
-fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes.windows(wanted.len()).position(|window| window == wanted)
+fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
+    bytes.windows(needle.len()).position(|window| window == needle)
 }
 
 #[cfg(test)]

@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn what_looks_like_a_secret_is_masked_and_nothing_else_changes() {
-        for (shown, wanted) in [
+        for (shown, expected) in [
             ("Authorization: Basic swordfish", "Authorization: $"),
             ("see https://me:sword@fish@x.test/", "see https://$@x.test/"),
             ("see https://x.test/me@y.test", "see https://x.test/me@y.test"),
@@ -147,9 +147,9 @@ mod tests {
             ("//me@x.test", "//$@x.test"),
             ("", ""),
         ] {
-            let wanted = wanted.replace('$', MASK);
-            assert_eq!(text(shown), wanted, "{shown}");
-            assert_eq!(text(&wanted), wanted, "{shown} twice");
+            let expected = expected.replace('$', MASK);
+            assert_eq!(text(shown), expected, "{shown}");
+            assert_eq!(text(&expected), expected, "{shown} twice");
         }
     }
 }

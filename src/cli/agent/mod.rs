@@ -213,8 +213,8 @@ pub(in crate::cli) fn run_config(matches: &ArgMatches) -> Result<(), CliError> {
 }
 
 fn read_config(matches: &ArgMatches) -> Result<AgentConfig, CliError> {
-    let given = matches.get_many::<PathBuf>("config").into_iter().flatten().cloned();
-    let mut paths: Vec<_> = given.collect();
+    let mut paths: Vec<_> =
+        matches.get_many::<PathBuf>("config").into_iter().flatten().cloned().collect();
     if paths.is_empty() {
         paths.extend(usual_path().filter(|path| path.exists()));
     }
@@ -264,11 +264,11 @@ fn with_web_address(mut options: AgentOptions, matches: &ArgMatches) -> AgentOpt
 
 /// The definition that a command line gives.
 fn definition(proto: &str, matches: &ArgMatches) -> Result<Definition, CliError> {
-    let mut given = match matches.get_one::<PathBuf>("definition-file") {
+    let mut definition = match matches.get_one::<PathBuf>("definition-file") {
         Some(path) => read_object(path)?,
         None => Map::new(),
     };
-    given.insert("proto".to_owned(), proto.into());
+    definition.insert("proto".to_owned(), proto.into());
     for (argument, field) in [
         ("addr", "addr"),
         ("name", "name"),
@@ -279,16 +279,16 @@ fn definition(proto: &str, matches: &ArgMatches) -> Result<Definition, CliError>
         ("remote-addr", "remote_addr"),
     ] {
         if let Ok(Some(value)) = matches.try_get_one::<String>(argument) {
-            given.insert(field.to_owned(), value.as_str().into());
+            definition.insert(field.to_owned(), value.as_str().into());
         }
     }
     if matches.try_get_one::<bool>("no-inspect").ok().flatten() == Some(&true) {
-        given.insert("inspect".to_owned(), false.into());
+        definition.insert("inspect".to_owned(), false.into());
     }
     if let Some(path) = matches.get_one::<PathBuf>("policy-file") {
-        given.insert("traffic_policy".to_owned(), read_file(path)?.into());
+        definition.insert("traffic_policy".to_owned(), read_file(path)?.into());
     }
-    Definition::read(&given).map_err(|problems| CliError::usage(problems.join("; ")))
+    Definition::read(&definition).map_err(|problems| CliError::usage(problems.join("; ")))
 }
 
 fn read_file(path: &PathBuf) -> Result<String, CliError> {

@@ -89,12 +89,12 @@ fn typed(info: &Info, parameter: &Field, matches: &ArgMatches) -> Result<Option<
             None => None,
         },
         _ => match one() {
-            Some(given) if holds_secret(&parameter.kind) && !given.starts_with('@') => {
+            Some(text) if holds_secret(&parameter.kind) && !text.starts_with('@') => {
                 return Err(CliError::usage(format!(
                     "{option} holds secrets, and command lines are visible to other users: use @FILE"
                 )));
             }
-            Some(given) => Some(structured(given, &option)?),
+            Some(text) => Some(structured(text, &option)?),
             None => None,
         },
     })
@@ -115,10 +115,10 @@ fn plain(kind: &Kind, text: &str, option: &str) -> Result<Value, CliError> {
     }
 }
 
-fn structured(given: &str, option: &str) -> Result<Value, CliError> {
-    match given.strip_prefix('@') {
+fn structured(value: &str, option: &str) -> Result<Value, CliError> {
+    match value.strip_prefix('@') {
         Some(path) => json(&text(Path::new(path))?, path),
-        None => json(given, option),
+        None => json(value, option),
     }
 }
 

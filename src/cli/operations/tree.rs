@@ -162,8 +162,8 @@ fn example(program: &str, info: &Info) -> String {
     };
     // Without these a tunnel is a labeled one.
     let helpful = |name| info.name == "start" && ["proto", "name"].contains(&name);
-    let wanted = info.parameters.iter().filter(|one| one.required || helpful(one.name));
-    let mut flags: Vec<_> = wanted.filter(shown).collect();
+    let listed = info.parameters.iter().filter(|one| one.required || helpful(one.name));
+    let mut flags: Vec<_> = listed.filter(shown).collect();
     if flags.is_empty() {
         flags.extend(info.parameters.iter().find(shown));
     }

@@ -133,6 +133,6 @@ fn breaker(share: f64) -> Arc<Breaker> {
     Breaker::new(BreakerLimits { tripped: ten, window: ten, buckets: 10, volume: 20, share })
 }
 
-fn changes(given: &HeaderChangesSpec) -> Option<HeaderEdits> {
-    HeaderEdits::new(given.add.iter().map(|(name, value)| (name, value)), given.remove.iter())
+fn changes(edits: &HeaderChangesSpec) -> Option<HeaderEdits> {
+    HeaderEdits::new(edits.add.iter().map(|(name, value)| (name, value)), edits.remove.iter())
 }

@@ -38,7 +38,7 @@ const WINDOW_BYTES: u32 = 256 << 10;
 pub(crate) struct Http2Connection {
     sender: SendRequest<RequestBody>,
     /// Whether the upstream has ever said anything.
-    heard: Arc<AtomicBool>,
+    any_byte_read: Arc<AtomicBool>,
     idle_since: Option<Instant>,
     identity: Option<ConnectionIdentity>,
 }
@@ -49,9 +49,9 @@ impl Http2Connection {
         io: Io,
         identity: Option<ConnectionIdentity>,
     ) -> Result<Self, hyper::Error> {
-        let heard = Arc::<AtomicBool>::default();
+        let any_byte_read = Arc::<AtomicBool>::default();
         let (read, write) = split(io);
-        let io = join(Http2ObservedIo { read, anything: heard.clone() }, write);
+        let io = join(Http2ObservedIo { read, anything: any_byte_read.clone() }, write);
         let mut builder = Builder::new(TokioExecutor::new());
         builder
             .max_header_list_size(MAX_HEAD_BYTES)
@@ -62,7 +62,7 @@ impl Http2Connection {
             // How it ended shows in the exchange.
             or_debug!(connection.await, "a connection to an upstream broke");
         });
-        Ok(Self { sender, heard, idle_since: None, identity })
+        Ok(Self { sender, any_byte_read, idle_since: None, identity })
     }
 
     /// Marks the beginning of an idle time.
@@ -82,7 +82,7 @@ impl Http2Connection {
         };
         Err(match error.take_message() {
             Some(request) => ExchangeError::Unsent(Box::new(before.restored(request))),
-            None if !self.heard.load(Relaxed) => ExchangeError::Silent,
+            None if !self.any_byte_read.load(Relaxed) => ExchangeError::Silent,
             // The upstream closed a connection that it had kept, just as it was used.
             None if self.idle_since.is_some()
                 && (self.sender.is_closed() || is_refusal(error.error())) =>

@@ -18,8 +18,8 @@ pub struct CompressResponse {
 
 impl Action for CompressResponse {
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
-        let wanted = turn.exchange.request().map(|request| &request.head.headers);
-        let chosen = wanted.and_then(|headers| negotiate(headers, &self.codings));
+        let request_headers = turn.exchange.request().map(|request| &request.head.headers);
+        let chosen = request_headers.and_then(|headers| negotiate(headers, &self.codings));
         let response = turn.exchange.response();
         let encoded = response.is_some_and(|response| is_encoded(&response.head.headers));
         turn.result(json!({

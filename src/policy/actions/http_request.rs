@@ -54,17 +54,17 @@ pub struct HttpRequest {
 
 impl Action for HttpRequest {
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
-        let mut wanted = self.fetch(turn)?;
+        let mut fetch = self.fetch(turn)?;
         let mut attempts: Vec<Value> = Vec::new();
         loop {
-            wanted.attempt += 1;
-            let Some(fetched) = turn.fetched(&wanted) else { return Ok(Flow::Fetch(wanted)) };
-            attempts.push(describe(&wanted, fetched));
-            if wanted.attempt < TRIES && self.retries(turn, &attempts) {
+            fetch.attempt += 1;
+            let Some(fetched) = turn.fetched(&fetch) else { return Ok(Flow::Fetch(fetch)) };
+            attempts.push(describe(&fetch, fetched));
+            if fetch.attempt < TRIES && self.retries(turn, &attempts) {
                 continue;
             }
             let failed = fetched.as_ref().err().map(|reason| self.failure(reason));
-            turn.result(told(attempts));
+            turn.result(result(attempts));
             return failed.map_or(Ok(Flow::Continue), Err);
         }
     }
@@ -141,12 +141,12 @@ impl HttpRequest {
 }
 
 /// What came of one try.
-fn describe(wanted: &Fetch, fetched: &Fetched) -> Value {
+fn describe(fetch: &Fetch, fetched: &Fetched) -> Value {
     let request = json!({
-        "method": wanted.method.as_str(),
-        "url": wanted.url,
-        "headers": lists(&wanted.headers),
-        "body": String::from_utf8_lossy(&wanted.body),
+        "method": fetch.method.as_str(),
+        "url": fetch.url,
+        "headers": lists(&fetch.headers),
+        "body": String::from_utf8_lossy(&fetch.body),
     });
     match fetched {
         Ok(response) => json!({"req": request, "res": answer(response), "error": null}),
@@ -173,7 +173,7 @@ fn lists(headers: &HeaderMap) -> Value {
 }
 
 /// What expressions find: the last try, and all of them.
-fn told(attempts: Vec<Value>) -> Value {
+fn result(attempts: Vec<Value>) -> Value {
     let last = attempts.last().cloned().unwrap_or_default();
     json!({"req": last["req"], "res": last["res"], "attempts": attempts})
 }

@@ -74,8 +74,8 @@ pub enum Method {
 impl Action for JwtValidation {
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let mut results = Vec::new();
-        for wanted in &self.tokens {
-            let token = match present::find(wanted, turn)? {
+        for location in &self.tokens {
+            let token = match present::find(location, turn)? {
                 Present::NeedBody { limit } => return Ok(Flow::NeedBody { limit }),
                 Present::Missing(refusal) => return refuse(turn, results, &refusal),
                 Present::Found(token) => token,
@@ -85,7 +85,7 @@ impl Action for JwtValidation {
                 Checked::Good => Ok(()),
                 Checked::Bad(refusal) => Err(refusal),
             };
-            results.push(describe(wanted, &token, checked.is_ok()));
+            results.push(describe(location, &token, checked.is_ok()));
             if let Err(refusal) = checked {
                 return refuse(turn, results, &refusal);
             }
@@ -178,13 +178,13 @@ fn fetch(url: &str) -> Fetch {
     }
 }
 
-fn describe(wanted: &TokenLocation, token: &Jwt, verified: bool) -> Value {
+fn describe(location: &TokenLocation, token: &Jwt, verified: bool) -> Value {
     json!({
         "header": token.header,
         "payload": token.payload,
         "signature": BASE64_URL_SAFE_NO_PAD.encode(&token.signature),
-        "location": match wanted.method { Method::Header => "header", Method::Body => "body" },
-        "location_property": wanted.name,
+        "location": match location.method { Method::Header => "header", Method::Body => "body" },
+        "location_property": location.name,
         "verified": verified,
     })
 }

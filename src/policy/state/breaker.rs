@@ -56,7 +56,7 @@ pub struct Attempt {
     breaker: Arc<Breaker>,
     since: Instant,
     is_probe: bool,
-    told: bool,
+    reported: bool,
 }
 
 impl Breaker {
@@ -77,7 +77,7 @@ impl Breaker {
                 true
             }
         };
-        Some(Attempt { breaker: self.clone(), since: now, is_probe, told: false })
+        Some(Attempt { breaker: self.clone(), since: now, is_probe, reported: false })
     }
 
     fn count(&self, now: Instant, is_probe: bool, good: bool) {
@@ -127,7 +127,7 @@ impl Bucket {
 impl Attempt {
     /// Says how it went.
     pub fn ended(mut self, good: bool, now: Instant) {
-        self.told = true;
+        self.reported = true;
         self.breaker.count(now, self.is_probe, good);
     }
 }
@@ -135,7 +135,7 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         // A visitor who left says nothing of the backend, but the next one may try.
-        if !self.told && self.is_probe {
+        if !self.reported && self.is_probe {
             self.breaker.state().phase = BreakerPhase::Open(self.since);
         }
     }
@@ -159,7 +159,7 @@ mod tests {
 
     fn run(breaker: &Arc<Breaker>, now: Instant, good: bool) -> bool {
         let Some(mut attempt) = breaker.try_once(now) else { return false };
-        attempt.told = true;
+        attempt.reported = true;
         breaker.count(now, attempt.is_probe, good);
         true
     }

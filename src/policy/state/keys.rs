@@ -10,7 +10,7 @@ use crate::policy::jwt::KeySet;
 const FRESH: Duration = Duration::from_secs(15 * 60);
 
 /// How long a source is left alone after it was asked for a key it did not have, or has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const MISSING_KEY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How many sources there are at most.
 const SOURCES: usize = 100;
@@ -44,9 +44,9 @@ impl Keys {
         let age = now.saturating_duration_since(entry.fetched);
         match &entry.keys {
             Some(keys) if age < FRESH => {
-                CachedKeySet::Keys { keys: keys.clone(), recent: age < PATIENCE }
+                CachedKeySet::Keys { keys: keys.clone(), recent: age < MISSING_KEY_TIMEOUT }
             }
-            None if age < PATIENCE => CachedKeySet::Failed,
+            None if age < MISSING_KEY_TIMEOUT => CachedKeySet::Failed,
             _ => CachedKeySet::Nothing,
         }
     }

@@ -155,11 +155,11 @@ fn pairs(headers: &HeaderMap) -> Vec<(String, String)> {
     headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect()
 }
 
-/// The body, which is the one that was given unless a rule has made another.
-fn readable(body: Content, given: bytes::Bytes) -> String {
+/// The body as text: `original`, unless a rule has made another.
+fn readable(body: Content, original: bytes::Bytes) -> String {
     let bytes = match body {
         Content::Full(body) => body,
-        Content::Passing | Content::TooLong => given,
+        Content::Passing | Content::TooLong => original,
     };
     String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -206,8 +206,8 @@ impl Traffic {
                 |text: &String| text.parse().map_err(|_| invalid("ip_policies", text, "CIDR"));
             texts.iter().map(range).collect::<Result<Vec<_>, _>>()
         };
-        let rules = |(id, given): (&String, &Ranges)| {
-            let rules = IpRules { allow: ranges(&given.allow)?, deny: ranges(&given.deny)? };
+        let rules = |(id, texts): (&String, &Ranges)| {
+            let rules = IpRules { allow: ranges(&texts.allow)?, deny: ranges(&texts.deny)? };
             Ok((id.clone(), Arc::new(rules)))
         };
         self.ip_policies.iter().map(rules).collect()
@@ -262,10 +262,10 @@ impl SimulatedResponse {
 
 fn headers(
     field: &'static str,
-    given: &BTreeMap<String, HeaderValues>,
+    named: &BTreeMap<String, HeaderValues>,
 ) -> Result<HeaderMap, InvalidTraffic> {
     let mut headers = HeaderMap::new();
-    for (name, values) in given {
+    for (name, values) in named {
         let values = match values {
             HeaderValues::One(value) => std::slice::from_ref(value),
             HeaderValues::Several(values) => values,

@@ -64,7 +64,7 @@ fn http(bind: &Bind, proto: Proto) -> Result<BindRequest, String> {
         traffic_policy: options.traffic_policy.filter(|policy| !policy.is_empty()),
         websocket_tcp_converter: options.websocket_tcp_converter.is_some(),
         tls_termination: None,
-        mutual_tls_cas: options.mutual_tls_ca.map(|given| given.mutual_tls_ca.0),
+        mutual_tls_cas: options.mutual_tls_ca.map(|it| it.mutual_tls_ca.0),
         host_header: None,
     };
     let spec = place.spec(proto, options.subdomain, endpoint);
@@ -90,17 +90,17 @@ fn tcp(bind: &Bind) -> Result<BindRequest, String> {
 fn tls(bind: &Bind) -> Result<BindRequest, String> {
     let options: TlsOpts = bind.opts.typed().map_err(|error| error.to_string())?;
     let place = BindAddress::of(&options.url, &[&options.domain, &options.hostname])?;
-    let termination = options.tls_termination.map(|given| {
+    let termination = options.tls_termination.map(|pair| {
         let text = |bytes: &message::Base64Bytes| String::from_utf8_lossy(&bytes.0).into_owned();
-        let whole = !given.cert.0.is_empty() && !given.key.0.is_empty();
-        let certificate = whole.then(|| (text(&given.cert), Secret(text(&given.key))));
+        let whole = !pair.cert.0.is_empty() && !pair.key.0.is_empty();
+        let certificate = whole.then(|| (text(&pair.cert), Secret(text(&pair.key))));
         TlsTerminationSpec { certificate }
     });
     let endpoint = EndpointOptions {
         ip_restriction: options.ip_restriction.map(cidrs),
         traffic_policy: options.traffic_policy.filter(|policy| !policy.is_empty()),
         tls_termination: termination,
-        mutual_tls_cas: options.mutual_tls_at_edge.map(|given| given.mutual_tls_ca.0),
+        mutual_tls_cas: options.mutual_tls_at_edge.map(|it| it.mutual_tls_ca.0),
         ..EndpointOptions::default()
     };
     let spec = place.spec(Proto::Tls, options.subdomain, endpoint);
@@ -150,8 +150,8 @@ fn cidrs(restriction: IpRestrictionOptions) -> AllowDeny {
     AllowDeny { allow: restriction.allow_cidrs, deny: restriction.deny_cidrs }
 }
 
-fn credentials(given: Option<message::BasicAuthOptions>) -> Result<Vec<Credentials>, String> {
-    let given = given.map(|given| given.credentials).unwrap_or_default();
+fn credentials(options: Option<message::BasicAuthOptions>) -> Result<Vec<Credentials>, String> {
+    let credentials = options.map(|it| it.credentials).unwrap_or_default();
     let read = |credential: message::BasicAuthCredential| {
         if credential.cleartext_password.is_empty() {
             return Err("hashed passwords are not supported".to_owned());
@@ -159,18 +159,18 @@ fn credentials(given: Option<message::BasicAuthOptions>) -> Result<Vec<Credentia
         let password = Secret(credential.cleartext_password.reveal().to_owned());
         Ok(Credentials { username: credential.username, password })
     };
-    given.into_iter().map(read).collect()
+    credentials.into_iter().map(read).collect()
 }
 
-fn changes(given: Option<message::HeaderOptions>) -> Result<HeaderChangesSpec, String> {
-    let Some(given) = given else { return Ok(HeaderChangesSpec::default()) };
+fn changes(options: Option<message::HeaderOptions>) -> Result<HeaderChangesSpec, String> {
+    let Some(options) = options else { return Ok(HeaderChangesSpec::default()) };
     let split = |header: String| {
         let split = header.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
         let split = split.map(|(name, value)| (name.to_owned(), value.to_owned()));
         split.ok_or_else(|| format!("the header {header:?} is not name:value"))
     };
-    let add = given.add.into_iter().map(split).collect::<Result<_, _>>()?;
-    Ok(HeaderChangesSpec { add, remove: given.remove })
+    let add = options.add.into_iter().map(split).collect::<Result<_, _>>()?;
+    Ok(HeaderChangesSpec { add, remove: options.remove })
 }
 
 /// Random text that nobody guesses.

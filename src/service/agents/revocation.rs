@@ -129,8 +129,8 @@ impl Notifier {
                 Ok::<_, rpc::RpcError>(())
             };
             // The end of the session says it to those who did not listen.
-            let told = tokio::time::timeout(NOTICE_TIMEOUT, telling).await;
-            or_debug!(told, session = %online.id, "an agent takes no notice");
+            let notified = tokio::time::timeout(NOTICE_TIMEOUT, telling).await;
+            or_debug!(notified, session = %online.id, "an agent takes no notice");
             online.session.go_away(Code::SESSION_CLOSED, &refused.0).await;
         });
     }
@@ -145,8 +145,8 @@ impl Notifier {
         self.runtime.spawn(async move {
             let telling = rpc::tell(&tunnel.session.session, &notice);
             // The tunnel is over whether or not its agent listens.
-            let told = tokio::time::timeout(NOTICE_TIMEOUT, telling).await;
-            or_debug!(told, tunnel = %tunnel.id, "an agent takes no notice");
+            let notified = tokio::time::timeout(NOTICE_TIMEOUT, telling).await;
+            or_debug!(notified, tunnel = %tunnel.id, "an agent takes no notice");
         });
     }
 

@@ -12,15 +12,15 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
 }
 
-async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
+async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let caller = service.caller.clone();
     let create = service.change(move |change| {
-        let owner_id = accounts::owner(change, &caller, wanted.owner_id)?;
+        let owner_id = accounts::owner(change, &caller, params.owner_id)?;
         let mut key = ApiKey {
             id: change.new_id(prefix::API_KEY)?,
             created_at: Some(change.now()),
-            description: Some(wanted.description.unwrap_or_default()),
-            metadata: Some(wanted.metadata.unwrap_or_default()),
+            description: Some(params.description.unwrap_or_default()),
+            metadata: Some(params.metadata.unwrap_or_default()),
             owner_id: Some(owner_id.clone()),
             ..ApiKey::default()
         };
@@ -31,25 +31,25 @@ async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
     create.await
 }
 
-async fn list(service: Context, wanted: List) -> OperationResult<List> {
-    service.page::<List, _>(wanted.before_id, wanted.limit)
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    service.page::<List, _>(params.before_id, params.limit)
 }
 
-async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
-    service.find(&wanted.id)
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    service.find(&params.id)
 }
 
-async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
+async fn update(service: Context, params: Update) -> OperationResult<Update> {
     let update = service.change(move |change| {
-        let mut key: ApiKey = found(change, &wanted.id)?;
-        key.description = wanted.description.or(key.description);
-        key.metadata = wanted.metadata.or(key.metadata);
+        let mut key: ApiKey = found(change, &params.id)?;
+        key.description = params.description.or(key.description);
+        key.metadata = params.metadata.or(key.metadata);
         change.put(&key)?;
         Ok(key)
     });
     update.await
 }
 
-async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
-    service.write(move |change| remove::<ApiKey>(change, &wanted.id)).await
+async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
+    service.write(move |change| remove::<ApiKey>(change, &params.id)).await
 }

@@ -20,15 +20,15 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
 }
 
-async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
+async fn create(service: Context, params: Create) -> OperationResult<Create> {
     admins_only(&service)?;
-    check_name(&wanted.name)?;
+    check_name(&params.name)?;
     let create = service.change(move |change| {
         let bot = BotUser {
             id: change.new_id(prefix::BOT_USER)?,
             created_at: Some(change.now()),
-            name: Some(wanted.name),
-            active: Some(wanted.active.unwrap_or(true)),
+            name: Some(params.name),
+            active: Some(params.active.unwrap_or(true)),
             ..BotUser::default()
         };
         keep(change, &bot)?;
@@ -37,38 +37,38 @@ async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
     create.await
 }
 
-async fn list(service: Context, wanted: List) -> OperationResult<List> {
-    service.page::<List, _>(wanted.before_id, wanted.limit)
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    service.page::<List, _>(params.before_id, params.limit)
 }
 
-async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
-    service.find(&wanted.id)
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    service.find(&params.id)
 }
 
-async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
+async fn update(service: Context, params: Update) -> OperationResult<Update> {
     admins_only(&service)?;
-    wanted.name.as_deref().map_or(Ok(()), check_name)?;
+    params.name.as_deref().map_or(Ok(()), check_name)?;
     let update = service.change(move |change| {
-        let mut bot: BotUser = found(change, &wanted.id)?;
-        bot.name = wanted.name.or(bot.name);
-        bot.active = wanted.active.or(bot.active);
+        let mut bot: BotUser = found(change, &params.id)?;
+        bot.name = params.name.or(bot.name);
+        bot.active = params.active.or(bot.active);
         keep(change, &bot)?;
         Ok(bot)
     });
     update.await
 }
 
-async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
+async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
     admins_only(&service)?;
     let delete = service.write(move |change| {
-        for owned in change.referrers(&wanted.id, "owner")? {
+        for owned in change.referrers(&params.id, "owner")? {
             if id::has_prefix(&owned, prefix::API_KEY) {
                 change.remove::<ApiKey>(&owned)?;
             } else {
                 change.remove::<Credential>(&owned)?;
             }
         }
-        remove::<BotUser>(change, &wanted.id)
+        remove::<BotUser>(change, &params.id)
     });
     delete.await
 }

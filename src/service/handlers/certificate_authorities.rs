@@ -13,7 +13,7 @@ use crate::service::{Refusal, code};
 /// The role of an authority for the edges whose visitors it vouches for.
 pub(super) const AUTHORITY: &str = "certificate_authority";
 /// The longest text of certificates, in bytes.
-const LONGEST: usize = 64 << 10;
+const MAX_PEM_BYTES: usize = 64 << 10;
 
 resource! { CertificateAuthority = CERTIFICATE_AUTHORITY }
 
@@ -21,15 +21,15 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
 }
 
-async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
-    let certificate = read(&wanted.ca_pem)?;
+async fn create(service: Context, params: Create) -> OperationResult<Create> {
+    let certificate = read(&params.ca_pem)?;
     let create = service.change(move |change| {
         let authority = CertificateAuthority {
             id: change.new_id(prefix::CERTIFICATE_AUTHORITY)?,
             created_at: Some(change.now()),
-            description: Some(wanted.description.unwrap_or_default()),
-            metadata: Some(wanted.metadata.unwrap_or_default()),
-            ca_pem: Some(wanted.ca_pem),
+            description: Some(params.description.unwrap_or_default()),
+            metadata: Some(params.metadata.unwrap_or_default()),
+            ca_pem: Some(params.ca_pem),
             subject_common_name: Some(certificate.common_name),
             not_before: Some(certificate.not_before),
             not_after: Some(certificate.not_after),
@@ -43,19 +43,19 @@ async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
     create.await
 }
 
-async fn list(service: Context, wanted: List) -> OperationResult<List> {
-    service.page::<List, _>(wanted.before_id, wanted.limit)
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    service.page::<List, _>(params.before_id, params.limit)
 }
 
-async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
-    service.find(&wanted.id)
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    service.find(&params.id)
 }
 
-async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
+async fn update(service: Context, params: Update) -> OperationResult<Update> {
     let update = service.change(move |change| {
-        let mut authority: CertificateAuthority = found(change, &wanted.id)?;
-        authority.description = wanted.description.or(authority.description);
-        authority.metadata = wanted.metadata.or(authority.metadata);
+        let mut authority: CertificateAuthority = found(change, &params.id)?;
+        authority.description = params.description.or(authority.description);
+        authority.metadata = params.metadata.or(authority.metadata);
         change.put(&authority)?;
         Ok(authority)
     });
@@ -63,13 +63,13 @@ async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
 }
 
 /// An edge that lost its authority would have to let in everybody or nobody, so it keeps it.
-async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
+async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
     let delete = service.write(move |change| {
-        if let Some(user) = change.referrers(&wanted.id, AUTHORITY)?.first() {
+        if let Some(user) = change.referrers(&params.id, AUTHORITY)?.first() {
             let message = format!("the certificate authority is in use by {user}");
             return Err(Refusal::new(code::AUTHORITY_IN_USE, message));
         }
-        remove::<CertificateAuthority>(change, &wanted.id)
+        remove::<CertificateAuthority>(change, &params.id)
     });
     delete.await
 }
@@ -87,8 +87,8 @@ fn not_authority(der: &[u8]) -> String {
 /// What the first certificate says; all must be those of authorities.
 fn read(pem: &str) -> Result<CertificateFields, Refusal> {
     let invalid = |problem: &str| Refusal::new(code::INVALID_VALUE, format!("ca_pem: {problem}"));
-    if pem.len() > LONGEST {
-        let problem = format!("is {} bytes long, the limit is {LONGEST}", pem.len());
+    if pem.len() > MAX_PEM_BYTES {
+        let problem = format!("is {} bytes long, the limit is {MAX_PEM_BYTES}", pem.len());
         return Err(invalid(&problem));
     }
     let mut first = None;

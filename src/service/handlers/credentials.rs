@@ -17,16 +17,16 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
 }
 
-async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
-    let acl = check_acl(wanted.acl.unwrap_or_default())?;
+async fn create(service: Context, params: Create) -> OperationResult<Create> {
+    let acl = check_acl(params.acl.unwrap_or_default())?;
     let caller = service.caller.clone();
     let create = service.change(move |change| {
-        let owner_id = accounts::owner(change, &caller, wanted.owner_id)?;
+        let owner_id = accounts::owner(change, &caller, params.owner_id)?;
         let mut credential = Credential {
             id: change.new_id(prefix::CREDENTIAL)?,
             created_at: Some(change.now()),
-            description: Some(wanted.description.unwrap_or_default()),
-            metadata: Some(wanted.metadata.unwrap_or_default()),
+            description: Some(params.description.unwrap_or_default()),
+            metadata: Some(params.metadata.unwrap_or_default()),
             acl: Some(acl),
             owner_id: Some(owner_id.clone()),
             ..Credential::default()
@@ -38,20 +38,20 @@ async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
     create.await
 }
 
-async fn list(service: Context, wanted: List) -> OperationResult<List> {
-    service.page::<List, _>(wanted.before_id, wanted.limit)
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    service.page::<List, _>(params.before_id, params.limit)
 }
 
-async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
-    service.find(&wanted.id)
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    service.find(&params.id)
 }
 
-async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
-    let acl = wanted.acl.map(check_acl).transpose()?;
+async fn update(service: Context, params: Update) -> OperationResult<Update> {
+    let acl = params.acl.map(check_acl).transpose()?;
     let update = service.change(move |change| {
-        let mut credential: Credential = found(change, &wanted.id)?;
-        credential.description = wanted.description.or(credential.description);
-        credential.metadata = wanted.metadata.or(credential.metadata);
+        let mut credential: Credential = found(change, &params.id)?;
+        credential.description = params.description.or(credential.description);
+        credential.metadata = params.metadata.or(credential.metadata);
         credential.acl = acl.or(credential.acl);
         change.put(&credential)?;
         Ok(credential)
@@ -59,8 +59,8 @@ async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
     update.await
 }
 
-async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
-    service.write(move |change| remove::<Credential>(change, &wanted.id)).await
+async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
+    service.write(move |change| remove::<Credential>(change, &params.id)).await
 }
 
 fn check_acl(acl: Vec<String>) -> Result<Vec<String>, Refusal> {

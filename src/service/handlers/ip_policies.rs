@@ -13,13 +13,13 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
 }
 
-async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
+async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let create = service.change(move |change| {
         let policy = IpPolicy {
             id: change.new_id(prefix::IP_POLICY)?,
             created_at: Some(change.now()),
-            description: Some(wanted.description.unwrap_or_default()),
-            metadata: Some(wanted.metadata.unwrap_or_default()),
+            description: Some(params.description.unwrap_or_default()),
+            metadata: Some(params.metadata.unwrap_or_default()),
             ..IpPolicy::default()
         };
         change.put(&policy)?;
@@ -28,19 +28,19 @@ async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
     create.await
 }
 
-async fn list(service: Context, wanted: List) -> OperationResult<List> {
-    service.page::<List, _>(wanted.before_id, wanted.limit)
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    service.page::<List, _>(params.before_id, params.limit)
 }
 
-async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
-    service.find(&wanted.id)
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    service.find(&params.id)
 }
 
-async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
+async fn update(service: Context, params: Update) -> OperationResult<Update> {
     let update = service.change(move |change| {
-        let mut policy: IpPolicy = found(change, &wanted.id)?;
-        policy.description = wanted.description.or(policy.description);
-        policy.metadata = wanted.metadata.or(policy.metadata);
+        let mut policy: IpPolicy = found(change, &params.id)?;
+        policy.description = params.description.or(policy.description);
+        policy.metadata = params.metadata.or(policy.metadata);
         change.put(&policy)?;
         Ok(policy)
     });
@@ -48,12 +48,12 @@ async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
 }
 
 /// What refers to the policy keeps its identifier (specification, rule 4 of the states).
-async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
+async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
     let delete = service.write(move |change| {
-        for rule in change.referrers(&wanted.id, POLICY_OF_RULE)? {
+        for rule in change.referrers(&params.id, POLICY_OF_RULE)? {
             change.remove::<IpPolicyRule>(&rule)?;
         }
-        remove::<IpPolicy>(change, &wanted.id)
+        remove::<IpPolicy>(change, &params.id)
     });
     delete.await
 }

@@ -35,23 +35,23 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
 }
 
-async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
-    check_cidr(&wanted.cidr)?;
-    check_action(&wanted.action)?;
-    if !id::has_prefix(&wanted.ip_policy_id, prefix::IP_POLICY) {
-        return Err(wrong_prefix("ip_policy_id", &wanted.ip_policy_id, prefix::IP_POLICY));
+async fn create(service: Context, params: Create) -> OperationResult<Create> {
+    check_cidr(&params.cidr)?;
+    check_action(&params.action)?;
+    if !id::has_prefix(&params.ip_policy_id, prefix::IP_POLICY) {
+        return Err(wrong_prefix("ip_policy_id", &params.ip_policy_id, prefix::IP_POLICY));
     }
     let create = service.change(move |change| {
-        let policy = Ref { id: wanted.ip_policy_id, ..Ref::default() };
+        let policy = Ref { id: params.ip_policy_id, ..Ref::default() };
         check_policy(change, &policy.id)?;
         let rule = IpPolicyRule {
             id: change.new_id(prefix::IP_POLICY_RULE)?,
             created_at: Some(change.now()),
-            description: Some(wanted.description.unwrap_or_default()),
-            metadata: Some(wanted.metadata.unwrap_or_default()),
-            cidr: Some(wanted.cidr),
+            description: Some(params.description.unwrap_or_default()),
+            metadata: Some(params.metadata.unwrap_or_default()),
+            cidr: Some(params.cidr),
             ip_policy: Some(policy),
-            action: Some(wanted.action),
+            action: Some(params.action),
             ..IpPolicyRule::default()
         };
         keep(change, &rule)?;
@@ -60,29 +60,29 @@ async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
     create.await
 }
 
-async fn list(service: Context, wanted: List) -> OperationResult<List> {
-    service.page::<List, _>(wanted.before_id, wanted.limit)
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    service.page::<List, _>(params.before_id, params.limit)
 }
 
-async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
-    service.find(&wanted.id)
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    service.find(&params.id)
 }
 
-async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
-    wanted.cidr.as_deref().map_or(Ok(()), check_cidr)?;
+async fn update(service: Context, params: Update) -> OperationResult<Update> {
+    params.cidr.as_deref().map_or(Ok(()), check_cidr)?;
     let update = service.change(move |change| {
-        let mut rule: IpPolicyRule = found(change, &wanted.id)?;
-        rule.cidr = wanted.cidr.or(rule.cidr);
-        rule.description = wanted.description.or(rule.description);
-        rule.metadata = wanted.metadata.or(rule.metadata);
+        let mut rule: IpPolicyRule = found(change, &params.id)?;
+        rule.cidr = params.cidr.or(rule.cidr);
+        rule.description = params.description.or(rule.description);
+        rule.metadata = params.metadata.or(rule.metadata);
         keep(change, &rule)?;
         Ok(rule)
     });
     update.await
 }
 
-async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
-    service.write(move |change| remove::<IpPolicyRule>(change, &wanted.id)).await
+async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
+    service.write(move |change| remove::<IpPolicyRule>(change, &params.id)).await
 }
 
 /// Stores a rule with its claim on the network.

@@ -16,37 +16,37 @@ use crate::service::code::{self, ErrorCode};
 use crate::service::context::check_before;
 
 /// How long an agent may take to obey.
-const PATIENCE: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) fn handlers() -> Vec<Handler> {
     vec![on(list), on(get), on(stop), on(restart), on(update)]
 }
 
-async fn list(service: Context, wanted: List) -> OperationResult<List> {
-    check_before(wanted.before_id.as_deref(), prefix::TUNNEL_SESSION)?;
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    check_before(params.before_id.as_deref(), prefix::TUNNEL_SESSION)?;
     let online = service.shared.registry.sessions();
     let page =
-        service.page_of_online(&List::INFO, &wanted.before_id, wanted.limit, online, |it| &it.id);
+        service.page_of_online(&List::INFO, &params.before_id, params.limit, online, |it| &it.id);
     let items = page.items.iter().map(|online| show(&service, online)).collect();
     Ok(page.with_items(items))
 }
 
-async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
-    Ok(show(&service, &find(&service, &wanted.id)?))
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    Ok(show(&service, &find(&service, &params.id)?))
 }
 
-async fn stop(service: Context, wanted: Stop) -> OperationResult<Stop> {
-    let online = find(&service, &wanted.id)?;
+async fn stop(service: Context, params: Stop) -> OperationResult<Stop> {
+    let online = find(&service, &params.id)?;
     command(&online, &online.unsupported[0], &message::Stop {}, code::STOP_REFUSED).await
 }
 
-async fn restart(service: Context, wanted: Restart) -> OperationResult<Restart> {
-    let online = find(&service, &wanted.id)?;
+async fn restart(service: Context, params: Restart) -> OperationResult<Restart> {
+    let online = find(&service, &params.id)?;
     command(&online, &online.unsupported[1], &message::Restart {}, code::RESTART_REFUSED).await
 }
 
-async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
-    let online = find(&service, &wanted.id)?;
+async fn update(service: Context, params: Update) -> OperationResult<Update> {
+    let online = find(&service, &params.id)?;
     let update = message::Update::default();
     command(&online, &online.unsupported[2], &update, code::UPDATE_REFUSED).await
 }
@@ -65,7 +65,7 @@ async fn command<R: RpcRequest<Answer = CommandResponse>>(
     if let Some(reason) = unsupported {
         return refuse(reason);
     }
-    match rpc::call(&online.session, request, PATIENCE).await {
+    match rpc::call(&online.session, request, STOP_TIMEOUT).await {
         Ok(answer) => answer.failure().map_or(Ok(()), |failure| refuse(&failure.to_string())),
         Err(error) => refuse(&error.to_string()),
     }

@@ -17,18 +17,18 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(list), on(get)]
 }
 
-async fn list(service: Context, wanted: List) -> OperationResult<List> {
-    check_before(wanted.before_id.as_deref(), prefix::TUNNEL)?;
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    check_before(params.before_id.as_deref(), prefix::TUNNEL)?;
     let online = service.shared.registry.tunnels();
     let page =
-        service.page_of_online(&List::INFO, &wanted.before_id, wanted.limit, online, |it| &it.id);
+        service.page_of_online(&List::INFO, &params.before_id, params.limit, online, |it| &it.id);
     let groups = labels_of_groups(&service)?;
     let items = page.items.iter().map(|tunnel| show(&service, tunnel, &groups)).collect();
     Ok(page.with_items(items))
 }
 
-async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
-    let found = service.shared.registry.tunnel(&wanted.id).ok_or_else(Refusal::not_found)?;
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    let found = service.shared.registry.tunnel(&params.id).ok_or_else(Refusal::not_found)?;
     Ok(show(&service, &found, &labels_of_groups(&service)?))
 }
 
@@ -62,7 +62,7 @@ fn show(service: &Context, tunnel: &Arc<agents::OnlineTunnel>, groups: &Groups) 
             ..shown
         },
         TunnelKind::Labeled(labels) => {
-            let serves = groups.iter().filter(|(_, wanted)| tunnel.serves(wanted));
+            let serves = groups.iter().filter(|(_, params)| tunnel.serves(params));
             let backends = serves.map(|(id, _)| refer(id)).collect();
             Tunnel { labels: Some(labels.clone()), backends: Some(backends), ..shown }
         }

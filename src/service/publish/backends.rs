@@ -97,10 +97,10 @@ fn fixed(backend: HttpResponseBackend) -> BackendKind {
 }
 
 /// Headers of a stored answer; they were checked when they were stored.
-fn headers(given: Option<BTreeMap<String, String>>) -> HeaderMap {
+fn headers(headers: Option<BTreeMap<String, String>>) -> HeaderMap {
     let framing = ["connection", "content-length", "transfer-encoding"];
-    let given = given.unwrap_or_default().into_iter();
-    given
+    let headers = headers.unwrap_or_default().into_iter();
+    headers
         .filter(|(name, _)| !framing.contains(&name.as_str()))
         .filter_map(|(name, value)| {
             let name = HeaderName::from_bytes(name.as_bytes()).ok()?;

@@ -88,7 +88,7 @@ type Watcher = Box<dyn Fn(&[String]) + Send + Sync>;
 
 /// What the thread tells others.
 #[derive(Default)]
-struct Told {
+struct Shared {
     commits: AtomicU64,
     health: Health,
     /// Set when locks of other programs are waited for no longer.
@@ -98,7 +98,7 @@ struct Told {
 
 /// A handle to the thread that writes.
 pub(super) struct Writer {
-    told: Arc<Told>,
+    shared: Arc<Shared>,
     jobs: Mutex<Option<mpsc::UnboundedSender<Box<dyn Job>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -147,14 +147,14 @@ where
 impl Writer {
     pub(super) fn start(target: WriterConnection, ids: Ids) -> Result<Self, StoreError> {
         let (jobs, queue) = mpsc::unbounded_channel();
-        let told = Arc::new(Told::default());
-        let telling = told.clone();
-        let target = target.closing_with(&told.closing)?;
+        let shared = Arc::new(Shared::default());
+        let telling = shared.clone();
+        let target = target.closing_with(&shared.closing)?;
         let thread = std::thread::Builder::new()
             .name("ginnel-writer".to_owned())
             .spawn(move || work_off(target, &ids, queue, &telling))
             .map_err(|source| StoreError::File { path: "writer thread".into(), source })?;
-        Ok(Self { told, jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
+        Ok(Self { shared, jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
     }
 
     pub(super) async fn write<T, E>(
@@ -171,15 +171,15 @@ impl Writer {
     }
 
     pub(super) fn commits(&self) -> u64 {
-        self.told.commits.load(Ordering::Acquire)
+        self.shared.commits.load(Ordering::Acquire)
     }
 
     pub(super) fn health(&self) -> &Health {
-        &self.told.health
+        &self.shared.health
     }
 
     pub(super) fn watch(&self, watcher: Watcher) {
-        self.told.watchers.write().unwrap_or_else(PoisonError::into_inner).push(watcher);
+        self.shared.watchers.write().unwrap_or_else(PoisonError::into_inner).push(watcher);
     }
 
     fn hand_in(&self, job: Box<dyn Job>) -> Result<(), StoreError> {
@@ -189,7 +189,7 @@ impl Writer {
 
     /// Has what waits for the lock of another program fail, now and later.
     pub(super) fn end_lock_waits(&self) {
-        self.told.closing.store(true, Ordering::Release);
+        self.shared.closing.store(true, Ordering::Release);
     }
 
     /// Waits until everything handed in is answered, then closes the connection.
@@ -214,18 +214,18 @@ fn work_off(
     mut target: WriterConnection,
     ids: &Ids,
     mut queue: mpsc::UnboundedReceiver<Box<dyn Job>>,
-    told: &Told,
+    shared: &Shared,
 ) {
     let mut batch = Vec::with_capacity(BATCH);
     while queue.blocking_recv_many(&mut batch, BATCH) > 0 {
-        let committed = target.commit(ids, &mut batch, &told.health);
-        told.health.note(&committed);
+        let committed = target.commit(ids, &mut batch, &shared.health);
+        shared.health.note(&committed);
         // Before anyone hears of the change, so that nobody who has heard of it trusts older reads.
-        told.commits.fetch_add(1, Ordering::Release);
+        shared.commits.fetch_add(1, Ordering::Release);
         if let Ok(changed) = &committed {
-            told.tell(changed);
+            shared.tell(changed);
         }
-        let committed = committed.map(drop).map_err(|failure| told.explain(failure));
+        let committed = committed.map(drop).map_err(|failure| shared.explain(failure));
         for job in batch.drain(..) {
             job.answer(committed.clone());
         }
@@ -234,7 +234,7 @@ fn work_off(
         }
     }
     if let Err(failure) = target.close() {
-        told.health.note::<()>(&Err(failure));
+        shared.health.note::<()>(&Err(failure));
     }
 }
 
@@ -362,7 +362,7 @@ impl Own {
     }
 }
 
-impl Told {
+impl Shared {
     /// Why a batch was not stored, for its callers: a lock is not waited for while this is closing.
     fn explain(&self, failure: BatchError) -> BatchError {
         let is_locked = failure.fault == Some(StorageFault::Locked);

@@ -26,9 +26,9 @@ pub(super) enum Present {
 }
 
 /// Looks for a token where it is configured to be.
-pub(super) fn find(wanted: &TokenLocation, turn: &Turn<'_>) -> Result<Present, ActionError> {
-    let text = match wanted.method {
-        Method::Header => header(wanted, turn),
+pub(super) fn find(location: &TokenLocation, turn: &Turn<'_>) -> Result<Present, ActionError> {
+    let text = match location.method {
+        Method::Header => header(location, turn),
         Method::Body => match check_head(turn) {
             Err(refusal) => Err(refusal),
             Ok(is_json) => {
@@ -36,15 +36,15 @@ pub(super) fn find(wanted: &TokenLocation, turn: &Turn<'_>) -> Result<Present, A
                     return Ok(Present::NeedBody { limit: LIMIT });
                 };
                 if is_json {
-                    json_field(&body, &wanted.name)
+                    json_field(&body, &location.name)
                 } else {
-                    form_field(&body, &wanted.name)
+                    form_field(&body, &location.name)
                 }
             }
         },
     };
     let token = text.and_then(|text| {
-        let token = text.strip_prefix(&wanted.prefix).ok_or(refusal::PREFIX)?.trim();
+        let token = text.strip_prefix(&location.prefix).ok_or(refusal::PREFIX)?.trim();
         if token.is_empty() {
             return Err(refusal::MISSING);
         }
@@ -53,9 +53,9 @@ pub(super) fn find(wanted: &TokenLocation, turn: &Turn<'_>) -> Result<Present, A
     Ok(token.map_or_else(Present::Missing, Present::Found))
 }
 
-fn header(wanted: &TokenLocation, turn: &Turn<'_>) -> Result<String, JwtRejection> {
+fn header(location: &TokenLocation, turn: &Turn<'_>) -> Result<String, JwtRejection> {
     let request = turn.exchange.request().ok_or(refusal::HEADER)?;
-    let mut values = request.head.headers.get_all(wanted.name.as_str()).iter();
+    let mut values = request.head.headers.get_all(location.name.as_str()).iter();
     let value = only(values.next(), values.next(), refusal::HEADER)?;
     value.to_str().map(str::to_owned).map_err(|_| refusal::MALFORMED)
 }

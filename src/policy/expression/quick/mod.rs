@@ -242,8 +242,8 @@ impl<'e> Iterator for Each<'e> {
     fn next(&mut self) -> Option<Cow<'e, str>> {
         match self {
             Self::Headers(values) => values.next().map(facts::readable),
-            Self::Parameters(pairs, wanted) => {
-                pairs.find(|(name, _)| name == wanted).map(|(_, value)| value)
+            Self::Parameters(pairs, parameter) => {
+                pairs.find(|(name, _)| name == parameter).map(|(_, value)| value)
             }
         }
     }

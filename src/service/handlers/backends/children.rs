@@ -8,17 +8,17 @@ use crate::service::store::{self, Transaction, View};
 use crate::service::{Refusal, code};
 
 /// How many children there may be (remote API sheet, sections 5 and 6).
-const MOST: usize = 32;
+const MAX_CHILDREN: usize = 32;
 
 /// How many backends may stand one inside the other (remote API sheet, section 5).
 const DEEPEST: usize = 8;
 
 /// Refuses more children than a backend may have.
 pub(super) fn check_count(count: usize, code: ErrorCode) -> Result<(), Refusal> {
-    if count <= MOST {
+    if count <= MAX_CHILDREN {
         return Ok(());
     }
-    Err(Refusal::new(code, format!("backends: has {count} entries, the limit is {MOST}")))
+    Err(Refusal::new(code, format!("backends: has {count} entries, the limit is {MAX_CHILDREN}")))
 }
 
 /// Puts these backends into another.

@@ -20,16 +20,16 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
 }
 
-async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
-    let body = check_body(wanted.body.unwrap_or_default())?;
-    let headers = check_headers(wanted.headers.unwrap_or_default())?;
-    let status_code = check_status(wanted.status_code.unwrap_or(200))?;
+async fn create(service: Context, params: Create) -> OperationResult<Create> {
+    let body = check_body(params.body.unwrap_or_default())?;
+    let headers = check_headers(params.headers.unwrap_or_default())?;
+    let status_code = check_status(params.status_code.unwrap_or(200))?;
     let create = service.change(move |change| {
         let backend = HttpResponseBackend {
             id: change.new_id(prefix::HTTP_RESPONSE)?,
             created_at: Some(change.now()),
-            description: Some(wanted.description.unwrap_or_default()),
-            metadata: Some(wanted.metadata.unwrap_or_default()),
+            description: Some(params.description.unwrap_or_default()),
+            metadata: Some(params.metadata.unwrap_or_default()),
             body: Some(body),
             headers: Some(headers),
             status_code: Some(status_code),
@@ -41,22 +41,22 @@ async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
     create.await
 }
 
-async fn list(service: Context, wanted: List) -> OperationResult<List> {
-    service.page::<List, _>(wanted.before_id, wanted.limit)
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    service.page::<List, _>(params.before_id, params.limit)
 }
 
-async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
-    service.find(&wanted.id)
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    service.find(&params.id)
 }
 
-async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
-    let body = wanted.body.map(check_body).transpose()?;
-    let headers = wanted.headers.map(check_headers).transpose()?;
-    let status_code = wanted.status_code.map(check_status).transpose()?;
+async fn update(service: Context, params: Update) -> OperationResult<Update> {
+    let body = params.body.map(check_body).transpose()?;
+    let headers = params.headers.map(check_headers).transpose()?;
+    let status_code = params.status_code.map(check_status).transpose()?;
     let update = service.change(move |change| {
-        let mut backend: HttpResponseBackend = found(change, &wanted.id)?;
-        backend.description = wanted.description.or(backend.description);
-        backend.metadata = wanted.metadata.or(backend.metadata);
+        let mut backend: HttpResponseBackend = found(change, &params.id)?;
+        backend.description = params.description.or(backend.description);
+        backend.metadata = params.metadata.or(backend.metadata);
         backend.body = body.or(backend.body);
         backend.headers = headers.or(backend.headers);
         backend.status_code = status_code.or(backend.status_code);
@@ -66,8 +66,8 @@ async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
     update.await
 }
 
-async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
-    service.write(move |change| delete_unused::<HttpResponseBackend>(change, &wanted.id)).await
+async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
+    service.write(move |change| delete_unused::<HttpResponseBackend>(change, &params.id)).await
 }
 
 fn check_body(body: String) -> Result<String, Refusal> {

@@ -15,16 +15,16 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
 }
 
-async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
-    check_address(&wanted.address)?;
+async fn create(service: Context, params: Create) -> OperationResult<Create> {
+    check_address(&params.address)?;
     let create = service.change(move |change| {
         let backend = StaticBackend {
             id: change.new_id(prefix::STATIC)?,
             created_at: Some(change.now()),
-            description: Some(wanted.description.unwrap_or_default()),
-            metadata: Some(wanted.metadata.unwrap_or_default()),
-            address: Some(wanted.address),
-            tls: Some(decided(wanted.tls.unwrap_or_default())),
+            description: Some(params.description.unwrap_or_default()),
+            metadata: Some(params.metadata.unwrap_or_default()),
+            address: Some(params.address),
+            tls: Some(decided(params.tls.unwrap_or_default())),
             ..StaticBackend::default()
         };
         change.put(&backend)?;
@@ -33,30 +33,30 @@ async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
     create.await
 }
 
-async fn list(service: Context, wanted: List) -> OperationResult<List> {
-    service.page::<List, _>(wanted.before_id, wanted.limit)
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    service.page::<List, _>(params.before_id, params.limit)
 }
 
-async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
-    service.find(&wanted.id)
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    service.find(&params.id)
 }
 
-async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
-    wanted.address.as_deref().map_or(Ok(()), check_address)?;
+async fn update(service: Context, params: Update) -> OperationResult<Update> {
+    params.address.as_deref().map_or(Ok(()), check_address)?;
     let update = service.change(move |change| {
-        let mut backend: StaticBackend = found(change, &wanted.id)?;
-        backend.description = wanted.description.or(backend.description);
-        backend.metadata = wanted.metadata.or(backend.metadata);
-        backend.address = wanted.address.or(backend.address);
-        backend.tls = wanted.tls.map(decided).or(backend.tls);
+        let mut backend: StaticBackend = found(change, &params.id)?;
+        backend.description = params.description.or(backend.description);
+        backend.metadata = params.metadata.or(backend.metadata);
+        backend.address = params.address.or(backend.address);
+        backend.tls = params.tls.map(decided).or(backend.tls);
         change.put(&backend)?;
         Ok(backend)
     });
     update.await
 }
 
-async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
-    service.write(move |change| delete_unused::<StaticBackend>(change, &wanted.id)).await
+async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
+    service.write(move |change| delete_unused::<StaticBackend>(change, &params.id)).await
 }
 
 fn decided(tls: StaticBackendTls) -> StaticBackendTls {

@@ -17,7 +17,7 @@ use crate::service::store::Document;
 /// How many labels there may be (remote API sheet, section 5).
 const MOST_LABELS: usize = 32;
 /// The longest key or value of a label, in bytes.
-const LONGEST: usize = 255;
+const MAX_LABEL_BYTES: usize = 255;
 
 impl Document for TunnelGroupBackend {
     const PREFIX: &'static str = prefix::TUNNEL_GROUP;
@@ -37,14 +37,14 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
 }
 
-async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
-    let labels = check_labels(wanted.labels.unwrap_or_default())?;
+async fn create(service: Context, params: Create) -> OperationResult<Create> {
+    let labels = check_labels(params.labels.unwrap_or_default())?;
     let create = service.change(move |change| {
         let backend = TunnelGroupBackend {
             id: change.new_id(prefix::TUNNEL_GROUP)?,
             created_at: Some(change.now()),
-            description: Some(wanted.description.unwrap_or_default()),
-            metadata: Some(wanted.metadata.unwrap_or_default()),
+            description: Some(params.description.unwrap_or_default()),
+            metadata: Some(params.metadata.unwrap_or_default()),
             labels: Some(labels),
             ..TunnelGroupBackend::default()
         };
@@ -54,22 +54,22 @@ async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
     Ok(with_tunnels(&service, create.await?))
 }
 
-async fn list(service: Context, wanted: List) -> OperationResult<List> {
-    let mut page = service.page::<List, _>(wanted.before_id, wanted.limit)?;
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    let mut page = service.page::<List, _>(params.before_id, params.limit)?;
     page.items = page.items.into_iter().map(|backend| with_tunnels(&service, backend)).collect();
     Ok(page)
 }
 
-async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
-    Ok(with_tunnels(&service, service.find(&wanted.id)?))
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    Ok(with_tunnels(&service, service.find(&params.id)?))
 }
 
-async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
-    let labels = wanted.labels.map(check_labels).transpose()?;
+async fn update(service: Context, params: Update) -> OperationResult<Update> {
+    let labels = params.labels.map(check_labels).transpose()?;
     let update = service.change(move |change| {
-        let mut backend: TunnelGroupBackend = found(change, &wanted.id)?;
-        backend.description = wanted.description.or(backend.description);
-        backend.metadata = wanted.metadata.or(backend.metadata);
+        let mut backend: TunnelGroupBackend = found(change, &params.id)?;
+        backend.description = params.description.or(backend.description);
+        backend.metadata = params.metadata.or(backend.metadata);
         backend.labels = labels.or(backend.labels);
         change.put(&backend)?;
         Ok(backend)
@@ -87,8 +87,8 @@ fn with_tunnels(service: &Context, mut backend: TunnelGroupBackend) -> TunnelGro
     backend
 }
 
-async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
-    service.write(move |change| delete_unused::<TunnelGroupBackend>(change, &wanted.id)).await
+async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
+    service.write(move |change| delete_unused::<TunnelGroupBackend>(change, &params.id)).await
 }
 
 fn check_labels(labels: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Refusal> {
@@ -104,8 +104,9 @@ fn check_labels(labels: BTreeMap<String, String>) -> Result<BTreeMap<String, Str
 }
 
 fn check_label(text: &str, what: &str, length: ErrorCode) -> Result<(), Refusal> {
-    if text.is_empty() || text.len() > LONGEST {
-        let message = format!("labels: {what} has {} bytes, not 1 to {LONGEST}", text.len());
+    if text.is_empty() || text.len() > MAX_LABEL_BYTES {
+        let message =
+            format!("labels: {what} has {} bytes, not 1 to {MAX_LABEL_BYTES}", text.len());
         return Err(Refusal::new(length, message));
     }
     if text.contains('=') {

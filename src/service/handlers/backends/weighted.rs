@@ -20,14 +20,14 @@ pub(super) fn handlers() -> Vec<Handler> {
     vec![on(create), on(list), on(get), on(update), on(delete)]
 }
 
-async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
-    let backends = check_children(wanted.backends.unwrap_or_default())?;
+async fn create(service: Context, params: Create) -> OperationResult<Create> {
+    let backends = check_children(params.backends.unwrap_or_default())?;
     let create = service.change(move |change| {
         let backend = WeightedBackend {
             id: change.new_id(prefix::WEIGHTED)?,
             created_at: Some(change.now()),
-            description: Some(wanted.description.unwrap_or_default()),
-            metadata: Some(wanted.metadata.unwrap_or_default()),
+            description: Some(params.description.unwrap_or_default()),
+            metadata: Some(params.metadata.unwrap_or_default()),
             ..WeightedBackend::default()
         };
         keep(change, backend, Some(backends))
@@ -35,27 +35,27 @@ async fn create(service: Context, wanted: Create) -> OperationResult<Create> {
     create.await
 }
 
-async fn list(service: Context, wanted: List) -> OperationResult<List> {
-    service.page::<List, _>(wanted.before_id, wanted.limit)
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    service.page::<List, _>(params.before_id, params.limit)
 }
 
-async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
-    service.find(&wanted.id)
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    service.find(&params.id)
 }
 
-async fn update(service: Context, wanted: Update) -> OperationResult<Update> {
-    let backends = wanted.backends.map(check_children).transpose()?;
+async fn update(service: Context, params: Update) -> OperationResult<Update> {
+    let backends = params.backends.map(check_children).transpose()?;
     let update = service.change(move |change| {
-        let mut backend: WeightedBackend = found(change, &wanted.id)?;
-        backend.description = wanted.description.or(backend.description);
-        backend.metadata = wanted.metadata.or(backend.metadata);
+        let mut backend: WeightedBackend = found(change, &params.id)?;
+        backend.description = params.description.or(backend.description);
+        backend.metadata = params.metadata.or(backend.metadata);
         keep(change, backend, backends)
     });
     update.await
 }
 
-async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
-    service.write(move |change| delete_unused::<WeightedBackend>(change, &wanted.id)).await
+async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
+    service.write(move |change| delete_unused::<WeightedBackend>(change, &params.id)).await
 }
 
 /// Stores a backend, with new children if there are any.

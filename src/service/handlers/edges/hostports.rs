@@ -9,12 +9,13 @@ use crate::service::{Refusal, code};
 /// Where hosts and ports are unique.
 const HOSTPORTS: &str = "hostport";
 /// How many an edge may have.
-const MOST: usize = 100;
+const MAX_HOSTPORTS: usize = 100;
 
 /// Refuses what is not `host:port`; a host may start with `*.`.
 pub(super) fn check(hostports: &[String]) -> Result<(), Refusal> {
-    if hostports.len() > MOST {
-        let message = format!("hostports: has {} entries, the limit is {MOST}", hostports.len());
+    if hostports.len() > MAX_HOSTPORTS {
+        let message =
+            format!("hostports: has {} entries, the limit is {MAX_HOSTPORTS}", hostports.len());
         return Err(Refusal::new(code::INVALID_VALUE, message));
     }
     for (index, text) in hostports.iter().enumerate() {

@@ -79,8 +79,8 @@ async fn create(service: Context, call: Create) -> OperationResult<Create> {
     create.await
 }
 
-async fn list(service: Context, wanted: List) -> OperationResult<List> {
-    let mut page = service.page::<List, HttpsEdge>(wanted.before_id, wanted.limit)?;
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    let mut page = service.page::<List, HttpsEdge>(params.before_id, params.limit)?;
     service.read(|view| {
         for edge in &mut page.items {
             edge.routes = Some(routes_of(view, &edge.id)?);
@@ -91,9 +91,9 @@ async fn list(service: Context, wanted: List) -> OperationResult<List> {
     Ok(page)
 }
 
-async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
     let edge = service.read(|view| {
-        let mut edge: HttpsEdge = found(view, &wanted.id)?;
+        let mut edge: HttpsEdge = found(view, &params.id)?;
         edge.routes = Some(routes_of(view, &edge.id)?);
         Ok(edge)
     })?;
@@ -120,12 +120,12 @@ async fn update(service: Context, call: Update) -> OperationResult<Update> {
     update.await
 }
 
-async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
+async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
     let delete = service.write(move |change| {
-        for route in change.referrers(&wanted.id, EDGE_OF_ROUTE)? {
+        for route in change.referrers(&params.id, EDGE_OF_ROUTE)? {
             change.remove::<HttpsEdgeRoute>(&route)?;
         }
-        remove::<HttpsEdge>(change, &wanted.id)
+        remove::<HttpsEdge>(change, &params.id)
     });
     delete.await
 }

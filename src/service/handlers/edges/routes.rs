@@ -86,8 +86,8 @@ async fn create(service: Context, call: Create) -> OperationResult<Create> {
     create.await
 }
 
-async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
-    let route = service.read(|view| route_of(view, &wanted.edge_id, &wanted.id))?;
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    let route = service.read(|view| route_of(view, &params.edge_id, &params.id))?;
     Ok(service.located(route))
 }
 
@@ -116,10 +116,10 @@ async fn update(service: Context, call: Update) -> OperationResult<Update> {
     update.await
 }
 
-async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
+async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
     let delete = service.write(move |change| {
-        route_of(change, &wanted.edge_id, &wanted.id)?;
-        remove::<HttpsEdgeRoute>(change, &wanted.id)
+        route_of(change, &params.edge_id, &params.id)?;
+        remove::<HttpsEdgeRoute>(change, &params.id)
     });
     delete.await
 }

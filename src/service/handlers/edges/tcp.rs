@@ -77,12 +77,12 @@ async fn create(service: Context, call: Create) -> OperationResult<Create> {
     create.await
 }
 
-async fn list(service: Context, wanted: List) -> OperationResult<List> {
-    service.page::<List, _>(wanted.before_id, wanted.limit)
+async fn list(service: Context, params: List) -> OperationResult<List> {
+    service.page::<List, _>(params.before_id, params.limit)
 }
 
-async fn get(service: Context, wanted: Get) -> OperationResult<Get> {
-    service.find(&wanted.id)
+async fn get(service: Context, params: Get) -> OperationResult<Get> {
+    service.find(&params.id)
 }
 
 async fn update(service: Context, call: Update) -> OperationResult<Update> {
@@ -106,8 +106,8 @@ async fn update(service: Context, call: Update) -> OperationResult<Update> {
     update.await
 }
 
-async fn delete(service: Context, wanted: Delete) -> OperationResult<Delete> {
-    service.write(move |change| remove::<TcpEdge>(change, &wanted.id)).await
+async fn delete(service: Context, params: Delete) -> OperationResult<Delete> {
+    service.write(move |change| remove::<TcpEdge>(change, &params.id)).await
 }
 
 /// Gives an edge its ports, if the call has some, and makes sure that it can listen on those it has.
