@@ -263,7 +263,7 @@ def record(shape: Shape, file: File, homes: Homes) -> str:
         lines += [f"    {item.name}: {annotation}{default}", docstring(item.doc, 4)]
     lines += [
         "    extra: Mapping[str, object] = field(default_factory=dict, hash=False)",
-        docstring("The fields of the answer that this version does not know.", 4),
+        docstring("The fields of the response that this version does not know.", 4),
     ]
     return "\n".join(lines)
 
@@ -437,7 +437,7 @@ def raw_class(
         head = f"class {prefix}{camel(name)}(Resource):\n"
         return (
             head
-            + docstring(f"`{name}`, with its answers as they came.", 4)
+            + docstring(f"`{name}`, with its responses as they came.", 4)
             + "\n\n"
             + "\n".join(members)
         )
@@ -451,7 +451,7 @@ def raw_class(
     head = f"class {prefix}{tree}({base}):\n"
     return (
         head
-        + docstring("The resources, with their answers as they came.", 4)
+        + docstring("The resources, with their responses as they came.", 4)
         + "\n\n"
         + "\n".join(members)
     )

@@ -31,14 +31,14 @@ class Event:
     attempt: int
     """Which attempt; the first is 1."""
     status: int | None = None
-    """The status of the answer, if there is one."""
+    """The status of the response, if there is one."""
     seconds: float = 0.0
     """How long the attempt took; with `retry`, how long the pause is."""
     problem: str | None = None
-    """Why no answer arrived, with `failure`."""
+    """Why no response arrived, with `failure`."""
     headers: Mapping[str, str] | None = None
-    """The headers of the answer, with `response`; what is secret in them is masked. Their names are
-    in lower case, and of those that came more than once the last counts."""
+    """The headers of the response, with `response`; what is secret in them is masked. Their names
+    are in lower case, and of those that came more than once the last counts."""
 
 
 def _tell(hooks: _Hooks | None, event: Event) -> None:
@@ -54,7 +54,7 @@ def _tell(hooks: _Hooks | None, event: Event) -> None:
                 "%s %s: %s, after %.1f ms, attempt %d", *call, *lost, extra=_fields(event)
             )
         case "retry":
-            why = f"status {event.status}" if event.status else "no answer"
+            why = f"status {event.status}" if event.status else "no response"
             again = (why, event.seconds, event.attempt + 1)
             _logger.warning(
                 "%s %s: %s, again in %.2f s as attempt %d", *call, *again, extra=_fields(event)

@@ -11,11 +11,11 @@ GinnelError
 ├ AgentError: the agent in this process cannot start
 ├ CassetteError: a cassette does not know the call, or cannot be read or written
 └ APIError: a call failed
-  ├ APIConnectionError(ConnectionError): no complete answer arrived
+  ├ APIConnectionError(ConnectionError): no complete response arrived
   │ ├ APITimeoutError(TimeoutError): not within the timeout or the deadline
   │ └ AgentNotRunningError: nobody listens at the agent's address
-  ├ ResponseDecodeError: the answer is not what the operation returns
-  └ APIStatusError: the answer is an error
+  ├ ResponseDecodeError: the response is not what the operation returns
+  └ APIStatusError: the response is an error
     ├ BadRequestError: 400
     ├ AuthenticationError: 401, and 403 where the key itself was refused
     ├ PermissionDeniedError: 403
@@ -132,11 +132,11 @@ class APIError(GinnelError):
 
 
 class APIConnectionError(APIError, ConnectionError):
-    """No complete answer arrived."""
+    """No complete response arrived."""
 
 
 class APITimeoutError(APIConnectionError, TimeoutError):
-    """No complete answer arrived within the timeout of an attempt or the deadline of the call."""
+    """No complete response arrived within the timeout of an attempt or the deadline of the call."""
 
 
 class AgentNotRunningError(APIConnectionError):
@@ -144,7 +144,7 @@ class AgentNotRunningError(APIConnectionError):
 
 
 class ResponseDecodeError(APIError):
-    """The answer is not what the operation returns; `body` holds what it was."""
+    """The response is not what the operation returns; `body` holds what it was."""
 
     def __init__(
         self,
@@ -160,12 +160,12 @@ class ResponseDecodeError(APIError):
 
 
 class APIStatusError(APIError):
-    """The answer is an error.
+    """The response is an error.
 
     `status_code` is its status, `error_code` the API's own code such as `ERR_NGROK_218` (absent on
     a plain 404), `message` the API's words, `details` more of them for programs (its `err` is the
     reason that an agent gives, and part of `str`), `operation_id` the name of the failed operation
-    at the server, `request_id` that of the request, `headers` the headers of the answer in
+    at the server, `request_id` that of the request, `headers` the headers of the response in
     lower case, `body` its body, `retry_after` the seconds that the server asks to wait.
     """
 

@@ -168,9 +168,9 @@ def cassette(path: str | PathLike[str], *, record: RecordMode | None = None) -> 
     ```
 
     A call is known by its method, its path with the query, and its body; the address of the
-    server does not matter, and nothing is sent for what is played. Each recorded answer is played
+    server does not matter, and nothing is sent for what is played. Each recorded response is played
     once, the answers to the same request in their order; answers that are errors are raised as
-    those of a server. Of retries the last answer is recorded; calls without a response are not
+    those of a server. Of retries the last response is recorded; calls without a response are not
     recorded. Secrets are masked in the file. It is written at the end of the block, unless that is
     an exception.
 
@@ -404,7 +404,7 @@ def assert_received(
             such header.
         json: What the body is as JSON, whatever encoding it was sent in.
         body: The body, without the encoding that it was sent in.
-        status: The status of the answer.
+        status: The status of the response.
         tunnel_name: The tunnel that received it.
         count: How many requests match; at least one by default.
         timeout: Seconds to wait, 10 by default; with `count=0`, how long none may come, 0 by

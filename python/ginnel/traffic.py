@@ -30,7 +30,7 @@ class TrafficEvent:
     peer: str
     """Where the visitor came from, `address:port`."""
     duration_ms: float
-    """From the request's head to the answer's, or from opening to closing, in milliseconds."""
+    """From the request's head to the response's, or from opening to closing, in milliseconds."""
     method: str | None = None
     """The method; None for a connection of bytes."""
     host: str | None = None
@@ -38,9 +38,9 @@ class TrafficEvent:
     path: str | None = None
     """The path with its query."""
     status: int | None = None
-    """The status of the answer; None for bytes, or where the connection was closed instead."""
+    """The status of the response; None for bytes, or where the connection was closed instead."""
     code: str | None = None
-    """The code of the answer, where the service itself answered."""
+    """The code of the response, where the service itself answered."""
     edge_id: str | None = None
     """The edge; None for the endpoint of an agent."""
     route_id: str | None = None

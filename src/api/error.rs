@@ -7,13 +7,13 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-/// The body of an answer that reports an error (remote API sheet, section 2).
+/// The body of a response that reports an error (remote API sheet, section 2).
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ErrorBody {
     /// A code such as `ERR_NGROK_218`; the agent API uses a number, and plain 404s have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<Value>,
-    /// The status of the answer.
+    /// The status of the response.
     pub status_code: u16,
     /// Recent errors, for a person.
     pub msg: String,
@@ -22,7 +22,7 @@ pub struct ErrorBody {
 }
 
 impl ErrorBody {
-    /// Reads the body of an answer field by field: what one of them lacks, or has of another type
+    /// Reads the body of a response field by field: what one of them lacks, or has of another type
     /// than it should, leaves the others as they are. A body that is not an object has no fields.
     pub fn read(body: &[u8]) -> Self {
         // Bytes that are no text may stand in one field only.

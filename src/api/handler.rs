@@ -104,7 +104,7 @@ pub fn success_response<B: From<Vec<u8>>>(status: u16, body: Vec<u8>) -> Respons
     empty
 }
 
-/// The answer that says what is wrong.
+/// The response that says what is wrong.
 pub fn error_response<B: From<Vec<u8>>>(body: &ErrorBody) -> Response<B> {
     // An error body holds nothing that JSON could not.
     json_response(body.status_code, serde_json::to_vec(body).unwrap_or_default())

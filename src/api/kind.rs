@@ -78,7 +78,7 @@ pub trait Typed {
     /// False for types that stand for null or absent values as well.
     const REQUIRED: bool = true;
 
-    /// True for a value whose key is left out of answers.
+    /// True for a value whose key is left out of responses.
     fn is_left_out(&self) -> bool {
         false
     }

@@ -49,7 +49,7 @@ macro_rules! wire {
 /// Declares a resource, one line per operation: method, path, name, parameters, result.
 ///
 /// Parameters in brackets may be left out. `-> [keys: ApiKey]` is a page of a list whose items are
-/// in the field `keys`; no arrow means an answer without a body. A name that is put together is
+/// in the field `keys`; no arrow means a response without a body. A name that is put together is
 /// written as `in (concat!(…))`, and a path in parentheses as well.
 macro_rules! resource {
     (

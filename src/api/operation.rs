@@ -97,7 +97,7 @@ pub struct Page<T> {
     pub uri: String,
     /// The address of the next page; none on the last.
     pub next_page_uri: Option<String>,
-    /// Whether the list has no pages: then its answer names no next one.
+    /// Whether the list has no pages: then its response names no next one.
     pub is_whole: bool,
 }
 
@@ -168,7 +168,7 @@ impl Info {
             .any(|parameter| self.place(parameter.name) == ParameterLocation::Body)
     }
 
-    /// The key of the items in the answer of a list.
+    /// The key of the items in the response of a list.
     pub fn list_field(&self) -> &'static str {
         match self.output {
             Output::Page { field, .. } => field,
@@ -181,7 +181,7 @@ impl Info {
         self.path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
     }
 
-    /// The status of success: 201 for a create, 204 for an answer without a body, else 200.
+    /// The status of success: 201 for a create, 204 for a response without a body, else 200.
     pub const fn success(&self) -> u16 {
         match (self.output, self.method) {
             (Output::Nothing, _) => 204,
@@ -326,7 +326,7 @@ impl<T> Page<T> {
         Page { field, items, uri, next_page_uri, is_whole }
     }
 
-    /// The answer of a list that has no pages, of an API that begins at `base`.
+    /// The response of a list that has no pages, of an API that begins at `base`.
     pub fn whole(info: &Info, base: &str, items: Vec<T>) -> Self {
         let (field, uri) = (info.list_field().to_owned(), format!("{base}{}", info.path));
         Self { field, items, uri, next_page_uri: None, is_whole: true }

@@ -24,9 +24,9 @@ pub enum Exit {
     NotFound = 6,
     /// The API found fault with the request: any other 4xx.
     Refused = 7,
-    /// The server failed: 5xx, or an answer that makes no sense.
+    /// The server failed: 5xx, or a response that makes no sense.
     Server = 8,
-    /// No complete answer arrived.
+    /// No complete response arrived.
     Unreachable = 9,
 }
 

@@ -86,10 +86,10 @@ pub enum FetchFailed {
     #[error("unreachable: {0}")]
     Unreachable(String),
     /// The answer is longer than it may be.
-    #[error("the answer is too long")]
+    #[error("the response is too long")]
     TooLong,
     /// It took too long.
-    #[error("no answer in time")]
+    #[error("no response in time")]
     Late,
     /// The request would come back to where it came from.
     #[error("the request would loop")]

@@ -43,7 +43,7 @@ pub enum RpcError {
     #[error("the stream ended before the message was complete")]
     Cut,
     /// There is no complete message after this time.
-    #[error("no answer within {} s", .0.as_secs_f64())]
+    #[error("no response within {} s", .0.as_secs_f64())]
     Late(Duration),
     /// What came is no JSON object.
     #[error(transparent)]

@@ -351,8 +351,8 @@ def test_odd_multipart_bodies_are_told(body: bytes, told: str) -> None:
 
 
 def test_a_request_without_answer_says_so() -> None:
-    assert repr(captured()) == "<CapturedRequest 1: POST /hooks -> no answer yet, tunnel web>"
-    assert "no answer yet" in captured()._repr_html_()
+    assert repr(captured()) == "<CapturedRequest 1: POST /hooks -> no response yet, tunnel web>"
+    assert "no response yet" in captured()._repr_html_()
 
 
 def test_a_tunnel_is_a_card_with_its_figures(
@@ -398,5 +398,5 @@ def test_a_list_says_which_requests_have_no_answer() -> None:
     shown = Tags(Results([answered(captured(), "200 OK"), captured(), failed])._repr_html_()).text
 
     assert "200 OK" in shown
-    assert shown.count("no answer yet") == 1
-    assert shown.count("no answer") == 2
+    assert shown.count("no response yet") == 1
+    assert shown.count("no response") == 2

@@ -315,7 +315,7 @@ async def test_a_file_is_the_same_when_it_is_recorded_again(tape: Path) -> None:
         (
             '{"format": 1, "exchanges": [{"request": {"method": "GET", "target": "/"}, '
             '"response": {"status": 99, "headers": {}}}]}',
-            "an answer has the status 99",
+            "a response has the status 99",
         ),
     ],
 )

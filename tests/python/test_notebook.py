@@ -381,7 +381,11 @@ def test_captured_requests_are_drawn_by_duration_and_status() -> None:
     assert [text.get_text() for text in durations.get_legend().get_texts()] == ["2xx", "5xx"]
     assert durations.get_yscale() == "log"
     assert [len(points.get_offsets()) for points in durations.collections] == [5, 1]
-    assert [label.get_text() for label in statuses.get_yticklabels()] == ["200", "502", "no answer"]
+    assert [label.get_text() for label in statuses.get_yticklabels()] == [
+        "200",
+        "502",
+        "no response",
+    ]
     assert [bar.get_width() for bar in statuses.patches] == [5, 1, 1]
     assert drawn._repr_png_().startswith(b"\x89PNG")
 

@@ -1,4 +1,4 @@
-"""What captured requests and answers have in common."""
+"""What captured requests and responses have in common."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Message(CustomRepr):
-    """The bytes of a request or an answer, taken apart."""
+    """The bytes of a request or a response, taken apart."""
 
     __slots__ = ()
 

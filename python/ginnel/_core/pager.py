@@ -338,7 +338,7 @@ class AsyncPager(_Pages[T]):
 
 
 def pager(core: Core, operation: str, result: type[T], arguments: tuple[object, ...]) -> Pager[T]:
-    """A list; through a core for raw answers, the answer that is its first page."""
+    """A list; through a core for raw responses, the response that is its first page."""
     if core.is_raw:
         return cast("Pager[T]", core.page(operation, result, arguments))
     return Pager(core, operation, result, arguments)
@@ -347,7 +347,7 @@ def pager(core: Core, operation: str, result: type[T], arguments: tuple[object, 
 def async_pager(
     core: Core, operation: str, result: type[T], arguments: tuple[object, ...]
 ) -> AsyncPager[T]:
-    """As `pager`; the answer is awaited."""
+    """As `pager`; the response is awaited."""
     if core.is_raw:
         return cast("AsyncPager[T]", core.start_page(operation, result, arguments))
     return AsyncPager(core, operation, result, arguments)

@@ -16,7 +16,7 @@ REQUEST_IDS = ("x-request-id", "ngrok-trace-id")
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:
-    """The name that the server gave to a request, where the headers of its answer say it."""
+    """The name that the server gave to a request, where the headers of its response say it."""
     return next((headers[name] for name in REQUEST_IDS if name in headers), None)
 
 
@@ -72,7 +72,7 @@ class RawResponse(Generic[T_co]):
         """What the call returns without `with_raw_response`; of a list, its first `Page`.
 
         Raises:
-            ResponseDecodeError: The answer is something else.
+            ResponseDecodeError: The response is something else.
         """
         result = self._parse()
         if isinstance(result, tuple):

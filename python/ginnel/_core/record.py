@@ -76,7 +76,7 @@ class Record(Dataclass):
 
     @property
     def extra(self) -> Mapping[str, object]:
-        """The fields of the answer that this version does not know."""
+        """The fields of the response that this version does not know."""
         return {}
 
     def __init_subclass__(cls) -> None:

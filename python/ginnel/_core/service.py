@@ -270,12 +270,12 @@ class Service(InProcess):
 
         Args:
             operation: The operation, such as `api_keys.get`; None for any.
-            status: The status of the answer, 400 to 599; without it and without `cut`, calls are
+            status: The status of the response, 400 to 599; without it and without `cut`, calls are
                 only delayed.
             times: How many calls fail; None for all.
             retry_after: The seconds that `Retry-After` asks to wait.
             delay: For how many seconds the response is delayed.
-            cut: True to break the connection in the middle of the answer.
+            cut: True to break the connection in the middle of the response.
 
         Raises:
             LookupError: There is no such operation.

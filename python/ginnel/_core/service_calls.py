@@ -26,7 +26,7 @@ class ServiceCall:
     """The arguments, from path, query and body; None when they could not be read, or were not
     looked at."""
     status: int | None
-    """The status of the answer; None when the connection was cut."""
+    """The status of the response; None when the connection was cut."""
 
 
 def read(text: str) -> list[ServiceCall]:

@@ -109,7 +109,7 @@ def _outcome(captured: CapturedRequest) -> str:
     """What became of a request, as a badge."""
     if captured.response is not None:
         return status(captured.response.status_code, captured.response.status)
-    return badge("no answer", BAD) if captured.error else badge("no answer yet", OPEN)
+    return badge("no response", BAD) if captured.error else badge("no response yet", OPEN)
 
 
 def _message(message: RequestMessage | ResponseMessage, *title: str) -> str:

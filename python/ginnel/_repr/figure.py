@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..local.requests import CapturedRequest
 
-NO_ANSWER = "no answer"
+NO_RESPONSE = "no response"
 SPREAD = 50
 """How many times the shortest duration the longest may be on an axis that is not logarithmic."""
 
@@ -105,7 +105,7 @@ def _say_none(axes: Axes) -> None:
 
 
 def _status(request: CapturedRequest) -> str:
-    return str(request.response.status_code) if request.response else NO_ANSWER
+    return str(request.response.status_code) if request.response else NO_RESPONSE
 
 
 def _colour(status: str) -> str:

@@ -86,7 +86,7 @@ def badge(value: str, colour: str) -> str:
 
 
 def status(code: int | None, words: str) -> str:
-    """The status of an answer, or what is said where there is none."""
+    """The status of a response, or what is said where there is none."""
     colours = {1: OPEN, 2: GOOD, 3: MOVED, 4: ODD, 5: BAD}
     return badge(words, colours.get((code or 0) // 100, OPEN))
 

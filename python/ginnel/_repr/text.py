@@ -93,7 +93,7 @@ def outcome(captured: CapturedRequest) -> str:
     """What became of a request, how long that took, and why it failed where it did."""
     failed = f": {captured.error}" if captured.error else ""
     if captured.response is None:
-        return f"no answer{failed or ' yet'}"
+        return f"no response{failed or ' yet'}"
     return f"{captured.response.status} in {milliseconds(captured.duration)}{failed}"
 
 

@@ -138,7 +138,7 @@ class Expectation:
         got = captured.response.status_code if captured.response else None
         if self.status is None or got == self.status:
             return None
-        return 0.5, [f"status: expected {self.status}, got {got or 'no answer yet'}"]
+        return 0.5, [f"status: expected {self.status}, got {got or 'no response yet'}"]
 
     def _tunnel(self, captured: CapturedRequest) -> _Difference | None:
         if self.tunnel_name is None or captured.tunnel_name == self.tunnel_name:

@@ -1,8 +1,8 @@
 """Cassettes: files of recorded calls, which tests play instead of making them.
 
-The native module asks the cassette in use for the answer to each call, below the decoder and above
-the transport, so all that happens to an answer of a server happens to a recorded one. Files hold no
-secrets, and not the address of the server.
+The native module asks the cassette in use for the response to each call, below the decoder and above
+the transport, so all that happens to a response of a server happens to a recorded one. Files hold
+no secrets, and not the address of the server.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class Cassette:
         if count := known.count(request):
             times = "once" if count == 1 else f"{count} times"
             return (
-                f"{line} was recorded {times} in {self.path}, and is made once more; each answer "
+                f"{line} was recorded {times} in {self.path}, and is made once more; each response "
                 f"is played once; {again}"
             )
         said = f"{line} is not in {self.path}, and record={self.record!r} forbids to record it"
@@ -223,10 +223,10 @@ def _write(path: Path, exchanges: list[dict[str, Any]]) -> None:
 
 
 def _answer(response: dict[str, Any], base_url: str) -> _Parts:
-    """A recorded answer, as if it came from that address."""
+    """A recorded response, as if it came from that address."""
     status = int(response["status"])
     if not 200 <= status <= 599:
-        raise ValueError(f"an answer has the status {status}")
+        raise ValueError(f"a response has the status {status}")
     addressed = _addressed(response, base_url)
     headers = [(str(name), str(value)) for name, value in addressed["headers"].items()]
     match addressed:

@@ -77,7 +77,7 @@ def _asgi_handler(app: _Asgi, loop: asyncio.AbstractEventLoop) -> type[BaseHTTPR
             if not self.raw_requestline or not self.parse_request():
                 self.close_connection = True
                 return
-            # One request for each connection: an answer without a length ends with it.
+            # One request for each connection: a response without a length ends with it.
             self.close_connection = True
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
             asyncio.run_coroutine_threadsafe(self.answer(body), loop).result()

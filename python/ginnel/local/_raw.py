@@ -11,7 +11,7 @@ from .tunnels import AsyncTunnels, Tunnels
 
 
 class RawTunnels(Resource):
-    """`tunnels`, with its answers as they came."""
+    """`tunnels`, with its responses as they came."""
 
     list = raw_list(Tunnels.list)
     start = raw(Tunnels.start)
@@ -20,7 +20,7 @@ class RawTunnels(Resource):
 
 
 class AsyncRawTunnels(Resource):
-    """`tunnels`, with its answers as they came."""
+    """`tunnels`, with its responses as they came."""
 
     list = raw_async_list(AsyncTunnels.list)
     start = raw_async(AsyncTunnels.start)
@@ -29,7 +29,7 @@ class AsyncRawTunnels(Resource):
 
 
 class RawRequests(Resource):
-    """`requests`, with its answers as they came."""
+    """`requests`, with its responses as they came."""
 
     list = raw_list(Requests.list)
     get = raw(Requests.get)
@@ -38,7 +38,7 @@ class RawRequests(Resource):
 
 
 class AsyncRawRequests(Resource):
-    """`requests`, with its answers as they came."""
+    """`requests`, with its responses as they came."""
 
     list = raw_async_list(AsyncRequests.list)
     get = raw_async(AsyncRequests.get)
@@ -47,7 +47,7 @@ class AsyncRawRequests(Resource):
 
 
 class RawAgentResources(RawCalls):
-    """The resources, with their answers as they came."""
+    """The resources, with their responses as they came."""
 
     @cached_property
     def tunnels(self) -> RawTunnels:
@@ -64,7 +64,7 @@ class RawAgentResources(RawCalls):
 
 
 class AsyncRawAgentResources(AsyncRawCalls):
-    """The resources, with their answers as they came."""
+    """The resources, with their responses as they came."""
 
     @cached_property
     def tunnels(self) -> AsyncRawTunnels:

@@ -34,7 +34,7 @@ class RequestMessage(Message):
     trailers: dict[str, list[str]] | None = field(default=None, hash=False)
     """The headers that came after the body: each name with its values in order."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -56,7 +56,7 @@ class ResponseMessage(Message):
     trailers: dict[str, list[str]] | None = field(default=None, hash=False)
     """The headers that came after the body: each name with its values in order."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -84,7 +84,7 @@ class CapturedRequest(RequestAccessors):
      answered in place of the local service; absent on success.
     """
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 class Requests(Resource):

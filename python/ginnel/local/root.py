@@ -25,4 +25,4 @@ class Root(Record):
     status_uri: str | None = None
     """The path of the status."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""

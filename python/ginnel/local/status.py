@@ -19,7 +19,7 @@ class Leg(Record):
     latency: str | None = None
     """The time of a round trip, such as `87ms`."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -29,7 +29,7 @@ class Session(Record):
     legs: list[Leg] = field(hash=False)
     """The connections of the session; none while the agent is not online."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -45,4 +45,4 @@ class Status(Record):
     uri: str
     """The path of this resource."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""

@@ -23,7 +23,7 @@ class AgentTunnelConfig(Record):
     inspect: bool
     """Whether requests are captured."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -49,7 +49,7 @@ class ConnectionMetrics(Record):
     p99: float
     """How long 99 % of the connections lasted at most, in nanoseconds."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -73,7 +73,7 @@ class HttpMetrics(Record):
     p99: float
     """How long 99 % of the requests took at most, in nanoseconds."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -85,7 +85,7 @@ class Metrics(CustomRepr):
     http: HttpMetrics
     """Its HTTP requests; all zero for tunnels that are not HTTP."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -109,7 +109,7 @@ class AgentTunnel(CustomRepr):
     metrics: Metrics
     """Counts, rates and percentiles."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -121,7 +121,7 @@ class HeaderChanges(Record):
     remove: list[str] | None = field(default=None, hash=False)
     """Names of headers to remove."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -133,7 +133,7 @@ class IpRestriction(Record):
     deny_cidrs: list[str] | None = field(default=None, hash=False)
     """CIDRs that may not connect."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -145,7 +145,7 @@ class UserAgentFilter(Record):
     deny: list[str] | None = field(default=None, hash=False)
     """Regular expressions of those that may not."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -157,7 +157,7 @@ class WebhookVerification(Record):
     secret: str | None = field(default=None, metadata=SECRET)
     """The secret that is shared with the provider."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 class Tunnels(Resource):

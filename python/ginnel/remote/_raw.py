@@ -59,7 +59,7 @@ from .tunnels import AsyncTunnels, Tunnels
 
 
 class RawApiKeys(Resource):
-    """`api_keys`, with its answers as they came."""
+    """`api_keys`, with its responses as they came."""
 
     create = raw(ApiKeys.create)
     list = raw_list(ApiKeys.list)
@@ -69,7 +69,7 @@ class RawApiKeys(Resource):
 
 
 class AsyncRawApiKeys(Resource):
-    """`api_keys`, with its answers as they came."""
+    """`api_keys`, with its responses as they came."""
 
     create = raw_async(AsyncApiKeys.create)
     list = raw_async_list(AsyncApiKeys.list)
@@ -79,7 +79,7 @@ class AsyncRawApiKeys(Resource):
 
 
 class RawIpPolicies(Resource):
-    """`ip_policies`, with its answers as they came."""
+    """`ip_policies`, with its responses as they came."""
 
     create = raw(IpPolicies.create)
     list = raw_list(IpPolicies.list)
@@ -89,7 +89,7 @@ class RawIpPolicies(Resource):
 
 
 class AsyncRawIpPolicies(Resource):
-    """`ip_policies`, with its answers as they came."""
+    """`ip_policies`, with its responses as they came."""
 
     create = raw_async(AsyncIpPolicies.create)
     list = raw_async_list(AsyncIpPolicies.list)
@@ -99,7 +99,7 @@ class AsyncRawIpPolicies(Resource):
 
 
 class RawIpPolicyRules(Resource):
-    """`ip_policy_rules`, with its answers as they came."""
+    """`ip_policy_rules`, with its responses as they came."""
 
     create = raw(IpPolicyRules.create)
     list = raw_list(IpPolicyRules.list)
@@ -109,7 +109,7 @@ class RawIpPolicyRules(Resource):
 
 
 class AsyncRawIpPolicyRules(Resource):
-    """`ip_policy_rules`, with its answers as they came."""
+    """`ip_policy_rules`, with its responses as they came."""
 
     create = raw_async(AsyncIpPolicyRules.create)
     list = raw_async_list(AsyncIpPolicyRules.list)
@@ -119,7 +119,7 @@ class AsyncRawIpPolicyRules(Resource):
 
 
 class RawCertificateAuthorities(Resource):
-    """`certificate_authorities`, with its answers as they came."""
+    """`certificate_authorities`, with its responses as they came."""
 
     create = raw(CertificateAuthorities.create)
     list = raw_list(CertificateAuthorities.list)
@@ -129,7 +129,7 @@ class RawCertificateAuthorities(Resource):
 
 
 class AsyncRawCertificateAuthorities(Resource):
-    """`certificate_authorities`, with its answers as they came."""
+    """`certificate_authorities`, with its responses as they came."""
 
     create = raw_async(AsyncCertificateAuthorities.create)
     list = raw_async_list(AsyncCertificateAuthorities.list)
@@ -139,7 +139,7 @@ class AsyncRawCertificateAuthorities(Resource):
 
 
 class RawBackends(Resource):
-    """`backends`, with its answers as they came."""
+    """`backends`, with its responses as they came."""
 
     @cached_property
     def tunnel_group(self) -> RawBackendsTunnelGroup:
@@ -168,7 +168,7 @@ class RawBackends(Resource):
 
 
 class AsyncRawBackends(Resource):
-    """`backends`, with its answers as they came."""
+    """`backends`, with its responses as they came."""
 
     @cached_property
     def tunnel_group(self) -> AsyncRawBackendsTunnelGroup:
@@ -197,7 +197,7 @@ class AsyncRawBackends(Resource):
 
 
 class RawBackendsTunnelGroup(Resource):
-    """`backends.tunnel_group`, with its answers as they came."""
+    """`backends.tunnel_group`, with its responses as they came."""
 
     create = raw(BackendsTunnelGroup.create)
     list = raw_list(BackendsTunnelGroup.list)
@@ -207,7 +207,7 @@ class RawBackendsTunnelGroup(Resource):
 
 
 class AsyncRawBackendsTunnelGroup(Resource):
-    """`backends.tunnel_group`, with its answers as they came."""
+    """`backends.tunnel_group`, with its responses as they came."""
 
     create = raw_async(AsyncBackendsTunnelGroup.create)
     list = raw_async_list(AsyncBackendsTunnelGroup.list)
@@ -217,7 +217,7 @@ class AsyncRawBackendsTunnelGroup(Resource):
 
 
 class RawBackendsFailover(Resource):
-    """`backends.failover`, with its answers as they came."""
+    """`backends.failover`, with its responses as they came."""
 
     create = raw(BackendsFailover.create)
     list = raw_list(BackendsFailover.list)
@@ -227,7 +227,7 @@ class RawBackendsFailover(Resource):
 
 
 class AsyncRawBackendsFailover(Resource):
-    """`backends.failover`, with its answers as they came."""
+    """`backends.failover`, with its responses as they came."""
 
     create = raw_async(AsyncBackendsFailover.create)
     list = raw_async_list(AsyncBackendsFailover.list)
@@ -237,7 +237,7 @@ class AsyncRawBackendsFailover(Resource):
 
 
 class RawBackendsHttpResponse(Resource):
-    """`backends.http_response`, with its answers as they came."""
+    """`backends.http_response`, with its responses as they came."""
 
     create = raw(BackendsHttpResponse.create)
     list = raw_list(BackendsHttpResponse.list)
@@ -247,7 +247,7 @@ class RawBackendsHttpResponse(Resource):
 
 
 class AsyncRawBackendsHttpResponse(Resource):
-    """`backends.http_response`, with its answers as they came."""
+    """`backends.http_response`, with its responses as they came."""
 
     create = raw_async(AsyncBackendsHttpResponse.create)
     list = raw_async_list(AsyncBackendsHttpResponse.list)
@@ -257,7 +257,7 @@ class AsyncRawBackendsHttpResponse(Resource):
 
 
 class RawBackendsWeighted(Resource):
-    """`backends.weighted`, with its answers as they came."""
+    """`backends.weighted`, with its responses as they came."""
 
     create = raw(BackendsWeighted.create)
     list = raw_list(BackendsWeighted.list)
@@ -267,7 +267,7 @@ class RawBackendsWeighted(Resource):
 
 
 class AsyncRawBackendsWeighted(Resource):
-    """`backends.weighted`, with its answers as they came."""
+    """`backends.weighted`, with its responses as they came."""
 
     create = raw_async(AsyncBackendsWeighted.create)
     list = raw_async_list(AsyncBackendsWeighted.list)
@@ -277,7 +277,7 @@ class AsyncRawBackendsWeighted(Resource):
 
 
 class RawBackendsStatic(Resource):
-    """`backends.static`, with its answers as they came."""
+    """`backends.static`, with its responses as they came."""
 
     create = raw(BackendsStatic.create)
     list = raw_list(BackendsStatic.list)
@@ -287,7 +287,7 @@ class RawBackendsStatic(Resource):
 
 
 class AsyncRawBackendsStatic(Resource):
-    """`backends.static`, with its answers as they came."""
+    """`backends.static`, with its responses as they came."""
 
     create = raw_async(AsyncBackendsStatic.create)
     list = raw_async_list(AsyncBackendsStatic.list)
@@ -297,7 +297,7 @@ class AsyncRawBackendsStatic(Resource):
 
 
 class RawEdges(Resource):
-    """`edges`, with its answers as they came."""
+    """`edges`, with its responses as they came."""
 
     @cached_property
     def https(self) -> RawEdgesHttps:
@@ -311,7 +311,7 @@ class RawEdges(Resource):
 
 
 class AsyncRawEdges(Resource):
-    """`edges`, with its answers as they came."""
+    """`edges`, with its responses as they came."""
 
     @cached_property
     def https(self) -> AsyncRawEdgesHttps:
@@ -325,7 +325,7 @@ class AsyncRawEdges(Resource):
 
 
 class RawEdgesHttps(Resource):
-    """`edges.https`, with its answers as they came."""
+    """`edges.https`, with its responses as they came."""
 
     create = raw(EdgesHttps.create)
     list = raw_list(EdgesHttps.list)
@@ -350,7 +350,7 @@ class RawEdgesHttps(Resource):
 
 
 class AsyncRawEdgesHttps(Resource):
-    """`edges.https`, with its answers as they came."""
+    """`edges.https`, with its responses as they came."""
 
     create = raw_async(AsyncEdgesHttps.create)
     list = raw_async_list(AsyncEdgesHttps.list)
@@ -375,7 +375,7 @@ class AsyncRawEdgesHttps(Resource):
 
 
 class RawEdgesHttpsRoutes(Resource):
-    """`edges.https.routes`, with its answers as they came."""
+    """`edges.https.routes`, with its responses as they came."""
 
     create = raw(EdgesHttpsRoutes.create)
     get = raw(EdgesHttpsRoutes.get)
@@ -434,7 +434,7 @@ class RawEdgesHttpsRoutes(Resource):
 
 
 class AsyncRawEdgesHttpsRoutes(Resource):
-    """`edges.https.routes`, with its answers as they came."""
+    """`edges.https.routes`, with its responses as they came."""
 
     create = raw_async(AsyncEdgesHttpsRoutes.create)
     get = raw_async(AsyncEdgesHttpsRoutes.get)
@@ -493,7 +493,7 @@ class AsyncRawEdgesHttpsRoutes(Resource):
 
 
 class RawEdgesTcp(Resource):
-    """`edges.tcp`, with its answers as they came."""
+    """`edges.tcp`, with its responses as they came."""
 
     create = raw(EdgesTcp.create)
     list = raw_list(EdgesTcp.list)
@@ -518,7 +518,7 @@ class RawEdgesTcp(Resource):
 
 
 class AsyncRawEdgesTcp(Resource):
-    """`edges.tcp`, with its answers as they came."""
+    """`edges.tcp`, with its responses as they came."""
 
     create = raw_async(AsyncEdgesTcp.create)
     list = raw_async_list(AsyncEdgesTcp.list)
@@ -543,7 +543,7 @@ class AsyncRawEdgesTcp(Resource):
 
 
 class RawCredentials(Resource):
-    """`credentials`, with its answers as they came."""
+    """`credentials`, with its responses as they came."""
 
     create = raw(Credentials.create)
     list = raw_list(Credentials.list)
@@ -553,7 +553,7 @@ class RawCredentials(Resource):
 
 
 class AsyncRawCredentials(Resource):
-    """`credentials`, with its answers as they came."""
+    """`credentials`, with its responses as they came."""
 
     create = raw_async(AsyncCredentials.create)
     list = raw_async_list(AsyncCredentials.list)
@@ -563,7 +563,7 @@ class AsyncRawCredentials(Resource):
 
 
 class RawBotUsers(Resource):
-    """`bot_users`, with its answers as they came."""
+    """`bot_users`, with its responses as they came."""
 
     create = raw(BotUsers.create)
     list = raw_list(BotUsers.list)
@@ -573,7 +573,7 @@ class RawBotUsers(Resource):
 
 
 class AsyncRawBotUsers(Resource):
-    """`bot_users`, with its answers as they came."""
+    """`bot_users`, with its responses as they came."""
 
     create = raw_async(AsyncBotUsers.create)
     list = raw_async_list(AsyncBotUsers.list)
@@ -583,21 +583,21 @@ class AsyncRawBotUsers(Resource):
 
 
 class RawTunnels(Resource):
-    """`tunnels`, with its answers as they came."""
+    """`tunnels`, with its responses as they came."""
 
     list = raw_list(Tunnels.list)
     get = raw(Tunnels.get)
 
 
 class AsyncRawTunnels(Resource):
-    """`tunnels`, with its answers as they came."""
+    """`tunnels`, with its responses as they came."""
 
     list = raw_async_list(AsyncTunnels.list)
     get = raw_async(AsyncTunnels.get)
 
 
 class RawTunnelSessions(Resource):
-    """`tunnel_sessions`, with its answers as they came."""
+    """`tunnel_sessions`, with its responses as they came."""
 
     list = raw_list(TunnelSessions.list)
     get = raw(TunnelSessions.get)
@@ -607,7 +607,7 @@ class RawTunnelSessions(Resource):
 
 
 class AsyncRawTunnelSessions(Resource):
-    """`tunnel_sessions`, with its answers as they came."""
+    """`tunnel_sessions`, with its responses as they came."""
 
     list = raw_async_list(AsyncTunnelSessions.list)
     get = raw_async(AsyncTunnelSessions.get)
@@ -617,7 +617,7 @@ class AsyncRawTunnelSessions(Resource):
 
 
 class RawEdgesHttpsMutualTls(Resource):
-    """`edges.https.mutual_tls`, with its answers as they came."""
+    """`edges.https.mutual_tls`, with its responses as they came."""
 
     replace = raw(EdgesHttpsMutualTls.replace)
     get = raw(EdgesHttpsMutualTls.get)
@@ -625,7 +625,7 @@ class RawEdgesHttpsMutualTls(Resource):
 
 
 class AsyncRawEdgesHttpsMutualTls(Resource):
-    """`edges.https.mutual_tls`, with its answers as they came."""
+    """`edges.https.mutual_tls`, with its responses as they came."""
 
     replace = raw_async(AsyncEdgesHttpsMutualTls.replace)
     get = raw_async(AsyncEdgesHttpsMutualTls.get)
@@ -633,7 +633,7 @@ class AsyncRawEdgesHttpsMutualTls(Resource):
 
 
 class RawEdgesHttpsTlsTermination(Resource):
-    """`edges.https.tls_termination`, with its answers as they came."""
+    """`edges.https.tls_termination`, with its responses as they came."""
 
     replace = raw(EdgesHttpsTlsTermination.replace)
     get = raw(EdgesHttpsTlsTermination.get)
@@ -641,7 +641,7 @@ class RawEdgesHttpsTlsTermination(Resource):
 
 
 class AsyncRawEdgesHttpsTlsTermination(Resource):
-    """`edges.https.tls_termination`, with its answers as they came."""
+    """`edges.https.tls_termination`, with its responses as they came."""
 
     replace = raw_async(AsyncEdgesHttpsTlsTermination.replace)
     get = raw_async(AsyncEdgesHttpsTlsTermination.get)
@@ -649,7 +649,7 @@ class AsyncRawEdgesHttpsTlsTermination(Resource):
 
 
 class RawEdgesHttpsRoutesBackend(Resource):
-    """`edges.https.routes.backend`, with its answers as they came."""
+    """`edges.https.routes.backend`, with its responses as they came."""
 
     replace = raw(EdgesHttpsRoutesBackend.replace)
     get = raw(EdgesHttpsRoutesBackend.get)
@@ -657,7 +657,7 @@ class RawEdgesHttpsRoutesBackend(Resource):
 
 
 class AsyncRawEdgesHttpsRoutesBackend(Resource):
-    """`edges.https.routes.backend`, with its answers as they came."""
+    """`edges.https.routes.backend`, with its responses as they came."""
 
     replace = raw_async(AsyncEdgesHttpsRoutesBackend.replace)
     get = raw_async(AsyncEdgesHttpsRoutesBackend.get)
@@ -665,7 +665,7 @@ class AsyncRawEdgesHttpsRoutesBackend(Resource):
 
 
 class RawEdgesHttpsRoutesIpRestriction(Resource):
-    """`edges.https.routes.ip_restriction`, with its answers as they came."""
+    """`edges.https.routes.ip_restriction`, with its responses as they came."""
 
     replace = raw(EdgesHttpsRoutesIpRestriction.replace)
     get = raw(EdgesHttpsRoutesIpRestriction.get)
@@ -673,7 +673,7 @@ class RawEdgesHttpsRoutesIpRestriction(Resource):
 
 
 class AsyncRawEdgesHttpsRoutesIpRestriction(Resource):
-    """`edges.https.routes.ip_restriction`, with its answers as they came."""
+    """`edges.https.routes.ip_restriction`, with its responses as they came."""
 
     replace = raw_async(AsyncEdgesHttpsRoutesIpRestriction.replace)
     get = raw_async(AsyncEdgesHttpsRoutesIpRestriction.get)
@@ -681,7 +681,7 @@ class AsyncRawEdgesHttpsRoutesIpRestriction(Resource):
 
 
 class RawEdgesHttpsRoutesCircuitBreaker(Resource):
-    """`edges.https.routes.circuit_breaker`, with its answers as they came."""
+    """`edges.https.routes.circuit_breaker`, with its responses as they came."""
 
     replace = raw(EdgesHttpsRoutesCircuitBreaker.replace)
     get = raw(EdgesHttpsRoutesCircuitBreaker.get)
@@ -689,7 +689,7 @@ class RawEdgesHttpsRoutesCircuitBreaker(Resource):
 
 
 class AsyncRawEdgesHttpsRoutesCircuitBreaker(Resource):
-    """`edges.https.routes.circuit_breaker`, with its answers as they came."""
+    """`edges.https.routes.circuit_breaker`, with its responses as they came."""
 
     replace = raw_async(AsyncEdgesHttpsRoutesCircuitBreaker.replace)
     get = raw_async(AsyncEdgesHttpsRoutesCircuitBreaker.get)
@@ -697,7 +697,7 @@ class AsyncRawEdgesHttpsRoutesCircuitBreaker(Resource):
 
 
 class RawEdgesHttpsRoutesCompression(Resource):
-    """`edges.https.routes.compression`, with its answers as they came."""
+    """`edges.https.routes.compression`, with its responses as they came."""
 
     replace = raw(EdgesHttpsRoutesCompression.replace)
     get = raw(EdgesHttpsRoutesCompression.get)
@@ -705,7 +705,7 @@ class RawEdgesHttpsRoutesCompression(Resource):
 
 
 class AsyncRawEdgesHttpsRoutesCompression(Resource):
-    """`edges.https.routes.compression`, with its answers as they came."""
+    """`edges.https.routes.compression`, with its responses as they came."""
 
     replace = raw_async(AsyncEdgesHttpsRoutesCompression.replace)
     get = raw_async(AsyncEdgesHttpsRoutesCompression.get)
@@ -713,7 +713,7 @@ class AsyncRawEdgesHttpsRoutesCompression(Resource):
 
 
 class RawEdgesHttpsRoutesRequestHeaders(Resource):
-    """`edges.https.routes.request_headers`, with its answers as they came."""
+    """`edges.https.routes.request_headers`, with its responses as they came."""
 
     replace = raw(EdgesHttpsRoutesRequestHeaders.replace)
     get = raw(EdgesHttpsRoutesRequestHeaders.get)
@@ -721,7 +721,7 @@ class RawEdgesHttpsRoutesRequestHeaders(Resource):
 
 
 class AsyncRawEdgesHttpsRoutesRequestHeaders(Resource):
-    """`edges.https.routes.request_headers`, with its answers as they came."""
+    """`edges.https.routes.request_headers`, with its responses as they came."""
 
     replace = raw_async(AsyncEdgesHttpsRoutesRequestHeaders.replace)
     get = raw_async(AsyncEdgesHttpsRoutesRequestHeaders.get)
@@ -729,7 +729,7 @@ class AsyncRawEdgesHttpsRoutesRequestHeaders(Resource):
 
 
 class RawEdgesHttpsRoutesResponseHeaders(Resource):
-    """`edges.https.routes.response_headers`, with its answers as they came."""
+    """`edges.https.routes.response_headers`, with its responses as they came."""
 
     replace = raw(EdgesHttpsRoutesResponseHeaders.replace)
     get = raw(EdgesHttpsRoutesResponseHeaders.get)
@@ -737,7 +737,7 @@ class RawEdgesHttpsRoutesResponseHeaders(Resource):
 
 
 class AsyncRawEdgesHttpsRoutesResponseHeaders(Resource):
-    """`edges.https.routes.response_headers`, with its answers as they came."""
+    """`edges.https.routes.response_headers`, with its responses as they came."""
 
     replace = raw_async(AsyncEdgesHttpsRoutesResponseHeaders.replace)
     get = raw_async(AsyncEdgesHttpsRoutesResponseHeaders.get)
@@ -745,7 +745,7 @@ class AsyncRawEdgesHttpsRoutesResponseHeaders(Resource):
 
 
 class RawEdgesHttpsRoutesWebhookVerification(Resource):
-    """`edges.https.routes.webhook_verification`, with its answers as they came."""
+    """`edges.https.routes.webhook_verification`, with its responses as they came."""
 
     replace = raw(EdgesHttpsRoutesWebhookVerification.replace)
     get = raw(EdgesHttpsRoutesWebhookVerification.get)
@@ -753,7 +753,7 @@ class RawEdgesHttpsRoutesWebhookVerification(Resource):
 
 
 class AsyncRawEdgesHttpsRoutesWebhookVerification(Resource):
-    """`edges.https.routes.webhook_verification`, with its answers as they came."""
+    """`edges.https.routes.webhook_verification`, with its responses as they came."""
 
     replace = raw_async(AsyncEdgesHttpsRoutesWebhookVerification.replace)
     get = raw_async(AsyncEdgesHttpsRoutesWebhookVerification.get)
@@ -761,7 +761,7 @@ class AsyncRawEdgesHttpsRoutesWebhookVerification(Resource):
 
 
 class RawEdgesHttpsRoutesWebsocketTcpConverter(Resource):
-    """`edges.https.routes.websocket_tcp_converter`, with its answers as they came."""
+    """`edges.https.routes.websocket_tcp_converter`, with its responses as they came."""
 
     replace = raw(EdgesHttpsRoutesWebsocketTcpConverter.replace)
     get = raw(EdgesHttpsRoutesWebsocketTcpConverter.get)
@@ -769,7 +769,7 @@ class RawEdgesHttpsRoutesWebsocketTcpConverter(Resource):
 
 
 class AsyncRawEdgesHttpsRoutesWebsocketTcpConverter(Resource):
-    """`edges.https.routes.websocket_tcp_converter`, with its answers as they came."""
+    """`edges.https.routes.websocket_tcp_converter`, with its responses as they came."""
 
     replace = raw_async(AsyncEdgesHttpsRoutesWebsocketTcpConverter.replace)
     get = raw_async(AsyncEdgesHttpsRoutesWebsocketTcpConverter.get)
@@ -777,7 +777,7 @@ class AsyncRawEdgesHttpsRoutesWebsocketTcpConverter(Resource):
 
 
 class RawEdgesHttpsRoutesUserAgentFilter(Resource):
-    """`edges.https.routes.user_agent_filter`, with its answers as they came."""
+    """`edges.https.routes.user_agent_filter`, with its responses as they came."""
 
     replace = raw(EdgesHttpsRoutesUserAgentFilter.replace)
     get = raw(EdgesHttpsRoutesUserAgentFilter.get)
@@ -785,7 +785,7 @@ class RawEdgesHttpsRoutesUserAgentFilter(Resource):
 
 
 class AsyncRawEdgesHttpsRoutesUserAgentFilter(Resource):
-    """`edges.https.routes.user_agent_filter`, with its answers as they came."""
+    """`edges.https.routes.user_agent_filter`, with its responses as they came."""
 
     replace = raw_async(AsyncEdgesHttpsRoutesUserAgentFilter.replace)
     get = raw_async(AsyncEdgesHttpsRoutesUserAgentFilter.get)
@@ -793,7 +793,7 @@ class AsyncRawEdgesHttpsRoutesUserAgentFilter(Resource):
 
 
 class RawEdgesHttpsRoutesPolicy(Resource):
-    """`edges.https.routes.policy`, with its answers as they came."""
+    """`edges.https.routes.policy`, with its responses as they came."""
 
     replace = raw(EdgesHttpsRoutesPolicy.replace)
     get = raw(EdgesHttpsRoutesPolicy.get)
@@ -801,7 +801,7 @@ class RawEdgesHttpsRoutesPolicy(Resource):
 
 
 class AsyncRawEdgesHttpsRoutesPolicy(Resource):
-    """`edges.https.routes.policy`, with its answers as they came."""
+    """`edges.https.routes.policy`, with its responses as they came."""
 
     replace = raw_async(AsyncEdgesHttpsRoutesPolicy.replace)
     get = raw_async(AsyncEdgesHttpsRoutesPolicy.get)
@@ -809,7 +809,7 @@ class AsyncRawEdgesHttpsRoutesPolicy(Resource):
 
 
 class RawEdgesTcpBackend(Resource):
-    """`edges.tcp.backend`, with its answers as they came."""
+    """`edges.tcp.backend`, with its responses as they came."""
 
     replace = raw(EdgesTcpBackend.replace)
     get = raw(EdgesTcpBackend.get)
@@ -817,7 +817,7 @@ class RawEdgesTcpBackend(Resource):
 
 
 class AsyncRawEdgesTcpBackend(Resource):
-    """`edges.tcp.backend`, with its answers as they came."""
+    """`edges.tcp.backend`, with its responses as they came."""
 
     replace = raw_async(AsyncEdgesTcpBackend.replace)
     get = raw_async(AsyncEdgesTcpBackend.get)
@@ -825,7 +825,7 @@ class AsyncRawEdgesTcpBackend(Resource):
 
 
 class RawEdgesTcpIpRestriction(Resource):
-    """`edges.tcp.ip_restriction`, with its answers as they came."""
+    """`edges.tcp.ip_restriction`, with its responses as they came."""
 
     replace = raw(EdgesTcpIpRestriction.replace)
     get = raw(EdgesTcpIpRestriction.get)
@@ -833,7 +833,7 @@ class RawEdgesTcpIpRestriction(Resource):
 
 
 class AsyncRawEdgesTcpIpRestriction(Resource):
-    """`edges.tcp.ip_restriction`, with its answers as they came."""
+    """`edges.tcp.ip_restriction`, with its responses as they came."""
 
     replace = raw_async(AsyncEdgesTcpIpRestriction.replace)
     get = raw_async(AsyncEdgesTcpIpRestriction.get)
@@ -841,7 +841,7 @@ class AsyncRawEdgesTcpIpRestriction(Resource):
 
 
 class RawEdgesTcpPolicy(Resource):
-    """`edges.tcp.policy`, with its answers as they came."""
+    """`edges.tcp.policy`, with its responses as they came."""
 
     replace = raw(EdgesTcpPolicy.replace)
     get = raw(EdgesTcpPolicy.get)
@@ -849,7 +849,7 @@ class RawEdgesTcpPolicy(Resource):
 
 
 class AsyncRawEdgesTcpPolicy(Resource):
-    """`edges.tcp.policy`, with its answers as they came."""
+    """`edges.tcp.policy`, with its responses as they came."""
 
     replace = raw_async(AsyncEdgesTcpPolicy.replace)
     get = raw_async(AsyncEdgesTcpPolicy.get)
@@ -857,7 +857,7 @@ class AsyncRawEdgesTcpPolicy(Resource):
 
 
 class RawRemoteResources(RawCalls):
-    """The resources, with their answers as they came."""
+    """The resources, with their responses as they came."""
 
     @cached_property
     def api_keys(self) -> RawApiKeys:
@@ -911,7 +911,7 @@ class RawRemoteResources(RawCalls):
 
 
 class AsyncRawRemoteResources(AsyncRawCalls):
-    """The resources, with their answers as they came."""
+    """The resources, with their responses as they came."""
 
     @cached_property
     def api_keys(self) -> AsyncRawApiKeys:

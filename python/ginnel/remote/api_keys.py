@@ -33,7 +33,7 @@ class ApiKey(Record):
     owner_id: str | None = None
     """The user or bot that owns the key."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 class ApiKeys(Resource):

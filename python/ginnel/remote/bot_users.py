@@ -29,7 +29,7 @@ class BotUser(Record):
     active: bool | None = None
     """False for a bot user whose keys and credentials are refused."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 class BotUsers(Resource):

@@ -41,7 +41,7 @@ class CertificateAuthority(Record):
     extended_key_usages: list[str] | None = field(default=None, hash=False)
     """For which purposes the certificate may be used, such as `clientAuth`."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 class CertificateAuthorities(Resource):

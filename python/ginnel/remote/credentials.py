@@ -37,7 +37,7 @@ class Credential(Record):
     owner_id: str | None = None
     """The user or bot that owns the credential."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 class Credentials(Resource):

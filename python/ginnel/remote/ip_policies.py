@@ -29,7 +29,7 @@ class IpPolicy(Record):
     metadata: str | None = None
     """Arbitrary text that the service stores and returns unchanged; at most 4096 bytes."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 class IpPolicies(Resource):

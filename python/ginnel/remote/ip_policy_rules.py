@@ -36,7 +36,7 @@ class IpPolicyRule(Record):
     action: str | None = None
     """`allow` or `deny`."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 class IpPolicyRules(Resource):

@@ -19,4 +19,4 @@ class Ref(Record):
     uri: str
     """Where the resource can be fetched."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""

@@ -40,7 +40,7 @@ class TunnelSession(Record):
     transport: str | None = None
     """The protocol of the session."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 class TunnelSessions(Resource):

@@ -42,7 +42,7 @@ class Tunnel(Record):
     forwards_to: str | None = None
     """The local address that the agent forwards to."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 class Tunnels(Resource):

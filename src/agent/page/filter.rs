@@ -188,7 +188,7 @@ fn bytes(exchange: &CapturedExchange) -> u64 {
     messages(exchange).map(|message| message.body_length).sum()
 }
 
-/// The status code of an answer.
+/// The status code of a response.
 pub(super) fn code(response: Option<&CapturedMessage>) -> Option<u16> {
     response.and_then(|response| response.start_line()[1].parse().ok())
 }

@@ -320,7 +320,7 @@ impl Visit<'_> {
             recording.answered_by_agent(&answer, reason);
         }
         // The visitor may be gone as well.
-        or_debug!(self.write.write_all(&answer).await, "the visitor has gone before the answer");
+        or_debug!(self.write.write_all(&answer).await, "the visitor has gone before the response");
     }
 
     async fn refuse(&mut self, error: HeadError, recording: Option<&Recording>) {
@@ -330,7 +330,7 @@ impl Visit<'_> {
         if let Some(recording) = recording {
             recording.answered_by_agent(&answer, &error.to_string());
         }
-        or_debug!(self.write.write_all(&answer).await, "the visitor has gone before the answer");
+        or_debug!(self.write.write_all(&answer).await, "the visitor has gone before the response");
     }
 
     /// Copies both ways from now on: the connection speaks another protocol.

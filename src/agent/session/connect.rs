@@ -40,7 +40,7 @@ pub(super) async fn connect(
     let stream = match tokio::time::timeout(limit, dial(options, &shared.tls)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return Err(ConnectError::Retriable(format!("{address}: {error}"))),
-        Err(_) => return Err(ConnectError::Retriable(format!("{address}: no answer"))),
+        Err(_) => return Err(ConnectError::Retriable(format!("{address}: no response"))),
     };
     let (session, incoming) = MuxSession::start(stream, Side::Agent);
     let auth = shared.with_history(|history| auth_request(options, history));

@@ -57,7 +57,7 @@ async fn execute(shared: &Arc<AgentInner>, session: &MuxSession, kind: u32, stre
     }
     // The answer goes first: nothing can be said afterwards.
     let answered = call.answer(&CommandResponse::default()).await;
-    or_debug!(answered, "the service does not hear the answer");
+    or_debug!(answered, "the response does not reach the service");
     tokio::time::sleep(Duration::from_millis(20)).await;
     if kind == stream_kind::STOP {
         drain::graceful(shared, shared.options.grace).await;

@@ -102,7 +102,7 @@ impl StreamTimer {
         stream_timers: &StreamTimers,
     ) -> Arc<ReadAhead> {
         let ahead = ReadAhead::new(body, stream_timers.read_ahead.clone());
-        ignore(self.ahead.set(ahead.clone()), "a request has one answer");
+        ignore(self.ahead.set(ahead.clone()), "a request has one response");
         ahead
     }
 

@@ -93,7 +93,7 @@ impl PendingLogin {
                     call.refuse(self.state.text(refused)).await
                 }
             };
-            or_debug!(answered, "an agent does not hear an answer");
+            or_debug!(answered, "a response does not reach the agent");
         }
         None
     }
@@ -118,7 +118,7 @@ impl PendingLogin {
                 let answer = AuthAnswer { error, ..AuthAnswer::default() };
                 or_debug!(call.answer(&answer).await, "an agent has gone before it was refused");
                 let ended = tokio::time::timeout(CLOSE_TIMEOUT, self.session.ended()).await;
-                ignore(ended, "the answer needs time to arrive");
+                ignore(ended, "the response needs time to arrive");
                 None
             }
         }

@@ -140,7 +140,7 @@ where
             (Ok(()), Some(result)) => result,
             (Ok(()), None) => Err(StoreError::Closed.into()),
         };
-        ignore(self.caller.send(result), "a caller who has gone needs no answer");
+        ignore(self.caller.send(result), "a caller who has gone needs no response");
     }
 }
 

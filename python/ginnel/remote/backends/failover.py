@@ -31,7 +31,7 @@ class FailoverBackend(Record):
     backends: list[str] | None = field(default=None, hash=False)
     """The identifiers of the child backends, in order."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 class BackendsFailover(Resource):

@@ -35,7 +35,7 @@ class HttpResponseBackend(Record):
     status_code: int | None = None
     """The status of the response, 200 by default."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 class BackendsHttpResponse(Resource):

@@ -21,7 +21,7 @@ class StaticBackendTls(Record):
     enabled: bool | None = None
     """True to speak TLS to the address."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -43,7 +43,7 @@ class StaticBackend(Record):
     tls: StaticBackendTls | None = None
     """Whether to speak TLS to the address."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 class BackendsStatic(Resource):

@@ -34,7 +34,7 @@ class TunnelGroupBackend(Record):
     tunnels: list[Ref] | None = field(default=None, hash=False)
     """The tunnels that carry these labels now, oldest first."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 class BackendsTunnelGroup(Resource):

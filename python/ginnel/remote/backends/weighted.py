@@ -31,7 +31,7 @@ class WeightedBackend(Record):
     backends: dict[str, int] | None = field(default=None, hash=False)
     """The weight of each child backend by its identifier, 0 to 10000."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 class BackendsWeighted(Resource):

@@ -46,7 +46,7 @@ class HttpsEdge(Record):
     routes: list[HttpsEdgeRoute] | None = field(default=None, hash=False)
     """The routes of the edge."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 class EdgesHttps(Resource):

@@ -20,7 +20,7 @@ class MutualTlsChange(Record):
     certificate_authority_ids: list[str] | None = field(default=None, hash=False)
     """The identifiers of the certificate authorities."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -32,7 +32,7 @@ class TlsTerminationChange(Record):
     min_version: str | None = None
     """The oldest version of TLS that is accepted: `1.2`, the default, or `1.3`."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -44,7 +44,7 @@ class MutualTls(Record):
     certificate_authorities: list[Ref] | None = field(default=None, hash=False)
     """The certificate authorities that verify visitors."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -58,7 +58,7 @@ class TlsTermination(Record):
     min_version: str | None = None
     """The oldest version of TLS that is accepted, `1.2` or `1.3`."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -70,7 +70,7 @@ class BackendModule(Record):
     backend: Ref | None = None
     """The backend."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -82,7 +82,7 @@ class IpRestriction(Record):
     ip_policies: list[Ref] | None = field(default=None, hash=False)
     """The IP policies that decide."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -102,7 +102,7 @@ class CircuitBreaker(Record):
     error_threshold_percentage: float | None = None
     """The share of failures that trips the circuit, 0 to 1; 0.5 by default."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -112,7 +112,7 @@ class Compression(Record):
     enabled: bool | None = None
     """False to switch the module off without forgetting it; true when unspecified."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -126,7 +126,7 @@ class RequestHeaders(Record):
     remove: list[str] | None = field(default=None, hash=False)
     """Names of headers to remove."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -140,7 +140,7 @@ class ResponseHeaders(Record):
     remove: list[str] | None = field(default=None, hash=False)
     """Names of headers to remove."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -154,7 +154,7 @@ class WebhookVerification(Record):
     secret: str | None = field(default=None, metadata=SECRET)
     """The secret that signatures are made with."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -164,7 +164,7 @@ class WebsocketTcpConverter(Record):
     enabled: bool | None = None
     """False to switch the module off without forgetting it; true when unspecified."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -178,7 +178,7 @@ class UserAgentFilter(Record):
     deny: list[str] | None = field(default=None, hash=False)
     """Regular expressions of agents to refuse."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -190,7 +190,7 @@ class EndpointAction(Record):
     config: dict[str, object] | None = field(default=None, hash=False)
     """The configuration of the action; none where it has none."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -204,7 +204,7 @@ class EndpointRule(Record):
     actions: list[EndpointAction] | None = field(default=None, hash=False)
     """What to do, in order."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -218,7 +218,7 @@ class TrafficPolicy(Record):
     outbound: list[EndpointRule] | None = field(default=None, hash=False)
     """The rules for responses, or for closed connections of a TCP edge."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -230,7 +230,7 @@ class BackendModuleChange(Record):
     backend_id: str | None = None
     """The identifier of the backend."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -242,4 +242,4 @@ class IpRestrictionChange(Record):
     ip_policy_ids: list[str] | None = field(default=None, hash=False)
     """The identifiers of the IP policies."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""

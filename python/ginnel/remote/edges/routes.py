@@ -98,7 +98,7 @@ class HttpsEdgeRoute(Record):
     traffic_policy: dict[str, object] | None = field(default=None, hash=False)
     """The policy in the form of one document; not offered by the embedded service."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 class EdgesHttpsRoutes(Resource):

@@ -52,7 +52,7 @@ class TcpEdge(Record):
     policy: TrafficPolicy | None = None
     """Rules that act on connections."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """The fields of the answer that this version does not know."""
+    """The fields of the response that this version does not know."""
 
 
 class EdgesTcp(Resource):

@@ -11,7 +11,7 @@ export function marks(request) {
   if (request.status == null) found.push(["…", "pending"]);
   if (request.replay_of) found.push(["↻", "replay"]);
   if (request.truncated) found.push(["✂", "truncated"]);
-  if (request.unanswered) found.push(["⚠", "no answer from the local service"]);
+  if (request.unanswered) found.push(["⚠", "no response from the local service"]);
   return found;
 }
 

@@ -241,7 +241,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         let rest = self.out.get(written..).unwrap_or_default();
         if connection.io.write_all(rest).await.is_ok() {
             let flushed = connection.io.flush().await;
-            ignore(flushed, "how the connection broke shows when the answer is read");
+            ignore(flushed, "how the connection broke shows when the response is read");
         }
         if !self.body.is_complete() {
             self.buffer.advance(std::mem::take(&mut self.unread) + sent);
