@@ -1,8 +1,8 @@
 """Cassettes: files of recorded calls, which tests play instead of making them.
 
-The native module asks the cassette in use for the response to each call, below the decoder and above
-the transport, so all that happens to a response of a server happens to a recorded one. Files hold
-no secrets, and not the address of the server.
+The native module asks the cassette in use for the response to each call, below the decoder and
+above the transport, so all that happens to a response of a server happens to a recorded one. Files
+hold no secrets, and not the address of the server.
 """
 
 from __future__ import annotations
