@@ -13,6 +13,7 @@ use http::header::{HeaderMap, HeaderValue};
 use super::connection::MAX_BODY_BYTES;
 use super::pool::ReuseRequirements;
 use super::rate::RateLimitSlot;
+use super::time_limit::{TimeLimit, TimeLimitKind};
 use super::{
     ApiResponse, CallEvent, CallEventKind, Cause, ClientSettings, Error, EventFilter,
     RecordedResponse, request, retry,
@@ -49,36 +50,6 @@ pub(super) enum RetryDecision {
     Retry(Duration),
     /// Nothing: this is the outcome.
     Done(Result<ApiResponse, Error>),
-}
-
-/// When a wait is over, and what that means then.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct TimeLimit {
-    pub time: Instant,
-    kind: TimeLimitKind,
-    duration: Duration,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum TimeLimitKind {
-    Attempt,
-    Call,
-}
-
-impl TimeLimit {
-    /// Recent errors when it is over; nothing was sent when there is no connection yet.
-    pub fn cause(&self, is_connected: bool) -> Cause {
-        match self.kind {
-            TimeLimitKind::Call => Cause::Deadline(self.duration),
-            TimeLimitKind::Attempt if is_connected => Cause::Timeout(self.duration),
-            TimeLimitKind::Attempt => Cause::ConnectTimeout(self.duration),
-        }
-    }
-
-    /// How much time is left.
-    pub fn remaining(&self) -> Duration {
-        self.time.saturating_duration_since(Instant::now())
-    }
 }
 
 impl Attempts {
@@ -176,17 +147,13 @@ impl Attempts {
 
     /// Until when the attempt may take, if there is a limit.
     pub fn limit(&self) -> Option<TimeLimit> {
-        let limit = |from: Instant, duration: Duration, kind| {
-            Some(TimeLimit { time: from.checked_add(duration)?, kind, duration })
-        };
-        let attempt = self
-            .settings
-            .timeout
-            .and_then(|duration| limit(self.attempt_started, duration, TimeLimitKind::Attempt));
+        let attempt = self.settings.timeout.and_then(|duration| {
+            TimeLimit::new(self.attempt_started, duration, TimeLimitKind::Attempt)
+        });
         let call = self
             .settings
             .deadline
-            .and_then(|duration| limit(self.started, duration, TimeLimitKind::Call));
+            .and_then(|duration| TimeLimit::new(self.started, duration, TimeLimitKind::Call));
         match (attempt, call) {
             (Some(attempt), Some(call)) => {
                 Some(if attempt.time <= call.time { attempt } else { call })

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::attempts::{Attempts, RetryDecision, TimeLimit};
+use super::attempts::{Attempts, RetryDecision};
 use super::connection::{ApiConnection, RECEIVE_BYTES, ReceiveOutcome};
 use super::dial::{AttemptError, DialContext, dial};
 use super::pool::{Checkout, ConnectionPool, Lease};
 use super::socket::{ClientSocket, POLL_INTERVAL};
+use super::time_limit::TimeLimit;
 use super::{ApiResponse, CallEvent, Error, Observer};
 use crate::http1::Response;
 

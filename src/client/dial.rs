@@ -12,11 +12,11 @@ use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 use socket2::{Domain, Protocol, Type};
 
-use super::attempts::TimeLimit;
 use super::base_url::BaseUrl;
 use super::connection::{ApiConnection, TlsLayers};
 use super::proxy::{Proxy, ProxyError};
 use super::socket::{CancellableStream, ClientSocket, POLL_INTERVAL};
+use super::time_limit::TimeLimit;
 use super::tls::TlsPeer;
 use super::tls_error::Handshake;
 use super::{Api, Cause, ClientSettings};

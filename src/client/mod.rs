@@ -54,6 +54,7 @@ mod response;
 mod retry;
 mod settings;
 mod socket;
+mod time_limit;
 mod tls;
 mod tls_error;
 

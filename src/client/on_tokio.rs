@@ -11,12 +11,13 @@ use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::{Duration, Instant, sleep_until, timeout_at};
 
-use super::attempts::{Attempts, RetryDecision, TimeLimit};
+use super::attempts::{Attempts, RetryDecision};
 use super::blocking::notify;
 use super::connection::{ApiConnection, MAX_TURN_BYTES, RECEIVE_BYTES, ReceiveOutcome};
 use super::dial::{AttemptError, DialContext, dial};
 use super::pool::{Checkout, ConnectionPool, Lease};
 use super::socket::{ClientSocket, POLL_INTERVAL, SocketIo, idle};
+use super::time_limit::TimeLimit;
 use super::{ApiResponse, Cause, Error, Observer};
 use crate::http1::Response;
 use crate::reuse::IdleState;

@@ -19,8 +19,9 @@ use tokio::time::timeout;
 use crate::logging::or_debug;
 use crate::mux::batching::Batching;
 use crate::mux::frame::{Data, Decoder, FrameEvent};
+use crate::mux::limits::LoginLimits;
 use crate::mux::send_queue::End;
-use crate::mux::session::{LoginLimits, MuxSessionState, Owner};
+use crate::mux::session::{MuxSessionState, Owner};
 use crate::mux::stream_cell::StreamCell;
 use crate::mux::{Code, LoginLimitError, SessionEnd, Stream};
 

@@ -14,12 +14,13 @@ use pyo3::types::{PyDict, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 use super::cassette::Playback;
 use super::event_loop::{LoopDriver, ResponseHandler};
 use super::exit::{CallGuard, attached};
+use super::expected_result::ExpectedResult;
 use super::logging;
 use super::observer::CallObserver;
 use super::options::ClientChanges;
 use super::pending_call::PendingCall;
-use super::results::{self, BodyDecoder, ClassPlan, DecodeTarget, MIN_SLICED_BYTES};
-use super::{arguments, error, options, raw_response, table};
+use super::results;
+use super::{arguments, error, options, table};
 use crate::api::{Call, Info, Output, Verb};
 use crate::client::{Api, ApiResponse, CallEvent, Client, Observer, RecordedResponse};
 
@@ -34,20 +35,6 @@ pub(super) struct Core {
     /// Whether calls return answers as they came.
     #[pyo3(get)]
     is_raw: bool,
-}
-
-/// What becomes of an answer.
-pub(super) struct ExpectedResult {
-    output: ExpectedOutput,
-    /// Whether it is returned as it came, and read later.
-    is_raw: bool,
-}
-
-enum ExpectedOutput {
-    /// The output of an operation; the plan is missing where there is none.
-    Of(&'static Info, Option<std::sync::Arc<ClassPlan>>),
-    /// Any JSON.
-    Free,
 }
 
 #[pymethods]
@@ -239,11 +226,11 @@ impl Core {
                 Some(results::plan(shape, class)?)
             }
         };
-        Ok(ExpectedResult { output: ExpectedOutput::Of(info, plan), is_raw: self.is_raw })
+        Ok(ExpectedResult::of(info, plan, self.is_raw))
     }
 
     fn expected_json(&self) -> ExpectedResult {
-        ExpectedResult { output: ExpectedOutput::Free, is_raw: self.is_raw }
+        ExpectedResult::free(self.is_raw)
     }
 
     /// Sends a request in the running event loop.
@@ -393,59 +380,6 @@ impl Core {
         let target = self.client.page_target(next, info.path);
         let target = target.map_err(|problem| error::failed(py, problem))?;
         Ok(Call { method: Verb::GET, target, body: None })
-    }
-}
-
-impl ExpectedResult {
-    /// The operation that was called, if it was one.
-    pub(super) fn operation(&self) -> Option<&'static Info> {
-        match self.output {
-            ExpectedOutput::Of(info, _) => Some(info),
-            ExpectedOutput::Free => None,
-        }
-    }
-
-    /// What a call returns for an answer that was accepted.
-    pub(super) fn convert(self, py: Python<'_>, answer: ApiResponse) -> PyResult<Bound<'_, PyAny>> {
-        if self.is_raw { raw_response::raw(py, answer, self) } else { self.read(py, &answer) }
-    }
-
-    /// An answer that was accepted as what was expected, or the exception that it stands for.
-    pub(super) fn read<'py>(
-        &self,
-        py: Python<'py>,
-        answer: &ApiResponse,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let body = answer.body();
-        let read = match &self.output {
-            ExpectedOutput::Free if body.is_empty() => Ok(py.None().into_bound(py)),
-            ExpectedOutput::Free => results::free(py, body),
-            ExpectedOutput::Of(info, Some(plan)) => match info.output {
-                Output::Page { field, .. } => results::page(py, body, field, plan)
-                    .and_then(|page| Ok(page.into_pyobject(py)?.into_any())),
-                _ => results::one(py, body, plan),
-            },
-            ExpectedOutput::Of(_, None) => Ok(py.None().into_bound(py)),
-        };
-        read.map_err(|problem| error::unreadable(py, answer, problem))
-    }
-
-    /// How to read an answer in slices; none where one slice does.
-    pub(super) fn slices(&self, py: Python<'_>, answer: &mut ApiResponse) -> Option<BodyDecoder> {
-        if self.is_raw || answer.body().len() < MIN_SLICED_BYTES {
-            return None;
-        }
-        let target = match &self.output {
-            ExpectedOutput::Free => DecodeTarget::Free,
-            ExpectedOutput::Of(info, Some(plan)) => match info.output {
-                Output::Page { field, .. } => {
-                    DecodeTarget::Page { field: field.into(), plan: plan.clone() }
-                }
-                _ => DecodeTarget::One(plan.clone()),
-            },
-            ExpectedOutput::Of(_, None) => return None,
-        };
-        Some(BodyDecoder::new(py, answer.share_body(), target))
     }
 }
 

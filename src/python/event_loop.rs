@@ -20,9 +20,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyWeakrefMethods, PyWeakrefReference};
 
 use super::cassette::CassetteRecording;
-use super::core::ExpectedResult;
 use super::error;
 use super::exit::{CallGuard, attached};
+use super::expected_result::ExpectedResult;
 use super::logging;
 use super::observer::CallObserver;
 use super::pending_call::PendingCall;

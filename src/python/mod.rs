@@ -33,6 +33,7 @@ mod core;
 mod error;
 mod event_loop;
 mod exit;
+mod expected_result;
 mod fault_injection;
 mod logging;
 mod observer;

@@ -12,8 +12,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
-use super::core::ExpectedResult;
 use super::error;
+use super::expected_result::ExpectedResult;
 use crate::api::Call;
 use crate::client::{CallEvent, CallEventKind, ClientSettings, EventFilter};
 

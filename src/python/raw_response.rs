@@ -5,8 +5,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 
-use super::core::ExpectedResult;
 use super::error;
+use super::expected_result::ExpectedResult;
 use crate::client::ApiResponse;
 
 /// Reads an answer as what its operation returns.

@@ -14,6 +14,7 @@ mod files;
 mod head;
 mod http;
 mod http2;
+mod io;
 mod page;
 mod quick_ack;
 mod rewrite;
@@ -23,18 +24,7 @@ pub use activity::Activity;
 pub use copy::copy;
 pub use dial::{ForbiddenAddresses, LocalStream};
 pub use http::{HttpForwarder, once, serve};
+pub use io::{BoxReader, BoxWriter};
 pub use quick_ack::ResponseWait;
 pub use rewrite::HostHeader;
 pub use upstream::{AppProtocol, LocalAddress, LocalUpstream};
-
-use std::pin::Pin;
-
-use tokio::io::{AsyncRead, AsyncWrite};
-
-/// The receiving half of a connection.
-pub type BoxReader = Pin<Box<dyn AsyncRead + Send>>;
-/// The sending half of a connection.
-pub type BoxWriter = Pin<Box<dyn AsyncWrite + Send>>;
-
-/// How much a pipe to a local service within the agent holds.
-const PIPE_BYTES: usize = 64 * 1024;

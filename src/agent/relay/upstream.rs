@@ -7,9 +7,10 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 
 use super::dial::{Dialer, ForbiddenAddresses, LocalStream};
+use super::files;
 use super::http2::{self, LocalHttp2Connection};
+use super::io::PIPE_BYTES;
 use super::quick_ack::ResponseWait;
-use super::{PIPE_BYTES, files};
 use crate::reuse::{ReuseBan, ReuseBans};
 
 /// Where a tunnel forwards to.

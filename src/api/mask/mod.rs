@@ -6,6 +6,7 @@
 //! than too little. The bytes themselves stay exact, wherever they can be had.
 
 mod json;
+mod mark;
 mod markup;
 mod parts;
 mod text;
@@ -16,13 +17,11 @@ use std::path::Path;
 use percent_encoding::percent_decode_str;
 
 pub use json::{json, value};
+pub use mark::MASK;
 pub use parts::parts;
 pub use text::text;
 
 use super::secrets::{is_secret, is_secret_parameter};
-
-/// What stands instead of a secret; as long for every secret.
-pub const MASK: &str = "••••••";
 
 /// Headers whose values are addresses.
 const ADDRESSES: [&str; 3] = ["location", "referer", "content-location"];

@@ -5,10 +5,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use crate::client::EventFilter;
-use crate::client::attempts::{Attempts, TimeLimit};
+use crate::client::attempts::Attempts;
 use crate::client::connection::HttpExchange;
 use crate::client::pool::{ConnectionPool, Lease, Waiter};
 use crate::client::socket::{ClientSocket, POLL_INTERVAL};
+use crate::client::time_limit::TimeLimit;
 
 /// A call under way.
 pub(super) struct ActiveCall {

@@ -12,13 +12,14 @@ use tracing::Instrument;
 
 use crate::gateway::GatewayState;
 use crate::gateway::events::RequestTrace;
-use crate::gateway::http::body::{RequestBody, ResponseBody};
 use crate::gateway::http::connection_activity::{ActiveRequest, ConnectionActivity};
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::fast_path::RequestRouting;
 use crate::gateway::http::forwarded;
 use crate::gateway::http::head::{self, VisitorOrigin};
+use crate::gateway::http::request_body::RequestBody;
 use crate::gateway::http::request_context::{ConnectionAttributes, RequestContext};
+use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::http::upgrade;
 use crate::gateway::modules::module::Modules;
 use crate::gateway::modules::traffic_policy::ConnectionExecution;

@@ -6,13 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use crate::gateway::http::read_ahead::ReadAheadBudget;
-use crate::gateway::http::stream_timers::{StreamTimer, StreamTimers};
+use crate::gateway::http::stream_timers::{STALL_TICKS, StreamTimer, StreamTimers};
 use crate::http1::Expects;
 
 /// How many ticks a head may take, and the wait for the first byte.
 pub(crate) const HEAD_TICKS: u8 = 4;
-/// For how many ticks nothing of a body may arrive, or be taken.
-pub(crate) const STALL_TICKS: u8 = 12;
 /// How many ticks a connection may be idle between requests.
 const IDLE_TICKS: u8 = 36;
 /// How many frames that ask for nothing a visitor earns with a tick,

@@ -4,7 +4,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
-use crate::gateway::http::body::ResponseBody;
+use crate::gateway::http::response_body::ResponseBody;
 use crate::policy::path::Ambiguity;
 
 /// The header that names the code; it always comes from the service itself.

@@ -16,7 +16,6 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Versio
 use hyper::body::{Body as _, Frame};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::gateway::http::body::{RequestBody, ResponseBody};
 use crate::gateway::http::body_feed::BodyFeed;
 use crate::gateway::http::connection::{ConnectionClosed, HttpConnection};
 use crate::gateway::http::error_response::{self, ErrorResponse};
@@ -24,6 +23,8 @@ use crate::gateway::http::fast_path::{
     ExchangeEnd, FastPathConnection, FastPathRequest, RequestRouting, has_left, poll_write_all,
 };
 use crate::gateway::http::field_names::headers;
+use crate::gateway::http::request_body::RequestBody;
+use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::http::response_writer::{ResponseRules, ResponseWriter};
 use crate::gateway::http::upgrade::{UpgradeSender, VisitorUpgrade};
 use crate::gateway::http::visitor_stream::VisitorStream;

@@ -1,4 +1,4 @@
-//! HTTP with visitors, from the first byte of a connection to the last answer on it.
+//! HTTP with visitors, from the first byte of a connection to the last response on it.
 //!
 //! `server` has HTTP/1.1 spoken with a visitor by `http1_server`, or HTTP/2 by hyper; `connection` brings each request into one form,
 //! finds what is served for it, and answers. A request that is only to be carried takes the fast path
@@ -17,9 +17,12 @@ pub(crate) mod forwarded;
 pub(crate) mod head;
 pub(crate) mod http1_server;
 pub(crate) mod read_ahead;
+pub(crate) mod request_body;
 pub(crate) mod request_context;
+pub(crate) mod response_body;
 pub(crate) mod response_writer;
 pub(crate) mod server;
+pub(crate) mod stream_executor;
 pub(crate) mod stream_timers;
 pub(crate) mod upgrade;
 pub(crate) mod visitor_stream;

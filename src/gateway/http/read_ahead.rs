@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use hyper::body::{Body as _, Frame, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
 
-use crate::gateway::http::body::{BodyError, ResponseBody};
+use crate::gateway::http::body::BodyError;
 
 /// How much of one answer is read ahead, in bytes.
 const MAX_ANSWER_BYTES: u64 = 64 << 10;
@@ -22,13 +22,13 @@ const MAX_TOTAL_BYTES: usize = 8 << 20;
 pub(crate) struct ReadAheadBudget(AtomicUsize);
 
 /// The body of an answer, read by whoever asks first: its visitor, or the task that serves it.
-pub(crate) struct ReadAhead {
+pub(crate) struct ReadAhead<B> {
     budget: Arc<ReadAheadBudget>,
-    state: Mutex<ReadAheadState>,
+    state: Mutex<ReadAheadState<B>>,
 }
 
-struct ReadAheadState {
-    body: ResponseBody,
+struct ReadAheadState<B> {
+    body: B,
     frames: VecDeque<Frame<Bytes>>,
     /// How many bytes of the budget the frames have.
     bytes: usize,
@@ -38,8 +38,15 @@ struct ReadAheadState {
     starved: bool,
 }
 
-impl ReadAhead {
-    pub(crate) fn new(body: ResponseBody, budget: Arc<ReadAheadBudget>) -> Arc<Self> {
+/// A body that can be read before its visitor takes it.
+pub(crate) trait PollAhead: Send + Sync {
+    /// Reads what there is, as far as there is room; to be asked by the task that serves the visitor,
+    /// after it.
+    fn poll_ahead(&self, cx: &mut Context<'_>);
+}
+
+impl<B: Body<Data = Bytes, Error = BodyError> + Send + Unpin> ReadAhead<B> {
+    pub(crate) fn new(body: B, budget: Arc<ReadAheadBudget>) -> Arc<Self> {
         let frames = VecDeque::new();
         let state = ReadAheadState { body, frames, bytes: 0, end: None, starved: false };
         Arc::new(Self { budget, state: Mutex::new(state) })
@@ -66,9 +73,35 @@ impl ReadAhead {
         frame
     }
 
-    /// Reads what there is, as far as there is room; to be asked by the task that serves the visitor,
-    /// after it.
-    pub(crate) fn read(&self, cx: &mut Context<'_>) {
+    pub(crate) fn is_end_stream(&self) -> bool {
+        let state = self.state();
+        let has_ended = match &state.end {
+            Some(end) => end.is_ok(),
+            None => state.body.is_end_stream(),
+        };
+        has_ended && state.frames.is_empty()
+    }
+
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        let state = self.state();
+        let rest = state.body.size_hint().exact();
+        rest.map_or_else(SizeHint::default, |rest| SizeHint::with_exact(rest + state.bytes as u64))
+    }
+
+    fn has_room(&self, state: &ReadAheadState<B>) -> bool {
+        // An answer that cannot be had whole keeps its connection anyway.
+        let left = state.body.size_hint().exact().unwrap_or_default();
+        state.bytes as u64 + left.max(1) <= MAX_ANSWER_BYTES
+            && self.budget.0.load(Relaxed) < MAX_TOTAL_BYTES
+    }
+
+    fn state(&self) -> MutexGuard<'_, ReadAheadState<B>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<B: Body<Data = Bytes, Error = BodyError> + Send + Unpin> PollAhead for ReadAhead<B> {
+    fn poll_ahead(&self, cx: &mut Context<'_>) {
         let mut state = self.state();
         if std::mem::take(&mut state.starved) {
             return;
@@ -87,35 +120,9 @@ impl ReadAhead {
             }
         }
     }
-
-    pub(crate) fn is_end_stream(&self) -> bool {
-        let state = self.state();
-        let has_ended = match &state.end {
-            Some(end) => end.is_ok(),
-            None => state.body.is_end_stream(),
-        };
-        has_ended && state.frames.is_empty()
-    }
-
-    pub(crate) fn size_hint(&self) -> SizeHint {
-        let state = self.state();
-        let rest = state.body.size_hint().exact();
-        rest.map_or_else(SizeHint::default, |rest| SizeHint::with_exact(rest + state.bytes as u64))
-    }
-
-    fn has_room(&self, state: &ReadAheadState) -> bool {
-        // An answer that cannot be had whole keeps its connection anyway.
-        let left = state.body.size_hint().exact().unwrap_or_default();
-        state.bytes as u64 + left.max(1) <= MAX_ANSWER_BYTES
-            && self.budget.0.load(Relaxed) < MAX_TOTAL_BYTES
-    }
-
-    fn state(&self) -> MutexGuard<'_, ReadAheadState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl Drop for ReadAhead {
+impl<B> Drop for ReadAhead<B> {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         self.budget.0.fetch_sub(state.bytes, Relaxed);
@@ -132,6 +139,7 @@ mod tests {
     use std::task::Waker;
 
     use super::*;
+    use crate::gateway::http::response_body::ResponseBody;
 
     #[test]
     fn what_was_read_ahead_comes_in_its_turn_and_is_given_back() {
@@ -140,7 +148,7 @@ mod tests {
         let ahead =
             ReadAhead::new(ResponseBody::full(Bytes::from_static(b"hello")), budget.clone());
 
-        ahead.read(cx);
+        ahead.poll_ahead(cx);
         assert_eq!(budget.0.load(Relaxed), 5);
         assert_eq!(ahead.size_hint().exact(), Some(5));
         assert!(!ahead.is_end_stream());
@@ -159,7 +167,7 @@ mod tests {
         let ahead =
             ReadAhead::new(ResponseBody::full(Bytes::from_static(b"hello")), budget.clone());
 
-        ahead.read(&mut Context::from_waker(Waker::noop()));
+        ahead.poll_ahead(&mut Context::from_waker(Waker::noop()));
         drop(ahead);
 
         assert_eq!(budget.0.load(Relaxed), 0);

@@ -7,9 +7,9 @@ use http::{HeaderMap, Response};
 
 use crate::gateway::GatewayState;
 use crate::gateway::events::RequestTrace;
-use crate::gateway::http::body::ResponseBody;
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::head::{self, VisitorOrigin};
+use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::http::upgrade;
 use crate::gateway::modules::module::{ModuleAnswer, ModuleKind};
 use crate::gateway::modules::traffic_policy::{self, PolicyExecution};

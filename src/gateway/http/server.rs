@@ -20,12 +20,12 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_rustls::server::TlsStream;
 
 use crate::gateway::GatewayState;
-use crate::gateway::http::body::RequestBody;
 use crate::gateway::http::connection::{HostSelection, HttpConnection};
 use crate::gateway::http::connection_activity::{ActivityTimeouts, ConnectionActivity, HEAD_TICKS};
 use crate::gateway::http::flood_guard::FloodGuard;
 use crate::gateway::http::http1_server::{Http1Exit, Http1Server};
-use crate::gateway::http::stream_timers::StreamExecutor;
+use crate::gateway::http::request_body::RequestBody;
+use crate::gateway::http::stream_executor::StreamExecutor;
 use crate::gateway::http::visitor_stream::VisitorStream;
 use crate::gateway::routing::target::{Visitor, VisitorTls};
 use crate::logging::{ignore, or_debug};

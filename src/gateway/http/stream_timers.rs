@@ -2,20 +2,19 @@
 //! which the visitor takes nothing for too long is given up, whatever moves beside it.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll};
 
-use hyper::rt::Executor;
 use tokio::sync::Notify;
 
-use crate::gateway::http::body::ResponseBody;
-use crate::gateway::http::connection_activity::{ConnectionActivity, STALL_TICKS};
-use crate::gateway::http::read_ahead::{ReadAhead, ReadAheadBudget};
+use crate::gateway::http::read_ahead::{PollAhead, ReadAheadBudget};
 use crate::logging::ignore;
 
+/// For how many ticks nothing of a body may arrive, or be taken.
+pub(crate) const STALL_TICKS: u8 = 12;
 /// How many requests are looked through at least before those that have ended are forgotten.
 const MIN_REMEMBERED_STREAMS: usize = 64;
 
@@ -44,7 +43,7 @@ pub(crate) struct StreamTimer {
     /// Told when the visitor has used up its time.
     over: Notify,
     /// The body of the answer.
-    ahead: OnceLock<Arc<ReadAhead>>,
+    ahead: OnceLock<Arc<dyn PollAhead>>,
 }
 
 impl fmt::Debug for StreamTimer {
@@ -56,6 +55,11 @@ impl fmt::Debug for StreamTimer {
 impl StreamTimers {
     pub(crate) fn new(read_ahead: Arc<ReadAheadBudget>) -> Self {
         Self { read_ahead, ..Self::default() }
+    }
+
+    /// How much of all responses is read ahead.
+    pub(crate) fn read_ahead_budget(&self) -> Arc<ReadAheadBudget> {
+        self.read_ahead.clone()
     }
 
     /// The request that the present task answers.
@@ -83,7 +87,7 @@ impl StreamTimers {
         });
     }
 
-    fn begin(&self) -> Arc<StreamTimer> {
+    pub(super) fn begin(&self) -> Arc<StreamTimer> {
         let stream_timer = Arc::new(StreamTimer::default());
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         if streams.len() >= MIN_REMEMBERED_STREAMS && streams.len() == streams.capacity() {
@@ -95,57 +99,34 @@ impl StreamTimers {
 }
 
 impl StreamTimer {
-    /// Has the body of the answer read ahead of the visitor from now on.
-    pub(crate) fn read_ahead(
-        &self,
-        body: ResponseBody,
-        stream_timers: &StreamTimers,
-    ) -> Arc<ReadAhead> {
-        let ahead = ReadAhead::new(body, stream_timers.read_ahead.clone());
-        ignore(self.ahead.set(ahead.clone()), "a request has one response");
-        ahead
+    /// Has the body of the response read ahead of the visitor from now on.
+    pub(crate) fn read_ahead(&self, body: Arc<dyn PollAhead>) {
+        ignore(self.ahead.set(body), "a request has one response");
+    }
+
+    /// Runs a request as the one that its task answers.
+    pub(super) fn scope<F: Future>(self: Arc<Self>, request: F) -> impl Future<Output = F::Output> {
+        STREAM_TIMER.scope(self, request)
     }
 
     /// Goes on with a request; what its visitor does not take is read meanwhile.
-    fn poll<F: Future>(&self, request: Pin<&mut F>, cx: &mut Context<'_>) -> Poll<F::Output> {
+    pub(super) fn poll<F: Future>(
+        &self,
+        request: Pin<&mut F>,
+        cx: &mut Context<'_>,
+    ) -> Poll<F::Output> {
         let polled = request.poll(cx);
         if polled.is_pending()
             && let Some(ahead) = self.ahead.get()
         {
-            ahead.read(cx);
+            ahead.poll_ahead(cx);
         }
         polled
     }
 
     /// Waits until the visitor has used up its time.
-    async fn is_over(&self) {
+    pub(super) async fn is_over(&self) {
         self.over.notified().await;
-    }
-}
-
-/// Runs the requests of a connection, and ends those that are given up.
-#[derive(Clone)]
-pub(crate) struct StreamExecutor(pub Arc<ConnectionActivity>);
-
-impl<F> Executor<F> for StreamExecutor
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    fn execute(&self, request: F) {
-        let Some(stream_timers) = self.0.stream_timers() else {
-            tokio::spawn(request);
-            return;
-        };
-        let stream_timer = stream_timers.begin();
-        let request = STREAM_TIMER.scope(stream_timer.clone(), request);
-        tokio::spawn(async move {
-            // Whoever lets go of a stream in the middle resets it.
-            let mut request = pin!(request);
-            tokio::select! {
-                _ = poll_fn(|cx| stream_timer.poll(request.as_mut(), cx)) => {}
-                () = stream_timer.is_over() => {}
-            }
-        });
     }
 }
 

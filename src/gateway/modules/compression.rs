@@ -4,8 +4,8 @@ use http::{Method, Response};
 use hyper::body::Body as _;
 
 use crate::api::remote::edges::modules::Compression;
-use crate::gateway::http::body::ResponseBody;
 use crate::gateway::http::request_context::RequestContext;
+use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::modules::edge_module::{
     CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
 };

@@ -2,9 +2,10 @@
 
 use http::{Request, Response};
 
-use crate::gateway::http::body::{RequestBody, ResponseBody};
 use crate::gateway::http::error_response;
+use crate::gateway::http::request_body::RequestBody;
 use crate::gateway::http::request_context::RequestContext;
+use crate::gateway::http::response_body::ResponseBody;
 pub(crate) use crate::gateway::modules::ModuleKind;
 use crate::gateway::modules::traffic_policy::Rules;
 use crate::gateway::routing::target::{BoxFuture, Visitor};

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 
 use crate::gateway::GatewayState;
-use crate::gateway::http::body::ResponseBody;
 use crate::gateway::http::error_response::{self, ErrorResponse};
+use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::routing::target::DialError;
 use crate::gateway::upstream::forward::Upstream;
 

@@ -9,10 +9,11 @@ use http::{HeaderValue, Request, Response};
 
 use crate::gateway::GatewayState;
 use crate::gateway::events::RequestTrace;
-use crate::gateway::http::body::{RequestBody, ResponseBody};
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::head;
+use crate::gateway::http::request_body::RequestBody;
 use crate::gateway::http::request_context::RequestContext;
+use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::http::upgrade::VisitorUpgrade;
 use crate::gateway::modules::module::Modules;
 use crate::gateway::modules::websocket_tcp;

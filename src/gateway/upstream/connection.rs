@@ -6,7 +6,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 
 use crate::gateway::Io;
-use crate::gateway::http::body::RequestBody;
+use crate::gateway::http::request_body::RequestBody;
 use crate::gateway::routing::target::UpstreamProtocol;
 use crate::gateway::upstream::http1::{ConnectionIdentity, ExchangeError, Http1Connection};
 use crate::gateway::upstream::http2::Http2Connection;

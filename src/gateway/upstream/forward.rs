@@ -10,9 +10,10 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use crate::gateway::Io;
-use crate::gateway::http::body::{ContinueSignal, RequestBody, ResponseBody};
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::head;
+use crate::gateway::http::request_body::{ContinueSignal, RequestBody};
+use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::http::upgrade::{self, VisitorUpgrade};
 use crate::gateway::routing::target::{
     ConnectionReuse, DialError, RouteRef, Target, UpstreamProtocol, Visitor,

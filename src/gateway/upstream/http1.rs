@@ -19,11 +19,12 @@ use hyper::body::{Body as _, Frame, SizeHint};
 use tokio::io::{AsyncReadExt, AsyncWrite};
 
 use crate::gateway::Io;
-use crate::gateway::http::body::{BodyError, ContinueSignal, RequestBody};
+use crate::gateway::http::body::BodyError;
 use crate::gateway::http::body_decoder::Http1BodyReader;
 use crate::gateway::http::field_names::{
     FieldNames, FieldWriter, ReasonPhrase, headers, write_chunk_size, write_field, write_last_chunk,
 };
+use crate::gateway::http::request_body::{ContinueSignal, RequestBody};
 use crate::gateway::routing::target::RouteRef;
 use crate::gateway::upstream::pool::{PooledConnection, UpstreamPool};
 use crate::http1::{self, Body, ResponseHead, may_end_head};

@@ -23,7 +23,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, ReadBuf, ReadHalf, join, split};
 
 use crate::gateway::Io;
-use crate::gateway::http::body::RequestBody;
+use crate::gateway::http::request_body::RequestBody;
 use crate::gateway::upstream::http1::{ConnectionIdentity, ExchangeError};
 use crate::gateway::upstream::pool::{PooledConnection, UpstreamPool};
 use crate::logging::or_debug;

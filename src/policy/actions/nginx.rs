@@ -52,6 +52,6 @@ fn value<'r>(name: &str, request: &'r Request) -> Option<Cow<'r, str>> {
 /// The first value of a parameter, with what was escaped in it.
 fn argument<'q>(query: &'q str, parameter: &str) -> Cow<'q, str> {
     let mut pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    let found = pairs.find(|(name, _)| name.eq_ignore_ascii_case(name));
+    let found = pairs.find(|(name, _)| name.eq_ignore_ascii_case(parameter));
     found.map_or(Cow::Borrowed(""), |(_, value)| percent_decode_str(value).decode_utf8_lossy())
 }

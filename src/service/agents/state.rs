@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use super::settings::AgentSettings;
 use crate::api::id::Ids;
 use crate::gateway::Gateway;
 use crate::protocol::message::error_text;
 use crate::service::accounts;
-use crate::service::agents::AgentSettings;
 use crate::service::agents::access::AccessList;
 use crate::service::agents::registry::{OnlineAgent, Registry};
 use crate::service::store::{self, Store};

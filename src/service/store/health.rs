@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
 
 use super::StorageFault;
-use super::writer::BatchError;
+use super::batch_error::BatchError;
 
 /// What is said when nothing is wrong any more.
 const STORED_AGAIN: &str = "changes are stored again";

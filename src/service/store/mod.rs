@@ -5,6 +5,7 @@
 //! waiting: a job is answered after the commit that holds it, never before. Reads run on connections
 //! of their own and never wait for the writer; a store in memory has one connection for both.
 
+mod batch_error;
 mod create;
 mod database;
 mod error;

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::ops::Deref;
 
+use super::batch_error::BatchError;
 use super::database::Database;
-use super::writer::BatchError;
 use super::{Document, StoreError, View};
 use crate::api::Timestamp;
 use crate::api::id::Ids;

@@ -1,7 +1,6 @@
 //! The one thread that writes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
@@ -9,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::batch_error::BatchError;
 use super::database::Database;
 use super::health::Health;
 use super::open::BUSY_TIMEOUT;
@@ -51,44 +51,12 @@ pub(super) struct Own {
     max_log_bytes: u64,
 }
 
-/// Why a batch was not stored, for each of its jobs.
-#[derive(Debug, Clone)]
-pub(super) struct BatchError {
-    pub fault: Option<StorageFault>,
-    pub problem: String,
-    /// The file that has lost its name.
-    pub file: Option<PathBuf>,
-}
-
-impl From<StoreError> for BatchError {
-    fn from(error: StoreError) -> Self {
-        let (fault, problem) = (error.fault(), error.to_string());
-        let file = match error {
-            StoreError::Detached { path, .. } => Some(path),
-            _ => None,
-        };
-        Self { fault, problem, file }
-    }
-}
-
-impl From<rusqlite::Error> for BatchError {
-    fn from(error: rusqlite::Error) -> Self {
-        StoreError::from(error).into()
-    }
-}
-
-impl From<BatchError> for StoreError {
-    fn from(BatchError { fault, problem, .. }: BatchError) -> Self {
-        Self::Commit { fault, problem }
-    }
-}
-
-/// Is told what every commit has changed.
+/// Gets the ids that a commit has changed.
 type Watcher = Box<dyn Fn(&[String]) + Send + Sync>;
 
-/// What the thread tells others.
+/// What the thread shares with others.
 #[derive(Default)]
-struct Shared {
+struct WriterShared {
     commits: AtomicU64,
     health: Health,
     /// Set when locks of other programs are waited for no longer.
@@ -98,7 +66,7 @@ struct Shared {
 
 /// A handle to the thread that writes.
 pub(super) struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<WriterShared>,
     jobs: Mutex<Option<mpsc::UnboundedSender<Box<dyn Job>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -147,7 +115,7 @@ where
 impl Writer {
     pub(super) fn start(target: WriterConnection, ids: Ids) -> Result<Self, StoreError> {
         let (jobs, queue) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(WriterShared::default());
         let telling = shared.clone();
         let target = target.closing_with(&shared.closing)?;
         let thread = std::thread::Builder::new()
@@ -214,7 +182,7 @@ fn work_off(
     mut target: WriterConnection,
     ids: &Ids,
     mut queue: mpsc::UnboundedReceiver<Box<dyn Job>>,
-    shared: &Shared,
+    shared: &WriterShared,
 ) {
     let mut batch = Vec::with_capacity(BATCH);
     while queue.blocking_recv_many(&mut batch, BATCH) > 0 {
@@ -362,7 +330,7 @@ impl Own {
     }
 }
 
-impl Shared {
+impl WriterShared {
     /// Why a batch was not stored, for its callers: a lock is not waited for while this is closing.
     fn explain(&self, failure: BatchError) -> BatchError {
         let is_locked = failure.fault == Some(StorageFault::Locked);

@@ -20,8 +20,9 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, DuplexStream, ReadBuf, ReadHalf};
 
+use super::LocalStream;
+use super::io::PIPE_BYTES;
 use super::quick_ack::ResponseWait;
-use super::{LocalStream, PIPE_BYTES};
 use crate::reuse::ReuseBan;
 pub use connection::LocalHttp2Connection;
 use translator::Translator;

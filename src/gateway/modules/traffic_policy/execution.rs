@@ -7,10 +7,12 @@ use http::header::{CONTENT_LENGTH, HOST};
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Request, Response, Uri, request};
 
-use crate::gateway::http::body::{BodyError, RequestBody, ResponseBody};
+use crate::gateway::http::body::BodyError;
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::head;
+use crate::gateway::http::request_body::RequestBody;
 use crate::gateway::http::request_context::RequestContext;
+use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::modules::traffic_policy::buffered_body::{BufferedBody, gather};
 use crate::gateway::modules::traffic_policy::rules::Rules;
 use crate::gateway::routing::virtual_host::{Rejection, VirtualHost};

@@ -3,9 +3,9 @@
 use http::Response;
 
 use crate::api::remote::edges::modules::TrafficPolicy;
-use crate::gateway::http::body::ResponseBody;
 use crate::gateway::http::error_response;
 use crate::gateway::http::request_context::RequestContext;
+use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::modules::edge_module::{
     CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker, ReferenceField,
 };

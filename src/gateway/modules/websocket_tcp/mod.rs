@@ -16,8 +16,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Mutex;
 
 use crate::gateway::Io;
-use crate::gateway::http::body::ResponseBody;
 use crate::gateway::http::error_response::{self, ErrorResponse};
+use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::http::upgrade::VisitorUpgrade;
 use crate::logging::{ignore, or_debug};
 use frames::{FramePiece, FrameReader, WebSocketError, frame};

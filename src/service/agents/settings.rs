@@ -1,0 +1,29 @@
+//! How agents are served.
+
+use std::time::Duration;
+
+use crate::gateway::TrustedProxies;
+use crate::net::ConnectionCaps;
+
+/// How agents are served.
+#[derive(Debug, Clone)]
+pub struct AgentSettings {
+    /// The name or address to listen on.
+    pub host: String,
+    /// The port; 0 picks a free port.
+    pub port: u16,
+    /// How many connections are held.
+    pub connections: ConnectionCaps,
+    /// The proxies in front of the service.
+    pub trusted_proxies: TrustedProxies,
+    /// Time between two heartbeats.
+    pub heartbeat_interval: Duration,
+    /// How late a heartbeat may come back.
+    pub heartbeat_tolerance: Duration,
+    /// How long an agent may take to authenticate.
+    pub login_timeout: Duration,
+    /// How long the addresses of an agent that is gone are kept for it.
+    pub reserve: Duration,
+    /// What stands before the number of an error code.
+    pub code_prefix: String,
+}
