@@ -70,6 +70,8 @@ mod python;
 mod reuse;
 #[cfg(feature = "service")]
 pub mod service;
+#[cfg(any(feature = "python", test))]
+mod thread_runtime;
 
 /// The blocks of code in the documentation, so that they run as tests.
 #[cfg(all(doctest, feature = "service"))]

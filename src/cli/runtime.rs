@@ -23,12 +23,26 @@ const MIN_DESCRIPTORS: usize = 4096;
 pub(super) fn start() -> Result<Runtime, CliError> {
     keep_freed_memory();
     raise_descriptor_limit();
-    let mut builder = Builder::new_multi_thread();
-    if std::env::var_os(WORKER_THREADS_VARIABLE).is_none() {
-        let cores = available_parallelism().map_or(1, NonZero::get);
-        builder.worker_threads((cores / 2).max(1));
-    }
+    let mut builder = match worker_threads() {
+        Some(1) => Builder::new_current_thread(),
+        threads => {
+            let mut builder = Builder::new_multi_thread();
+            if let Some(threads) = threads {
+                builder.worker_threads(threads);
+            }
+            builder
+        }
+    };
     builder.enable_all().build().map_err(|error| CliError::new(Exit::Failed, error.to_string()))
+}
+
+/// How many threads serve; none where tokio reads it from the environment.
+fn worker_threads() -> Option<usize> {
+    if std::env::var_os(WORKER_THREADS_VARIABLE).is_some() {
+        return None;
+    }
+    let cores = available_parallelism().map_or(1, NonZero::get);
+    Some((cores / 2).max(1))
 }
 
 /// Lets the process have as many file descriptors as it may, and says when they are few.

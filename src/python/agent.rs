@@ -5,12 +5,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use tokio::runtime::{Builder, Runtime};
 
 use super::{error, shutdown};
 use crate::agent::capture::CaptureLimit;
 use crate::agent::{self, AgentOptions, SessionState, Trust, WebAddress};
 use crate::api::Secret;
+use crate::thread_runtime::ThreadRuntime;
 
 /// An agent with the threads that serve it.
 #[pyclass(frozen, module = "ginnel._native", name = "Agent")]
@@ -23,7 +23,7 @@ pub(super) struct PyAgent {
 
 struct RunningAgent {
     agent: agent::Agent,
-    runtime: Runtime,
+    runtime: ThreadRuntime,
 }
 
 /// The options as Python gives them.
@@ -89,11 +89,7 @@ impl PyAgent {
         let options =
             options.into_options().map_err(|problem| error::raise(py, "ConfigError", &problem))?;
         let running = py.detach(|| {
-            let runtime = Builder::new_multi_thread()
-                .worker_threads(2)
-                .thread_name("ginnel-agent")
-                .enable_all()
-                .build()
+            let runtime = ThreadRuntime::start("ginnel-agent")
                 .map_err(|problem| ("AgentError", problem.to_string()))?;
             let agent = runtime.block_on(agent::Agent::start(options));
             Ok(RunningAgent { agent: agent.map_err(|problem| not_started(&problem))?, runtime })
@@ -168,7 +164,6 @@ impl Drop for PyAgent {
             std::mem::forget((agent, runtime));
             return;
         }
-        drop(agent);
-        runtime.shutdown_background();
+        drop((agent, runtime));
     }
 }

@@ -5,13 +5,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use pyo3::prelude::*;
-use tokio::runtime::{Builder, Runtime};
 
 use super::traffic::TrafficEvents;
 use super::{error, shutdown};
 use crate::api::{Origin, Secret};
 use crate::policy::path::AmbiguousPaths;
 use crate::service::{self, Options, TrustedProxies};
+use crate::thread_runtime::ThreadRuntime;
 
 /// A service with the threads that serve it.
 #[pyclass(frozen, module = "ginnel._native", name = "Service")]
@@ -138,7 +138,7 @@ fn limit(name: &str, connections: Option<i64>) -> Result<Option<usize>, String> 
 
 struct RunningService {
     service: service::Service,
-    runtime: Runtime,
+    runtime: ThreadRuntime,
 }
 
 #[pymethods]
@@ -148,11 +148,7 @@ impl PyService {
     fn new(py: Python<'_>, options: ServiceArguments) -> PyResult<Self> {
         let options =
             options.into_options().map_err(|problem| error::raise(py, "ConfigError", &problem))?;
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("ginnel-service")
-            .enable_all()
-            .build()?;
+        let runtime = ThreadRuntime::start("ginnel-service")?;
         let started = py.detach(|| runtime.block_on(service::Service::start(options)));
         let service = started.map_err(|problem| error::not_started(py, &problem))?;
         let running = RunningService { service, runtime };
@@ -218,7 +214,7 @@ impl PyService {
     pub(super) fn with<T: Send>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&service::Service, &Runtime) -> T + Send,
+        work: impl FnOnce(&service::Service, &ThreadRuntime) -> T + Send,
     ) -> PyResult<T> {
         let done = py.detach(|| {
             let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
@@ -236,8 +232,7 @@ impl Drop for PyService {
             std::mem::forget((service, runtime));
             return;
         }
-        drop(service);
-        runtime.shutdown_background();
+        drop((service, runtime));
     }
 }
 

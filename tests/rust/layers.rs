@@ -18,7 +18,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("service", &["api", "files", "gateway", "http1", "mux", "net", "policy", "protocol", "reuse"]),
     ("agent", &["api", "coding", "http1", "mux", "net", "protocol", "reuse"]),
     ("cli", &["agent", "api", "client", "gateway", "net", "policy", "service"]),
-    ("python", &["agent", "api", "client", "coding", "gateway", "policy", "service", "cli"]),
+    (
+        "python",
+        &[
+            "agent",
+            "api",
+            "client",
+            "coding",
+            "gateway",
+            "policy",
+            "service",
+            "cli",
+            "thread_runtime",
+        ],
+    ),
 ];
 
 /// What every folder may use.
