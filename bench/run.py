@@ -121,7 +121,7 @@ def edges(rounds: int) -> list[Row]:
     )
 
     def row(name: str) -> Row:
-        kind = name.removesuffix("-post")
+        kind = name.removesuffix("-post").removesuffix("-h2")
         peer = ("nginx-tls" if kind.endswith("tls") else "nginx") + name.removeprefix(kind)
         ours, theirs = got[name], got[peer]
         return Row("edges", name, "requests/s", of(ours, "rate"), "nginx", of(theirs, "rate"))
@@ -133,16 +133,18 @@ def edges(rounds: int) -> list[Row]:
 
 
 def tunnel(rounds: int) -> list[Row]:
-    command = [PYTHON, "run.py", "--only", "direct,rathole,ginnel,ginnel-capture", "--secs", "2"]
+    ours = {"ginnel": "", "ginnel-capture": " with capture", "ginnel-policed": " with a policy"}
+    targets = ",".join(["direct", "rathole", *ours])
+    command = [PYTHON, "run.py", "--only", targets, "--secs", "2"]
     got = written(HERE / "tunnel", *command, "--rounds", str(rounds), "--out")
     rows = []
-    for test, targets in got.items():
+    for test, measured in got.items():
         key, unit = ("mbs", "MB/s") if test == "bulk" else ("rate", "requests/s")
-        peer = "rathole" if "rathole" in targets else "direct"
-        theirs = [sample[key] for sample in targets[peer]]
-        for target, suffix in {"ginnel": "", "ginnel-capture": " with capture"}.items():
-            ours = [sample[key] for sample in targets[target]]
-            rows.append(Row("tunnel", test + suffix, unit, ours, peer, theirs))
+        peer = "rathole" if "rathole" in measured else "direct"
+        theirs = [sample[key] for sample in measured[peer]]
+        for target, suffix in ours.items():
+            samples = [sample[key] for sample in measured[target]]
+            rows.append(Row("tunnel", test + suffix, unit, samples, peer, theirs))
     return rows
 
 

@@ -27,7 +27,7 @@ http {{ access_log off; keepalive_requests 100000000; {servers} }}
 UPSTREAM = 'server {{ listen 127.0.0.1:{port}; location / {{ return 200 "{body}"; }} }}'
 PROXY = """
 upstream u {{ server 127.0.0.1:{upstream}; keepalive 64; keepalive_requests 100000000; }}
-server {{ listen 127.0.0.1:{plain}; listen 127.0.0.1:{tls} ssl;
+server {{ listen 127.0.0.1:{plain}; listen 127.0.0.1:{tls} ssl http2;
   ssl_certificate {work}/cert.pem; ssl_certificate_key {work}/key.pem;
   location / {{ proxy_pass http://u; proxy_http_version 1.1; proxy_set_header Connection ""; }} }}
 """
@@ -107,6 +107,22 @@ def wrk(url: str, host: str, secs: float, pids: list[int], script: str) -> dict[
     scale = {"us": 1, "ms": 1e3, "s": 1e6}[unit]
     rate = float(re.search(r"Requests/sec:\s+([\d.]+)", said)[1])
     return {"rate": rate, "p99": float(value) * scale, "cpu": used * 1e6 / requests}
+
+
+def h2load(url: str, host: str, secs: float, pids: list[int]) -> dict[str, float]:
+    """10 connections of HTTP/2 with 32 requests under way on each."""
+    before = cpu(pids)
+    command = ["h2load", "-t1", "-c10", "-m32", f"-D{secs:g}", "-H", f":authority: {host}"]
+    said = subprocess.check_output([*command, "-H", "user-agent: h2load", url], text=True)
+    used = cpu(pids) - before
+    good = int(re.search(r"status codes: (\d+) 2xx", said)[1])
+    if not good or "0 failed, 0 errored, 0 timeout" not in said:
+        raise SystemExit(f"{url}: {said}")
+    rate = float(re.search(r"finished in [\d.]+\w+, ([\d.]+) req/s", said)[1])
+    # Of the times of requests h2load gives no percentile.
+    value, unit = re.search(r"time for request:\s+\S+\s+([\d.]+)(us|ms|s)", said).groups()
+    scale = {"us": 1, "ms": 1e3, "s": 1e6}[unit]
+    return {"rate": rate, "p99": float(value) * scale, "cpu": used * 1e6 / good}
 
 
 def edge(remote: ginnel.RemoteClient, host: str, backend: str, **modules: object) -> tuple[str, str]:
@@ -203,13 +219,17 @@ def compare(
     post = work / "post.lua"
     post.write_text('wrk.method = "POST"\nwrk.body = string.rep("x", 1024)\n')
     scripts = dict.fromkeys(targets, "") | {f"{name}-post": str(post) for name in targets}
-    targets |= {f"{name}-post": target for name, target in targets.items()}
+    http2 = {f"{name}-h2": target for name, target in targets.items() if name.endswith("tls")}
+    targets |= {f"{name}-post": target for name, target in targets.items()} | http2
     chosen = [name for name in targets if not only or name.removeprefix("before-") in only]
     results: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
     for _ in range(rounds):
         for name in random.sample(chosen, len(chosen)):
             url, host, pids = targets[name]
-            results[name].append(wrk(url, host, secs, pids, scripts[name]))
+            if name in http2:
+                results[name].append(h2load(url, host, secs, pids))
+            else:
+                results[name].append(wrk(url, host, secs, pids, scripts[name]))
     for build in builds.values():
         build.stop()
     proxy.terminate()
@@ -232,8 +252,8 @@ def report(results: dict[str, list[dict[str, float]]]) -> None:
     print("| target | requests/s | of nginx | of before | p99 us | of nginx | CPU us |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for name in results:
-        kind, post = name.removesuffix("-post"), "-post" if name.endswith("-post") else ""
-        peer = ("nginx-tls" if kind.endswith("tls") else "nginx") + post
+        kind = name.removesuffix("-post").removesuffix("-h2")
+        peer = ("nginx-tls" if kind.endswith("tls") else "nginx") + name.removeprefix(kind)
         peer = peer if peer in results else name
         rate, late = median(name, "rate"), median(name, "p99")
         print(
