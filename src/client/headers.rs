@@ -10,21 +10,8 @@ use super::config_error::ConfigError;
 use super::options::ClientOptions;
 use crate::api::Secret;
 use crate::coding::ACCEPT_ENCODING;
+use crate::http1::is_hop_by_hop;
 
-/// Headers that say how a message is sent, and so belong to the transport alone: those of one connection
-/// (RFC 9110, section 7.6.1), of its framing, and `Expect`, whose answer nobody would wait for.
-const TRANSPORT_HEADERS: [&str; 10] = [
-    "connection",
-    "content-length",
-    "expect",
-    "http2-settings",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 /// The header that asks for a version of the API.
 pub(super) const SERVICE_VERSION: HeaderName = HeaderName::from_static("service-version");
 const USER_AGENT: &str = concat!("ginnel/", env!("CARGO_PKG_VERSION"));
@@ -64,7 +51,7 @@ pub(super) fn checked_headers(headers: &[(String, String)]) -> Result<HeaderMap,
         let wrong = |problem: &str| ConfigError::new("headers", format!("{name:?} {problem}"));
         let header_name = HeaderName::try_from(name.as_str())
             .map_err(|_| wrong("is not the name of a header"))?;
-        if TRANSPORT_HEADERS.contains(&header_name.as_str()) {
+        if belongs_to_transport(&header_name) {
             return Err(wrong("is set by the client itself, which knows how it sends a request"));
         }
         if header_name == header::PROXY_AUTHORIZATION {
@@ -80,6 +67,13 @@ pub(super) fn checked_headers(headers: &[(String, String)]) -> Result<HeaderMap,
         checked.insert(header_name, value);
     }
     Ok(checked)
+}
+
+/// Whether a header says how a message is sent, and so belongs to the transport alone: one of the
+/// connection, of framing, or `Expect`, whose answer nobody would wait for.
+fn belongs_to_transport(name: &HeaderName) -> bool {
+    let is_known = [header::CONTENT_LENGTH, header::EXPECT, header::TRAILER].contains(name);
+    is_known || is_hop_by_hop(name.as_str())
 }
 
 /// Whether a text is a host with or without a port.

@@ -1,15 +1,20 @@
 //! Messages of HTTP/1.1, as everybody here follows them: one grammar for where a message ends.
 //!
 //! `body` knows where a body ends, `chunks` reads its chunks, and `length` the fields of a head that
-//! say which of them it is. `head` reads heads, and `reader` whole answers. `request` and `response` follow whole connections with these, and
+//! say which of them it is. `hop_by_hop` knows which fields concern one connection alone, `forwarded`
+//! those that proxies add, and `lists` what stands in a list. `head` reads heads, and `reader` whole answers. `request` and `response` follow whole connections with these, and
 //! `strict` puts that between a socket and a parser that is more lenient. `websocket` knows where a
 //! close frame fits. No I/O but in `strict` and `websocket`.
 
 mod body;
 mod chunks;
 #[cfg(feature = "service")]
+mod forwarded;
+#[cfg(feature = "service")]
 mod head;
+mod hop_by_hop;
 mod length;
+mod lists;
 mod reader;
 #[cfg(feature = "service")]
 mod request;
@@ -21,11 +26,18 @@ mod websocket;
 pub use body::Body;
 pub use chunks::FramingError;
 #[cfg(feature = "service")]
+pub use forwarded::{CDN_LOOP, FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, is_forwarded};
+#[cfg(feature = "service")]
 pub use head::{
     HeadError, HeadField, MAX_HEAD_BYTES, RequestHead, ResponseHead, may_end_head, read_fields,
     read_request, read_response,
 };
+pub use hop_by_hop::{ConnectionOptions, is_hop_by_hop};
+#[cfg(feature = "service")]
+pub use hop_by_hop::{is_framing, may_be_named, may_trail, strip_hop_by_hop};
 pub use length::BodyLength;
+#[cfg(feature = "service")]
+pub use lists::{elements, elements_of, has_token};
 pub use reader::{Response, ResponseError, ResponseReader};
 #[cfg(feature = "service")]
 pub use request::Expects;

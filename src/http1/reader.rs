@@ -8,7 +8,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{Body, BodyLength, FramingError};
+use super::{Body, BodyLength, ConnectionOptions, FramingError};
 
 /// The longest head, with the interim answers before it, in bytes.
 const MAX_HEAD_BYTES: usize = 256 << 10;
@@ -346,7 +346,8 @@ fn head(bytes: &[u8]) -> Result<Option<Head>, ResponseError> {
     };
     let is_http_1_1 = parsed.version == Some(1);
     let status = parsed.code.unwrap_or_default();
-    let (mut length, mut keeps_alive, mut is_coded) = (BodyLength::default(), is_http_1_1, false);
+    let (mut length, mut options) = (BodyLength::default(), ConnectionOptions::default());
+    let mut is_coded = false;
     for field in parsed.headers.iter() {
         length.read(field.name.as_bytes(), field.value).map_err(|_| {
             ResponseError::Framing(
@@ -354,9 +355,7 @@ fn head(bytes: &[u8]) -> Result<Option<Head>, ResponseError> {
             )
         })?;
         match field.name.len() {
-            10 if field.name.eq_ignore_ascii_case("connection") => {
-                keeps_alive = keeps(field.value, keeps_alive);
-            }
+            10 if field.name.eq_ignore_ascii_case("connection") => options.read(field.value),
             16 if field.name.eq_ignore_ascii_case("content-encoding") => is_coded = true,
             _ => {}
         }
@@ -370,16 +369,8 @@ fn head(bytes: &[u8]) -> Result<Option<Head>, ResponseError> {
         _ => announced.unwrap_or(Body::UntilClose),
     };
     let fields_from = bytes.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let keeps_alive = options.persists(is_http_1_1);
     Ok(Some(Head { bytes: bytes_in_head, fields_from, status, keeps_alive, is_coded, body }))
-}
-
-/// Whether the connection stays open after `Connection` said this.
-fn keeps(value: &[u8], before: bool) -> bool {
-    let mut options = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-    if options.clone().any(|option| option.eq_ignore_ascii_case(b"close")) {
-        return false;
-    }
-    before || options.any(|option| option.eq_ignore_ascii_case(b"keep-alive"))
 }
 
 fn malformed(error: httparse::Error) -> ResponseError {

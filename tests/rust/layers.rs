@@ -85,14 +85,61 @@ const DONE_BY_NET: &[(&str, &[&str])] = &[
     ("load_native_certs", &["src/client/tls.rs"]),
 ];
 
+/// What `http1` does for all, in the same form: it knows which fields concern one connection alone, and
+/// reads lists.
+const DONE_BY_HTTP1: &[(&str, &[&str])] = &[
+    // One list of fields that go no further. The fast path takes no other option of a connection, and
+    // HTTP/1.0 is told that its connection stays open.
+    (
+        "keep-alive\"",
+        &["src/gateway/http/fast_path/request.rs", "src/gateway/http/response_writer.rs"],
+    ),
+    ("proxy-connection\"", &[]),
+    ("http2-settings\"", &[]),
+    ("\"te\"", &["src/agent/page/edited_replay.rs"]),
+    // Who writes a body says how it is framed; policies may not, wherever they come from.
+    (
+        "transfer-encoding\"",
+        &[
+            "src/agent/capture/record.rs",
+            "src/gateway/http/fast_path/request.rs",
+            "src/gateway/http/fast_path/response.rs",
+            "src/gateway/http/response_writer.rs",
+            "src/gateway/upstream/http1.rs",
+            "src/policy/headers.rs",
+        ],
+    ),
+    (
+        "TRANSFER_ENCODING",
+        &[
+            "src/gateway/http/response_writer.rs",
+            "src/gateway/upstream/http1.rs",
+            "src/policy/exchange.rs",
+        ],
+    ),
+    // One reader of lists; clients believe in the last of those who forwarded a request first, and
+    // `coding` stands below.
+    ("split(|byte| *byte == b',')", &["src/coding.rs", "src/gateway/http/forwarded.rs"]),
+];
+
 #[test]
 fn only_net_does_what_it_does_for_all() {
-    let files = files_below(Path::new("src"));
-    let others: Vec<_> = files.iter().filter(|file| !file.starts_with("src/net")).collect();
-    for (words, known) in DONE_BY_NET {
+    assert_done_by("net", DONE_BY_NET);
+}
+
+#[test]
+fn only_http1_knows_what_concerns_one_connection_alone() {
+    assert_done_by("http1", DONE_BY_HTTP1);
+}
+
+/// Makes sure that words stand in the files of a folder alone, and in those that are known.
+fn assert_done_by(folder: &str, table: &[(&str, &[&str])]) {
+    let (files, folder) = (files_below(Path::new("src")), Path::new("src").join(folder));
+    let others: Vec<_> = files.iter().filter(|file| !file.starts_with(&folder)).collect();
+    for (words, known) in table {
         let saying = others.iter().filter(|file| code_of(file).contains(words));
         let saying: Vec<_> = saying.map(|file| file.to_str().unwrap()).collect();
-        assert_eq!(saying, *known, "use what net has instead of {words}");
+        assert_eq!(saying, *known, "use what {} has instead of {words}", folder.display());
     }
 }
 

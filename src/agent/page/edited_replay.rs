@@ -13,10 +13,8 @@ use crate::agent::capture::CapturedMessage;
 use crate::agent::inner::AgentInner;
 use crate::agent::replay::ReplayError;
 use crate::api::mask;
+use crate::http1::is_hop_by_hop;
 
-/// Headers that describe the framing of the body or concern one connection: made anew.
-const FRAMING_HEADERS: [&str; 5] =
-    ["content-length", "transfer-encoding", "trailer", "connection", "keep-alive"];
 /// How long the head of a changed request may be, in bytes.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// How many headers it may have.
@@ -93,7 +91,7 @@ impl ReplayEdits {
         };
         let mut head = format!("{method} {target} {version}\r\n").into_bytes();
         for (name, value) in headers {
-            if !FRAMING_HEADERS.iter().any(|framing| name.eq_ignore_ascii_case(framing)) {
+            if !is_made_anew(&name) {
                 head.extend([name.as_bytes(), b": ", &value, b"\r\n"].concat());
             }
         }
@@ -160,6 +158,13 @@ fn edited_headers(
         }
     });
     restored.collect()
+}
+
+/// Whether a header describes the framing of the body or concerns one connection. `TE` stays: gRPC
+/// needs it.
+pub(super) fn is_made_anew(name: &str) -> bool {
+    let is = |known: &str| name.eq_ignore_ascii_case(known);
+    is("content-length") || is("trailer") || is_hop_by_hop(name) && !is("te")
 }
 
 fn is_token(byte: u8) -> bool {

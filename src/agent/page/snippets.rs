@@ -2,19 +2,13 @@
 //!
 //! What was captured is a stranger's, so every form quotes it for the language that it is in.
 
+use super::edited_replay::is_made_anew;
 use super::view::{Detail, HeaderView};
 use crate::api::mask;
 
-/// Headers that whoever sends the copy writes itself, or the service that it is sent to.
-const GENERATED_HEADERS: [&str; 7] = [
-    "host",
-    "content-length",
-    "transfer-encoding",
-    "connection",
-    "keep-alive",
-    "expect",
-    "cdn-loop",
-];
+/// Headers that whoever sends the copy writes itself, or the service that it is sent to, beside those
+/// that are made anew for each sending.
+const GENERATED_HEADERS: [&str; 3] = ["host", "expect", "cdn-loop"];
 
 /// How long an argument may be: Linux takes 128 KiB, and quotes become longer in quotes.
 const MAX_ARGUMENT_BYTES: usize = 24 * 1024;
@@ -67,11 +61,10 @@ fn is(field: &HeaderView, name: &str) -> bool {
 }
 
 fn sendable(detail: &Detail) -> impl Iterator<Item = &HeaderView> {
-    detail
-        .request
-        .headers
-        .iter()
-        .filter(|field| !GENERATED_HEADERS.iter().any(|own| is(field, own)))
+    let is_generated = |field: &&HeaderView| {
+        is_made_anew(&field.name) || GENERATED_HEADERS.iter().any(|own| is(field, own))
+    };
+    detail.request.headers.iter().filter(move |field| !is_generated(field))
 }
 
 fn note(detail: &Detail) -> &'static str {

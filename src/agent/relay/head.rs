@@ -2,7 +2,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::http1::{self, Body, HeadError, HeadField};
+use crate::http1::{self, Body, ConnectionOptions, HeadError, HeadField};
 
 /// The head of a request.
 #[derive(Debug)]
@@ -57,9 +57,9 @@ fn request(bytes: &[u8]) -> Result<Option<(RelayRequest, usize)>, HeadError> {
             is_head: head.method == "HEAD",
             is_idempotent,
             body: head.body.clone(),
-            keep_alive: !fields.close && (head.is_http_1_1 || fields.keep_alive),
-            upgrade: fields.upgrade,
-            is_websocket: fields.upgrade && fields.websocket,
+            keep_alive: fields.options.persists(head.is_http_1_1),
+            upgrade: fields.options.upgrade,
+            is_websocket: fields.options.upgrade && fields.websocket,
             target: head.target.to_owned(),
             host: fields.host,
         };
@@ -72,7 +72,7 @@ fn request(bytes: &[u8]) -> Result<Option<(RelayRequest, usize)>, HeadError> {
 pub(super) fn response(bytes: &[u8], to_head: bool) -> Result<Option<RelayResponse>, HeadError> {
     http1::read_response(bytes, to_head, |head| {
         let fields = HeadFields::read(head.fields)?;
-        let keep_alive = !fields.close && (head.is_http_1_1 || fields.keep_alive);
+        let keep_alive = fields.options.persists(head.is_http_1_1);
         Ok(RelayResponse {
             length: head.bytes.len(),
             status: head.status,
@@ -86,9 +86,7 @@ pub(super) fn response(bytes: &[u8], to_head: bool) -> Result<Option<RelayRespon
 /// What the headers say about framing and connection.
 #[derive(Default)]
 struct HeadFields {
-    close: bool,
-    keep_alive: bool,
-    upgrade: bool,
+    options: ConnectionOptions,
     websocket: bool,
     host: Option<Vec<u8>>,
 }
@@ -108,7 +106,7 @@ impl HeadFields {
                     fields.websocket |= header.value.eq_ignore_ascii_case(b"websocket");
                 }
                 10 if header.name.eq_ignore_ascii_case("connection") => {
-                    fields.read_connection(header.value);
+                    fields.options.read(header.value);
                 }
                 _ => {}
             }
@@ -116,16 +114,8 @@ impl HeadFields {
         if hosts > 1 {
             return Err(HeadError::Malformed);
         }
-        fields.upgrade &= upgrades;
+        fields.options.upgrade &= upgrades;
         Ok(fields)
-    }
-
-    fn read_connection(&mut self, value: &[u8]) {
-        for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-            self.close |= option.eq_ignore_ascii_case(b"close");
-            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
-            self.upgrade |= option.eq_ignore_ascii_case(b"upgrade");
-        }
     }
 }
 

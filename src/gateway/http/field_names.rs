@@ -4,9 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::header::TRAILER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::http1::HeadField;
+use crate::http1::{HeadField, has_token, may_trail};
 
 /// The names of the fields of a head, in their order and as they were written; kept in the extensions of
 /// a message, so that they go on so.
@@ -96,36 +97,11 @@ pub(crate) fn write_chunk_size(length: usize, out: &mut Vec<u8>) {
 /// Writes the last chunk and the fields behind it that were announced in `Trailer`.
 pub(crate) fn write_last_chunk(announced: &HeaderMap, trailers: &HeaderMap, out: &mut Vec<u8>) {
     out.extend_from_slice(b"0\r\n");
-    for (name, value) in trailers.iter().filter(|(name, _)| is_announced(announced, name)) {
+    let is_announced = |name: &HeaderName| has_token(announced, TRAILER, name.as_str());
+    for (name, value) in trailers.iter().filter(|(name, _)| is_announced(name) && may_trail(name)) {
         write_field(name.as_str().as_bytes(), value.as_bytes(), out);
     }
     out.extend_from_slice(b"\r\n");
-}
-
-/// Whether a field may come behind a body: it was announced, and says nothing about the message that
-/// must be known before (RFC 9110, section 6.5.1).
-fn is_announced(headers: &HeaderMap, name: &HeaderName) -> bool {
-    use http::header::{
-        AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
-        CONTENT_TYPE, HOST, MAX_FORWARDS, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING,
-    };
-    const FORBIDDEN: [HeaderName; 12] = [
-        AUTHORIZATION,
-        CACHE_CONTROL,
-        CONTENT_ENCODING,
-        CONTENT_LENGTH,
-        CONTENT_RANGE,
-        CONTENT_TYPE,
-        HOST,
-        MAX_FORWARDS,
-        SET_COOKIE,
-        TE,
-        TRAILER,
-        TRANSFER_ENCODING,
-    ];
-    let lists = headers.get_all(TRAILER).iter().map(HeaderValue::as_bytes);
-    let mut names = lists.flat_map(|list| list.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
-    names.any(|one| one.eq_ignore_ascii_case(name.as_str().as_bytes())) && !FORBIDDEN.contains(name)
 }
 
 #[cfg(test)]

@@ -1,23 +1,19 @@
 //! Heads of requests and answers: what must hold before they go on, and what does not go on.
 
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, Entry, HOST, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, COOKIE, EXPECT, Entry, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, UPGRADE,
 };
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
 
 use crate::gateway::http::error_response::{self, ERROR_CODE, ErrorResponse};
-use crate::gateway::http::forwarded::{
-    FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, is_forwarded,
+use crate::http1::{
+    CDN_LOOP, ConnectionOptions, FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, elements_of,
+    has_token, strip_hop_by_hop,
 };
 use crate::policy::path::RawPath;
 
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-/// The header that tells whom a request has come through (RFC 8586), for circles to be seen.
-const LOOP_HEADER: HeaderName = HeaderName::from_static("cdn-loop");
-/// What this service calls itself there.
+/// What this service calls itself in `CDN-Loop`.
 pub(crate) const LOOP_NAME: HeaderValue = HeaderValue::from_static("ginnel");
 
 /// The longest path with its query, in bytes.
@@ -115,8 +111,8 @@ pub(crate) fn outbound<B>(
     *request.version_mut() = Version::HTTP_11;
     let headers = request.headers_mut();
     let upgrade = upgrade(headers).filter(|_| version == Version::HTTP_11);
-    let trailers = headers.get_all(TE).iter().any(|te| has_token(te, "trailers"));
-    drop_hops(headers);
+    let trailers = has_token(headers, TE, "trailers");
+    strip_hop_by_hop(headers);
     headers.remove(PROXY_AUTHORIZATION);
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
@@ -129,7 +125,7 @@ pub(crate) fn outbound<B>(
     if hops(headers) >= MOST_HOPS {
         return Err(error_response::LOOP);
     }
-    append(headers, LOOP_HEADER, &LOOP_NAME);
+    append(headers, CDN_LOOP, &LOOP_NAME);
     append(headers, FORWARDED_FOR, &origin.peer);
     append(headers, FORWARDED_PROTO, &origin.proto);
     if !headers.contains_key(FORWARDED_HOST)
@@ -142,15 +138,13 @@ pub(crate) fn outbound<B>(
 
 /// How often a request has come through a service like this before.
 fn hops(headers: &HeaderMap) -> usize {
-    let lists = headers.get_all(LOOP_HEADER).iter().map(HeaderValue::as_bytes);
-    let names = lists.flat_map(|list| list.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
-    names.filter(|name| *name == LOOP_NAME.as_bytes()).count()
+    elements_of(headers, CDN_LOOP).filter(|name| *name == LOOP_NAME.as_bytes()).count()
 }
 
 /// Readies the head of an answer for the visitor; an upgrade keeps what belongs to it.
 pub(crate) fn inbound(headers: &mut HeaderMap, upgraded: bool) {
     let protocol = headers.get(UPGRADE).filter(|_| upgraded).cloned();
-    drop_hops(headers);
+    strip_hop_by_hop(headers);
     headers.remove(PROXY_AUTHENTICATE);
     headers.remove(ERROR_CODE);
     if let Some(protocol) = protocol {
@@ -187,47 +181,9 @@ pub(crate) fn split(host: &str) -> (String, Option<u16>) {
 
 /// The protocol that a request asks for. HTTP/2 is not reached this way.
 fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
-    let asked = headers.get_all(CONNECTION).iter().any(|value| has_token(value, "upgrade"));
-    let protocol = headers.get(UPGRADE).filter(|_| asked)?;
+    let protocol = headers.get(UPGRADE).filter(|_| ConnectionOptions::of(headers).upgrade)?;
     let is_http = protocol.as_bytes().get(..2).is_some_and(|it| it.eq_ignore_ascii_case(b"h2"));
     if is_http { None } else { Some(protocol.clone()) }
-}
-
-/// Removes what concerns one connection only.
-fn drop_hops(headers: &mut HeaderMap) {
-    if headers.contains_key(CONNECTION) {
-        drop_named(headers);
-    }
-    for name in [KEEP_ALIVE, PROXY_CONNECTION, TE, TRANSFER_ENCODING, UPGRADE] {
-        headers.remove(name);
-    }
-}
-
-/// Removes `Connection` and the headers that it names; what frames or routes a message stays, and so
-/// does what proxies say of it.
-fn drop_named(headers: &mut HeaderMap) {
-    let Entry::Occupied(entry) = headers.entry(CONNECTION) else { return };
-    let (_, values) = entry.remove_entry_mult();
-    let identity: Vec<HeaderName> = values
-        .flat_map(|value| {
-            let tokens = value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-            tokens.filter_map(|token| HeaderName::from_bytes(token).ok()).collect::<Vec<_>>()
-        })
-        .filter(|name| !stays(name))
-        .collect();
-    for name in identity {
-        headers.remove(name);
-    }
-}
-
-/// Whether a visitor may not have a header removed.
-fn stays(name: &HeaderName) -> bool {
-    [CONTENT_LENGTH, HOST, LOOP_HEADER].contains(name) || is_forwarded(name.as_str().as_bytes())
-}
-
-fn has_token(value: &HeaderValue, token: &str) -> bool {
-    let mut tokens = value.as_bytes().split(|byte| *byte == b',');
-    tokens.any(|one| one.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
 }
 
 /// Adds to a list that may be there already.

@@ -11,8 +11,8 @@ use std::sync::atomic::AtomicBool;
 use std::task::Poll;
 
 use bytes::{Buf, Bytes};
-use http::header::{CONNECTION, EXPECT, TE, UPGRADE};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
+use http::header::{EXPECT, TE, UPGRADE};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Frame};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -30,7 +30,9 @@ use crate::gateway::http::upgrade::{UpgradeSender, VisitorUpgrade};
 use crate::gateway::http::visitor_stream::VisitorStream;
 use crate::gateway::routing::target::RouteRef;
 use crate::gateway::upstream::forward::Upstream;
-use crate::http1::{self, Body, Expects, HeadError, RequestHead, may_end_head};
+use crate::http1::{
+    self, Body, ConnectionOptions, Expects, HeadError, RequestHead, has_token, may_end_head,
+};
 use crate::logging::ignore;
 
 /// How much is read at once at least.
@@ -376,27 +378,16 @@ fn full_request(head: &RequestHead<'_, '_>) -> Result<FullRequest, ErrorResponse
     *request.uri_mut() = head.target.parse().map_err(|_| error_response::BAD_REQUEST)?;
     *request.version_mut() = if head.is_http_1_1 { Version::HTTP_11 } else { Version::HTTP_10 };
     request.extensions_mut().insert(names);
-    let has = |name, token: &str| has_token(&headers, name, token);
-    let keeps_alive = if head.is_http_1_1 {
-        !has(CONNECTION, "close")
-    } else {
-        has(CONNECTION, "keep-alive") && !has(CONNECTION, "close")
-    };
+    let options = ConnectionOptions::of(&headers);
     let rules = ResponseRules {
         to_head: request.method() == Method::HEAD,
         is_http_1_1: head.is_http_1_1,
-        takes_trailers: has(TE, "trailers"),
-        closes: !keeps_alive,
+        takes_trailers: has_token(&headers, TE, "trailers"),
+        closes: !options.persists(head.is_http_1_1),
     };
-    let waits = head.is_http_1_1 && has(EXPECT, "100-continue");
-    let upgrades = head.is_http_1_1 && headers.contains_key(UPGRADE) && has(CONNECTION, "upgrade");
+    let waits = head.is_http_1_1 && has_token(&headers, EXPECT, "100-continue");
+    let upgrades = head.is_http_1_1 && headers.contains_key(UPGRADE) && options.upgrade;
     *request.headers_mut() = headers;
     let (length, body) = (head.bytes.len(), head.body.clone());
     Ok(FullRequest { request, length, body, rules, waits, upgrades })
-}
-
-fn has_token(headers: &HeaderMap, name: http::HeaderName, token: &str) -> bool {
-    let lists = headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
-    let mut tokens = lists.flat_map(|list| list.split(|byte| *byte == b','));
-    tokens.any(|one| one.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
 }

@@ -9,6 +9,7 @@ use hyper::body::SizeHint;
 use crate::gateway::http::field_names::{
     FieldNames, FieldWriter, ReasonPhrase, write_chunk_size, write_field, write_last_chunk,
 };
+use crate::http1::ConnectionOptions;
 
 /// What a response has to take from its request.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +60,7 @@ impl ResponseWriter {
         let framing = framing(head, hint, rules);
         let closes = rules.closes
             || framing == WriterFraming::UntilClose
-            || has_token(&head.headers, "close") && !switches;
+            || ConnectionOptions::of(&head.headers).close && !switches;
         write_status_line(head, rules.is_http_1_1, out);
         let mut writer = FieldWriter::new(head.extensions.get::<FieldNames>());
         for (name, value) in &head.headers {
@@ -184,12 +185,6 @@ fn write_status_line(head: &response::Parts, is_http_1_1: bool, out: &mut Vec<u8
         None => out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes()),
     }
     out.extend_from_slice(b"\r\n");
-}
-
-fn has_token(headers: &HeaderMap, token: &str) -> bool {
-    let lists = headers.get_all(CONNECTION).iter().map(HeaderValue::as_bytes);
-    let mut tokens = lists.flat_map(|list| list.split(|byte| *byte == b','));
-    tokens.any(|one| one.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
 }
 
 fn length_of(value: &HeaderValue) -> Option<u64> {

@@ -1,9 +1,10 @@
 //! Headers that are removed and added.
 
-use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use http::header::HOST;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::gateway::modules::edge_module::InvalidModule;
+use crate::http1::is_framing;
 
 /// What is done to the headers of a message: removed first, then added.
 #[derive(Debug, Default)]
@@ -19,7 +20,9 @@ impl HeaderEdits {
         add: impl Iterator<Item = (&'a String, &'a String)>,
         remove: impl Iterator<Item = &'a String>,
     ) -> Option<Self> {
-        let name = |name: &String| HeaderName::from_bytes(name.as_bytes()).ok().filter(is_free);
+        let name = |name: &String| {
+            HeaderName::from_bytes(name.as_bytes()).ok().filter(|name| !is_framing(name))
+        };
         let header = |(field, value): (&String, &String)| {
             Some((name(field)?, HeaderValue::from_bytes(value.as_bytes()).ok()?))
         };
@@ -71,8 +74,4 @@ fn check_name(field: &str, name: &str) -> Result<(), InvalidModule> {
             Err(InvalidModule::value(format!("{field}: {name:?} is not the name of a header")))
         }
     }
-}
-
-fn is_free(name: &HeaderName) -> bool {
-    ![CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING].contains(name)
 }

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
-use http::header::{CONNECTION, CONTENT_LENGTH, TRAILER, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, TRAILER, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Frame, SizeHint};
 use tokio::io::{AsyncReadExt, AsyncWrite};
@@ -27,7 +27,7 @@ use crate::gateway::http::field_names::{
 use crate::gateway::http::request_body::{ContinueSignal, RequestBody};
 use crate::gateway::routing::target::RouteRef;
 use crate::gateway::upstream::pool::{PooledConnection, UpstreamPool};
-use crate::http1::{self, Body, ResponseHead, may_end_head};
+use crate::http1::{self, Body, ConnectionOptions, ResponseHead, may_end_head};
 use crate::logging::ignore;
 use crate::reuse::{IdleState, idle_state};
 
@@ -236,11 +236,7 @@ struct UpstreamAnswer {
 /// The answer as a message; none where it cannot be one.
 fn response(head: &ResponseHead<'_, '_>) -> Option<UpstreamAnswer> {
     let (headers, names) = headers(head.fields)?;
-    let mut options = headers
-        .get_all(CONNECTION)
-        .iter()
-        .flat_map(|value| value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii));
-    let closes = options.any(|option| option.eq_ignore_ascii_case(b"close"));
+    let closes = ConnectionOptions::of(&headers).close;
     let keeps_alive = head.is_http_1_1 && !closes && head.body != Body::UntilClose;
     let mut response = Response::new(());
     *response.status_mut() = StatusCode::from_u16(head.status).ok()?;

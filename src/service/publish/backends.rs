@@ -18,6 +18,7 @@ use crate::gateway::Gateway;
 use crate::gateway::modules::edge_module::EdgeModule;
 use crate::gateway::routing::backend::{Backend, BackendKind, FixedResponse};
 use crate::gateway::upstream::static_target::StaticTarget;
+use crate::http1::is_framing;
 use crate::service::store::{self, View};
 
 /// All backends by identifier: routes hold on to them, and see what becomes of them.
@@ -98,14 +99,13 @@ fn fixed(backend: HttpResponseBackend) -> BackendKind {
 
 /// Headers of a stored answer; they were checked when they were stored.
 fn headers(headers: Option<BTreeMap<String, String>>) -> HeaderMap {
-    let framing = ["connection", "content-length", "transfer-encoding"];
     let headers = headers.unwrap_or_default().into_iter();
     headers
-        .filter(|(name, _)| !framing.contains(&name.as_str()))
         .filter_map(|(name, value)| {
             let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
             Some((name, HeaderValue::from_bytes(value.as_bytes()).ok()?))
         })
+        .filter(|(name, _)| !is_framing(name))
         .collect()
 }
 

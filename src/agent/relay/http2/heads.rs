@@ -1,23 +1,15 @@
 //! What heads of HTTP/1.1 become in HTTP/2, and the other way round; free of I/O.
 
 use h2::ext::Protocol;
-use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TE, TRAILER, UPGRADE};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, TE, TRAILER, UPGRADE};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 
-use crate::http1::{self, HeadField};
+use crate::http1::{
+    self, ConnectionOptions, HeadField, has_token, is_hop_by_hop, may_trail, strip_hop_by_hop,
+};
 
 const SOCKET_KEY: HeaderName = HeaderName::from_static("sec-websocket-key");
-/// What concerns one connection of HTTP/1.1 only, beside what `Connection` names.
-const HOP_BY_HOP_HEADERS: [&str; 7] = [
-    "connection",
-    "http2-settings",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "transfer-encoding",
-    "upgrade",
-];
 
 /// A request as HTTP/2 has it.
 #[derive(Debug)]
@@ -93,30 +85,9 @@ fn address(
 /// The key of a visitor who asks for a WebSocket.
 fn socket(method: &Method, headers: &HeaderMap) -> Option<HeaderValue> {
     let converted = *method == Method::GET
-        && has_token(headers, CONNECTION, "upgrade")
+        && ConnectionOptions::of(headers).upgrade
         && has_token(headers, UPGRADE, "websocket");
     headers.get(SOCKET_KEY).filter(|_| converted).cloned()
-}
-
-fn has_token(headers: &HeaderMap, name: HeaderName, token: &str) -> bool {
-    let values = headers.get_all(name);
-    let mut tokens = values.iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    tokens.any(|one| one.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
-}
-
-/// Removes what concerns one connection only; what frames a message stays.
-fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    let mut named = Vec::new();
-    for value in headers.get_all(CONNECTION) {
-        let tokens = value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-        named.extend(tokens.filter_map(|token| HeaderName::from_bytes(token).ok()));
-    }
-    for name in named.iter().filter(|name| **name != CONTENT_LENGTH) {
-        headers.remove(name);
-    }
-    for name in HOP_BY_HOP_HEADERS {
-        headers.remove(name);
-    }
 }
 
 /// How the body of an answer is framed in HTTP/1.1.
@@ -177,8 +148,7 @@ pub(super) fn response(status: StatusCode, headers: &HeaderMap, framing: Framing
     let no_length = matches!(framing, Framing::Empty | Framing::Chunked)
         || matches!(status.as_u16(), 100..200 | 204);
     for (name, value) in headers {
-        let leave_out =
-            HOP_BY_HOP_HEADERS.contains(&name.as_str()) || no_length && name == CONTENT_LENGTH;
+        let leave_out = is_hop_by_hop(name.as_str()) || no_length && name == CONTENT_LENGTH;
         if !leave_out {
             line(name, value, &mut head);
         }
@@ -201,7 +171,7 @@ pub(super) fn switching(headers: &HeaderMap, accept: &str) -> Vec<u8> {
     head.extend_from_slice(b"\r\n");
     let framing = [CONTENT_LENGTH.as_str(), "sec-websocket-accept"];
     for (name, value) in headers {
-        if !HOP_BY_HOP_HEADERS.contains(&name.as_str()) && !framing.contains(&name.as_str()) {
+        if !is_hop_by_hop(name.as_str()) && !framing.contains(&name.as_str()) {
             line(name, value, &mut head);
         }
     }
@@ -229,12 +199,6 @@ pub(super) fn trailers(lines: &[u8]) -> Option<HeaderMap> {
 fn header(field: &HeadField<'_>) -> Option<(HeaderName, HeaderValue)> {
     let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;
     Some((name, HeaderValue::from_bytes(field.value).ok()?))
-}
-
-/// Whether a header may come after the body: it must not say where that ends, or who it is for.
-fn may_trail(name: &HeaderName) -> bool {
-    let name = name.as_str();
-    !HOP_BY_HOP_HEADERS.contains(&name) && !matches!(name, "content-length" | "host" | "trailer")
 }
 
 fn line(name: &HeaderName, value: &HeaderValue, output: &mut Vec<u8>) {

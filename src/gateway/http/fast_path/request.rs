@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use crate::gateway::http::forwarded::is_forwarded;
 use crate::gateway::http::head::{self, LOOP_NAME, MAX_PATH_BYTES, VisitorOrigin};
-use crate::http1::{Body, HeadField, RequestHead};
+use crate::http1::{Body, HeadField, RequestHead, is_forwarded, is_hop_by_hop};
 
 /// A request that only wants to be carried; the places are those in its bytes.
 #[derive(Debug, PartialEq, Eq)]
@@ -83,18 +82,17 @@ fn range_of(bytes: &[u8], part: &[u8]) -> Option<Range<usize>> {
     bytes.get(range_of.clone()).map(|_| range_of)
 }
 
-/// Whether a header says how the request is to be handled, or which services it came through.
+/// Whether a header says how the request is to be handled, or which services it came through. How the
+/// body is framed stays, because it goes on as it was written.
 fn is_special(header: &HeadField<'_>) -> bool {
     let is = |name: &str| header.name.eq_ignore_ascii_case(name);
     match header.name.len() {
-        2 => is("te"),
         6 => is("expect"),
-        7 => is("upgrade") || is("trailer"),
+        7 if is("trailer") => true,
         8 => is("cdn-loop"),
-        10 => is("keep-alive"),
-        16 => is("proxy-connection"),
+        17 if is("transfer-encoding") => false,
         19 => is("proxy-authorization"),
-        _ => false,
+        _ => is_hop_by_hop(header.name),
     }
 }
 

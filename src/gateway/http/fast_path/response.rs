@@ -3,7 +3,9 @@
 use chrono::Utc;
 
 use crate::gateway::http::error_response::{self, ERROR_CODE, ErrorResponse};
-use crate::http1::{self, Body, HeadError, HeadField, ResponseHead};
+use crate::http1::{
+    self, Body, ConnectionOptions, HeadError, HeadField, ResponseHead, elements, is_hop_by_hop,
+};
 
 /// The head of an answer, read.
 #[derive(Debug)]
@@ -47,7 +49,7 @@ fn pass_on(
 ) -> FastPathResponse {
     let framing = ResponseHeadFacts::read(head.fields);
     let (length, status, body) = (head.bytes.len(), head.status, head.body.clone());
-    let keep_alive = !framing.closes && head.is_http_1_1 && body != Body::UntilClose;
+    let keep_alive = !framing.options.close && head.is_http_1_1 && body != Body::UntilClose;
     if status < 200 {
         return FastPathResponse { length, status, body, keep_alive };
     }
@@ -72,10 +74,10 @@ fn pass_on(
 /// What the headers say about framing and connection.
 #[derive(Default)]
 struct ResponseHeadFacts<'h> {
-    closes: bool,
+    options: ConnectionOptions,
     dated: bool,
     /// The headers that `Connection` names.
-    identity: Vec<&'h [u8]>,
+    named: Vec<&'h [u8]>,
     unreachable: bool,
 }
 
@@ -97,33 +99,25 @@ impl<'h> ResponseHeadFacts<'h> {
     }
 
     fn connection(&mut self, value: &'h [u8]) {
-        for token in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-            if token.eq_ignore_ascii_case(b"close") {
-                self.closes = true;
-            } else if !token.eq_ignore_ascii_case(b"keep-alive") {
-                self.identity.push(token);
-            }
-        }
+        self.options.read(value);
+        self.named.extend(elements(value).filter(|name| http1::may_be_named(name)));
     }
 
     /// Whether a header does not go on: it concerns one connection, or is for the service to say.
     fn drops(&self, header: &HeadField<'_>, status: u16, has_body: bool) -> bool {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
-        let hop = match header.name.len() {
-            2 => is("te"),
-            7 => is("upgrade"),
-            10 => is("connection") || is("keep-alive"),
-            16 => is("proxy-connection") || is(ERROR_CODE.as_str()),
-            18 => is("proxy-authenticate"),
-            _ => false,
-        };
-        if is("content-length") {
-            return status == 204;
+        match header.name.len() {
+            14 if is("content-length") => status == 204,
+            16 if is(ERROR_CODE.as_str()) => true,
+            17 if is("transfer-encoding") => !has_body,
+            18 if is("proxy-authenticate") => true,
+            _ => is_hop_by_hop(header.name) || self.names(header.name),
         }
-        if is("transfer-encoding") {
-            return !has_body;
-        }
-        hop || self.identity.iter().any(|name| header.name.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// Whether `Connection` names a header.
+    fn names(&self, name: &str) -> bool {
+        self.named.iter().any(|named| named.eq_ignore_ascii_case(name.as_bytes()))
     }
 }
 
