@@ -1,14 +1,95 @@
-//! What proxies say about whom they come for: `X-Forwarded-For` and its like.
+//! What proxies say about whom they come for: `X-Forwarded-For` and its like. What came is read and
+//! removed here, and what goes on is written.
 //!
 //! Visitors can write such headers as well, so they count only where they come from a proxy that is
 //! trusted; everybody else's are removed before anything looks at the request.
 
 use std::net::{IpAddr, SocketAddr};
 
-use http::{HeaderMap, HeaderName};
+use http::header::{Entry, HOST};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::gateway::http::error_response::{self, ErrorResponse};
+use crate::gateway::http::field_names::write_field;
 use crate::gateway::listener::trusted_proxies::TrustedProxies;
-use crate::http1::{FORWARDED_FOR, is_forwarded};
+use crate::http1::{
+    CDN_LOOP, FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, elements_of, is_forwarded,
+};
+
+/// What this service calls itself in `CDN-Loop`.
+static SERVICE_NAME: HeaderValue = HeaderValue::from_static("ginnel");
+
+/// How often a request may have come through this service: more is a loop.
+const MAX_PASSES: usize = 20;
+
+/// Who asks, in the form that headers have.
+pub(crate) struct VisitorOrigin {
+    /// The address of the visitor.
+    pub peer: HeaderValue,
+    /// `http` or `https`.
+    pub proto: HeaderValue,
+}
+
+impl VisitorOrigin {
+    /// What an upstream is told; a field without a value has that of `Host`.
+    fn fields(&self) -> [(HeaderName, Option<&HeaderValue>); 4] {
+        [
+            (FORWARDED_FOR, Some(&self.peer)),
+            (FORWARDED_PROTO, Some(&self.proto)),
+            (FORWARDED_HOST, None),
+            (CDN_LOOP, Some(&SERVICE_NAME)),
+        ]
+    }
+
+    /// Tells an upstream who asks, behind what proxies before have said; the first of them knows best for
+    /// which host.
+    ///
+    /// # Errors
+    /// When the request goes round in a circle.
+    pub(crate) fn add_to(&self, headers: &mut HeaderMap) -> Result<(), ErrorResponse> {
+        let names = elements_of(headers, CDN_LOOP);
+        if names.filter(|name| *name == SERVICE_NAME.as_bytes()).count() >= MAX_PASSES {
+            return Err(error_response::LOOP);
+        }
+        for (name, value) in self.fields() {
+            match value {
+                Some(value) => append(headers, name, value),
+                None => {
+                    if let Some(host) = headers.get(HOST).cloned() {
+                        headers.entry(name).or_insert(host);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the same for a request in which no proxy says anything.
+    pub(crate) fn write(&self, host: &[u8], out: &mut Vec<u8>) {
+        for (name, value) in self.fields() {
+            let value = value.map_or(host, HeaderValue::as_bytes);
+            write_field(name.as_str().as_bytes(), value, out);
+        }
+    }
+}
+
+/// Adds to a list that may be there already.
+fn append(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
+    match headers.entry(name) {
+        Entry::Vacant(entry) => {
+            entry.insert(value.clone());
+        }
+        Entry::Occupied(mut entry) => {
+            let before: Vec<_> = entry.iter().map(HeaderValue::as_bytes).collect();
+            let mut list = before.join(&b", "[..]);
+            list.extend_from_slice(b", ");
+            list.extend_from_slice(value.as_bytes());
+            if let Ok(list) = HeaderValue::from_bytes(&list) {
+                entry.insert(list);
+            }
+        }
+    }
+}
 
 /// Removes what a visitor has no business to say; of what a trusted proxy says, only the spellings that
 /// no proxy writes: an upstream may take them for more of the header, and nothing here has read them.
@@ -56,9 +137,64 @@ fn address(text: &str) -> Option<SocketAddr> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
+
+    fn origin() -> VisitorOrigin {
+        VisitorOrigin {
+            peer: HeaderValue::from_static("192.0.2.7"),
+            proto: HeaderValue::from_static("https"),
+        }
+    }
+
+    fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
+        let fields = fields.iter().map(|(name, value)| {
+            (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
+        });
+        fields.collect()
+    }
+
+    #[test]
+    fn who_forwarded_before_stays_in_the_list() {
+        let mut headers = headers(&[
+            ("host", "a.test"),
+            ("x-forwarded-for", "198.51.100.1"),
+            ("x-forwarded-for", "198.51.100.2"),
+            ("x-forwarded-host", "b.test"),
+        ]);
+
+        origin().add_to(&mut headers).unwrap();
+
+        assert_eq!(headers["x-forwarded-for"], "198.51.100.1, 198.51.100.2, 192.0.2.7");
+        assert_eq!(headers["x-forwarded-proto"], "https");
+        assert_eq!(headers["x-forwarded-host"], "b.test");
+    }
+
+    #[test]
+    fn a_circle_is_seen() {
+        let passed = |times: usize| {
+            let list = vec!["ginnel"; times].join(",");
+            origin().add_to(&mut headers(&[("host", "a"), ("cdn-loop", &list)]))
+        };
+
+        assert_eq!(passed(MAX_PASSES - 1), Ok(()));
+        assert_eq!(passed(MAX_PASSES), Err(error_response::LOOP));
+    }
+
+    #[test]
+    fn both_ways_of_a_request_say_the_same() {
+        let (mut added, mut written) = (headers(&[("host", "a.test:80")]), Vec::new());
+
+        origin().add_to(&mut added).unwrap();
+        origin().write(b"a.test:80", &mut written);
+
+        let lines = String::from_utf8(written).unwrap();
+        let fields = lines.lines().map(|line| line.split_once(": ").unwrap());
+        let written: HeaderMap = fields
+            .chain([("host", "a.test:80")])
+            .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap()))
+            .collect();
+        assert_eq!(written, added);
+    }
 
     #[test]
     fn all_that_visitors_say_for_proxies_is_removed() {

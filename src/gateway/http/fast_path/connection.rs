@@ -17,7 +17,7 @@ use crate::gateway::http::fast_path::request::{self, FastPathRequest};
 use crate::gateway::http::fast_path::request_body::{RequestBodyCopy, RequestBodyError};
 use crate::gateway::http::fast_path::response::{self, FastPathResponse, ResponseOptions};
 use crate::gateway::http::fast_path::response_timeout::ResponseTimeout;
-use crate::gateway::http::head::VisitorOrigin;
+use crate::gateway::http::forwarded::VisitorOrigin;
 use crate::gateway::http::visitor_stream::VisitorStream;
 use crate::gateway::routing::target::{DialError, RouteRef, Visitor};
 use crate::gateway::upstream::forward::{Upstream, within};

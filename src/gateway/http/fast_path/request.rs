@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use crate::gateway::http::head::{self, LOOP_NAME, MAX_PATH_BYTES, VisitorOrigin};
+use crate::gateway::http::forwarded::VisitorOrigin;
+use crate::gateway::http::head::{self, MAX_PATH_BYTES};
 use crate::http1::{Body, HeadField, RequestHead, is_forwarded, is_hop_by_hop};
 
 /// A request that only wants to be carried; the places are those in its bytes.
@@ -117,17 +118,7 @@ pub(crate) fn rewrite(
         rest = after;
     }
     let host = bytes.get(request.host.clone()).unwrap_or_default();
-    for (name, value) in [
-        ("x-forwarded-for", origin.peer.as_bytes()),
-        ("x-forwarded-proto", origin.proto.as_bytes()),
-        ("x-forwarded-host", host),
-        ("cdn-loop", LOOP_NAME.as_bytes()),
-    ] {
-        out.extend_from_slice(name.as_bytes());
-        out.extend_from_slice(b": ");
-        out.extend_from_slice(value);
-        out.extend_from_slice(b"\r\n");
-    }
+    origin.write(host, out);
     out.extend_from_slice(b"\r\n");
 }
 
