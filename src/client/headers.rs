@@ -10,7 +10,7 @@ use super::config_error::ConfigError;
 use super::options::ClientOptions;
 use crate::api::Secret;
 use crate::coding::ACCEPT_ENCODING;
-use crate::http1::is_hop_by_hop;
+use crate::http1::{HeadWriter, is_hop_by_hop};
 
 /// The header that asks for a version of the API.
 pub(super) const SERVICE_VERSION: HeaderName = HeaderName::from_static("service-version");
@@ -95,10 +95,6 @@ pub(super) fn header_value(option: &'static str, text: &str) -> Result<HeaderVal
 /// Headers as they are sent.
 pub(super) fn to_bytes(headers: &HeaderMap) -> Arc<[u8]> {
     let mut bytes = Vec::new();
-    for (name, value) in headers {
-        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
-            bytes.extend_from_slice(part);
-        }
-    }
+    HeadWriter::resume(&mut bytes).fields(headers);
     bytes.into()
 }

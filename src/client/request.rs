@@ -1,7 +1,10 @@
 //! The bytes of a request.
 
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+
 use super::ClientSettings;
 use crate::api::{Call, Malformed, Verb};
+use crate::http1::HeadWriter;
 
 /// The request for a call, head and body in one.
 ///
@@ -17,17 +20,15 @@ pub(super) fn encode(settings: &ClientSettings, call: &Call) -> Result<Vec<u8>, 
     let head = settings.head();
     let capacity = method.len() + prefix.len() + call.target.len() + head.len() + body.len() + 96;
     let mut request = Vec::with_capacity(capacity);
-    for part in [method, " ", prefix, &call.target, " HTTP/1.1\r\n"] {
-        request.extend_from_slice(part.as_bytes());
-    }
-    request.extend_from_slice(head);
+    let mut writer = HeadWriter::request(method, &[prefix, &call.target], &mut request);
+    writer.lines(head);
     if call.body.is_some() {
-        request.extend_from_slice(b"content-type: application/json\r\n");
+        writer.field(CONTENT_TYPE, "application/json");
     }
     if matches!(call.method, Verb::POST | Verb::PUT | Verb::PATCH) || !body.is_empty() {
-        request.extend_from_slice(format!("content-length: {}\r\n", body.len()).as_bytes());
+        writer.display(CONTENT_LENGTH, body.len());
     }
-    request.extend_from_slice(b"\r\n");
+    writer.end();
     request.extend_from_slice(body);
     Ok(request)
 }

@@ -2,7 +2,7 @@
 //!
 //! `body` knows where a body ends, `chunks` reads its chunks, and `length` the fields of a head that
 //! say which of them it is. `hop_by_hop` knows which fields concern one connection alone, `forwarded`
-//! those that proxies add, and `lists` what stands in a list. `head` reads heads, and `reader` whole answers. `request` and `response` follow whole connections with these, and
+//! those that proxies add, and `lists` what stands in a list. `head` reads heads, `write` writes them, and `reader` reads whole answers. `request` and `response` follow whole connections with these, and
 //! `strict` puts that between a socket and a parser that is more lenient. `websocket` knows where a
 //! close frame fits. No I/O but in `strict` and `websocket`.
 
@@ -22,6 +22,7 @@ mod request;
 mod strict;
 #[cfg(feature = "service")]
 mod websocket;
+mod write;
 
 pub use body::Body;
 pub use chunks::FramingError;
@@ -45,6 +46,9 @@ pub use request::Expects;
 pub use strict::StrictStream;
 #[cfg(feature = "service")]
 pub use websocket::GoingAway;
+pub use write::HeadWriter;
+#[cfg(feature = "service")]
+pub use write::{CONTINUE, LAST_CHUNK, LINE_END, write_chunk, write_chunk_size, write_last_chunk};
 
 /// The longest line of a head, in bytes; the parsers behind give up before.
 const MAX_LINE_BYTES: usize = 256 << 10;

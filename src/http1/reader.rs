@@ -8,7 +8,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{Body, BodyLength, ConnectionOptions, FramingError};
+use super::{Body, BodyLength, ConnectionOptions, FramingError, HeadWriter};
 
 /// The longest head, with the interim answers before it, in bytes.
 const MAX_HEAD_BYTES: usize = 256 << 10;
@@ -261,11 +261,7 @@ impl Response {
     /// An answer that came over no connection; its body is not coded.
     pub fn new(status: u16, headers: &HeaderMap, body: Vec<u8>) -> Self {
         let mut bytes = Vec::new();
-        for (name, value) in headers {
-            for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
-                bytes.extend_from_slice(part);
-            }
-        }
+        HeadWriter::resume(&mut bytes).fields(headers);
         let (head, body) = (0..bytes.len(), ResponseBody::Own(body));
         Self { status, bytes, head, body, ..Self::default() }
     }

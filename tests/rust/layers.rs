@@ -85,8 +85,8 @@ const DONE_BY_NET: &[(&str, &[&str])] = &[
     ("load_native_certs", &["src/client/tls.rs"]),
 ];
 
-/// What `http1` does for all, in the same form: it knows which fields concern one connection alone, and
-/// reads lists.
+/// What `http1` does for all, in the same form: it writes heads, knows which fields concern one connection
+/// alone, and reads lists.
 const DONE_BY_HTTP1: &[(&str, &[&str])] = &[
     // One list of fields that go no further. The fast path takes no other option of a connection, and
     // HTTP/1.0 is told that its connection stays open.
@@ -102,10 +102,9 @@ const DONE_BY_HTTP1: &[(&str, &[&str])] = &[
         "transfer-encoding\"",
         &[
             "src/agent/capture/record.rs",
+            "src/agent/relay/http2/heads.rs",
             "src/gateway/http/fast_path/request.rs",
             "src/gateway/http/fast_path/response.rs",
-            "src/gateway/http/response_writer.rs",
-            "src/gateway/upstream/http1.rs",
             "src/policy/headers.rs",
         ],
     ),
@@ -117,6 +116,9 @@ const DONE_BY_HTTP1: &[(&str, &[&str])] = &[
             "src/policy/exchange.rs",
         ],
     ),
+    // One writer of heads.
+    ("HTTP/1.1 ", &["src/client/proxy/tests.rs"]),
+    ("HTTP/1.1\\r\\n", &["src/client/proxy/tests.rs"]),
     // One reader of lists; clients believe in the last of those who forwarded a request first, and
     // `coding` stands below.
     ("split(|byte| *byte == b',')", &["src/coding.rs", "src/gateway/http/forwarded.rs"]),

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::CapturedBody;
 use crate::api::local::requests::{CapturedRequest, RequestMessage, ResponseMessage};
 use crate::api::{Base64, Flag, Note, Timestamp, Trailers};
+use crate::http1::{HeadWriter, LINE_END};
 
 /// How many headers of a message are shown; relays accept fewer.
 const MAX_HEADERS: usize = 1024;
@@ -228,18 +229,19 @@ impl CapturedMessage {
 
     fn unchunked_head(&self) -> Vec<u8> {
         let mut head = Vec::with_capacity(self.head.len() + 32);
+        let mut writer = HeadWriter::resume(&mut head);
         for line in self.head.split_inclusive(|byte| *byte == b'\n') {
             let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
-            if line == b"\r\n" {
+            if line == LINE_END {
                 break;
             }
             if !name.eq_ignore_ascii_case(b"transfer-encoding")
                 && !name.eq_ignore_ascii_case(b"trailer")
             {
-                head.extend_from_slice(line);
+                writer.lines(line);
             }
         }
-        head.extend_from_slice(format!("Content-Length: {}\r\n\r\n", self.body_length).as_bytes());
+        writer.display("Content-Length", self.body_length).end();
         head
     }
 

@@ -13,7 +13,7 @@ use crate::agent::capture::CapturedMessage;
 use crate::agent::inner::AgentInner;
 use crate::agent::replay::ReplayError;
 use crate::api::mask;
-use crate::http1::is_hop_by_hop;
+use crate::http1::{HeadWriter, is_hop_by_hop};
 
 /// How long the head of a changed request may be, in bytes.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
@@ -89,16 +89,18 @@ impl ReplayEdits {
             })?,
             None => original.body.bytes().into_owned(),
         };
-        let mut head = format!("{method} {target} {version}\r\n").into_bytes();
+        let mut head = Vec::new();
+        let line = format!("{method} {target} {version}");
+        let mut writer = HeadWriter::begin(line.as_bytes(), &mut head);
         for (name, value) in headers {
             if !is_made_anew(&name) {
-                head.extend([name.as_bytes(), b": ", &value, b"\r\n"].concat());
+                writer.field(name, value);
             }
         }
         if !body.is_empty() || !matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "DELETE") {
-            head.extend(format!("Content-Length: {}\r\n", body.len()).into_bytes());
+            writer.display("Content-Length", body.len());
         }
-        head.extend(b"\r\n");
+        writer.end();
         if head.len() > MAX_HEAD_BYTES {
             return Err(WebRejection::invalid_body(format!(
                 "headers: are longer than {MAX_HEAD_BYTES} bytes"

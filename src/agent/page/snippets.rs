@@ -5,6 +5,7 @@
 use super::edited_replay::is_made_anew;
 use super::view::{Detail, HeaderView};
 use crate::api::mask;
+use crate::http1::HeadWriter;
 
 /// Headers that whoever sends the copy writes itself, or the service that it is sent to, beside those
 /// that are made anew for each sending.
@@ -197,11 +198,12 @@ fn python_bytes(bytes: &[u8]) -> String {
 
 /// As it travelled, but for the framing of chunks.
 fn raw(detail: &Detail) -> Vec<u8> {
-    let mut raw = format!("{}\r\n", detail.request.line).into_bytes();
+    let mut raw = Vec::new();
+    let mut head = HeadWriter::begin(detail.request.line.as_bytes(), &mut raw);
     for field in &detail.request.headers {
-        raw.extend_from_slice(format!("{}: {}\r\n", field.name, field.value).as_bytes());
+        head.field(&field.name, &field.value);
     }
-    raw.extend_from_slice(b"\r\n");
+    head.end();
     raw.extend_from_slice(&detail.request.body.0);
     raw
 }

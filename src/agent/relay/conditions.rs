@@ -6,6 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 
+use crate::http1::HeadWriter;
+
 /// How dates are written in headers.
 const HTTP_DATE: &str = "%a, %d %b %Y %H:%M:%S GMT";
 
@@ -36,11 +38,13 @@ impl FileVersion {
         Self { length, modified }
     }
 
-    /// The headers that name this version.
-    pub fn headers(&self) -> String {
-        let modified = self.modified.map(|modified| modified.format(HTTP_DATE));
-        let modified = modified.map(|date| format!("Last-Modified: {date}\r\n"));
-        format!("ETag: {}\r\n{}", self.tag(), modified.unwrap_or_default())
+    /// Writes the headers that name this version.
+    pub fn write<'w, 'o>(&self, head: &'w mut HeadWriter<'o>) -> &'w mut HeadWriter<'o> {
+        head.field("ETag", self.tag());
+        match self.modified {
+            Some(modified) => head.display("Last-Modified", modified.format(HTTP_DATE)),
+            None => head,
+        }
     }
 
     fn tag(&self) -> String {
@@ -142,11 +146,16 @@ mod tests {
 
     #[test]
     fn a_version_has_names() {
+        let headers = |version: FileVersion| {
+            let mut out = Vec::new();
+            version.write(&mut HeadWriter::resume(&mut out));
+            String::from_utf8_lossy(&out).into_owned()
+        };
         assert_eq!(
-            file().headers(),
+            headers(file()),
             "ETag: \"60a241825e120-a\"\r\nLast-Modified: Tue, 14 Nov 2023 22:13:20 GMT\r\n"
         );
-        assert_eq!(FileVersion::new(0, None).headers(), "ETag: \"0-0\"\r\n");
+        assert_eq!(headers(FileVersion::new(0, None)), "ETag: \"0-0\"\r\n");
     }
 
     #[test]

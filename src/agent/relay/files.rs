@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt, DuplexStream};
 
 use super::conditions::{FileSelection, FileVersion};
 use super::{head, page};
-use crate::http1::Body;
+use crate::http1::{Body, HeadWriter};
 
 /// Everything in a link but the unreserved characters of RFC 3986.
 const PATH_CHARS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -44,7 +44,7 @@ pub(super) async fn serve(folder: PathBuf, mut connection: DuplexStream) {
         let answered = if is_read {
             answer(&folder, path, &head, &mut connection).await
         } else {
-            refuse(405, "Method Not Allowed", &mut connection).await
+            refuse(405, &mut connection).await
         };
         if answered.is_err() || !request.keep_alive {
             return;
@@ -73,28 +73,29 @@ async fn answer(
     connection: &mut DuplexStream,
 ) -> io::Result<()> {
     let Some(place) = resolve(folder, path) else {
-        return refuse(404, "Not Found", connection).await;
+        return refuse(404, connection).await;
     };
     let is_folder = tokio::fs::metadata(&place).await.is_ok_and(|it| it.is_dir());
     if !is_folder {
         return send_file(&place, head, connection).await;
     }
     if !path.ends_with('/') {
-        let answer = format!(
-            "HTTP/1.1 301 Moved Permanently\r\nLocation: {path}/\r\nContent-Length: 0\r\n\r\n"
-        );
-        return connection.write_all(answer.as_bytes()).await;
+        let mut answer = Vec::new();
+        let mut redirect = HeadWriter::response(301, &mut answer);
+        redirect.display("Location", format_args!("{path}/")).field("Content-Length", "0").end();
+        return connection.write_all(&answer).await;
     }
     let index = place.join("index.html");
     if tokio::fs::metadata(&index).await.is_ok_and(|it| !it.is_dir()) {
         return send_file(&index, head, connection).await;
     }
     let listing = list(&place, path).await?;
-    let answer = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\n\r\n",
-        listing.len()
-    );
-    connection.write_all(answer.as_bytes()).await?;
+    let mut answer = Vec::new();
+    HeadWriter::response(200, &mut answer)
+        .field("Content-Type", "text/html; charset=utf-8")
+        .display("Content-Length", listing.len())
+        .end();
+    connection.write_all(&answer).await?;
     if is_get(head) { connection.write_all(listing.as_bytes()).await } else { Ok(()) }
 }
 
@@ -146,35 +147,34 @@ async fn open(place: &Path) -> Result<(File, FileVersion), OpenError> {
 async fn send_file(place: &Path, head: &[u8], connection: &mut DuplexStream) -> io::Result<()> {
     let (mut file, version) = match open(place).await {
         Ok(opened) => opened,
-        Err(OpenError::NoFile) => return refuse(403, "Forbidden", connection).await,
-        Err(OpenError::Failed) => return refuse(404, "Not Found", connection).await,
+        Err(OpenError::NoFile) => return refuse(403, connection).await,
+        Err(OpenError::Failed) => return refuse(404, connection).await,
     };
     let length = version.length;
     let (status, range, part) = match version.select(head, is_get(head)) {
-        FileSelection::Whole => ("200 OK", String::new(), 0..length),
+        FileSelection::Whole => (200, None, 0..length),
         FileSelection::Part(part) => {
-            let range =
-                format!("Content-Range: bytes {}-{}/{length}\r\n", part.start, part.end - 1);
-            ("206 Partial Content", range, part)
+            let range = format!("bytes {}-{}/{length}", part.start, part.end - 1);
+            (206, Some(range), part)
         }
-        FileSelection::NoPart => {
-            let range = format!("Content-Range: bytes */{length}\r\n");
-            ("416 Range Not Satisfiable", range, 0..0)
-        }
-        FileSelection::OtherVersion => ("412 Precondition Failed", String::new(), 0..0),
+        FileSelection::NoPart => (416, Some(format!("bytes */{length}")), 0..0),
+        FileSelection::OtherVersion => (412, None, 0..0),
         FileSelection::NotModified => {
-            let answer = format!("HTTP/1.1 304 Not Modified\r\n{}\r\n", version.headers());
-            return connection.write_all(answer.as_bytes()).await;
+            let mut answer = Vec::new();
+            version.write(&mut HeadWriter::response(304, &mut answer)).end();
+            return connection.write_all(&answer).await;
         }
     };
     let rest = part.end - part.start;
-    let answer = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {}\r\nContent-Length: {rest}\r\n\
-         Accept-Ranges: bytes\r\n{}{range}\r\n",
-        media_type(place),
-        version.headers(),
-    );
-    connection.write_all(answer.as_bytes()).await?;
+    let mut answer = Vec::new();
+    let mut writer = HeadWriter::response(status, &mut answer);
+    writer.field("Content-Type", media_type(place)).display("Content-Length", rest);
+    version.write(writer.field("Accept-Ranges", "bytes"));
+    if let Some(range) = range {
+        writer.field("Content-Range", range);
+    }
+    writer.end();
+    connection.write_all(&answer).await?;
     if is_get(head) {
         file.seek(io::SeekFrom::Start(part.start)).await?;
         // A file that shrinks meanwhile leaves the answer short, which closes the connection.
@@ -190,9 +190,10 @@ fn is_get(head: &[u8]) -> bool {
     head.starts_with(b"GET ")
 }
 
-async fn refuse(status: u16, reason: &str, connection: &mut DuplexStream) -> io::Result<()> {
-    let head = format!("HTTP/1.1 {status} {reason}\r\nContent-Length: 0\r\n\r\n");
-    connection.write_all(head.as_bytes()).await
+async fn refuse(status: u16, connection: &mut DuplexStream) -> io::Result<()> {
+    let mut answer = Vec::new();
+    HeadWriter::response(status, &mut answer).field("Content-Length", "0").end();
+    connection.write_all(&answer).await
 }
 
 async fn list(folder: &Path, path: &str) -> io::Result<String> {

@@ -1,5 +1,7 @@
 //! Answers of the relay's own, for visitors of a local service that gives none.
 
+use crate::http1::HeadWriter;
+
 /// An answer that says why there is no other.
 pub(super) fn problem(status: u16, code: &str, title: &str, reason: &str) -> Vec<u8> {
     let body = format!(
@@ -7,20 +9,15 @@ pub(super) fn problem(status: u16, code: &str, title: &str, reason: &str) -> Vec
          <h1>{title}</h1>\n<p>{}</p>\n<p>{code}</p>\n",
         escape(reason)
     );
-    let reason_phrase = match status {
-        400 => "Bad Request",
-        431 => "Request Header Fields Too Large",
-        504 => "Gateway Timeout",
-        _ => "Bad Gateway",
-    };
-    let code =
-        if code.is_empty() { String::new() } else { format!("Ngrok-Error-Code: {code}\r\n") };
-    format!(
-        "HTTP/1.1 {status} {reason_phrase}\r\nContent-Type: text/html; charset=utf-8\r\n\
-         Content-Length: {}\r\n{code}Connection: close\r\n\r\n{body}",
-        body.len()
-    )
-    .into_bytes()
+    let mut answer = Vec::new();
+    let mut head = HeadWriter::response(status, &mut answer);
+    head.field("Content-Type", "text/html; charset=utf-8").display("Content-Length", body.len());
+    if !code.is_empty() {
+        head.field("Ngrok-Error-Code", code);
+    }
+    head.field("Connection", "close").end();
+    answer.extend_from_slice(body.as_bytes());
+    answer
 }
 
 /// Text as it stands in HTML.

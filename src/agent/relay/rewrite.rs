@@ -1,5 +1,7 @@
 //! The changes that the relay makes to heads: the host, and where redirects lead.
 
+use crate::http1::{HeadWriter, LINE_END};
+
 /// What a local service sees as `Host`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum HostHeader {
@@ -28,25 +30,26 @@ impl HostHeader {
 pub(super) fn request(head: &[u8], original: Option<&[u8]>, host: &str) -> Vec<u8> {
     let mut forwarded = false;
     let mut output = Vec::with_capacity(head.len() + 128);
+    let mut writer = HeadWriter::resume(&mut output);
     for line in head.split_inclusive(|byte| *byte == b'\n') {
-        if line == b"\r\n" {
+        if line == LINE_END {
             break;
         }
         let name = name_of(line);
         if name.eq_ignore_ascii_case(b"host") {
-            push(&mut output, "Host", host.as_bytes());
+            writer.field("Host", host);
         } else if !name.eq_ignore_ascii_case(b"x-original-host") {
             forwarded |= name.eq_ignore_ascii_case(b"x-forwarded-host");
-            output.extend_from_slice(line);
+            writer.lines(line);
         }
     }
     if let Some(original) = original {
         if !forwarded {
-            push(&mut output, "X-Forwarded-Host", original);
+            writer.field("X-Forwarded-Host", original);
         }
-        push(&mut output, "X-Original-Host", original);
+        writer.field("X-Original-Host", original);
     }
-    output.extend_from_slice(b"\r\n");
+    writer.end();
     output
 }
 
@@ -55,15 +58,18 @@ pub(super) fn request(head: &[u8], original: Option<&[u8]>, host: &str) -> Vec<u
 pub(super) fn response(head: &[u8], local: &str, public: &[u8], scheme: &str) -> Option<Vec<u8>> {
     let mut changed = false;
     let mut output = Vec::with_capacity(head.len() + 64);
+    let mut writer = HeadWriter::resume(&mut output);
     for line in head.split_inclusive(|byte| *byte == b'\n') {
         let location = name_of(line).eq_ignore_ascii_case(b"location");
         match location.then(|| rest_after_host(line, local)).flatten() {
             Some(rest) => {
                 let place = [scheme.as_bytes(), b"://", public, rest].concat();
-                push(&mut output, "Location", &place);
+                writer.field("Location", place);
                 changed = true;
             }
-            None => output.extend_from_slice(line),
+            None => {
+                writer.lines(line);
+            }
         }
     }
     changed.then_some(output)
@@ -71,13 +77,6 @@ pub(super) fn response(head: &[u8], local: &str, public: &[u8], scheme: &str) ->
 
 fn name_of(line: &[u8]) -> &[u8] {
     line.split(|byte| *byte == b':').next().unwrap_or_default()
-}
-
-fn push(head: &mut Vec<u8>, name: &str, value: &[u8]) {
-    head.extend_from_slice(name.as_bytes());
-    head.extend_from_slice(b": ");
-    head.extend_from_slice(value);
-    head.extend_from_slice(b"\r\n");
 }
 
 /// What follows the host in a `Location` line that leads to `host`.

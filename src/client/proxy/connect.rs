@@ -3,9 +3,10 @@
 use std::io::{Read, Write};
 
 use http::StatusCode;
-use http::header::HeaderValue;
+use http::header::{HOST, HeaderValue, PROXY_AUTHORIZATION};
 
 use super::{ProxyError, TunnelTarget};
+use crate::http1::HeadWriter;
 
 /// How long the heads of a proxy's answer may be.
 const MAX_HEAD_BYTES: usize = 16 << 10;
@@ -44,12 +45,14 @@ fn request(target: &TunnelTarget<'_>, port: u16, authorization: Option<&HeaderVa
         TunnelTarget::Address(address) if address.is_ipv6() => format!("[{address}]"),
         TunnelTarget::Address(address) => address.to_string(),
     };
-    let line = format!("CONNECT {host}:{port} HTTP/1.1\r\nhost: {host}:{port}\r\n");
-    let mut request = line.into_bytes();
+    let authority = format!("{host}:{port}");
+    let mut request = Vec::new();
+    let mut head = HeadWriter::request("CONNECT", &[&authority], &mut request);
+    head.field(HOST, &authority);
     if let Some(value) = authorization {
-        request.extend([b"proxy-authorization: ", value.as_bytes(), b"\r\n"].concat());
+        head.field(PROXY_AUTHORIZATION, value);
     }
-    request.extend(b"\r\n");
+    head.end();
     request
 }
 

@@ -4,12 +4,10 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use hyper::body::{Frame, SizeHint};
 
-use crate::http1::{self, Body, FramingError};
+use crate::http1::{self, Body, FramingError, LINE_END};
 
 /// What is shorter is copied out of its buffer.
 const MAX_COPIED_BYTES: usize = 2 << 10;
-/// What a trailer without fields is.
-const EMPTY_LINE: &[u8] = b"\r\n";
 
 /// Reads a body out of a buffer, and the fields behind it.
 #[derive(Debug)]
@@ -63,7 +61,7 @@ impl Http1BodyReader {
 
     /// Whether there are fields behind the body.
     pub(crate) fn has_trailers(&self) -> bool {
-        self.is_done() && self.trailer.len() > EMPTY_LINE.len()
+        self.is_done() && self.trailer.len() > LINE_END.len()
     }
 
     /// The fields behind the body, once.

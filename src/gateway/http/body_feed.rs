@@ -10,15 +10,13 @@ use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 use crate::gateway::http::body_decoder::Http1BodyReader;
-use crate::http1::{Body, FramingError};
+use crate::http1::{Body, CONTINUE, FramingError};
 use crate::logging::ignore;
 
 /// How much is read at once at least,
 const MIN_READ_BYTES: usize = 4 << 10;
 /// and how much of a body that comes fast.
 const BULK_READ_BYTES: usize = 64 << 10;
-/// What a visitor is told who waits before it sends a body.
-const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// The end at the connection.
 pub(crate) struct BodyFeed {

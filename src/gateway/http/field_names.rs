@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::TRAILER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::http1::{HeadField, has_token, may_trail};
+use crate::http1::{HeadField, HeadWriter, has_token, write_last_chunk};
 
 /// The names of the fields of a head, in their order and as they were written; kept in the extensions of
 /// a message, so that they go on so.
@@ -59,9 +59,13 @@ impl<'n> FieldWriter<'n> {
     }
 
     /// Writes a field.
-    pub(crate) fn write(&mut self, name: &HeaderName, value: &HeaderValue, out: &mut Vec<u8>) {
-        let name = self.name(name.as_str());
-        write_field(name, value.as_bytes(), out);
+    pub(crate) fn write(
+        &mut self,
+        name: &HeaderName,
+        value: &HeaderValue,
+        head: &mut HeadWriter<'_>,
+    ) {
+        head.field(self.name(name.as_str()), value);
     }
 
     /// The name as it was written, each time the next of its spellings.
@@ -82,26 +86,10 @@ impl<'n> FieldWriter<'n> {
     }
 }
 
-/// Writes a field of a head.
-pub(crate) fn write_field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
-    for part in [name, b": ", value, b"\r\n"] {
-        out.extend_from_slice(part);
-    }
-}
-
-/// Writes what stands before the data of a chunk.
-pub(crate) fn write_chunk_size(length: usize, out: &mut Vec<u8>) {
-    out.extend_from_slice(format!("{length:x}\r\n").as_bytes());
-}
-
-/// Writes the last chunk and the fields behind it that were announced in `Trailer`.
-pub(crate) fn write_last_chunk(announced: &HeaderMap, trailers: &HeaderMap, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"0\r\n");
+/// Writes the last chunk of a body and the fields behind it that were announced in `Trailer`.
+pub(crate) fn write_announced(announced: &HeaderMap, trailers: &HeaderMap, out: &mut Vec<u8>) {
     let is_announced = |name: &HeaderName| has_token(announced, TRAILER, name.as_str());
-    for (name, value) in trailers.iter().filter(|(name, _)| is_announced(name) && may_trail(name)) {
-        write_field(name.as_str().as_bytes(), value.as_bytes(), out);
-    }
-    out.extend_from_slice(b"\r\n");
+    write_last_chunk(trailers.iter().filter(|(name, _)| is_announced(name)), out);
 }
 
 #[cfg(test)]
@@ -120,8 +108,9 @@ mod tests {
         headers.insert("x-new", HeaderValue::from_static("1"));
 
         let (mut writer, mut out) = (FieldWriter::new(Some(&names)), Vec::new());
+        let mut head = HeadWriter::resume(&mut out);
         for (name, value) in &headers {
-            writer.write(name, value, &mut out);
+            writer.write(name, value, &mut head);
         }
 
         let lines = "HOST: a\r\nX-MiXed: One\r\nx-mixed: Two\r\nx-new: 1\r\n";
@@ -140,7 +129,7 @@ mod tests {
         let trailers = headers(&[("x-sum", "1"), ("x-more", "2"), ("host", "b")]);
 
         let mut out = Vec::new();
-        write_last_chunk(&announced, &trailers, &mut out);
+        write_announced(&announced, &trailers, &mut out);
 
         assert_eq!(String::from_utf8(out).unwrap(), "0\r\nx-sum: 1\r\n\r\n");
     }

@@ -10,10 +10,9 @@ use http::header::{Entry, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::gateway::http::error_response::{self, ErrorResponse};
-use crate::gateway::http::field_names::write_field;
 use crate::gateway::listener::trusted_proxies::TrustedProxies;
 use crate::http1::{
-    CDN_LOOP, FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, elements_of, is_forwarded,
+    CDN_LOOP, FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, HeadWriter, elements_of, is_forwarded,
 };
 
 /// What this service calls itself in `CDN-Loop`.
@@ -65,10 +64,9 @@ impl VisitorOrigin {
     }
 
     /// Writes the same for a request in which no proxy says anything.
-    pub(crate) fn write(&self, host: &[u8], out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, host: &[u8], head: &mut HeadWriter<'_>) {
         for (name, value) in self.fields() {
-            let value = value.map_or(host, HeaderValue::as_bytes);
-            write_field(name.as_str().as_bytes(), value, out);
+            head.field(name, value.map_or(host, HeaderValue::as_bytes));
         }
     }
 }
@@ -185,7 +183,7 @@ mod tests {
         let (mut added, mut written) = (headers(&[("host", "a.test:80")]), Vec::new());
 
         origin().add_to(&mut added).unwrap();
-        origin().write(b"a.test:80", &mut written);
+        origin().write(b"a.test:80", &mut HeadWriter::resume(&mut written));
 
         let lines = String::from_utf8(written).unwrap();
         let fields = lines.lines().map(|line| line.split_once(": ").unwrap());

@@ -1,15 +1,15 @@
 //! Responses on their way to a visitor who speaks HTTP/1.1.
 
+use std::fmt::Display;
+
 use bytes::Bytes;
 use chrono::Utc;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRAILER, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, StatusCode, response};
 use hyper::body::SizeHint;
 
-use crate::gateway::http::field_names::{
-    FieldNames, FieldWriter, ReasonPhrase, write_chunk_size, write_field, write_last_chunk,
-};
-use crate::http1::ConnectionOptions;
+use crate::gateway::http::field_names::{FieldNames, FieldWriter, ReasonPhrase, write_announced};
+use crate::http1::{ConnectionOptions, HeadWriter, LINE_END, write_chunk_size};
 
 /// What a response has to take from its request.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +61,9 @@ impl ResponseWriter {
         let closes = rules.closes
             || framing == WriterFraming::UntilClose
             || ConnectionOptions::of(&head.headers).close && !switches;
-        write_status_line(head, rules.is_http_1_1, out);
+        let reason = reason(head);
+        let mut to =
+            HeadWriter::response_with(rules.is_http_1_1, head.status.as_u16(), reason, out);
         let mut writer = FieldWriter::new(head.extensions.get::<FieldNames>());
         for (name, value) in &head.headers {
             let is_dropped = match *name {
@@ -71,26 +73,28 @@ impl ResponseWriter {
                 _ => false,
             };
             if !is_dropped {
-                writer.write(name, value, out);
+                writer.write(name, value, &mut to);
             }
         }
         if let Some(length) = announced_length(head, hint, framing, rules) {
-            write_field(b"content-length", length.to_string().as_bytes(), out);
+            to.display(CONTENT_LENGTH, length);
         }
         if framing == WriterFraming::Chunked {
-            write_field(b"transfer-encoding", b"chunked", out);
+            to.field(TRANSFER_ENCODING, "chunked");
         }
         if !head.headers.contains_key(DATE) {
-            let now = Utc::now().format("%a, %d %b %Y %H:%M:%S GMT");
-            write_field(b"date", now.to_string().as_bytes(), out);
+            to.display(DATE, now());
         }
         match (closes, rules.is_http_1_1) {
-            _ if switches => {}
-            (true, true) => write_field(b"connection", b"close", out),
-            (false, false) => write_field(b"connection", b"keep-alive", out),
+            (true, true) if !switches => {
+                to.field(CONNECTION, "close");
+            }
+            (false, false) if !switches => {
+                to.field(CONNECTION, "keep-alive");
+            }
             _ => {}
         }
-        out.extend_from_slice(b"\r\n");
+        to.end();
         let has_trailers = rules.takes_trailers && head.headers.contains_key(TRAILER);
         let announced = if has_trailers { head.headers.clone() } else { HeaderMap::new() };
         Self { framing, announced, closes }
@@ -114,7 +118,7 @@ impl ResponseWriter {
             }
             WriterFraming::Chunked => {
                 write_chunk_size(piece.len(), out);
-                Ok(b"\r\n")
+                Ok(LINE_END)
             }
             WriterFraming::Nothing | WriterFraming::UntilClose => Ok(b""),
         }
@@ -128,7 +132,7 @@ impl ResponseWriter {
     ) -> Result<(), WrongResponseLength> {
         match self.framing {
             WriterFraming::Length(1..) => return Err(WrongResponseLength),
-            WriterFraming::Chunked => write_last_chunk(&self.announced, trailers, out),
+            WriterFraming::Chunked => write_announced(&self.announced, trailers, out),
             _ => {}
         }
         Ok(())
@@ -175,16 +179,16 @@ fn announced_length(
     }
 }
 
-fn write_status_line(head: &response::Parts, is_http_1_1: bool, out: &mut Vec<u8>) {
-    let status = head.status;
-    out.extend_from_slice(if is_http_1_1 { b"HTTP/1.1 " } else { b"HTTP/1.0 " });
-    out.extend_from_slice(status.as_str().as_bytes());
-    out.push(b' ');
+/// The moment at which a response is written, as `Date` has it.
+pub(crate) fn now() -> impl Display {
+    Utc::now().format("%a, %d %b %Y %H:%M:%S GMT")
+}
+
+fn reason(head: &response::Parts) -> &[u8] {
     match head.extensions.get::<ReasonPhrase>() {
-        Some(ReasonPhrase(reason)) => out.extend_from_slice(reason),
-        None => out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes()),
+        Some(ReasonPhrase(reason)) => reason,
+        None => head.status.canonical_reason().unwrap_or_default().as_bytes(),
     }
-    out.extend_from_slice(b"\r\n");
 }
 
 fn length_of(value: &HeaderValue) -> Option<u64> {

@@ -22,12 +22,14 @@ use crate::gateway::Io;
 use crate::gateway::http::body::BodyError;
 use crate::gateway::http::body_decoder::Http1BodyReader;
 use crate::gateway::http::field_names::{
-    FieldNames, FieldWriter, ReasonPhrase, headers, write_chunk_size, write_field, write_last_chunk,
+    FieldNames, FieldWriter, ReasonPhrase, headers, write_announced,
 };
 use crate::gateway::http::request_body::{ContinueSignal, RequestBody};
 use crate::gateway::routing::target::RouteRef;
 use crate::gateway::upstream::pool::{PooledConnection, UpstreamPool};
-use crate::http1::{self, Body, ConnectionOptions, ResponseHead, may_end_head};
+use crate::http1::{
+    self, Body, ConnectionOptions, HeadWriter, ResponseHead, may_end_head, write_chunk,
+};
 use crate::logging::ignore;
 use crate::reuse::{IdleState, idle_state};
 
@@ -411,7 +413,7 @@ impl RequestUpload {
         };
         self.state = UploadState::Ending;
         match self.framing {
-            UploadFraming::Chunked => write_last_chunk(&self.announced, &trailers, &mut self.out),
+            UploadFraming::Chunked => write_announced(&self.announced, &trailers, &mut self.out),
             UploadFraming::Length(1..) => return Poll::Ready(Err(WrongBodyLength.into())),
             UploadFraming::Length(0) | UploadFraming::Empty => {}
         }
@@ -449,12 +451,8 @@ fn put(
             *left = left.checked_sub(piece.len() as u64).ok_or(WrongBodyLength)?;
             out.extend_from_slice(piece);
         }
-        UploadFraming::Chunked if !piece.is_empty() => {
-            write_chunk_size(piece.len(), out);
-            out.extend_from_slice(piece);
-            out.extend_from_slice(b"\r\n");
-        }
-        UploadFraming::Chunked | UploadFraming::Empty => {}
+        UploadFraming::Chunked => write_chunk(piece, out),
+        UploadFraming::Empty => {}
     }
     Ok(())
 }
@@ -475,21 +473,21 @@ fn length_of(value: &HeaderValue) -> Option<u64> {
 
 fn write_head(request: &Request<RequestBody>, framing: UploadFraming, out: &mut Vec<u8>) {
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
-    for part in [request.method().as_str(), " ", target, " HTTP/1.1\r\n"] {
-        out.extend_from_slice(part.as_bytes());
-    }
+    let mut head = HeadWriter::request(request.method().as_str(), &[target], out);
     let mut writer = FieldWriter::new(request.extensions().get::<FieldNames>());
     for (name, value) in request.headers().iter().filter(|(name, _)| *name != TRANSFER_ENCODING) {
-        writer.write(name, value, out);
+        writer.write(name, value, &mut head);
     }
     match framing {
         UploadFraming::Length(length) if !request.headers().contains_key(CONTENT_LENGTH) => {
-            write_field(b"content-length", length.to_string().as_bytes(), out);
+            head.display(CONTENT_LENGTH, length);
         }
-        UploadFraming::Chunked => write_field(b"transfer-encoding", b"chunked", out),
+        UploadFraming::Chunked => {
+            head.field(TRANSFER_ENCODING, "chunked");
+        }
         UploadFraming::Length(_) | UploadFraming::Empty => {}
     }
-    out.extend_from_slice(b"\r\n");
+    head.end();
 }
 
 /// The body of an answer, with the connection that it comes from.

@@ -11,6 +11,7 @@ use http::Response;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use super::heads::{self, Framing};
+use crate::http1::write_last_chunk;
 
 use crate::logging::ignore;
 
@@ -89,7 +90,7 @@ pub(super) async fn pass_on(
     }
     if framing == Framing::Chunked {
         let trailers = body.trailers().await.map_err(DownloadError::CutOff)?;
-        heads::last_chunk(&trailers.unwrap_or_default(), &mut output);
+        write_last_chunk(trailers.unwrap_or_default().iter(), &mut output);
     }
     flush(&mut output, write).await
 }

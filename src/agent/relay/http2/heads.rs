@@ -1,12 +1,15 @@
 //! What heads of HTTP/1.1 become in HTTP/2, and the other way round; free of I/O.
 
 use h2::ext::Protocol;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, TE, TRAILER, UPGRADE};
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, SEC_WEBSOCKET_ACCEPT, TE, TRAILER, UPGRADE,
+};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 
 use crate::http1::{
-    self, ConnectionOptions, HeadField, has_token, is_hop_by_hop, may_trail, strip_hop_by_hop,
+    self, ConnectionOptions, HeadField, HeadWriter, has_token, is_hop_by_hop, may_trail,
+    strip_hop_by_hop, write_chunk,
 };
 
 const SOCKET_KEY: HeaderName = HeaderName::from_static("sec-websocket-key");
@@ -123,14 +126,9 @@ impl Framing {
 
     /// Adds data to what is written.
     pub fn put(self, data: &[u8], output: &mut Vec<u8>) {
-        let chunked = self == Self::Chunked;
-        // A chunk of no length would be the last.
-        if chunked && !data.is_empty() {
-            output.extend_from_slice(format!("{:x}\r\n", data.len()).as_bytes());
-        }
-        output.extend_from_slice(data);
-        if chunked && !data.is_empty() {
-            output.extend_from_slice(b"\r\n");
+        match self {
+            Self::Chunked => write_chunk(data, output),
+            _ => output.extend_from_slice(data),
         }
     }
 }
@@ -143,49 +141,43 @@ fn announces_trailers(headers: &HeaderMap) -> bool {
 
 /// The head of an answer in HTTP/1.1.
 pub(super) fn response(status: StatusCode, headers: &HeaderMap, framing: Framing) -> Vec<u8> {
-    let reason = status.canonical_reason().unwrap_or_default();
-    let mut head = format!("HTTP/1.1 {} {reason}\r\n", status.as_u16()).into_bytes();
+    let mut bytes = Vec::new();
+    let mut head = HeadWriter::response(status.as_u16(), &mut bytes);
     let no_length = matches!(framing, Framing::Empty | Framing::Chunked)
         || matches!(status.as_u16(), 100..200 | 204);
     for (name, value) in headers {
-        let leave_out = is_hop_by_hop(name.as_str()) || no_length && name == CONTENT_LENGTH;
-        if !leave_out {
-            line(name, value, &mut head);
+        let is_left_out = is_hop_by_hop(name.as_str()) || no_length && name == CONTENT_LENGTH;
+        if !is_left_out {
+            head.field(name, value);
         }
     }
     match framing {
-        Framing::Empty => head.extend_from_slice(b"content-length: 0\r\n"),
-        Framing::Chunked => head.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        Framing::Empty => {
+            head.field("content-length", "0");
+        }
+        Framing::Chunked => {
+            head.field("transfer-encoding", "chunked");
+        }
         Framing::None | Framing::Length => {}
     }
-    head.extend_from_slice(b"\r\n");
-    head
+    head.end();
+    bytes
 }
 
 /// The head of an answer that makes a WebSocket of the connection.
 pub(super) fn switching(headers: &HeaderMap, accept: &str) -> Vec<u8> {
-    let mut head = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n\
-        connection: upgrade\r\nsec-websocket-accept: "
-        .to_vec();
-    head.extend_from_slice(accept.as_bytes());
-    head.extend_from_slice(b"\r\n");
-    let framing = [CONTENT_LENGTH.as_str(), "sec-websocket-accept"];
+    let mut bytes = Vec::new();
+    let mut head = HeadWriter::response(101, &mut bytes);
+    head.field(UPGRADE, "websocket").field(CONNECTION, "upgrade");
+    head.field(SEC_WEBSOCKET_ACCEPT, accept);
+    let framing = [CONTENT_LENGTH, SEC_WEBSOCKET_ACCEPT];
     for (name, value) in headers {
-        if !is_hop_by_hop(name.as_str()) && !framing.contains(&name.as_str()) {
-            line(name, value, &mut head);
+        if !is_hop_by_hop(name.as_str()) && !framing.contains(name) {
+            head.field(name, value);
         }
     }
-    head.extend_from_slice(b"\r\n");
-    head
-}
-
-/// The end of a body in chunks.
-pub(super) fn last_chunk(trailers: &HeaderMap, output: &mut Vec<u8>) {
-    output.extend_from_slice(b"0\r\n");
-    for (name, value) in trailers.iter().filter(|(name, _)| may_trail(name)) {
-        line(name, value, output);
-    }
-    output.extend_from_slice(b"\r\n");
+    head.end();
+    bytes
 }
 
 /// The trailers of a request; none where there are none.
@@ -199,11 +191,4 @@ pub(super) fn trailers(lines: &[u8]) -> Option<HeaderMap> {
 fn header(field: &HeadField<'_>) -> Option<(HeaderName, HeaderValue)> {
     let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;
     Some((name, HeaderValue::from_bytes(field.value).ok()?))
-}
-
-fn line(name: &HeaderName, value: &HeaderValue, output: &mut Vec<u8>) {
-    output.extend_from_slice(name.as_str().as_bytes());
-    output.extend_from_slice(b": ");
-    output.extend_from_slice(value.as_bytes());
-    output.extend_from_slice(b"\r\n");
 }

@@ -22,7 +22,7 @@ use crate::gateway::http::visitor_stream::VisitorStream;
 use crate::gateway::routing::target::{DialError, RouteRef, Visitor};
 use crate::gateway::upstream::forward::{Upstream, within};
 use crate::gateway::upstream::http1::Http1Connection;
-use crate::http1::{Body, Expects, RequestHead};
+use crate::http1::{Body, Expects, LAST_CHUNK, LINE_END, RequestHead, write_chunk_size};
 use crate::logging::ignore;
 use crate::reuse::IdleState;
 
@@ -391,9 +391,9 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
             let taken = body.take(&self.answer, |_| {}).map_err(|_| io::ErrorKind::InvalidData)?;
             let framed = chunks && taken > 0;
             if framed {
-                self.out.extend_from_slice(format!("{taken:x}\r\n").as_bytes());
+                write_chunk_size(taken, &mut self.out);
             }
-            self.send(taken, if framed { b"\r\n" } else { b"" }, connection).await?;
+            self.send(taken, if framed { LINE_END } else { b"" }, connection).await?;
             if body.is_done() {
                 return Ok(());
             }
@@ -403,7 +403,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
             match self.read_event(connection, false).await? {
                 ReadEvent::Response(1..) => {}
                 ReadEvent::Response(0) if chunks => {
-                    return self.send(0, b"0\r\n\r\n", connection).await;
+                    return self.send(0, LAST_CHUNK, connection).await;
                 }
                 _ => return Err(io::ErrorKind::UnexpectedEof.into()),
             }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::gateway::http::forwarded::VisitorOrigin;
 use crate::gateway::http::head::{self, MAX_PATH_BYTES};
-use crate::http1::{Body, HeadField, RequestHead, is_forwarded, is_hop_by_hop};
+use crate::http1::{Body, HeadField, HeadWriter, RequestHead, is_forwarded, is_hop_by_hop};
 
 /// A request that only wants to be carried; the places are those in its bytes.
 #[derive(Debug, PartialEq, Eq)]
@@ -105,6 +105,7 @@ pub(crate) fn rewrite(
     out: &mut Vec<u8>,
 ) {
     let lines = bytes.get(..request.length.saturating_sub(2)).unwrap_or_default();
+    let mut head = HeadWriter::resume(out);
     let mut rest = lines;
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
         let (line, after) = rest.split_at(end + 1);
@@ -113,13 +114,13 @@ pub(crate) fn rewrite(
             line.get(..11).is_some_and(|name| name.eq_ignore_ascii_case(b"connection:"));
         let is_claim = request.is_forwarded && is_forwarded(name_of(line));
         if !is_connection && !is_claim {
-            out.extend_from_slice(line);
+            head.lines(line);
         }
         rest = after;
     }
     let host = bytes.get(request.host.clone()).unwrap_or_default();
-    origin.write(host, out);
-    out.extend_from_slice(b"\r\n");
+    origin.write(host, &mut head);
+    head.end();
 }
 
 fn name_of(line: &[u8]) -> &[u8] {

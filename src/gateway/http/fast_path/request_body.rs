@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
-use crate::http1::{Body, FramingError};
+use crate::http1::{Body, FramingError, LINE_END};
 
 /// How much is read at once at least,
 const MIN_READ_BYTES: usize = 4 << 10;
@@ -194,21 +194,18 @@ impl RequestBodyCopy {
     fn follow(&mut self, bytes: &[u8]) -> Result<(), FramingError> {
         let mut trailer = 0;
         let taken = self.body.take_all(bytes, |_| {}, |_| trailer += 1)?;
-        let is_empty_line = trailer == EMPTY_LINE.len() && self.body.is_done();
+        let is_empty_line = trailer == LINE_END.len() && self.body.is_done();
         if trailer == 0 || is_empty_line {
             self.pending = taken;
         } else {
             (self.pending, self.dropped) = (taken - trailer, trailer);
             if self.body.is_done() {
-                self.ending = EMPTY_LINE;
+                self.ending = LINE_END;
             }
         }
         Ok(())
     }
 }
-
-/// What a trailer without fields is.
-const EMPTY_LINE: &[u8] = b"\r\n";
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

@@ -1,10 +1,12 @@
 //! Heads of answers on the fast path; free of I/O.
 
-use chrono::Utc;
+use http::header::DATE;
 
 use crate::gateway::http::error_response::{self, ERROR_CODE, ErrorResponse};
+use crate::gateway::http::response_writer::now;
 use crate::http1::{
-    self, Body, ConnectionOptions, HeadError, HeadField, ResponseHead, elements, is_hop_by_hop,
+    self, Body, ConnectionOptions, HeadError, HeadField, HeadWriter, ResponseHead, elements,
+    is_hop_by_hop,
 };
 
 /// The head of an answer, read.
@@ -53,21 +55,21 @@ fn pass_on(
     if status < 200 {
         return FastPathResponse { length, status, body, keep_alive };
     }
-    write_status_line(status, head.reason, out);
+    let mut writer = HeadWriter::response_with(true, status, head.reason.as_bytes(), out);
     let has_body = body != Body::NONE;
     for header in head.fields.iter().filter(|header| !framing.drops(header, status, has_body)) {
-        write_header(header.name, header.value, out);
+        writer.field(header.name, header.value);
     }
     if !framing.dated {
-        write_date(out);
+        writer.display(DATE, now());
     }
     if status == 502 && framing.unreachable && options.names_unreachable {
-        write_code(error_response::UNREACHABLE.number, options.code_prefix, out);
+        write_code(error_response::UNREACHABLE.number, options.code_prefix, &mut writer);
     }
     if body == Body::UntilClose {
-        write_header("transfer-encoding", b"chunked", out);
+        writer.field("transfer-encoding", "chunked");
     }
-    write_end(options.closes, out);
+    write_end(options.closes, writer);
     FastPathResponse { length, status, body, keep_alive }
 }
 
@@ -124,53 +126,27 @@ impl<'h> ResponseHeadFacts<'h> {
 /// Writes an answer of the service itself.
 pub(crate) fn write_error(error: ErrorResponse, options: ResponseOptions<'_>, out: &mut Vec<u8>) {
     let response = error.into_text(options.code_prefix);
-    let reason = http::StatusCode::from_u16(error.status).ok();
-    write_status_line(
-        error.status,
-        reason.and_then(|it| it.canonical_reason()).unwrap_or_default(),
-        out,
-    );
-    write_header("content-type", b"text/plain; charset=utf-8", out);
-    write_code(error.number, options.code_prefix, out);
-    write_header("content-length", response.len().to_string().as_bytes(), out);
-    write_date(out);
-    write_end(options.closes || error.closes, out);
+    let mut writer = HeadWriter::response(error.status, out);
+    writer.field("content-type", "text/plain; charset=utf-8");
+    write_code(error.number, options.code_prefix, &mut writer);
+    writer.display("content-length", response.len()).display(DATE, now());
+    write_end(options.closes || error.closes, writer);
     if !options.to_head {
         out.extend_from_slice(response.as_bytes());
     }
 }
 
-fn write_status_line(status: u16, reason: &str, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"HTTP/1.1 ");
-    out.extend([status / 100, status / 10 % 10, status % 10].map(|digit| b'0' + digit as u8));
-    out.push(b' ');
-    out.extend_from_slice(reason.as_bytes());
-    out.extend_from_slice(b"\r\n");
-}
-
-fn write_header(name: &str, value: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
-}
-
-fn write_code(number: Option<u16>, prefix: &str, out: &mut Vec<u8>) {
+fn write_code(number: Option<u16>, prefix: &str, writer: &mut HeadWriter<'_>) {
     if let Some(number) = number {
-        write_header(ERROR_CODE.as_str(), format!("{prefix}{number}").as_bytes(), out);
+        writer.display(ERROR_CODE, format_args!("{prefix}{number}"));
     }
 }
 
-fn write_date(out: &mut Vec<u8>) {
-    let now = Utc::now().format("%a, %d %b %Y %H:%M:%S GMT");
-    write_header("date", now.to_string().as_bytes(), out);
-}
-
-fn write_end(closes: bool, out: &mut Vec<u8>) {
+fn write_end(closes: bool, mut writer: HeadWriter<'_>) {
     if closes {
-        write_header("connection", b"close", out);
+        writer.field("connection", "close");
     }
-    out.extend_from_slice(b"\r\n");
+    writer.end();
 }
 
 #[cfg(test)]
