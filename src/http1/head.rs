@@ -6,12 +6,33 @@
 
 use std::mem::MaybeUninit;
 
+use super::length::field;
 use super::{Body, BodyLength, FramingError};
 
-/// How long a head may be.
+/// How long a head may be that goes through a gateway or a relay.
 pub const MAX_HEAD_BYTES: usize = 64 << 10;
-/// How many fields a head may have.
+/// How many fields it may have.
 pub const MAX_HEAD_FIELDS: usize = 100;
+/// How many fields a head may have that a client reads; for more there is no room.
+pub(super) const MAX_CLIENT_HEAD_FIELDS: usize = 128;
+
+/// How large a head may be.
+#[derive(Debug, Clone, Copy)]
+pub struct HeadLimits {
+    pub bytes: usize,
+    /// At most [`MAX_CLIENT_HEAD_FIELDS`].
+    pub fields: usize,
+}
+
+impl HeadLimits {
+    /// What goes through a gateway or a relay.
+    #[cfg(feature = "service")]
+    const RELAYED: Self = Self { bytes: MAX_HEAD_BYTES, fields: MAX_HEAD_FIELDS };
+    /// What a client reads: `bytes`, with as many fields as there is room for.
+    pub const fn of_client(bytes: usize) -> Self {
+        Self { bytes, fields: MAX_CLIENT_HEAD_FIELDS }
+    }
+}
 
 /// A field of a head.
 pub type HeadField<'b> = httparse::Header<'b>;
@@ -19,9 +40,9 @@ pub type HeadField<'b> = httparse::Header<'b>;
 /// Why a head is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
-    /// It is no head of HTTP/1.
+    /// It is no head of HTTP/1, for this reason.
     #[error("the head of the message is malformed")]
-    Malformed,
+    Malformed(&'static str),
     /// It has too many fields.
     #[error("the head has more than {MAX_HEAD_FIELDS} headers")]
     TooMany,
@@ -46,12 +67,20 @@ impl From<httparse::Error> for HeadError {
     fn from(error: httparse::Error) -> Self {
         match error {
             httparse::Error::TooManyHeaders => Self::TooMany,
-            _ => Self::Malformed,
+            httparse::Error::HeaderName => Self::Malformed("a field's name holds what no name may"),
+            httparse::Error::HeaderValue => {
+                Self::Malformed("a field's value holds what no value may")
+            }
+            httparse::Error::NewLine => Self::Malformed("a line does not end as it should"),
+            httparse::Error::Status => Self::Malformed("its status is not a number"),
+            httparse::Error::Version => Self::Malformed("it names no version of HTTP/1"),
+            httparse::Error::Token => Self::Malformed("its first line holds what none may"),
         }
     }
 }
 
 /// The head of a request.
+#[cfg(feature = "service")]
 #[derive(Debug)]
 pub struct RequestHead<'b, 'f> {
     /// All of its bytes.
@@ -81,18 +110,33 @@ pub struct ResponseHead<'b, 'f> {
 ///
 /// # Errors
 /// When it is not as it should be.
+#[cfg(feature = "service")]
 pub fn read_request<T>(
     bytes: &[u8],
     read: impl FnOnce(&RequestHead<'_, '_>) -> T,
 ) -> Result<Option<T>, HeadError> {
+    read_request_within(HeadLimits::RELAYED, bytes, read)
+}
+
+/// As `read_request`, with other limits.
+///
+/// # Errors
+/// As there.
+#[cfg(feature = "service")]
+pub fn read_request_within<T>(
+    limits: HeadLimits,
+    bytes: &[u8],
+    read: impl FnOnce(&RequestHead<'_, '_>) -> T,
+) -> Result<Option<T>, HeadError> {
     check_start(bytes)?;
-    let mut fields = [const { MaybeUninit::uninit() }; MAX_HEAD_FIELDS];
+    let mut fields = [const { MaybeUninit::uninit() }; MAX_CLIENT_HEAD_FIELDS];
+    let fields = fields.get_mut(..limits.fields).unwrap_or_default();
     let mut parsed = httparse::Request::new(&mut []);
-    let bytes = match parsed.parse_with_uninit_headers(bytes, &mut fields)? {
+    let bytes = match parsed.parse_with_uninit_headers(bytes, fields)? {
         httparse::Status::Complete(length) => bytes.get(..length).unwrap_or(bytes),
-        httparse::Status::Partial => return incomplete(bytes),
+        httparse::Status::Partial => return incomplete(bytes, limits),
     };
-    check_length(bytes)?;
+    check_length(bytes, limits)?;
     check_line_ends(bytes)?;
     let is_http_1_1 = parsed.version == Some(1);
     let body = length_of(parsed.headers)?.body(is_http_1_1)?.unwrap_or(Body::NONE);
@@ -106,22 +150,38 @@ pub fn read_request<T>(
 ///
 /// # Errors
 /// When it is not as it should be; a line may end with a line feed alone, as most readers take it.
+#[cfg(feature = "service")]
 pub fn read_response<T>(
     bytes: &[u8],
     to_head: bool,
     read: impl FnOnce(&ResponseHead<'_, '_>) -> T,
 ) -> Result<Option<T>, HeadError> {
+    read_response_within(HeadLimits::RELAYED, bytes, to_head, read)
+}
+
+/// As `read_response`, with other limits.
+///
+/// # Errors
+/// As there.
+pub fn read_response_within<T>(
+    limits: HeadLimits,
+    bytes: &[u8],
+    to_head: bool,
+    read: impl FnOnce(&ResponseHead<'_, '_>) -> T,
+) -> Result<Option<T>, HeadError> {
     check_start(bytes)?;
-    let mut fields = [const { MaybeUninit::uninit() }; MAX_HEAD_FIELDS];
+    let mut fields = [const { MaybeUninit::uninit() }; MAX_CLIENT_HEAD_FIELDS];
+    let fields = fields.get_mut(..limits.fields).unwrap_or_default();
     let mut parsed = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
-    let bytes = match config.parse_response_with_uninit_headers(&mut parsed, bytes, &mut fields)? {
+    let bytes = match config.parse_response_with_uninit_headers(&mut parsed, bytes, fields)? {
         httparse::Status::Complete(length) => bytes.get(..length).unwrap_or(bytes),
-        httparse::Status::Partial => return incomplete(bytes),
+        httparse::Status::Partial => return incomplete(bytes, limits),
     };
-    check_length(bytes)?;
+    check_length(bytes, limits)?;
     let is_http_1_1 = parsed.version == Some(1);
-    let status = parsed.code.filter(|status| *status >= 100).ok_or(HeadError::Malformed)?;
+    let status = parsed.code.filter(|status| *status >= 100);
+    let status = status.ok_or(HeadError::Malformed("its status is below 100"))?;
     let announced = length_of(parsed.headers)?.body(is_http_1_1)?;
     let is_bodiless = to_head || matches!(status, 100..200 | 204 | 304);
     let body = if is_bodiless { Body::NONE } else { announced.unwrap_or(Body::UntilClose) };
@@ -130,6 +190,7 @@ pub fn read_response<T>(
 }
 
 /// Reads fields that end with an empty line, such as those of a trailer; none where they are malformed.
+#[cfg(feature = "service")]
 pub fn read_fields<T>(bytes: &[u8], read: impl FnOnce(&[HeadField<'_>]) -> T) -> Option<T> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_HEAD_FIELDS];
     match httparse::parse_headers(bytes, &mut fields) {
@@ -140,29 +201,71 @@ pub fn read_fields<T>(bytes: &[u8], read: impl FnOnce(&[HeadField<'_>]) -> T) ->
 
 /// Whether bytes of which so many were searched may hold the end of a head.
 pub fn may_end_head(bytes: &[u8], searched: usize) -> bool {
+    searched == 0 || has_head_end(bytes, searched)
+}
+
+/// Whether there is an empty line behind the first one, where so many bytes were searched.
+pub(super) fn has_head_end(bytes: &[u8], searched: usize) -> bool {
     let unseen = bytes.get(searched.saturating_sub(3)..).unwrap_or_default();
-    searched == 0
-        || unseen.windows(2).any(|pair| pair == b"\n\n")
+    unseen.windows(2).any(|pair| pair == b"\n\n")
         || unseen.windows(3).any(|three| three == b"\n\r\n")
 }
 
-fn incomplete<T>(bytes: &[u8]) -> Result<Option<T>, HeadError> {
-    if bytes.len() < MAX_HEAD_BYTES { Ok(None) } else { Err(HeadError::TooLong) }
+/// A line of a head that was read already, with its end.
+#[cfg(feature = "service")]
+#[derive(Debug, Clone, Copy)]
+pub struct HeadLine<'h>(pub &'h [u8]);
+
+#[cfg(feature = "service")]
+impl<'h> HeadLine<'h> {
+    /// The name of the field; that of the first line is none of a field.
+    pub fn name(self) -> &'h [u8] {
+        self.0.split(|byte| *byte == b':').next().unwrap_or_default()
+    }
+
+    /// Whether it is a field of this name.
+    pub fn is(self, name: impl AsRef<[u8]>) -> bool {
+        self.name().eq_ignore_ascii_case(name.as_ref())
+    }
 }
 
-fn check_length(head: &[u8]) -> Result<(), HeadError> {
-    if head.len() <= MAX_HEAD_BYTES { Ok(()) } else { Err(HeadError::TooLong) }
+/// The lines of a head that was read already, but for the empty one that ends it.
+#[cfg(feature = "service")]
+pub fn lines_of(head: &[u8]) -> impl Iterator<Item = HeadLine<'_>> {
+    let lines = head.split_inclusive(|byte| *byte == b'\n');
+    lines.take_while(|line| !matches!(line, [b'\r', b'\n'] | [b'\n'])).map(HeadLine)
+}
+
+/// What stands behind the first line of a head.
+pub fn behind_first_line(head: &[u8]) -> &[u8] {
+    let end = head.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    head.get(end..).unwrap_or_default()
+}
+
+/// The fields in the lines of a head that was read already, names and values.
+pub fn fields_in(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let lines = lines.split(|byte| *byte == b'\n');
+    lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)).filter_map(field)
+}
+
+fn incomplete<T>(bytes: &[u8], limits: HeadLimits) -> Result<Option<T>, HeadError> {
+    if bytes.len() < limits.bytes { Ok(None) } else { Err(HeadError::TooLong) }
+}
+
+fn check_length(head: &[u8], limits: HeadLimits) -> Result<(), HeadError> {
+    if head.len() <= limits.bytes { Ok(()) } else { Err(HeadError::TooLong) }
 }
 
 /// The parser would skip empty lines, any number of them, and take them for a part of the head.
 fn check_start(bytes: &[u8]) -> Result<(), HeadError> {
     match bytes.first() {
-        Some(b'\r' | b'\n') => Err(HeadError::Malformed),
+        Some(b'\r' | b'\n') => Err(HeadError::Malformed("it begins with an empty line")),
         _ => Ok(()),
     }
 }
 
 /// The parser takes a bare line feed for a line end; others may not, and then see another message.
+#[cfg(feature = "service")]
 fn check_line_ends(head: &[u8]) -> Result<(), HeadError> {
     let mut rest = head;
     while let Some(at) = rest.iter().position(|byte| matches!(byte, b'\r' | b'\n')) {
@@ -182,7 +285,7 @@ fn length_of(fields: &[HeadField<'_>]) -> Result<BodyLength, FramingError> {
     Ok(length)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "service"))]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
@@ -238,7 +341,7 @@ mod tests {
             "GET  / HTTP/1.1\r\n\r\n",
             "\r\nGET / HTTP/1.1\r\n\r\n",
         ] {
-            assert_eq!(refusal(head), HeadError::Malformed, "{head:?}");
+            assert!(matches!(refusal(head), HeadError::Malformed(_)), "{head:?}");
         }
         for head in ["GET / HTTP/1.1\nHost: x\r\n\r\n", "GET / HTTP/1.1\r\nHost: x\r\n\n"] {
             assert_eq!(refusal(head), HeadError::BareLineEnd, "{head:?}");
@@ -265,8 +368,44 @@ mod tests {
         assert_eq!(unframed, Ok(Some(Body::UntilClose)));
         assert_eq!(
             read_response(b"HTTP/1.1 099 X\r\n\r\n", false, |_| ()),
-            Err(HeadError::Malformed)
+            Err(HeadError::Malformed("its status is below 100"))
         );
+    }
+
+    #[test]
+    fn a_response_is_read_within_the_limits_of_its_reader() {
+        let read = |limits, head: &str| {
+            read_response_within(limits, head.as_bytes(), false, |head| head.fields.len())
+        };
+        let head = |fields| format!("HTTP/1.1 204 X\r\n{}\r\n", "a: b\r\n".repeat(fields));
+        let large = HeadLimits::of_client(1 << 20);
+
+        assert_eq!(read(large, &head(MAX_CLIENT_HEAD_FIELDS)), Ok(Some(MAX_CLIENT_HEAD_FIELDS)));
+        assert_eq!(read(large, &head(MAX_CLIENT_HEAD_FIELDS + 1)), Err(HeadError::TooMany));
+        assert_eq!(read(HeadLimits::RELAYED, &head(101)), Err(HeadError::TooMany));
+        let (whole, limits) = (head(1), |bytes| HeadLimits { bytes, fields: 1 });
+        assert_eq!(read(limits(whole.len()), &whole), Ok(Some(1)));
+        assert_eq!(read(limits(whole.len() - 1), &whole), Err(HeadError::TooLong));
+        assert_eq!(read(limits(9), &whole[..8]), Ok(None));
+        assert_eq!(read(limits(8), &whole[..8]), Err(HeadError::TooLong));
+    }
+
+    #[test]
+    fn a_head_that_was_read_is_taken_apart_by_lines() {
+        for end in ["\r\n", "\n"] {
+            let head = ["HTTP/1.1 200 a: b", "X-One:  1 ", "x-two:", "", "X: y"].join(end);
+            let head = head.as_bytes();
+            let names: Vec<_> = lines_of(head).skip(1).map(HeadLine::name).collect();
+            assert_eq!(names, [&b"X-One"[..], b"x-two"], "{end:?}");
+            assert!(lines_of(head).nth(2).unwrap().is("X-Two"));
+            assert_eq!(
+                lines_of(head).next().unwrap().0,
+                format!("HTTP/1.1 200 a: b{end}").as_bytes()
+            );
+            let fields: Vec<_> = fields_in(behind_first_line(head)).take(2).collect();
+            assert_eq!(fields, [(&b"X-One"[..], &b"1"[..]), (b"x-two", b"")], "{end:?}");
+        }
+        assert_eq!(behind_first_line(b"no line"), b"no line");
     }
 
     #[test]

@@ -1,16 +1,18 @@
 //! Messages of HTTP/1.1, as everybody here follows them: one grammar for where a message ends.
 //!
-//! `body` knows where a body ends, `chunks` reads its chunks, and `length` the fields of a head that
-//! say which of them it is. `hop_by_hop` knows which fields concern one connection alone, `forwarded`
-//! those that proxies add, and `lists` what stands in a list. `head` reads heads, `write` writes them, and `reader` reads whole answers. `request` and `response` follow whole connections with these, and
-//! `strict` puts that between a socket and a parser that is more lenient. `websocket` knows where a
-//! close frame fits. No I/O but in `strict` and `websocket`.
+//! `head` reads heads, whoever asks, and `write` writes them. `body` knows where a body ends, `chunks`
+//! reads its chunks, and `length` the fields of a head that say which of them it is. `hop_by_hop` knows
+//! which fields concern one connection alone, `forwarded` those that proxies add, and `lists` what stands
+//! in a list.
+//!
+//! With these `reader` reads whole responses (`response`), and `request` follows the requests of a
+//! connection; `strict` puts that between a socket and hyper, which is more lenient and reads for the
+//! APIs. `websocket` knows where a close frame fits. No I/O but in `strict` and `websocket`.
 
 mod body;
 mod chunks;
 #[cfg(feature = "service")]
 mod forwarded;
-#[cfg(feature = "service")]
 mod head;
 mod hop_by_hop;
 mod length;
@@ -18,6 +20,7 @@ mod lists;
 mod reader;
 #[cfg(feature = "service")]
 mod request;
+mod response;
 #[cfg(feature = "service")]
 mod strict;
 #[cfg(feature = "service")]
@@ -30,8 +33,8 @@ pub use chunks::FramingError;
 pub use forwarded::{CDN_LOOP, FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, is_forwarded};
 #[cfg(feature = "service")]
 pub use head::{
-    HeadError, HeadField, MAX_HEAD_BYTES, RequestHead, ResponseHead, may_end_head, read_fields,
-    read_request, read_response,
+    HeadError, HeadField, MAX_HEAD_BYTES, RequestHead, ResponseHead, behind_first_line, fields_in,
+    lines_of, may_end_head, read_fields, read_request, read_response,
 };
 pub use hop_by_hop::{ConnectionOptions, is_hop_by_hop};
 #[cfg(feature = "service")]
@@ -39,9 +42,10 @@ pub use hop_by_hop::{is_framing, may_be_named, may_trail, strip_hop_by_hop};
 pub use length::BodyLength;
 #[cfg(feature = "service")]
 pub use lists::{elements, elements_of, has_token};
-pub use reader::{Response, ResponseError, ResponseReader};
+pub use reader::{ResponseError, ResponseReader};
 #[cfg(feature = "service")]
 pub use request::Expects;
+pub use response::Response;
 #[cfg(feature = "service")]
 pub use strict::StrictStream;
 #[cfg(feature = "service")]
@@ -49,6 +53,3 @@ pub use websocket::GoingAway;
 pub use write::HeadWriter;
 #[cfg(feature = "service")]
 pub use write::{CONTINUE, LAST_CHUNK, LINE_END, write_chunk, write_chunk_size, write_last_chunk};
-
-/// The longest line of a head, in bytes; the parsers behind give up before.
-const MAX_LINE_BYTES: usize = 256 << 10;

@@ -1,51 +1,19 @@
 //! Reads whole answers from the bytes that arrive; free of I/O.
 //!
-//! It is as strict as [`StrictResponses`](super::StrictResponses): an answer that says in more than one
-//! way where its body ends is an error, whatever parts of it came.
+//! It is as strict as whoever passes answers on: one that says in more than one way where its body ends
+//! is an error, whatever parts of it came.
 
-use std::ops::Range;
-
-use bytes::Bytes;
-use http::header::{HeaderMap, HeaderName, HeaderValue};
-
-use super::{Body, BodyLength, ConnectionOptions, FramingError, HeadWriter};
+use super::head::{
+    HeadError, HeadLimits, MAX_CLIENT_HEAD_FIELDS, behind_first_line, may_end_head,
+    read_response_within,
+};
+use super::response::ResponseBody;
+use super::{Body, ConnectionOptions, FramingError, Response};
 
 /// The longest head, with the interim answers before it, in bytes.
 const MAX_HEAD_BYTES: usize = 256 << 10;
-/// How many fields a head may have.
-const MAX_HEAD_FIELDS: usize = 128;
 /// How much room is made for a body before any of it has come, in bytes.
 const MAX_EXPECTED_BYTES: u64 = 1 << 20;
-
-/// A whole answer.
-#[derive(Debug, Default)]
-pub struct Response {
-    /// The status.
-    pub status: u16,
-    /// The head; behind it the body, when that was framed by its length.
-    bytes: Vec<u8>,
-    head: Range<usize>,
-    body: ResponseBody,
-    /// Whether the server keeps the connection open.
-    pub keeps_alive: bool,
-    /// Whether the body is coded.
-    pub is_coded: bool,
-    /// Whether more came than the answer.
-    pub has_surplus: bool,
-}
-
-#[derive(Debug)]
-enum ResponseBody {
-    Within(Range<usize>),
-    Own(Vec<u8>),
-    Shared(Bytes),
-}
-
-impl Default for ResponseBody {
-    fn default() -> Self {
-        Self::Own(Vec::new())
-    }
-}
 
 /// Why bytes are no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -55,7 +23,7 @@ pub enum ResponseError {
     #[error("the head of the response is longer than {} KiB", MAX_HEAD_BYTES >> 10)]
     LongHead,
     /// The head has too many fields.
-    #[error("the head of the response has more than {MAX_HEAD_FIELDS} fields")]
+    #[error("the head of the response has more than {MAX_CLIENT_HEAD_FIELDS} fields")]
     ManyFields,
     /// What came is not the head of an answer.
     #[error("the response is not HTTP/1.1: {0}")]
@@ -131,10 +99,9 @@ impl ResponseReader {
                 self.read_head()?;
             }
             ReaderState::Head { searched } => {
-                let from = searched.saturating_sub(3);
+                let searched = *searched;
                 self.response.bytes.extend_from_slice(bytes);
-                let unseen = self.response.bytes.get(from..).unwrap_or_default();
-                if has_empty_line(unseen) {
+                if may_end_head(&self.response.bytes, searched) {
                     self.read_head()?;
                 } else {
                     self.await_more()?;
@@ -183,10 +150,10 @@ impl ResponseReader {
     /// Reads the head, if all of it is there, and what is there of the body.
     fn read_head(&mut self) -> Result<(), ResponseError> {
         loop {
-            let Some(head) = head(&self.response.bytes)? else { return self.await_more() };
-            if self.interim_bytes + head.bytes > MAX_HEAD_BYTES {
-                return Err(ResponseError::LongHead);
-            }
+            let max_bytes = MAX_HEAD_BYTES.saturating_sub(self.interim_bytes);
+            let Some(head) = head(&self.response.bytes, max_bytes)? else {
+                return self.await_more();
+            };
             match head.status {
                 101 => return Err(ResponseError::Switched),
                 100..200 => {
@@ -257,133 +224,44 @@ impl ResponseReader {
     }
 }
 
-impl Response {
-    /// An answer that came over no connection; its body is not coded.
-    pub fn new(status: u16, headers: &HeaderMap, body: Vec<u8>) -> Self {
-        let mut bytes = Vec::new();
-        HeadWriter::resume(&mut bytes).fields(headers);
-        let (head, body) = (0..bytes.len(), ResponseBody::Own(body));
-        Self { status, bytes, head, body, ..Self::default() }
-    }
-
-    /// The body as it came.
-    pub fn body(&self) -> &[u8] {
-        match &self.body {
-            ResponseBody::Within(range) => self.bytes.get(range.clone()).unwrap_or_default(),
-            ResponseBody::Own(body) => body,
-            ResponseBody::Shared(body) => body,
-        }
-    }
-
-    /// The body, to be kept; nothing is copied. The head is gone then where it was in one piece with it.
-    pub fn share_body(&mut self) -> Bytes {
-        let body = match std::mem::take(&mut self.body) {
-            ResponseBody::Within(range) => {
-                self.head = 0..0;
-                let bytes = Bytes::from(std::mem::take(&mut self.bytes));
-                if range.end <= bytes.len() { bytes.slice(range) } else { Bytes::new() }
-            }
-            ResponseBody::Own(body) => body.into(),
-            ResponseBody::Shared(body) => body,
-        };
-        self.body = ResponseBody::Shared(body.clone());
-        body
-    }
-
-    /// Puts another body in the place of the one that came.
-    pub fn replace_body(&mut self, body: Vec<u8>) {
-        self.body = ResponseBody::Own(body);
-    }
-
-    /// The values of a field, in their order.
-    pub fn values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
-        self.fields()
-            .filter(move |(known, _)| known.eq_ignore_ascii_case(name.as_bytes()))
-            .map(|(_, value)| value)
-    }
-
-    /// All fields.
-    pub fn headers(&self) -> HeaderMap {
-        let known = |(name, value): (&[u8], &[u8])| {
-            Some((HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?))
-        };
-        let mut headers = HeaderMap::new();
-        self.fields().filter_map(known).for_each(|(name, value)| {
-            headers.append(name, value);
-        });
-        headers
-    }
-
-    /// The fields of the head, which was found good.
-    fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let head = self.bytes.get(self.head.clone()).unwrap_or_default();
-        let lines = head.split(|byte| *byte == b'\n');
-        lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)).filter_map(super::length::field)
-    }
-}
-
-/// Reads a head; none when it is not all there.
-fn head(bytes: &[u8]) -> Result<Option<Head>, ResponseError> {
-    if matches!(bytes, [b'\r' | b'\n', ..]) {
-        return Err(ResponseError::Malformed("it begins with an empty line"));
-    }
+/// Reads a head within so many bytes; none when it is not all there.
+fn head(bytes: &[u8], max_bytes: usize) -> Result<Option<Head>, ResponseError> {
     // An alert, or a part of a handshake (RFC 8446, section 5.1).
     if matches!(bytes, [0x15 | 0x16, 0x03, ..]) {
         return Err(ResponseError::Tls);
     }
-    let mut fields = [const { std::mem::MaybeUninit::uninit() }; MAX_HEAD_FIELDS];
-    let mut parsed = httparse::Response::new(&mut []);
-    let config = httparse::ParserConfig::default();
-    let parsed_bytes = config.parse_response_with_uninit_headers(&mut parsed, bytes, &mut fields);
-    let bytes_in_head = match parsed_bytes {
-        Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) => return Ok(None),
-        Err(error) => return Err(malformed(error)),
-    };
-    let is_http_1_1 = parsed.version == Some(1);
-    let status = parsed.code.unwrap_or_default();
-    let (mut length, mut options) = (BodyLength::default(), ConnectionOptions::default());
-    let mut is_coded = false;
-    for field in parsed.headers.iter() {
-        length.read(field.name.as_bytes(), field.value).map_err(|_| {
-            ResponseError::Framing(
+    Ok(read_response_within(HeadLimits::of_client(max_bytes), bytes, false, |head| {
+        let (mut options, mut is_coded) = (ConnectionOptions::default(), false);
+        for field in head.fields {
+            match field.name.len() {
+                10 if field.name.eq_ignore_ascii_case("connection") => options.read(field.value),
+                16 if field.name.eq_ignore_ascii_case("content-encoding") => is_coded = true,
+                _ => {}
+            }
+        }
+        Head {
+            bytes: head.bytes.len(),
+            fields_from: head.bytes.len() - behind_first_line(head.bytes).len(),
+            status: head.status,
+            keeps_alive: options.persists(head.is_http_1_1),
+            is_coded,
+            body: head.body.clone(),
+        }
+    })?)
+}
+
+impl From<HeadError> for ResponseError {
+    fn from(error: HeadError) -> Self {
+        match error {
+            HeadError::Malformed(reason) => Self::Malformed(reason),
+            HeadError::BareLineEnd => Self::Malformed("a line does not end as it should"),
+            HeadError::TooMany => Self::ManyFields,
+            HeadError::TooLong => Self::LongHead,
+            HeadError::Framing => Self::Framing(
                 "its Content-Length or Transfer-Encoding does not say where its body ends",
-            )
-        })?;
-        match field.name.len() {
-            10 if field.name.eq_ignore_ascii_case("connection") => options.read(field.value),
-            16 if field.name.eq_ignore_ascii_case("content-encoding") => is_coded = true,
-            _ => {}
+            ),
         }
     }
-    let announced = length
-        .body(is_http_1_1)
-        .map_err(|_| ResponseError::Framing("it has chunks in a version that knows none"))?;
-    let body = match status {
-        ..100 => return Err(ResponseError::Malformed("its status is below 100")),
-        100..200 | 204 | 304 => Body::NONE,
-        _ => announced.unwrap_or(Body::UntilClose),
-    };
-    let fields_from = bytes.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    let keeps_alive = options.persists(is_http_1_1);
-    Ok(Some(Head { bytes: bytes_in_head, fields_from, status, keeps_alive, is_coded, body }))
-}
-
-fn malformed(error: httparse::Error) -> ResponseError {
-    ResponseError::Malformed(match error {
-        httparse::Error::TooManyHeaders => return ResponseError::ManyFields,
-        httparse::Error::HeaderName => "a field's name holds what no name may",
-        httparse::Error::HeaderValue => "a field's value holds what no value may",
-        httparse::Error::NewLine => "a line does not end as it should",
-        httparse::Error::Status => "its status is not a number",
-        httparse::Error::Version => "it names no version of HTTP/1",
-        httparse::Error::Token => "its first line holds what none may",
-    })
-}
-
-/// Whether a line is empty, not counting the first.
-fn has_empty_line(bytes: &[u8]) -> bool {
-    bytes.windows(2).any(|pair| pair == b"\n\n") || bytes.windows(3).any(|three| three == b"\n\r\n")
 }
 
 #[cfg(test)]
@@ -573,20 +451,5 @@ mod tests {
             let text = format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n{body}");
             assert!(!has_surplus(&text) && has_surplus(&format!("{text}b")), "{head}");
         }
-    }
-
-    #[test]
-    fn a_body_is_shared_and_replaced() {
-        for head in ["Content-Length: 3", "X: y"] {
-            let text = format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\nabc");
-            let mut response = read_in(text.as_bytes(), text.len()).unwrap();
-            assert_eq!(response.share_body(), "abc", "{head}");
-            assert_eq!((response.share_body(), response.body()), ("abc".into(), &b"abc"[..]));
-            response.replace_body(b"other".to_vec());
-            assert_eq!(response.body(), b"other");
-        }
-        let headers = HeaderMap::from_iter([(http::header::ETAG, HeaderValue::from_static("x"))]);
-        let made = Response::new(201, &headers, b"y".to_vec());
-        assert_eq!((made.status, made.headers(), made.body()), (201, headers, &b"y"[..]));
     }
 }

@@ -3,10 +3,16 @@
 //! Whoever forwards requests must see the same borders as those who read them later; a request that
 //! two readers could understand differently is refused before anything of it goes on. Knows nothing
 //! of sockets: it is fed what arrives.
+//!
+//! What arrives goes on at once, but for the end of a head: that is kept back until the whole head was
+//! read and found plain. Hyper reads it a second time, because it answers the requests, and takes no head
+//! that somebody else has read.
 
-use super::chunks::FramingError;
-use super::length::field;
-use super::{Body, BodyLength, MAX_LINE_BYTES};
+use super::head::{HeadLimits, has_head_end, read_request_within};
+use super::{Body, FramingError, HeadError};
+
+/// How large a head may be; hyper answers more than a hundred fields itself.
+const LIMITS: HeadLimits = HeadLimits::of_client(256 << 10);
 
 /// What a visitor has to send next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,9 +29,8 @@ pub enum Expects {
 #[derive(Debug, Default)]
 pub(super) struct RequestFraming {
     state: RequestFramingState,
-    head: RequestHeadFields,
-    /// The beginning of a line that has not ended.
-    line: Vec<u8>,
+    /// The head under way, where it comes in pieces.
+    head: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,36 +42,19 @@ enum RequestFramingState {
     EmptyLine,
     /// After that line, of which there is no second.
     AfterEmptyLine,
-    /// In the first line of a request.
-    First,
     Head,
     Body(Body),
 }
 
-/// What a head says about its body.
-#[derive(Debug, Default)]
-struct RequestHeadFields {
-    is_http_1_1: bool,
-    length: BodyLength,
-}
-
-/// The line is not as it should be.
-struct InvalidRequest;
-
-impl From<FramingError> for InvalidRequest {
-    fn from(_: FramingError) -> Self {
-        Self
-    }
-}
+/// There is more than one empty line before a request, or not the whole of one.
+struct InvalidEmptyLine;
 
 impl RequestFraming {
     /// What is missing.
     pub(super) fn expects(&self) -> Expects {
         match self.state {
             RequestFramingState::Start | RequestFramingState::AfterEmptyLine => Expects::Nothing,
-            RequestFramingState::EmptyLine
-            | RequestFramingState::First
-            | RequestFramingState::Head => Expects::Head,
+            RequestFramingState::EmptyLine | RequestFramingState::Head => Expects::Head,
             RequestFramingState::Body(_) => Expects::Body,
         }
     }
@@ -83,7 +71,7 @@ impl RequestFraming {
             && let Some(first) = rest.first()
         {
             if let Some(next) = self.state.around_empty_line(*first) {
-                self.state = next.map_err(|InvalidRequest| FramingError { fine: left })?;
+                self.state = next.map_err(|InvalidEmptyLine| FramingError { fine: left })?;
                 at += 1;
                 continue;
             }
@@ -109,71 +97,45 @@ impl RequestFraming {
             }
             return taken.map_or_else(|error| (error.fine, false), |taken| (taken, true));
         }
-        self.take_line(bytes).map_or((0, false), |taken| (taken, true))
+        self.take_head(bytes).map_or((0, false), |taken| (taken, true))
     }
 
-    /// Takes a line, or what there is of it; gives how many bytes that was.
-    fn take_line(&mut self, rest: &[u8]) -> Result<usize, InvalidRequest> {
-        if self.state != RequestFramingState::Head {
-            self.state = RequestFramingState::First;
+    /// Takes a head, or what there is of it; gives how many bytes that was.
+    fn take_head(&mut self, bytes: &[u8]) -> Result<usize, HeadError> {
+        self.state = RequestFramingState::Head;
+        let before = self.head.len();
+        if before > 0 || !has_head_end(bytes, 0) {
+            self.head.extend_from_slice(bytes);
         }
-        let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
-            self.line.extend_from_slice(rest);
-            return if self.line.len() > MAX_LINE_BYTES {
-                Err(InvalidRequest)
+        let head = if self.head.is_empty() { bytes } else { &self.head };
+        if !has_head_end(head, before) {
+            return if head.len() <= LIMITS.bytes {
+                Ok(bytes.len())
             } else {
-                Ok(rest.len())
+                Err(HeadError::TooLong)
             };
-        };
-        if self.line.is_empty() {
-            self.whole_line(&rest[..end])?;
+        }
+        let read = read_request_within(LIMITS, head, |head| (head.bytes.len(), head.body.clone()))?;
+        let (length, body) = read.ok_or(HeadError::BareLineEnd)?;
+        self.head = Vec::new();
+        self.state = if body.is_done() {
+            RequestFramingState::Start
         } else {
-            let mut line = std::mem::take(&mut self.line);
-            line.extend_from_slice(&rest[..end]);
-            self.whole_line(&line)?;
-        }
-        Ok(end + 1)
-    }
-
-    /// A line without its line feed.
-    fn whole_line(&mut self, line: &[u8]) -> Result<(), InvalidRequest> {
-        let Some((b'\r', line)) = line.split_last() else { return Err(InvalidRequest) };
-        if line.contains(&b'\r') {
-            return Err(InvalidRequest);
-        }
-        self.state = match self.state {
-            RequestFramingState::Head if line.is_empty() => self.body()?,
-            RequestFramingState::Head => {
-                let (name, value) = field(line).ok_or(InvalidRequest)?;
-                self.head.length.read(name, value)?;
-                RequestFramingState::Head
-            }
-            _ => {
-                let is_http_1_1 = line.ends_with(b" HTTP/1.1");
-                self.head = RequestHeadFields { is_http_1_1, length: BodyLength::default() };
-                RequestFramingState::Head
-            }
+            RequestFramingState::Body(body)
         };
-        Ok(())
-    }
-
-    fn body(&self) -> Result<RequestFramingState, InvalidRequest> {
-        let body = self.head.length.body(self.head.is_http_1_1)?;
-        Ok(body
-            .filter(|body| !body.is_done())
-            .map_or(RequestFramingState::Start, RequestFramingState::Body))
+        Ok(length - before)
     }
 }
 
 impl RequestFramingState {
     /// What follows when this byte belongs to an empty line before a request; none when it belongs
     /// to something else.
-    fn around_empty_line(&self, byte: u8) -> Option<Result<Self, InvalidRequest>> {
+    fn around_empty_line(&self, byte: u8) -> Option<Result<Self, InvalidEmptyLine>> {
         match (self, byte) {
             (Self::Start, b'\r') => Some(Ok(Self::EmptyLine)),
             (Self::EmptyLine, b'\n') => Some(Ok(Self::AfterEmptyLine)),
-            (Self::EmptyLine, _) => Some(Err(InvalidRequest)),
-            (Self::Start | Self::AfterEmptyLine, b'\r' | b'\n') => Some(Err(InvalidRequest)),
+            (Self::EmptyLine, _) => Some(Err(InvalidEmptyLine)),
+            (Self::Start | Self::AfterEmptyLine, b'\r' | b'\n') => Some(Err(InvalidEmptyLine)),
             _ => None,
         }
     }
@@ -229,10 +191,17 @@ mod tests {
 
     #[test]
     fn what_came_before_stays_fine() {
-        let fine = "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\n";
-        let bytes = format!("{fine}Content-Length: x\r\n\r\n");
+        let fine = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        let head = "GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n";
+        let bytes = format!("{fine}{head}");
 
         assert_eq!(fed_in(bytes.as_bytes(), bytes.len()), (fine.into(), None));
+        for piece in 1..head.len() {
+            let (left, expects) = fed_in(bytes.as_bytes(), piece);
+            let begun = left.strip_prefix(fine.as_bytes()).unwrap();
+            assert!(head.as_bytes().starts_with(begun) && begun.len() < head.len(), "{piece}");
+            assert_eq!(expects, None, "{piece}");
+        }
     }
 
     #[test]
@@ -300,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_a_limit() {
+    fn a_head_has_a_limit() {
         let fed_in_halves = |bytes: usize| {
             let mut framing = RequestFraming::default();
             let mut line = format!("GET /{}", "a".repeat(bytes - 5)).into_bytes();
@@ -308,6 +277,6 @@ mod tests {
             framing.feed(first).is_ok() && framing.feed(second).is_ok()
         };
 
-        assert!(fed_in_halves(MAX_LINE_BYTES) && !fed_in_halves(MAX_LINE_BYTES + 1));
+        assert!(fed_in_halves(LIMITS.bytes) && !fed_in_halves(LIMITS.bytes + 1));
     }
 }

@@ -11,10 +11,7 @@ use serde::Serialize;
 use super::CapturedBody;
 use crate::api::local::requests::{CapturedRequest, RequestMessage, ResponseMessage};
 use crate::api::{Base64, Flag, Note, Timestamp, Trailers};
-use crate::http1::{HeadWriter, LINE_END};
-
-/// How many headers of a message are shown; relays accept fewer.
-const MAX_HEADERS: usize = 1024;
+use crate::http1::{self, HeadField, HeadWriter, lines_of};
 
 /// A captured request that may still be under way.
 #[derive(Debug)]
@@ -218,8 +215,7 @@ impl CapturedMessage {
 
     /// The headers with the bytes of their values, which need not be text.
     pub fn exact_headers(&self) -> Vec<(String, Vec<u8>)> {
-        let start = self.head.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        parsed(self.head.get(start..).unwrap_or_default())
+        parsed(http1::behind_first_line(&self.head))
     }
 
     /// The headers that came after the body.
@@ -230,15 +226,9 @@ impl CapturedMessage {
     fn unchunked_head(&self) -> Vec<u8> {
         let mut head = Vec::with_capacity(self.head.len() + 32);
         let mut writer = HeadWriter::resume(&mut head);
-        for line in self.head.split_inclusive(|byte| *byte == b'\n') {
-            let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
-            if line == LINE_END {
-                break;
-            }
-            if !name.eq_ignore_ascii_case(b"transfer-encoding")
-                && !name.eq_ignore_ascii_case(b"trailer")
-            {
-                writer.lines(line);
+        for line in lines_of(&self.head) {
+            if !line.is("transfer-encoding") && !line.is("trailer") {
+                writer.lines(line.0);
             }
         }
         writer.display("Content-Length", self.body_length).end();
@@ -276,12 +266,8 @@ impl CapturedMessage {
 
 /// The headers of these lines, in their order.
 fn parsed(lines: &[u8]) -> Vec<(String, Vec<u8>)> {
-    let mut room = [httparse::EMPTY_HEADER; MAX_HEADERS];
-    let parsed = match httparse::parse_headers(lines, &mut room) {
-        Ok(httparse::Status::Complete((_, parsed))) => parsed,
-        _ => return Vec::new(),
-    };
-    parsed.iter().map(|header| (header.name.to_owned(), header.value.to_vec())).collect()
+    let owned = |field: &HeadField<'_>| (field.name.to_owned(), field.value.to_vec());
+    http1::read_fields(lines, |fields| fields.iter().map(owned).collect()).unwrap_or_default()
 }
 
 fn texts(headers: Vec<(String, Vec<u8>)>) -> Vec<(String, String)> {

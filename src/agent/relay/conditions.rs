@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 
-use crate::http1::HeadWriter;
+use crate::http1::{HeadWriter, behind_first_line, fields_in};
 
 /// How dates are written in headers.
 const HTTP_DATE: &str = "%a, %d %b %Y %H:%M:%S GMT";
@@ -123,11 +123,9 @@ impl FileVersion {
 
 /// The values of a header in a head that was read already.
 fn values<'h>(head: &'h [u8], name: &'h str) -> impl Iterator<Item = &'h str> {
-    let lines = head.split(|byte| *byte == b'\n').skip(1);
-    lines.filter_map(move |line| {
-        let (own, value) = std::str::from_utf8(line).ok()?.split_once(':')?;
-        own.eq_ignore_ascii_case(name).then(|| value.trim())
-    })
+    let fields = fields_in(behind_first_line(head));
+    let known = fields.filter(move |(own, _)| own.eq_ignore_ascii_case(name.as_bytes()));
+    known.filter_map(|(_, value)| std::str::from_utf8(value).ok())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::http1::{self, Body, ConnectionOptions, HeadError, HeadField};
+use crate::http1::{self, Body, ConnectionOptions, HeadError, HeadField, RequestHead};
 
 /// The head of a request.
 #[derive(Debug)]
@@ -31,41 +31,48 @@ pub(super) struct RelayResponse {
 
 /// Takes the head of a request out of a buffer, and gives its bytes with it; none while it is
 /// incomplete.
-///
-/// One empty line before it is no part of it, and is taken as well (RFC 9112, section 2.2).
 pub(super) fn take_request(
     buffer: &mut BytesMut,
 ) -> Result<Option<(RelayRequest, Bytes)>, HeadError> {
+    let taken = take_request_as(buffer, |_| ())?;
+    Ok(taken.map(|(request, (), bytes)| (request, bytes)))
+}
+
+/// As [`take_request`], with what else somebody has to know of the head.
+///
+/// One empty line before it is no part of it, and is taken as well (RFC 9112, section 2.2).
+pub(super) fn take_request_as<T>(
+    buffer: &mut BytesMut,
+    read: impl FnOnce(&RequestHead<'_, '_>) -> T,
+) -> Result<Option<(RelayRequest, T, Bytes)>, HeadError> {
     let bytes = match buffer.as_ref() {
         b"" | b"\r" => return Ok(None),
         [b'\r', b'\n', bytes @ ..] => bytes,
         bytes => bytes,
     };
     let skipped = buffer.len() - bytes.len();
-    let Some((head, length)) = request(bytes)? else { return Ok(None) };
+    let taken = http1::read_request(bytes, |head| {
+        Ok::<_, HeadError>((request(head)?, read(head), head.bytes.len()))
+    })?;
+    let Some((request, read, length)) = taken.transpose()? else { return Ok(None) };
     buffer.advance(skipped);
-    Ok(Some((head, buffer.split_to(length).freeze())))
+    Ok(Some((request, read, buffer.split_to(length).freeze())))
 }
 
-/// Reads the head of a request, and how long it is; none while it is incomplete.
-fn request(bytes: &[u8]) -> Result<Option<(RelayRequest, usize)>, HeadError> {
-    http1::read_request(bytes, |head| {
-        let fields = HeadFields::read(head.fields)?;
-        let is_idempotent =
-            matches!(head.method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "TRACE");
-        let request = RelayRequest {
-            is_head: head.method == "HEAD",
-            is_idempotent,
-            body: head.body.clone(),
-            keep_alive: fields.options.persists(head.is_http_1_1),
-            upgrade: fields.options.upgrade,
-            is_websocket: fields.options.upgrade && fields.websocket,
-            target: head.target.to_owned(),
-            host: fields.host,
-        };
-        Ok((request, head.bytes.len()))
-    })?
-    .transpose()
+fn request(head: &RequestHead<'_, '_>) -> Result<RelayRequest, HeadError> {
+    let fields = HeadFields::read(head.fields)?;
+    let is_idempotent =
+        matches!(head.method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "TRACE");
+    Ok(RelayRequest {
+        is_head: head.method == "HEAD",
+        is_idempotent,
+        body: head.body.clone(),
+        keep_alive: fields.options.persists(head.is_http_1_1),
+        upgrade: fields.options.upgrade,
+        is_websocket: fields.options.upgrade && fields.websocket,
+        target: head.target.to_owned(),
+        host: fields.host,
+    })
 }
 
 /// Reads the head of an answer to a request; none while it is incomplete.
@@ -112,7 +119,7 @@ impl HeadFields {
             }
         }
         if hosts > 1 {
-            return Err(HeadError::Malformed);
+            return Err(HeadError::Malformed("it names two hosts"));
         }
         fields.options.upgrade &= upgrades;
         Ok(fields)
@@ -128,11 +135,13 @@ mod tests {
     fn a_request_says_what_the_relay_must_know() {
         let bytes = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc";
 
-        let (head, length) = request(bytes).unwrap().unwrap();
-        assert_eq!((length, head.body, head.keep_alive), (48, Body::Length(3), true));
+        let mut buffer = BytesMut::from(&bytes[..]);
+        let (head, taken) = take_request(&mut buffer).unwrap().unwrap();
+        assert_eq!((taken.len(), head.body, head.keep_alive), (48, Body::Length(3), true));
         assert_eq!((head.target.as_str(), head.host.as_deref()), ("/a", Some(&b"x"[..])));
         let two_hosts = b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n";
-        assert_eq!(request(two_hosts).unwrap_err(), HeadError::Malformed);
+        let two_hosts = take_request(&mut BytesMut::from(&two_hosts[..])).unwrap_err();
+        assert_eq!(two_hosts, HeadError::Malformed("it names two hosts"));
     }
 
     #[test]
@@ -157,7 +166,8 @@ mod tests {
         }
         for before in ["\r\n\r\n", "\n", "\r\n\n", "\r"] {
             let mut buffer = BytesMut::from(format!("{before}{request}").as_bytes());
-            assert_eq!(take_request(&mut buffer).unwrap_err(), HeadError::Malformed, "{before:?}");
+            let refused = take_request(&mut buffer).unwrap_err();
+            assert!(matches!(refused, HeadError::Malformed(_)), "{before:?}");
         }
     }
 }

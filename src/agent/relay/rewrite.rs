@@ -1,6 +1,6 @@
 //! The changes that the relay makes to heads: the host, and where redirects lead.
 
-use crate::http1::{HeadWriter, LINE_END};
+use crate::http1::{FORWARDED_HOST, HeadWriter, lines_of};
 
 /// What a local service sees as `Host`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,16 +31,12 @@ pub(super) fn request(head: &[u8], original: Option<&[u8]>, host: &str) -> Vec<u
     let mut forwarded = false;
     let mut output = Vec::with_capacity(head.len() + 128);
     let mut writer = HeadWriter::resume(&mut output);
-    for line in head.split_inclusive(|byte| *byte == b'\n') {
-        if line == LINE_END {
-            break;
-        }
-        let name = name_of(line);
-        if name.eq_ignore_ascii_case(b"host") {
+    for line in lines_of(head) {
+        if line.is("host") {
             writer.field("Host", host);
-        } else if !name.eq_ignore_ascii_case(b"x-original-host") {
-            forwarded |= name.eq_ignore_ascii_case(b"x-forwarded-host");
-            writer.lines(line);
+        } else if !line.is("x-original-host") {
+            forwarded |= line.is(FORWARDED_HOST);
+            writer.lines(line.0);
         }
     }
     if let Some(original) = original {
@@ -59,24 +55,21 @@ pub(super) fn response(head: &[u8], local: &str, public: &[u8], scheme: &str) ->
     let mut changed = false;
     let mut output = Vec::with_capacity(head.len() + 64);
     let mut writer = HeadWriter::resume(&mut output);
-    for line in head.split_inclusive(|byte| *byte == b'\n') {
-        let location = name_of(line).eq_ignore_ascii_case(b"location");
-        match location.then(|| rest_after_host(line, local)).flatten() {
+    for line in lines_of(head) {
+        let location = line.is("location");
+        match location.then(|| rest_after_host(line.0, local)).flatten() {
             Some(rest) => {
                 let place = [scheme.as_bytes(), b"://", public, rest].concat();
                 writer.field("Location", place);
                 changed = true;
             }
             None => {
-                writer.lines(line);
+                writer.lines(line.0);
             }
         }
     }
+    writer.end();
     changed.then_some(output)
-}
-
-fn name_of(line: &[u8]) -> &[u8] {
-    line.split(|byte| *byte == b':').next().unwrap_or_default()
 }
 
 /// What follows the host in a `Location` line that leads to `host`.

@@ -1,4 +1,8 @@
 //! Tunnels of HTTP proxies: CONNECT (RFC 9110, section 9.3.6).
+//!
+//! The heads of answers are not read by `http1`, which refuses what is ambiguous about a body: a successful
+//! answer has none, whatever its fields say, and they are to be ignored. Its status line is all that
+//! counts, and not one byte behind the head may be taken.
 
 use std::io::{Read, Write};
 

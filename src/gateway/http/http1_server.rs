@@ -132,7 +132,8 @@ impl<'l> Http1Server<'l> {
             ExchangeEnd::Completed => Ok(self.line.complete(&request)),
             ExchangeEnd::Failed => Err(Http1Exit::Aborted),
             ExchangeEnd::NotStarted => {
-                // Nothing of it was done, so that its head still lies there.
+                // Nothing of it was done, so that its head still lies there. It is read again, because to
+                // keep what was read would cost every request that is carried.
                 let full = http1::read_request(&self.line.buffer, full_request);
                 match full.ok().flatten() {
                     Some(Ok(full)) => Box::pin(self.serve_full(full)).await,

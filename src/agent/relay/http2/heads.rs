@@ -8,8 +8,8 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 
 use crate::http1::{
-    self, ConnectionOptions, HeadField, HeadWriter, has_token, is_hop_by_hop, may_trail,
-    strip_hop_by_hop, write_chunk,
+    self, ConnectionOptions, HeadField, HeadWriter, RequestHead, has_token, is_hop_by_hop,
+    may_trail, strip_hop_by_hop, write_chunk,
 };
 
 const SOCKET_KEY: HeaderName = HeaderName::from_static("sec-websocket-key");
@@ -28,24 +28,21 @@ pub(super) struct Http2Request {
 #[error("HTTP/2 has no such request")]
 pub(super) struct UntranslatableRequest;
 
-/// Translates the head of a request, which was found to be well-formed.
+/// Translates the head of a request.
 ///
 /// `authority` is for a request that names no host.
 pub(super) fn request(
-    head: &[u8],
+    head: &RequestHead<'_, '_>,
     scheme: &str,
     authority: &str,
 ) -> Result<Http2Request, UntranslatableRequest> {
-    let read = http1::read_request(head, |head| {
-        let method: Method = head.method.parse().map_err(|_| UntranslatableRequest)?;
-        let headers = head.fields.iter().map(header).collect::<Option<HeaderMap>>();
-        Ok((method, head.target.to_owned(), headers.ok_or(UntranslatableRequest)?))
-    });
-    let (mut method, target, mut headers) = read.ok().flatten().ok_or(UntranslatableRequest)??;
+    let mut method: Method = head.method.parse().map_err(|_| UntranslatableRequest)?;
+    let headers = head.fields.iter().map(header).collect::<Option<HeaderMap>>();
+    let mut headers = headers.ok_or(UntranslatableRequest)?;
     if method == Method::CONNECT {
         return Err(UntranslatableRequest);
     }
-    let uri = address(&target, headers.remove(HOST).as_ref(), scheme, authority)?;
+    let uri = address(head.target, headers.remove(HOST).as_ref(), scheme, authority)?;
     let socket = socket(&method, &headers);
     let trailers = has_token(&headers, TE, "trailers");
     strip_hop_by_hop(&mut headers);

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, DuplexStream, ReadHalf, WriteHalf};
 
 use super::connection::{Http2Handle, Http2Lease, LocalHttp2Connection, explained};
 use super::download::{self, DownloadError};
-use super::heads::{self, Http2Request};
+use super::heads::{self, Http2Request, UntranslatableRequest};
 use super::upload::Upload;
 use super::{FailureReason, socket};
 use crate::agent::relay::head::{self, RelayRequest};
@@ -53,13 +53,11 @@ impl Translator {
 
     /// Answers one request after the other.
     pub async fn run(mut self) {
-        while let Some((head, bytes)) = self.next_head().await {
-            let converted =
-                match heads::request(&bytes, self.connection.scheme(), self.connection.authority())
-                {
-                    Ok(converted) => converted,
-                    Err(problem) => return self.problem.status_sender(problem.to_string()),
-                };
+        while let Some((head, converted)) = self.next_head().await {
+            let converted = match converted {
+                Ok(converted) => converted,
+                Err(problem) => return self.problem.status_sender(problem.to_string()),
+            };
             if !self.answer(converted, &head).await {
                 return;
             }
@@ -68,11 +66,17 @@ impl Translator {
     }
 
     /// The next head; none when the visitor is done, or the connection is.
-    async fn next_head(&mut self) -> Option<(RelayRequest, Bytes)> {
+    async fn next_head(
+        &mut self,
+    ) -> Option<(RelayRequest, Result<Http2Request, UntranslatableRequest>)> {
+        let (scheme, authority) = (self.connection.scheme(), self.connection.authority());
         loop {
-            // The relay has read the same head before.
-            if let Some(taken) = head::take_request(&mut self.buffer).ok()? {
-                return Some(taken);
+            let taken = head::take_request_as(&mut self.buffer, |head| {
+                heads::request(head, scheme, authority)
+            });
+            // The relay has found no fault with the same head.
+            if let Some((request, converted, _)) = taken.ok()? {
+                return Some((request, converted));
             }
             tokio::select! {
                 biased;

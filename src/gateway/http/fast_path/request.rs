@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use crate::gateway::http::forwarded::VisitorOrigin;
 use crate::gateway::http::head::{self, MAX_PATH_BYTES};
-use crate::http1::{Body, HeadField, HeadWriter, RequestHead, is_forwarded, is_hop_by_hop};
+use crate::http1::{
+    Body, HeadField, HeadWriter, RequestHead, is_forwarded, is_hop_by_hop, lines_of,
+};
 
 /// A request that only wants to be carried; the places are those in its bytes.
 #[derive(Debug, PartialEq, Eq)]
@@ -104,27 +106,18 @@ pub(crate) fn rewrite(
     origin: &VisitorOrigin,
     out: &mut Vec<u8>,
 ) {
-    let lines = bytes.get(..request.length.saturating_sub(2)).unwrap_or_default();
     let mut head = HeadWriter::resume(out);
-    let mut rest = lines;
-    while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-        let (line, after) = rest.split_at(end + 1);
+    for line in lines_of(bytes.get(..request.length).unwrap_or_default()) {
         // It says "close" or "keep-alive", which concerns this connection alone.
-        let is_connection =
-            line.get(..11).is_some_and(|name| name.eq_ignore_ascii_case(b"connection:"));
-        let is_claim = request.is_forwarded && is_forwarded(name_of(line));
+        let is_connection = line.is("connection");
+        let is_claim = request.is_forwarded && is_forwarded(line.name());
         if !is_connection && !is_claim {
-            head.lines(line);
+            head.lines(line.0);
         }
-        rest = after;
     }
     let host = bytes.get(request.host.clone()).unwrap_or_default();
     origin.write(host, &mut head);
     head.end();
-}
-
-fn name_of(line: &[u8]) -> &[u8] {
-    line.split(|byte| *byte == b':').next().unwrap_or_default()
 }
 
 #[cfg(test)]
