@@ -26,7 +26,6 @@ pub struct HeadLimits {
 
 impl HeadLimits {
     /// What goes through a gateway or a relay.
-    #[cfg(feature = "service")]
     const RELAYED: Self = Self { bytes: MAX_HEAD_BYTES, fields: MAX_HEAD_FIELDS };
     /// What a client reads: `bytes`, with as many fields as there is room for.
     pub const fn of_client(bytes: usize) -> Self {
@@ -80,7 +79,6 @@ impl From<httparse::Error> for HeadError {
 }
 
 /// The head of a request.
-#[cfg(feature = "service")]
 #[derive(Debug)]
 pub struct RequestHead<'b, 'f> {
     /// All of its bytes.
@@ -110,7 +108,6 @@ pub struct ResponseHead<'b, 'f> {
 ///
 /// # Errors
 /// When it is not as it should be.
-#[cfg(feature = "service")]
 pub fn read_request<T>(
     bytes: &[u8],
     read: impl FnOnce(&RequestHead<'_, '_>) -> T,
@@ -122,7 +119,6 @@ pub fn read_request<T>(
 ///
 /// # Errors
 /// As there.
-#[cfg(feature = "service")]
 pub fn read_request_within<T>(
     limits: HeadLimits,
     bytes: &[u8],
@@ -150,7 +146,6 @@ pub fn read_request_within<T>(
 ///
 /// # Errors
 /// When it is not as it should be; a line may end with a line feed alone, as most readers take it.
-#[cfg(feature = "service")]
 pub fn read_response<T>(
     bytes: &[u8],
     to_head: bool,
@@ -190,7 +185,6 @@ pub fn read_response_within<T>(
 }
 
 /// Reads fields that end with an empty line, such as those of a trailer; none where they are malformed.
-#[cfg(feature = "service")]
 pub fn read_fields<T>(bytes: &[u8], read: impl FnOnce(&[HeadField<'_>]) -> T) -> Option<T> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_HEAD_FIELDS];
     match httparse::parse_headers(bytes, &mut fields) {
@@ -212,11 +206,9 @@ pub(super) fn has_head_end(bytes: &[u8], searched: usize) -> bool {
 }
 
 /// A line of a head that was read already, with its end.
-#[cfg(feature = "service")]
 #[derive(Debug, Clone, Copy)]
 pub struct HeadLine<'h>(pub &'h [u8]);
 
-#[cfg(feature = "service")]
 impl<'h> HeadLine<'h> {
     /// The name of the field; that of the first line is none of a field.
     pub fn name(self) -> &'h [u8] {
@@ -230,7 +222,6 @@ impl<'h> HeadLine<'h> {
 }
 
 /// The lines of a head that was read already, but for the empty one that ends it.
-#[cfg(feature = "service")]
 pub fn lines_of(head: &[u8]) -> impl Iterator<Item = HeadLine<'_>> {
     let lines = head.split_inclusive(|byte| *byte == b'\n');
     lines.take_while(|line| !matches!(line, [b'\r', b'\n'] | [b'\n'])).map(HeadLine)
@@ -265,7 +256,6 @@ fn check_start(bytes: &[u8]) -> Result<(), HeadError> {
 }
 
 /// The parser takes a bare line feed for a line end; others may not, and then see another message.
-#[cfg(feature = "service")]
 fn check_line_ends(head: &[u8]) -> Result<(), HeadError> {
     let mut rest = head;
     while let Some(at) = rest.iter().position(|byte| matches!(byte, b'\r' | b'\n')) {
@@ -285,7 +275,7 @@ fn length_of(fields: &[HeadField<'_>]) -> Result<BodyLength, FramingError> {
     Ok(length)
 }
 
-#[cfg(all(test, feature = "service"))]
+#[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;

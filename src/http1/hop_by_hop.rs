@@ -1,15 +1,10 @@
 //! What concerns one connection alone, and goes no further (RFC 9110, section 7.6.1).
 
+use http::header::{CONNECTION, CONTENT_LENGTH, Entry, HOST, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::forwarded::{CDN_LOOP, is_forwarded};
 use super::lists::elements;
-use http::header::CONNECTION;
-#[cfg(feature = "service")]
-use http::header::{CONTENT_LENGTH, Entry, HOST, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderValue};
-#[cfg(feature = "service")]
-use {
-    super::forwarded::{CDN_LOOP, is_forwarded},
-    http::HeaderName,
-};
 
 /// The fields that go no further, beside those that `Connection` names. The last is of upgrades to
 /// HTTP/2 (RFC 7540, section 3.2.1), which nobody here makes.
@@ -30,7 +25,6 @@ pub fn is_hop_by_hop(name: &str) -> bool {
 
 /// Whether a field is taken off a message because `Connection` names it; what frames or routes the
 /// message stays, and so does what proxies say of it.
-#[cfg(feature = "service")]
 pub fn may_be_named(name: &[u8]) -> bool {
     let ends_to_end = [CONTENT_LENGTH, HOST, CDN_LOOP];
     let is = |known: &HeaderName| name.eq_ignore_ascii_case(known.as_str().as_bytes());
@@ -39,7 +33,6 @@ pub fn may_be_named(name: &[u8]) -> bool {
 
 /// Removes what concerns one connection alone: the fields that `Connection` names, and those that it
 /// need not name.
-#[cfg(feature = "service")]
 pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
     if let Entry::Occupied(entry) = headers.entry(CONNECTION) {
         let (_, values) = entry.remove_entry_mult();
@@ -58,14 +51,12 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
 
 /// Whether a field says where a message ends or whether its connection does: nobody but the writer of a
 /// message may say so.
-#[cfg(feature = "service")]
 pub fn is_framing(name: &HeaderName) -> bool {
     [CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING].contains(name)
 }
 
 /// Whether a field may stand behind a body: it says nothing about the message that must be known before
 /// (RFC 9110, section 6.5.1).
-#[cfg(feature = "service")]
 pub fn may_trail(name: &HeaderName) -> bool {
     use http::header::{
         AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, MAX_FORWARDS,
@@ -147,65 +138,53 @@ mod tests {
         assert_eq!(options, upgrade);
     }
 
-    #[cfg(feature = "service")]
-    mod with_service {
-        use super::*;
+    /// What is left of some fields.
+    fn left(fields: &[(&'static str, &'static str)]) -> Vec<String> {
+        let mut headers: HeaderMap = fields
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect();
+        strip_hop_by_hop(&mut headers);
+        let mut names: Vec<_> = headers.keys().map(|name| name.as_str().to_owned()).collect();
+        names.sort_unstable();
+        names
+    }
 
-        /// What is left of some fields.
-        fn left(fields: &[(&'static str, &'static str)]) -> Vec<String> {
-            let mut headers: HeaderMap = fields
-                .iter()
-                .map(|(name, value)| {
-                    (HeaderName::from_static(name), HeaderValue::from_static(value))
-                })
-                .collect();
-            strip_hop_by_hop(&mut headers);
-            let mut names: Vec<_> = headers.keys().map(|name| name.as_str().to_owned()).collect();
-            names.sort_unstable();
-            names
-        }
+    #[test]
+    fn what_concerns_one_connection_is_removed_named_or_not() {
+        let fields = HOP_BY_HOP.map(|name| (name, "x"));
+        assert_eq!(left(&fields), [""; 0]);
+        let named =
+            [("connection", "x-one, ,X-Two"), ("connection", "x-three, no name"), ("x-one", "")];
+        let more = [("x-two", ""), ("x-three", ""), ("x-four", ""), ("trailer", "x-sum")];
+        assert_eq!(left(&[&named[..], &more].concat()), ["trailer", "x-four"]);
+    }
 
-        #[test]
-        fn what_concerns_one_connection_is_removed_named_or_not() {
-            let fields = HOP_BY_HOP.map(|name| (name, "x"));
-            assert_eq!(left(&fields), [""; 0]);
-            let named = [
-                ("connection", "x-one, ,X-Two"),
-                ("connection", "x-three, no name"),
-                ("x-one", ""),
-            ];
-            let more = [("x-two", ""), ("x-three", ""), ("x-four", ""), ("trailer", "x-sum")];
-            assert_eq!(left(&[&named[..], &more].concat()), ["trailer", "x-four"]);
-        }
+    #[test]
+    fn what_frames_and_routes_a_message_cannot_be_named_away() {
+        let names = ["content-length", "host", "cdn-loop", "x-forwarded-for", "forwarded"];
+        let mut fields = names.map(|name| (name, "1")).to_vec();
+        fields.push(("connection", "Content-Length, host, CDN-Loop, x-forwarded-for, Forwarded"));
 
-        #[test]
-        fn what_frames_and_routes_a_message_cannot_be_named_away() {
-            let names = ["content-length", "host", "cdn-loop", "x-forwarded-for", "forwarded"];
-            let mut fields = names.map(|name| (name, "1")).to_vec();
-            fields
-                .push(("connection", "Content-Length, host, CDN-Loop, x-forwarded-for, Forwarded"));
+        let mut expected = names.to_vec();
+        expected.sort_unstable();
+        assert_eq!(left(&fields), expected);
+    }
 
-            let mut expected = names.to_vec();
-            expected.sort_unstable();
-            assert_eq!(left(&fields), expected);
-        }
+    #[test]
+    fn names_are_known_in_any_case() {
+        assert!(is_hop_by_hop("TE") && is_hop_by_hop("Proxy-connection"));
+        assert!(!is_hop_by_hop("trailer") && !is_hop_by_hop("t"));
+        assert!(may_be_named(b"X-Mine") && may_be_named(b"te"));
+        assert!(!may_be_named(b"HOST") && !may_be_named(b"x_forwarded_for"));
+    }
 
-        #[test]
-        fn names_are_known_in_any_case() {
-            assert!(is_hop_by_hop("TE") && is_hop_by_hop("Proxy-connection"));
-            assert!(!is_hop_by_hop("trailer") && !is_hop_by_hop("t"));
-            assert!(may_be_named(b"X-Mine") && may_be_named(b"te"));
-            assert!(!may_be_named(b"HOST") && !may_be_named(b"x_forwarded_for"));
-        }
-
-        #[test]
-        fn what_must_be_known_before_the_body_does_not_come_behind_it() {
-            let may_trail = |name| may_trail(&HeaderName::from_static(name));
-            assert!(may_trail("x-sum") && may_trail("grpc-status") && may_trail("etag"));
-            for name in ["host", "content-length", "transfer-encoding", "te", "trailer", "upgrade"]
-            {
-                assert!(!may_trail(name), "{name}");
-            }
+    #[test]
+    fn what_must_be_known_before_the_body_does_not_come_behind_it() {
+        let may_trail = |name| may_trail(&HeaderName::from_static(name));
+        assert!(may_trail("x-sum") && may_trail("grpc-status") && may_trail("etag"));
+        for name in ["host", "content-length", "transfer-encoding", "te", "trailer", "upgrade"] {
+            assert!(!may_trail(name), "{name}");
         }
     }
 }

@@ -9,9 +9,11 @@
 //! connection; `strict` puts that between a socket and hyper, which is more lenient and reads for the
 //! APIs. `websocket` knows where a close frame fits. No I/O but in `strict` and `websocket`.
 
+// Clients alone use a part of it.
+#![cfg_attr(not(feature = "service"), allow(dead_code, unused_imports))]
+
 mod body;
 mod chunks;
-#[cfg(feature = "service")]
 mod forwarded;
 mod head;
 mod hop_by_hop;
@@ -29,18 +31,15 @@ mod write;
 
 pub use body::Body;
 pub use chunks::FramingError;
-#[cfg(feature = "service")]
 pub use forwarded::{CDN_LOOP, FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, is_forwarded};
-#[cfg(feature = "service")]
 pub use head::{
     HeadError, HeadField, MAX_HEAD_BYTES, RequestHead, ResponseHead, behind_first_line, fields_in,
     lines_of, may_end_head, read_fields, read_request, read_response,
 };
-pub use hop_by_hop::{ConnectionOptions, is_hop_by_hop};
-#[cfg(feature = "service")]
-pub use hop_by_hop::{is_framing, may_be_named, may_trail, strip_hop_by_hop};
+pub use hop_by_hop::{
+    ConnectionOptions, is_framing, is_hop_by_hop, may_be_named, may_trail, strip_hop_by_hop,
+};
 pub use length::BodyLength;
-#[cfg(feature = "service")]
 pub use lists::{elements, elements_of, has_token};
 pub use reader::{ResponseError, ResponseReader};
 #[cfg(feature = "service")]
@@ -50,6 +49,6 @@ pub use response::Response;
 pub use strict::StrictStream;
 #[cfg(feature = "service")]
 pub use websocket::GoingAway;
-pub use write::HeadWriter;
-#[cfg(feature = "service")]
-pub use write::{CONTINUE, LAST_CHUNK, LINE_END, write_chunk, write_chunk_size, write_last_chunk};
+pub use write::{
+    CONTINUE, HeadWriter, LAST_CHUNK, LINE_END, write_chunk, write_chunk_size, write_last_chunk,
+};

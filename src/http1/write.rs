@@ -3,21 +3,16 @@
 use std::fmt::Display;
 use std::io::Write;
 
-#[cfg(feature = "service")]
-use http::HeaderValue;
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-#[cfg(feature = "service")]
 use super::may_trail;
 use crate::logging::ignore;
 
 /// What a line ends with, and what stands behind the data of a chunk.
 pub const LINE_END: &[u8] = b"\r\n";
 /// The end of a body in chunks that has no trailer.
-#[cfg(feature = "service")]
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 /// The response that says that a body may be sent.
-#[cfg(feature = "service")]
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// Writes the head of a message behind what a buffer holds. Names and values go as they are: whoever
@@ -35,7 +30,6 @@ impl<'o> HeadWriter<'o> {
     }
 
     /// Begins a response with the usual reason phrase.
-    #[cfg(feature = "service")]
     pub fn response(status: u16, out: &'o mut Vec<u8>) -> Self {
         let known = StatusCode::from_u16(status).ok();
         let reason = known.and_then(|status| status.canonical_reason()).unwrap_or_default();
@@ -43,7 +37,6 @@ impl<'o> HeadWriter<'o> {
     }
 
     /// Begins a response of HTTP/1.1 or HTTP/1.0 with another reason phrase.
-    #[cfg(feature = "service")]
     pub fn response_with(
         is_http_1_1: bool,
         status: u16,
@@ -57,7 +50,6 @@ impl<'o> HeadWriter<'o> {
     }
 
     /// Begins with a line, or with the rest of one.
-    #[cfg(feature = "service")]
     pub fn begin(line: &[u8], out: &'o mut Vec<u8>) -> Self {
         out.extend_from_slice(line);
         out.extend_from_slice(LINE_END);
@@ -106,7 +98,6 @@ impl<'o> HeadWriter<'o> {
 }
 
 /// Writes a piece of a body as a chunk; nothing where it is empty, because that would be the last.
-#[cfg(feature = "service")]
 pub fn write_chunk(piece: &[u8], out: &mut Vec<u8>) {
     if !piece.is_empty() {
         write_chunk_size(piece.len(), out);
@@ -116,13 +107,11 @@ pub fn write_chunk(piece: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Writes what stands before the data of a chunk.
-#[cfg(feature = "service")]
 pub fn write_chunk_size(length: usize, out: &mut Vec<u8>) {
     put(format_args!("{length:x}\r\n"), out);
 }
 
 /// Writes the last chunk, and behind it those of some fields that may stand there.
-#[cfg(feature = "service")]
 pub fn write_last_chunk<'t>(
     trailers: impl Iterator<Item = (&'t HeaderName, &'t HeaderValue)>,
     out: &mut Vec<u8>,
@@ -138,7 +127,7 @@ fn put(value: impl Display, out: &mut Vec<u8>) {
     ignore(write!(out, "{value}"), "a buffer takes all that is written");
 }
 
-#[cfg(all(test, feature = "service"))]
+#[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::{Body, read_request, read_response};
