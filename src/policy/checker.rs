@@ -64,7 +64,7 @@ impl Checker {
         if self.has_too_many_patterns() {
             return Template::default();
         }
-        let compiled = Template::compile_here(source, self.phase);
+        let compiled = Template::compile(source, self.phase);
         let template = self.accept(place, compiled).unwrap_or_default();
         self.reads_paths |= template.reads_path();
         if self.count_patterns(place, template.patterns()) { template } else { Template::default() }

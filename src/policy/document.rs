@@ -7,7 +7,6 @@ use std::io;
 use serde_json::{Map, Value};
 
 use super::checker::Checker;
-use super::expression::on_deep_stack;
 use super::path::{self, Ambiguity};
 use super::problem::{DocumentPath, Problem, code};
 use super::rule::Rule;
@@ -41,8 +40,6 @@ pub struct Policy {
 
 impl Policy {
     /// Compiles a document for what it is put on, or finds all that is wrong with it.
-    ///
-    /// Starts one thread, because the parser of expressions needs an unusual stack.
     pub fn compile(document: &Value, scope: Scope) -> Result<Self, Vec<Problem>> {
         let whole = DocumentPath::top("document");
         let Some(fields) = document.as_object() else {
@@ -51,9 +48,7 @@ impl Policy {
         if !fits(document) {
             return Err(vec![whole.problem(code::DOCUMENT, format!("larger than {SIZE} bytes"))]);
         }
-        on_deep_stack(|| compile(fields, scope)).unwrap_or_else(|| {
-            Err(vec![whole.problem(code::DOCUMENT, "no thread could be started to compile it")])
-        })
+        compile(fields, scope)
     }
 
     /// Reads a document from JSON or YAML, and compiles it.

@@ -69,8 +69,8 @@ pub enum PatternTemplate {
 }
 
 impl Template {
-    /// Takes a text apart and compiles its expressions; runs on the stack of the caller.
-    pub(super) fn compile_here(source: &str, phase: Phase) -> Result<Self, ExpressionError> {
+    /// Takes a text apart and compiles its expressions.
+    pub(super) fn compile(source: &str, phase: Phase) -> Result<Self, ExpressionError> {
         let mut template = Self::default();
         let mut text = String::new();
         let mut rest = source;
@@ -262,7 +262,7 @@ fn compile(source: &str, phase: Phase) -> Result<Expression, ExpressionError> {
     if source.trim().is_empty() {
         return Err(fault(code::TEMPLATE, "empty ${}"));
     }
-    Expression::compile_here(source, phase)
+    Expression::compile(source, phase)
         .map_err(|inner| fault(code::TEMPLATE_EXPRESSION, &format!("in ${{}}: {inner}")))
 }
 
@@ -321,7 +321,7 @@ mod tests {
 
     /// The parts of a template, expressions in brackets.
     fn parts(source: &str) -> Result<Vec<String>, u16> {
-        let template = Template::compile_here(source, Phase::Request).map_err(|it| it.code)?;
+        let template = Template::compile(source, Phase::Request).map_err(|it| it.code)?;
         let show = |part: &Part| match part {
             Part::Text(text) => text.clone(),
             Part::Expression(expression) => format!("[{}]", expression.source()),

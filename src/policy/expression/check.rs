@@ -9,14 +9,7 @@ use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryEx
 use super::super::Phase;
 use super::functions;
 use super::tree::{is_binding, qualified_name};
-use super::{ExpressionError, variables};
-
-/// How deep the tree of an expression may be.
-const DEPTH: usize = 128;
-
-/// How many brackets may be open at once, and how many signs may follow one another; texts may hold
-/// them too, so this is generous.
-const OPEN: usize = 4 * DEPTH;
+use super::{ExpressionError, nesting, variables};
 
 /// How many loops may run inside one another.
 const LOOPS: usize = 2;
@@ -49,27 +42,6 @@ pub(super) fn check<'tree>(
     Ok(walk.reads_path)
 }
 
-/// Refuses a text with so many brackets or signs in one another that only parsing it takes long.
-pub(super) fn check_text(source: &str) -> Result<(), ExpressionError> {
-    let (mut open, mut signs) = (0_usize, 0);
-    for byte in source.bytes() {
-        signs = if matches!(byte, b'-' | b'!') { signs + 1 } else { 0 };
-        match byte {
-            b'(' | b'[' | b'{' => open += 1,
-            b')' | b']' | b'}' => open = open.saturating_sub(1),
-            _ => {}
-        }
-        if open.max(signs) > OPEN {
-            return Err(too_deep());
-        }
-    }
-    Ok(())
-}
-
-fn too_deep() -> ExpressionError {
-    ExpressionError::expression(format!("nested more than {DEPTH} levels deep"))
-}
-
 struct ExpressionWalk<'tree> {
     phase: Phase,
     /// The names that are no variables, and the variables of the loops around the node.
@@ -80,9 +52,7 @@ struct ExpressionWalk<'tree> {
 
 impl<'tree> ExpressionWalk<'tree> {
     fn visit(&mut self, node: &'tree IdedExpr, depth: usize) -> Result<(), ExpressionError> {
-        if depth > DEPTH {
-            return Err(too_deep());
-        }
+        nesting::check_depth(depth)?;
         let depth = depth + 1;
         match &node.expr {
             Expr::Literal(_) => Ok(()),

@@ -1,12 +1,13 @@
 //! Expressions: CEL, checked and rewritten so that no expression can harm the process.
 //!
-//! Traffic policy sheet, sections 7, 8 and 12. An expression is compiled once, on a stack deep
-//! enough for whatever the parser does with it, and can be evaluated on any thread afterwards.
+//! Traffic policy sheet, sections 7, 8 and 12. An expression is compiled once, on any thread, and can be
+//! evaluated on any thread afterwards: [`nesting`] refuses what would need an unusual stack.
 
 mod budget;
 mod check;
 mod functions;
 mod lower;
+mod nesting;
 mod pattern;
 mod quick;
 mod tree;
@@ -15,7 +16,6 @@ mod variables;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
-use std::thread;
 
 use cel::common::value::{CowVal, Val};
 use cel::context::VariableResolver;
@@ -31,9 +31,6 @@ use super::problem::code;
 
 /// How long an expression may be, in bytes.
 pub const LENGTH: usize = 4096;
-
-/// The stack that the parser needs for the worst expression of [`LENGTH`].
-const STACK: usize = 64 << 20;
 
 static ENVIRONMENT: LazyLock<Result<Arc<Env>, DeclarationError>> =
     LazyLock::new(|| functions::environment().map(Arc::new));
@@ -71,16 +68,7 @@ impl ExpressionError {
 
 impl Expression {
     /// Compiles an expression for the phase it will be evaluated in.
-    ///
-    /// Starts a thread; a whole document needs only one.
     pub fn compile(source: &str, phase: Phase) -> Result<Self, ExpressionError> {
-        on_deep_stack(|| Self::compile_here(source, phase)).unwrap_or_else(|| {
-            Err(ExpressionError::expression("no thread could be started to compile it"))
-        })
-    }
-
-    /// Compiles an expression on the stack of the caller, which is [`on_deep_stack`].
-    pub(super) fn compile_here(source: &str, phase: Phase) -> Result<Self, ExpressionError> {
         Self::compile_with(source, phase, &[])
     }
 
@@ -91,7 +79,8 @@ impl Expression {
         names: &[&str],
     ) -> Result<Self, ExpressionError> {
         if source.len() > LENGTH {
-            return Err(ExpressionError::expression(format!("longer than {LENGTH} bytes")));
+            let message = format!("{} bytes: at most {LENGTH} are allowed", source.len());
+            return Err(ExpressionError::expression(message));
         }
         catch_unwind(|| build(source, phase, names)).unwrap_or_else(|_| {
             Err(ExpressionError::expression("the expression cannot be compiled"))
@@ -164,20 +153,10 @@ pub(super) fn one_line_of(text: &str) -> String {
     text.chars().map(one_line).take(300).collect()
 }
 
-/// Runs `work` on a thread whose stack suits the parser, and waits for it.
-///
-/// `None` when there is no such thread to be had.
-pub(super) fn on_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
-    thread::scope(|scope| {
-        let builder = thread::Builder::new().name("policy".to_owned()).stack_size(STACK);
-        builder.spawn_scoped(scope, work).ok()?.join().ok()
-    })
-}
-
 fn build(source: &str, phase: Phase, names: &[&str]) -> Result<Expression, ExpressionError> {
     let environment =
         ENVIRONMENT.as_ref().map_err(|error| ExpressionError::expression(error.to_string()))?;
-    check::check_text(source)?;
+    nesting::check(source)?;
     let mut tree = match tree::spelled(source.trim_ascii()) {
         Some(variable) => variable,
         None => environment.parser().parse(source).map_err(|errors| syntax(&errors))?,

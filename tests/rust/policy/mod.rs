@@ -2,6 +2,7 @@
 
 mod generate;
 mod harm;
+mod nesting;
 mod runs;
 
 use ginnel::policy::actions::KINDS;
