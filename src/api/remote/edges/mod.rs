@@ -1,5 +1,6 @@
 //! Edges: where public traffic arrives, and the modules that act on it.
 
+mod edge;
 pub mod https;
 pub mod https_modules;
 pub mod modules;

@@ -172,17 +172,18 @@ wire! {
     }
 }
 
-/// The modules of routes, in the order in which routes show them. `$then!` gets each as one group: its
-/// field, its types, its words, and what its own operation takes, required and in brackets. A group
-/// that is given as well comes first.
-///
-/// A new module is a row here, with its type above, and a file in `gateway/modules`.
-macro_rules! route_modules {
-    ($then:ident $(, $extra:tt)?) => {
+/// The modules that routes and TCP edges have in common, in the words of each, around those that only one
+/// of them has.
+macro_rules! modules_with_backend {
+    (
+        $then:ident $(, $extra:tt)?;
+        backend: $backend:literal, ip_restriction: $ip_restriction:literal, policy: $policy:literal;
+        $($others:tt)*
+    ) => {
         $then! {
             $($extra)?
             {
-                /// Where requests go.
+                #[doc = $backend]
                 backend: BackendModule from BackendModuleChange;
                 "backend module", " Backend module: the backend that traffic goes to.", ".";
                 (
@@ -191,7 +192,7 @@ macro_rules! route_modules {
                 ) [enabled: bool]
             }
             {
-                /// Which sources may send requests.
+                #[doc = $ip_restriction]
                 ip_restriction: IpRestriction from IpRestrictionChange;
                 "IP restriction module",
                 " IP restriction module: only sources that IP policies allow.", ".";
@@ -200,6 +201,30 @@ macro_rules! route_modules {
                     ip_policy_ids: Vec<String>,
                 ) [enabled: bool]
             }
+            $($others)*
+            {
+                #[doc = $policy]
+                policy: TrafficPolicy from TrafficPolicy;
+                "traffic policy module",
+                " Traffic policy module: rules that act on traffic.", ".";
+                () [enabled: bool, inbound: Vec<EndpointRule>, outbound: Vec<EndpointRule>]
+            }
+        }
+    };
+}
+
+/// The modules of routes, in the order in which routes show them. `$then!` gets each as one group: its
+/// field, its types, its words, and what its own operation takes, required and in brackets. A group
+/// that is given as well comes first.
+///
+/// A new module is a row here, with its type above, and a file in `gateway/modules`.
+macro_rules! route_modules {
+    ($then:ident $(, $extra:tt)?) => {
+        $crate::api::remote::edges::modules::modules_with_backend! {
+            $then $(, $extra)?;
+            backend: " Where requests go.",
+            ip_restriction: " Which sources may send requests.",
+            policy: " Rules that act on requests and responses.";
             {
                 /// Rejects requests while the backend fails.
                 circuit_breaker: CircuitBreaker from CircuitBreaker;
@@ -255,13 +280,6 @@ macro_rules! route_modules {
                 " User agent filter module: decides on the `User-Agent` header.", ".";
                 () [enabled: bool, allow: Vec<String>, deny: Vec<String>]
             }
-            {
-                /// Rules that act on requests and responses.
-                policy: TrafficPolicy from TrafficPolicy;
-                "traffic policy module",
-                " Traffic policy module: rules that act on traffic.", ".";
-                () [enabled: bool, inbound: Vec<EndpointRule>, outbound: Vec<EndpointRule>]
-            }
         }
     };
 }
@@ -269,34 +287,11 @@ macro_rules! route_modules {
 /// The modules of TCP edges, in the same form.
 macro_rules! tcp_modules {
     ($then:ident $(, $extra:tt)?) => {
-        $then! {
-            $($extra)?
-            {
-                /// Where connections go.
-                backend: BackendModule from BackendModuleChange;
-                "backend module", " Backend module: the backend that traffic goes to.", ".";
-                (
-                    /// The backend to send traffic to.
-                    backend_id: String,
-                ) [enabled: bool]
-            }
-            {
-                /// Which sources may connect.
-                ip_restriction: IpRestriction from IpRestrictionChange;
-                "IP restriction module",
-                " IP restriction module: only sources that IP policies allow.", ".";
-                (
-                    /// The IP policies that decide.
-                    ip_policy_ids: Vec<String>,
-                ) [enabled: bool]
-            }
-            {
-                /// Rules that act on connections.
-                policy: TrafficPolicy from TrafficPolicy;
-                "traffic policy module",
-                " Traffic policy module: rules that act on traffic.", ".";
-                () [enabled: bool, inbound: Vec<EndpointRule>, outbound: Vec<EndpointRule>]
-            }
+        $crate::api::remote::edges::modules::modules_with_backend! {
+            $then $(, $extra)?;
+            backend: " Where connections go.",
+            ip_restriction: " Which sources may connect.",
+            policy: " Rules that act on connections.";
         }
     };
 }
@@ -376,4 +371,4 @@ macro_rules! module_resource {
     };
 }
 
-pub(crate) use {https_modules, module_resource, route_modules, tcp_modules};
+pub(crate) use {https_modules, module_resource, modules_with_backend, route_modules, tcp_modules};
