@@ -9,10 +9,54 @@ use super::live::LiveUpdate;
 use super::status::StatusPage;
 use super::view::Detail;
 
-const REQUESTS: &str = include_str!("assets/requests.html");
-const STATUS: &str = include_str!("assets/status.html");
+const SHELL: &str = include_str!("assets/shell.html");
 /// Where the data goes.
 const PLACE: &str = "{first}";
+
+/// What differs between the pages.
+struct PageTemplate {
+    /// The title, and the text of its link.
+    title: &'static str,
+    script: &'static str,
+    /// What the bar holds besides the links.
+    bar: &'static str,
+    /// What is said where scripts do not run: where the same is as JSON.
+    without_script: &'static str,
+    main: &'static str,
+}
+
+const REQUESTS: PageTemplate = PageTemplate {
+    title: "Requests",
+    script: "requests.js",
+    bar: "<span id=\"room\"></span>\n\
+          <button type=\"button\" id=\"help\">Keys <kbd>?</kbd></button>\n",
+    without_script: "the captured requests are at \
+                     <a href=\"/api/requests/http\">/api/requests/http</a>",
+    main: include_str!("assets/requests.html"),
+};
+
+const STATUS: PageTemplate = PageTemplate {
+    title: "Status",
+    script: "status.js",
+    bar: "",
+    without_script: "the status is at <a href=\"/api/status\">/api/status</a> and the tunnels are at \
+                     <a href=\"/api/tunnels\">/api/tunnels</a>",
+    main: include_str!("assets/status.html"),
+};
+
+impl PageTemplate {
+    /// The page without its data.
+    fn shell(&self) -> String {
+        let link = format!(">{}</a>", self.title);
+        SHELL
+            .replacen(&link, &format!(" aria-current=\"page\"{link}"), 1)
+            .replacen("{title}", self.title, 1)
+            .replacen("{script}", self.script, 1)
+            .replacen("{bar}", self.bar, 1)
+            .replacen("{without_script}", self.without_script, 1)
+            .replacen("{main}", self.main, 1)
+    }
+}
 
 /// What the page of requests shows first.
 #[derive(Debug, Serialize)]
@@ -29,20 +73,20 @@ pub(super) struct FirstView {
 
 /// The list of requests, with one of them open.
 pub(super) fn requests(first: &FirstView) -> String {
-    fill(REQUESTS, first)
+    fill(&REQUESTS, first)
 }
 
 /// The status page.
 pub(super) fn status(status: &StatusPage) -> String {
-    fill(STATUS, status)
+    fill(&STATUS, status)
 }
 
-fn fill(shell: &str, first: &impl Serialize) -> String {
+fn fill(page: &PageTemplate, first: &impl Serialize) -> String {
     // The types of the page always make JSON.
     let data = serde_json::to_string(first).unwrap_or_default();
     // In JSON these stand in texts alone, where an escape means the same; in HTML they would end the data.
     let data = data.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
-    shell.replacen(PLACE, &data, 1)
+    page.shell().replacen(PLACE, &data, 1)
 }
 
 #[cfg(test)]
@@ -54,7 +98,7 @@ mod tests {
     fn data_ends_where_the_shell_says() {
         for hostile in ["</script><script>alert(1)</script>", "<!--<script>", "]]>&lt;", "{first}"]
         {
-            let page = fill(REQUESTS, &hostile);
+            let page = fill(&REQUESTS, &hostile);
 
             let (_, rest) = page.split_once("id=\"first\">").unwrap();
             let (data, _) = rest.split_once("</script>").unwrap();
@@ -65,8 +109,10 @@ mod tests {
 
     #[test]
     fn nothing_but_data_and_files_of_the_page_is_run() {
-        for shell in [REQUESTS, STATUS] {
+        for shell in [REQUESTS.shell(), STATUS.shell()] {
+            assert_eq!(shell.matches('{').count(), 1, "{shell}");
             assert_eq!(shell.matches(PLACE).count(), 1);
+            assert_eq!(shell.matches("aria-current").count(), 1);
             assert!(!shell.contains("style=") && !shell.contains(" on"), "{shell}");
             assert!(!shell.contains("http://") && !shell.contains("https://"), "{shell}");
             assert!(shell.contains("<noscript>"), "{shell}");
