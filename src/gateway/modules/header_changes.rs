@@ -47,7 +47,11 @@ impl Module for ResponseHeaderEdits {
         next: NextModule<'a>,
     ) -> BoxFuture<'a, ModuleAnswer> {
         Box::pin(async move {
-            let mut answer = next.run(context, input).await?;
+            // Errors of the gateway get the headers as well, as refusals of rules do.
+            let shows_errors = std::mem::replace(&mut context.shows_errors, true);
+            let answer = next.run(context, input).await;
+            context.shows_errors = shows_errors;
+            let mut answer = answer?;
             self.0.apply(answer.headers_mut());
             Ok(answer)
         })

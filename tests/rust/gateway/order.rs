@@ -123,3 +123,68 @@ async fn an_open_circuit_answers_after_the_rules_and_before_the_backend() {
     assert_eq!(header(&open.0, "x-open"), Some("1"), "the rules for answers see it");
     assert_eq!(status(&get("/no").await), "499");
 }
+
+#[tokio::test]
+async fn a_refused_webhook_passes_the_headers_and_the_rules_of_responses() {
+    let site = EdgeFixture::start().await;
+    let edge = site.edge("a.test").await;
+    let webhook = json!({"provider": "gitlab", "secret": "right"});
+    let headers = json!({"add": {"x-module": "yes"}});
+    let backend = site.at(mirror().await).await;
+    let outbound = [
+        rule("res.status_code == 403", "add-headers", json!({"headers": {"x-rule": "yes"}})),
+        rule("hasResHeader('x-module')", "add-headers", json!({"headers": {"x-last": "yes"}})),
+    ];
+    let alone =
+        json!({"backend": backend, "webhook_verification": webhook, "response_headers": headers});
+    let mut ruled = alone.clone();
+    ruled["policy"] = json!({"outbound": outbound});
+    let mut denied = ruled.clone();
+    denied["webhook_verification"] = json!({"provider": "gitlab", "secret": "wrong"});
+    denied["policy"]["inbound"] = json!([rule("true", "deny", json!({"status_code": 403}))]);
+    site.route(&edge, "/alone", alone).await;
+    site.route(&edge, "/ruled", ruled).await;
+    site.route(&edge, "/denied", denied).await;
+
+    for (path, number, rules) in
+        [("/alone", "3204", None), ("/ruled", "3204", Some("yes")), ("/denied", "", Some("yes"))]
+    {
+        let answer = site.say(&request("me", "wrong", path)).await;
+        assert_eq!((status(&answer), code(&answer)), ("403", number), "{path}");
+        let of = |name| header(&answer.0, name);
+        assert_eq!(
+            (of("x-module"), of("x-rule"), of("x-last")),
+            (Some("yes"), rules, rules),
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn errors_of_the_gateway_pass_the_headers_of_responses() {
+    let site = EdgeFixture::start().await;
+    let edge = site.edge("a.test").await;
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let breaker = json!({
+        "tripped_duration": 600, "rolling_window": 600, "num_buckets": 1,
+        "volume_threshold": 1, "error_threshold_percentage": 0.1,
+    });
+    let alone = json!({
+        "backend": site.at(gone).await,
+        "circuit_breaker": breaker,
+        "response_headers": {"add": {"x-module": "yes"}},
+    });
+    let mut ruled = alone.clone();
+    ruled["policy"] =
+        json!({"outbound": [rule("true", "add-headers", json!({"headers": {"x-rule": "yes"}}))]});
+    site.route(&edge, "/alone", alone).await;
+    site.route(&edge, "/ruled", ruled).await;
+
+    for path in ["/alone", "/ruled"] {
+        for expected in ["502", "503"] {
+            let answer = site.get("a.test", path).await;
+            assert_eq!(status(&answer), expected, "{path}");
+            assert_eq!(header(&answer.0, "x-module"), Some("yes"), "{path} {expected}");
+        }
+    }
+}
