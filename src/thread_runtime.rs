@@ -74,13 +74,13 @@ mod tests {
         let runtime = ThreadRuntime::start("a-runtime").unwrap();
         let held = Arc::new(());
 
+        let kept = held.clone();
+        runtime.handle().spawn(async move {
+            std::future::pending::<()>().await;
+            drop(kept);
+        });
         let (task, main) = runtime.block_on(async {
             let name = || thread::current().name().map(ToOwned::to_owned);
-            let held = held.clone();
-            tokio::spawn(async move {
-                std::future::pending::<()>().await;
-                drop(held);
-            });
             tokio::time::sleep(Duration::from_millis(1)).await;
             (tokio::spawn(async move { name() }).await.unwrap(), name())
         });
