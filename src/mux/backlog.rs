@@ -55,3 +55,47 @@ impl UnreadAccount {
             && self.bytes.load(Relaxed) > WINDOW
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An account with so much unread, in a session where others have the rest of `session`.
+    fn account(own: usize, session: usize) -> Arc<UnreadAccount> {
+        let backlog = Arc::default();
+        let (account, others) = (UnreadAccount::new(&backlog), UnreadAccount::new(&backlog));
+        account.add(own);
+        others.add(session - own);
+        account
+    }
+
+    #[test]
+    fn a_stream_has_too_much_only_where_session_account_and_stream_have() {
+        let (session, own, stream) = (MAX_BACKLOG_BYTES + 1, WINDOW + 1, MIN_STREAM_BYTES + 1);
+
+        assert!(account(own, session).is_over(stream));
+        assert!(!account(own, session - 1).is_over(stream), "the session has room");
+        assert!(!account(own - 1, session).is_over(stream), "the account has room");
+        assert!(!account(own, session).is_over(stream - 1), "so much may every stream have");
+    }
+
+    #[test]
+    fn pieces_are_copied_long_before_streams_are_ended() {
+        assert!(!account(0, HIGH_BACKLOG_BYTES).is_high());
+        assert!(account(0, HIGH_BACKLOG_BYTES + 1).is_high());
+        assert!(!account(WINDOW + 1, HIGH_BACKLOG_BYTES + 1).is_over(WINDOW));
+    }
+
+    #[test]
+    fn what_is_read_counts_no_longer_for_account_and_session() {
+        let account = account(MAX_BACKLOG_BYTES + 1, MAX_BACKLOG_BYTES + 1);
+
+        account.subtract(1);
+        assert!(!account.is_over(WINDOW));
+        account.add(1);
+        assert!(account.is_over(WINDOW));
+
+        account.subtract(MAX_BACKLOG_BYTES + 1 - HIGH_BACKLOG_BYTES);
+        assert!(!account.is_high());
+    }
+}

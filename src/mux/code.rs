@@ -69,3 +69,38 @@ impl fmt::Display for Code {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_code_has_the_number_and_the_name_of_the_protocol() {
+        for (code, number, name) in [
+            (Code::NONE, 0, "no error"),
+            (Code::PROTOCOL, 1, "protocol error"),
+            (Code::INTERNAL, 2, "internal error"),
+            (Code::FLOW_CONTROL, 3, "flow control error"),
+            (Code::STREAM_CLOSED, 4, "stream closed"),
+            (Code::REFUSED, 5, "stream refused"),
+            (Code::CANCELLED, 6, "stream cancelled"),
+            (Code::RESET, 7, "stream reset"),
+            (Code::FRAME_SIZE, 8, "frame size error"),
+            (Code::ACCEPT_QUEUE_FULL, 9, "accept queue full"),
+            (Code::ENHANCE_YOUR_CALM, 10, "enhance your calm"),
+            (Code::REMOTE_GONE_AWAY, 11, "remote gone away"),
+            (Code::STREAMS_EXHAUSTED, 12, "streams exhausted"),
+            (Code::WRITE_TIMEOUT, 13, "write timeout"),
+            (Code::SESSION_CLOSED, 14, "session closed"),
+            (Code::PEER_EOF, 15, "peer EOF"),
+        ] {
+            assert_eq!((code.0, code.to_string().as_str()), (number, name));
+        }
+    }
+
+    #[test]
+    fn a_code_without_a_name_is_shown_by_its_number() {
+        assert_eq!(Code(16).to_string(), "error 16");
+        assert_eq!(Code(u32::MAX).to_string(), "error 4294967295");
+    }
+}

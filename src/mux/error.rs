@@ -78,3 +78,81 @@ impl From<Reset> for io::Error {
         Self::new(io::ErrorKind::ConnectionReset, reset)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+
+    fn gone_away(text: &str) -> SessionEnd {
+        SessionEnd::GoneAway { code: Code::INTERNAL, text: text.to_owned() }
+    }
+
+    #[test]
+    fn a_reader_sees_why_the_session_ended() {
+        let broken = io::Error::from(io::ErrorKind::BrokenPipe);
+        for (end, kind, message) in [
+            (SessionEnd::Closed, io::ErrorKind::NotConnected, "the session was closed"),
+            (SessionEnd::Silent, io::ErrorKind::TimedOut, "no heartbeat for too long"),
+            (
+                SessionEnd::PeerClosed,
+                io::ErrorKind::ConnectionAborted,
+                "the peer closed the connection",
+            ),
+            (gone_away(""), io::ErrorKind::ConnectionAborted, "the peer went away: internal error"),
+            (
+                gone_away("restart"),
+                io::ErrorKind::ConnectionAborted,
+                "the peer went away: internal error: restart",
+            ),
+            (
+                SessionEnd::Broken(Arc::new(broken)),
+                io::ErrorKind::ConnectionAborted,
+                "the connection broke: broken pipe",
+            ),
+            (SessionEnd::Exhausted, io::ErrorKind::ConnectionAborted, "all stream ids were used"),
+            (
+                SessionEnd::HeartbeatEnded,
+                io::ErrorKind::ConnectionAborted,
+                "the peer ended the heartbeat",
+            ),
+            (
+                FrameError::NoStream.into(),
+                io::ErrorKind::InvalidData,
+                "the peer broke the protocol: a frame for stream 0",
+            ),
+            (
+                LoginLimitError::Streams(2).into(),
+                io::ErrorKind::InvalidData,
+                "before authentication: more than 2 open streams",
+            ),
+            (
+                LoginLimitError::Bytes(68).into(),
+                io::ErrorKind::InvalidData,
+                "before authentication: more than 68 bytes",
+            ),
+        ] {
+            let error = io::Error::from(end);
+
+            assert_eq!((error.kind(), error.to_string().as_str()), (kind, message));
+        }
+    }
+
+    #[test]
+    fn a_reset_is_found_inside_an_error() {
+        let error = io::Error::from(Reset(Code::REFUSED));
+
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+        let inner: Option<&Reset> = error.get_ref().and_then(|inner| inner.downcast_ref());
+        assert_eq!(inner, Some(&Reset(Code::REFUSED)));
+        assert_eq!(error.to_string(), "the stream was reset: stream refused");
+    }
+
+    #[test]
+    fn a_broken_connection_keeps_its_cause() {
+        let end = SessionEnd::Broken(Arc::new(io::Error::other("cable")));
+
+        assert_eq!(end.source().map(ToString::to_string), Some("cable".to_owned()));
+    }
+}

@@ -168,3 +168,209 @@ fn wake(waker: Option<Waker>) {
         waker.wake();
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::task::Wake;
+
+    use super::*;
+    use crate::mux::backlog::UnreadBacklog;
+    use crate::mux::stream_state::{ReadResult, WINDOW};
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// A stream with somebody who waits to read, and somebody who waits to write.
+    struct Fixture {
+        cell: StreamCell,
+        reader: Arc<Wakes>,
+        writer: Arc<Wakes>,
+    }
+
+    impl Fixture {
+        fn new() -> Self {
+            let cell = StreamCell::new(3, None);
+            let (reader, writer) = (Arc::<Wakes>::default(), Arc::<Wakes>::default());
+            cell.lock().reader = Some(reader.clone().into());
+            cell.lock().writer = Some(writer.clone().into());
+            Self { cell, reader, writer }
+        }
+
+        /// How often reader and writer were woken.
+        fn wakes(&self) -> (usize, usize) {
+            (self.reader.0.load(Relaxed), self.writer.0.load(Relaxed))
+        }
+    }
+
+    /// So many bytes arrive as they were announced.
+    fn arrive(cell: &StreamCell, length: usize) -> Result<(), Code> {
+        cell.announce(length).unwrap();
+        cell.arrive(vec![7; length].into())
+    }
+
+    #[test]
+    fn what_happens_wakes_whom_it_concerns() {
+        type Event = fn(&StreamCell);
+        let events: [(&str, Event, (usize, usize)); 8] = [
+            ("an announcement", |cell| cell.announce(5).unwrap(), (0, 0)),
+            ("data", |cell| arrive(cell, 1).unwrap(), (1, 0)),
+            ("the peer's end", |cell| assert!(!cell.peer_finish()), (1, 0)),
+            ("a wider window", |cell| cell.widen(1), (0, 1)),
+            ("room to write", |cell| cell.room(), (0, 1)),
+            ("a reset", |cell| cell.reset(Code::CANCELLED), (1, 1)),
+            ("the end of the session", |cell| cell.end(SessionEnd::Closed), (1, 1)),
+            ("too much data", |cell| assert!(cell.announce(WINDOW + 1).is_err()), (1, 1)),
+        ];
+        for (name, event, expected) in events {
+            let fixture = Fixture::new();
+
+            event(&fixture.cell);
+
+            assert_eq!(fixture.wakes(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_stream_that_got_room_may_wait_again() {
+        let cell = StreamCell::new(3, None);
+        cell.lock().queued = true;
+
+        cell.room();
+
+        assert!(!cell.lock().queued);
+    }
+
+    #[test]
+    fn a_stream_is_gone_by_the_peers_end_when_ours_was_there() {
+        let cell = StreamCell::new(3, None);
+        assert!(!cell.peer_finish());
+
+        cell.lock().state.finish();
+
+        assert!(cell.peer_finish());
+    }
+
+    #[test]
+    fn an_account_knows_what_waits_while_the_stream_lives() {
+        let backlog = Arc::new(UnreadBacklog::default());
+        let account = UnreadAccount::new(&backlog);
+        // So much that one byte more makes what waits in the session high.
+        account.add(1 << 20);
+        let cell = StreamCell::new(3, None);
+
+        arrive(&cell, 1).unwrap();
+        assert!(!account.is_high());
+        cell.count_in(account.clone());
+        assert!(account.is_high(), "what had come before counts");
+        assert!(matches!(cell.lock().state.take(1), ReadResult::Bytes(_)));
+        assert!(account.is_high(), "not settled yet");
+        cell.lock().settle();
+        assert!(!account.is_high());
+        arrive(&cell, 2).unwrap();
+        assert!(account.is_high());
+        cell.reset(Code::CANCELLED);
+        assert!(!account.is_high());
+
+        let cell = StreamCell::new(5, None);
+        cell.count_in(account.clone());
+        arrive(&cell, 1).unwrap();
+        assert!(account.is_high());
+        drop(cell);
+        assert!(!account.is_high());
+    }
+
+    #[test]
+    fn a_stream_with_more_than_there_is_room_for_is_reset() {
+        let backlog = Arc::new(UnreadBacklog::default());
+        let (account, others) = (UnreadAccount::new(&backlog), UnreadAccount::new(&backlog));
+        others.add(6 << 20);
+        account.add(WINDOW);
+        let fixture = Fixture::new();
+        fixture.cell.count_in(account);
+
+        assert_eq!(arrive(&fixture.cell, 8 << 10), Ok(()));
+        assert_eq!(arrive(&fixture.cell, 1), Err(Code::ENHANCE_YOUR_CALM));
+
+        assert_eq!(fixture.wakes(), (1, 1));
+        assert_eq!(fixture.cell.lock().state.was_reset(), Some(Code::ENHANCE_YOUR_CALM));
+        assert_eq!(fixture.cell.lock().state.buffered(), 0);
+    }
+
+    #[test]
+    fn a_piece_is_copied_when_much_waits() {
+        for (others, copied) in [(1 << 20, false), ((1 << 20) + 1, true)] {
+            let account = UnreadAccount::new(&Arc::default());
+            account.add(others);
+            let cell = StreamCell::new(3, None);
+            cell.count_in(account);
+            let piece = Bytes::from(vec![7; 10]);
+
+            cell.announce(piece.len()).unwrap();
+            cell.arrive(piece.clone()).unwrap();
+
+            let ReadResult::Bytes(bytes) = cell.lock().state.take(10) else { panic!("no bytes") };
+            assert_eq!((bytes.as_ptr() != piece.as_ptr(), bytes), (copied, piece), "{others}");
+        }
+    }
+
+    #[test]
+    fn who_reads_and_who_writes_learn_why_they_cannot() {
+        type Event = fn(&StreamCell);
+        let kinds: [(&str, Event, Option<io::ErrorKind>, Option<io::ErrorKind>); 6] = [
+            ("nothing", |_| {}, None, None),
+            (
+                "our end",
+                |cell| assert!(cell.lock().state.finish()),
+                None,
+                Some(io::ErrorKind::BrokenPipe),
+            ),
+            (
+                "a reset",
+                |cell| cell.reset(Code::CANCELLED),
+                Some(io::ErrorKind::ConnectionReset),
+                Some(io::ErrorKind::ConnectionReset),
+            ),
+            (
+                "a reset after our end",
+                |cell| {
+                    cell.lock().state.finish();
+                    cell.reset(Code::CANCELLED);
+                },
+                Some(io::ErrorKind::ConnectionReset),
+                Some(io::ErrorKind::ConnectionReset),
+            ),
+            (
+                "the end of the session",
+                |cell| cell.end(SessionEnd::Silent),
+                Some(io::ErrorKind::TimedOut),
+                Some(io::ErrorKind::TimedOut),
+            ),
+            (
+                "a reset and the end of the session",
+                |cell| {
+                    cell.reset(Code::CANCELLED);
+                    cell.end(SessionEnd::Silent);
+                },
+                Some(io::ErrorKind::ConnectionReset),
+                Some(io::ErrorKind::ConnectionReset),
+            ),
+        ];
+        for (name, event, broken, unwritable) in kinds {
+            let cell = StreamCell::new(3, None);
+
+            event(&cell);
+
+            let cell = cell.lock();
+            assert_eq!(cell.broken().map(|error| error.kind()), broken, "{name}");
+            assert_eq!(cell.unwritable().map(|error| error.kind()), unwritable, "{name}");
+        }
+    }
+}

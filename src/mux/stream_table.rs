@@ -171,3 +171,158 @@ impl StreamTable {
         is_odd == (self.side == Side::Agent)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn table() -> StreamTable {
+        StreamTable::new(Side::Service, 2)
+    }
+
+    fn open(table: &mut StreamTable) -> u32 {
+        table.open(None).id
+    }
+
+    #[test]
+    fn the_ids_of_each_side_are_its_own() {
+        let (mut agent, mut service) = (StreamTable::new(Side::Agent, 1), table());
+
+        assert_eq!([open(&mut agent), open(&mut agent), open(&mut agent)], [3, 5, 7]);
+        assert_eq!([open(&mut service), open(&mut service), open(&mut service)], [2, 4, 6]);
+        assert_eq!(agent.admit(9), Err(FrameError::ForeignId));
+        assert_eq!(agent.admit(2), Ok(Ok(())));
+        assert_eq!(service.admit(2), Err(FrameError::ForeignId));
+        assert_eq!(service.admit(9), Ok(Ok(())));
+    }
+
+    #[test]
+    fn no_id_is_used_twice_and_there_is_an_end_of_them() {
+        let mut table = table();
+        table.next = (1 << 31) - 2;
+
+        assert_eq!(table.next_id().unwrap(), (1 << 31) - 2);
+        open(&mut table);
+
+        assert!(matches!(table.next_id(), Err(SessionEnd::Exhausted)));
+    }
+
+    #[test]
+    fn the_peer_has_so_many_streams_and_ours_are_not_among_them() {
+        let mut table = table();
+        (0..5).for_each(|_| drop(table.open(None)));
+        for id in [3, 5] {
+            assert_eq!(table.admit(id), Ok(Ok(())));
+            table.accept(id).unwrap();
+        }
+
+        assert_eq!(table.admit(7), Ok(Err(Code::REFUSED)));
+        assert_eq!(table.admit(3), Err(FrameError::OpenedTwice));
+        table.remove(5);
+        assert_eq!(table.admit(7), Ok(Ok(())));
+        table.accept(7).unwrap();
+        table.set_limit(3);
+        assert_eq!(table.admit(9), Ok(Ok(())));
+        assert_eq!((table.opened(), table.len()), (5, 7));
+    }
+
+    #[test]
+    fn the_highest_id_of_the_peer_is_known_whatever_the_order() {
+        let mut table = table();
+        assert_eq!(table.last(), 0);
+
+        for id in [5, 9, 3] {
+            table.accept(id).unwrap();
+        }
+        open(&mut table);
+        table.remove(9);
+
+        assert_eq!(table.last(), 9);
+    }
+
+    #[test]
+    fn a_forgotten_stream_of_ours_counts_until_something_comes_for_it() {
+        let mut table = table();
+        let id = open(&mut table);
+        assert_eq!(table.find(id).unwrap().id, id);
+
+        table.forget(id);
+        assert!(table.find(id).is_none());
+        assert_eq!((table.opened(), table.len()), (1, 1));
+
+        assert!(table.receiver(id).is_none());
+        assert_eq!((table.opened(), table.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_forgotten_stream_of_the_peer_is_gone() {
+        let mut table = table();
+        table.accept(3).unwrap();
+
+        table.forget(3);
+        table.forget(5);
+
+        assert_eq!((table.opened(), table.len()), (0, 0));
+        assert_eq!(table.admit(3), Ok(Ok(())));
+    }
+
+    #[test]
+    fn data_reach_a_stream_that_lives_and_leave_it_there() {
+        let mut table = table();
+        table.accept(3).unwrap();
+
+        assert_eq!(table.receiver(3).unwrap().id, 3);
+        assert_eq!(table.receiver(3).unwrap().id, 3);
+        assert!(table.receiver(5).is_none());
+        assert_eq!(table.len(), 1);
+    }
+
+    #[test]
+    fn a_removed_stream_is_given_back_once() {
+        let mut table = table();
+        let (ours, forgotten) = (open(&mut table), open(&mut table));
+        table.forget(forgotten);
+
+        assert_eq!(table.remove(ours).unwrap().id, ours);
+        assert!(table.remove(ours).is_none());
+        assert_eq!(table.opened(), 1);
+        assert!(table.remove(forgotten).is_none());
+        assert_eq!(table.opened(), 0);
+    }
+
+    #[test]
+    fn a_group_is_removed_and_nothing_else() {
+        let mut table = table();
+        let [one, other] = [0, 1].map(Group::new);
+        for group in [Some(one), Some(other), None, Some(one), Some(one)] {
+            table.open(group);
+        }
+        table.accept(3).unwrap();
+        table.forget(10);
+
+        let mut removed: Vec<u32> = table.remove_group(one).iter().map(|cell| cell.id).collect();
+
+        removed.sort_unstable();
+        assert_eq!(removed, [2, 8]);
+        assert_eq!((table.opened(), table.len()), (3, 4));
+    }
+
+    #[test]
+    fn the_end_gives_back_what_lives_and_lets_nothing_in() {
+        let mut table = table();
+        let (ours, forgotten) = (open(&mut table), open(&mut table));
+        table.forget(forgotten);
+        table.accept(3).unwrap();
+
+        let ended = table.end(SessionEnd::PeerClosed).unwrap();
+
+        let mut ids: Vec<u32> = ended.iter().map(|cell| cell.id).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, [ours, 3]);
+        assert_eq!((table.opened(), table.len()), (0, 0));
+        assert!(table.accept(5).is_none());
+        assert!(table.end(SessionEnd::Closed).is_none());
+        assert!(matches!(table.next_id(), Err(SessionEnd::PeerClosed)));
+    }
+}

@@ -223,3 +223,124 @@ fn many_short_pieces_take_no_more_than_their_bytes() {
     assert!(matches!(state.take(usize::MAX), ReadResult::Bytes(bytes) if bytes.len() == 1));
     assert!(matches!(state.take(usize::MAX), ReadResult::Bytes(bytes) if bytes.len() == 49_999));
 }
+
+/// A stream to which these pieces came as they were announced.
+fn filled(pieces: &[usize]) -> StreamState {
+    let mut state = StreamState::default();
+    for length in pieces {
+        state.announce(*length).unwrap();
+        state.arrive(vec![7; *length].into());
+    }
+    state
+}
+
+#[test]
+fn short_pieces_are_joined_and_long_ones_stay_as_they_came() {
+    let long = 8 * 1024;
+    for (pieces, taken) in [
+        (&[1][..], &[1][..]),
+        (&[1, 1, 1], &[1, 2]),
+        (&[long, 1, 1, long, 1], &[long, 2, long, 1]),
+        (&[1, long - 1, long, long], &[1, long - 1, long, long]),
+        (&[long, long - 1, 1], &[long, long]),
+    ] {
+        let mut state = filled(pieces);
+
+        for length in taken {
+            let ReadResult::Bytes(bytes) = state.take(usize::MAX) else { panic!("{pieces:?}") };
+            assert_eq!(bytes.len(), *length, "{pieces:?}");
+        }
+
+        assert_eq!((state.take(1), state.buffered()), (ReadResult::Nothing, 0), "{pieces:?}");
+    }
+}
+
+#[test]
+fn what_is_taken_and_copied_is_counted() {
+    let mut state = filled(&[10, 10]);
+    let mut copied = Vec::new();
+
+    assert_eq!(state.buffered(), 20);
+    assert!(matches!(state.take(4), ReadResult::Bytes(bytes) if bytes.len() == 4));
+    assert_eq!(state.buffered(), 16);
+    assert_eq!(state.copy(12, |bytes| copied.push(bytes.len())), 12);
+    assert_eq!((copied, state.buffered()), (vec![6, 6], 4));
+    assert_eq!(state.copy(9, |_| {}), 4);
+    assert_eq!(state.copy(9, |_| panic!("nothing is left")), 0);
+}
+
+#[test]
+fn an_increment_is_due_when_enough_was_read() {
+    const INCREMENT: usize = 64 * 1024;
+    let mut state = filled(&[INCREMENT, INCREMENT]);
+
+    state.copy(INCREMENT - 1, |_| {});
+    assert_eq!(state.grant(), None);
+    state.copy(1, |_| {});
+    assert_eq!(state.grant(), Some(INCREMENT as u32));
+    assert_eq!(state.grant(), None, "it was told");
+    // The window is as wide as before then.
+    state.announce(WINDOW - INCREMENT).unwrap();
+    assert_eq!(state.announce(1), Err(Code::FLOW_CONTROL));
+}
+
+#[test]
+fn who_sends_no_more_needs_no_increment() {
+    for end in [StreamState::peer_finish, |state: &mut StreamState| state.reset(Code::CANCELLED)] {
+        let mut state = filled(&[WINDOW]);
+        state.copy(WINDOW, |_| {});
+
+        end(&mut state);
+
+        assert_eq!(state.grant(), None);
+    }
+}
+
+#[test]
+fn a_stream_moves_when_something_was_read_or_sent() {
+    let mut state = filled(&[10]);
+    assert_eq!(state.moves(), 0);
+
+    state.take(1);
+    state.copy(1, |_| {});
+    state.sent(1);
+    assert_eq!(state.moves(), 3);
+
+    state.copy(0, |_| {});
+    state.widen(1);
+    state.announce(1).unwrap();
+    state.take(8);
+    state.take(8);
+    assert_eq!(state.moves(), 4, "nothing was left for the last");
+}
+
+#[test]
+fn a_peer_is_held_up_while_its_window_is_used_up() {
+    let mut state = filled(&[WINDOW - 1]);
+    assert!(!state.holds_up_peer());
+    state.announce(1).unwrap();
+    assert!(state.holds_up_peer());
+
+    state.copy(WINDOW, |_| {});
+    assert!(state.holds_up_peer(), "it does not know yet");
+    state.grant();
+    assert!(!state.holds_up_peer());
+
+    let mut finished = filled(&[WINDOW]);
+    finished.peer_finish();
+    assert!(!finished.holds_up_peer());
+}
+
+#[test]
+fn nothing_arrives_after_a_reset_and_the_first_code_stays() {
+    let mut state = StreamState::default();
+    state.announce(5).unwrap();
+    state.reset(Code::REFUSED);
+
+    state.arrive(Bytes::from_static(b"late"));
+    state.reset(Code::CANCELLED);
+
+    assert_eq!((state.buffered(), state.take(9)), (0, ReadResult::Nothing));
+    assert_eq!(state.was_reset(), Some(Code::REFUSED));
+    assert!(!state.finish(), "there is nobody to tell");
+}
