@@ -11,6 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use super::support::Folder;
 
+mod snapshot;
+mod transaction;
+mod view;
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Note {
     id: String,
