@@ -250,3 +250,236 @@ impl Drop for FedBody {
 fn lock(shared: &Mutex<FeedState>) -> MutexGuard<'_, FeedState> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+
+    use super::*;
+
+    /// Both ends of a body, and a visitor who sends it.
+    struct Fixture {
+        feed: BodyFeed,
+        taker: Option<FedBody>,
+        connection: DuplexStream,
+        visitor: DuplexStream,
+        buffer: BytesMut,
+    }
+
+    /// What the next look at a body gives.
+    #[derive(Debug, PartialEq)]
+    enum Look {
+        Data(String),
+        Trailer(String),
+        End,
+        Broken(FeedError),
+        Nothing,
+    }
+
+    fn data(text: &str) -> Look {
+        Look::Data(text.to_owned())
+    }
+
+    impl Fixture {
+        fn new(body: Body, waits: bool) -> Self {
+            let (connection, visitor) = duplex(1 << 20);
+            let (feed, taker) = BodyFeed::new(body, waits);
+            Self { feed, taker, connection, visitor, buffer: BytesMut::new() }
+        }
+
+        /// Lets the connection read; true when there is nothing more to read.
+        fn turn(&mut self) -> bool {
+            let mut cx = Context::from_waker(Waker::noop());
+            self.feed.poll(&mut cx, &mut self.connection, &mut self.buffer).is_ready()
+        }
+
+        fn look(&mut self) -> Look {
+            let mut cx = Context::from_waker(Waker::noop());
+            match self.taker.as_mut().unwrap().poll_frame(&mut cx) {
+                Poll::Pending => Look::Nothing,
+                Poll::Ready(None) => Look::End,
+                Poll::Ready(Some(Err(error))) => Look::Broken(error),
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => Look::Data(String::from_utf8(data.to_vec()).unwrap()),
+                    Err(frame) => {
+                        let fields = frame.into_trailers().unwrap();
+                        Look::Trailer(fields["x"].to_str().unwrap().to_owned())
+                    }
+                },
+            }
+        }
+
+        /// Asks for more, lets the connection read, and looks again.
+        fn next(&mut self) -> Look {
+            match self.look() {
+                Look::Nothing => {
+                    self.turn();
+                    self.look()
+                }
+                look => look,
+            }
+        }
+
+        async fn send(&mut self, bytes: &str) {
+            self.visitor.write_all(bytes.as_bytes()).await.unwrap();
+        }
+
+        /// What the visitor was sent so far.
+        async fn received(&mut self) -> String {
+            let mut received = BytesMut::new();
+            let mut cx = Context::from_waker(Waker::noop());
+            while pin!(self.visitor.read_buf(&mut received)).poll(&mut cx).is_ready() {}
+            String::from_utf8(received.to_vec()).unwrap()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_without_a_body_has_one_end() {
+        let mut fixture = Fixture::new(Body::NONE, true);
+
+        assert!(fixture.taker.is_none() && fixture.feed.is_received());
+        assert!(fixture.turn() && fixture.feed.finish(&mut BytesMut::new()));
+        assert_eq!(fixture.received().await, "");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_read_before_it_is_asked_for() {
+        let mut fixture = Fixture::new(Body::Length(6), false);
+        fixture.send("abc").await;
+
+        assert!(!fixture.turn());
+        assert!(fixture.buffer.is_empty());
+        assert_eq!(fixture.look(), Look::Nothing);
+        assert!(!fixture.turn());
+        assert_eq!(fixture.look(), data("abc"));
+
+        fixture.send("def").await;
+        assert!(!fixture.turn(), "what was read was not enough to ask for more");
+        assert_eq!((fixture.next(), fixture.next()), (data("def"), Look::End));
+        assert!(fixture.feed.is_received());
+    }
+
+    #[tokio::test]
+    async fn chunks_come_without_their_framing_and_the_trailer_behind_them() {
+        let mut fixture = Fixture::new(Body::CHUNKED, false);
+        fixture.send("3\r\nabc\r\n0\r\nX: behind\r\n\r\nGET /").await;
+
+        assert_eq!(fixture.next(), data("abc"));
+        assert!(!fixture.taker.as_ref().unwrap().is_end_stream());
+        assert_eq!(fixture.next(), Look::Trailer("behind".to_owned()));
+        assert!(fixture.taker.as_ref().unwrap().is_end_stream());
+        assert_eq!(fixture.next(), Look::End);
+        assert_eq!(&fixture.buffer[..], b"GET /", "the next request stays");
+    }
+
+    #[tokio::test]
+    async fn what_is_still_to_come_is_known_where_the_head_said_it() {
+        let mut fixture = Fixture::new(Body::Length(6), false);
+        let hint = |fixture: &Fixture| fixture.taker.as_ref().unwrap().size_hint().exact();
+        assert_eq!(hint(&fixture), Some(6));
+
+        fixture.send("ab").await;
+        fixture.look();
+        fixture.turn();
+        assert_eq!(hint(&fixture), Some(6), "what was read waits for its taker");
+        fixture.look();
+        assert_eq!(hint(&fixture), Some(4));
+
+        assert_eq!(hint(&Fixture::new(Body::CHUNKED, false)), None);
+    }
+
+    #[tokio::test]
+    async fn a_visitor_who_waits_is_told_once_and_only_when_the_body_is_asked_for() {
+        let mut fixture = Fixture::new(Body::Length(2), true);
+        fixture.turn();
+        assert_eq!(fixture.received().await, "");
+
+        assert_eq!(fixture.next(), Look::Nothing);
+        assert_eq!(fixture.received().await, "HTTP/1.1 100 Continue\r\n\r\n");
+
+        fixture.send("a").await;
+        assert_eq!(fixture.next(), data("a"));
+        assert_eq!(fixture.next(), Look::Nothing);
+        assert_eq!(fixture.received().await, "");
+    }
+
+    #[tokio::test]
+    async fn a_visitor_who_did_not_wait_is_not_told() {
+        let mut fixture = Fixture::new(Body::Length(2), true);
+        fixture.buffer.extend_from_slice(b"a");
+
+        assert_eq!(fixture.next(), data("a"));
+        assert_eq!(fixture.next(), Look::Nothing);
+        assert_eq!(fixture.received().await, "");
+    }
+
+    #[tokio::test]
+    async fn a_body_that_breaks_says_why_again_and_again() {
+        let mut fixture = Fixture::new(Body::CHUNKED, false);
+        fixture.send("1\r\na\r\n").await;
+        assert_eq!(fixture.next(), data("a"));
+
+        fixture.send("no chunk").await;
+
+        for _ in 0..2 {
+            assert_eq!(fixture.next(), Look::Broken(FeedError::Malformed));
+        }
+        assert!(fixture.turn());
+        assert!(!fixture.feed.finish(&mut BytesMut::from("0\r\n\r\n")));
+    }
+
+    #[tokio::test]
+    async fn a_visitor_who_leaves_breaks_its_body() {
+        let mut fixture = Fixture::new(Body::Length(6), false);
+        fixture.send("abc").await;
+        fixture.visitor.shutdown().await.unwrap();
+
+        assert_eq!(fixture.next(), data("abc"));
+        assert_eq!(fixture.next(), Look::Broken(FeedError::VisitorLeft));
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_dropped_breaks_a_body_that_is_not_complete() {
+        for (sent, end) in [("ab", Look::Broken(FeedError::VisitorLeft)), ("abc", Look::End)] {
+            let mut fixture = Fixture::new(Body::Length(3), false);
+            fixture.send(sent).await;
+            assert_eq!(fixture.next(), data(sent));
+            let (other, _) = BodyFeed::new(Body::NONE, false);
+
+            drop(std::mem::replace(&mut fixture.feed, other));
+
+            assert_eq!(fixture.look(), end);
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_read_for_a_taker_who_has_gone() {
+        let mut fixture = Fixture::new(Body::Length(6), false);
+        assert_eq!(fixture.look(), Look::Nothing);
+        fixture.taker = None;
+        fixture.send("abc").await;
+
+        assert!(!fixture.turn());
+        assert!(fixture.buffer.is_empty());
+    }
+
+    #[test]
+    fn what_has_come_of_the_rest_is_dropped_when_nobody_wants_it() {
+        for (body, buffer, finished, left) in [
+            (Body::Length(3), "abcGET /", true, "GET /"),
+            (Body::Length(3), "ab", false, ""),
+            (Body::Length(3), "", false, ""),
+            (Body::CHUNKED, "1\r\na\r\n0\r\n\r\nGET /", true, "GET /"),
+            (Body::CHUNKED, "1\r\na\r\n", false, ""),
+        ] {
+            let (mut feed, _taker) = BodyFeed::new(body, false);
+            let mut rest = BytesMut::from(buffer);
+
+            assert_eq!(feed.finish(&mut rest), finished, "{buffer:?}");
+            assert_eq!(rest, left.as_bytes(), "{buffer:?}");
+        }
+        let (mut feed, _taker) = BodyFeed::new(Body::CHUNKED, false);
+        assert!(!feed.finish(&mut BytesMut::from("no chunk")));
+    }
+}

@@ -129,3 +129,73 @@ impl ErrorResponse {
         response
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// The value of a header, if there is one.
+    fn value<'r>(response: &'r Response<ResponseBody>, name: &HeaderName) -> Option<&'r str> {
+        response.headers().get(name).map(|value| value.to_str().unwrap())
+    }
+
+    #[test]
+    fn the_code_stands_in_a_header_and_in_the_text() {
+        let response = NO_TUNNEL.into_response("ERR_X_");
+
+        assert_eq!(response.status(), 503);
+        assert_eq!(value(&response, &ERROR_CODE), Some("ERR_X_6515"));
+        assert_eq!(value(&response, &header::CONTENT_TYPE), Some("text/plain; charset=utf-8"));
+        let text = "No tunnel is online for this backend.";
+        assert_eq!(NO_TUNNEL.text(), text);
+        assert_eq!(NO_TUNNEL.into_text("ERR_X_"), format!("{text}\n\nERR_X_6515\n"));
+    }
+
+    #[test]
+    fn what_has_no_code_names_none() {
+        let response = LOOP.into_response("ERR_X_");
+
+        assert_eq!(
+            (response.status(), value(&response, &ERROR_CODE)),
+            (508.try_into().unwrap(), None)
+        );
+        assert_eq!(LOOP.into_text("ERR_X_"), "The request was forwarded in a loop.\n");
+    }
+
+    #[test]
+    fn each_response_asks_of_the_client_what_helps() {
+        let header = |response: ErrorResponse| {
+            let response = response.into_response("");
+            let value = |name| value(&response, name).map(str::to_owned);
+            [&header::WWW_AUTHENTICATE, &header::RETRY_AFTER, &header::CONNECTION].map(value)
+        };
+        let [challenge, retry, close] =
+            ["Basic realm=\"ginnel\"", "1", "close"].map(|value| Some(value.to_owned()));
+
+        assert_eq!(header(UNAUTHORIZED), [challenge, None, None]);
+        assert_eq!(header(BUSY), [None, retry, None]);
+        for closing in [BAD_REQUEST, HEAD_TOO_LARGE, NO_CONNECT, TOO_LONG] {
+            assert!(closing.closes, "{closing:?}");
+            assert_eq!(header(closing), [None, None, close.clone()], "{closing:?}");
+        }
+        for plain in [NO_ENDPOINT, MISDIRECTED, BLOCKED, TRIPPED, UNREACHABLE, LATE] {
+            assert!(!plain.closes, "{plain:?}");
+            assert_eq!(header(plain), [None, None, None], "{plain:?}");
+        }
+    }
+
+    #[test]
+    fn a_code_takes_the_place_of_one_that_an_upstream_sent() {
+        let mut headers = HeaderMap::new();
+        headers.insert(ERROR_CODE, HeaderValue::from_static("of the upstream"));
+
+        name(&mut headers, None, "ERR_X_");
+        assert_eq!(headers[ERROR_CODE], "of the upstream");
+        name(&mut headers, Some(3004), "ERR_X_");
+        assert_eq!(headers[ERROR_CODE], "ERR_X_3004");
+        name(&mut headers, Some(3200), "no\nheader");
+
+        assert_eq!(headers[ERROR_CODE], "ERR_X_3004");
+    }
+}

@@ -204,3 +204,111 @@ impl From<getrandom::Error> for StoreError {
         Self::Random(error.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    fn of_sqlite(code: i32) -> StoreError {
+        rusqlite::Error::SqliteFailure(ffi::Error::new(code), None).into()
+    }
+
+    #[test]
+    fn what_sqlite_reports_has_a_fault_of_ours_unless_it_is_a_mistake() {
+        for (code, fault) in [
+            (ffi::SQLITE_BUSY, Some(StorageFault::Locked)),
+            (ffi::SQLITE_LOCKED, Some(StorageFault::Locked)),
+            (ffi::SQLITE_FULL, Some(StorageFault::Full)),
+            (ffi::SQLITE_IOERR, Some(StorageFault::Io)),
+            (ffi::SQLITE_CANTOPEN, Some(StorageFault::Io)),
+            (ffi::SQLITE_PROTOCOL, Some(StorageFault::Io)),
+            (ffi::SQLITE_PERM, Some(StorageFault::Io)),
+            (ffi::SQLITE_NOMEM, Some(StorageFault::Io)),
+            (ffi::SQLITE_READONLY, Some(StorageFault::ReadOnly)),
+            (ffi::SQLITE_CORRUPT, Some(StorageFault::Damaged)),
+            (ffi::SQLITE_NOTADB, Some(StorageFault::Damaged)),
+            (ffi::SQLITE_INTERRUPT, Some(StorageFault::Timeout)),
+            (ffi::SQLITE_CONSTRAINT, None),
+            (ffi::SQLITE_MISUSE, None),
+            (ffi::SQLITE_ERROR, None),
+        ] {
+            assert_eq!(of_sqlite(code).fault(), fault, "{code}");
+        }
+    }
+
+    #[test]
+    fn a_value_of_another_type_is_damage() {
+        let (column, kind) = ("body".to_owned(), rusqlite::types::Type::Blob);
+        for error in [
+            rusqlite::Error::InvalidColumnType(0, column, kind),
+            rusqlite::Error::IntegralValueOutOfRange(0, 1 << 40),
+            rusqlite::Error::FromSqlConversionFailure(0, kind, "no text".into()),
+        ] {
+            let message = error.to_string();
+            assert_eq!(StoreError::from(error).fault(), Some(StorageFault::Damaged), "{message}");
+        }
+        assert_eq!(StoreError::from(rusqlite::Error::QueryReturnedNoRows).fault(), None);
+    }
+
+    #[test]
+    fn each_error_of_a_file_has_its_fault_and_names_the_file() {
+        let path = || PathBuf::from("/data/db");
+        let problem = || "page 3 is never used".to_owned();
+        let source = std::io::Error::other("unplugged");
+        for (error, fault, message) in [
+            (StoreError::Locked(path()), Some(StorageFault::Locked), "/data/db: is in use by"),
+            (StoreError::ReadOnly(path()), Some(StorageFault::ReadOnly), "/data/db: is read-only"),
+            (
+                StoreError::ReadOnlyDirectory(path()),
+                Some(StorageFault::ReadOnly),
+                "/data/db: is in a read-only folder",
+            ),
+            (
+                StoreError::File { path: path(), source },
+                Some(StorageFault::Io),
+                "/data/db: unplugged",
+            ),
+            (
+                StoreError::Damaged { path: path(), problem: problem() },
+                Some(StorageFault::Damaged),
+                "/data/db: is damaged: page 3 is never used",
+            ),
+            (StoreError::Missing(path()), None, "/data/db: does not exist"),
+            (StoreError::NotAFile(path()), None, "/data/db: is not a file"),
+            (StoreError::Foreign(path()), None, "/data/db: is a database of another program"),
+            (
+                StoreError::Newer { path: path(), found: 9, known: 1 },
+                None,
+                "/data/db: has format 9, this version reads up to 1",
+            ),
+            (
+                StoreError::OtherName { path: path(), other: "/data/other".into() },
+                None,
+                "/data/db: its last changes are in the log of another name of the file; start it as \
+                 /data/other once",
+            ),
+        ] {
+            let text = error.to_string();
+            assert!(text.starts_with(message), "{text}");
+            assert_eq!(error.fault(), fault, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_failed_change_passes_on_the_fault_and_hides_the_file() {
+        let detached = StoreError::Detached { path: "/secret/db".into(), problem: "it is gone" };
+        let full = Some(StorageFault::Full);
+        let commit = StoreError::Commit { fault: full, problem: "disk full".to_owned() };
+
+        assert_eq!(detached.fault(), Some(StorageFault::Detached));
+        assert_eq!(detached.to_string(), "it is gone");
+        assert_eq!(commit.fault(), full);
+        assert_eq!(commit.to_string(), "the change was not stored: disk full");
+        assert_eq!(StoreError::Closed.fault(), Some(StorageFault::Closed));
+        assert_eq!(StoreError::Inconsistent("odd").fault(), Some(StorageFault::Damaged));
+        assert_eq!(StoreError::Panicked.fault(), None);
+        assert_eq!(StoreError::Random("none".to_owned()).to_string(), "no random bytes: none");
+    }
+}
