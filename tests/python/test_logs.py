@@ -292,8 +292,10 @@ def test_one_thread_hands_records_over_while_somebody_listens() -> None:
 
 def test_levels_that_change_count_from_then_on() -> None:
     code = """
-        import ginnel, logging
+        import ginnel, logging, time
         logging.basicConfig(format="%(name)s %(levelname)s %(message)s")
+        arrived = []
+        logging.getLogger("ginnel.service").addFilter(lambda record: arrived.append(record) or True)
         with ginnel.Service() as service, service.client() as remote:
             mark = logging.getLogger("mark").error
             for level in ("WARNING", "DEBUG", "ERROR"):
@@ -301,6 +303,12 @@ def test_levels_that_change_count_from_then_on() -> None:
                 logging.getLogger("ginnel.service").setLevel(level)
                 remote.api_keys.list().first()
                 remote.api_keys.list().first()
+                # Records come when they come; those of one level are in before the next is set.
+                end = time.monotonic() + 10
+                while level == "DEBUG" and time.monotonic() < end:
+                    if sum("/api_keys" in record.getMessage() for record in arrived) == 2:
+                        break
+                    time.sleep(0.005)
         with ginnel.Service() as service, service.client() as remote:
             logging.getLogger("ginnel.service").setLevel("DEBUG")
             logging.disable(logging.INFO)
