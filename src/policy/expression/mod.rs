@@ -1,7 +1,7 @@
 //! Expressions: CEL, checked and rewritten so that no expression can harm the process.
 //!
 //! Traffic policy sheet, sections 7, 8 and 12. An expression is compiled once, on any thread, and can be
-//! evaluated on any thread afterwards: [`nesting`] refuses what would need an unusual stack.
+//! evaluated on any thread afterwards: `nesting` refuses what would need an unusual stack.
 
 mod budget;
 mod check;
