@@ -1,7 +1,8 @@
 //! One request with its response, or one connection: what rules look at and change.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
@@ -49,15 +50,26 @@ pub struct TlsFacts {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EndpointFacts {
     /// Its identifier.
-    pub id: String,
-    /// Its URL, with which its other parts agree.
-    pub url: String,
-    /// The host of the URL.
+    pub id: Arc<str>,
+    /// Its URL, with which its other parts agree; made of them where nobody has set it.
+    pub url: OnceLock<String>,
+    /// The host of its URL.
     pub host: String,
-    /// The port of the URL.
+    /// The port of its URL.
     pub port: u16,
     /// `http`, `https`, `tcp` or `tls`.
-    pub protocol: String,
+    pub protocol: Cow<'static, str>,
+}
+
+impl EndpointFacts {
+    /// Its URL; the usual port of a protocol is not in one that is made here.
+    pub(super) fn url(&self) -> &str {
+        let Self { protocol, host, port, .. } = self;
+        self.url.get_or_init(|| match (protocol.as_ref(), port) {
+            ("http", 80) | ("https", 443) => format!("{protocol}://{host}"),
+            _ => format!("{protocol}://{host}:{port}"),
+        })
+    }
 }
 
 /// A request.

@@ -23,8 +23,47 @@ const VALUE: usize = 8192;
 /// Headers that say where a message ends; a policy could split a response with them.
 const FRAMING: &[&str] = &["connection", "content-length", "transfer-encoding"];
 
-/// Headers by lower-case name, in the order of the document.
-pub(super) type HeaderTemplates = Vec<(String, Template)>;
+/// A header of a configuration.
+#[derive(Debug, Clone)]
+pub struct HeaderTemplate {
+    /// Its name, in lower case.
+    pub name: HeaderName,
+    /// Its value.
+    pub value: Template,
+    /// Its value where no expression is in it, made once and shared by all messages.
+    fixed: Option<HeaderValue>,
+}
+
+/// Headers in the order of the document.
+pub(super) type HeaderTemplates = Vec<HeaderTemplate>;
+
+impl HeaderTemplate {
+    fn new(name: HeaderName, value: Template) -> Self {
+        // A value that cannot be one is refused when it is used, as the value of an expression is.
+        let fixed = value.fixed().filter(|text| is_usable(text));
+        let fixed = fixed.and_then(|text| HeaderValue::try_from(text).ok());
+        Self { name, value, fixed }
+    }
+
+    /// The value where it is the same for all messages.
+    pub(super) fn fixed(&self) -> Option<&HeaderValue> {
+        self.fixed.as_ref()
+    }
+
+    /// The value for a message.
+    ///
+    /// A value that would end its line fails: it could forge another header, or another message.
+    fn render(&self, turn: &Turn<'_>) -> Result<HeaderValue, ActionError> {
+        if let Some(fixed) = &self.fixed {
+            return Ok(fixed.clone());
+        }
+        let text = turn.render(&self.value)?;
+        let value = is_usable(&text).then(|| HeaderValue::try_from(text).ok()).flatten();
+        value.ok_or_else(|| {
+            ActionError::fatal(failure::VALUE, format!("no value for the header {}", self.name))
+        })
+    }
+}
 
 /// Reads a map of so many headers; a map that is missing is empty.
 pub(super) fn map(
@@ -45,7 +84,7 @@ pub(super) fn map(
         let place = place.field(field);
         let lower = field.to_lowercase();
         check_name(config, &place, &lower);
-        if headers.iter().any(|(known, _)| *known == lower) {
+        if headers.iter().any(|known| known.name.as_str() == lower) {
             config.refuse_at(&place, code::DUPLICATE, "the header is there twice");
         }
         if FRAMING.contains(&lower.as_str()) {
@@ -55,7 +94,9 @@ pub(super) fn map(
             config.refuse_at(&place, code::CONFIG, "must be a text");
             continue;
         };
-        headers.push((lower, value_template(config, &place, text)));
+        let value = value_template(config, &place, text);
+        // What is no name was refused above.
+        headers.extend(HeaderName::try_from(lower).map(|name| HeaderTemplate::new(name, value)));
     }
     headers
 }
@@ -85,7 +126,7 @@ pub(super) fn names(
 pub(super) fn refuse_user_agent<'h>(
     config: &mut Config<'_>,
     name: &'static str,
-    headers: impl IntoIterator<Item = &'h String>,
+    headers: impl IntoIterator<Item = &'h str>,
 ) {
     if headers.into_iter().any(|header| header == "user-agent") {
         config.refuse(name, code::NOT_CONFIGURABLE, "user-agent may not be changed");
@@ -93,23 +134,11 @@ pub(super) fn refuse_user_agent<'h>(
 }
 
 /// The names and values of configured headers, with the values of their expressions.
-///
-/// A value that would end its line fails: it could forge another header, or another message.
 pub(super) fn values(
-    headers: &[(String, Template)],
+    headers: &[HeaderTemplate],
     turn: &Turn<'_>,
 ) -> Result<Vec<(HeaderName, HeaderValue)>, ActionError> {
-    let unfit =
-        |name: &str| ActionError::fatal(failure::VALUE, format!("no value for the header {name}"));
-    let value = |(name, template): &(String, Template)| {
-        let text = turn.render(template)?;
-        if text.len() > VALUE || !is_value(&text) {
-            return Err(unfit(name));
-        }
-        let value = HeaderValue::try_from(text).map_err(|_| unfit(name))?;
-        Ok((HeaderName::try_from(name).map_err(|_| unfit(name))?, value))
-    };
-    headers.iter().map(value).collect()
+    headers.iter().map(|header| Ok((header.name.clone(), header.render(turn)?))).collect()
 }
 
 /// A header that a request has exactly once.
@@ -124,6 +153,11 @@ pub(super) fn single(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&He
 /// Whether a text can be part of a header value: no control characters, above all no line breaks.
 pub(super) fn is_value(text: &str) -> bool {
     text.chars().all(|character| character == '\t' || !character.is_control())
+}
+
+/// Whether a text may be the value of a header that a policy sets.
+fn is_usable(text: &str) -> bool {
+    text.len() <= VALUE && is_value(text)
 }
 
 fn check_count(

@@ -28,6 +28,7 @@
 
 pub mod action;
 pub mod action_error;
+mod action_results;
 pub mod actions;
 mod checker;
 mod cidr;

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 use super::Phase;
+use super::action_results::ActionResults;
 
 /// What the rules of one exchange did.
 #[derive(Debug, Default)]
@@ -22,7 +23,7 @@ pub struct Record {
     /// The variables of the phase.
     pub(super) vars: BTreeMap<String, Value>,
     /// The last result of each type of action.
-    pub(super) results: Map<String, Json>,
+    pub(super) results: ActionResults,
 }
 
 /// The action that ended a phase.

@@ -4,6 +4,8 @@
 //! outside, a body or an answer, and goes on with the same action once it is there. So an action
 //! asks before it changes anything.
 
+use std::sync::Arc;
+
 use http::StatusCode;
 use serde_json::{Value as Json, json};
 
@@ -91,7 +93,7 @@ impl Run<'_> {
             return false;
         }
         let results = &mut exchange.record.results;
-        if let Some(Json::Object(result)) = results.get_mut(&result_name(step.kind.name)) {
+        if let Some(Json::Object(result)) = results.get_mut(step.kind.name) {
             result.insert("error".to_owned(), json!({"code": code, "message": message}));
         }
         exchange.record.decision = None;
@@ -144,7 +146,7 @@ impl Run<'_> {
                 rule: self.rule,
                 action: index,
                 answers: &self.answers,
-                result: Json::Null,
+                result: None,
             };
             let flow = step.action.run(&mut turn);
             let result = std::mem::take(&mut turn.result);
@@ -191,29 +193,29 @@ impl Run<'_> {
         step: &action::ActionStep,
         index: usize,
         exchange: &mut Exchange,
-        mut result: Json,
+        mut result: Option<Arc<Json>>,
         flow: &Result<Flow, ActionError>,
     ) {
         let failure = flow.as_ref().err();
         if let Some(failure) = failure {
             let error = json!({"code": failure.code, "message": failure.message});
-            match &mut result {
-                Json::Object(fields) => drop(fields.insert("error".to_owned(), error)),
-                other => *other = json!({"error": error}),
+            match result.as_mut().map(Arc::make_mut) {
+                Some(Json::Object(fields)) => drop(fields.insert("error".to_owned(), error)),
+                _ => result = Some(Arc::new(json!({"error": error}))),
             }
         }
         exchange.record.note(|rule| {
             rule.actions.push(ActionTrace {
                 index,
                 r#type: step.kind.name,
-                result: result.clone(),
+                result: result.as_deref().cloned().unwrap_or_default(),
                 ended: matches!(flow, Ok(Flow::End(_))),
                 error_code: failure.map(|it| it.code),
                 error: failure.map(|it| it.message.clone()),
             });
         });
-        if !result.is_null() {
-            exchange.record.results.insert(result_name(step.kind.name), result);
+        if let Some(result) = result.filter(|result| !result.is_null()) {
+            exchange.record.results.insert(step.kind.name, result);
         }
     }
 
@@ -230,14 +232,6 @@ impl Run<'_> {
         }
         exchange.end_response();
         StepOutcome::Done(Verdict::Continue)
-    }
-}
-
-/// What expressions find the result of a type of action under, behind `actions.ngrok`.
-fn result_name(kind: &str) -> String {
-    match kind {
-        "compress-response" => "compress".to_owned(),
-        kind => kind.replace('-', "_"),
     }
 }
 

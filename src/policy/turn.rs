@@ -1,5 +1,6 @@
 //! What an action that runs sees and changes, and what it says comes next.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -46,7 +47,7 @@ pub struct Turn<'a> {
     /// What was fetched for the action.
     pub(super) answers: &'a [(Fetch, Fetched)],
     /// What later expressions find under `actions.ngrok`.
-    pub(super) result: Json,
+    pub(super) result: Option<Arc<Json>>,
 }
 
 impl Turn<'_> {
@@ -61,8 +62,8 @@ impl Turn<'_> {
     }
 
     /// Keeps what later expressions find under `actions.ngrok`.
-    pub(super) fn result(&mut self, result: Json) {
-        self.result = result;
+    pub(super) fn result(&mut self, result: impl Into<Arc<Json>>) {
+        self.result = Some(result.into());
     }
 
     /// The headers that the phase changes.

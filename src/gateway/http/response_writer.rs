@@ -1,11 +1,12 @@
 //! Responses on their way to a visitor who speaks HTTP/1.1.
 
 use std::fmt::Display;
+use std::time::SystemTime;
 
 use bytes::Bytes;
-use chrono::Utc;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRAILER, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, StatusCode, response};
+use httpdate::HttpDate;
 use hyper::body::SizeHint;
 
 use crate::gateway::http::field_names::{FieldNames, FieldWriter, ReasonPhrase, write_announced};
@@ -181,7 +182,7 @@ fn announced_length(
 
 /// The moment at which a response is written, as `Date` has it.
 pub(crate) fn now() -> impl Display {
-    Utc::now().format("%a, %d %b %Y %H:%M:%S GMT")
+    HttpDate::from(SystemTime::now())
 }
 
 fn reason(head: &response::Parts) -> &[u8] {

@@ -1,43 +1,63 @@
 //! `add-headers`: append headers to a request or a response.
 
+use std::sync::Arc;
+
 use http::header::HOST;
+use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Value as Json, json};
 
 use super::super::action::Action;
 use super::super::action_error::ActionError;
 use super::super::config::Config;
-use super::super::headers;
-use super::super::template::Template;
+use super::super::headers::{self, HeaderTemplate};
 use super::super::turn::{Flow, Turn};
 
 /// Appends headers; `host` is replaced instead.
 #[derive(Debug)]
 pub struct AddHeaders {
-    /// Headers by lower-case name.
-    pub headers: Vec<(String, Template)>,
+    /// Headers.
+    pub headers: Vec<HeaderTemplate>,
+    /// What comes of it where no header has an expression.
+    fixed_result: Option<Arc<Json>>,
 }
 
 impl Action for AddHeaders {
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let values = headers::values(&self.headers, turn)?;
         let Some(headers) = turn.headers_mut() else { return Ok(Flow::Continue) };
-        let mut added = Map::new();
+        let result = self.fixed_result.clone();
+        let result = result.unwrap_or_else(|| Arc::new(describe(values.iter().map(borrowed))));
         for (name, value) in values {
-            let text = String::from_utf8_lossy(value.as_bytes()).into_owned();
-            added.insert(name.as_str().to_owned(), Json::from(text));
             if name == HOST {
                 headers.insert(name, value);
             } else {
                 headers.append(name, value);
             }
         }
-        turn.result(json!({"headers_added": added}));
+        turn.result(result);
         Ok(Flow::Continue)
     }
 }
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
-    let added = headers::map(config, "headers", 1..=10);
-    headers::refuse_user_agent(config, "headers", added.iter().map(|(name, _)| name));
-    Box::new(AddHeaders { headers: added })
+    let headers = headers::map(config, "headers", 1..=10);
+    headers::refuse_user_agent(config, "headers", headers.iter().map(|one| one.name.as_str()));
+    let fixed = headers.iter().map(|one| Some((&one.name, one.fixed()?)));
+    let fixed: Option<Vec<_>> = fixed.collect();
+    let fixed_result = fixed.map(|fixed| Arc::new(describe(fixed)));
+    Box::new(AddHeaders { headers, fixed_result })
+}
+
+fn borrowed((name, value): &(HeaderName, HeaderValue)) -> (&HeaderName, &HeaderValue) {
+    (name, value)
+}
+
+/// What later expressions find.
+fn describe<'h>(headers: impl IntoIterator<Item = (&'h HeaderName, &'h HeaderValue)>) -> Json {
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let added: Map<String, Json> = headers
+        .into_iter()
+        .map(|(name, value)| (name.as_str().to_owned(), Json::from(text(value))))
+        .collect();
+    json!({"headers_added": added})
 }

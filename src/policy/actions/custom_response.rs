@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use super::super::action::Action;
 use super::super::action_error::ActionError;
 use super::super::config::Config;
-use super::super::headers;
+use super::super::headers::{self, HeaderTemplate};
 use super::super::problem::code;
 use super::super::template::Template;
 use super::super::turn::{Flow, Turn};
@@ -21,7 +21,7 @@ pub struct CustomResponse {
     /// The body; empty unless given.
     pub body: Template,
     /// Headers by lower-case name. Without a `content-type` it is guessed from the body.
-    pub headers: Vec<(String, Template)>,
+    pub headers: Vec<HeaderTemplate>,
 }
 
 impl Action for CustomResponse {

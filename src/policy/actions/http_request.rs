@@ -37,7 +37,7 @@ pub struct HttpRequest {
     /// The method; `GET` unless given.
     pub method: Method,
     /// Headers by lower-case name.
-    pub headers: Vec<(String, Template)>,
+    pub headers: HeaderTemplates,
     /// What is added to the query: names and values.
     pub query: Vec<(Template, Template)>,
     /// The body; empty unless given.

@@ -6,8 +6,7 @@ use http::{HeaderMap, StatusCode};
 use super::super::action::Action;
 use super::super::action_error::ActionError;
 use super::super::config::Config;
-use super::super::headers;
-use super::super::template::Template;
+use super::super::headers::{self, HeaderTemplate};
 use super::super::turn::{Flow, Turn};
 use super::super::verdict::{LocalResponse, Verdict};
 use super::change::UrlRewriteRule;
@@ -19,8 +18,8 @@ pub struct Redirect {
     pub change: UrlRewriteRule,
     /// The status of the answer; 302 unless given.
     pub status_code: u16,
-    /// Headers by lower-case name.
-    pub headers: Vec<(String, Template)>,
+    /// Headers.
+    pub headers: Vec<HeaderTemplate>,
 }
 
 impl Action for Redirect {

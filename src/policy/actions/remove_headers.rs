@@ -27,6 +27,6 @@ impl Action for RemoveHeaders {
 
 pub(in super::super) fn parse(config: &mut Config<'_>) -> Box<dyn Action> {
     let removed = headers::names(config, "headers", 1..=10);
-    headers::refuse_user_agent(config, "headers", &removed);
+    headers::refuse_user_agent(config, "headers", removed.iter().map(String::as_str));
     Box::new(RemoveHeaders { headers: removed })
 }

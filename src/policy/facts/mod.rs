@@ -17,6 +17,7 @@ use cel::context::VariableResolver;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::Value as Json;
 
+use super::action_results::ActionResults;
 use super::exchange::{Exchange, VisitorConnection};
 use super::expression::value;
 use super::world::World;
@@ -130,14 +131,14 @@ fn variable<'b>(exchange: &'b Exchange, name: &str) -> FactValue<'b> {
 }
 
 /// The results of actions; a name may lead into one.
-fn results<'b>(results: &serde_json::Map<String, Json>, name: &str) -> FactValue<'b> {
+fn results<'b>(results: &ActionResults, name: &str) -> FactValue<'b> {
     let name = name.strip_prefix("ngrok")?;
     let Some(name) = name.strip_prefix('.') else {
-        return name.is_empty().then(|| json(&Json::Object(results.clone())))?;
+        return name.is_empty().then(|| json(&Json::Object(results.to_json())))?;
     };
     let mut steps = name.split('.');
     let kind = steps.next().map(|kind| if kind == "compress_response" { "compress" } else { kind });
-    let found = steps.try_fold(results.get(kind?)?, |value, step| value.get(step))?;
+    let found = steps.try_fold(results.named(kind?)?, |value, step| value.get(step))?;
     json(found)
 }
 

@@ -135,7 +135,7 @@ impl TextFact {
             Self::Sni => tls(|tls| &tls.sni)?,
             Self::Alpn => tls(|tls| &tls.alpn)?,
             Self::EndpointId => &endpoint.id,
-            Self::EndpointUrl => &endpoint.url,
+            Self::EndpointUrl => endpoint.url(),
             Self::EndpointHost => &endpoint.host,
             Self::EndpointProtocol => &endpoint.protocol,
             Self::Place => "",

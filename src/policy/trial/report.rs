@@ -124,7 +124,7 @@ impl Report {
             },
             logs: record.logs,
             vars,
-            actions: record.results,
+            actions: record.results.to_json(),
             failed_expressions: record.failed_expressions,
         }
     }

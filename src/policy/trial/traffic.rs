@@ -165,11 +165,11 @@ impl Traffic {
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         let (host, port) = host_and_port(authority, protocol);
         Ok(Arc::new(EndpointFacts {
-            id: String::new(),
-            url: format!("{protocol}://{authority}"),
+            id: Arc::default(),
+            url: format!("{protocol}://{authority}").into(),
             host: host.to_owned(),
             port,
-            protocol: protocol.to_owned(),
+            protocol: protocol.to_owned().into(),
         }))
     }
 

@@ -48,14 +48,17 @@ pub(crate) fn connection(visitor: &Visitor, since: DateTime<Utc>) -> Arc<Visitor
 }
 
 /// An endpoint as rules see it.
-pub(crate) fn endpoint(id: &str, protocol: &str, host: &str, port: u16) -> Arc<EndpointFacts> {
-    let usual = matches!((protocol, port), ("http", 80) | ("https", 443));
-    let shown = if usual { String::new() } else { format!(":{port}") };
+pub(crate) fn endpoint(
+    id: &Arc<str>,
+    protocol: &'static str,
+    host: &str,
+    port: u16,
+) -> Arc<EndpointFacts> {
     Arc::new(EndpointFacts {
-        id: id.to_owned(),
-        url: format!("{protocol}://{host}{shown}"),
+        id: id.clone(),
         host: host.to_owned(),
         port,
-        protocol: protocol.to_owned(),
+        protocol: protocol.into(),
+        ..EndpointFacts::default()
     })
 }
