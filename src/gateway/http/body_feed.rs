@@ -91,6 +91,22 @@ impl BodyFeed {
         self.decoder.is_done()
     }
 
+    /// Gives what came with the head of a request whose body has a known length, so that both can go on
+    /// in one piece.
+    pub(crate) fn give_buffered(&mut self, buffer: &mut BytesMut) {
+        if self.is_received() || buffer.is_empty() || self.decoder.size_hint().exact().is_none() {
+            return;
+        }
+        self.greeting = b"";
+        match self.decoder.decode(buffer) {
+            Ok(data) => self.give(data),
+            Err(error) => {
+                self.has_failed = true;
+                self.end_with(error.into());
+            }
+        }
+    }
+
     /// Reads on for as long as more is asked for; ready when there is nothing more to read.
     pub(crate) fn poll<S: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
@@ -358,6 +374,31 @@ mod tests {
         assert!(!fixture.turn(), "what was read was not enough to ask for more");
         assert_eq!((fixture.next(), fixture.next()), (data("def"), Look::End));
         assert!(fixture.feed.is_received());
+    }
+
+    #[tokio::test]
+    async fn what_came_with_a_head_is_there_at_once() {
+        let mut body = Fixture::new(Body::Length(7), true);
+        body.buffer.extend_from_slice(b"abc");
+        body.feed.give_buffered(&mut body.buffer);
+        assert_eq!(body.taker.as_ref().unwrap().size_hint().exact(), Some(7));
+        assert_eq!((body.look(), body.look()), (data("abc"), Look::Nothing));
+        body.send("defgGET /next").await;
+        assert_eq!((body.turn(), body.look(), body.look()), (true, data("defg"), Look::End));
+        assert_eq!(&body.buffer[..], b"GET /next");
+
+        let mut whole = Fixture::new(Body::Length(3), false);
+        whole.buffer.extend_from_slice(b"abcGET /next");
+        whole.feed.give_buffered(&mut whole.buffer);
+        assert!(whole.feed.is_received() && !whole.taker.as_ref().unwrap().is_end_stream());
+        assert_eq!((whole.look(), whole.look()), (data("abc"), Look::End));
+        assert_eq!(&whole.buffer[..], b"GET /next");
+
+        // Chunks keep their framing on the way, which only a body that goes on can have.
+        let mut chunks = Fixture::new(Body::CHUNKED, false);
+        chunks.buffer.extend_from_slice(b"0\r\n\r\n");
+        chunks.feed.give_buffered(&mut chunks.buffer);
+        assert_eq!((chunks.look(), chunks.buffer.len()), (Look::Nothing, 5));
     }
 
     #[tokio::test]

@@ -211,12 +211,13 @@ impl<'l> Http1Server<'l> {
         let _answering = self.http_connection.answering();
         let FullRequest { request, length, body, mut rules, waits, upgrades } = full;
         self.line.buffer.advance(length);
-        let is_bodiless = body.is_done();
         let (mut feed, fed) = BodyFeed::new(body, waits);
+        feed.give_buffered(&mut self.line.buffer);
         let activity = self.http_connection.activity();
         let body = fed.map_or(RequestBody::Empty, |fed| RequestBody::of_http1(fed, activity));
         let mut request = request.map(|()| body);
-        self.line.stream.expect(if is_bodiless { Expects::Nothing } else { Expects::Body });
+        let is_received = feed.is_received();
+        self.line.stream.expect(if is_received { Expects::Nothing } else { Expects::Body });
         let mut upgrade = None;
         if upgrades {
             let (sender, receiver) = VisitorUpgrade::new();

@@ -179,7 +179,9 @@ function update(news) {
     return;
   }
   hold(news);
-  say(pause, `Resume (${page.waiting[0].requests.length} new)`);
+  // Requests that are listed already and go on are no new ones.
+  const unlisted = page.waiting[0].requests.filter(({ id }) => !list.rows.has(id));
+  say(pause, `Resume (${unlisted.length} new)`);
 }
 
 /** Keeps what is new while the page is paused: each request once, and none that is not kept any more. */

@@ -5,6 +5,9 @@
 //! and what can be made of those with `&&`, `||` and `!`, are decided here, on borrowed texts and
 //! without an allocation. They mean exactly what they mean to the engine, which decides the rest;
 //! a test holds one to the other.
+//!
+//! Without it an edge with five rules carries 9 % less and takes 6 us more of processor time a request
+//! (`bench/edges`, row `policed`, two builds in the same seven rounds).
 
 mod compile;
 #[cfg(test)]
