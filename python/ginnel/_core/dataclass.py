@@ -117,9 +117,9 @@ class Dataclass:
         # There is none; who asks wants that of `__init__`.
         __signature__ = _Later()
 
-        def __init__(self, **values):
+        def __init__(self, *_arguments, **values):
             completed = _completed(type(self))
-            (completed or object).__init__(self, **values)
+            (completed or object).__init__(self, *_arguments, **values)
 
         def __eq__(self, other):
             completed = _completed(type(self))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain
 from operator import index
 from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
 
 from ..exceptions import PaginationError, ValidationError
+from .dataclass import Dataclass, dataclass
 from .lazy import call, render
 from .progress import counting
 from .results import Results
@@ -28,8 +28,8 @@ MAX_SHORT_PAGE = 50
 """How many items a page is asked to hold where no more are needed; each list holds that many."""
 
 
-@dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
+@dataclass(frozen=True, slots=True, repr=False)
+class Page(Dataclass, Generic[T]):
     """One page of a list."""
 
     data: list[T]
@@ -57,8 +57,23 @@ class Page(Generic[T]):
     def __getitem__(self, index: SupportsIndex | slice, /) -> T | Results[T]:
         return Results(self.data[index]) if isinstance(index, slice) else self.data[index]
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.data, self.uri, self.next_page_uri)
+
+    def __repr__(self) -> str:
+        shown = f"data={self.data!r}, uri={self.uri!r}, next_page_uri={self.next_page_uri!r}"
+        return f"{type(self).__qualname__}({shown})"
+
     def _repr_html_(self) -> str:
         return render("results.table", self.data, "more on the next page" if self.has_next else "")
+
+
+def filled_page(data: list[T], uri: str | None, next_page_uri: str | None) -> Page[T]:
+    """A page, without what `dataclasses` would write for its constructor."""
+    page: Page[T] = object.__new__(Page)
+    for name, value in (("data", data), ("uri", uri), ("next_page_uri", next_page_uri)):
+        object.__setattr__(page, name, value)
+    return page
 
 
 class _Pages(Generic[T]):
@@ -196,7 +211,7 @@ class Pager(_Pages[T]):
             data, uri, following = self._core.page(
                 self._operation, self._result, self._arguments, following
             )
-            yield Page(data, uri, following)
+            yield filled_page(data, uri, following)
             if following is None:
                 return
             _note(seen, following)
@@ -270,7 +285,7 @@ class AsyncPager(_Pages[T]):
             data, uri, following = await self._core.start_page(
                 self._operation, self._result, self._arguments, following
             )
-            yield Page(data, uri, following)
+            yield filled_page(data, uri, following)
             if following is None:
                 return
             _note(seen, following)
