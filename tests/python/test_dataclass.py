@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import importlib
 import inspect
+import pickle
 import pkgutil
 import subprocess
 import sys
+import textwrap
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ import pytest
 import ginnel.local
 import ginnel.remote
 from ginnel._core import dataclass as _dataclass
+from ginnel._core.pager import Page
 from ginnel._core.record import Record
 from ginnel.remote.api_keys import ApiKey
 
@@ -170,3 +174,31 @@ print(made == [True] * 8)
 """
     for _ in range(5):
         assert run(code) == "True"
+
+
+def test_a_page_is_a_dataclass_in_every_way() -> None:
+    keys = [ApiKey(id="ak_1", uri="u")]
+    page = Page(keys, "u", None)
+
+    assert [field.name for field in dataclasses.fields(page)] == ["data", "uri", "next_page_uri"]
+    assert page == Page(data=keys, uri="u", next_page_uri=None) == pickle.loads(pickle.dumps(page))
+    assert dataclasses.replace(page, uri="v") != copy.copy(page) == page
+    assert repr(page) == f"Page(data={keys!r}, uri='u', next_page_uri=None)"
+    match page:
+        case Page(data, uri, None):
+            assert (data, uri) == (keys, "u")
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'uri'"):
+        page.uri = "v"  # type: ignore[misc]
+    with pytest.raises(TypeError, match="next_page_uri"):
+        Page([], None)  # type: ignore[call-arg]
+
+
+def test_a_first_list_does_not_wait_for_dataclasses() -> None:
+    code = """
+        import sys, ginnel
+        with ginnel.Service() as service, service.client() as remote:
+            assert len(list(remote.api_keys.list())) == 1
+            assert next(remote.api_keys.list().pages()).data[0].id
+            assert "dataclasses" not in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)

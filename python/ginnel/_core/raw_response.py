@@ -76,9 +76,9 @@ class RawResponse(Generic[T_co]):
         """
         result = self._parse()
         if isinstance(result, tuple):
-            from .pager import Page
+            from .pager import filled_page
 
-            result = Page(*result)
+            result = filled_page(*result)
         return cast("T_co", result)
 
     def __repr__(self) -> str:
