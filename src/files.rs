@@ -48,6 +48,17 @@ pub(crate) fn staged(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Gives a file another name, which no file must have: unlike renaming, this never replaces one that
+/// somebody else makes at this moment.
+pub(crate) fn rename_new(from: &Path, to: &Path) -> Result<()> {
+    match std::fs::hard_link(from, to) {
+        Ok(()) => std::fs::remove_file(from),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(error),
+        // Not every file system has links.
+        Err(_) => std::fs::rename(from, to),
+    }
+}
+
 /// Has the names in the folder of `path` put on disk.
 pub(crate) fn sync_folder(path: &Path) -> Result<()> {
     match File::open(folder(path)).and_then(|folder| folder.sync_all()) {

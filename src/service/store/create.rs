@@ -11,7 +11,9 @@ use rusqlite::Connection;
 
 use super::database::Database;
 use super::lock::FileLock;
-use super::open::{configure, migrate};
+use super::migrate::migrate;
+use super::open::configure;
+use super::place::{remove, remove_companions};
 use super::{StoreError, Transaction};
 use crate::api::id::Ids;
 use crate::files;
@@ -19,8 +21,6 @@ use crate::logging::or_debug;
 
 /// What follows the name of a database that is being made.
 const UNFINISHED: &str = "-unfinished";
-/// What follows the name of a database in those of the files that SQLite keeps beside it.
-const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
 
 /// Makes a database; what `fill` stores is in it from the start. The caller has locked the name.
 pub(super) fn create<E: From<StoreError>>(
@@ -87,33 +87,6 @@ fn give_name(unfinished: &Path, path: &Path) -> std::io::Result<()> {
         // An empty file was put there for us.
         Ok(file) if file.len() == 0 => std::fs::rename(unfinished, path),
         Ok(_) => Err(ErrorKind::AlreadyExists.into()),
-        // Unlike renaming, this never replaces a file that somebody else makes at this moment.
-        Err(_) => match std::fs::hard_link(unfinished, path) {
-            Ok(()) => std::fs::remove_file(unfinished),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(error),
-            // Not every file system has links.
-            Err(_) => std::fs::rename(unfinished, path),
-        },
-    }
-}
-
-fn remove_companions(path: &Path) -> Result<(), StoreError> {
-    COMPANIONS.iter().try_for_each(|suffix| remove(&files::beside(path, suffix)))
-}
-
-/// True when SQLite has left changes beside a name that are not in the file yet.
-pub(super) fn has_changes_beside(path: &Path) -> bool {
-    let is_filled =
-        |suffix| files::beside(path, suffix).metadata().is_ok_and(|file| file.len() > 0);
-    is_filled("-wal") || is_filled("-journal")
-}
-
-/// Removes a file that need not be there.
-fn remove(path: &Path) -> Result<(), StoreError> {
-    match std::fs::remove_file(path) {
-        Err(source) if source.kind() != ErrorKind::NotFound => {
-            Err(StoreError::File { path: path.to_owned(), source })
-        }
-        _ => Ok(()),
+        Err(_) => files::rename_new(unfinished, path),
     }
 }

@@ -39,6 +39,17 @@ pub enum StoreError {
         /// The newest format that this version reads.
         known: i64,
     },
+    /// There is no copy of the database as it was before its tables change, so they do not change.
+    #[error("{path}: cannot copy the database there before it is migrated: {source}", path = .path.display())]
+    MigrationBackup {
+        /// Where the copy was to be.
+        path: PathBuf,
+        /// Why there is none.
+        source: Box<StoreError>,
+    },
+    /// A file has the name that a copy is to have.
+    #[error("{}: exists already", .0.display())]
+    Exists(PathBuf),
     /// The database is damaged.
     #[error("{path}: is damaged: {problem}", path = .path.display())]
     Damaged {
@@ -174,6 +185,7 @@ impl StoreError {
         match self {
             Self::Database(error) => fault_of(error),
             Self::Commit { fault, .. } => *fault,
+            Self::MigrationBackup { source, .. } => source.fault(),
             Self::Detached { .. } => Some(StorageFault::Detached),
             Self::Document(_) | Self::Inconsistent(_) | Self::Damaged { .. } => {
                 Some(StorageFault::Damaged)

@@ -6,14 +6,17 @@
 //! of their own and never wait for the writer; a store in memory has one connection for both.
 
 mod batch_error;
+mod copy;
 mod create;
 mod database;
 mod error;
 mod health;
 mod lock;
+mod migrate;
 mod open;
 mod place;
 mod readers;
+mod schema;
 mod snapshot;
 mod transaction;
 mod view;
@@ -22,6 +25,7 @@ mod writer;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use copy::{BackupReport, Overwrite};
 pub use error::{StorageFault, StoreError};
 pub use health::HealthEvents;
 pub(super) use place::resolve;
@@ -149,6 +153,18 @@ impl Store {
         self.writer.watch(Box::new(watcher));
     }
 
+    /// Copies the database as it is now to a file, while others read and write.
+    ///
+    /// The copy holds every change that was answered before this was called. It is opened, checked and
+    /// counted, and on disk, before it has its name. Blocks on the disk.
+    ///
+    /// # Errors
+    /// When the file exists and may not be overwritten, or there is no verified copy; no file has the
+    /// name then that did not have it before.
+    pub fn back_up(&self, to: &Path, overwrite: Overwrite) -> Result<BackupReport, StoreError> {
+        self.readers.back_up(to, overwrite)
+    }
+
     /// Has writes fail at once, from now on, that wait for the lock of another program.
     pub fn end_lock_waits(&self) {
         self.writer.end_lock_waits();
@@ -162,4 +178,12 @@ impl Store {
         self.readers.close();
         self.writer.close();
     }
+}
+
+/// As [`Store::back_up`], of a file that a service may be using, in this process or another one.
+///
+/// # Errors
+/// As [`Store::back_up`], or when the file is no database of a service.
+pub fn back_up(path: &Path, to: &Path, overwrite: Overwrite) -> Result<BackupReport, StoreError> {
+    copy::write(&open::existing_source(path)?, to, overwrite)
 }

@@ -5,18 +5,18 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
 use super::database::Database;
 use super::lock::{FileLock, NameLock};
+use super::migrate::{self, APPLICATION_ID};
 use super::place::{self, DatabaseFile, FileId};
-use super::{StoreError, Transaction, create};
+use super::{StoreError, Transaction, create, schema};
 use crate::api::Origin;
 use crate::api::id::Ids;
 use crate::files;
 
-/// Marks a file as ours: "ginl".
-const APPLICATION_ID: i64 = 0x6769_6e6c;
 /// What every SQLite file begins with.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 /// Statements that a connection keeps prepared.
@@ -27,28 +27,6 @@ const HEADER_BYTES: u64 = 100;
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How large the log stays once all of it has been moved into the file.
 const MAX_IDLE_LOG_BYTES: i64 = 4 << 20;
-
-/// What leads from each format to the next; their number is the newest format.
-const MIGRATIONS: &[&str] = &["
-    CREATE TABLE meta (
-        name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL
-    ) STRICT, WITHOUT ROWID;
-    CREATE TABLE resources (
-        kind TEXT NOT NULL, id TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (kind, id)
-    ) STRICT, WITHOUT ROWID;
-    CREATE TABLE links (
-        from_id TEXT NOT NULL, role TEXT NOT NULL, to_id TEXT NOT NULL,
-        PRIMARY KEY (from_id, role, to_id)
-    ) STRICT, WITHOUT ROWID;
-    CREATE INDEX links_to ON links (to_id, role, from_id);
-    CREATE TABLE claims (
-        space TEXT NOT NULL, key TEXT NOT NULL, owner TEXT NOT NULL, PRIMARY KEY (space, key)
-    ) STRICT, WITHOUT ROWID;
-    CREATE INDEX claims_owner ON claims (owner, space);
-    CREATE TABLE tokens (
-        id TEXT NOT NULL PRIMARY KEY, hash BLOB NOT NULL, owner_id TEXT NOT NULL
-    ) STRICT, WITHOUT ROWID;
-"];
 
 /// A database that is open for writing.
 pub(super) struct OpenDatabase {
@@ -69,7 +47,7 @@ pub(super) struct Locks {
 pub(super) fn memory() -> Result<Arc<Mutex<Option<Database>>>, StoreError> {
     let database = Database::new(Connection::open_in_memory()?)?;
     configure(&database)?;
-    migrate(&database, 0)?;
+    migrate::migrate(&database, 0)?;
     Ok(Arc::new(Mutex::new(Some(database))))
 }
 
@@ -86,7 +64,7 @@ pub(super) fn file<E: From<StoreError>>(
     if is_new(path) {
         let ids = Ids::of(origin);
         let file = create::create(path, &ids, fill)?;
-        let (database, place) = writer(path, MIGRATIONS.len())?;
+        let (database, place) = writer(path, schema::NEWEST)?;
         return Ok(OpenDatabase {
             database,
             place,
@@ -96,8 +74,11 @@ pub(super) fn file<E: From<StoreError>>(
     }
     let mut file = FileLock::take(path)?;
     check_other_names(path)?;
-    let format = check_content(path, &mut file)?;
-    let (database, place) = writer(path, format)?;
+    let schema = check_content(path, &mut file)?;
+    if migrate::changes(schema) {
+        migrate::back_up(&source(path)?, path, schema)?;
+    }
+    let (database, place) = writer(path, schema)?;
     let ids = ids(&database, origin)?;
     Ok(OpenDatabase { database, place, ids, locks: Locks { _file: file, _name: name } })
 }
@@ -119,10 +100,10 @@ fn is_new(path: &Path) -> bool {
 }
 
 /// The connection for writing.
-fn writer(path: &Path, format: usize) -> Result<(Database, DatabaseFile), StoreError> {
+fn writer(path: &Path, schema: i64) -> Result<(Database, DatabaseFile), StoreError> {
     let opened = || {
         let database = Database::new(Connection::open(path)?)?;
-        prepare(&database, format)?;
+        prepare(&database, schema)?;
         let frames = database.log_frames()?;
         Ok((database, DatabaseFile::of(path, frames)?))
     };
@@ -157,6 +138,30 @@ pub(super) fn reader(path: &Path) -> Result<Database, StoreError> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Database::new(connection)
+}
+
+/// A connection for copying a database of a service that may be in use.
+///
+/// Only SQLite opens the file: closing any other descriptor would cost a service in this process its
+/// locks.
+pub(super) fn existing_source(path: &Path) -> Result<Connection, StoreError> {
+    let path = &place::resolve(path);
+    check_place(path)?;
+    if is_new(path) {
+        return Err(StoreError::Missing(path.to_owned()));
+    }
+    let opened = source(path).and_then(|source| check_owner(&source, path).map(|_| source));
+    opened.map_err(|error| explain(error, path))
+}
+
+/// A connection for copying all of a file; nothing that it does has a time limit.
+pub(super) fn source(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    // The log belongs to whoever writes.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    Ok(connection)
 }
 
 /// True for what SQLite takes for something other than the name of a file.
@@ -201,15 +206,15 @@ fn check_other_names(path: &Path) -> Result<(), StoreError> {
     for entry in files::folder(path).read_dir().map_err(failed)? {
         let other = entry.map_err(failed)?.path();
         let is_same = other.symlink_metadata().is_ok_and(|it| FileId::of(&it) == FileId::of(&file));
-        if is_same && other.file_name() != path.file_name() && create::has_changes_beside(&other) {
+        if is_same && other.file_name() != path.file_name() && place::has_changes_beside(&other) {
             return Err(StoreError::OtherName { path: path.to_owned(), other });
         }
     }
     Ok(())
 }
 
-/// Looks into the file through a connection that cannot write; gives its format, 0 for a new one.
-fn check_content(path: &Path, file: &mut FileLock) -> Result<usize, StoreError> {
+/// Looks into the file through a connection that cannot write; gives its schema, 0 for a new one.
+fn check_content(path: &Path, file: &mut FileLock) -> Result<i64, StoreError> {
     check_start(path, file)?;
     let checked = reader(path).and_then(|database| inspect(&database, path));
     let checked = match checked {
@@ -238,23 +243,12 @@ fn check_start(path: &Path, file: &mut FileLock) -> Result<(), StoreError> {
     Err(StoreError::Damaged { path: path.to_owned(), problem: "it ends early".to_owned() })
 }
 
-fn inspect(connection: &Connection, path: &Path) -> Result<usize, StoreError> {
+fn inspect(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
     connection.busy_timeout(Duration::ZERO)?;
-    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    let found = number("user_version")?;
-    let application = number("application_id")?;
-    let empty = !connection.prepare("SELECT 1 FROM sqlite_schema")?.exists(())?;
-    if application != APPLICATION_ID && !(application == 0 && found == 0 && empty) {
-        return Err(StoreError::Foreign(path.to_owned()));
-    }
-    let format = usize::try_from(found).unwrap_or(usize::MAX);
-    if format > MIGRATIONS.len() {
-        let known = MIGRATIONS.len() as i64;
-        return Err(StoreError::Newer { path: path.to_owned(), found, known });
-    }
+    let found = check_owner(connection, path)?;
     let verdict: String = connection.query_row("PRAGMA quick_check(1)", (), |row| row.get(0))?;
     match verdict.as_str() {
-        "ok" => Ok(format),
+        "ok" => Ok(found),
         problem => {
             let problem = problem.replace('\n', " ");
             Err(StoreError::Damaged { path: path.to_owned(), problem })
@@ -262,8 +256,23 @@ fn inspect(connection: &Connection, path: &Path) -> Result<usize, StoreError> {
     }
 }
 
+/// Refuses what is not ours or too new; gives the schema.
+pub(super) fn check_owner(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
+    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let found = number("user_version")?;
+    let application = number("application_id")?;
+    let empty = !connection.prepare("SELECT 1 FROM sqlite_schema")?.exists(())?;
+    if application != APPLICATION_ID && !(application == 0 && found == 0 && empty) {
+        return Err(StoreError::Foreign(path.to_owned()));
+    }
+    if !(0..=schema::NEWEST).contains(&found) {
+        return Err(StoreError::Newer { path: path.to_owned(), found, known: schema::NEWEST });
+    }
+    Ok(found)
+}
+
 /// Makes a connection ready for writing; it waits for other programs from then on.
-fn prepare(connection: &Connection, format: usize) -> Result<(), StoreError> {
+fn prepare(connection: &Connection, schema: i64) -> Result<(), StoreError> {
     connection.busy_timeout(Duration::ZERO)?;
     configure(connection)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -271,7 +280,7 @@ fn prepare(connection: &Connection, format: usize) -> Result<(), StoreError> {
     // The writer moves the log, once it has seen that the log is whole.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", MAX_IDLE_LOG_BYTES)?;
-    migrate(connection, format)?;
+    migrate::migrate(connection, schema)?;
     // Reading opens the log, which is compared with the one that has its name from then on.
     connection.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -281,21 +290,6 @@ fn prepare(connection: &Connection, format: usize) -> Result<(), StoreError> {
 pub(super) fn configure(connection: &Connection) -> Result<(), StoreError> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.pragma_update(None, "foreign_keys", true)?;
-    Ok(())
-}
-
-/// Brings a database of some format, 0 for an empty one, to the newest.
-pub(super) fn migrate(connection: &Connection, format: usize) -> Result<(), StoreError> {
-    if format == 0 {
-        connection.pragma_update(None, "application_id", APPLICATION_ID)?;
-    }
-    for (format, migration) in MIGRATIONS.iter().enumerate().skip(format) {
-        let next = format + 1;
-        let change = connection.unchecked_transaction()?;
-        change.execute_batch(migration)?;
-        change.pragma_update(None, "user_version", next as i64)?;
-        change.commit()?;
-    }
     Ok(())
 }
 

@@ -44,6 +44,9 @@ const FRAME_HEADER_BYTES: u64 = 24;
 /// What every log begins with, but for the last bit.
 const LOG_MAGIC: u32 = 0x377f_0682;
 
+/// What follows the name of a database in those of the files that SQLite keeps beside it.
+const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
+
 /// A database file and its log, as they were when the database was opened.
 pub(super) struct DatabaseFile {
     path: PathBuf,
@@ -182,4 +185,26 @@ pub(in crate::service) fn resolve(path: &Path) -> PathBuf {
         path = path.parent().map_or(target.clone(), |folder| folder.join(&target));
     }
     path
+}
+
+/// Removes the files that SQLite keeps beside a database.
+pub(super) fn remove_companions(path: &Path) -> Result<(), StoreError> {
+    COMPANIONS.iter().try_for_each(|suffix| remove(&files::beside(path, suffix)))
+}
+
+/// True when SQLite has left changes beside a name that are not in the file yet.
+pub(super) fn has_changes_beside(path: &Path) -> bool {
+    let is_filled =
+        |suffix| files::beside(path, suffix).metadata().is_ok_and(|file| file.len() > 0);
+    is_filled("-wal") || is_filled("-journal")
+}
+
+/// Removes a file that need not be there.
+pub(super) fn remove(path: &Path) -> Result<(), StoreError> {
+    match std::fs::remove_file(path) {
+        Err(source) if source.kind() != ErrorKind::NotFound => {
+            Err(StoreError::File { path: path.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
 }

@@ -1,11 +1,12 @@
 //! Connections for reading.
 
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::database::Database;
 use super::open::BUSY_TIMEOUT;
 use super::place::DatabaseFile;
-use super::{StoreError, View, open};
+use super::{BackupReport, Overwrite, StoreError, View, copy, open};
 
 /// How many connections are kept open while nobody reads.
 const KEPT: usize = 8;
@@ -60,6 +61,26 @@ impl Readers {
                 let result = View::reading(&database).map_err(E::from).and_then(|view| work(&view));
                 pool.give_back(database);
                 result
+            }
+        }
+    }
+
+    /// Copies the database to a file.
+    pub(super) fn back_up(
+        &self,
+        to: &Path,
+        overwrite: Overwrite,
+    ) -> Result<BackupReport, StoreError> {
+        match self {
+            Self::Shared(shared) => {
+                let guard = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                let database = guard.as_ref().ok_or(StoreError::Closed)?;
+                database.start_timeout();
+                copy::write(database, to, overwrite)
+            }
+            Self::File(pool) => {
+                pool.place.check()?;
+                copy::write(&open::source(pool.place.path())?, to, overwrite)
             }
         }
     }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::support::Folder;
 
+mod migrations;
 mod snapshot;
 mod transaction;
 mod view;

@@ -1,0 +1,121 @@
+//! The tables of a database, as numbered migrations.
+//!
+//! A migration says what it adds in words that belong to no engine; `migrate` says it to SQLite. Its
+//! number is the same in every engine, and a database carries the number of the last one that it had.
+//! What has been released is never changed: a change of the tables is a migration of its own, at the end.
+
+/// What a column holds; no column may be empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ColumnType {
+    Text,
+    Bytes,
+    Integer,
+}
+
+/// A table; its rows are found by its key and kept in the order of the key.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Table {
+    pub name: &'static str,
+    pub columns: &'static [(&'static str, ColumnType)],
+    pub key: &'static [&'static str],
+}
+
+/// A second way to find the rows of a table.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Index {
+    pub name: &'static str,
+    pub table: &'static str,
+    pub columns: &'static [&'static str],
+}
+
+/// One thing that a migration does.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum SchemaChange {
+    CreateTable(Table),
+    CreateIndex(Index),
+}
+
+/// What leads from one schema to the next.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Migration {
+    /// The number of the schema that it leads to.
+    pub number: i64,
+    pub changes: &'static [SchemaChange],
+}
+
+use ColumnType::{Bytes, Integer, Text};
+use SchemaChange::{CreateIndex, CreateTable};
+
+/// All migrations, in the order of their numbers, which start at 1 and leave none out.
+pub(super) const MIGRATIONS: &[Migration] =
+    &[Migration { number: 1, changes: FIRST }, Migration { number: 2, changes: AUDIT }];
+
+/// Resources, what they refer to, and the tokens of keys.
+const FIRST: &[SchemaChange] = &[
+    CreateTable(Table {
+        name: "meta",
+        columns: &[("name", Text), ("value", Text)],
+        key: &["name"],
+    }),
+    CreateTable(Table {
+        name: "resources",
+        columns: &[("kind", Text), ("id", Text), ("body", Text)],
+        key: &["kind", "id"],
+    }),
+    CreateTable(Table {
+        name: "links",
+        columns: &[("from_id", Text), ("role", Text), ("to_id", Text)],
+        key: &["from_id", "role", "to_id"],
+    }),
+    CreateIndex(Index { name: "links_to", table: "links", columns: &["to_id", "role", "from_id"] }),
+    CreateTable(Table {
+        name: "claims",
+        columns: &[("space", Text), ("key", Text), ("owner", Text)],
+        key: &["space", "key"],
+    }),
+    CreateIndex(Index { name: "claims_owner", table: "claims", columns: &["owner", "space"] }),
+    CreateTable(Table {
+        name: "tokens",
+        columns: &[("id", Text), ("hash", Bytes), ("owner_id", Text)],
+        key: &["id"],
+    }),
+];
+
+/// What was changed by whom: events in the order of their times, and what they can be found by.
+const AUDIT: &[SchemaChange] = &[
+    CreateTable(Table {
+        name: "audit_events",
+        columns: &[("id", Text), ("at", Integer), ("body", Text)],
+        key: &["id"],
+    }),
+    CreateIndex(Index { name: "audit_events_at", table: "audit_events", columns: &["at", "id"] }),
+    CreateTable(Table {
+        name: "audit_terms",
+        columns: &[("term", Text), ("at", Integer), ("event_id", Text)],
+        key: &["term", "at", "event_id"],
+    }),
+];
+
+/// The number of the newest schema.
+pub(super) const NEWEST: i64 = MIGRATIONS.len() as i64;
+
+/// The tables of a schema, in the order in which they were added.
+pub(super) fn tables_of(schema: i64) -> impl Iterator<Item = &'static Table> {
+    let migrations = MIGRATIONS.iter().filter(move |migration| migration.number <= schema);
+    migrations.flat_map(|migration| migration.changes).filter_map(|change| match change {
+        CreateTable(table) => Some(table),
+        CreateIndex(_) => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn migrations_are_numbered_without_gaps() {
+        let numbers: Vec<_> = MIGRATIONS.iter().map(|migration| migration.number).collect();
+
+        assert_eq!(numbers, (1..=NEWEST).collect::<Vec<_>>());
+    }
+}
