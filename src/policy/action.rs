@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use super::action_error::ActionError;
 use super::config::Config;
+use super::head_change::HeadChange;
 use super::phase::Phase;
 use super::turn::{Flow, Turn};
 
@@ -19,6 +20,11 @@ pub trait Action: Debug + Send + Sync {
     /// What it needs from outside it asks for before it changes anything, because it runs again
     /// from the start when that is there.
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError>;
+
+    /// What it changes about the head of any message, where it does nothing else.
+    fn head_change(&self) -> Option<HeadChange> {
+        None
+    }
 
     /// Whether it keeps visitors out, so that a response may not pass when it fails.
     fn guards(&self) -> bool {

@@ -7,6 +7,7 @@ use std::io;
 use serde_json::{Map, Value};
 
 use super::checker::Checker;
+use super::head_rules::HeadRules;
 use super::path::{self, Ambiguity};
 use super::problem::{DocumentPath, Problem, code};
 use super::rule::Rule;
@@ -36,9 +37,18 @@ pub struct Policy {
     pub response: Vec<Rule>,
     /// The rules for connections that have closed.
     pub close: Vec<Rule>,
+    /// What the rules for requests do with a head alone.
+    pub(super) head_rules: Option<HeadRules>,
 }
 
 impl Policy {
+    /// A policy without rules.
+    pub fn empty() -> Self {
+        let (connect, request, response, close) = Default::default();
+        let (enabled, reads_paths, head_rules) = (true, false, None);
+        Self { enabled, reads_paths, connect, request, response, close, head_rules }
+    }
+
     /// Compiles a document for what it is put on, or finds all that is wrong with it.
     pub fn compile(document: &Value, scope: Scope) -> Result<Self, Vec<Problem>> {
         let whole = DocumentPath::top("document");
@@ -116,14 +126,7 @@ fn yaml(text: &str) -> Result<Value, serde_saphyr::Error> {
 }
 
 fn compile(fields: &Map<String, Value>, scope: Scope) -> Result<Policy, Vec<Problem>> {
-    let mut policy = Policy {
-        enabled: true,
-        reads_paths: false,
-        connect: Vec::new(),
-        request: Vec::new(),
-        response: Vec::new(),
-        close: Vec::new(),
-    };
+    let mut policy = Policy::empty();
     let mut checker = Checker::new(Phase::Request);
     checker.problems.extend(mixed_spellings(fields));
     for (name, value) in fields {
@@ -145,6 +148,7 @@ fn compile(fields: &Map<String, Value>, scope: Scope) -> Result<Policy, Vec<Prob
         }
     }
     policy.reads_paths = checker.reads_paths;
+    policy.head_rules = HeadRules::of(&policy.request);
     if checker.problems.is_empty() { Ok(policy) } else { Err(checker.problems) }
 }
 

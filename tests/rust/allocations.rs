@@ -24,7 +24,8 @@ const PATHS: &[(&str, f64)] = &[
     ("gateway GET", 0.0),
     ("gateway POST", 0.0),
     ("edge GET", 1.0),
-    ("edge GET with a policy", 35.0),
+    ("edge GET with a policy", 2.0),
+    ("edge GET with a policy on the long way", 35.0),
     ("tunnel GET", 6.0),
     ("tunnel GET with capture", 16.0),
     ("tunnel POST with capture", 19.3),
@@ -196,7 +197,8 @@ async fn the_gateway_alone() {
 async fn an_edge_with_a_static_backend() {
     let site = EdgeFixture::start().await;
     let backend = site.at(upstream()).await;
-    let [plain, policed] = [site.edge("plain.test").await, site.edge("policed.test").await];
+    let plain = site.edge("plain.test").await;
+    let [policed, examined] = [site.edge("policed.test").await, site.edge("examined.test").await];
     site.route(&plain, "/", json!({"backend": backend})).await;
     let rule = json!({
         "expressions": ["req.url.path.startsWith('/admin')", "!(conn.client_ip in ['192.0.2.1'])"],
@@ -205,11 +207,15 @@ async fn an_edge_with_a_static_backend() {
     let add =
         json!({"actions": [{"type": "add-headers", "config": {"headers": {"x-via": "edge"}}}]});
     let policy = json!({"inbound": [rule, add]});
+    // What an endpoint is called is not in a head.
+    let examining = json!({"inbound": [rule, {"expressions": ["endpoint.host != ''"], "actions": add["actions"]}]});
     site.route(&policed, "/", json!({"backend": backend, "policy": policy})).await;
+    site.route(&examined, "/", json!({"backend": backend, "policy": examining})).await;
     let address = site.service.service.gateway().http_address().unwrap().to_string();
 
     count("edge GET", &address, get("plain.test")).await;
     count("edge GET with a policy", &address, get("policed.test")).await;
+    count("edge GET with a policy on the long way", &address, get("examined.test")).await;
 }
 
 #[tokio::test]

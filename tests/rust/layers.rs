@@ -10,7 +10,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("http1", &[]),
     ("logging", &[]),
     ("net", &["api"]),
-    ("policy", &[]),
+    ("policy", &["http1"]),
     ("mux", &[]),
     ("protocol", &["mux"]),
     ("client", &["api", "coding", "http1", "reuse"]),
@@ -119,7 +119,7 @@ const DONE_BY_HTTP1: &[(&str, &[&str])] = &[
     // One reader of heads, and one writer.
     ("httparse", &[]),
     ("HTTP/1.1 ", &["src/client/proxy/tests.rs"]),
-    ("HTTP/1.1\\r\\n", &["src/client/proxy/tests.rs"]),
+    ("HTTP/1.1\\r\\n", &["src/client/proxy/tests.rs", "src/policy/expression/quick/tests.rs"]),
     // One reader of lists; clients believe in the last of those who forwarded a request first, and
     // `coding` stands below.
     ("split(|byte| *byte == b',')", &["src/coding.rs", "src/gateway/http/forwarded.rs"]),

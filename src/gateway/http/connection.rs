@@ -14,7 +14,7 @@ use crate::gateway::GatewayState;
 use crate::gateway::events::RequestTrace;
 use crate::gateway::http::connection_activity::{ActiveRequest, ConnectionActivity};
 use crate::gateway::http::error_response::{self, ErrorResponse};
-use crate::gateway::http::fast_path::RequestRouting;
+use crate::gateway::http::fast_path::{FastPathTarget, RequestRouting};
 use crate::gateway::http::forwarded::{self, VisitorOrigin};
 use crate::gateway::http::head;
 use crate::gateway::http::request_body::RequestBody;
@@ -25,14 +25,14 @@ use crate::gateway::modules::module::Modules;
 use crate::gateway::modules::traffic_policy::ConnectionExecution;
 use crate::gateway::routing::backend::BackendKind;
 use crate::gateway::routing::internal::is_internal;
-use crate::gateway::routing::target::{
-    ConnectionReuse, RouteRef, Target, UpstreamProtocol, Visitor,
-};
+use crate::gateway::routing::target::{ConnectionReuse, Target, UpstreamProtocol, Visitor};
 use crate::gateway::routing::virtual_host::{Rejection, Route, VirtualHost};
 use crate::gateway::tls::policy::TlsPolicy;
-use crate::gateway::upstream::forward::Upstream;
+use crate::http1::RequestHead;
 use crate::net::ShutdownSignal;
-use crate::policy::Phase;
+use crate::policy::head_change::HeadChange;
+use crate::policy::head_view::HeadView;
+use crate::policy::{Phase, path};
 
 /// How many routes are remembered that have let a connection in.
 const MAX_ADMITTED_ROUTES: usize = 64;
@@ -217,6 +217,27 @@ impl HttpConnection {
         Ok(())
     }
 
+    /// What modules change about a request that they let pass by its head alone; none where they want to
+    /// see more, or where they want to know for whom a proxy comes.
+    fn pass(
+        &self,
+        modules: &Modules,
+        head: &RequestHead<'_, '_>,
+        host: &str,
+    ) -> Option<Vec<Arc<HeadChange>>> {
+        let Requester { visitor, attributes } = &self.client;
+        let client_ip = self.origin.peer.to_str().ok().filter(|_| !self.is_proxy)?;
+        modules.pass(&HeadView {
+            method: head.method,
+            target: head.target,
+            host,
+            scheme: visitor.proto,
+            fields: head.fields,
+            connection: attributes.of(visitor),
+            client_ip,
+        })
+    }
+
     fn admitted(&self) -> MutexGuard<'_, Vec<Arc<Route>>> {
         self.admitted.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -289,7 +310,12 @@ impl RequestRouting for HttpConnection {
         &self.gateway.settings.code_prefix
     }
 
-    fn fast_path_target(&self, host: &str, path: &str) -> Option<(Upstream, RouteRef)> {
+    fn fast_path_target(
+        &self,
+        head: &RequestHead<'_, '_>,
+        host: &str,
+        path: &str,
+    ) -> Option<FastPathTarget> {
         if self.gateway.events.has_subscribers() {
             return None;
         }
@@ -304,15 +330,21 @@ impl RequestRouting for HttpConnection {
             }
         };
         let route = virtual_host.find_plain(path)?;
-        if route.modules.is_some() || route.host_header.is_some() {
+        if route.host_header.is_some() {
             return None;
         }
-        match &route.backend.load_full().kind {
-            BackendKind::Upstream(upstream) if takes_fast_path(upstream.target.as_ref()) => {
-                Some((upstream.clone(), route.route_ref()))
-            }
-            _ => None,
+        let backend = route.backend.load();
+        let BackendKind::Upstream(upstream) = &backend.kind else { return None };
+        if !takes_fast_path(upstream.target.as_ref()) {
+            return None;
         }
+        let changes = match &route.modules {
+            Some(modules) if path::is_plain(path) => self.pass(modules, head, host)?,
+            Some(_) => return None,
+            None => Vec::new(),
+        };
+        let (upstream, route_ref) = (upstream.clone(), route.route_ref());
+        Some(FastPathTarget { upstream, route_ref, changes })
     }
 }
 

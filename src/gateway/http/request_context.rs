@@ -57,8 +57,8 @@ impl ConnectionAttributes {
         Self { since: Utc::now(), known: OnceLock::new() }
     }
 
-    pub(crate) fn of(&self, visitor: &Visitor) -> Arc<VisitorConnection> {
-        self.known.get_or_init(|| traffic_policy::connection(visitor, self.since)).clone()
+    pub(crate) fn of(&self, visitor: &Visitor) -> &Arc<VisitorConnection> {
+        self.known.get_or_init(|| traffic_policy::connection(visitor, self.since))
     }
 }
 
@@ -107,7 +107,7 @@ impl RequestContext<'_> {
 
     /// The connection as rules see it.
     pub(crate) fn connection(&self) -> Arc<VisitorConnection> {
-        self.connection.of(self.visitor)
+        self.connection.of(self.visitor).clone()
     }
 
     /// A route as rules see it, under the host that a request asks for.

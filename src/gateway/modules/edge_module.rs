@@ -197,16 +197,8 @@ impl ModuleBuilder<'_> {
 fn nobody() -> Arc<Policy> {
     let deny = json!([{"actions": [{"type": "deny"}]}]);
     let document = json!({"on_tcp_connect": deny, "on_http_request": deny});
-    let empty = || Policy {
-        enabled: true,
-        reads_paths: false,
-        connect: Vec::new(),
-        request: Vec::new(),
-        response: Vec::new(),
-        close: Vec::new(),
-    };
     // The document is always the same one, and a test runs it.
-    Arc::new(Policy::compile(&document, Scope::HttpTunnel).unwrap_or_else(|_| empty()))
+    Arc::new(Policy::compile(&document, Scope::HttpTunnel).unwrap_or_else(|_| Policy::empty()))
 }
 
 #[cfg(test)]

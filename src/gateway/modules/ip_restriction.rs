@@ -14,8 +14,12 @@ use crate::gateway::modules::edge_module::{
     CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker, ReferenceField,
     references,
 };
-use crate::gateway::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
+use crate::gateway::modules::module::{
+    HeadFilter, Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule,
+};
 use crate::gateway::routing::target::{BoxFuture, Visitor};
+use crate::policy::head_change::HeadChange;
+use crate::policy::head_view::HeadView;
 use crate::policy::ip_rules::{IpRules, decide};
 
 /// How many IP policies a restriction may name.
@@ -40,6 +44,10 @@ impl Module for IpRestrictions {
         ModuleKind::IpRestriction
     }
 
+    fn head_filter(&self) -> Option<&dyn HeadFilter> {
+        Some(self)
+    }
+
     fn admits(&self, visitor: &Visitor) -> bool {
         self.allows(visitor.peer.ip())
     }
@@ -57,6 +65,12 @@ impl Module for IpRestrictions {
             context.decided_by(self.kind());
             Err(error_response::BLOCKED.into())
         })
+    }
+}
+
+impl HeadFilter for IpRestrictions {
+    fn passes(&self, head: &HeadView<'_>, _: &mut Vec<Arc<HeadChange>>) -> bool {
+        self.allows(head.connection.client.ip())
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a module is, and how a request goes from one to the next.
 
+use std::sync::Arc;
+
 use http::{Request, Response};
 
 use crate::gateway::http::error_response;
@@ -10,6 +12,8 @@ pub(crate) use crate::gateway::modules::ModuleKind;
 use crate::gateway::modules::traffic_policy::Rules;
 use crate::gateway::routing::target::{BoxFuture, Visitor};
 use crate::gateway::routing::virtual_host::{Rejection, Route};
+use crate::policy::head_change::HeadChange;
+use crate::policy::head_view::HeadView;
 
 /// What comes back through the modules.
 pub(crate) type ModuleAnswer = Result<Response<ResponseBody>, Rejection>;
@@ -29,6 +33,12 @@ pub(crate) trait Module: Send + Sync {
         false
     }
 
+    /// How it lets requests pass of which only the head was read, where it can do so and has nothing to
+    /// do with their responses.
+    fn head_filter(&self) -> Option<&dyn HeadFilter> {
+        None
+    }
+
     /// Its rules for connections.
     fn rules(&self) -> Option<&Rules> {
         None
@@ -41,6 +51,13 @@ pub(crate) trait Module: Send + Sync {
         exchange: ModuleInput,
         next: NextModule<'a>,
     ) -> BoxFuture<'a, ModuleAnswer>;
+}
+
+/// A module that can let a request pass by its head.
+pub(crate) trait HeadFilter {
+    /// Whether a request passes that has this head, with some changes to it. False decides nothing: the
+    /// module is to see the request as a whole.
+    fn passes(&self, head: &HeadView<'_>, changes: &mut Vec<Arc<HeadChange>>) -> bool;
 }
 
 /// What a module hands to the next one.
@@ -113,6 +130,17 @@ impl Modules {
     /// Whether a visitor may come from its address.
     pub(crate) fn admit(&self, visitor: &Visitor) -> bool {
         self.0.iter().all(|module| module.admits(visitor))
+    }
+
+    /// Whether all of them let a request pass that has this head, and the changes to it; none where one of
+    /// them is to see the request as a whole.
+    pub(crate) fn pass(&self, head: &HeadView<'_>) -> Option<Vec<Arc<HeadChange>>> {
+        let filters = || self.0.iter().map(|module| module.head_filter());
+        if filters().any(|filter| filter.is_none()) {
+            return None;
+        }
+        let mut changes = Vec::new();
+        filters().flatten().all(|filter| filter.passes(head, &mut changes)).then_some(changes)
     }
 
     /// The rules for connections.

@@ -10,8 +10,12 @@ use crate::gateway::http::request_context::RequestContext;
 use crate::gateway::modules::edge_module::{
     CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker,
 };
-use crate::gateway::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
+use crate::gateway::modules::module::{
+    HeadFilter, Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule,
+};
 use crate::gateway::routing::target::BoxFuture;
+use crate::policy::head_change::HeadChange;
+use crate::policy::head_view::HeadView;
 use crate::policy::user_agent::Filter;
 
 /// Lets in those whose `User-Agent` passes a filter.
@@ -20,6 +24,10 @@ pub(crate) struct AgentFilter(pub Arc<Filter>);
 impl Module for AgentFilter {
     fn kind(&self) -> ModuleKind {
         ModuleKind::UserAgentFilter
+    }
+
+    fn head_filter(&self) -> Option<&dyn HeadFilter> {
+        Some(self)
     }
 
     fn serve<'a>(
@@ -38,6 +46,12 @@ impl Module for AgentFilter {
             }
             next.run(context, input).await
         })
+    }
+}
+
+impl HeadFilter for AgentFilter {
+    fn passes(&self, head: &HeadView<'_>, _: &mut Vec<Arc<HeadChange>>) -> bool {
+        self.0.allows(head.values(&header::USER_AGENT))
     }
 }
 

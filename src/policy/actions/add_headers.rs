@@ -9,6 +9,7 @@ use serde_json::{Map, Value as Json, json};
 use super::super::action::Action;
 use super::super::action_error::ActionError;
 use super::super::config::Config;
+use super::super::head_change::HeadChange;
 use super::super::headers::{self, HeaderTemplate};
 use super::super::turn::{Flow, Turn};
 
@@ -22,6 +23,12 @@ pub struct AddHeaders {
 }
 
 impl Action for AddHeaders {
+    fn head_change(&self) -> Option<HeadChange> {
+        let fixed = self.headers.iter().map(|one| Some((one.name.clone(), one.fixed()?.clone())));
+        let added = fixed.collect::<Option<Vec<_>>>()?;
+        Some(HeadChange { added, removed: Vec::new() })
+    }
+
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let values = headers::values(&self.headers, turn)?;
         let Some(headers) = turn.headers_mut() else { return Ok(Flow::Continue) };

@@ -1,10 +1,12 @@
 //! `remove-headers`: remove headers from a request or a response.
 
+use http::HeaderName;
 use serde_json::json;
 
 use super::super::action::Action;
 use super::super::action_error::ActionError;
 use super::super::config::Config;
+use super::super::head_change::HeadChange;
 use super::super::headers;
 use super::super::turn::{Flow, Turn};
 
@@ -16,6 +18,12 @@ pub struct RemoveHeaders {
 }
 
 impl Action for RemoveHeaders {
+    fn head_change(&self) -> Option<HeadChange> {
+        let names = self.headers.iter().map(HeaderName::try_from);
+        let removed = names.collect::<Result<Vec<_>, _>>().ok()?;
+        Some(HeadChange { added: Vec::new(), removed })
+    }
+
     fn run(&self, turn: &mut Turn<'_>) -> Result<Flow, ActionError> {
         let Some(headers) = turn.headers_mut() else { return Ok(Flow::Continue) };
         let removed = self.headers.iter().filter(|name| headers.remove(name.as_str()).is_some());

@@ -24,9 +24,10 @@ use cel::{Context, DeclarationError, Env, ExecutionError, IdedExpr, ParseErrors,
 pub(super) use self::budget::pay_for_view;
 pub(super) use self::functions::hex;
 use self::pattern::CompiledPattern;
+pub(super) use self::quick::FactRead;
 use self::quick::{Quick, Sight};
 use super::Phase;
-use super::facts::Facts;
+use super::facts::{FactSource, Facts};
 use super::problem::code;
 
 /// How long an expression may be, in bytes.
@@ -126,13 +127,28 @@ impl Expression {
     /// where one is wanted, because that costs time and is for people only.
     pub(super) fn is_true(&self, facts: &Facts<'_>, explain: bool) -> Result<bool, Option<String>> {
         if let Some(quick) = &self.quick {
-            let sight = Sight { exchange: facts.exchange(), patterns: &self.patterns, current: "" };
-            return quick.decide(sight).ok_or_else(|| explain.then(|| self.why(facts)));
+            return self
+                .decide(quick, facts.exchange())
+                .ok_or_else(|| explain.then(|| self.why(facts)));
         }
         match self.evaluate(facts) {
             Ok(Value::Bool(truth)) => Ok(truth),
             other => Err(explain.then(|| self.reason(other))),
         }
+    }
+
+    /// Whether the expression is true, where it can be told without the engine.
+    pub(super) fn is_true_of(&self, source: &dyn FactSource) -> Option<bool> {
+        self.decide(self.quick.as_ref()?, source)
+    }
+
+    /// What the expression looks at, where that can be told.
+    pub(super) fn reads(&self) -> Option<Vec<FactRead<'_>>> {
+        Some(self.quick.as_ref()?.reads())
+    }
+
+    fn decide(&self, quick: &Quick, source: &dyn FactSource) -> Option<bool> {
+        quick.decide(Sight { source, patterns: &self.patterns, current: "" })
     }
 
     /// Why the expression is neither true nor false.

@@ -18,8 +18,14 @@ pub(super) fn sent(headers: &HeaderMap) -> CelMap<'static> {
 }
 
 /// The names and values of the cookies of a request, in order.
-pub(in super::super) fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
-    let lines = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
+pub(super) fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
+    pairs_in(headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok()))
+}
+
+/// The names and values of the cookies in some lines.
+pub(in super::super) fn pairs_in<'l>(
+    lines: impl Iterator<Item = &'l str>,
+) -> impl Iterator<Item = (&'l str, &'l str)> {
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));
     pairs.map(|(name, value)| (name.trim(), unquoted(value.trim()))).take(COOKIES)
 }

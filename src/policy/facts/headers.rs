@@ -10,7 +10,8 @@ use cel::common::value::{CowVal, Val};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::super::expression::pay_for_view;
-use super::{readable, texts};
+use super::plain::readable;
+use super::texts;
 
 /// Headers as a map of lists of texts; nothing is copied.
 #[derive(Debug, Clone)]

@@ -6,6 +6,7 @@ mod cookies;
 mod headers;
 mod message;
 mod plain;
+mod source;
 mod url;
 
 use std::borrow::Cow;
@@ -22,8 +23,9 @@ use super::exchange::{Exchange, VisitorConnection};
 use super::expression::value;
 use super::world::World;
 
-pub(super) use self::cookies::pairs as cookies;
-pub(super) use self::plain::{NumberFact, TextFact, readable};
+pub(super) use self::cookies::pairs_in as cookies_in;
+pub(super) use self::plain::{KnownHeader, NumberFact, TextFact, address, joined};
+pub(super) use self::source::{FactSource, FieldValues, Message, is_named};
 pub(super) use self::url::{
     Pairs, authority, host_and_port, normalized, path_and_query, query_pairs, whole,
 };

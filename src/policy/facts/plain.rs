@@ -114,8 +114,6 @@ impl TextFact {
     pub(in super::super) fn read(self, exchange: &Exchange) -> Option<Cow<'_, str>> {
         let (connection, endpoint) = (&exchange.connection, &exchange.endpoint);
         let memo = &exchange.memo;
-        let tls =
-            |part: fn(&TlsFacts) -> &String| connection.tls.as_ref().map(|tls| part(tls).as_str());
         let text = match self {
             Self::RequestHeader(header) => {
                 return Some(header.read(&exchange.request()?.head.headers));
@@ -130,10 +128,9 @@ impl TextFact {
                 memo.server_ip.get_or_init(|| address(connection.server.ip())).as_str()
             }
             Self::Region => &connection.region,
-            Self::TlsVersion => tls(|tls| &tls.version)?,
-            Self::CipherSuite => tls(|tls| &tls.cipher_suite)?,
-            Self::Sni => tls(|tls| &tls.sni)?,
-            Self::Alpn => tls(|tls| &tls.alpn)?,
+            Self::TlsVersion | Self::CipherSuite | Self::Sni | Self::Alpn => {
+                self.read_tls(connection.tls.as_ref()?)
+            }
             Self::EndpointId => &endpoint.id,
             Self::EndpointUrl => endpoint.url(),
             Self::EndpointHost => &endpoint.host,
@@ -142,6 +139,17 @@ impl TextFact {
             of_request => of_request.read_from(exchange, exchange.request()?),
         };
         Some(Cow::Borrowed(text))
+    }
+
+    /// What was agreed on.
+    pub(in super::super) fn read_tls(self, tls: &TlsFacts) -> &str {
+        match self {
+            Self::TlsVersion => &tls.version,
+            Self::CipherSuite => &tls.cipher_suite,
+            Self::Sni => &tls.sni,
+            Self::Alpn => &tls.alpn,
+            _ => "",
+        }
     }
 
     fn read_from<'e>(self, exchange: &'e Exchange, request: &'e Request) -> &'e str {
@@ -176,12 +184,16 @@ impl TextFact {
 impl KnownHeader {
     /// The value of the header, or all of its lines as one list; empty when there is none.
     fn read(self, headers: &HeaderMap) -> Cow<'_, str> {
-        let name = match self {
+        joined(headers.get_all(self.name()).iter().map(readable)).unwrap_or_default()
+    }
+
+    /// The name of the header.
+    pub(in super::super) fn name(self) -> &'static HeaderName {
+        match self {
             Self::UserAgent => &USER_AGENT,
             Self::Location => &LOCATION,
             Self::ContentType => &CONTENT_TYPE,
-        };
-        joined(headers, name).unwrap_or_default()
+        }
     }
 }
 
@@ -223,18 +235,25 @@ impl NumberFact {
 
 /// The text of a value; bytes that are no UTF-8 are replaced.
 pub(in super::super) fn readable(value: &HeaderValue) -> Cow<'_, str> {
-    String::from_utf8_lossy(value.as_bytes())
+    readable_bytes(value.as_bytes())
+}
+
+/// The same for the bytes of a value.
+pub(in super::super) fn readable_bytes(value: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(value)
 }
 
 /// The value of a header. Servers disagree about which of several lines counts, so a rule gets to see
 /// all of them (RFC 9110, section 5.3).
-fn joined<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<Cow<'h, str>> {
-    let mut lines = headers.get_all(name).iter().map(readable);
+pub(in super::super) fn joined<'h>(
+    mut lines: impl Iterator<Item = Cow<'h, str>>,
+) -> Option<Cow<'h, str>> {
     let first = lines.next()?;
     Some(lines.fold(first, |all, line| format!("{all}, {line}").into()))
 }
 
-fn address(address: IpAddr) -> String {
+/// The text of an address.
+pub(in super::super) fn address(address: IpAddr) -> String {
     address.to_canonical().to_string()
 }
 

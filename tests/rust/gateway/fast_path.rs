@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ginnel::gateway::{EventDelivery, PublicEndpoint};
+use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
+use super::configured::{EdgeFixture, status};
 use super::support::{Direct, Peer, bound, edges, header, mirror, soon, upstream};
 
 /// A header that makes a request go the long way.
@@ -224,6 +226,145 @@ async fn who_listens_hears_of_requests_on_connections_that_are_there() {
 
     let Some(EventDelivery::Event(event)) = soon(events.next()).await else { panic!("it ended") };
     assert_eq!((event.path.as_deref(), event.status), (Some("/after"), Some(200)));
+}
+
+/// A policy of some rules for requests: expressions, type of action, configuration.
+fn policy(rules: &[(&[&str], &str, Value)]) -> Value {
+    let rules = rules.iter().map(|(expressions, kind, config)| {
+        json!({"expressions": expressions, "actions": [{"type": kind, "config": config}]})
+    });
+    json!({"policy": {"inbound": rules.collect::<Vec<_>>()}})
+}
+
+/// Modules of a route, and whether requests that they let pass take the fast path.
+fn modules() -> Vec<(Value, bool)> {
+    let add = |headers: Value| json!({"headers": headers});
+    let deny = || json!({"status_code": 403});
+    let all = &[][..];
+    vec![
+        (json!({"user_agent_filter": {"deny": ["bad(bot|crawler)"]}}), true),
+        (
+            policy(&[
+                (&["req.url.path.startsWith('/closed')"], "deny", deny()),
+                (&["req.method == 'DELETE'", "conn.client_ip == '127.0.0.1'"], "deny", deny()),
+                (all, "add-headers", add(json!({"x-via": "edge", "x-two": "2"}))),
+                (
+                    &["hasReqHeader('x-name')"],
+                    "remove-headers",
+                    json!({"headers": ["X-Name", "x-not-there"]}),
+                ),
+                (&["req.url.query == 'q=1'"], "add-headers", add(json!({"x-query": "yes"}))),
+                (&["hasReqCookie('s')"], "add-headers", add(json!({"x-cookie": "yes"}))),
+            ]),
+            true,
+        ),
+        (
+            policy(&[(
+                &["req.content_length > 3"],
+                "custom-response",
+                json!({"status_code": 413, "body": "no"}),
+            )]),
+            true,
+        ),
+        // What a rule reads, a rule before may have changed.
+        (
+            policy(&[
+                (all, "add-headers", add(json!({"x-name": "rule"}))),
+                (&["'rule' in req.headers['x-name']"], "deny", deny()),
+            ]),
+            false,
+        ),
+        (
+            policy(&[
+                (all, "remove-headers", json!({"headers": ["cookie"]})),
+                (&["hasReqCookie('s')"], "deny", deny()),
+            ]),
+            false,
+        ),
+        (
+            policy(&[
+                (all, "add-headers", add(json!({"x-via": "edge"}))),
+                (all, "remove-headers", json!({"headers": ["x-via"]})),
+            ]),
+            false,
+        ),
+        // Fields that the way itself has something to say to.
+        (policy(&[(all, "add-headers", add(json!({"host": "other.test"})))]), false),
+        (policy(&[(all, "add-headers", add(json!({"x-forwarded-for": "192.0.2.1"})))]), false),
+        (policy(&[(all, "remove-headers", json!({"headers": ["x-forwarded-host"]}))]), false),
+        (policy(&[(all, "remove-headers", json!({"headers": ["content-length"]}))]), false),
+        // What counts, what asks, what is made of the request, and what looks at responses.
+        (policy(&[(all, "add-headers", add(json!({"x-ip": "${conn.client_ip}"})))]), false),
+        (
+            policy(&[(
+                &["endpoint.host == 'a.test'"],
+                "add-headers",
+                add(json!({"x-via": "edge"})),
+            )]),
+            false,
+        ),
+        (policy(&[(&["size(req.headers) > 100"], "deny", deny())]), false),
+        (
+            json!({"policy": {"inbound": [], "outbound": [{"actions": [{"type": "remove-headers", "config": {"headers": ["x"]}}]}]}}),
+            false,
+        ),
+        (json!({"compression": {}}), false),
+    ]
+}
+
+#[tokio::test]
+async fn modules_decide_alike_on_both_ways() {
+    let requests = [
+        "GET /a?q=1 HTTP/1.1\r\nHost: a.test\r\nUser-Agent: good\r\nX-Name: n\r\n",
+        "GET /a HTTP/1.1\r\nHost: a.test\r\nUser-Agent: good\r\nUser-Agent: a badbot\r\n",
+        "GET /a HTTP/1.1\r\nHost: a.test\r\n",
+        "GET /closed HTTP/1.1\r\nHost: a.test\r\nUser-Agent: good\r\n",
+        "GET //closed HTTP/1.1\r\nHost: a.test\r\nUser-Agent: good\r\n",
+        "GET /%63losed HTTP/1.1\r\nHost: a.test\r\nUser-Agent: good\r\n",
+        "GET /x/../closed HTTP/1.1\r\nHost: a.test\r\nUser-Agent: good\r\n",
+        "DELETE /a HTTP/1.1\r\nHost: a.test\r\nUser-Agent: good\r\n",
+        "GET /a HTTP/1.1\r\nHost: a.test\r\nUser-Agent: good\r\nX-Via: v\r\nx-name: a\r\nX-NAME: b\r\n",
+        "GET /a HTTP/1.1\r\nHost: a.test\r\nUser-Agent: good\r\nCookie: r=1; s=v\r\n",
+        "GET /a HTTP/1.1\r\nHost: a.test\r\nUser-Agent: good\r\nX-Forwarded-For: 192.0.2.9\r\n",
+        "POST /a HTTP/1.1\r\nHost: a.test\r\nUser-Agent: good\r\nContent-Length: 0\r\n",
+        "POST /a HTTP/1.1\r\nHost: a.test\r\nUser-Agent: good\r\nContent-Length: 4\r\n\r\nbody",
+    ];
+    let mut passed_fast = 0;
+    for (modules, may_be_fast) in modules() {
+        let site = EdgeFixture::start().await;
+        let edge = site.edge("a.test").await;
+        let mut route = modules.clone();
+        route["backend"] = json!(site.at(mirror().await).await);
+        site.route(&edge, "/", route).await;
+        for request in requests {
+            // Only the fast path keeps the blanks.
+            let (head, body) = request.split_once("\r\n\r\n").unwrap_or((request.trim_end(), ""));
+            let short = site.say(&format!("{head}\r\nX-Odd:  two  \r\n\r\n{body}")).await;
+            let long = site.say(&format!("{head}\r\nX-Odd: two\r\n{LONG}\r\n{body}")).await;
+
+            assert_eq!(status(&short), status(&long), "{modules}: {request}");
+            assert_eq!(lines(&short.1), lines(&long.1), "{modules}: {request}");
+            let is_fast = short.1.contains("X-Odd:  two  \r\n");
+            assert!(may_be_fast || !is_fast, "{modules}: {request}");
+            passed_fast += usize::from(is_fast);
+        }
+        let plain = site
+            .say("GET /plain HTTP/1.1\r\nHost: a.test\r\nUser-Agent: good\r\nX-Odd:  two  \r\n\r\n")
+            .await;
+        assert_eq!(plain.1.contains("X-Odd:  two  \r\n"), may_be_fast, "{modules}: {}", plain.1);
+    }
+    assert!(passed_fast > 10, "{passed_fast}");
+}
+
+/// What an upstream was sent, in a form that does not depend on the way.
+fn lines(seen: &str) -> Vec<String> {
+    let lines = seen.lines().map(|line| match line.split_once(':') {
+        Some((name, value)) => format!("{}:{}", name.to_ascii_lowercase(), value.trim()),
+        None => line.to_owned(),
+    });
+    let mut lines: Vec<_> = lines.filter(|line| !line.starts_with("cdn-loop")).collect();
+    lines.sort();
+    lines
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::ops::Range;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -24,6 +25,7 @@ use crate::gateway::upstream::forward::{Upstream, within};
 use crate::gateway::upstream::http1::Http1Connection;
 use crate::http1::{Body, Expects, LAST_CHUNK, LINE_END, RequestHead, write_chunk_size};
 use crate::logging::ignore;
+use crate::policy::head_change::HeadChange;
 use crate::reuse::IdleState;
 
 /// How much is read of later requests while one is under way.
@@ -57,8 +59,22 @@ pub(crate) trait RequestRouting {
     /// What stands before the number of a code.
     fn code_prefix(&self) -> &str;
 
-    /// Where a request is only carried to, with nothing done on the way; none in all other cases.
-    fn fast_path_target(&self, host: &str, path: &str) -> Option<(Upstream, RouteRef)>;
+    /// Where a request is only carried to, with nothing done on the way but changes of its head; none in
+    /// all other cases.
+    fn fast_path_target(
+        &self,
+        head: &RequestHead<'_, '_>,
+        host: &str,
+        path: &str,
+    ) -> Option<FastPathTarget>;
+}
+
+/// Where a request is carried to.
+pub(crate) struct FastPathTarget {
+    pub upstream: Upstream,
+    pub route_ref: RouteRef,
+    /// What modules change about the head.
+    pub changes: Vec<Arc<HeadChange>>,
 }
 
 /// A visitor's connection, and what carrying requests as bytes needs.
@@ -129,14 +145,15 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         &self,
         head: &RequestHead<'_, '_>,
     ) -> Option<(FastPathRequest, Upstream, RouteRef)> {
-        let request = request::classify(head)?;
+        let mut request = request::classify(head)?;
         if request.is_forwarded && self.http_connection.trusts_peer() {
             return None;
         }
         let text = |place: &Range<usize>| str::from_utf8(head.bytes.get(place.clone())?).ok();
         let (host, path) = (text(&request.host)?, text(&request.path)?);
-        let (upstream, route_ref) = self.http_connection.fast_path_target(host, path)?;
-        Some((request, upstream, route_ref))
+        let target = self.http_connection.fast_path_target(head, host, path)?;
+        request.changes = target.changes;
+        Some((request, target.upstream, target.route_ref))
     }
 
     /// Lets go of a request that was answered; true when another may follow.

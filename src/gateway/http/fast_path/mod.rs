@@ -11,6 +11,6 @@ mod response;
 mod response_timeout;
 
 pub(crate) use connection::{
-    ExchangeEnd, FastPathConnection, RequestRouting, has_left, poll_write_all,
+    ExchangeEnd, FastPathConnection, FastPathTarget, RequestRouting, has_left, poll_write_all,
 };
 pub(crate) use request::FastPathRequest;

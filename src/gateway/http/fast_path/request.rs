@@ -1,12 +1,14 @@
 //! Which requests may go the fast path; free of I/O.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::gateway::http::forwarded::VisitorOrigin;
 use crate::gateway::http::head::{self, MAX_PATH_BYTES};
 use crate::http1::{
-    Body, HeadField, HeadWriter, RequestHead, is_forwarded, is_hop_by_hop, lines_of,
+    Body, HeadField, HeadLine, HeadWriter, RequestHead, is_forwarded, is_hop_by_hop, lines_of,
 };
+use crate::policy::head_change::HeadChange;
 
 /// A request that only wants to be carried; the places are those in its bytes.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,12 +26,20 @@ pub(crate) struct FastPathRequest {
     /// The path without its query.
     pub path: Range<usize>,
     pub host: Range<usize>,
+    /// What modules change about the head.
+    pub changes: Vec<Arc<HeadChange>>,
 }
 
 impl FastPathRequest {
     /// Whether it may be sent twice.
     pub(crate) fn is_repeatable(&self) -> bool {
         self.is_safe && self.body.is_done()
+    }
+
+    /// Whether a module removes a line of the head.
+    fn removes(&self, line: HeadLine<'_>) -> bool {
+        let mut removed = self.changes.iter().flat_map(|change| &change.removed);
+        removed.any(|name| line.is(name))
     }
 }
 
@@ -67,6 +77,7 @@ pub(crate) fn classify(head: &RequestHead<'_, '_>) -> Option<FastPathRequest> {
         is_forwarded: forwarded,
         path: range_of(bytes, path.as_bytes())?,
         host: range_of(bytes, host?)?,
+        changes: Vec::new(),
     })
 }
 
@@ -111,9 +122,12 @@ pub(crate) fn rewrite(
         // It says "close" or "keep-alive", which concerns this connection alone.
         let is_connection = line.is("connection");
         let is_claim = request.is_forwarded && is_forwarded(line.name());
-        if !is_connection && !is_claim {
+        if !is_connection && !is_claim && !request.removes(line) {
             head.lines(line.0);
         }
+    }
+    for (name, value) in request.changes.iter().flat_map(|change| &change.added) {
+        head.field(name, value);
     }
     let host = bytes.get(request.host.clone()).unwrap_or_default();
     origin.write(host, &mut head);

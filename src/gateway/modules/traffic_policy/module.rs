@@ -1,5 +1,7 @@
 //! The module that runs the rules of a policy, or the one rule of a webhook module.
 
+use std::sync::Arc;
+
 use http::Response;
 
 use crate::api::remote::edges::modules::TrafficPolicy;
@@ -9,12 +11,16 @@ use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::modules::edge_module::{
     CheckedModule, EdgeModule, InvalidModule, ModuleBuilder, ModuleChecker, ReferenceField,
 };
-use crate::gateway::modules::module::{Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule};
+use crate::gateway::modules::module::{
+    HeadFilter, Module, ModuleAnswer, ModuleInput, ModuleKind, NextModule,
+};
 use crate::gateway::modules::traffic_policy::execution::{ExecutionOutcome, PolicyExecution};
 use crate::gateway::modules::traffic_policy::rules::Rules;
 use crate::gateway::routing::target::BoxFuture;
 use crate::gateway::routing::virtual_host::Rejection;
 use crate::policy::Phase;
+use crate::policy::head_change::HeadChange;
+use crate::policy::head_view::HeadView;
 
 /// Runs rules for requests and for their answers.
 pub(crate) struct PolicyModule {
@@ -30,6 +36,10 @@ impl Module for PolicyModule {
 
     fn reads_paths(&self) -> bool {
         self.rules.read_paths()
+    }
+
+    fn head_filter(&self) -> Option<&dyn HeadFilter> {
+        self.rules.pass_by_head.then_some(self)
     }
 
     fn rules(&self) -> Option<&Rules> {
@@ -64,6 +74,12 @@ impl Module for PolicyModule {
             }
             self.pass_on(context, execution, input, next).await
         })
+    }
+}
+
+impl HeadFilter for PolicyModule {
+    fn passes(&self, head: &HeadView<'_>, changes: &mut Vec<Arc<HeadChange>>) -> bool {
+        self.rules.policy.passes(head, changes)
     }
 }
 

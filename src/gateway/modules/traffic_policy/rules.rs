@@ -4,7 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use http::HeaderName;
+use http::header::{CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHORIZATION, TRAILER};
 
+use crate::http1::{CDN_LOOP, is_forwarded, is_hop_by_hop};
 use crate::policy::ip_rules::IpRules;
 use crate::policy::{Phase, Policy, PolicyState, World};
 
@@ -19,6 +22,8 @@ pub(crate) struct Rules {
     ip_policies: HashMap<String, Arc<ArcSwap<IpRules>>>,
     /// True when the response phase has something to do.
     responds: bool,
+    /// True when requests may pass by their heads alone.
+    pub(super) pass_by_head: bool,
 }
 
 impl Rules {
@@ -32,7 +37,10 @@ impl Rules {
         let steps = policy.request.iter().flat_map(|rule| &rule.actions);
         let responds = policy.has(Phase::Response)
             || policy.enabled && steps.into_iter().any(|step| step.kind.name == COMPRESS_ACTION);
-        Self { policy, state, ip_policies, responds }
+        let pass_by_head = !responds
+            && !policy.has(Phase::Connect)
+            && policy.head_changes().is_some_and(|mut names| names.all(may_be_changed));
+        Self { policy, state, ip_policies, responds, pass_by_head }
     }
 
     /// Whether anything is to be done in a phase.
@@ -49,6 +57,15 @@ impl Rules {
     pub(crate) fn read_paths(&self) -> bool {
         self.policy.enabled && self.policy.reads_paths
     }
+}
+
+/// Whether a field goes on as it is, so that it can be changed by lines.
+fn may_be_changed(name: &HeaderName) -> bool {
+    let is_special = [CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHORIZATION, TRAILER].contains(name);
+    !is_special
+        && *name != CDN_LOOP
+        && !is_hop_by_hop(name.as_str())
+        && !is_forwarded(name.as_str().as_bytes())
 }
 
 impl World for Rules {

@@ -10,8 +10,8 @@ use http::HeaderName;
 
 use super::super::pattern::CompiledPattern;
 use super::super::tree::{literal, qualified_name};
-use super::{Comparison, Message, Quick, TextOperand, ValueIterator, ValueSource, Whole};
-use crate::policy::facts::{self, NumberFact};
+use super::{Comparison, Quick, TextOperand, ValueIterator, ValueSource, Whole};
+use crate::policy::facts::{self, Message, NumberFact};
 
 /// The truth that a tree is, if it can be decided without the engine.
 pub(in super::super) fn compile(tree: &IdedExpr) -> Option<Quick> {

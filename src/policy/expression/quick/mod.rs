@@ -10,6 +10,7 @@
 //! (`bench/edges`, row `policed`, two builds in the same seven rounds).
 
 mod compile;
+mod reads;
 #[cfg(test)]
 mod tests;
 
@@ -17,15 +18,14 @@ use std::borrow::Cow;
 use std::iter::Peekable;
 use std::net::IpAddr;
 
-use http::header::ValueIter;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderName;
 
 use super::pattern::CompiledPattern;
 use crate::policy::cidr::{Cidr, is_private};
-use crate::policy::exchange::Exchange;
-use crate::policy::facts::{self, NumberFact, Pairs};
+use crate::policy::facts::{self, FactSource, FieldValues, Message, NumberFact, Pairs};
 
 pub(super) use self::compile::compile;
+pub(in crate::policy) use self::reads::FactRead;
 
 /// A truth that is decided without the engine.
 #[derive(Debug, Clone)]
@@ -95,17 +95,10 @@ enum ValueSource {
     Parameter(String),
 }
 
-/// A request or its response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Message {
-    Request,
-    Response,
-}
-
 /// What an expression is decided on.
 #[derive(Clone, Copy)]
 pub(super) struct Sight<'e> {
-    pub exchange: &'e Exchange,
+    pub source: &'e dyn FactSource,
     pub patterns: &'e [CompiledPattern],
     /// What a loop is at.
     pub current: &'e str,
@@ -134,11 +127,11 @@ impl Quick {
                 let text = text.read(sight)?;
                 values.read(sight)?.any(|value| value == text)
             }
-            Self::HasHeader(message, name) => message.headers(sight.exchange)?.contains_key(name),
-            Self::HasCookie(name) => cookie(sight.exchange, name)?.is_some(),
+            Self::HasHeader(message, name) => sight.source.header(*message, name)?.next().is_some(),
+            Self::HasCookie(name) => sight.source.cookie(name)?.is_some(),
             Self::HasParameter(name) => {
                 let name = name.read(sight)?;
-                facts::query_pairs(query(sight.exchange)?).any(|(known, _)| known == name)
+                facts::query_pairs(sight.source.query()?).any(|(known, _)| known == name)
             }
             Self::InRange(address, range) => {
                 let (address, range) = (address.read(sight)?, range.as_ref());
@@ -193,9 +186,9 @@ impl TextOperand {
     fn read<'e>(&'e self, sight: Sight<'e>) -> Option<Cow<'e, str>> {
         match self {
             Self::Literal(text) => Some(Cow::Borrowed(text)),
-            Self::Variable(variable) => variable.read(sight.exchange),
+            Self::Variable(variable) => sight.source.text(*variable),
             Self::Value(values, number) => values.read(sight)?.nth(*number),
-            Self::Cookie(name) => cookie(sight.exchange, name)?.map(Cow::Borrowed),
+            Self::Cookie(name) => sight.source.cookie(name)?.map(Cow::Borrowed),
             Self::Current => Some(Cow::Borrowed(sight.current)),
         }
     }
@@ -211,7 +204,7 @@ impl Whole {
     fn read(self, sight: Sight<'_>) -> Option<i64> {
         match self {
             Self::Literal(number) => Some(number),
-            Self::Variable(variable) => variable.read(sight.exchange),
+            Self::Variable(variable) => sight.source.number(variable),
         }
     }
 }
@@ -221,10 +214,10 @@ impl ValueIterator {
     fn read<'e>(&'e self, sight: Sight<'e>) -> Option<TokenWalk<'e>> {
         let mut walk = match &self.of {
             ValueSource::Header(message, name) => {
-                Each::Headers(message.headers(sight.exchange)?.get_all(name).iter()).peekable()
+                Each::Headers(sight.source.header(*message, name)?).peekable()
             }
             ValueSource::Parameter(name) => {
-                Each::Parameters(facts::query_pairs(query(sight.exchange)?), name).peekable()
+                Each::Parameters(facts::query_pairs(sight.source.query()?), name).peekable()
             }
         };
         (self.may_be_missing || walk.peek().is_some()).then_some(walk)
@@ -233,7 +226,7 @@ impl ValueIterator {
 
 /// The values that [`ValueIterator`] stand for, one after the other.
 enum Each<'e> {
-    Headers(ValueIter<'e, HeaderValue>),
+    Headers(FieldValues<'e>),
     Parameters(Pairs<'e>, &'e str),
 }
 
@@ -244,29 +237,10 @@ impl<'e> Iterator for Each<'e> {
 
     fn next(&mut self) -> Option<Cow<'e, str>> {
         match self {
-            Self::Headers(values) => values.next().map(facts::readable),
+            Self::Headers(values) => values.next(),
             Self::Parameters(pairs, parameter) => {
                 pairs.find(|(name, _)| name == parameter).map(|(_, value)| value)
             }
         }
     }
-}
-
-impl Message {
-    fn headers(self, exchange: &Exchange) -> Option<&HeaderMap> {
-        match self {
-            Self::Request => exchange.request().map(|it| &it.head.headers),
-            Self::Response => exchange.response().map(|it| &it.head.headers),
-        }
-    }
-}
-
-fn query(exchange: &Exchange) -> Option<&str> {
-    exchange.request().map(|request| request.head.uri.query().unwrap_or_default())
-}
-
-/// The first cookie of a name.
-fn cookie<'e>(exchange: &'e Exchange, name: &str) -> Option<Option<&'e str>> {
-    let headers = &exchange.request()?.head.headers;
-    Some(facts::cookies(headers).find(|(known, _)| *known == name).map(|(_, value)| value))
 }

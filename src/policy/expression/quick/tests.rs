@@ -8,11 +8,13 @@ use cel::Value;
 use chrono::Utc;
 
 use super::super::Expression;
-use super::Sight;
+use super::{FactRead, Sight};
+use crate::http1::{self, RequestHead};
 use crate::policy::exchange::{
     EndpointFacts, Exchange, Request, Response, TlsFacts, VisitorConnection,
 };
-use crate::policy::facts::Facts;
+use crate::policy::facts::{Facts, Message};
+use crate::policy::head_view::HeadView;
 use crate::policy::ip_rules::IpRules;
 use crate::policy::{Phase, PolicyState, World};
 
@@ -82,6 +84,27 @@ const QUICK: &[&str] = &[
     "conn.geo.country_code == ''",
     "endpoint.protocol == 'https'",
     "conn.bytes_in == 0",
+];
+
+/// Variables that heads tell as well.
+const MORE_OF_HEADS: &[&str] = &[
+    "req.url == 'https://a.example:81/a/b?x=1&x=2+3&y&GET'",
+    "req.url.raw == 'https://a.example:81/a/b?x=1&x=2+3&y&GET'",
+    "req.url.path == '/a/b'",
+    "req.url.raw_path == '/a/b'",
+    "req.url.uri == '/a/b?x=1&x=2+3&y&GET'",
+    "req.url.query == 'x=1&x=2+3&y&GET'",
+    "req.url.host == 'a.example'",
+    "req.url.authority == 'a.example:81'",
+    "req.url.port == 81",
+    "req.url.user_password == ''",
+    "req.content_type == ''",
+    "req.content_length == 4",
+    "hasReqCookie('r')",
+    "conn.server_ip == '127.0.0.1'",
+    "conn.server_port == 443",
+    "conn.server_region == ''",
+    "conn.tls.version == ''",
 ];
 
 /// Expressions that are not, although they look like it.
@@ -155,7 +178,7 @@ fn both(expression: &Expression, exchange: &Exchange) -> (Option<bool>, Option<b
         Ok(Value::Bool(truth)) => Some(truth),
         _ => None,
     };
-    let sight = Sight { exchange, patterns: &expression.patterns, current: "" };
+    let sight = Sight { source: exchange, patterns: &expression.patterns, current: "" };
     (expression.quick.as_ref().unwrap().decide(sight), slow)
 }
 
@@ -176,6 +199,53 @@ fn each_is_decided_as_the_engine_would() {
         }
     }
     assert!(known.iter().all(|count| *count > 20), "{known:?}");
+}
+
+#[test]
+fn a_head_tells_what_the_message_tells() {
+    let bytes =
+        b"POST /a/b?x=1&x=2+3&y&GET HTTP/1.1\r\nHost: a.example:81\r\nUser-Agent: GoogleBot\r\n\
+        Accept: a\r\nX-Two: a\r\nx-two: b\r\nX-Strange: \xff\r\nCookie: s=v; t=\"u\"; s=w\r\n\
+        Cookie: r=\xe4\r\nContent-Length: 4\r\n\r\n";
+    http1::read_request(bytes, compare_with_message).unwrap().unwrap();
+}
+
+/// Compares what a head tells with what a message of the same parts tells.
+fn compare_with_message(head: &RequestHead<'_, '_>) {
+    let mut builder = http::Request::builder().method(head.method).uri(head.target);
+    for field in head.fields {
+        builder = builder.header(field.name, field.value);
+    }
+    let (parts, ()) = builder.body(()).unwrap().into_parts();
+    let [template, ..] = exchanges();
+    let request = Request::new(parts, "https", Utc::now());
+    let exchange =
+        Exchange::of_request(template.connection.clone(), template.endpoint.clone(), request);
+    let view = HeadView {
+        method: head.method,
+        target: head.target,
+        host: "a.example:81",
+        scheme: "https",
+        fields: head.fields,
+        connection: &template.connection,
+        client_ip: "10.1.2.3",
+    };
+    let is_of_head = |read: &FactRead<'_>| match read {
+        FactRead::Text(fact) => fact.is_of_head(),
+        FactRead::Number(fact) => fact.is_of_head(),
+        FactRead::Header(message, _) => *message == Message::Request,
+        FactRead::Cookies | FactRead::Query => true,
+    };
+    let mut compared = 0;
+    for source in QUICK.iter().chain(MORE_OF_HEADS) {
+        let expression = compile(source);
+        if expression.reads().unwrap().iter().all(is_of_head) {
+            let (_, slow) = both(&expression, &exchange);
+            assert_eq!(expression.is_true_of(&view), slow, "{source}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 50, "{compared}");
 }
 
 #[test]

@@ -1,0 +1,89 @@
+//! Where the texts and numbers come from that expressions read without the engine.
+
+use std::borrow::Cow;
+
+use http::header::ValueIter;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::super::exchange::Exchange;
+use super::cookies;
+use super::plain::{NumberFact, TextFact, readable, readable_bytes};
+use crate::http1::HeadField;
+
+/// A request or its response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Message {
+    Request,
+    Response,
+}
+
+/// What expressions are decided on. Each part is none where there is no such message.
+pub(in super::super) trait FactSource {
+    fn text(&self, fact: TextFact) -> Option<Cow<'_, str>>;
+
+    fn number(&self, fact: NumberFact) -> Option<i64>;
+
+    /// The values of a header, in order.
+    fn header<'s>(&'s self, message: Message, name: &'s HeaderName) -> Option<FieldValues<'s>>;
+
+    /// The query of the request, which may be empty.
+    fn query(&self) -> Option<&str>;
+
+    /// The first cookie of a name, if there is one.
+    fn cookie(&self, name: &str) -> Option<Option<&str>>;
+}
+
+/// The values of a header.
+pub(in super::super) enum FieldValues<'s> {
+    Map(ValueIter<'s, HeaderValue>),
+    Fields(std::slice::Iter<'s, HeadField<'s>>, &'s HeaderName),
+}
+
+impl<'s> Iterator for FieldValues<'s> {
+    type Item = Cow<'s, str>;
+
+    fn next(&mut self) -> Option<Cow<'s, str>> {
+        match self {
+            Self::Map(values) => values.next().map(readable),
+            Self::Fields(fields, name) => {
+                let mut named = fields.filter(|field| is_named(field, name));
+                named.next().map(|field| readable_bytes(field.value))
+            }
+        }
+    }
+}
+
+/// Whether a field of a head has this name.
+pub(in super::super) fn is_named(field: &HeadField<'_>, name: &HeaderName) -> bool {
+    field.name.eq_ignore_ascii_case(name.as_str())
+}
+
+impl FactSource for Exchange {
+    fn text(&self, fact: TextFact) -> Option<Cow<'_, str>> {
+        fact.read(self)
+    }
+
+    fn number(&self, fact: NumberFact) -> Option<i64> {
+        fact.read(self)
+    }
+
+    fn header<'s>(&'s self, message: Message, name: &'s HeaderName) -> Option<FieldValues<'s>> {
+        Some(FieldValues::Map(headers(self, message)?.get_all(name).iter()))
+    }
+
+    fn query(&self) -> Option<&str> {
+        self.request().map(|request| request.head.uri.query().unwrap_or_default())
+    }
+
+    fn cookie(&self, name: &str) -> Option<Option<&str>> {
+        let headers = &self.request()?.head.headers;
+        Some(cookies::pairs(headers).find(|(known, _)| *known == name).map(|(_, value)| value))
+    }
+}
+
+fn headers(exchange: &Exchange, message: Message) -> Option<&HeaderMap> {
+    match message {
+        Message::Request => exchange.request().map(|it| &it.head.headers),
+        Message::Response => exchange.response().map(|it| &it.head.headers),
+    }
+}
