@@ -1,4 +1,4 @@
-"""Writes what the documentation takes from the code: the commands, and the fields of a tunnel.
+"""Writes what the documentation takes from the code: commands, settings, and fields of a tunnel.
 
 Run `make generate` after a change of either; a test compares.
 """
@@ -15,11 +15,22 @@ from ginnel.local.tunnels import Tunnels
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 MARK = "<!-- fields: written by python/reference.py -->\n\n"
+SETTINGS = "<!-- settings: written by python/reference.py -->\n\n"
+END = "\n<!-- end of settings -->\n"
 
 
 def commands() -> str:
     """The page of all commands."""
-    ginnel = [sys.executable, "-m", "ginnel", "reference"]
+    return _reference()
+
+
+def settings() -> str:
+    """The table of all settings of `ginnel serve`."""
+    return _reference("--settings")
+
+
+def _reference(*options: str) -> str:
+    ginnel = [sys.executable, "-m", "ginnel", "reference", *options]
     return subprocess.run(ginnel, check=True, capture_output=True, text=True).stdout
 
 
@@ -36,6 +47,8 @@ def pages() -> dict[Path, str]:
     """Each page with what it should hold."""
     configuration = REFERENCE / "configuration.md"
     kept = configuration.read_text().partition(MARK)[0]
+    before, _, rest = kept.partition(SETTINGS)
+    kept = before + SETTINGS + settings() + END + rest.partition(END)[2]
     return {REFERENCE / "cli.md": commands(), configuration: kept + MARK + fields()}
 
 

@@ -30,8 +30,9 @@
 //! over. `gateway` uses `policy`, which `python` and `cli` try as well; `service` and `agent` share
 //! `protocol`, which speaks over `mux`. All of them may use `api`, `http1` and `net`. What keeps
 //! connections for another request, in `client`, `gateway` and `agent`, asks `reuse`; `client` and `agent`
-//! read coded bodies with `coding`. `net` uses `api`, and `policy` uses `http1`; `api`, `coding`,
-//! `http1`, `mux` and `reuse` use none of the others. Every folder may tell `logging` what happens, which uses nothing but what a
+//! read coded bodies with `coding`. `net` and `settings` use `api`, and `policy` uses `http1`; `cli` and
+//! `service` use `settings`; `api`, `coding`, `http1`, `mux` and `reuse` use none of the others. Every
+//! folder may tell `logging` what happens, which uses nothing but what a
 //! process must not share with its forks (`fork.rs`). `tests/rust/layers.rs` holds the code to that.
 
 #[cfg(feature = "service")]
@@ -70,6 +71,8 @@ mod python;
 mod reuse;
 #[cfg(feature = "service")]
 pub mod service;
+#[cfg(feature = "service")]
+pub mod settings;
 #[cfg(any(feature = "python", test))]
 mod thread_runtime;
 

@@ -22,7 +22,11 @@ mod origin;
 pub mod remote;
 pub mod secrets;
 #[cfg(feature = "service")]
+pub mod spelling;
+#[cfg(feature = "service")]
 pub mod yaml;
+#[cfg(feature = "service")]
+pub mod yaml_tree;
 
 pub use error::ErrorBody;
 #[cfg(feature = "service")]

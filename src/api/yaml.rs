@@ -19,7 +19,7 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
 }
 
 /// A message without the values that it quotes, as serde does in `invalid type: string "…"`.
-fn without_values(message: &str) -> String {
+pub(super) fn without_values(message: &str) -> String {
     static QUOTED: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r#"(string|character) (?:"(?:[^"\\]|\\.)*"|`[^`]*`)"#).ok());
     match QUOTED.as_ref() {

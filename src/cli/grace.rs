@@ -4,21 +4,27 @@ use std::time::Duration;
 
 use clap::{Arg, ArgMatches};
 
-use super::number::whole_number;
+use crate::settings::{Bounds, SettingValue};
+
+/// The longest time, in milliseconds.
+const MAX: u64 = 3_600_000;
 
 /// The option.
 pub(super) fn argument() -> Arg {
     Arg::new("grace")
         .long("grace")
-        .value_name("SECONDS")
+        .value_name("DURATION")
         .help(
             "How long to wait for requests in flight when stopping; a second signal stops at once",
         )
-        .value_parser(whole_number::<u64>(0..=3600))
-        .default_value("30")
+        .value_parser(|text: &str| {
+            let mut grace = Duration::ZERO;
+            grace.read(text.as_ref(), Bounds { min: 0, max: MAX }).map(|()| grace)
+        })
+        .default_value("30s")
 }
 
 /// The time that was given, or the default.
 pub(super) fn read(matches: &ArgMatches) -> Duration {
-    Duration::from_secs(matches.get_one("grace").copied().unwrap_or_default())
+    matches.get_one("grace").copied().unwrap_or_default()
 }

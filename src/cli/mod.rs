@@ -3,16 +3,17 @@
 mod admin_key;
 mod agent;
 mod completion;
+mod config;
 mod error;
 mod grace;
 mod logging;
-mod number;
 mod operations;
 mod output;
 mod policy;
 mod reference;
 mod runtime;
 mod serve;
+mod settings;
 mod signals;
 
 use std::ffi::OsString;
@@ -40,7 +41,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { command: agent::tls, run: agent::run_tls },
     Subcommand { command: agent::start, run: agent::run_start },
     Subcommand { command: agent::dev, run: agent::run_dev },
-    Subcommand { command: agent::config, run: agent::run_config },
+    Subcommand { command: config::command, run: config::run },
     Subcommand { command: operations::api, run: operations::run_api },
     Subcommand { command: operations::local, run: operations::run_local },
     Subcommand { command: policy::command, run: policy::run },

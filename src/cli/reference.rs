@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::error::CliError;
 use super::output::say;
+use crate::service::config::SECTIONS;
+use crate::settings::{Reload, Setting, SettingSection, ValueKind};
 
 const HEAD: &str = "\
 # Command line
@@ -15,12 +17,66 @@ group may be given to each of its commands. [The shell](../guides/shell.md) says
 and keys work.";
 
 pub(super) fn command() -> Command {
-    Command::new("reference").about("Print all commands as Markdown").hide(true)
+    let settings = Arg::new("settings").long("settings").action(ArgAction::SetTrue);
+    Command::new("reference")
+        .about("Print all commands as Markdown")
+        .hide(true)
+        .arg(settings.help("Print the settings of `ginnel serve` in place of the commands"))
 }
 
-pub(super) fn run(_: &ArgMatches) -> Result<(), CliError> {
-    say(page(&super::command()).trim_end());
+pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
+    let page = match matches.get_flag("settings") {
+        true => settings_table(SECTIONS),
+        false => page(&super::command()),
+    };
+    say(page.trim_end());
     Ok(())
+}
+
+/// All settings, section by section.
+fn settings_table<C: Default>(sections: &[SettingSection<C>]) -> String {
+    let mut table =
+        "| Key | What it is | Default | At a reload |\n| --- | --- | --- | --- |".to_owned();
+    for section in sections {
+        let _ = write!(table, "\n| **{}** | | | |", section.title);
+        for setting in section.settings {
+            let _ = write!(
+                table,
+                "\n| `{}` | {} | {} | {} |",
+                setting.key,
+                setting_meaning(setting),
+                setting_default(setting),
+                if setting.reload == Reload::Live { "yes" } else { "" },
+            );
+        }
+    }
+    table
+}
+
+fn setting_meaning<C>(setting: &Setting<C>) -> String {
+    let mut meaning = escaped(setting.doc);
+    let words: Vec<_> = setting.field.choices.iter().map(|word| format!("`{word}`")).collect();
+    if !words.is_empty() {
+        let _ = write!(meaning, "; one of {}", words.join(", "));
+    }
+    if let Some([min, max]) = setting.range() {
+        let _ = write!(meaning, "; from {min} to {max}");
+    }
+    match setting.field.kind {
+        ValueKind::List => meaning.push_str("; a list"),
+        ValueKind::Secret => {
+            let _ = write!(meaning, "; no option, `{}` in the environment", setting.environment());
+        }
+        ValueKind::Text | ValueKind::Switch | ValueKind::Path => {}
+    }
+    meaning
+}
+
+fn setting_default<C: Default>(setting: &Setting<C>) -> String {
+    match setting.shown(&C::default()) {
+        Some(text) => format!("`{text}`"),
+        None => escaped(setting.unset),
+    }
 }
 
 fn page(root: &Command) -> String {
@@ -83,7 +139,11 @@ fn name(arg: &Arg) -> String {
     let long = arg.get_long().map(|long| format!("--{long}"));
     let short = arg.get_short().map(|short| format!("-{short}"));
     let flag = [short, long].into_iter().flatten().collect::<Vec<_>>().join(", ");
-    if arg.get_action().takes_values() { format!("{flag} <{value}>") } else { flag }
+    match arg.get_num_args().map(|range| range.min_values()) {
+        _ if !arg.get_action().takes_values() => flag,
+        Some(0) => format!("{flag}[={value}]"),
+        _ => format!("{flag} <{value}>"),
+    }
 }
 
 fn is_many(arg: &Arg) -> bool {

@@ -3,184 +3,67 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::json;
 
 use super::error::CliError;
-use super::number::whole_number;
 use super::output::{complain, say, try_say};
-use super::runtime;
 use super::signals::{NOTHING_TO_READ, Signals, on_hangup};
-use crate::api::{Secret, id};
+use super::{runtime, settings};
+use crate::api::Secret;
 use crate::gateway::{EventDelivery, EventSubscriber};
-use crate::policy::Cidr;
+use crate::service::config::{self, SECTIONS, ServeConfig};
 use crate::service::store::HealthEvents;
-use crate::service::{AcceptFailures, Options, Refusals, Service, read_admin_key, read_authtoken};
-
-/// The variable that may hold the admin key; command lines are for all to see.
-const KEY_VARIABLE: &str = "GINNEL_API_KEY";
-/// Where the authtoken for agents may stand.
-const TOKEN_VARIABLE: &str = "GINNEL_AUTHTOKEN";
+use crate::service::{AcceptFailures, Options, Refusals, Service};
+use crate::settings::ResolvedSettings;
 
 /// How often it is said that connections were closed because there were too many.
 const REFUSAL_REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 pub(super) fn command() -> Command {
-    let file = |name, help| {
-        Arg::new(name).long(name).value_name("FILE").value_parser(value_parser!(PathBuf)).help(help)
-    };
-    let text = |name, value, help| Arg::new(name).long(name).value_name(value).help(help);
     Command::new("serve")
         .about("Serve the management API, agents and public traffic")
         .after_help(
             "The admin key is made and printed once, when the database is new; a new database\n\
              takes the one in --admin-key-file or GINNEL_API_KEY instead. For one that is lost,\n\
              see `ginnel admin-key new`.\n\n\
+             Every option is a key of the file of --config as well, and a variable: --edge-host,\n\
+             edge_host and GINNEL_EDGE_HOST are one. Options win over variables, and these over\n\
+             the file.\n\n\
              Example:\n  ginnel serve --path ginnel.db --port 4000 --rate-limit 120/60s",
         )
-        .arg(file(
-            "path",
-            "The SQLite database; without it, all data is lost when the process ends",
-        ))
-        .arg(text("host", "HOST", "The name or address to listen on").default_value("127.0.0.1"))
+        .arg(settings::config_argument())
         .arg(
-            text("port", "PORT", "The port to listen on; 0 picks a free port")
-                .value_parser(whole_number::<u16>(0..=65535))
-                .default_value("0"),
-        )
-        .arg(file("admin-key-file", "A file that holds the admin key"))
-        .arg(file("authtoken-file", "A file that holds the authtoken for agents"))
-        .arg(
-            text(
-                "agent-port",
-                "PORT",
-                "The port for agents; 0 picks a free port, none takes no agents",
-            )
-            .value_parser(edge_port)
-            .default_value("0"),
-        )
-        .arg(text(
-            "public-url",
-            "URL",
-            "The URL to put into responses, if clients reach the API at another one",
-        ))
-        .arg(
-            text(
-                "rate-limit",
-                "N/60s",
-                "Allow this many requests per account in a rolling window of seconds",
-            )
-            .value_parser(rate_limit),
-        )
-        .arg(text("code-prefix", "TEXT", "The prefix of error codes, before their numbers"))
-        .arg(
-            text("edge-host", "HOST", "The host name or address for public traffic")
-                .default_value("127.0.0.1"),
-        )
-        .arg(
-            text(
-                "http-port",
-                "PORT",
-                "The port for public HTTP; 0 picks a free port, none disables it",
-            )
-            .value_parser(edge_port)
-            .default_value("0"),
-        )
-        .arg(
-            text(
-                "https-port",
-                "PORT",
-                "The port for public HTTPS; 0 picks a free port, none disables it",
-            )
-            .value_parser(edge_port)
-            .default_value("0"),
-        )
-        .arg(text(
-            "base-domain",
-            "DOMAIN",
-            "The domain below which tunnels get host names; without it, each gets a port",
-        ))
-        .arg(
-            file(
-                "certificate",
-                "A PEM file with a certificate for the host names in it; reloaded on SIGHUP",
-            )
-            .requires("certificate-key"),
-        )
-        .arg(
-            file("certificate-key", "A PEM file with the private key of the certificate")
-                .requires("certificate"),
-        )
-        .arg(
-            text(
-                "trusted-proxies",
-                "CIDR",
-                "Proxies whose X-Forwarded-For header is trusted: addresses or CIDRs",
-            )
-            .action(ArgAction::Append)
-            .value_delimiter(',')
-            .value_parser(value_parser!(Cidr)),
-        )
-        .args(connection_limits())
-        .arg(
-            text(
-                "ambiguous-paths",
-                "WHAT",
-                "What to do with ambiguous paths, if a route or a rule looks at paths",
-            )
-            .value_parser(["reject", "normalize"])
-            .default_value("reject"),
-        )
-        .arg(
-            Arg::new("tls-endpoints")
-                .long("tls-endpoints")
+            Arg::new("check")
+                .long("check")
                 .action(ArgAction::SetTrue)
-                .help("Speak TLS on the ports of tunnels that ask for HTTPS"),
+                .help("Check the configuration, print every problem, and start nothing"),
         )
-        .arg(super::grace::argument())
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .action(ArgAction::SetTrue)
-                .help("Print the addresses as one JSON object"),
-        )
-        .arg(
-            Arg::new("events")
-                .long("events")
-                .action(ArgAction::SetTrue)
-                .help("Print one line of JSON for each request or connection of public traffic"),
-        )
-}
-
-fn connection_limits() -> [Arg; 4] {
-    let limit = |name, help| {
-        Arg::new(name)
-            .long(name)
-            .value_name("N")
-            .value_parser(whole_number::<u32>(1..=u32::MAX.into()))
-            .help(help)
-    };
-    [
-        limit("max-connections", "The most visitor connections that may be open"),
-        limit(
-            "max-connections-per-address",
-            "The most visitor connections that may be open from one address",
-        ),
-        limit("max-api-connections", "The most connections to the management API that may be open"),
-        limit("max-agent-connections", "The most agent connections that may be open"),
-    ]
+        .args(settings::arguments(SECTIONS))
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
-    let options = options(matches)?;
-    let grace = super::grace::read(matches);
+    let loaded = load(matches);
+    let ServeConfig { options, grace, json, events, .. } =
+        loaded.map_err(settings::refused)?.config;
+    if matches.get_flag("check") {
+        say("the configuration is valid");
+        return Ok(());
+    }
     let runtime = runtime::start()?;
-    let shown =
-        OutputOptions { json: matches.get_flag("json"), events: matches.get_flag("events") };
+    let shown = OutputOptions { json, events };
     let served = runtime.block_on(serve(options, shown, grace));
     // What a second signal leaves unfinished is not waited for.
     runtime.shutdown_background();
     served
+}
+
+/// Puts the configuration together of flags, environment and file.
+fn load(matches: &ArgMatches) -> Result<ResolvedSettings<ServeConfig>, Vec<String>> {
+    let path = matches.get_one::<PathBuf>("config");
+    let file = path.map(|path| config::read_file(path)).transpose();
+    let file = file.map_err(|problem| vec![problem])?;
+    settings::with_sources(matches, file.as_ref(), config::load)
 }
 
 /// What is printed.
@@ -313,112 +196,4 @@ fn edge_url(service: &Service, scheme: &str) -> Option<String> {
     let edges = service.gateway();
     let address = if scheme == "https" { edges.https_address() } else { edges.http_address() };
     address.map(|address| format!("{scheme}://{address}"))
-}
-
-fn options(matches: &ArgMatches) -> Result<Options, CliError> {
-    let defaults = Options::default();
-    let text = |name: &str| matches.get_one::<String>(name).cloned();
-    let path = |name: &str| matches.get_one::<PathBuf>(name).cloned();
-    let limit = |name: &str| matches.get_one::<u32>(name).map(|limit| *limit as usize);
-    Ok(Options {
-        path: matches.get_one("path").cloned(),
-        host: text("host").unwrap_or(defaults.host),
-        port: matches.get_one("port").copied().unwrap_or(defaults.port),
-        admin_key: admin_key(matches)?,
-        code_prefix: text("code-prefix").unwrap_or(defaults.code_prefix),
-        rate_limit: matches.get_one("rate-limit").copied(),
-        public_url: text("public-url"),
-        agent_host: text("host").unwrap_or(defaults.agent_host),
-        agent_port: matches
-            .get_one::<EdgePort>("agent-port")
-            .map_or(defaults.agent_port, |it| it.0),
-        authtoken: authtoken(matches)?,
-        edge_host: text("edge-host").unwrap_or(defaults.edge_host),
-        http_port: matches.get_one::<EdgePort>("http-port").map_or(defaults.http_port, |it| it.0),
-        https_port: matches
-            .get_one::<EdgePort>("https-port")
-            .map_or(defaults.https_port, |it| it.0),
-        base_domain: text("base-domain"),
-        tls_endpoints: matches.get_flag("tls-endpoints"),
-        certificate: path("certificate").zip(path("certificate-key")),
-        trusted_proxies: matches
-            .get_many::<Cidr>("trusted-proxies")
-            .map_or(defaults.trusted_proxies, |ranges| ranges.copied().collect()),
-        ambiguous_paths: text("ambiguous-paths")
-            .and_then(|word| word.parse().ok())
-            .unwrap_or(defaults.ambiguous_paths),
-        origin: defaults.origin,
-        kept_calls: defaults.kept_calls,
-        connections: limit("max-api-connections"),
-        agent_connections: limit("max-agent-connections"),
-        edge_connections: limit("max-connections"),
-        edge_connections_per_address: limit("max-connections-per-address"),
-        timeouts: defaults.timeouts,
-        heartbeat_interval: defaults.heartbeat_interval,
-        heartbeat_tolerance: defaults.heartbeat_tolerance,
-        login_timeout: defaults.login_timeout,
-        reserve: defaults.reserve,
-    })
-}
-
-fn authtoken(matches: &ArgMatches) -> Result<Option<Secret>, CliError> {
-    if let Some(path) = matches.get_one::<PathBuf>("authtoken-file") {
-        return Ok(Some(read_authtoken(path)?));
-    }
-    let is_configured = std::env::var(TOKEN_VARIABLE).unwrap_or_default();
-    Ok(Some(Secret(is_configured.trim().to_owned())).filter(|token| !token.0.is_empty()))
-}
-
-fn admin_key(matches: &ArgMatches) -> Result<Option<Secret>, CliError> {
-    if let Some(path) = matches.get_one::<PathBuf>("admin-key-file") {
-        return Ok(Some(read_admin_key(path)?));
-    }
-    match std::env::var(KEY_VARIABLE) {
-        Ok(key) if id::split_token(key.trim()).is_some() => Ok(Some(Secret(key.trim().into()))),
-        Ok(key) if !key.trim().is_empty() => {
-            Err(CliError::usage(format!("{KEY_VARIABLE} does not hold an API key of this service")))
-        }
-        _ => Ok(None),
-    }
-}
-
-/// A port for public traffic, or none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct EdgePort(Option<u16>);
-
-/// Reads a port, or `none`.
-fn edge_port(text: &str) -> Result<EdgePort, String> {
-    if text == "none" {
-        return Ok(EdgePort(None));
-    }
-    let port = text
-        .parse()
-        .map_err(|_| format!("'{text}' is neither a port from 0 to 65535 nor 'none'"))?;
-    Ok(EdgePort(Some(port)))
-}
-
-/// Reads `120/60s` or `120/60`.
-fn rate_limit(text: &str) -> Result<(u32, Duration), String> {
-    let read = || {
-        let (requests, window) = text.split_once('/')?;
-        let seconds = window.strip_suffix('s').unwrap_or(window).parse().ok()?;
-        Some((requests.parse().ok()?, Duration::from_secs(seconds)))
-    };
-    read()
-        .filter(|(requests, window): &(u32, Duration)| *requests > 0 && !window.is_zero())
-        .ok_or_else(|| "must be a number of requests and of seconds, such as 120/60s".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_rate_limit_is_requests_and_seconds() {
-        assert_eq!(rate_limit("120/60s"), Ok((120, Duration::from_secs(60))));
-        assert_eq!(rate_limit("1/1"), Ok((1, Duration::from_secs(1))));
-        for bad in ["", "120", "0/60s", "1/0s", "-1/60", "a/b", "1/60m"] {
-            assert!(rate_limit(bad).is_err(), "{bad}");
-        }
-    }
 }

@@ -15,6 +15,7 @@ mod body;
 mod callers;
 mod check;
 pub mod code;
+pub mod config;
 mod context;
 mod cors;
 mod decode;

@@ -151,23 +151,26 @@ fn read_secret(path: &Path) -> Result<Secret, Error> {
 impl Options {
     /// Finds what is wrong before anything is started.
     pub(super) fn check(&self) -> Result<Option<RateLimit>, Error> {
-        if let Some(key) = &self.admin_key {
-            check_key(key.clone())?;
+        match self.problems().into_iter().next() {
+            Some(problem) => Err(problem),
+            None => Ok(self.rate_limit.map(|(requests, window)| RateLimit::new(requests, window))),
         }
-        if let Some(token) = &self.authtoken
-            && id::split_token(&token.0).is_none()
-        {
-            return Err(Error::MalformedAuthtoken);
-        }
-        if let Some(url) = &self.public_url {
-            check_url(url)?;
-        }
-        self.check_connections()?;
-        match self.rate_limit {
-            Some((0, _) | (_, Duration::ZERO)) => Err(Error::RateLimit),
-            Some((requests, window)) => Ok(Some(RateLimit::new(requests, window))),
-            None => Ok(None),
-        }
+    }
+
+    /// Everything that is wrong with the options themselves, whatever the machine is like.
+    pub fn problems(&self) -> Vec<Error> {
+        let key = self.admin_key.clone().and_then(|key| check_key(key).err());
+        let token = self.authtoken.as_ref().filter(|token| id::split_token(&token.0).is_none());
+        let url = self.public_url.as_deref().and_then(|url| check_url(url).err());
+        let rate = self.rate_limit.filter(|(requests, window)| *requests == 0 || window.is_zero());
+        let problems = [
+            key,
+            token.map(|_| Error::MalformedAuthtoken),
+            url,
+            self.check_connections().err(),
+            rate.map(|_| Error::RateLimit),
+        ];
+        problems.into_iter().flatten().collect()
     }
 
     /// How public traffic is to be taken.

@@ -61,7 +61,6 @@ def test_a_bad_option(arguments: list[str], code: int) -> None:
 
 
 RANGES = {
-    "--grace": "0 to 3600",
     "--port": "0 to 65535",
     "--max-connections": "1 to 4294967295",
     "--max-connections-per-address": "1 to 4294967295",
@@ -77,6 +76,15 @@ def test_a_number_out_of_its_range_is_told_the_range(option: str, value: str) ->
 
     assert done.returncode == 2
     assert f"'{value}' is not a whole number from {RANGES[option]}\n" in done.stderr
+
+
+@pytest.mark.parametrize("value", ["-1", "abc", "3601", "99999999999999999999"])
+def test_a_grace_that_is_no_duration_is_told_the_range(value: str) -> None:
+    done = run("serve", f"--grace={value}")
+
+    assert done.returncode == 2
+    problem = "is not a duration such as 500ms, 10s or 5m, from 0s to 1h"
+    assert f"'{value}' {problem}\n" in done.stderr
 
 
 def test_a_trusted_proxy_that_is_no_address() -> None:

@@ -11,13 +11,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("logging", &[]),
     ("net", &["api"]),
     ("policy", &["http1"]),
+    ("settings", &["api"]),
     ("mux", &[]),
     ("protocol", &["mux"]),
     ("client", &["api", "coding", "http1", "reuse"]),
     ("gateway", &["api", "files", "http1", "net", "policy", "reuse"]),
-    ("service", &["api", "files", "gateway", "http1", "mux", "net", "policy", "protocol", "reuse"]),
+    (
+        "service",
+        &[
+            "api", "files", "gateway", "http1", "mux", "net", "policy", "protocol", "reuse",
+            "settings",
+        ],
+    ),
     ("agent", &["api", "coding", "http1", "mux", "net", "protocol", "reuse"]),
-    ("cli", &["agent", "api", "client", "gateway", "net", "policy", "service"]),
+    ("cli", &["agent", "api", "client", "gateway", "net", "policy", "service", "settings"]),
     (
         "python",
         &[

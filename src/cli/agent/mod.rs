@@ -1,4 +1,4 @@
-//! Commands that run an agent: `agent`, `http`, `tcp`, `tls`, `start`, `dev` and `config check`.
+//! Commands that run an agent: `agent`, `http`, `tcp`, `tls`, `start` and `dev`.
 //!
 //! What happens is told in a view that lives on a terminal (`console`), or line by line (`event_log`).
 
@@ -22,7 +22,7 @@ use crate::agent::{
 };
 use crate::api::{mask, yaml};
 use crate::cli::error::{CliError, Exit};
-use crate::cli::output::{complain, say};
+use crate::cli::output::complain;
 use crate::cli::signals::{NOTHING_TO_READ, Signals, on_hangup};
 use crate::cli::{grace, runtime};
 use crate::service::{self, Service};
@@ -92,14 +92,6 @@ pub(in crate::cli) fn dev() -> Command {
         .subcommands([http(), tcp(), tls()])
 }
 
-pub(in crate::cli) fn config() -> Command {
-    let check = Command::new("check").about("Check a configuration file");
-    Command::new("config")
-        .about("Commands for the configuration file")
-        .subcommand_required(true)
-        .subcommand(check.arg(config_argument()))
-}
-
 fn tunnel(name: &'static str, about: &'static str) -> Command {
     connecting(Command::new(name))
         .about(about)
@@ -132,7 +124,7 @@ fn connecting(command: Command) -> Command {
         .arg(switch("json", "Print one JSON object for each event"))
 }
 
-fn config_argument() -> Arg {
+pub(in crate::cli) fn config_argument() -> Arg {
     file("config", "The configuration file; may be given more than once").action(ArgAction::Append)
 }
 
@@ -202,17 +194,7 @@ pub(in crate::cli) fn run_dev(matches: &ArgMatches) -> Result<(), CliError> {
     run(LaunchPlan { options, tunnels, matches, console: None, service })
 }
 
-pub(in crate::cli) fn run_config(matches: &ArgMatches) -> Result<(), CliError> {
-    let Some((_, matches)) = matches.subcommand() else {
-        return Err(CliError::usage("no command given: use check"));
-    };
-    let config = read_config(matches)?;
-    config.check()?;
-    say(&format!("the configuration is valid; {} tunnels", config.tunnels.len()));
-    Ok(())
-}
-
-fn read_config(matches: &ArgMatches) -> Result<AgentConfig, CliError> {
+pub(in crate::cli) fn read_config(matches: &ArgMatches) -> Result<AgentConfig, CliError> {
     let mut paths: Vec<_> =
         matches.get_many::<PathBuf>("config").into_iter().flatten().cloned().collect();
     if paths.is_empty() {

@@ -31,6 +31,11 @@ impl TrustedProxies {
         self.0.iter().any(|range| range.contains(address))
     }
 
+    /// The ranges of addresses.
+    pub fn ranges(&self) -> &[Cidr] {
+        &self.0
+    }
+
     /// True when no proxy is trusted.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -180,15 +180,7 @@ impl Authority {
     /// # Errors
     /// When a file cannot be read, or the two do not belong together; the old one stays then.
     pub fn provide(&self, chain: &Path, key: &Path) -> Result<(), CertificateError> {
-        let content = |path: &Path, problem: String| CertificateError::Content {
-            path: path.to_owned(),
-            problem,
-        };
-        let read = certificate::certified(&read_file(chain)?, &read_file(key)?);
-        let certified = read.map_err(|unusable| match unusable {
-            Unusable::Certificate(problem) => content(chain, problem),
-            Unusable::Key(problem) => content(key, problem),
-        })?;
+        let certified = certified(chain, key)?;
         let leaf = certified.end_entity_cert()?.clone().into_owned();
         let provided = ProvidedCertificate { certified, leaf };
         *self.provided.write().unwrap_or_else(PoisonError::into_inner) = Some(provided);
@@ -318,6 +310,24 @@ impl ResolvesServerCert for CertificateResolver {
         // Without a certificate the handshake fails, which is all that can be said to a visitor.
         self.0.certificate(hello.server_name()).ok()
     }
+}
+
+/// Makes sure that a certificate and its key, both PEM files, can be shown.
+///
+/// # Errors
+/// As those of [`Authority::provide`].
+pub fn check_certificate(chain: &Path, key: &Path) -> Result<(), CertificateError> {
+    certified(chain, key).map(drop)
+}
+
+fn certified(chain: &Path, key: &Path) -> Result<Arc<CertifiedKey>, CertificateError> {
+    let content =
+        |path: &Path, problem: String| CertificateError::Content { path: path.to_owned(), problem };
+    let read = certificate::certified(&read_file(chain)?, &read_file(key)?);
+    read.map_err(|unusable| match unusable {
+        Unusable::Certificate(problem) => content(chain, problem),
+        Unusable::Key(problem) => content(key, problem),
+    })
 }
 
 /// What says who the authority is; the same for the same key, so that it need not be read back.

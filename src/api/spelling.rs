@@ -1,0 +1,26 @@
+//! The name that was probably meant.
+
+/// How alike two names must be, from 0 to 1, for one to be suggested in place of the other.
+const MIN_SIMILARITY: f64 = 0.8;
+
+/// The known name that is most like this one, if one is like it at all.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let rated = known.into_iter().map(|known| (strsim::jaro_winkler(name, known), known));
+    let best = rated.max_by(|(one, _), (other, _)| one.total_cmp(other));
+    best.filter(|(similarity, _)| *similarity >= MIN_SIMILARITY).map(|(_, known)| known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_keyboard_finds_the_name_and_another_word_does_not() {
+        let known = ["host", "http_port", "https_port", "rate_limit"];
+
+        assert_eq!(nearest("htp_port", known), Some("http_port"));
+        assert_eq!(nearest("rate-limit", known), Some("rate_limit"));
+        assert_eq!(nearest("colour", known), None);
+        assert_eq!(nearest("host", []), None);
+    }
+}

@@ -1,0 +1,230 @@
+//! YAML with the place of each key and value, for whoever says where something is wrong.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::options::DuplicateKeyPolicy;
+use serde_saphyr::{Location, Spanned};
+
+use super::yaml::without_values;
+
+/// Where something stands in a text; both count from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextPlace {
+    /// The line.
+    pub line: u64,
+    /// The column, in characters.
+    pub column: u64,
+}
+
+/// A value of a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum YamlValue {
+    /// Text, a whole number, `true` or `false`, as text.
+    Text(String),
+    /// A number that is not whole: what was written cannot be told from it.
+    Fraction,
+    /// No value.
+    Null,
+    /// A list.
+    List(Vec<YamlNode>),
+    /// Keys and their values, in the order of the text; no key comes twice.
+    Map(Vec<(YamlKey, YamlNode)>),
+}
+
+/// A value and where it is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct YamlNode {
+    /// What it is.
+    pub value: YamlValue,
+    /// Where it stands; for an alias, where that stands.
+    pub place: TextPlace,
+}
+
+/// A key and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct YamlKey {
+    /// The key.
+    pub name: String,
+    /// Where it stands.
+    pub place: TextPlace,
+}
+
+/// Why a text is no YAML; it shows nothing of the text but keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct YamlError {
+    /// What is wrong.
+    pub problem: String,
+    /// Where, if that is known.
+    pub place: Option<TextPlace>,
+}
+
+/// Reads one document; an empty one is [`YamlValue::Null`].
+///
+/// `yes`, `on` and their like are text: only `true` and `false` are truth values.
+///
+/// # Errors
+/// When the text is no YAML, has a key twice, or holds more than one document.
+pub fn read_tree(text: &str) -> Result<YamlNode, YamlError> {
+    let options = serde_saphyr::options! {
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        strict_booleans: true,
+    };
+    let read = serde_saphyr::from_str_with_options::<Spanned<YamlValue>>(text, options);
+    read.map(YamlNode::from).map_err(|error| explained(&error))
+}
+
+fn explained(error: &serde_saphyr::Error) -> YamlError {
+    let message = error.without_snippet().to_string();
+    let message = message.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    // The place is told apart from the problem, and options of the library are of no use to anybody.
+    let problem = message.split(" at line ").next().unwrap_or_default();
+    let problem = problem.split(", set DuplicateKeyPolicy").next().unwrap_or_default();
+    let problem = match problem.starts_with("multiple YAML documents") {
+        true => "there is more than one document",
+        false => problem,
+    };
+    YamlError { problem: without_values(problem), place: error.location().map(TextPlace::from) }
+}
+
+impl From<Location> for TextPlace {
+    fn from(location: Location) -> Self {
+        Self { line: location.line(), column: location.column() }
+    }
+}
+
+impl From<Spanned<YamlValue>> for YamlNode {
+    fn from(spanned: Spanned<YamlValue>) -> Self {
+        Self { value: spanned.value, place: spanned.referenced.into() }
+    }
+}
+
+impl<'de> Deserialize<'de> for YamlValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(YamlValueVisitor)
+    }
+}
+
+struct YamlValueVisitor;
+
+impl<'de> Visitor<'de> for YamlValueVisitor {
+    type Value = YamlValue;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a value")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<YamlValue, E> {
+        Ok(YamlValue::Text(text.to_owned()))
+    }
+
+    fn visit_bool<E>(self, truth: bool) -> Result<YamlValue, E> {
+        Ok(YamlValue::Text(truth.to_string()))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<YamlValue, E> {
+        Ok(YamlValue::Text(number.to_string()))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<YamlValue, E> {
+        Ok(YamlValue::Text(number.to_string()))
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<YamlValue, E> {
+        Ok(YamlValue::Fraction)
+    }
+
+    fn visit_unit<E>(self) -> Result<YamlValue, E> {
+        Ok(YamlValue::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<YamlValue, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element::<Spanned<YamlValue>>()? {
+            list.push(item.into());
+        }
+        Ok(YamlValue::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<YamlValue, A::Error> {
+        let mut map = Vec::new();
+        while let Some((key, value)) =
+            entries.next_entry::<Spanned<String>, Spanned<YamlValue>>()?
+        {
+            let key = YamlKey { name: key.value, place: key.referenced.into() };
+            map.push((key, value.into()));
+        }
+        Ok(YamlValue::Map(map))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn entries(text: &str) -> Vec<(String, YamlValue, (u64, u64))> {
+        let YamlValue::Map(entries) = read_tree(text).unwrap().value else { unreachable!() };
+        let entries = entries.into_iter();
+        let shown =
+            entries.map(|(key, node)| (key.name, node.value, (node.place.line, node.place.column)));
+        shown.collect()
+    }
+
+    fn problem(text: &str) -> (String, Option<(u64, u64)>) {
+        let error = read_tree(text).unwrap_err();
+        (error.problem, error.place.map(|place| (place.line, place.column)))
+    }
+
+    #[test]
+    fn values_have_their_places_and_their_text() {
+        let text = |text: &str| YamlValue::Text(text.to_owned());
+
+        let actual = entries("\u{feff}port: 4000\r\nhost: yes # c\r\nratio: 1.5\nempty:\n");
+
+        let expected = [
+            ("port", text("4000"), (1, 7)),
+            ("host", text("yes"), (2, 7)),
+            ("ratio", YamlValue::Fraction, (3, 8)),
+            ("empty", YamlValue::Null, (4, 6)),
+        ];
+        assert_eq!(actual, expected.map(|(key, value, place)| (key.to_owned(), value, place)));
+    }
+
+    #[test]
+    fn an_alias_is_the_value_that_it_names() {
+        let [_, (_, value, place)] = &entries("a: &x 7\nb: *x\n")[..] else { unreachable!() };
+
+        assert_eq!((value, *place), (&YamlValue::Text("7".to_owned()), (2, 4)));
+    }
+
+    #[test]
+    fn an_empty_document_holds_nothing() {
+        for text in ["", "\n", "# only a comment\n", "---\n"] {
+            assert_eq!(read_tree(text).unwrap().value, YamlValue::Null, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn problems_have_their_places_and_no_values() {
+        let at = |problem: &str, line, column| (problem.to_owned(), Some((line, column)));
+
+        assert_eq!(problem("a: 1\na: 2\n"), at("duplicate mapping key: a", 2, 1));
+        assert_eq!(problem("a: 1\n---\nb: 2\n"), at("there is more than one document", 3, 1));
+        assert_eq!(problem("a: *swordfish\n"), at("alias references unknown anchor", 1, 4));
+        assert_eq!(problem("a: b\n\tc: d\n").1, Some((1, 4)));
+        assert!(!problem("a: [swordfish\n").0.contains("sword"));
+    }
+
+    #[test]
+    fn a_document_that_grows_without_end_is_refused() {
+        let mut text = "a0: &a0 [x]\n".to_owned();
+        for level in 1..12 {
+            let items = vec![format!("*a{}", level - 1); 10].join(",");
+            text += &format!("a{level}: &a{level} [{items}]\n");
+        }
+
+        assert!(problem(&text).0.contains("budget"), "{:?}", problem(&text));
+        assert!(problem(&"[".repeat(100_000)).0.contains("recursion"));
+    }
+}

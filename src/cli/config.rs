@@ -1,0 +1,69 @@
+//! `ginnel config`: whether a configuration is right, and where each of its values comes from.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use super::agent::{config_argument, read_config};
+use super::error::CliError;
+use super::output::say;
+use super::settings;
+use crate::service::config::{self, SECTIONS};
+use crate::settings::{ResolvedSettings, SettingSection};
+
+pub(super) fn command() -> Command {
+    let switch = |name, help| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
+    let check = Command::new("check").about("Check the configuration of an agent");
+    let show = Command::new("show")
+        .about("Show each setting with its value and where it comes from; secrets are masked")
+        .after_help("Example:\n  ginnel config show --service --config ginnel.yml")
+        .arg(config_argument())
+        .arg(switch("service", "The settings of `ginnel serve`").required(true));
+    Command::new("config")
+        .about("Commands for configuration files; `ginnel serve --check` checks that of a service")
+        .subcommand_required(true)
+        .subcommands([check.arg(config_argument()), show])
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
+    match matches.subcommand() {
+        Some(("check", matches)) => check(matches),
+        Some(("show", matches)) => show_service(matches),
+        _ => Err(CliError::usage("no command given: use check or show")),
+    }
+}
+
+fn check(matches: &ArgMatches) -> Result<(), CliError> {
+    let config = read_config(matches)?;
+    config.check()?;
+    say(&format!("the configuration is valid; {} tunnels", config.tunnels.len()));
+    Ok(())
+}
+
+fn show_service(matches: &ArgMatches) -> Result<(), CliError> {
+    let mut paths = matches.get_many::<PathBuf>("config").into_iter().flatten();
+    let (path, more) = (paths.next(), paths.next());
+    if more.is_some() {
+        return Err(CliError::usage("a service has one configuration file"));
+    }
+    let file = path.map(|path| config::read_file(path)).transpose().map_err(CliError::usage)?;
+    let loaded = settings::with_sources(matches, file.as_ref(), config::load);
+    show(SECTIONS, &loaded.map_err(settings::refused)?);
+    Ok(())
+}
+
+/// Prints a table: the key, the value, and where it comes from.
+fn show<C>(sections: &[SettingSection<C>], resolved: &ResolvedSettings<C>) {
+    let settings = sections.iter().flat_map(|section| section.settings);
+    let rows: Vec<_> = settings
+        .map(|setting| {
+            let value = setting.shown(&resolved.config).unwrap_or_else(|| "-".to_owned());
+            [setting.key.to_owned(), value, resolved.origin(setting.key).to_string()]
+        })
+        .collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let (keys, values) = (width(0).unwrap_or(0), width(1).unwrap_or(0));
+    for [key, value, origin] in &rows {
+        say(&format!("{key:keys$}  {value:values$}  {origin}"));
+    }
+}

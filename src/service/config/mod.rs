@@ -1,0 +1,85 @@
+//! The configuration of `ginnel serve`: what can be set, and the options of a service that follow.
+//!
+//! A setting is one row of [`SECTIONS`], in the file `sections`, for a field of [`ServeConfig`] or of
+//! the [`Options`] in it. Its flag, its variable, its key and its line of the reference come from there.
+
+mod secrets;
+mod sections;
+mod values;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use sections::SECTIONS;
+
+use super::Options;
+use crate::gateway::tls::authority;
+use crate::settings::{ConfigFile, ResolvedSettings, SettingSources, resolve};
+
+/// Everything that can be set.
+#[derive(Debug, Clone)]
+pub struct ServeConfig {
+    /// The options of the service; what others below say is not in them yet.
+    pub options: Options,
+    /// A file that holds the admin key.
+    pub admin_key_file: Option<PathBuf>,
+    /// A file that holds the authtoken for agents.
+    pub authtoken_file: Option<PathBuf>,
+    /// A PEM file with a certificate.
+    pub certificate: Option<PathBuf>,
+    /// A PEM file with its key.
+    pub certificate_key: Option<PathBuf>,
+    /// How long requests in flight are waited for at the end.
+    pub grace: Duration,
+    /// Whether addresses are printed as JSON.
+    pub json: bool,
+    /// Whether traffic events are printed.
+    pub events: bool,
+}
+
+impl Default for ServeConfig {
+    fn default() -> Self {
+        Self {
+            options: Options::default(),
+            admin_key_file: None,
+            authtoken_file: None,
+            certificate: None,
+            certificate_key: None,
+            grace: Duration::from_secs(30),
+            json: false,
+            events: false,
+        }
+    }
+}
+
+/// Reads a configuration file of `ginnel serve`; what its values are worth is seen by [`load`].
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn read_file(path: &Path) -> Result<ConfigFile, String> {
+    ConfigFile::read(path, SECTIONS)
+}
+
+/// Puts a configuration together, and finds everything that is wrong with it before anything is
+/// started.
+///
+/// # Errors
+/// With every problem, each with the flag, the variable or the place in the file that it comes from.
+pub fn load(sources: &SettingSources<'_>) -> Result<ResolvedSettings<ServeConfig>, Vec<String>> {
+    let mut resolved = resolve(SECTIONS, sources)?;
+    let mut problems = secrets::fill(&mut resolved);
+    let ServeConfig { certificate, certificate_key, options, .. } = &mut resolved.config;
+    match (certificate.clone(), certificate_key.clone()) {
+        (None, None) => {}
+        (Some(chain), Some(key)) => {
+            let checked = authority::check_certificate(&chain, &key);
+            problems.extend(checked.err().map(|error| error.to_string()));
+            options.certificate = Some((chain, key));
+        }
+        (Some(_), None) => problems.push("certificate: certificate_key is missing".to_owned()),
+        (None, Some(_)) => problems.push("certificate_key: certificate is missing".to_owned()),
+    }
+    options.agent_host.clone_from(&options.host);
+    problems.extend(options.problems().iter().map(ToString::to_string));
+    if problems.is_empty() { Ok(resolved) } else { Err(problems) }
+}

@@ -1,0 +1,169 @@
+//! Every setting of `ginnel serve`, one row each.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::ServeConfig;
+use crate::api::Secret;
+use crate::gateway::TrustedProxies;
+use crate::policy::path::AmbiguousPaths;
+use crate::settings::{SettingSection, setting};
+
+type FilePath = Option<PathBuf>;
+type Port = Option<u16>;
+type Rate = Option<(u32, Duration)>;
+type Text = Option<String>;
+
+/// A row: the field with its type, the key, what stands for the value, and what it means.
+macro_rules! row {
+    ($($declaration:tt)+) => { setting!(ServeConfig, $($declaration)+) };
+}
+
+/// The settings, in the order of the help.
+pub const SECTIONS: &[SettingSection<ServeConfig>] =
+    &[STORAGE, MANAGEMENT_API, PUBLIC_TRAFFIC, AGENTS, CONNECTION_LIMITS, PROCESS];
+
+const STORAGE: SettingSection<ServeConfig> = SettingSection {
+    title: "Storage",
+    settings: &[row!(
+        options.path: FilePath, "path", "FILE",
+        "The SQLite database; without it, all data is lost when the process ends"
+    )],
+};
+
+const MANAGEMENT_API: SettingSection<ServeConfig> = SettingSection {
+    title: "Management API",
+    settings: &[
+        row!(options.host: String, "host", "HOST", "The name or address to listen on"),
+        row!(options.port: u16, "port", "PORT", "The port to listen on; 0 picks a free port"),
+        row!(
+            options.admin_key: Option<Secret>, "admin_key", "KEY",
+            "The admin key of a new database, or one that an existing database holds"
+        )
+        .variable("GINNEL_API_KEY"),
+        row!(admin_key_file: FilePath, "admin_key_file", "FILE", "A file that holds the admin key"),
+        row!(
+            options.public_url: Text, "public_url", "URL",
+            "The URL to put into responses, if clients reach the API at another one"
+        ),
+        row!(
+            options.rate_limit: Rate, "rate_limit", "N/60s",
+            "Allow this many requests per account in a rolling window of seconds"
+        ),
+        row!(
+            options.code_prefix: String, "code_prefix", "TEXT",
+            "The prefix of error codes, before their numbers"
+        ),
+    ],
+};
+
+const PUBLIC_TRAFFIC: SettingSection<ServeConfig> = SettingSection {
+    title: "Public traffic",
+    settings: &[
+        row!(
+            options.edge_host: String, "edge_host", "HOST",
+            "The host name or address for public traffic"
+        ),
+        row!(
+            options.http_port: Port, "http_port", "PORT",
+            "The port for public HTTP; 0 picks a free port, none disables it"
+        ),
+        row!(
+            options.https_port: Port, "https_port", "PORT",
+            "The port for public HTTPS; 0 picks a free port, none disables it"
+        ),
+        row!(
+            options.base_domain: Text, "base_domain", "DOMAIN",
+            "The domain below which tunnels get host names; without it, each gets a port"
+        ),
+        row!(
+            certificate: FilePath, "certificate", "FILE",
+            "A PEM file with a certificate for the host names in it; read again at a reload"
+        ),
+        row!(
+            certificate_key: FilePath, "certificate_key", "FILE",
+            "A PEM file with the private key of the certificate"
+        ),
+        row!(
+            options.trusted_proxies: TrustedProxies, "trusted_proxies", "CIDR",
+            "Proxies whose X-Forwarded-For header is trusted: addresses or CIDRs"
+        ),
+        row!(
+            options.ambiguous_paths: AmbiguousPaths, "ambiguous_paths", "WHAT",
+            "What to do with ambiguous paths, if a route or a rule looks at paths"
+        ),
+        row!(
+            options.tls_endpoints: bool, "tls_endpoints", "BOOL",
+            "Speak TLS on the ports of tunnels that ask for HTTPS"
+        ),
+    ],
+};
+
+const AGENTS: SettingSection<ServeConfig> = SettingSection {
+    title: "Agents",
+    settings: &[
+        row!(
+            options.agent_port: Port, "agent_port", "PORT",
+            "The port for agents; 0 picks a free port, none takes no agents"
+        ),
+        row!(
+            options.authtoken: Option<Secret>, "authtoken", "TOKEN",
+            "The authtoken for agents of a new database, or one that an existing database holds"
+        ),
+        row!(
+            authtoken_file: FilePath, "authtoken_file", "FILE",
+            "A file that holds the authtoken for agents"
+        ),
+    ],
+};
+
+/// What the number of open files leaves.
+const ALL_THAT_IS_LEFT: &str = "what the limit of open files leaves, at most 16,384";
+/// A part of the number of open files.
+const AN_EIGHTH: &str = "an eighth of the limit of open files, at most 4,096";
+
+const CONNECTION_LIMITS: SettingSection<ServeConfig> = SettingSection {
+    title: "Limits of connections",
+    settings: &[
+        row!(
+            options.edge_connections: Option<usize>, "max_connections", "N",
+            "The most visitor connections that may be open"
+        )
+        .between(1, u32::MAX as u64)
+        .unset(ALL_THAT_IS_LEFT),
+        row!(
+            options.edge_connections_per_address: Option<usize>, "max_connections_per_address", "N",
+            "The most visitor connections that may be open from one address"
+        )
+        .between(1, u32::MAX as u64)
+        .unset("a quarter of these, 500 to 1,024"),
+        row!(
+            options.connections: Option<usize>, "max_api_connections", "N",
+            "The most connections to the management API that may be open"
+        )
+        .between(1, u32::MAX as u64)
+        .unset(AN_EIGHTH),
+        row!(
+            options.agent_connections: Option<usize>, "max_agent_connections", "N",
+            "The most agent connections that may be open"
+        )
+        .between(1, u32::MAX as u64)
+        .unset(AN_EIGHTH),
+    ],
+};
+
+const PROCESS: SettingSection<ServeConfig> = SettingSection {
+    title: "Process",
+    settings: &[
+        row!(
+            grace: Duration, "grace", "DURATION",
+            "How long to wait for requests in flight when stopping; a second signal stops at once"
+        )
+        .between(0, 3_600_000),
+        row!(json: bool, "json", "BOOL", "Print the addresses as one JSON object"),
+        row!(
+            events: bool, "events", "BOOL",
+            "Print one line of JSON for each request or connection of public traffic"
+        ),
+    ],
+};

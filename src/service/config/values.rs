@@ -1,0 +1,45 @@
+//! Types of the service as settings.
+
+use std::ffi::OsStr;
+
+use crate::gateway::TrustedProxies;
+use crate::policy::Cidr;
+use crate::policy::path::AmbiguousPaths;
+use crate::settings::{Bounds, SettingValue, ValueKind};
+
+impl SettingValue for TrustedProxies {
+    const KIND: ValueKind = ValueKind::List;
+
+    fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
+        let text = text.to_string_lossy();
+        let range = text.parse::<Cidr>().map_err(|error| error.to_string())?;
+        *self = self.ranges().iter().copied().chain([range]).collect();
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    fn text(&self) -> Option<String> {
+        let ranges: Vec<_> = self.ranges().iter().map(ToString::to_string).collect();
+        (!ranges.is_empty()).then(|| ranges.join(","))
+    }
+}
+
+impl SettingValue for AmbiguousPaths {
+    const CHOICES: &'static [&'static str] = &["reject", "normalize"];
+
+    fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
+        let text = text.to_string_lossy();
+        *self = text.parse().map_err(|_| format!("'{text}' is neither reject nor normalize"))?;
+        Ok(())
+    }
+
+    fn text(&self) -> Option<String> {
+        Some(match self {
+            Self::Reject => "reject".to_owned(),
+            Self::Normalize => "normalize".to_owned(),
+        })
+    }
+}

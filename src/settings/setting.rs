@@ -1,0 +1,169 @@
+//! The declaration of a setting.
+
+use std::ffi::OsStr;
+
+use super::value::{Bounds, ValueKind, quoted};
+
+/// Settings that belong together, under a title.
+#[derive(Debug)]
+pub struct SettingSection<C: 'static> {
+    /// The title, as in the help and in the reference.
+    pub title: &'static str,
+    /// The settings.
+    pub settings: &'static [Setting<C>],
+}
+
+/// When a change of a setting has its effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reload {
+    /// At a reload.
+    Live,
+    /// When the program is started again.
+    Restart,
+}
+
+/// A setting: what it is called, what it means, and where a configuration `C` keeps it.
+#[derive(Debug)]
+pub struct Setting<C: 'static> {
+    /// The key in a file; dots part the levels of nested keys.
+    pub key: &'static str,
+    /// What stands for its value in the help.
+    pub value_name: &'static str,
+    /// What it means, as a sentence without a full stop.
+    pub doc: &'static str,
+    /// What holds while nothing is set, where the default value does not say it.
+    pub unset: &'static str,
+    /// When a change has its effect.
+    pub reload: Reload,
+    /// The range of values.
+    pub bounds: Bounds,
+    /// The variable of the environment, where it is not `GINNEL_` and the key.
+    pub variable: Option<&'static str>,
+    /// Where it is kept.
+    pub field: SettingField<C>,
+}
+
+/// The place of a setting in a configuration, whatever its type.
+pub struct SettingField<C> {
+    /// How it is given.
+    pub kind: ValueKind,
+    /// The words that it may be, where these are all.
+    pub choices: &'static [&'static str],
+    /// Reads a value into it.
+    pub read: fn(&mut C, &OsStr, Bounds) -> Result<(), String>,
+    /// Drops what a list holds.
+    pub clear: fn(&mut C),
+    /// Its value as text; none where nothing is set.
+    pub text: fn(&C) -> Option<String>,
+    /// Writes one of its bounds.
+    pub bound: fn(u64) -> String,
+    /// Takes the value of another configuration.
+    pub copy: fn(&mut C, &C),
+}
+
+impl<C> std::fmt::Debug for SettingField<C> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("SettingField").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+/// Declares a setting: `setting!(Config, path.to.field: Type, "key", "VALUE", "What it means")`; methods
+/// of [`Setting`] say what is special about it.
+macro_rules! setting {
+    ($config:ty, $($field:ident).+ : $type:ty, $key:literal, $value:literal, $doc:expr) => {
+        $crate::settings::Setting::<$config> {
+            key: $key,
+            value_name: $value,
+            doc: $doc,
+            unset: "",
+            reload: $crate::settings::Reload::Restart,
+            bounds: $crate::settings::Bounds::ALL,
+            variable: None,
+            field: $crate::settings::SettingField {
+                kind: <$type as $crate::settings::SettingValue>::KIND,
+                choices: <$type as $crate::settings::SettingValue>::CHOICES,
+                read: |config: &mut $config, text, bounds| {
+                    let field: &mut $type = &mut config.$($field).+;
+                    $crate::settings::SettingValue::read(field, text, bounds)
+                },
+                clear: |config: &mut $config| {
+                    let field: &mut $type = &mut config.$($field).+;
+                    $crate::settings::SettingValue::clear(field)
+                },
+                text: |config: &$config| $crate::settings::SettingValue::text(&config.$($field).+),
+                bound: <$type as $crate::settings::SettingValue>::bound,
+                copy: |to: &mut $config, from: &$config| to.$($field).+.clone_from(&from.$($field).+),
+            },
+        }
+    };
+}
+
+pub(crate) use setting;
+
+impl<C> Setting<C> {
+    /// A change has its effect at a reload.
+    pub const fn live(mut self) -> Self {
+        self.reload = Reload::Live;
+        self
+    }
+
+    /// The smallest and the largest value: a number, milliseconds or bytes.
+    pub const fn between(mut self, min: u64, max: u64) -> Self {
+        self.bounds = Bounds { min, max };
+        self
+    }
+
+    /// What holds while nothing is set.
+    pub const fn unset(mut self, meaning: &'static str) -> Self {
+        self.unset = meaning;
+        self
+    }
+
+    /// The variable of the environment, where it is not `GINNEL_` and the key.
+    pub const fn variable(mut self, name: &'static str) -> Self {
+        self.variable = Some(name);
+        self
+    }
+
+    /// The smallest and the largest value as they are written, where these are not just those of the
+    /// type.
+    pub fn range(&self) -> Option<[String; 2]> {
+        let Bounds { min, max } = self.bounds;
+        let is_meant = max < u32::MAX.into();
+        is_meant.then(|| [min, max].map(self.field.bound))
+    }
+
+    /// The flag without its dashes; none for secrets, since command lines are for all to see.
+    pub fn flag(&self) -> Option<String> {
+        let has_flag = self.field.kind != ValueKind::Secret;
+        has_flag.then(|| self.key.replace(['_', '.'], "-"))
+    }
+
+    /// The variable of the environment.
+    pub fn environment(&self) -> String {
+        let usual = || format!("GINNEL_{}", self.key.replace('.', "_").to_uppercase());
+        self.variable.map_or_else(usual, str::to_owned)
+    }
+
+    /// The value in a configuration as it may be shown; none where nothing is set.
+    pub fn shown(&self, config: &C) -> Option<String> {
+        let text = (self.field.text)(config)?;
+        Some(if self.field.kind == ValueKind::Secret { "***".to_owned() } else { text })
+    }
+
+    /// Reads values in place of what the configuration holds.
+    ///
+    /// # Errors
+    /// With what is wrong, for a sentence behind the name of the setting.
+    pub fn replace(&self, config: &mut C, values: &[impl AsRef<OsStr>]) -> Result<(), String> {
+        (self.field.clear)(config);
+        values.iter().map(AsRef::as_ref).try_for_each(|value| {
+            let read = (self.field.read)(config, value, self.bounds);
+            read.map_err(|problem| match self.field.kind {
+                // Of many values, it is said which.
+                ValueKind::List => format!("{}: {problem}", quoted(value)),
+                _ => problem,
+            })
+        })
+    }
+}

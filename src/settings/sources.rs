@@ -1,0 +1,152 @@
+//! Flags, environment, file and defaults: whoever comes first has the say.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+
+use super::file::ConfigFile;
+use super::setting::{Setting, SettingSection};
+use super::value::{ValueKind, texts};
+use crate::api::mask;
+use crate::api::yaml_tree::TextPlace;
+
+/// Where a value comes from; what is greater wins.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum SettingOrigin {
+    /// Nobody said anything.
+    #[default]
+    Default,
+    /// A configuration file.
+    File(PathBuf, TextPlace),
+    /// A variable of the environment.
+    Environment(String),
+    /// A flag of the command line.
+    Flag(String),
+}
+
+impl SettingOrigin {
+    /// How much it counts.
+    pub fn rank(&self) -> u8 {
+        match self {
+            Self::Default => 0,
+            Self::File(..) => 1,
+            Self::Environment(_) => 2,
+            Self::Flag(_) => 3,
+        }
+    }
+}
+
+impl fmt::Display for SettingOrigin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => formatter.write_str("default"),
+            Self::File(path, TextPlace { line, .. }) => {
+                write!(formatter, "{}:{line}", mask::path(path))
+            }
+            Self::Environment(name) => formatter.write_str(name),
+            Self::Flag(name) => write!(formatter, "--{name}"),
+        }
+    }
+}
+
+/// Where values may come from.
+pub struct SettingSources<'s> {
+    /// The values of a flag, by its name without dashes; none where it is not given.
+    pub flags: &'s dyn Fn(&str) -> Option<Vec<OsString>>,
+    /// The value of a variable of the environment.
+    pub environment: &'s dyn Fn(&str) -> Option<OsString>,
+    /// The file.
+    pub file: Option<&'s ConfigFile>,
+}
+
+/// A configuration, and where its values come from.
+#[derive(Debug, Clone)]
+pub struct ResolvedSettings<C> {
+    /// The configuration.
+    pub config: C,
+    origins: BTreeMap<&'static str, SettingOrigin>,
+}
+
+impl<C> ResolvedSettings<C> {
+    /// Where the value of a setting comes from, by its key.
+    pub fn origin(&self, key: &str) -> SettingOrigin {
+        self.origins.get(key).cloned().unwrap_or_default()
+    }
+}
+
+/// Puts a configuration together.
+///
+/// # Errors
+/// With everything that is wrong, each with the place that says it: the file with line and column, the
+/// variable or the flag.
+pub fn resolve<C: Default>(
+    sections: &'static [SettingSection<C>],
+    sources: &SettingSources<'_>,
+) -> Result<ResolvedSettings<C>, Vec<String>> {
+    let mut resolved = ResolvedSettings { config: C::default(), origins: BTreeMap::new() };
+    let mut problems: Vec<_> = sources.file.iter().flat_map(|it| it.problems.clone()).collect();
+    for setting in sections.iter().flat_map(|section| section.settings) {
+        for (origin, values) in said(setting, sources) {
+            match setting.replace(&mut resolved.config, &values) {
+                Ok(()) => drop(resolved.origins.insert(setting.key, origin)),
+                Err(problem) => problems.push(placed(setting, &origin, &problem, sources.file)),
+            }
+        }
+    }
+    if problems.is_empty() { Ok(resolved) } else { Err(problems) }
+}
+
+/// What the sources say of a setting; the last has the say, but all must be right.
+fn said<C>(
+    setting: &Setting<C>,
+    sources: &SettingSources<'_>,
+) -> impl Iterator<Item = (SettingOrigin, Vec<OsString>)> {
+    let file = sources.file.and_then(|file| {
+        let (values, place) = file.values(setting.key)?;
+        Some((SettingOrigin::File(file.path().to_owned(), place), texts(values)))
+    });
+    let variable = setting.environment();
+    let value = (sources.environment)(&variable);
+    let environment = value
+        .filter(is_meant)
+        .map(|value| (SettingOrigin::Environment(variable), items(setting, value)));
+    let flag = setting.flag().and_then(|flag| {
+        let values = (sources.flags)(&flag)?;
+        Some((SettingOrigin::Flag(flag), values))
+    });
+    [file, environment, flag].into_iter().flatten()
+}
+
+/// Whether a variable is for us: it holds something, and is none of those that Kubernetes sets for a
+/// service of the name `ginnel`, such as `GINNEL_PORT=tcp://10.0.0.1:4000`.
+fn is_meant(value: &OsString) -> bool {
+    let text = value.to_string_lossy();
+    !text.trim().is_empty() && !text.starts_with("tcp://") && !text.starts_with("udp://")
+}
+
+/// The values in a variable: those of a list are parted by commas.
+fn items<C>(setting: &Setting<C>, value: OsString) -> Vec<OsString> {
+    match value.to_str() {
+        Some(text) if setting.field.kind == ValueKind::List => {
+            text.split(',').map(|item| item.trim().into()).collect()
+        }
+        _ => vec![value],
+    }
+}
+
+fn placed<C>(
+    setting: &Setting<C>,
+    origin: &SettingOrigin,
+    problem: &str,
+    file: Option<&ConfigFile>,
+) -> String {
+    // What is wrong with a secret must not show it.
+    let problem = if setting.field.kind == ValueKind::Secret { "is unusable" } else { problem };
+    match (origin, file) {
+        (SettingOrigin::File(_, place), Some(file)) => {
+            file.problem_at(*place, &format!("{}: {problem}", setting.key))
+        }
+        _ => format!("{origin}: {problem}"),
+    }
+}
