@@ -199,7 +199,8 @@ async fn http2(
     let body_activity = activity.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let request = request.map(|body| RequestBody::of_http2(body, &body_activity));
-        http_connection.clone().answer(request)
+        // It is moved a few times before it is run, and holds kilobytes.
+        Box::pin(http_connection.clone().answer(request))
     });
     let mut builder = http2::Builder::new(StreamExecutor(activity.clone()));
     builder
