@@ -13,6 +13,7 @@ import datetime
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -63,7 +64,12 @@ def build(suites: set[str]) -> None:
             wheels,
         ]
         run(PYTHON, "-m", "pip", "install", *install, "ginnel")
-    crates = {"clients": "clients/server", "policy": "policy", "service": "service"}
+    crates = {
+        "clients": "clients/server",
+        "policy": "policy",
+        "service": "service",
+        "tunnel": "tunnel/load",
+    }
     for suite in sorted(suites & crates.keys()):
         run(
             "cargo",
@@ -121,8 +127,8 @@ def edges(rounds: int) -> list[Row]:
     )
 
     def row(name: str) -> Row:
-        kind = name.removesuffix("-post").removesuffix("-h2")
-        peer = ("nginx-tls" if kind.endswith("tls") else "nginx") + name.removeprefix(kind)
+        kind, what = re.fullmatch(r"(.*?)(-post|-h2|-full|-resumed)?", name).groups(default="")
+        peer = ("nginx-tls" if kind.endswith("tls") else "nginx") + what
         ours, theirs = got[name], got[peer]
         return Row("edges", name, "requests/s", of(ours, "rate"), "nginx", of(theirs, "rate"))
 
@@ -135,12 +141,13 @@ def edges(rounds: int) -> list[Row]:
 def tunnel(rounds: int) -> list[Row]:
     ours = {"ginnel": "", "ginnel-capture": " with capture", "ginnel-policed": " with a policy"}
     targets = ",".join(["direct", "rathole", *ours])
-    command = [PYTHON, "run.py", "--only", targets, "--secs", "2"]
+    command = [PYTHON, "run.py", "--only", targets, "--secs", "2", "--half"]
     got = written(HERE / "tunnel", *command, "--rounds", str(rounds), "--out")
     rows = []
     for test, measured in got.items():
-        key, unit = ("mbs", "MB/s") if test == "bulk" else ("rate", "requests/s")
-        peer = "rathole" if "rathole" in measured else "direct"
+        key, unit = ("mbs", "MB/s") if test.startswith("bulk") else ("rate", "requests/s")
+        # rathole carries the bytes of a call without a look at them, and is no peer there.
+        peer = "rathole" if "rathole" in measured and test != "grpc32" else "direct"
         theirs = [sample[key] for sample in measured[peer]]
         for target, suffix in ours.items():
             samples = [sample[key] for sample in measured[target]]

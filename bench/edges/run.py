@@ -125,6 +125,23 @@ def h2load(url: str, host: str, secs: float, pids: list[int]) -> dict[str, float
     return {"rate": rate, "p99": float(value) * scale, "cpu": used * 1e6 / good}
 
 
+def handshakes(url: str, option: str, secs: float, pids: list[int]) -> dict[str, float]:
+    """TLS handshakes with one request each, by two clients; `-reuse` resumes one session."""
+    before = cpu(pids)
+    address = re.search(r"//([^/]+)", url)[1]
+    command = ["openssl", "s_time", "-connect", address, option, "-www", "/", "-time"]
+    command.append(str(max(1, round(secs))))
+    pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    clients = [subprocess.Popen(command, **pipe) for _ in range(2)]
+    said = [client.communicate()[0] for client in clients]
+    used = cpu(pids) - before
+    counts = [re.search(r"(\d+) connections in ([\d.]+) real seconds", text) for text in said]
+    if not all(counts):
+        raise SystemExit(f"{url}: {said}")
+    count = sum(int(found[1]) for found in counts)
+    return {"rate": count / max(1, round(secs)), "p99": float("nan"), "cpu": used * 1e6 / count}
+
+
 def edge(remote: ginnel.RemoteClient, host: str, backend: str, **modules: object) -> tuple[str, str]:
     """An HTTPS edge with one route."""
     made = remote.edges.https.create(hostports=[f"{host}:80", f"{host}:443"])
@@ -220,13 +237,18 @@ def compare(
     post.write_text('wrk.method = "POST"\nwrk.body = string.rep("x", 1024)\n')
     scripts = dict.fromkeys(targets, "") | {f"{name}-post": str(post) for name in targets}
     http2 = {f"{name}-h2": target for name, target in targets.items() if name.endswith("tls")}
-    targets |= {f"{name}-post": target for name, target in targets.items()} | http2
+    ends = [name for name in targets if name.endswith("tls") and "policed" not in name]
+    shaken = {f"{name}-{kind}": targets[name] for name in ends for kind in ("full", "resumed")}
+    targets |= {f"{name}-post": target for name, target in targets.items()} | http2 | shaken
     chosen = [name for name in targets if not only or name.removeprefix("before-") in only]
     results: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
     for _ in range(rounds):
         for name in random.sample(chosen, len(chosen)):
             url, host, pids = targets[name]
-            if name in http2:
+            if name.endswith(("-full", "-resumed")):
+                option = "-new" if name.endswith("-full") else "-reuse"
+                results[name].append(handshakes(url, option, secs, pids))
+            elif name in http2:
                 results[name].append(h2load(url, host, secs, pids))
             else:
                 results[name].append(wrk(url, host, secs, pids, scripts[name]))
@@ -252,8 +274,8 @@ def report(results: dict[str, list[dict[str, float]]]) -> None:
     print("| target | requests/s | of nginx | of before | p99 us | of nginx | CPU us |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for name in results:
-        kind = name.removesuffix("-post").removesuffix("-h2")
-        peer = ("nginx-tls" if kind.endswith("tls") else "nginx") + name.removeprefix(kind)
+        kind, what = re.fullmatch(r"(.*?)(-post|-h2|-full|-resumed)?", name).groups(default="")
+        peer = ("nginx-tls" if kind.endswith("tls") else "nginx") + what
         peer = peer if peer in results else name
         rate, late = median(name, "rate"), median(name, "p99")
         print(

@@ -54,7 +54,8 @@ pub(crate) fn unverified_client_config() -> Result<ClientConfig, rustls::Error> 
     Ok(builder.with_no_client_auth())
 }
 
-/// How to serve clients that this verifier lets in.
+/// How to serve clients that this verifier lets in. Each configuration has tickets of its own, so that a
+/// session begun under one is none under another.
 pub(crate) fn server_config(
     versions: &[&'static SupportedProtocolVersion],
     clients: Arc<dyn ClientCertVerifier>,
@@ -62,7 +63,15 @@ pub(crate) fn server_config(
 ) -> Result<ServerConfig, rustls::Error> {
     let builder =
         ServerConfig::builder_with_provider(provider()).with_protocol_versions(versions)?;
-    Ok(builder.with_client_cert_verifier(clients).with_cert_resolver(certificates))
+    let asks_clients = clients.offer_client_auth();
+    let mut config = builder.with_client_cert_verifier(clients).with_cert_resolver(certificates);
+    // Clients keep their sessions in tickets, of which there is no end; the table that is usual has room
+    // for 256. A session that a client certificate began stays in the table: a ticket would speak for it
+    // longer than anybody here remembers.
+    if !asks_clients {
+        config.ticketer = ring::Ticketer::new()?;
+    }
+    Ok(config)
 }
 
 /// The certificates that the system trusts.
