@@ -65,6 +65,8 @@ pub mod prefix {
         TUNNEL = "tn",
         /// Endpoint.
         ENDPOINT = "ep",
+        /// Audit event.
+        AUDIT_EVENT = "aev",
         /// One operation, as named in an error.
         OPERATION = "op",
     }
@@ -143,6 +145,13 @@ pub fn split_token(token: &str) -> Option<(&str, &str)> {
         && is_base62(secret, SECRET_CHARS)
         && secret.starts_with(|first: char| first.is_ascii_digit());
     well_formed.then_some((owner, secret))
+}
+
+/// True when `text` has the form of an identifier, of whatever kind.
+pub fn is_id(text: &str) -> bool {
+    text.split_once('_').is_some_and(|(prefix, rest)| {
+        prefix.bytes().all(|byte| byte.is_ascii_lowercase()) && is_base62(rest, ID_CHARS)
+    })
 }
 
 /// True when `text` has the form of an identifier with this prefix.

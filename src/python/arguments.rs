@@ -36,11 +36,24 @@ pub(super) fn encode(info: &Info, arguments: &Bound<'_, PyTuple>) -> PyResult<Ca
     encode_arguments(info, map).map_err(|problem| error::malformed(py, &problem))
 }
 
+/// A moment as RFC 3339 text; none where it is something else, or nobody knows the time zone.
+fn time(object: &Bound<'_, PyAny>) -> Option<PyResult<String>> {
+    if let Ok(text) = object.cast::<PyString>() {
+        return Some(text.extract());
+    }
+    let offset = object.call_method0("utcoffset").ok()?;
+    (!offset.is_none()).then(|| object.call_method0("isoformat")?.extract())
+}
+
 /// A Python value as JSON of that kind. Records give their form on the wire.
 fn value(object: &Bound<'_, PyAny>, kind: &Kind, place: &str) -> PyResult<Value> {
     let wrong = |expected: &str| wrong_type(object, place, expected);
     match kind {
-        Kind::Text { .. } | Kind::Secret | Kind::Time => match object.cast::<PyString>() {
+        Kind::Time => match time(object) {
+            Some(time) => Ok(time?.into()),
+            None => Err(wrong("a datetime with a time zone, or a str")),
+        },
+        Kind::Text { .. } | Kind::Secret => match object.cast::<PyString>() {
             Ok(text) => Ok(text_of(text, &place)?.into()),
             Err(_) => Err(wrong("a str")),
         },

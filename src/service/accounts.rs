@@ -45,6 +45,8 @@ impl Document for User {
 /// Who sent a request.
 #[derive(Debug, Clone)]
 pub struct Caller {
+    /// The API key that was used.
+    pub key_id: String,
     /// The user or bot that owns the key.
     pub owner_id: String,
     /// May name other owners, and change bot users.
@@ -105,7 +107,7 @@ pub(super) fn access_list(
         return Ok(None);
     };
     let credential = view.find::<Credential>(&agent.credential_id)?;
-    let owner = caller(view, owner_id)?;
+    let owner = owner_of_key(view, owner_id)?;
     Ok(credential.zip(owner).map(|(credential, _)| credential.acl.unwrap_or_default()))
 }
 
@@ -113,7 +115,7 @@ pub(super) fn access_list(
 pub(super) fn is_revoked(view: &View<'_>, credential_id: &str) -> Result<bool, store::StoreError> {
     match view.token(credential_id)? {
         None => Ok(true),
-        Some(token) => Ok(caller(view, token.owner_id)?.is_none()),
+        Some(token) => Ok(owner_of_key(view, token.owner_id)?.is_none()),
     }
 }
 
@@ -169,7 +171,9 @@ pub(super) fn authenticate(view: &View<'_>, headers: &HeaderMap) -> Result<Calle
     let key_id = format!("{}_{owner}", prefix::API_KEY);
     match holder(view, &key_id, &hash)? {
         Some(owner_id) => {
-            caller(view, owner_id)?.ok_or_else(|| refused(code::UNKNOWN_TOKEN, token))
+            let owner = owner_of_key(view, owner_id)?;
+            let caller = owner.map(|(owner_id, admin)| Caller { key_id, owner_id, admin });
+            caller.ok_or_else(|| refused(code::UNKNOWN_TOKEN, token))
         }
         None => {
             let credential = format!("{}_{owner}", prefix::CREDENTIAL);
@@ -301,7 +305,7 @@ pub(super) fn is_admin_key(view: &View<'_>, token: &Secret) -> Result<bool, Erro
     let (owner, secret) = id::split_token(&token.0).ok_or(Error::MalformedAdminKey)?;
     let key_id = format!("{}_{owner}", prefix::API_KEY);
     let Some(owner_id) = holder(view, &key_id, &hash(secret))? else { return Ok(false) };
-    Ok(caller(view, owner_id)?.is_some_and(|caller| caller.admin))
+    Ok(owner_of_key(view, owner_id)?.is_some_and(|(_, admin)| admin))
 }
 
 /// Who owns the key or credential `id`, if its token hashes to `hash`.
@@ -310,14 +314,17 @@ fn holder(view: &View<'_>, id: &str, hash: &[u8]) -> Result<Option<String>, stor
     Ok(stored.filter(|token| bool::from(token.hash.ct_eq(hash))).map(|token| token.owner_id))
 }
 
-/// The owner of a key as a caller; none when it is gone or inactive.
-fn caller(view: &View<'_>, owner_id: String) -> Result<Option<Caller>, store::StoreError> {
+/// The owner of a key or credential, and whether it is an admin; none when it is gone or inactive.
+fn owner_of_key(
+    view: &View<'_>,
+    owner_id: String,
+) -> Result<Option<(String, bool)>, store::StoreError> {
     if id::has_prefix(&owner_id, prefix::BOT_USER) {
         let bot = view.find::<BotUser>(&owner_id)?.filter(|bot| bot.active != Some(false));
-        return Ok(bot.map(|_| Caller { owner_id, admin: false }));
+        return Ok(bot.map(|_| (owner_id, false)));
     }
     let user = view.find::<User>(&owner_id)?;
-    Ok(user.map(|user| Caller { owner_id, admin: user.admin }))
+    Ok(user.map(|user| (owner_id, user.admin)))
 }
 
 fn hash(secret: &str) -> [u8; 32] {

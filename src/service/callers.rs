@@ -1,7 +1,7 @@
 //! Remembers who callers are between two changes of the database.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -25,31 +25,31 @@ pub(super) struct Callers {
 struct KnownCaller {
     commits: u64,
     /// By the digest of the header: tokens themselves are not kept.
-    callers: HashMap<[u8; 32], Caller>,
+    callers: HashMap<[u8; 32], Arc<Caller>>,
 }
 
 impl Callers {
     /// Finds out who sent a request.
-    pub(super) fn find(&self, store: &Store, headers: &HeaderMap) -> Result<Caller, Refusal> {
+    pub(super) fn find(&self, store: &Store, headers: &HeaderMap) -> Result<Arc<Caller>, Refusal> {
         // Taken before the database is read: a change in between must not be missed.
         let commits = store.commits();
         let digest = digest(headers);
         if let Some(caller) = digest.and_then(|digest| self.recall(commits, &digest)) {
             return Ok(caller);
         }
-        let caller = store.read(|view| authenticate(view, headers))?;
+        let caller = Arc::new(store.read(|view| authenticate(view, headers))?);
         if let Some(digest) = digest {
             self.remember(commits, digest, caller.clone());
         }
         Ok(caller)
     }
 
-    fn recall(&self, commits: u64, digest: &[u8; 32]) -> Option<Caller> {
+    fn recall(&self, commits: u64, digest: &[u8; 32]) -> Option<Arc<Caller>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.commits == commits { known.callers.get(digest).cloned() } else { None }
     }
 
-    fn remember(&self, commits: u64, digest: [u8; 32], caller: Caller) {
+    fn remember(&self, commits: u64, digest: [u8; 32], caller: Arc<Caller>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.commits > commits {
             return;

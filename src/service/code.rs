@@ -55,6 +55,7 @@ codes! {
     OWNER_NEEDS_ADMIN = 630, 403, "Only an admin may name another owner.";
     OWNER_UNKNOWN = 634, 400, "The owner does not exist.";
     OWNER_INACTIVE = 636, 400, "The owner is not active.";
+    AUDIT_NEEDS_ADMIN = 9730, 403, "Only an admin may read audit events.";
     UNEXPECTED = 722, 500, "An unexpected failure.";
     STORE_LOCKED = 9720, 503, "Another program has locked the database.";
     STORE_FULL = 9721, 503, "No space is left for the database.";

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::accounts::Caller;
 use super::address::Base;
+use super::audit::{AuditTrail, AuditedCall};
 use super::callers::Callers;
 use super::publish::Publisher;
 use super::rate_limit::RateLimit;
@@ -32,6 +33,8 @@ pub(super) struct ServiceState {
     pub publisher: Arc<Publisher>,
     /// The agents that are connected, and their tunnels.
     pub registry: Arc<Registry>,
+    /// Who changed what.
+    pub audit: Arc<AuditTrail>,
     /// What tests have asked for.
     pub rehearsal: Rehearsal,
     /// Makes the identifiers of operations, as named in refusals.
@@ -44,7 +47,9 @@ pub(super) struct ServiceState {
 #[derive(Clone)]
 pub(super) struct Context {
     pub shared: Arc<ServiceState>,
-    pub caller: Caller,
+    pub caller: Arc<Caller>,
+    /// What the audit trail will have of the call; none where it only reads.
+    pub call: Option<Arc<AuditedCall>>,
 }
 
 /// A resource that can be shown: the store keeps it without addresses.
@@ -79,12 +84,19 @@ impl Context {
         self.shared.publisher.policies.clone()
     }
 
-    /// Changes the database; a refusal leaves it as it was.
+    /// Changes the database, with an event of the audit trail; a refusal leaves it as it was.
     pub async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
-        self.shared.write(work).await
+        let Some(call) = self.call.clone() else { return self.shared.write(work).await };
+        let trail = self.shared.audit.clone();
+        let recorded = move |change: &Transaction<'_>| {
+            let made = work(change)?;
+            trail.record(change, &call)?;
+            Ok(made)
+        };
+        self.shared.write(recorded).await
     }
 
     /// Changes the database, and shows the resource that came of it.

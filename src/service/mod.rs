@@ -11,6 +11,7 @@
 mod accounts;
 mod address;
 mod agents;
+mod audit;
 mod body;
 mod callers;
 mod check;
@@ -56,6 +57,7 @@ pub use crate::net::{AcceptFailures, Refusals};
 use crate::net::{Listener, Shutdown};
 use address::Base;
 use agents::{AgentListener, AgentsState, BoundAgentListener, Registry};
+use audit::AuditTrail;
 use callers::Callers;
 use context::ServiceState;
 use publish::Publisher;
@@ -96,6 +98,7 @@ impl Service {
         let limit = options.management_limit();
         let (gateway_settings, agent_settings) =
             (options.gateway_settings(), options.agent_settings());
+        let audit_settings = options.audit_settings();
         let base = Base::new(options.public_url.as_deref().unwrap_or(&url));
         let path = options.path.as_deref().map(store::resolve);
         let tokens = Tokens { admin_key: options.admin_key, authtoken: options.authtoken };
@@ -110,6 +113,7 @@ impl Service {
             }
             let gateway = Gateway::start(gateway_settings, authority).await?;
             let opened = async {
+                let audit = audit_trail(&store, audit_settings).await?;
                 let publisher = Publisher::start(gateway.clone(), &store)?;
                 let registry = Arc::new(Registry::default());
                 gateway.find_tunnels_in(registry.clone());
@@ -119,11 +123,11 @@ impl Service {
                 let files = token_files.clone();
                 let tokens = store.write(move |change| files.prepare(change, tokens)).await?;
                 let agents = agents.map(BoundAgentListener::open).transpose()?;
-                Ok((publisher, registry, agents, tokens))
+                Ok((publisher, registry, agents, tokens, audit))
             };
             match opened.await {
-                Ok((publisher, registry, agents, tokens)) => {
-                    Ok((gateway, publisher, registry, agents, tokens))
+                Ok((publisher, registry, agents, tokens, audit)) => {
+                    Ok((gateway, publisher, registry, agents, tokens, audit))
                 }
                 Err(error) => {
                     gateway.close();
@@ -131,7 +135,7 @@ impl Service {
                 }
             }
         };
-        let (gateway, publisher, registry, agents, tokens) = match prepared.await {
+        let (gateway, publisher, registry, agents, tokens, audit) = match prepared.await {
             Ok(prepared) => prepared,
             Err(error) => {
                 close(store).await;
@@ -147,6 +151,7 @@ impl Service {
             gateway,
             publisher,
             registry,
+            audit,
             rehearsal: Rehearsal::new(options.kept_calls),
             operation_ids: Ids::of(options.origin.part(1)),
             origin: options.origin,
@@ -297,6 +302,7 @@ impl Service {
             }
         }
         self.shared.registry.dismiss().await;
+        self.shared.audit.flush(&self.shared.store).await;
         self.remove_token_files();
         close(self.shared.store.clone()).await;
     }
@@ -314,6 +320,19 @@ async fn agents(
     let (store, registry) = (store.clone(), registry.clone());
     let state = AgentsState { settings, store, gateway: gateway.clone(), registry, ids };
     Ok(Some(BoundAgentListener::bind(Arc::new(state), gateway.authority()).await?))
+}
+
+/// The audit trail of a database, which is written and pruned from now on.
+async fn audit_trail(
+    store: &Arc<Store>,
+    settings: audit::AuditSettings,
+) -> Result<Arc<AuditTrail>, Error> {
+    let (opened, retention) = (store.clone(), settings.retention);
+    let opened = tokio::task::spawn_blocking(move || AuditTrail::open(&opened, settings)).await;
+    let trail = Arc::new(opened.map_err(|_| store::StoreError::Panicked)??);
+    trail.start_writing(store);
+    trail.start_pruning(store, retention);
+    Ok(trail)
 }
 
 /// The certificate authority that belongs to a database.

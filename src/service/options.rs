@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 
+use super::audit::AuditSettings;
 use super::rate_limit::RateLimit;
 use super::{Error, TrustedProxies};
 use crate::api::{Origin, Secret, id};
@@ -87,6 +88,8 @@ pub struct Options {
     /// How long the addresses of an agent that is gone are kept for it; after a restart of the service
     /// it is 30 days, for at most 1,000 of an account.
     pub reserve: Duration,
+    /// How long events of the audit trail are kept.
+    pub audit_retention: Duration,
 }
 
 impl Default for Options {
@@ -122,6 +125,7 @@ impl Default for Options {
             heartbeat_tolerance: Duration::from_secs(15),
             login_timeout: Duration::from_secs(10),
             reserve: Duration::from_secs(30),
+            audit_retention: Duration::from_secs(90 * 24 * 3600),
         }
     }
 }
@@ -204,6 +208,16 @@ impl Options {
             reserve: self.reserve,
             code_prefix: self.code_prefix.clone(),
         })
+    }
+
+    /// How the audit trail is to be kept.
+    pub(super) fn audit_settings(&self) -> AuditSettings {
+        AuditSettings {
+            origin: self.origin.part(4),
+            code_prefix: self.code_prefix.clone(),
+            trusted_proxies: self.trusted_proxies.clone(),
+            retention: self.audit_retention,
+        }
     }
 
     /// How many connections the management API holds.

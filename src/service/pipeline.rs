@@ -161,7 +161,7 @@ pub(super) async fn respond(
 /// Finds out who calls, then runs all checks up to the fields, and `serve` when they pass.
 pub(super) async fn checked<F>(
     shared: &Arc<ServiceState>,
-    info: &Info,
+    info: &'static Info,
     head: &request::Parts,
     body: &mut Body,
     serve: impl FnOnce(Context, Map<String, Value>) -> F,
@@ -169,16 +169,27 @@ pub(super) async fn checked<F>(
 where
     F: Future<Output = Result<EncodedResponse, Refusal>>,
 {
-    let caller = shared.callers.find(&shared.store, &head.headers)?;
-    let context = Context { shared: shared.clone(), caller };
-    let result = match arguments(shared, info, head, body).await {
-        Ok(arguments) => serve(context, arguments).await,
+    let found = shared.callers.find(&shared.store, &head.headers);
+    let id = head.extensions.get().map(|RequestId(id)| id.as_str());
+    let call = shared.audit.call(info, head, id, found.as_ref().ok()).map(Arc::new);
+    let result = match found {
+        Ok(caller) => {
+            let context = Context { shared: shared.clone(), caller, call: call.clone() };
+            let result = match arguments(shared, info, head, body).await {
+                Ok(arguments) => serve(context, arguments).await,
+                Err(refusal) => Err(refusal),
+            };
+            result.map_err(|refusal| match id {
+                Some(id) => refusal.with("operation_id", id),
+                None => refusal,
+            })
+        }
         Err(refusal) => Err(refusal),
     };
-    result.map_err(|refusal| match head.extensions.get() {
-        Some(RequestId(id)) => refusal.with("operation_id", id),
-        None => refusal,
-    })
+    if let Some(call) = call {
+        shared.audit.conclude(&call, &result);
+    }
+    result
 }
 
 async fn arguments(

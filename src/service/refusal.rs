@@ -69,6 +69,11 @@ impl Refusal {
         self.status
     }
 
+    /// The code in the answer; `prefix` stands before its number.
+    pub(super) fn error_code(&self, prefix: &str) -> Option<String> {
+        self.number.map(|number| format!("{prefix}{number}"))
+    }
+
     /// Adds a detail for programs.
     pub fn with(mut self, name: &'static str, value: &str) -> Self {
         self.details.push((name, value.to_owned()));
@@ -77,10 +82,11 @@ impl Refusal {
 
     /// The answer; `prefix` stands before the code.
     pub(super) fn into_response(self, prefix: &str) -> Response {
+        let error_code = self.error_code(prefix);
         let details: Map<String, Value> =
             self.details.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
         let body = ErrorBody {
-            error_code: self.number.map(|number| format!("{prefix}{number}").into()),
+            error_code: error_code.map(Into::into),
             status_code: self.status,
             msg: self.message,
             details,

@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use axum::Router;
+use http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 
+use super::audit::PeerAddress;
 use crate::http1::StrictStream;
 use crate::logging::or_debug;
 use crate::net::{
@@ -27,8 +31,25 @@ pub(super) fn start(
     })
 }
 
+/// Tells each request where its connection comes from.
+struct WithPeer<S> {
+    service: S,
+    peer: PeerAddress,
+}
+
+impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for WithPeer<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.peer);
+        self.service.call(request)
+    }
+}
+
 async fn serve(connection: AcceptedConnection, router: Router, mut shutdown: ShutdownSignal) {
-    let AcceptedConnection { stream, permit: _permit, .. } = connection;
+    let AcceptedConnection { stream, permit: _permit, peer } = connection;
     let speaking = net::first_byte(&stream, FIRST_BYTE_TIMEOUT);
     if shutdown.run_until(ShutdownPhase::Graceful, speaking).await != Some(true) {
         return;
@@ -36,7 +57,7 @@ async fn serve(connection: AcceptedConnection, router: Router, mut shutdown: Shu
     let mut builder = http1::Builder::new();
     // A client may close its sending side and still read the answer.
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).half_close(true);
-    let service = TowerToHyperService::new(router);
+    let service = WithPeer { service: TowerToHyperService::new(router), peer: PeerAddress(peer) };
     let connection = builder.serve_connection(TokioIo::new(StrictStream::new(stream)), service);
     tokio::pin!(connection);
     let served = shutdown.run_until(ShutdownPhase::Graceful, connection.as_mut()).await;

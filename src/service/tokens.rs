@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::Error;
 use super::accounts::{self, TokenFault};
+use super::audit::{AuditSettings, AuditTrail};
 use super::store::{Store, Transaction, View};
 use crate::api::Secret;
 use crate::files;
@@ -80,9 +81,11 @@ pub async fn new_admin_key(path: &Path, out: Option<&Path>) -> Result<Secret, Er
     let (path, out) = (path.to_owned(), out.map(ToOwned::to_owned));
     let opened = tokio::task::spawn_blocking(move || Store::open_existing(&path)).await;
     let store = opened.map_err(|_| super::store::StoreError::Panicked)??;
+    let trail = AuditTrail::open(&store, AuditSettings::default())?;
     let written = out.clone();
     let made = store.write(move |change| {
         let key = accounts::new_admin_key(change)?;
+        trail.record_admin_key(change)?;
         match &written {
             Some(path) => write_new(path, key),
             None => Ok(key),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .._core.raw_resources import AsyncRawCalls, RawCalls, raw, raw_async, raw_async_list, raw_list
 from .._core.resource import Resource, cached_property
 from .api_keys import ApiKeys, AsyncApiKeys
+from .audit_events import AsyncAuditEvents, AuditEvents
 from .backends.failover import AsyncBackendsFailover, BackendsFailover
 from .backends.http_response import AsyncBackendsHttpResponse, BackendsHttpResponse
 from .backends.static_ import AsyncBackendsStatic, BackendsStatic
@@ -616,6 +617,20 @@ class AsyncRawTunnelSessions(Resource):
     update = raw_async(AsyncTunnelSessions.update)
 
 
+class RawAuditEvents(Resource):
+    """`audit_events`, with its responses as they came."""
+
+    list = raw_list(AuditEvents.list)
+    get = raw(AuditEvents.get)
+
+
+class AsyncRawAuditEvents(Resource):
+    """`audit_events`, with its responses as they came."""
+
+    list = raw_async_list(AsyncAuditEvents.list)
+    get = raw_async(AsyncAuditEvents.get)
+
+
 class RawEdgesHttpsMutualTls(Resource):
     """`edges.https.mutual_tls`, with its responses as they came."""
 
@@ -909,6 +924,11 @@ class RawRemoteResources(RawCalls):
         """`tunnel_sessions`"""
         return RawTunnelSessions(self._core)
 
+    @cached_property
+    def audit_events(self) -> RawAuditEvents:
+        """`audit_events`"""
+        return RawAuditEvents(self._core)
+
 
 class AsyncRawRemoteResources(AsyncRawCalls):
     """The resources, with their responses as they came."""
@@ -962,3 +982,8 @@ class AsyncRawRemoteResources(AsyncRawCalls):
     def tunnel_sessions(self) -> AsyncRawTunnelSessions:
         """`tunnel_sessions`"""
         return AsyncRawTunnelSessions(self._core)
+
+    @cached_property
+    def audit_events(self) -> AsyncRawAuditEvents:
+        """`audit_events`"""
+        return AsyncRawAuditEvents(self._core)

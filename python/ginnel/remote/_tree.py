@@ -7,6 +7,7 @@ from .._core.resource import Resource, cached_property
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .api_keys import ApiKeys, AsyncApiKeys
+    from .audit_events import AsyncAuditEvents, AuditEvents
     from .backends import AsyncBackends, Backends
     from .bot_users import AsyncBotUsers, BotUsers
     from .certificate_authorities import AsyncCertificateAuthorities, CertificateAuthorities
@@ -91,6 +92,13 @@ class RemoteResources(Resource):
 
         return TunnelSessions(self._core)
 
+    @cached_property
+    def audit_events(self) -> AuditEvents:
+        """`audit_events`"""
+        from .audit_events import AuditEvents
+
+        return AuditEvents(self._core)
+
 
 class AsyncRemoteResources(Resource):
     """The resources of the management API."""
@@ -164,3 +172,10 @@ class AsyncRemoteResources(Resource):
         from .tunnel_sessions import AsyncTunnelSessions
 
         return AsyncTunnelSessions(self._core)
+
+    @cached_property
+    def audit_events(self) -> AsyncAuditEvents:
+        """`audit_events`"""
+        from .audit_events import AsyncAuditEvents
+
+        return AsyncAuditEvents(self._core)

@@ -1,6 +1,7 @@
 //! The remote management API: one file per resource, and the table of all of them.
 
 pub mod api_keys;
+pub mod audit_events;
 pub mod backends;
 pub mod bot_users;
 pub mod certificate_authorities;
@@ -42,6 +43,7 @@ const RESOURCES: &[Resource] = &[
     bot_users::RESOURCE,
     tunnels::RESOURCE,
     tunnel_sessions::RESOURCE,
+    audit_events::RESOURCE,
 ];
 
 /// Every resource of the API.

@@ -25,10 +25,17 @@ pub const SECTIONS: &[SettingSection<ServeConfig>] =
 
 const STORAGE: SettingSection<ServeConfig> = SettingSection {
     title: "Storage",
-    settings: &[row!(
-        options.path: FilePath, "path", "FILE",
-        "The SQLite database; without it, all data is lost when the process ends"
-    )],
+    settings: &[
+        row!(
+            options.path: FilePath, "path", "FILE",
+            "The SQLite database; without it, all data is lost when the process ends"
+        ),
+        row!(
+            options.audit_retention: Duration, "audit_retention", "DURATION",
+            "How long events of the audit trail are kept"
+        )
+        .between(1000, u32::MAX as u64 * 1000),
+    ],
 };
 
 const MANAGEMENT_API: SettingSection<ServeConfig> = SettingSection {

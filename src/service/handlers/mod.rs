@@ -1,6 +1,7 @@
 //! Answers to operations: one file per resource, with the names of [`crate::api::remote`].
 
 mod api_keys;
+mod audit_events;
 mod backends;
 mod bot_users;
 mod certificate_authorities;
@@ -33,6 +34,7 @@ pub(super) fn all() -> Vec<Handler> {
         bot_users::handlers(),
         tunnels::handlers(),
         tunnel_sessions::handlers(),
+        audit_events::handlers(),
     ];
     resources.into_iter().flatten().collect()
 }

@@ -5,6 +5,7 @@
 //! waiting: a job is answered after the commit that holds it, never before. Reads run on connections
 //! of their own and never wait for the writer; a store in memory has one connection for both.
 
+mod audit;
 mod batch_error;
 mod copy;
 mod create;
@@ -25,6 +26,7 @@ mod writer;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use audit::{EventQuery, StoredEvent};
 pub use copy::{BackupReport, Overwrite};
 pub use error::{StorageFault, StoreError};
 pub use health::HealthEvents;

@@ -33,6 +33,11 @@ impl<'connection> Transaction<'connection> {
         Self { view: View::writing(database), ids, changed, failure }
     }
 
+    /// The identifiers of the documents that were stored or removed so far.
+    pub fn changed(&self) -> Vec<String> {
+        self.changed.borrow().clone()
+    }
+
     /// The identifiers of the documents that were stored or removed.
     pub(super) fn into_changed(self) -> Vec<String> {
         self.changed.into_inner()

@@ -200,7 +200,7 @@ impl<'connection> View<'connection> {
         Ok(found)
     }
 
-    fn texts(
+    pub(super) fn texts(
         &self,
         sql: &str,
         parameters: impl rusqlite::Params,

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod agents;
+mod audit;
 mod bad_input;
 mod http;
 mod paging;

@@ -1,0 +1,160 @@
+//! The audit trail: every call of the management API that changes something, or was to.
+//!
+//! The event of a change is in the commit that holds the change, so there is never one without the
+//! other. What is refused changes nothing, and its events wait in `pending` to be written together; so
+//! do those of calls that change something outside of the database, such as the stop of an agent. Old
+//! events are removed by `retention`.
+
+mod call;
+mod pending;
+mod retention;
+mod terms;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::request;
+
+use super::Refusal;
+use super::accounts::Caller;
+use super::store::{self, Store, StoredEvent, Transaction};
+use crate::api::id::{Ids, prefix};
+use crate::api::remote::audit_events::AuditEvent;
+use crate::api::{Info, Origin, Timestamp};
+use crate::gateway::TrustedProxies;
+use crate::logging::or_debug;
+pub(super) use call::{AuditedCall, PeerAddress};
+use pending::{FLUSH_INTERVAL, Pending};
+pub(super) use terms::{operation_term, principal_term, resource_term};
+
+/// What an operation is called that the command `ginnel admin-key new` performs.
+const NEW_ADMIN_KEY: &str = "admin_key.new";
+
+/// How the trail is to be kept.
+#[derive(Debug, Clone, Default)]
+pub(super) struct AuditSettings {
+    pub origin: Origin,
+    pub code_prefix: String,
+    /// Whose word on where a call comes from is taken.
+    pub trusted_proxies: TrustedProxies,
+    /// How long events are kept.
+    pub retention: Duration,
+}
+
+/// Writes what happened into the database.
+pub(super) struct AuditTrail {
+    ids: Ids,
+    origin: Origin,
+    code_prefix: String,
+    /// Whose word on where a call comes from is taken.
+    trusted_proxies: TrustedProxies,
+    pending: Pending,
+}
+
+impl AuditTrail {
+    /// The trail of a database; blocks on the disk.
+    pub(super) fn open(store: &Store, settings: AuditSettings) -> Result<Self, store::StoreError> {
+        let AuditSettings { origin, code_prefix, trusted_proxies, .. } = settings;
+        let ids = Ids::of(origin.clone());
+        if let Some(newest) = store.read(|view| view.newest_event_id())? {
+            ids.continue_after(&newest);
+        }
+        let pending = Pending::default();
+        Ok(Self { ids, origin, code_prefix, trusted_proxies, pending })
+    }
+
+    /// What is known of a call before it is performed; none where it only reads.
+    pub(super) fn call(
+        &self,
+        info: &'static Info,
+        head: &request::Parts,
+        operation_id: Option<&str>,
+        caller: Option<&Arc<Caller>>,
+    ) -> Option<AuditedCall> {
+        AuditedCall::of(info, head, operation_id, caller, &self.trusted_proxies)
+    }
+
+    /// Stores the event of a call that is about to succeed, with the change that it makes.
+    pub(super) fn record(
+        &self,
+        change: &Transaction<'_>,
+        call: &AuditedCall,
+    ) -> Result<(), store::StoreError> {
+        let event = call.succeeded(&change.changed());
+        call.set_recorded();
+        self.append(change, event, self.origin.now())
+    }
+
+    /// Notes how a call ended, unless its event is in the database with what it changed.
+    pub(super) fn conclude<T>(&self, call: &AuditedCall, result: &Result<T, Refusal>) {
+        let event = match result {
+            Ok(_) if call.is_recorded() => return,
+            Ok(_) => call.succeeded(&[]),
+            Err(refusal) => call.refused(refusal, &self.code_prefix),
+        };
+        self.pending.push(event, self.origin.now());
+    }
+
+    /// Stores what a command did to a database that no service uses.
+    pub(super) fn record_admin_key(
+        &self,
+        change: &Transaction<'_>,
+    ) -> Result<(), store::StoreError> {
+        let event = AuditEvent {
+            operation: Some(NEW_ADMIN_KEY.to_owned()),
+            resource_ids: Some(change.changed()),
+            outcome: Some("success".to_owned()),
+            ..AuditEvent::default()
+        };
+        self.append(change, event, self.origin.now())
+    }
+
+    /// Writes what waits, from time to time, for as long as the trail and the store are in use.
+    pub(super) fn start_writing(self: &Arc<Self>, store: &Arc<Store>) {
+        let (trail, store) = (Arc::downgrade(self), Arc::downgrade(store));
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(FLUSH_INTERVAL).await;
+                let (Some(trail), Some(store)) = (trail.upgrade(), store.upgrade()) else { return };
+                trail.flush(&store).await;
+            }
+        });
+    }
+
+    /// Removes events that are older than this, from time to time.
+    pub(super) fn start_pruning(&self, store: &Arc<Store>, retention: Duration) {
+        retention::start(store, self.origin.clone(), retention);
+    }
+
+    /// Writes what waits.
+    pub(super) async fn flush(self: &Arc<Self>, store: &Store) {
+        let events = self.pending.take();
+        if events.is_empty() {
+            return;
+        }
+        let trail = self.clone();
+        let written = store.write(move |change| -> Result<(), store::StoreError> {
+            events.into_iter().try_for_each(|(event, at)| trail.append(change, event, at))
+        });
+        or_debug!(written.await, "events of refused calls are lost");
+    }
+
+    fn append(
+        &self,
+        change: &Transaction<'_>,
+        mut event: AuditEvent,
+        at: SystemTime,
+    ) -> Result<(), store::StoreError> {
+        event.id = self.ids.next(prefix::AUDIT_EVENT)?;
+        event.created_at = Some(Timestamp::at(at));
+        let body = serde_json::to_string(&event)?;
+        let terms = terms::of(&event);
+        change.append_event(&StoredEvent { id: event.id, at: micros(at), body, terms })
+    }
+}
+
+/// A time as the store orders events by.
+pub(super) fn micros(at: SystemTime) -> i64 {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+    i64::try_from(since).unwrap_or(i64::MAX)
+}

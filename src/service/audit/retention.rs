@@ -1,0 +1,56 @@
+//! Removes old events, a few at a time, so that changes do not wait for it.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::{micros, terms};
+use crate::api::Origin;
+use crate::api::remote::audit_events::AuditEvent;
+use crate::logging::or_debug;
+use crate::service::store::{Store, StoreError};
+
+/// How many events are removed in one commit.
+const BATCH: usize = 200;
+/// How long is waited between two of them.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How often it is looked for old events, at most and at least.
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_INTERVAL: Duration = Duration::from_secs(600);
+
+/// Removes events that are older than this, for as long as the store is in use.
+pub(super) fn start(store: &Arc<Store>, origin: Origin, retention: Duration) {
+    let store = Arc::downgrade(store);
+    let interval = (retention / 10).clamp(MIN_INTERVAL, MAX_INTERVAL);
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(interval).await;
+            if store.strong_count() == 0 {
+                return;
+            }
+            or_debug!(prune(&store, &origin, retention).await, "old audit events stay");
+        }
+    });
+}
+
+async fn prune(
+    store: &Weak<Store>,
+    origin: &Origin,
+    retention: Duration,
+) -> Result<(), StoreError> {
+    let oldest = origin.now().checked_sub(retention).map_or(0, micros);
+    while let Some(store) = store.upgrade() {
+        // Most of the time there is nothing to remove, which a read finds out without a commit.
+        if !store.read(|view| view.has_event_before(oldest))? {
+            return Ok(());
+        }
+        store.write(move |change| change.prune_events(oldest, BATCH, terms_of)).await?;
+        drop(store);
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+fn terms_of(body: &str) -> Vec<String> {
+    // What cannot be read was not written by a service, and has no terms that it could know.
+    serde_json::from_str::<AuditEvent>(body).map_or(Vec::new(), |event| terms::of(&event))
+}

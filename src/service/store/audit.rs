@@ -1,0 +1,148 @@
+//! Audit events: appended, read in the order of their times, and removed when they are old.
+
+use rusqlite::OptionalExtension;
+use rusqlite::types::Value;
+
+use super::{StoreError, Transaction, View};
+
+/// An event as it is stored.
+#[derive(Debug, Clone)]
+pub struct StoredEvent {
+    /// Identifiers grow, so they order the events of one moment.
+    pub id: String,
+    /// Microseconds since the Unix epoch.
+    pub at: i64,
+    /// The event as JSON.
+    pub body: String,
+    /// What the event can be found by.
+    pub terms: Vec<String>,
+}
+
+/// Which events are asked for.
+#[derive(Debug, Clone, Default)]
+pub struct EventQuery {
+    /// At this time or later, in microseconds since the Unix epoch.
+    pub after: Option<i64>,
+    /// Before this time.
+    pub before: Option<i64>,
+    /// Older than the event with this identifier.
+    pub before_id: Option<String>,
+    /// With all of these terms; the one that the fewest events have comes first.
+    pub terms: Vec<String>,
+    /// As many at most.
+    pub limit: usize,
+}
+
+impl View<'_> {
+    /// The bodies of events, newest first.
+    pub fn events(&self, query: &EventQuery) -> Result<Vec<String>, StoreError> {
+        let Some((at, id)) = self.upper_bound(query)? else { return Ok(Vec::new()) };
+        let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
+        let mut values: Vec<Value> =
+            vec![query.after.unwrap_or(i64::MIN).into(), at.into(), id.into(), limit.into()];
+        values.extend(query.terms.iter().cloned().map(Value::from));
+        self.texts(&events_sql(query.terms.len()), rusqlite::params_from_iter(values))
+    }
+
+    /// The body of the event with this identifier.
+    pub fn event(&self, id: &str) -> Result<Option<String>, StoreError> {
+        let sql = "SELECT body FROM audit_events WHERE id = ?1";
+        let mut query = self.connection().prepare_cached(sql)?;
+        Ok(query.query_row([id], |row| row.get(0)).optional()?)
+    }
+
+    /// The largest identifier of an event.
+    pub fn newest_event_id(&self) -> Result<Option<String>, StoreError> {
+        let sql = "SELECT max(id) FROM audit_events";
+        Ok(self.connection().prepare_cached(sql)?.query_row((), |row| row.get(0))?)
+    }
+
+    /// True when there is an event before a time.
+    pub fn has_event_before(&self, before: i64) -> Result<bool, StoreError> {
+        let sql = "SELECT 1 FROM audit_events WHERE at < ?1";
+        Ok(self.connection().prepare_cached(sql)?.exists([before])?)
+    }
+
+    /// The time and identifier that all events asked for are below; none where there are no such events.
+    fn upper_bound(&self, query: &EventQuery) -> Result<Option<(i64, String)>, StoreError> {
+        let before = (query.before.unwrap_or(i64::MAX), String::new());
+        let Some(id) = &query.before_id else { return Ok(Some(before)) };
+        // The event may be gone; then the page begins where it was.
+        let sql = "SELECT at FROM audit_events WHERE id <= ?1 ORDER BY id DESC LIMIT 1";
+        let mut found = self.connection().prepare_cached(sql)?;
+        let at: Option<i64> = found.query_row([id], |row| row.get(0)).optional()?;
+        Ok(at.map(|at| before.min((at, id.clone()))))
+    }
+}
+
+/// Reads from the index of the first term, or of the times where there is none.
+fn events_sql(terms: usize) -> String {
+    if terms == 0 {
+        return "SELECT body FROM audit_events WHERE at >= ?1 AND (at, id) < (?2, ?3)
+                ORDER BY at DESC, id DESC LIMIT ?4"
+            .to_owned();
+    }
+    let others = (6..5 + terms).map(|place| {
+        format!(
+            "AND EXISTS (SELECT 1 FROM audit_terms
+                 WHERE term = ?{place} AND at = t.at AND event_id = t.event_id) "
+        )
+    });
+    format!(
+        "SELECT e.body FROM audit_terms AS t CROSS JOIN audit_events AS e ON e.id = t.event_id
+         WHERE t.term = ?5 AND t.at >= ?1 AND (t.at, t.event_id) < (?2, ?3) {}
+         ORDER BY t.at DESC, t.event_id DESC LIMIT ?4",
+        others.collect::<String>()
+    )
+}
+
+impl Transaction<'_> {
+    /// Adds an event; there is no way to change one.
+    pub fn append_event(&self, event: &StoredEvent) -> Result<(), StoreError> {
+        self.execute(
+            "INSERT INTO audit_events (id, at, body) VALUES (?1, ?2, ?3)",
+            (&event.id, event.at, &event.body),
+        )?;
+        for term in &event.terms {
+            self.execute(
+                "INSERT OR IGNORE INTO audit_terms (term, at, event_id) VALUES (?1, ?2, ?3)",
+                (term, event.at, &event.id),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Removes the oldest events before a time, at most so many; gives how many there were. `terms_of`
+    /// says what an event was found by.
+    pub fn prune_events(
+        &self,
+        before: i64,
+        most: usize,
+        terms_of: impl Fn(&str) -> Vec<String>,
+    ) -> Result<usize, StoreError> {
+        let old = self.old_events(before, most)?;
+        for (id, at, body) in &old {
+            for term in terms_of(body) {
+                self.execute(
+                    "DELETE FROM audit_terms WHERE term = ?1 AND at = ?2 AND event_id = ?3",
+                    (term, at, id),
+                )?;
+            }
+            self.execute("DELETE FROM audit_events WHERE id = ?1", [id])?;
+        }
+        Ok(old.len())
+    }
+
+    fn old_events(
+        &self,
+        before: i64,
+        most: usize,
+    ) -> Result<Vec<(String, i64, String)>, StoreError> {
+        let sql = "SELECT id, at, body FROM audit_events WHERE at < ?1 ORDER BY at, id LIMIT ?2";
+        let mut query = self.connection().prepare_cached(sql)?;
+        let limit = i64::try_from(most).unwrap_or(i64::MAX);
+        let rows =
+            query.query_map((before, limit), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+}
