@@ -41,6 +41,14 @@ pub mod prefix {
         IP_POLICY_RULE = "ipr",
         /// Certificate authority.
         CERTIFICATE_AUTHORITY = "ca",
+        /// Reserved domain.
+        RESERVED_DOMAIN = "rd",
+        /// TLS certificate.
+        TLS_CERTIFICATE = "cert",
+        /// Private key of a TLS certificate; never leaves the service.
+        TLS_CERTIFICATE_KEY = "certkey",
+        /// Name whose certificate is obtained by ACME; never leaves the service.
+        MANAGED_NAME = "acme",
         /// Tunnel group backend.
         TUNNEL_GROUP = "bkdtg",
         /// Failover backend.

@@ -208,6 +208,11 @@ impl Timestamp {
         let moment = chrono::DateTime::<chrono::Utc>::from(moment);
         Self(moment.to_rfc3339_opts(chrono::SecondsFormat::Secs, true))
     }
+
+    /// A moment in seconds since the Unix epoch.
+    pub fn at_unix(seconds: u64) -> Self {
+        Self::at(std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds))
+    }
 }
 
 impl<const MAX: usize> Deref for Text<MAX> {

@@ -31,6 +31,7 @@ pub use routing::endpoint_spec::{
     AllowDeny, Credentials, EndpointOptions, EndpointSpec, HeaderChangesSpec, Proto,
     TlsTerminationSpec, Webhook,
 };
+pub(crate) use routing::internal::is_internal;
 pub use routing::target::{
     BoxFuture, ConnectionReuse, DialError, RouteRef, Target, TunnelGroups, UpstreamProtocol,
     Visitor, VisitorTls,

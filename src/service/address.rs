@@ -12,6 +12,8 @@ const LISTS: &[(&str, &str)] = &[
     (prefix::IP_POLICY, "/ip_policies"),
     (prefix::IP_POLICY_RULE, "/ip_policy_rules"),
     (prefix::CERTIFICATE_AUTHORITY, "/certificate_authorities"),
+    (prefix::RESERVED_DOMAIN, "/reserved_domains"),
+    (prefix::TLS_CERTIFICATE, "/tls_certificates"),
     (prefix::TUNNEL_GROUP, "/backends/tunnel_group"),
     (prefix::FAILOVER, "/backends/failover"),
     (prefix::HTTP_RESPONSE, "/backends/http_response"),

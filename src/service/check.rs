@@ -24,7 +24,8 @@ pub(super) fn host_port(text: &str) -> Result<(&str, u16), Flaw> {
     if port == 0 { Err(Flaw::Port) } else { Ok((host, port)) }
 }
 
-fn is_host(host: &str) -> bool {
+/// Whether a text is a host name, an IPv4 address, or an IPv6 address in brackets.
+pub(super) fn is_host(host: &str) -> bool {
     if let Some(inner) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         return inner.parse::<Ipv6Addr>().is_ok();
     }

@@ -65,6 +65,14 @@ codes! {
     STORE_DAMAGED = 9725, 503, "The database is damaged.";
     STORE_TIMEOUT = 9726, 503, "The database took too long.";
     STORE_CLOSED = 9727, 503, "The database is being closed.";
+    DOMAIN_OWN_DUPLICATE = 413, 409, "The owner has reserved the domain already.";
+    DOMAIN_DUPLICATE = 414, 409, "Another owner has reserved the domain.";
+    DOMAIN_CONFLICT = 417, 409, "A domain above or below belongs to another owner.";
+    DOMAIN_ONLINE = 430, 409, "An edge or agent of another owner uses the domain.";
+    DOMAIN_NEEDS_OWNER = 630, 403, "Only its owner or an admin may change a reserved domain.";
+    DOMAIN_IN_USE = 215, 409, "An edge uses the reserved domain.";
+    CERTIFICATE_IN_USE = 215, 409, "A reserved domain uses the certificate.";
+    CERTIFICATE_MISMATCH = 1923, 400, "The key is not that of the certificate.";
     STOP_REFUSED = 804, 400, "The agent refuses to stop.";
     RESTART_REFUSED = 805, 400, "The agent refuses to restart.";
     UPDATE_REFUSED = 806, 400, "The agent refuses to update itself.";
@@ -109,6 +117,8 @@ codes! {
     HOSTPORT_INVALID = 7104, 400, "Not `host:port`.";
     EDGE_ID_DIFFERS = 7110, 400, "The identifier in the body is not the one in the path.";
     HOSTPORT_PORT = 7112, 400, "The port of an edge is not valid.";
+    HOSTPORT_NOT_RESERVED = 7117, 400, "The host of an edge is not reserved.";
+    HOSTPORT_OF_ANOTHER = 7118, 400, "Another owner has reserved the host of an edge.";
     HOSTPORT_TAKEN = 7122, 409, "Another edge has this host and port.";
     HOSTPORT_ONLINE = 7132, 409, "An agent's endpoint has this host and port.";
     MATCH_MISSING = 7123, 400, "A route without a path.";

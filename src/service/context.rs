@@ -27,6 +27,10 @@ pub(super) struct ServiceState {
     pub base: Base,
     pub code_prefix: String,
     pub rate_limit: Option<RateLimit>,
+    /// True when edges and agents may use only domains that their owner has reserved.
+    pub reserved_domains_only: bool,
+    /// True when the service obtains certificates by ACME.
+    pub has_acme: bool,
     /// Where traffic comes in.
     pub gateway: Gateway,
     /// Hands the gateway what the store says.

@@ -14,12 +14,14 @@ mod agents;
 mod audit;
 mod body;
 mod callers;
+mod certificates;
 mod check;
 pub mod code;
 pub mod config;
 mod context;
 mod cors;
 mod decode;
+mod domains;
 mod error;
 pub mod handlers;
 mod options;
@@ -148,6 +150,8 @@ impl Service {
             base,
             code_prefix: options.code_prefix,
             rate_limit,
+            reserved_domains_only: options.reserved_domains_only,
+            has_acme: false,
             gateway,
             publisher,
             registry,

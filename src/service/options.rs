@@ -56,6 +56,8 @@ pub struct Options {
     pub tls_endpoints: bool,
     /// A certificate and its key, PEM files, to show for the names that it covers.
     pub certificate: Option<(PathBuf, PathBuf)>,
+    /// True when edges and agents may use only domains that their owner has reserved.
+    pub reserved_domains_only: bool,
     /// The proxies in front of the service, whose `X-Forwarded-For` names the visitor; none by
     /// default.
     pub trusted_proxies: TrustedProxies,
@@ -112,6 +114,7 @@ impl Default for Options {
             base_domain: edge.base_domain,
             tls_endpoints: edge.tls_endpoints,
             certificate: None,
+            reserved_domains_only: false,
             trusted_proxies: edge.trusted_proxies,
             ambiguous_paths: edge.ambiguous_paths,
             edge_connections: edge.connections,
@@ -206,6 +209,7 @@ impl Options {
             heartbeat_tolerance: self.heartbeat_tolerance,
             login_timeout: self.login_timeout,
             reserve: self.reserve,
+            reserved_domains_only: self.reserved_domains_only,
             code_prefix: self.code_prefix.clone(),
         })
     }

@@ -3,6 +3,8 @@
 use super::store::{self, View};
 use crate::api::remote::edges::routes::HttpsEdgeRoute;
 
+/// Where hosts and ports of edges are unique.
+pub(super) const HOSTPORTS: &str = "hostport";
 /// The role of an edge for its routes.
 pub(super) const EDGE_OF_ROUTE: &str = "edge";
 /// The role of a policy for its rules.

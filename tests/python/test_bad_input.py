@@ -97,8 +97,12 @@ def arguments(request: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
 
 
 def start(case: dict[str, Any]) -> ginnel.Service:
-    limit = case.get("service", {}).get("rate_limit")
-    return ginnel.Service(rate_limit=tuple(limit) if limit else None)
+    options = case.get("service", {})
+    limit = options.get("rate_limit")
+    return ginnel.Service(
+        rate_limit=tuple(limit) if limit else None,
+        reserved_domains_only=options.get("reserved_domains_only", False),
+    )
 
 
 def send(service: ginnel.Service, request: dict[str, Any], face: str) -> object:

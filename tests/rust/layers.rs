@@ -47,11 +47,11 @@ const FOR_ALL: &[&str] = &["fork", "logging"];
 /// Rooms, and what they may use of their own folder and of those beside it.
 const ROOMS: &[(&str, &str, &[&str])] = &[
     ("service/store", "service", &["store"]),
-    ("service/publish", "service", &["check", "publish", "references", "store"]),
+    ("service/publish", "service", &["certificates", "check", "publish", "references", "store"]),
     (
         "service/agents",
         "service",
-        &["Error", "Refusal", "accounts", "agents", "code", "error", "store"],
+        &["Error", "Refusal", "accounts", "agents", "code", "domains", "error", "store"],
     ),
     (
         "gateway/listener",

@@ -43,6 +43,7 @@ class Service(InProcess):
         base_domain: str | None = None,
         tls_endpoints: bool = False,
         certificate: tuple[str | PathLike[str], str | PathLike[str]] | None = None,
+        reserved_domains_only: bool = False,
         trusted_proxies: Sequence[str] = (),
         ambiguous_paths: Literal["reject", "normalize"] = "reject",
         max_connections: int | None = None,
@@ -75,6 +76,8 @@ class Service(InProcess):
             base_domain: The domain below which tunnels get names; without one, each gets a port.
             tls_endpoints: Whether the ports of tunnels that ask for HTTPS speak TLS.
             certificate: A certificate and its key, PEM files, for the names that it covers.
+            reserved_domains_only: Whether edges and tunnels may use only domains that their owner
+                has reserved.
             trusted_proxies: The proxies in front of the service, CIDRs or addresses: whoever comes
                 from one of them is the visitor that its `X-Forwarded-For` names. None by default.
             ambiguous_paths: What is done with a request whose path holds an encoded slash, a
@@ -125,6 +128,7 @@ class Service(InProcess):
                 "base_domain": base_domain,
                 "tls_endpoints": tls_endpoints,
                 "certificate": certificate,
+                "reserved_domains_only": reserved_domains_only,
                 "trusted_proxies": list(trusted_proxies),
                 "ambiguous_paths": ambiguous_paths,
                 "max_connections": max_connections,

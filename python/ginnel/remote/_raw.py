@@ -55,6 +55,8 @@ from .edges.tcp_modules import (
 )
 from .ip_policies import AsyncIpPolicies, IpPolicies
 from .ip_policy_rules import AsyncIpPolicyRules, IpPolicyRules
+from .reserved_domains import AsyncReservedDomains, ReservedDomains
+from .tls_certificates import AsyncTlsCertificates, TlsCertificates
 from .tunnel_sessions import AsyncTunnelSessions, TunnelSessions
 from .tunnels import AsyncTunnels, Tunnels
 
@@ -137,6 +139,46 @@ class AsyncRawCertificateAuthorities(Resource):
     get = raw_async(AsyncCertificateAuthorities.get)
     update = raw_async(AsyncCertificateAuthorities.update)
     delete = raw_async(AsyncCertificateAuthorities.delete)
+
+
+class RawReservedDomains(Resource):
+    """`reserved_domains`, with its responses as they came."""
+
+    create = raw(ReservedDomains.create)
+    list = raw_list(ReservedDomains.list)
+    get = raw(ReservedDomains.get)
+    update = raw(ReservedDomains.update)
+    delete = raw(ReservedDomains.delete)
+
+
+class AsyncRawReservedDomains(Resource):
+    """`reserved_domains`, with its responses as they came."""
+
+    create = raw_async(AsyncReservedDomains.create)
+    list = raw_async_list(AsyncReservedDomains.list)
+    get = raw_async(AsyncReservedDomains.get)
+    update = raw_async(AsyncReservedDomains.update)
+    delete = raw_async(AsyncReservedDomains.delete)
+
+
+class RawTlsCertificates(Resource):
+    """`tls_certificates`, with its responses as they came."""
+
+    create = raw(TlsCertificates.create)
+    list = raw_list(TlsCertificates.list)
+    get = raw(TlsCertificates.get)
+    update = raw(TlsCertificates.update)
+    delete = raw(TlsCertificates.delete)
+
+
+class AsyncRawTlsCertificates(Resource):
+    """`tls_certificates`, with its responses as they came."""
+
+    create = raw_async(AsyncTlsCertificates.create)
+    list = raw_async_list(AsyncTlsCertificates.list)
+    get = raw_async(AsyncTlsCertificates.get)
+    update = raw_async(AsyncTlsCertificates.update)
+    delete = raw_async(AsyncTlsCertificates.delete)
 
 
 class RawBackends(Resource):
@@ -895,6 +937,16 @@ class RawRemoteResources(RawCalls):
         return RawCertificateAuthorities(self._core)
 
     @cached_property
+    def reserved_domains(self) -> RawReservedDomains:
+        """`reserved_domains`"""
+        return RawReservedDomains(self._core)
+
+    @cached_property
+    def tls_certificates(self) -> RawTlsCertificates:
+        """`tls_certificates`"""
+        return RawTlsCertificates(self._core)
+
+    @cached_property
     def backends(self) -> RawBackends:
         """`backends`"""
         return RawBackends(self._core)
@@ -952,6 +1004,16 @@ class AsyncRawRemoteResources(AsyncRawCalls):
     def certificate_authorities(self) -> AsyncRawCertificateAuthorities:
         """`certificate_authorities`"""
         return AsyncRawCertificateAuthorities(self._core)
+
+    @cached_property
+    def reserved_domains(self) -> AsyncRawReservedDomains:
+        """`reserved_domains`"""
+        return AsyncRawReservedDomains(self._core)
+
+    @cached_property
+    def tls_certificates(self) -> AsyncRawTlsCertificates:
+        """`tls_certificates`"""
+        return AsyncRawTlsCertificates(self._core)
 
     @cached_property
     def backends(self) -> AsyncRawBackends:

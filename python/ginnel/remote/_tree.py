@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from .edges import AsyncEdges, Edges
     from .ip_policies import AsyncIpPolicies, IpPolicies
     from .ip_policy_rules import AsyncIpPolicyRules, IpPolicyRules
+    from .reserved_domains import AsyncReservedDomains, ReservedDomains
+    from .tls_certificates import AsyncTlsCertificates, TlsCertificates
     from .tunnel_sessions import AsyncTunnelSessions, TunnelSessions
     from .tunnels import AsyncTunnels, Tunnels
 
@@ -49,6 +51,20 @@ class RemoteResources(Resource):
         from .certificate_authorities import CertificateAuthorities
 
         return CertificateAuthorities(self._core)
+
+    @cached_property
+    def reserved_domains(self) -> ReservedDomains:
+        """`reserved_domains`"""
+        from .reserved_domains import ReservedDomains
+
+        return ReservedDomains(self._core)
+
+    @cached_property
+    def tls_certificates(self) -> TlsCertificates:
+        """`tls_certificates`"""
+        from .tls_certificates import TlsCertificates
+
+        return TlsCertificates(self._core)
 
     @cached_property
     def backends(self) -> Backends:
@@ -130,6 +146,20 @@ class AsyncRemoteResources(Resource):
         from .certificate_authorities import AsyncCertificateAuthorities
 
         return AsyncCertificateAuthorities(self._core)
+
+    @cached_property
+    def reserved_domains(self) -> AsyncReservedDomains:
+        """`reserved_domains`"""
+        from .reserved_domains import AsyncReservedDomains
+
+        return AsyncReservedDomains(self._core)
+
+    @cached_property
+    def tls_certificates(self) -> AsyncTlsCertificates:
+        """`tls_certificates`"""
+        from .tls_certificates import AsyncTlsCertificates
+
+        return AsyncTlsCertificates(self._core)
 
     @cached_property
     def backends(self) -> AsyncBackends:

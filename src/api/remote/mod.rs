@@ -9,6 +9,8 @@ pub mod credentials;
 pub mod edges;
 pub mod ip_policies;
 pub mod ip_policy_rules;
+pub mod reserved_domains;
+pub mod tls_certificates;
 pub mod tunnel_sessions;
 pub mod tunnels;
 
@@ -31,6 +33,8 @@ const RESOURCES: &[Resource] = &[
     ip_policies::RESOURCE,
     ip_policy_rules::RESOURCE,
     certificate_authorities::RESOURCE,
+    reserved_domains::RESOURCE,
+    tls_certificates::RESOURCE,
     backends::tunnel_group::RESOURCE,
     backends::failover::RESOURCE,
     backends::http_response::RESOURCE,

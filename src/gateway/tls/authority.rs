@@ -3,8 +3,8 @@
 //!
 //! It vouches for every name that a visitor asks for. Who asks for none, because addresses are no names
 //! in TLS, gets the certificate of this machine: for `localhost`, `127.0.0.1` and `::1`, for the
-//! addresses that are listened on, and for the host of the public URL. A certificate that was given is
-//! shown in its place for the names that it covers.
+//! addresses that are listened on, and for the host of the public URL. A certificate that was uploaded
+//! for a name, was given, or was obtained by ACME, is shown in its place for the names that it covers.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -28,6 +28,7 @@ use rustls::sign::CertifiedKey;
 use crate::api::mask;
 use crate::files;
 use crate::gateway::tls::interfaces;
+use crate::gateway::tls::named::NamedCertificates;
 use crate::gateway::tls::policy::TlsParams;
 use crate::net::tls::certificate::{self, Unusable};
 use crate::net::tls::{provider, server_config};
@@ -89,6 +90,8 @@ pub struct Authority {
     local: Mutex<LocalCertificate>,
     issued: Mutex<HashMap<String, IssuedCertificate>>,
     provided: RwLock<Option<ProvidedCertificate>>,
+    /// Those of single names.
+    named: NamedCertificates,
 }
 
 /// A certificate that the authority has made.
@@ -160,6 +163,7 @@ impl Authority {
             local: Mutex::default(),
             issued: Mutex::default(),
             provided: RwLock::default(),
+            named: NamedCertificates::default(),
         }))
     }
 
@@ -185,6 +189,11 @@ impl Authority {
         let provided = ProvidedCertificate { certified, leaf };
         *self.provided.write().unwrap_or_else(PoisonError::into_inner) = Some(provided);
         Ok(())
+    }
+
+    /// The certificates that belong to single names.
+    pub(crate) fn named(&self) -> &NamedCertificates {
+        &self.named
     }
 
     /// Vouches for an address that is listened on; for any address of this machine where that is said
@@ -237,8 +246,10 @@ impl Authority {
     /// The certificate for a name, or for this machine where a visitor names none.
     fn certificate(&self, name: Option<&str>) -> Result<Arc<CertifiedKey>, CertificateError> {
         let Some(name) = name else { return self.local_certificate() };
-        if let Some(provided) = self.provided_for(name) {
-            return Ok(provided);
+        let chosen = || self.named.uploaded.find(name);
+        let chosen = chosen().or_else(|| self.provided_for(name));
+        if let Some(found) = chosen.or_else(|| self.named.obtained.find(name)) {
+            return Ok(found);
         }
         if name == LOCAL_NAMES[0] {
             return self.local_certificate();

@@ -2,6 +2,7 @@
 
 pub(crate) mod authority;
 mod interfaces;
+pub(crate) mod named;
 pub(crate) mod policy;
 
 pub use authority::{Authority, CertificateError};

@@ -20,6 +20,8 @@ use crate::api::mask;
 const VERSION_WITH_NAMES: u32 = 3;
 /// What is wrong with the name of a file that is what the file should hold.
 pub const CONTENT: &str = "holds PEM text; name a file";
+/// What is wrong with the key of another certificate.
+pub const MISMATCH: &str = "is not the key of the certificate";
 /// Where the process's own descriptors are, such as a pipe of the shell in `--ca <(command)`.
 const DESCRIPTORS: [&str; 2] = ["/dev/fd", "/dev/stdin"];
 /// How DER begins, whatever it holds.
@@ -89,7 +91,7 @@ pub fn certified(chain: &[u8], key: &[u8]) -> Result<Arc<CertifiedKey>, Unusable
     let certified = CertifiedKey::from_der(certificates, key, &provider());
     certified.map(Arc::new).map_err(|problem| match problem {
         Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-            Unusable::Key("is not the key of the certificate".to_owned())
+            Unusable::Key(MISMATCH.to_owned())
         }
         Error::InvalidCertificate(CertificateError::BadEncoding) => {
             Unusable::Certificate("is damaged".to_owned())

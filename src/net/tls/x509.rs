@@ -1,10 +1,17 @@
 //! What a certificate says of itself. Whether it can be trusted is for the TLS library to say.
 
+use std::net::IpAddr;
+
 use chrono::DateTime;
 use x509_parser::asn1_rs::{FromDer, Oid};
 use x509_parser::certificate::X509Certificate;
-use x509_parser::oid_registry::OID_X509_EXT_EXTENDED_KEY_USAGE;
+use x509_parser::extensions::GeneralName;
+use x509_parser::oid_registry::{
+    OID_KEY_TYPE_EC_PUBLIC_KEY, OID_PKCS1_RSAENCRYPTION, OID_SIG_ED25519,
+    OID_X509_EXT_EXTENDED_KEY_USAGE,
+};
 use x509_parser::time::ASN1Time;
+use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
 use crate::api::Timestamp;
 
@@ -30,6 +37,13 @@ const PURPOSES: [(&str, &str); 7] = [
     ("1.3.6.1.5.5.7.3.4", "emailProtection"),
     ("1.3.6.1.5.5.7.3.8", "timeStamping"),
     ("1.3.6.1.5.5.7.3.9", "OCSPSigning"),
+];
+
+/// The types of keys that TLS is spoken with.
+const KEY_TYPES: [(Oid<'_>, &str); 3] = [
+    (OID_KEY_TYPE_EC_PUBLIC_KEY, "ecdsa"),
+    (OID_SIG_ED25519, "ed25519"),
+    (OID_PKCS1_RSAENCRYPTION, "rsa"),
 ];
 
 /// What a certificate says.
@@ -63,6 +77,97 @@ impl CertificateFields {
             is_authority: certificate.basic_constraints().ok()?.is_some_and(|it| it.value.ca),
         })
     }
+}
+
+/// What a certificate for a host says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct LeafFields {
+    /// What any certificate says.
+    pub certificate: CertificateFields,
+    /// Whose it is.
+    pub subject: SubjectFields,
+    /// The host names that it is for; the first label may be `*`.
+    pub dns_names: Vec<String>,
+    /// The addresses that it is for.
+    pub ips: Vec<String>,
+    /// The common name of who signed it; empty where it has none.
+    pub issuer_common_name: String,
+    /// The serial number in hexadecimal digits.
+    pub serial_number: String,
+    /// The type of its key: `ecdsa`, `ed25519` or `rsa`.
+    pub key_type: &'static str,
+}
+
+/// Whose a certificate is, apart from the common name; what it does not say is empty.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct SubjectFields {
+    pub organization: String,
+    pub organizational_unit: String,
+    pub locality: String,
+    pub province: String,
+    pub country: String,
+}
+
+impl LeafFields {
+    /// Reads a certificate; none where it is not one.
+    pub fn read(der: &[u8]) -> Option<Self> {
+        let fields = CertificateFields::read(der)?;
+        let (_, certificate) = X509Certificate::from_der(der).ok()?;
+        let (dns_names, ips) = alternative_names(&certificate)?;
+        Some(Self {
+            certificate: fields,
+            subject: SubjectFields::of(certificate.subject()),
+            dns_names,
+            ips,
+            issuer_common_name: first(certificate.issuer().iter_common_name()),
+            serial_number: certificate.raw_serial().iter().map(|it| format!("{it:02x}")).collect(),
+            key_type: key_type(&certificate),
+        })
+    }
+}
+
+impl SubjectFields {
+    fn of(subject: &X509Name<'_>) -> Self {
+        Self {
+            organization: first(subject.iter_organization()),
+            organizational_unit: first(subject.iter_organizational_unit()),
+            locality: first(subject.iter_locality()),
+            province: first(subject.iter_state_or_province()),
+            country: first(subject.iter_country()),
+        }
+    }
+}
+
+/// The text of the first of several attributes; empty where there is none.
+fn first<'a>(mut attributes: impl Iterator<Item = &'a AttributeTypeAndValue<'a>>) -> String {
+    let text = attributes.next().and_then(|attribute| attribute.as_str().ok());
+    text.unwrap_or_default().to_owned()
+}
+
+/// The host names and addresses that a certificate is for.
+fn alternative_names(certificate: &X509Certificate<'_>) -> Option<(Vec<String>, Vec<String>)> {
+    let (mut names, mut addresses) = (Vec::new(), Vec::new());
+    let extension = certificate.subject_alternative_name().ok()?;
+    for name in extension.iter().flat_map(|extension| &extension.value.general_names) {
+        match name {
+            GeneralName::DNSName(name) => names.push((*name).to_owned()),
+            GeneralName::IPAddress(bytes) => addresses.extend(address(bytes)),
+            _ => {}
+        }
+    }
+    Some((names, addresses))
+}
+
+fn address(bytes: &[u8]) -> Option<String> {
+    let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    let address = v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from));
+    address.ok().map(|address| address.to_string())
+}
+
+fn key_type(certificate: &X509Certificate<'_>) -> &'static str {
+    let algorithm = certificate.public_key().algorithm.oid();
+    let known = KEY_TYPES.into_iter().find(|(oid, _)| oid == algorithm);
+    known.map_or("", |(_, name)| name)
 }
 
 /// The version of X.509 that a certificate has, from 1 on; none where it is not one.
@@ -156,6 +261,38 @@ mod tests {
     }
 
     #[test]
+    fn a_leaf_says_for_whom_it_is() {
+        let names = ["a.test", "*.b.test", "127.0.0.1", "::1"].map(str::to_owned);
+        let mut params = CertificateParams::new(names).unwrap();
+        params.serial_number = Some(vec![10, 255].into());
+        for (kind, value) in [
+            (DnType::OrganizationName, "Tea & Söhne"),
+            (DnType::OrganizationalUnitName, "Leaves"),
+            (DnType::LocalityName, "York"),
+            (DnType::StateOrProvinceName, "Yorkshire"),
+            (DnType::CountryName, "GB"),
+            (DnType::CommonName, "a.test"),
+        ] {
+            params.distinguished_name.push(kind, value);
+        }
+
+        let read = LeafFields::read(&made(&params)).unwrap();
+
+        assert_eq!(read.dns_names, ["a.test", "*.b.test"]);
+        assert_eq!(read.ips, ["127.0.0.1", "::1"]);
+        assert_eq!((read.serial_number.as_str(), read.key_type), ("0aff", "ecdsa"));
+        assert_eq!(read.issuer_common_name, "a.test");
+        let subject = SubjectFields {
+            organization: "Tea & Söhne".into(),
+            organizational_unit: "Leaves".into(),
+            locality: "York".into(),
+            province: "Yorkshire".into(),
+            country: "GB".into(),
+        };
+        assert_eq!(read.subject, subject);
+    }
+
+    #[test]
     fn what_is_cut_or_changed_is_no_panic() {
         let whole = made(&params());
         for end in 0..whole.len() {
@@ -163,7 +300,7 @@ mod tests {
             let mut changed = whole.clone();
             for byte in [0, 0x30, 0x84, 0xff] {
                 changed[end] = byte;
-                let _ = (CertificateFields::read(&changed), version(&changed));
+                let _ = (LeafFields::read(&changed), version(&changed));
             }
         }
     }

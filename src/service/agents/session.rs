@@ -172,16 +172,24 @@ impl AgentSession {
 
     /// Takes a tunnel back that was noted when nothing allowed it any more.
     async fn confirm(&self, tunnel: &OnlineTunnel) -> Result<(), AgentRefusal> {
+        if let Err(refusal) = self.state.check_domain(&self.online, tunnel.host()) {
+            self.take_back(tunnel).await;
+            return Err(refusal);
+        }
         revocation::review(&self.state, &self.online.agent);
         if !tunnel.is_stopped() {
             return Ok(());
         }
+        self.take_back(tunnel).await;
+        self.state.access(&self.online)?;
+        Err(forbidden(&tunnel.public_name()))
+    }
+
+    async fn take_back(&self, tunnel: &OnlineTunnel) {
         self.state.registry.drop_bind(&tunnel.bind_id);
         // Without the note the address is only kept for longer.
         let dropped = Reservation::drop(&self.state.store, vec![tunnel.bind_id.clone()]).await;
         or_debug!(dropped, "a reservation stays");
-        self.state.access(&self.online)?;
-        Err(forbidden(&tunnel.public_name()))
     }
 
     /// The bind that the agent had, taken from whoever has it now.
@@ -232,6 +240,7 @@ impl AgentSession {
             return Err(forbidden(&format!("{:?}", endpoint.url())));
         }
         let tunnel = plan.tunnel(bind_id, endpoint.url(), id, endpoint_id);
+        self.state.check_domain(&self.online, tunnel.host())?;
         endpoint.retarget(Some(tunnel.clone()));
         Ok((endpoint, tunnel))
     }

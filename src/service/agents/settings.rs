@@ -24,6 +24,8 @@ pub struct AgentSettings {
     pub login_timeout: Duration,
     /// How long the addresses of an agent that is gone are kept for it.
     pub reserve: Duration,
+    /// True when agents may use only host names of domains that their owner has reserved.
+    pub reserved_domains_only: bool,
     /// What stands before the number of an error code.
     pub code_prefix: String,
 }

@@ -9,6 +9,7 @@ use crate::protocol::message::error_text;
 use crate::service::accounts;
 use crate::service::agents::access::AccessList;
 use crate::service::agents::registry::{OnlineAgent, Registry};
+use crate::service::domains::{DomainClaim, DomainDenial};
 use crate::service::store::{self, Store};
 
 /// What all sessions share.
@@ -53,6 +54,29 @@ impl AgentsState {
     pub(crate) fn access(&self, online: &OnlineAgent) -> Result<AccessList, AgentRefusal> {
         let entries = self.store.read(|view| accounts::access_list(view, &online.agent))?;
         entries.map(AccessList).ok_or_else(AgentRefusal::revoked)
+    }
+
+    /// Refuses a host name that belongs to another owner, or to nobody where only reserved ones may
+    /// be used.
+    pub(crate) fn check_domain(
+        &self,
+        online: &OnlineAgent,
+        host: Option<&str>,
+    ) -> Result<(), AgentRefusal> {
+        let Some(host) = host else { return Ok(()) };
+        let claim = DomainClaim {
+            owner_id: &online.agent.owner_id,
+            only_reserved: self.settings.reserved_domains_only,
+        };
+        match self.store.read(|view| claim.check(view, host))? {
+            Ok(_) => Ok(()),
+            Err(DomainDenial::Foreign) => {
+                Err(AgentRefusal(format!("the domain {host:?} is reserved by another owner"), 320))
+            }
+            Err(DomainDenial::Unreserved) => {
+                Err(AgentRefusal(format!("the domain {host:?} is not reserved"), 319))
+            }
+        }
     }
 
     /// A refusal as agents are told it.

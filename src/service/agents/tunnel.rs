@@ -10,8 +10,10 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
 use crate::api::Timestamp;
+
 use crate::gateway::{
     BoxFuture, ConnectionReuse, DialError, Io, RouteRef, Target, UpstreamProtocol, Visitor,
+    is_internal,
 };
 use crate::mux::{Code, Group, Stream};
 use crate::protocol::message::ProxyHeader;
@@ -102,6 +104,16 @@ impl OnlineTunnel {
                 format!("the labels {}", labels.join(", "))
             }
         }
+    }
+
+    /// The host name that the tunnel has in public; none where it has labels, an address or a name
+    /// that only policies lead to.
+    pub fn host(&self) -> Option<&str> {
+        let TunnelKind::Endpoint { url, .. } = &self.kind else { return None };
+        let place = url.split("://").nth(1)?;
+        let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
+        let is_address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+        Some(host).filter(|host| !is_address && !is_internal(host))
     }
 
     fn proxy_version(&self) -> Option<ProxyVersion> {

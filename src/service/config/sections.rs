@@ -84,6 +84,10 @@ const PUBLIC_TRAFFIC: SettingSection<ServeConfig> = SettingSection {
             "The domain below which tunnels get host names; without it, each gets a port"
         ),
         row!(
+            options.reserved_domains_only: bool, "reserved_domains_only", "BOOL",
+            "Let edges and tunnels use only domains that their owner has reserved"
+        ),
+        row!(
             certificate: FilePath, "certificate", "FILE",
             "A PEM file with a certificate for the host names in it; read again at a reload"
         ),

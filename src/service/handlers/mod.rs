@@ -9,6 +9,8 @@ mod credentials;
 mod edges;
 mod ip_policies;
 mod ip_policy_rules;
+mod reserved_domains;
+mod tls_certificates;
 mod tunnel_sessions;
 mod tunnels;
 
@@ -28,6 +30,8 @@ pub(super) fn all() -> Vec<Handler> {
         ip_policies::handlers(),
         ip_policy_rules::handlers(),
         certificate_authorities::handlers(),
+        reserved_domains::handlers(),
+        tls_certificates::handlers(),
         backends::handlers(),
         edges::handlers(),
         credentials::handlers(),

@@ -6,6 +6,7 @@
 //! when a request comes, so that edges need not know of their changes.
 
 mod backends;
+mod certificates;
 mod https_edges;
 mod ip_policies;
 mod modules;

@@ -12,9 +12,12 @@ use crate::api::remote::backends::weighted::WeightedBackend;
 use crate::api::remote::edges::https::HttpsEdge;
 use crate::api::remote::edges::tcp::TcpEdge;
 use crate::api::remote::ip_policies::IpPolicy;
+use crate::api::remote::reserved_domains::ReservedDomain;
 use crate::gateway::Gateway;
 use crate::gateway::modules::policy_cache::PolicyCache;
+use crate::service::certificates::ManagedName;
 use crate::service::publish::backends::Backends;
+use crate::service::publish::certificates::PublishedCertificates;
 use crate::service::publish::https_edges::HttpsEdges;
 use crate::service::publish::ip_policies::IpPolicyTable;
 use crate::service::publish::modules::ModuleCompiler;
@@ -36,6 +39,8 @@ const PUBLISHED_KINDS: &[&str] = &[
     prefix::HTTPS_EDGE,
     prefix::HTTPS_ROUTE,
     prefix::TCP_EDGE,
+    prefix::RESERVED_DOMAIN,
+    prefix::MANAGED_NAME,
 ];
 
 /// Everything that was published; edges hold on to backends and IP policies, and need not be compiled
@@ -46,6 +51,7 @@ pub(super) struct RouteTables {
     modules: ModuleCompiler,
     https_edges: HttpsEdges,
     tcp_edges: Arc<TcpEdges>,
+    certificates: PublishedCertificates,
 }
 
 impl RouteTables {
@@ -60,6 +66,7 @@ impl RouteTables {
             modules: ModuleCompiler::new(gateway.clone(), policies),
             https_edges: HttpsEdges::new(gateway.clone()),
             tcp_edges,
+            certificates: PublishedCertificates::new(gateway.clone()),
         }
     }
 
@@ -74,6 +81,8 @@ impl RouteTables {
         all::<StaticBackend>(view, &mut ids)?;
         all::<HttpsEdge>(view, &mut ids)?;
         all::<TcpEdge>(view, &mut ids)?;
+        all::<ReservedDomain>(view, &mut ids)?;
+        all::<ManagedName>(view, &mut ids)?;
         self.refresh(view, &ids)
     }
 
@@ -83,7 +92,7 @@ impl RouteTables {
         view: &View<'_>,
         changed: &[String],
     ) -> Result<(), store::StoreError> {
-        let Self { backends, ip_policies, modules, https_edges, tcp_edges } = self;
+        let Self { backends, ip_policies, modules, https_edges, tcp_edges, certificates } = self;
         let mut owners = Vec::new();
         let mut known = HashSet::new();
         for id in changed {
@@ -99,6 +108,8 @@ impl RouteTables {
                 prefix::HTTPS_EDGE => https_edges.refresh(view, modules, backends, id)?,
                 prefix::TCP_EDGE => tcp_edges.refresh(view, modules, backends, id)?,
                 prefix::IP_POLICY => ip_policies.refresh(view, id)?,
+                prefix::RESERVED_DOMAIN => certificates.refresh_domain(view, id)?,
+                prefix::MANAGED_NAME => certificates.refresh_managed(view, id)?,
                 kind => backends.refresh(view, kind, id)?,
             }
         }

@@ -148,6 +148,16 @@ impl<'connection> View<'connection> {
         Ok(query.query_row((space, key), |row| row.get(0)).optional()?)
     }
 
+    /// Who holds the claims whose keys start with `start`, which is not empty.
+    pub fn claimants_below(&self, space: &str, start: &str) -> Result<Vec<String>, StoreError> {
+        // No key of ours has a character beyond this one.
+        let end = format!("{start}\u{10ffff}");
+        self.texts(
+            "SELECT DISTINCT owner FROM claims WHERE space = ?1 AND key >= ?2 AND key < ?3",
+            (space, start, end),
+        )
+    }
+
     /// How many claims a space holds.
     pub fn claims(&self, space: &str) -> Result<i64, StoreError> {
         let mut query =

@@ -75,6 +75,8 @@ impl Run {
             let window = Duration::from_secs(limit[1].as_u64().unwrap());
             options.rate_limit = Some((limit[0].as_u64().unwrap() as u32, window));
         }
+        options.reserved_domains_only =
+            case["service"]["reserved_domains_only"].as_bool().unwrap_or_default();
         let mut run = Self {
             service: Running::over(http.clone(), options).await,
             http: http.clone(),

@@ -2,12 +2,12 @@
 
 use super::Context;
 use crate::service::check::{Flaw, host_port};
+use crate::service::domains::{DOMAIN, DomainClaim, DomainDenial, HOSTPORTS_OWNER};
 use crate::service::publish::Publisher;
+use crate::service::references::HOSTPORTS;
 use crate::service::store::Transaction;
 use crate::service::{Refusal, code};
 
-/// Where hosts and ports are unique.
-const HOSTPORTS: &str = "hostport";
 /// How many an edge may have.
 const MAX_HOSTPORTS: usize = 100;
 
@@ -75,4 +75,27 @@ pub(super) fn claim(
         }
     }
     Ok(())
+}
+
+/// Refuses hosts of an HTTPS edge that its owner may not have; notes the domains that they belong to.
+pub(super) fn take_domains(
+    change: &Transaction<'_>,
+    edge_id: &str,
+    hostports: &[String],
+    claim: &DomainClaim<'_>,
+) -> Result<(), Refusal> {
+    let mut domains = Vec::new();
+    for (index, text) in hostports.iter().enumerate() {
+        let host = text.rsplit_once(':').map_or(text.as_str(), |(host, _)| host);
+        let checked = claim.check(change, host)?;
+        domains.extend(checked.map_err(|denial| {
+            let (code, problem) = match denial {
+                DomainDenial::Foreign => (code::HOSTPORT_OF_ANOTHER, "is reserved by another"),
+                DomainDenial::Unreserved => (code::HOSTPORT_NOT_RESERVED, "is not reserved"),
+            };
+            Refusal::new(code, format!("hostports[{index}]: the domain of {text:?} {problem}"))
+        })?);
+    }
+    change.link(edge_id, DOMAIN, domains.iter().map(String::as_str))?;
+    Ok(change.link(edge_id, HOSTPORTS_OWNER, [claim.owner_id])?)
 }

@@ -13,6 +13,7 @@ use crate::policy::Scope;
 use crate::service::Refusal;
 use crate::service::address::Base;
 use crate::service::context::{StoredResource, found, remove};
+use crate::service::domains::DomainClaim;
 use crate::service::references::{EDGE_OF_ROUTE, routes_of};
 use crate::service::store::{Document, Transaction, View};
 
@@ -62,6 +63,7 @@ async fn create(service: Context, call: Create) -> OperationResult<Create> {
         https_modules!(check_modules, [call, modules, checker])
     });
     let modules = modules.await?;
+    let owner = HostportsOwner::of(&service);
     let create = service.change(move |change| {
         let mut edge = HttpsEdge {
             id: change.new_id(prefix::HTTPS_EDGE)?,
@@ -71,7 +73,7 @@ async fn create(service: Context, call: Create) -> OperationResult<Create> {
             ..HttpsEdge::default()
         };
         modules.set(change, &mut edge)?;
-        claim(change, &mut edge, hostports)?;
+        claim(change, &mut edge, hostports, &owner)?;
         edge.keep(change)?;
         edge.routes = Some(Vec::new());
         Ok(edge)
@@ -107,10 +109,11 @@ async fn update(service: Context, call: Update) -> OperationResult<Update> {
         https_modules!(check_modules, [call, modules, checker])
     });
     let modules = modules.await?;
+    let owner = HostportsOwner::of(&service);
     let update = service.change(move |change| {
         let mut edge: HttpsEdge = found(change, &call.id)?;
         modules.set(change, &mut edge)?;
-        claim(change, &mut edge, hostports)?;
+        claim(change, &mut edge, hostports, &owner)?;
         edge.description = call.description.or(edge.description.take());
         edge.metadata = call.metadata.or(edge.metadata.take());
         edge.keep(change)?;
@@ -136,13 +139,30 @@ fn check_hostports(service: &Context, hostports: Option<&[String]>) -> Result<()
     hostports::check_names(service, hostports)
 }
 
+/// Whose hosts an edge may have.
+struct HostportsOwner {
+    owner_id: String,
+    only_reserved: bool,
+}
+
+impl HostportsOwner {
+    fn of(service: &Context) -> Self {
+        let owner_id = service.caller.owner_id.clone();
+        Self { owner_id, only_reserved: service.shared.reserved_domains_only }
+    }
+}
+
 fn claim(
     change: &Transaction<'_>,
     edge: &mut HttpsEdge,
     hostports: Option<Vec<String>>,
+    owner: &HostportsOwner,
 ) -> Result<(), Refusal> {
     let Some(hostports) = hostports else { return Ok(()) };
     hostports::claim(change, &edge.id, &hostports)?;
+    let HostportsOwner { owner_id, only_reserved } = owner;
+    let domains = DomainClaim { owner_id, only_reserved: *only_reserved };
+    hostports::take_domains(change, &edge.id, &hostports, &domains)?;
     edge.hostports = Some(hostports);
     Ok(())
 }

@@ -1,0 +1,66 @@
+//! Whose host names are: a reserved domain belongs to its owner's edges and agents.
+
+use super::store::{StoreError, View};
+use crate::api::remote::reserved_domains::ReservedDomain;
+
+/// Where reserved domains are unique.
+pub(super) const DOMAINS: &str = "domain";
+/// The role of a reserved domain for the edges that use it.
+pub(super) const DOMAIN: &str = "domain";
+/// The role of a user or bot user for the edges whose host names it chose.
+pub(super) const HOSTPORTS_OWNER: &str = "hostports_owner";
+
+/// Why a host name may not be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DomainDenial {
+    /// It belongs to somebody else.
+    Foreign,
+    /// Nobody has reserved it, and only reserved domains may be used.
+    Unreserved,
+}
+
+/// Whose names a host may have.
+#[derive(Debug, Clone)]
+pub(super) struct DomainClaim<'a> {
+    /// The user or bot user.
+    pub owner_id: &'a str,
+    /// True when only reserved domains may be used.
+    pub only_reserved: bool,
+}
+
+impl DomainClaim<'_> {
+    /// Whether a host name may be used; gives the domain that it belongs to, if there is one.
+    pub(super) fn check(
+        &self,
+        view: &View<'_>,
+        host: &str,
+    ) -> Result<Result<Option<String>, DomainDenial>, StoreError> {
+        Ok(match reservation_of(view, host)? {
+            Some(domain) if domain.owner_id.as_deref() == Some(self.owner_id) => {
+                Ok(Some(domain.id))
+            }
+            Some(_) => Err(DomainDenial::Foreign),
+            None if self.only_reserved => Err(DomainDenial::Unreserved),
+            None => Ok(None),
+        })
+    }
+}
+
+/// The reserved domain that a host name belongs to: the name itself, else the longest wildcard.
+pub(super) fn reservation_of(
+    view: &View<'_>,
+    host: &str,
+) -> Result<Option<ReservedDomain>, StoreError> {
+    let host = host.to_ascii_lowercase();
+    let name = host.strip_prefix("*.").unwrap_or(&host);
+    let mut candidates = vec![host.clone()];
+    let parents = name.match_indices('.').map(|(at, _)| &name[at + 1..]);
+    let name = (name.len() < host.len()).then_some(name);
+    candidates.extend(name.into_iter().chain(parents).map(|parent| format!("*.{parent}")));
+    for candidate in candidates {
+        if let Some(id) = view.claimant(DOMAINS, &candidate)? {
+            return view.find(&id);
+        }
+    }
+    Ok(None)
+}
