@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import trustme
@@ -18,7 +19,7 @@ def service() -> Iterator[ginnel.Service]:
         yield service
 
 
-def an_edge(service: ginnel.Service, host: str, **modules: object) -> None:
+def an_edge(service: ginnel.Service, host: str, **modules: Any) -> None:
     remote = service.client()
     body = remote.backends.http_response.create(body=host).id
     edge = remote.edges.https.create(hostports=[f"{host}:443"], **modules)
