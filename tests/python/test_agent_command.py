@@ -180,7 +180,7 @@ def test_each_request_has_one_line(tmp_path: Path, as_json: bool) -> None:
             api = json.loads(wait_for('"agent_api"'))["url"]
         else:
             url = wait_for(" -> file://").split(" ")[-3]
-            api = wait_for("agent API at ").split(" ")[-1].strip().removesuffix("/api")
+            api = wait_for("Inspect: ").split(" ")[-1].strip()
         host, _, port = url.removeprefix("http://").rpartition(":")
 
         def ask(number: int) -> None:

@@ -20,6 +20,8 @@ from urllib.request import urlopen
 
 import pytest
 
+import ginnel
+
 pty: Any = pytest.importorskip("pty", reason="needs terminals as Unix has them")
 termios: Any = pytest.importorskip("termios")
 
@@ -243,7 +245,49 @@ def test_without_a_terminal_there_are_lines() -> None:
         env={**os.environ, "GINNEL_AUTHTOKEN": "x"},
     ) as process:
         assert process.stdout
-        assert "agent API at http://127.0.0.1:" in process.stdout.readline()
+        assert "Inspect: http://127.0.0.1:" in process.stdout.readline()
         assert "127.0.0.1:1: " in process.stdout.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 0
+
+
+def dev_lines(*options: str) -> list[str]:
+    """What `ginnel dev` says off a terminal until its tunnel is there."""
+    command = [sys.executable, "-m", "ginnel", "dev", "http", "8080", "--web-addr", "127.0.0.1:0"]
+    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        lines = []
+        for line in process.stdout:
+            lines.append(line.split(" ", 1)[1].rstrip())
+            if "try: " in line:
+                break
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0
+    return lines
+
+
+def test_the_first_lines_say_where_to_look_and_what_to_try() -> None:
+    lines = dev_lines()
+
+    said = dict(line.split(": ", 1) for line in lines if ": " in line)
+    url = said["Public URL"]
+    assert url.startswith("http://127.0.0.1:")
+    assert said["Forwarding"] == f"{url} -> localhost:8080"
+    assert said["try"] == f"curl {url}"
+    assert said["Inspect"].startswith("http://127.0.0.1:")
+    assert "/api" not in said["Inspect"]
+    assert not any("key" in line.lower() for line in lines)
+
+
+def test_the_admin_key_is_shown_to_who_asks_for_it() -> None:
+    said = dict(line.split(": ", 1) for line in dev_lines("--show-key") if ": " in line)
+
+    with ginnel.RemoteClient(said["Admin key"], base_url=said["Management API"]) as remote:
+        assert remote.is_closed is False
+
+
+@pytest.mark.parametrize("option", ["--server-addr", "--ca", "--authtoken-file", "--config"])
+def test_dev_refuses_options_that_it_does_not_use(option: str) -> None:
+    command = [sys.executable, "-m", "ginnel", "dev", "http", "8080", option, "x"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    assert (ended.returncode, option in ended.stderr) == (2, True)

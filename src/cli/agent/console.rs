@@ -8,7 +8,7 @@ use std::time::Duration;
 use chrono::Timelike;
 use terminal_size::{Height, Width, terminal_size};
 
-use super::event_log::plain;
+use super::event_log::{plain, try_command};
 use crate::agent::capture::{CaptureRecord, CapturedMessage};
 use crate::agent::{Agent, SessionState, masked_target};
 use crate::api::local::tunnels::AgentTunnel;
@@ -43,10 +43,13 @@ pub(super) struct Console {
 }
 
 impl Console {
-    pub fn new(service: Option<&Service>) -> Self {
+    /// A view that shows the admin key of a service only where `shows_key`.
+    pub fn new(service: Option<&Service>, shows_key: bool) -> Self {
         let facts = service.map(|service| {
-            let key = service.api_key().map(|key| key.0.clone()).unwrap_or_default();
-            vec![("Management API", service.url().to_owned()), ("Admin key", key)]
+            let key = service.api_key().filter(|_| shows_key).map(|key| key.0.clone());
+            let mut facts = vec![("Management API", service.url().to_owned())];
+            facts.extend(key.map(|key| ("Admin key", key)));
+            facts
         });
         let service = facts.unwrap_or_default();
         let (shown, outlives_terminal) = (String::new(), outlives_terminal());
@@ -162,8 +165,8 @@ impl Console {
             facts.push(("Region", online.region.clone()));
             facts.push(("Latency", latency.unwrap_or_else(|| "-".to_owned())));
         }
-        facts.extend(agent.url().map(|url| ("Inspection", url)));
-        facts.extend(self.service.iter().cloned());
+        let urls = || tunnels.iter().map(|tunnel| &tunnel.public_url).filter(|url| !url.is_empty());
+        facts.extend(urls().map(|url| ("Public URL", url.clone())));
         let forwarding = tunnels.iter().map(|tunnel| {
             let from = match tunnel.public_url.as_str() {
                 "" => &tunnel.name,
@@ -174,6 +177,9 @@ impl Console {
             ("Forwarding", format!("{from} -> {}{status}", tunnel.config.addr))
         });
         facts.extend(forwarding);
+        facts.extend(agent.url().map(|url| ("Inspect", url)));
+        facts.extend(self.service.iter().cloned());
+        facts.extend(urls().find_map(|url| try_command(url)).map(|command| ("try:", command)));
         facts
     }
 }

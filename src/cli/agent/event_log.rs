@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use crate::agent::capture::{CaptureChange, CaptureRecord, CaptureStore, CapturedMessage};
 use crate::agent::{Agent, SessionState, masked_target};
 use crate::api::local::tunnels::AgentTunnel;
+use crate::cli::agent::UNNAMED;
 use crate::cli::output::say;
 use crate::logging::or_debug;
 use crate::service::Service;
@@ -116,6 +117,12 @@ fn at_once(changes: &mut Receiver<CaptureChange>) -> Option<Result<CaptureChange
     }
 }
 
+/// What somebody may type to see a tunnel at work; none where no web page is behind it.
+pub(super) fn try_command(public_url: &str) -> Option<String> {
+    let is_web = public_url.starts_with("http://") || public_url.starts_with("https://");
+    is_web.then(|| format!("curl {public_url}"))
+}
+
 /// Tells what happens, one line each.
 #[derive(Clone, Copy)]
 pub(super) struct EventLog {
@@ -124,10 +131,10 @@ pub(super) struct EventLog {
 }
 
 impl EventLog {
-    /// Where the agent API is.
+    /// Where requests can be looked at, and the agent API is.
     pub fn agent(self, agent: &Agent) {
         if let Some(url) = agent.url() {
-            self.line("agent_api", &format!("agent API at {url}/api"), json!({"url": url}));
+            self.line("agent_api", &format!("Inspect: {url}"), json!({"url": url}));
         }
     }
 
@@ -154,8 +161,24 @@ impl EventLog {
 
     fn tunnel(self, tunnel: &AgentTunnel) {
         let (name, url, addr) = (&tunnel.name, &tunnel.public_url, &tunnel.config.addr);
-        let fields = json!({"name": name, "public_url": url, "addr": addr});
-        self.line("tunnel", &format!("{name}: {url} -> {addr}"), fields);
+        if self.as_json {
+            let fields = json!({"name": name, "public_url": url, "addr": addr});
+            return self.line("tunnel", "", fields);
+        }
+        let of = if name == UNNAMED { String::new() } else { format!(" of {name}") };
+        if !url.is_empty() {
+            self.text(&format!("Public URL{of}: {url}"));
+        }
+        let from = if url.is_empty() { name } else { url };
+        self.text(&format!("Forwarding{of}: {from} -> {addr}"));
+        if let Some(command) = try_command(url) {
+            self.text(&format!("try: {command}"));
+        }
+    }
+
+    /// Writes a line for people.
+    fn text(self, text: &str) {
+        self.line("", text, Value::Null);
     }
 
     /// Tells which tunnels visitors cannot reach although there is a session, and which they can
@@ -232,11 +255,14 @@ impl EventLog {
         page.push('\n');
     }
 
-    /// Where the management API is, and its admin key.
-    pub fn service(self, service: &Service) {
+    /// Where the management API is; its admin key is in JSON, and for people where they ask for it.
+    pub fn service(self, service: &Service, shows_key: bool) {
         let key = service.api_key().map(|key| key.0.as_str()).unwrap_or_default();
-        let text = format!("management API at {}, admin key {key}", service.url());
+        let text = format!("Management API: {}", service.url());
         self.line("service", &text, json!({"url": service.url(), "api_key": key}));
+        if shows_key && !self.as_json {
+            self.text(&format!("Admin key: {key}"));
+        }
     }
 
     /// Adds a request that has ended.

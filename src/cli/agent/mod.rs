@@ -37,14 +37,44 @@ const RETRY_PAUSE: Duration = Duration::from_millis(20);
 const MIN_SERVICE_GRACE: Duration = Duration::from_secs(1);
 /// The name of a tunnel that the command line defines.
 const UNNAMED: &str = "command_line";
+/// Whether the admin key of the service beside the agent is shown.
+const SHOW_KEY: &str = "show-key";
 
 pub(in crate::cli) fn agent() -> Command {
-    connecting(Command::new("agent"))
+    connecting(running(Command::new("agent")))
         .about("Run an agent; tunnels are started through its API")
         .after_help("Example:\n  ginnel agent --server-addr 127.0.0.1:4443 --ca ginnel.db-ca.pem")
 }
 
 pub(in crate::cli) fn http() -> Command {
+    connecting(http_tunnel())
+}
+
+pub(in crate::cli) fn tcp() -> Command {
+    connecting(tcp_tunnel())
+}
+
+pub(in crate::cli) fn tls() -> Command {
+    connecting(tls_tunnel())
+}
+
+pub(in crate::cli) fn start() -> Command {
+    connecting(running(Command::new("start")))
+        .about("Start tunnels of the configuration file")
+        .arg(Arg::new("name").num_args(0..).help("The names of the tunnels"))
+        .arg(switch("all", "Start all tunnels"))
+}
+
+pub(in crate::cli) fn dev() -> Command {
+    let show_key = || switch(SHOW_KEY, "Show the admin key of the service");
+    Command::new("dev")
+        .about("Run a service and an agent together: one command, no account")
+        .after_help("Example:\n  ginnel dev http 8080")
+        .subcommand_required(true)
+        .subcommands([http_tunnel(), tcp_tunnel(), tls_tunnel()].map(|it| it.arg(show_key())))
+}
+
+fn http_tunnel() -> Command {
     tunnel("http", "Make a local web service public")
         .arg(text(
             "host-header",
@@ -61,7 +91,7 @@ pub(in crate::cli) fn http() -> Command {
         .arg(switch("no-inspect", "Do not capture requests"))
 }
 
-pub(in crate::cli) fn tcp() -> Command {
+fn tcp_tunnel() -> Command {
     tunnel("tcp", "Make a local TCP port public").arg(text(
         "remote-addr",
         "HOST:PORT",
@@ -69,7 +99,7 @@ pub(in crate::cli) fn tcp() -> Command {
     ))
 }
 
-pub(in crate::cli) fn tls() -> Command {
+fn tls_tunnel() -> Command {
     tunnel("tls", "Make a local TLS port public; the local service terminates TLS").arg(text(
         "domain",
         "HOST",
@@ -77,23 +107,8 @@ pub(in crate::cli) fn tls() -> Command {
     ))
 }
 
-pub(in crate::cli) fn start() -> Command {
-    connecting(Command::new("start"))
-        .about("Start tunnels of the configuration file")
-        .arg(Arg::new("name").num_args(0..).help("The names of the tunnels"))
-        .arg(switch("all", "Start all tunnels"))
-}
-
-pub(in crate::cli) fn dev() -> Command {
-    Command::new("dev")
-        .about("Run a service and an agent together: one command, no account")
-        .after_help("Example:\n  ginnel dev http 8080")
-        .subcommand_required(true)
-        .subcommands([http(), tcp(), tls()])
-}
-
 fn tunnel(name: &'static str, about: &'static str) -> Command {
-    connecting(Command::new(name))
+    running(Command::new(name))
         .about(about)
         .arg(
             Arg::new("addr")
@@ -109,6 +124,7 @@ fn tunnel(name: &'static str, about: &'static str) -> Command {
         ))
 }
 
+/// What an agent is told that connects to a service elsewhere.
 fn connecting(command: Command) -> Command {
     command
         .arg(config_argument())
@@ -119,6 +135,11 @@ fn connecting(command: Command) -> Command {
         ))
         .arg(file("ca", "A PEM file of certificates to trust instead of the system's"))
         .arg(file("authtoken-file", "A file that holds the authtoken; default: GINNEL_AUTHTOKEN"))
+}
+
+/// What every agent is told.
+fn running(command: Command) -> Command {
+    command
         .arg(text("web-addr", "HOST:PORT", "Where the agent API listens, or false"))
         .arg(grace::argument())
         .arg(switch("json", "Print one JSON object for each event"))
@@ -444,13 +465,14 @@ enum AgentView {
 impl AgentView {
     fn of(matches: &ArgMatches, requested: Option<bool>, service: Option<&Service>) -> Self {
         let as_json = matches.get_flag("json");
+        let shows_key = matches.try_get_one(SHOW_KEY).ok().flatten() == Some(&true);
         let on_terminal = !as_json && requested != Some(false) && std::io::stdout().is_terminal();
         if on_terminal || requested == Some(true) && !as_json {
-            return Self::Console(Console::new(service));
+            return Self::Console(Console::new(service, shows_key));
         }
         let event_log = EventLog { as_json };
         if let Some(service) = service {
-            event_log.service(service);
+            event_log.service(service, shows_key);
         }
         Self::Lines(event_log)
     }

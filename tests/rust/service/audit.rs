@@ -216,7 +216,7 @@ async fn only_admins_read_events() {
 #[tokio::test]
 async fn the_word_of_a_trusted_proxy_is_taken_for_the_address() {
     let untrusting = Running::start().await;
-    let trusted_proxies = ginnel::service::TrustedProxies::parse(&["127.0.0.0/8"]).unwrap();
+    let trusted_proxies = ginnel::service::TrustedProxies::parse(["127.0.0.0/8"]).unwrap();
     let trusting = Running::with(Options { trusted_proxies, ..Options::default() }).await;
 
     for (service, address) in [(&untrusting, "127.0.0.1"), (&trusting, "192.0.2.9")] {
@@ -294,7 +294,7 @@ async fn events_are_removed_a_few_at_a_time_the_oldest_first() {
     let left = |terms: &[&str]| {
         let terms = terms.iter().map(|term| (*term).to_owned()).collect();
         let query = EventQuery { terms, limit: 100, ..EventQuery::default() };
-        store.read(|view| view.events(&query).map_err(StoreError::from)).unwrap()
+        store.read(|view| view.events(&query)).unwrap()
     };
     assert_eq!(left(&[]), ["aev_009", "aev_008"]);
     assert_eq!(left(&["even"]), ["aev_009", "aev_008"]);
