@@ -135,7 +135,19 @@ def edges(rounds: int) -> list[Row]:
     def of(samples: list[dict[str, float]], key: str) -> list[float]:
         return [sample[key] for sample in samples]
 
-    return [row(name) for name in got if not name.startswith("nginx")]
+    watched = written(
+        HERE / "edges",
+        PYTHON,
+        *("run.py", "--metrics", "--only", "plain", "policed"),
+        *("--rounds", str(rounds), "--secs", "1", "--json"),
+    )
+
+    def counted(name: str) -> Row:
+        on, off = of(watched[name], "rate"), of(watched[f"before-{name}"], "rate")
+        return Row("edges", f"{name} with metrics", "requests/s", on, "without", off)
+
+    rows = [row(name) for name in got if not name.startswith("nginx")]
+    return rows + [counted(name) for name in ("plain", "policed")]
 
 
 def tunnel(rounds: int) -> list[Row]:

@@ -40,6 +40,8 @@
 mod forward;
 
 #[cfg(feature = "service")]
+mod admin;
+#[cfg(feature = "service")]
 pub mod agent;
 pub mod api;
 #[cfg(feature = "service")]
@@ -58,6 +60,8 @@ pub mod fuzz;
 pub mod gateway;
 mod http1;
 mod logging;
+#[cfg(feature = "service")]
+mod metrics;
 #[cfg(feature = "service")]
 pub mod mux;
 #[cfg(feature = "service")]

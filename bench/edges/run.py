@@ -165,9 +165,11 @@ def crowd(remote: ginnel.RemoteClient, backend: str) -> None:
             )
 
 
-def serve(upstream: int) -> None:
+def serve(upstream: int, metrics: bool) -> None:
     """Runs two services until standard input ends; prints where they are."""
-    with ginnel.Service() as service, ginnel.Service() as crowded:
+    # Builds that do not know the option can be compared as well.
+    watched = {"admin_addr": "127.0.0.1:0"} if metrics else {}
+    with ginnel.Service(**watched) as service, ginnel.Service(**watched) as crowded:
         modules = {"policy": POLICY, "user_agent_filter": {"deny": ["bad(bot|crawler)"]}}
         for one in (service, crowded):
             remote = one.client()
@@ -188,8 +190,9 @@ def serve(upstream: int) -> None:
 class Build:
     """The services of one build of ginnel, in a process of their own."""
 
-    def __init__(self, python: str, upstream: int) -> None:
+    def __init__(self, python: str, upstream: int, metrics: bool = False) -> None:
         command = [python, __file__, "--serve", str(upstream)]
+        command += ["--metrics"] if metrics else []
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
         self.urls = json.loads(self.process.stdout.readline())
@@ -212,7 +215,12 @@ class Build:
 
 
 def compare(
-    rounds: int, secs: float, only: list[str], before: str | None, file: pathlib.Path | None
+    rounds: int,
+    secs: float,
+    only: list[str],
+    before: str | None,
+    file: pathlib.Path | None,
+    metrics: bool,
 ) -> None:
     work = pathlib.Path(tempfile.mkdtemp(prefix="edges-"))
     upstream, plain, tls = free_port(), free_port(), free_port()
@@ -225,7 +233,7 @@ def compare(
     behind = nginx(work, "upstream", UPSTREAM.format(port=upstream, body="x" * 64))
     servers = PROXY.format(upstream=upstream, plain=plain, tls=tls, work=work)
     proxy = nginx(work, "proxy", servers)
-    builds = {"": Build(sys.executable, upstream)}
+    builds = {"": Build(sys.executable, upstream, metrics)}
     if before:
         builds["before-"] = Build(before, upstream)
     targets = {"nginx": (f"http://127.0.0.1:{plain}/", HOST, family(proxy.pid))}
@@ -312,15 +320,17 @@ def main() -> None:
     arguments.add_argument("--only", nargs="*", default=[], help="the targets to visit")
     arguments.add_argument("--before", metavar="PYTHON", help="one with the build to compare with")
     arguments.add_argument("--json", type=pathlib.Path, help="a file for every sample")
+    arguments.add_argument("--metrics", action="store_true", help="count requests for a scrape")
     arguments.add_argument("--live", action="store_true")
     arguments.add_argument("--serve", type=int, help=argparse.SUPPRESS)
     chosen = arguments.parse_args()
     if chosen.live:
         live()
     elif chosen.serve:
-        serve(chosen.serve)
+        serve(chosen.serve, chosen.metrics)
     else:
-        compare(chosen.rounds, chosen.secs, chosen.only, chosen.before, chosen.json)
+        before = chosen.before or (sys.executable if chosen.metrics else None)
+        compare(chosen.rounds, chosen.secs, chosen.only, before, chosen.json, chosen.metrics)
 
 
 if __name__ == "__main__":

@@ -55,6 +55,8 @@ class TrafficEvent:
     """The action of the rule."""
     logs: tuple[Mapping[str, object], ...] = ()
     """What actions logged."""
+    request_id: str | None = None
+    """The id that visitor and upstream have in `X-Request-Id`; None where requests get none."""
 
     def __repr__(self) -> str:
         from ._repr.traffic import event_line

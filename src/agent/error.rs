@@ -36,6 +36,14 @@ pub enum Error {
         /// What the system says.
         source: io::Error,
     },
+    /// Nobody can watch the agent at the address.
+    #[error("admin_addr: cannot listen on {address}: {source}")]
+    AdminAddress {
+        /// The address.
+        address: String,
+        /// What the system says.
+        source: io::Error,
+    },
     /// The service refused the agent for good.
     #[error("the service refused the agent: {0}")]
     Refused(String),

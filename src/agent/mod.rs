@@ -14,6 +14,7 @@ mod error;
 pub mod hosts;
 mod inner;
 pub mod metrics;
+mod monitoring;
 mod options;
 mod page;
 pub mod relay;
@@ -23,6 +24,7 @@ mod tls;
 mod tunnels;
 mod web;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,6 +40,7 @@ pub use session::{OnlineSession, SessionState, StartError, TunnelBindError};
 pub use tls::Trust;
 pub use tunnels::{BoundEndpoint, LocalService, RunningTunnel, TunnelStatus};
 
+use crate::admin::AdminListener;
 use crate::api::local::tunnels::AgentTunnel;
 use crate::logging::or_debug;
 use crate::net::{Shutdown, ShutdownPhase};
@@ -46,6 +49,7 @@ use capture::CaptureStore;
 use definition::{Definition, EndpointDefinition};
 use hosts::AllowedHosts;
 use metrics::TunnelMetrics;
+use monitoring::AgentMonitor;
 use relay::{ForbiddenAddresses, HttpForwarder, LocalAddress, LocalUpstream};
 use session::state::SharedSessionHistory;
 use tunnels::Tunnels;
@@ -55,6 +59,7 @@ use web::WebServer;
 pub struct Agent {
     shared: Arc<AgentInner>,
     web: Option<WebServer>,
+    admin: Option<AdminListener>,
     session_task: JoinHandle<()>,
 }
 
@@ -100,13 +105,19 @@ impl Agent {
             Some(listener) => Some(WebServer::start(listener, shared.clone(), hosts)?),
             None => None,
         };
+        let admin = admin(&shared).await?;
         let session_task = tokio::spawn(session::run(shared.clone()));
-        Ok(Self { shared, web, session_task })
+        Ok(Self { shared, web, admin, session_task })
     }
 
     /// The address of the local API, without a path; none where it is off.
     pub fn url(&self) -> Option<String> {
         self.web.as_ref().map(|web| format!("http://{}", web.address()))
+    }
+
+    /// Where `/healthz`, `/readyz` and `/metrics` are, if anywhere.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(AdminListener::address)
     }
 
     /// How the link to the service is.
@@ -189,6 +200,15 @@ impl Agent {
             self.shared.tunnels.remove(&tunnel.name);
         }
     }
+}
+
+/// Listens for whoever watches the agent, where that is wanted.
+async fn admin(shared: &Arc<AgentInner>) -> Result<Option<AdminListener>, Error> {
+    let Some(address) = &shared.options.admin_addr else { return Ok(None) };
+    let monitor = Arc::new(AgentMonitor(Arc::downgrade(shared)));
+    let started = AdminListener::start(address, monitor).await;
+    let failed = |source| Error::AdminAddress { address: address.clone(), source };
+    started.map(Some).map_err(failed)
 }
 
 impl Drop for Agent {

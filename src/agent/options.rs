@@ -36,6 +36,8 @@ pub struct AgentOptions {
     pub grace: Duration,
     /// Addresses that no tunnel may lead to, beside the APIs of this process.
     pub closed: Vec<SocketAddr>,
+    /// Where `/healthz`, `/readyz` and `/metrics` are, `host:port`; nowhere by default.
+    pub admin_addr: Option<String>,
 }
 
 /// Where the local API listens.
@@ -66,6 +68,7 @@ impl AgentOptions {
             remote_management: true,
             grace: Duration::from_secs(30),
             closed: Vec::new(),
+            admin_addr: None,
         }
     }
 }

@@ -77,6 +77,8 @@ pub mod prefix {
         AUDIT_EVENT = "aev",
         /// One operation, as named in an error.
         OPERATION = "op",
+        /// Request of a visitor.
+        REQUEST = "req",
     }
 }
 

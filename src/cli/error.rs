@@ -55,7 +55,9 @@ impl CliError {
 impl From<Error> for CliError {
     fn from(error: Error) -> Self {
         let exit = match &error {
-            Error::AddressInUse(_) | Error::Bind { .. } => Exit::Address,
+            Error::AddressInUse(_) | Error::Bind { .. } | Error::AdminAddress { .. } => {
+                Exit::Address
+            }
             Error::Store(StoreError::SpecialName(_)) => Exit::Usage,
             Error::Store(_) | Error::Authority(_) | Error::TokenFile { .. } => Exit::Store,
             Error::Certificate(_) => Exit::Failed,

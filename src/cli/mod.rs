@@ -1,5 +1,6 @@
 //! The `ginnel` command: one file per subcommand.
 
+mod admin;
 mod admin_key;
 mod agent;
 mod completion;

@@ -133,6 +133,7 @@ fn announce(
             "authtoken": token.map(|token| token.0.as_str()),
             "http_url": edge_url(service, "http"),
             "https_url": edge_url(service, "https"),
+            "admin_addr": service.admin_address().map(|address| address.to_string()),
             "ca_path": service.gateway().authority().path(),
         });
         return try_say(&line.to_string());
@@ -147,11 +148,13 @@ fn announce(
     let edges = edges.map(|url| format!(", public traffic at {url}")).collect::<String>();
     let agents = service.agent_address().map(|address| format!(", agents at {address}"));
     let agents = agents.unwrap_or_default();
+    let admin = service.admin_address().map(|address| format!(", metrics at http://{address}"));
+    let admin = admin.unwrap_or_default();
     let trusted = service.gateway().authority().path();
     let trusted = trusted.map(|path| format!(", certificates to trust in {}", path.display()));
     let trusted = trusted.unwrap_or_default();
     let url = service.url();
-    say(&format!("management API at {url}{public}{edges}{agents}, {place}{trusted}"));
+    say(&format!("management API at {url}{public}{edges}{agents}{admin}, {place}{trusted}"));
     let key = key.is_none_or(|key| try_say(&format!("admin key, shown this once: {}", key.0)));
     let token = token.is_none_or(|token| {
         try_say(&format!("authtoken for agents, shown this once: {}", token.0))

@@ -28,6 +28,9 @@ const MAX_EVENT_BACKLOG: usize = 1024;
 pub struct Event {
     /// When it was decided, RFC 3339.
     pub time: String,
+    /// The name of the request, as visitor and upstream have it in `X-Request-Id`; none where requests
+    /// get none.
+    pub request_id: Option<String>,
     /// What the visitor spoke: `http`, `https`, `tcp` or `tls`.
     pub proto: &'static str,
     /// Where the visitor came from.
@@ -185,6 +188,7 @@ pub(crate) struct RequestTrace {
 /// What is known of a request.
 pub(crate) struct TraceRecord {
     since: Instant,
+    pub request_id: Option<String>,
     method: Option<String>,
     host: Option<String>,
     path: Option<String>,
@@ -201,6 +205,7 @@ impl Default for TraceRecord {
     fn default() -> Self {
         Self {
             since: Instant::now(),
+            request_id: None,
             method: None,
             host: None,
             path: None,
@@ -239,6 +244,7 @@ impl RequestTrace {
         let owned = |id: Option<Arc<str>>| id.filter(|id| !id.is_empty()).map(|id| id.to_string());
         to.publish(Event {
             time: Utc::now().to_rfc3339_opts(SecondsFormat::Millis, true),
+            request_id: record.request_id,
             proto: visitor.proto,
             peer: visitor.peer,
             method: record.method,

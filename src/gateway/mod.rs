@@ -12,6 +12,8 @@
 pub(crate) mod events;
 pub(crate) mod http;
 pub(crate) mod listener;
+pub(crate) mod metered;
+pub(crate) mod metrics;
 pub(crate) mod modules;
 pub(crate) mod routing;
 pub(crate) mod tcp;
@@ -41,6 +43,7 @@ pub use upstream::io::{AsyncReadWrite, Io};
 use self::http::connection::HostSelection;
 use self::http::read_ahead::ReadAheadBudget;
 use events::EventBus;
+use metrics::{ByteCounts, EdgeMetrics, GatewayMetrics};
 use modules::ip_policies::IpPolicies;
 use modules::traffic_policy::Fetcher;
 use routing::hosts::Hosts;
@@ -50,11 +53,13 @@ use upstream::forward::Upstream;
 use upstream::pool::UpstreamPools;
 
 use crate::api::Origin;
+use crate::api::id::Ids;
 use crate::logging::ignore;
 use crate::net::descriptors::{self, DescriptorLimit};
 use crate::net::{
     ConnectionCaps, ConnectionLimit, Listener, Shutdown, ShutdownPhase, ShutdownSignal,
 };
+use crate::policy::PhaseDecision;
 use crate::policy::ip_rules::IpRules;
 use crate::policy::path::AmbiguousPaths;
 
@@ -91,6 +96,11 @@ pub struct GatewaySettings {
     pub timeouts: Timeouts,
     /// Where the names of endpoints come from that ask for none.
     pub origin: Origin,
+    /// Whether traffic is counted for a scrape.
+    pub metrics: bool,
+    /// Whether each request gets a name, which visitor and upstream see as `X-Request-Id`. Requests take
+    /// the full path then.
+    pub request_ids: bool,
 }
 
 /// How long others may take.
@@ -124,6 +134,8 @@ impl Default for GatewaySettings {
             connections_per_address: None,
             timeouts: Timeouts::default(),
             origin: Origin::default(),
+            metrics: false,
+            request_ids: false,
         }
     }
 }
@@ -160,6 +172,10 @@ pub(crate) struct GatewayState {
     events: EventBus,
     fetcher: Fetcher,
     limit: Arc<ConnectionLimit>,
+    /// None where nobody scrapes.
+    metrics: Option<Arc<GatewayMetrics>>,
+    /// Makes the names of requests; none where they have none.
+    request_ids: Option<Ids>,
     read_ahead: Arc<ReadAheadBudget>,
     shutdown: Shutdown,
     http: OnceLock<SocketAddr>,
@@ -194,6 +210,8 @@ impl Gateway {
         authority: Arc<Authority>,
     ) -> Result<Self, GatewayError> {
         let limit = settings.connection_limit();
+        let metrics = settings.metrics.then(|| Arc::new(GatewayMetrics::new(settings.request_ids)));
+        let request_ids = settings.request_ids.then(|| Ids::of(settings.origin.part(4)));
         authority.add_host(&settings.host);
         let gateway = Arc::new(GatewayState {
             settings,
@@ -207,6 +225,8 @@ impl Gateway {
             events: EventBus::default(),
             fetcher: Fetcher::default(),
             limit,
+            metrics,
+            request_ids,
             read_ahead: Arc::default(),
             shutdown: Shutdown::default(),
             http: OnceLock::new(),
@@ -252,8 +272,18 @@ impl Gateway {
     }
 
     /// How many connections are held.
-    pub(crate) fn limit(&self) -> &ConnectionLimit {
+    pub(crate) fn limit(&self) -> &Arc<ConnectionLimit> {
         &self.0.limit
+    }
+
+    /// What is counted of traffic; none where nobody scrapes.
+    pub(crate) fn metrics(&self) -> Option<&Arc<GatewayMetrics>> {
+        self.0.metrics.as_ref()
+    }
+
+    /// Where the requests of an edge are counted.
+    pub(crate) fn edge_metrics(&self, edge_id: &str) -> Option<Arc<EdgeMetrics>> {
+        self.0.metrics.as_ref().map(|metrics| metrics.edge(edge_id))
     }
 
     /// Says who knows the tunnels of labels.
@@ -351,6 +381,18 @@ impl GatewayState {
     fn upstream(&self, target: Arc<dyn Target>) -> Upstream {
         let pool = self.pools.of(target.key());
         Upstream { target, pool }
+    }
+
+    /// Counts what a policy has decided.
+    fn count_decision(&self, decision: Option<&PhaseDecision>) {
+        if let (Some(metrics), Some(decision)) = (&self.metrics, decision) {
+            metrics.decided(decision.action);
+        }
+    }
+
+    /// Where the bytes of a protocol are counted.
+    fn bytes_of(&self, proto: &str) -> Option<Arc<ByteCounts>> {
+        self.metrics.as_ref().map(|metrics| metrics.bytes(proto))
     }
 
     fn listeners(&self) -> std::sync::MutexGuard<'_, Vec<Listener>> {

@@ -10,6 +10,7 @@ use tokio::io::copy_bidirectional_with_sizes;
 use crate::gateway::events::RequestTrace;
 use crate::gateway::http::error_response;
 use crate::gateway::http::server;
+use crate::gateway::metered::MeteredSocket;
 use crate::gateway::modules::module::{ModuleKind, Modules};
 use crate::gateway::modules::traffic_policy::{self, ConnectionExecution, Rules};
 use crate::gateway::routing::internal::{self, MOST_HOPS};
@@ -68,7 +69,7 @@ pub(crate) async fn carry_unwrapped(
 async fn pass(
     gateway: &GatewayState,
     slot: &ArcSwap<VirtualHost>,
-    mut socket: PlainOrTls,
+    socket: PlainOrTls,
     visitor: &Visitor,
     mut shutdown: ShutdownSignal,
 ) {
@@ -76,13 +77,17 @@ async fn pass(
     // What a change of the configuration replaces is not kept for as long as the connection lives.
     let Some(route) = slot.load_full().route("").cloned() else { return };
     trace.note(|it| it.edge_id = Some(route.edge_id.clone()));
+    if let Some(metrics) = &route.metrics {
+        metrics.connected(visitor.proto);
+    }
+    let mut socket = MeteredSocket::new(socket, gateway.bytes_of(visitor.proto));
     let mut passed = Vec::new();
     if let Some(target) = enter(gateway, route, visitor, &mut trace, &mut passed).await {
         let carrying = carry_both(&mut socket, target);
         let carried = shutdown.run_until(ShutdownPhase::Forced, carrying).await.unwrap_or_default();
         for (route, execution) in passed {
             if let Some(rules) = rules_of(&route) {
-                execution.leave(rules, carried, &mut trace);
+                execution.leave(gateway, rules, carried, &mut trace);
             }
         }
     }
@@ -133,7 +138,7 @@ fn rules_of(route: &Route) -> Option<&Rules> {
 }
 
 /// Carries bytes both ways; how it ends concerns the two, who see it.
-async fn carry_both(socket: &mut PlainOrTls, mut target: Io) -> Carried {
+async fn carry_both(socket: &mut MeteredSocket, mut target: Io) -> Carried {
     let carried =
         copy_bidirectional_with_sizes(socket, &mut target, COPY_BUFFER_BYTES, COPY_BUFFER_BYTES)
             .await;

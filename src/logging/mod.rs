@@ -31,7 +31,7 @@ pub(crate) use outcome::{ignore, or_debug};
 #[cfg(feature = "python")]
 pub(crate) use queue::has_records;
 #[cfg(feature = "service")]
-pub(crate) use queue::{take, wake};
+pub(crate) use queue::{dropped_records, take, wake};
 #[cfg(feature = "service")]
 pub(crate) use record::LogRecord;
 #[cfg(feature = "python")]

@@ -1,7 +1,7 @@
 //! The records that wait for whoever writes them.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -19,6 +19,8 @@ struct LogQueue {
     queued: Mutex<QueuedRecords>,
     /// Whether somebody should look into the queue; to ask this takes no lock.
     has_records: AtomicBool,
+    /// How many found no place, ever.
+    all_dropped: AtomicU64,
     arrived: Condvar,
 }
 
@@ -44,6 +46,11 @@ pub(crate) fn has_records() -> bool {
     QUEUE.current().has_records.load(Relaxed)
 }
 
+/// How many records were lost since the process began.
+pub(crate) fn dropped_records() -> u64 {
+    QUEUE.current().all_dropped.load(Relaxed)
+}
+
 /// Takes all records, oldest first; waits for the first as long as `timeout`, or until [`wake`].
 pub(crate) fn take(timeout: Option<Duration>) -> Vec<LogRecord> {
     QUEUE.current().take(timeout)
@@ -61,6 +68,7 @@ impl LogQueue {
         Self {
             queued: Mutex::default(),
             has_records: AtomicBool::new(false),
+            all_dropped: AtomicU64::new(0),
             arrived: Condvar::new(),
         }
     }
@@ -73,6 +81,7 @@ impl LogQueue {
         let mut queued = self.lock();
         if queued.records.len() >= MAX_QUEUED_RECORDS {
             queued.dropped += 1;
+            self.all_dropped.fetch_add(1, Relaxed);
             return;
         }
         queued.records.push_back(record);
@@ -147,6 +156,7 @@ mod tests {
         assert_eq!((last.level, last.target), (LogLevel::Warn, "logging"));
         assert!(last.line().ends_with(" dropped=3"), "{}", last.line());
         assert!(queue.take(None).is_empty(), "the count begins anew");
+        assert_eq!(queue.all_dropped.load(Relaxed), 3, "but not for those who count them all");
     }
 
     #[test]

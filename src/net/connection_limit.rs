@@ -50,6 +50,19 @@ pub struct Refusals {
     pub total: usize,
 }
 
+/// What was counted of connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ConnectionCounts {
+    /// Whose connections the limit counts, such as `visitors`.
+    pub of: &'static str,
+    /// How many are open.
+    pub open: usize,
+    /// How many were taken, ever.
+    pub accepted: u64,
+    /// How many were closed at once, ever.
+    pub refused: u64,
+}
+
 /// How often the system gave no connection to a listener, since this was last asked for.
 #[derive(Debug)]
 pub struct AcceptFailures {
@@ -76,6 +89,8 @@ pub(crate) struct ConnectionLimit {
 struct Counts {
     total: usize,
     by_source: HashMap<SourceAddress, usize>,
+    all_accepted: u64,
+    all_refused: u64,
     refused: u64,
     last_refused: Option<IpAddr>,
     failed: u64,
@@ -106,12 +121,20 @@ impl ConnectionLimit {
         let mut counts = self.counts();
         if !self.has_room(&counts, source) && !self.has_reserve(&counts, address) {
             counts.refused += 1;
+            counts.all_refused += 1;
             counts.last_refused = Some(address);
             return None;
         }
         counts.total += 1;
+        counts.all_accepted += 1;
         *counts.by_source.entry(source).or_default() += 1;
         Some(Permit { limit: self.clone(), source })
+    }
+
+    /// What was counted since there is this limit.
+    pub fn counts_of_all(&self) -> ConnectionCounts {
+        let Counts { total, all_accepted, all_refused, .. } = *self.counts();
+        ConnectionCounts { of: self.of, open: total, accepted: all_accepted, refused: all_refused }
     }
 
     /// The connections that were refused since this was last asked.
@@ -203,6 +226,8 @@ mod tests {
         assert_eq!((held.len(), exempt.len()), (3, 2));
         let actual = limit.take_refusals().unwrap();
         assert_eq!((actual.count, actual.last), (12, ip("10.0.0.1")));
+        let ConnectionCounts { open, accepted, refused, .. } = limit.counts_of_all();
+        assert_eq!((open, accepted, refused), (5, 5, 12));
         assert_eq!(limit.take_refusals(), None);
     }
 

@@ -2,10 +2,11 @@
 //!
 //! Every listener of the service and of the agent is a [`Listener`]: it asks a [`ConnectionLimit`],
 //! whose size follows from the file descriptors that the process may have ([`descriptors`]), and serves
-//! until a [`Shutdown`]. `timeouts` says how long clients may take, [`private`] knows the listeners that
+//! until a [`Shutdown`]; [`serve_api`] serves an API on it. `timeouts` says how long clients may take, [`private`] knows the listeners that
 //! nothing public may lead to, and [`tls`] is all that
 //! is said about TLS.
 
+mod api_server;
 mod connection_limit;
 pub(crate) mod descriptors;
 mod listener;
@@ -14,8 +15,11 @@ mod shutdown;
 mod timeouts;
 pub(crate) mod tls;
 
+pub(crate) use api_server::{PeerAddress, serve_api};
 pub use connection_limit::{AcceptFailures, Refusals};
-pub(crate) use connection_limit::{ConnectionCaps, ConnectionLimit, Permit, SourceAddress};
+pub(crate) use connection_limit::{
+    ConnectionCaps, ConnectionCounts, ConnectionLimit, Permit, SourceAddress,
+};
 pub(crate) use listener::{AcceptedConnection, ConnectionTask, Listener};
 pub(crate) use shutdown::{Shutdown, ShutdownPhase, ShutdownSignal};
 pub(crate) use timeouts::{FIRST_BYTE_TIMEOUT, HANDSHAKE_TIMEOUT, HEAD_TIMEOUT, first_byte};

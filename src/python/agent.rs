@@ -19,6 +19,9 @@ pub(super) struct PyAgent {
     process: u32,
     #[pyo3(get)]
     url: Option<String>,
+    /// Where it is watched, `host:port`.
+    #[pyo3(get)]
+    admin_addr: Option<String>,
 }
 
 struct RunningAgent {
@@ -41,6 +44,7 @@ struct AgentArguments {
     heartbeat: (f64, f64),
     remote_management: bool,
     closed: Vec<String>,
+    admin_addr: Option<String>,
 }
 
 impl AgentArguments {
@@ -66,6 +70,7 @@ impl AgentArguments {
         options.heartbeat_interval = seconds(self.heartbeat.0)?;
         options.heartbeat_tolerance = seconds(self.heartbeat.1)?;
         options.remote_management = self.remote_management;
+        options.admin_addr = self.admin_addr;
         let closed = self.closed.iter().map(|address| address.parse());
         options.closed = closed.collect::<Result<_, _>>().map_err(|_| "closed: no address")?;
         Ok(options)
@@ -98,6 +103,7 @@ impl PyAgent {
         let running = running.map_err(|(class, problem)| error::raise(py, class, &problem))?;
         Ok(Self {
             url: running.agent.url(),
+            admin_addr: running.agent.admin_address().map(|it| it.to_string()),
             running: Mutex::new(Some(running)),
             process: std::process::id(),
         })

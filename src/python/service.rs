@@ -34,6 +34,9 @@ pub(super) struct PyService {
     http_address: Option<String>,
     #[pyo3(get)]
     https_address: Option<String>,
+    /// Where it is watched, `host:port`.
+    #[pyo3(get)]
+    admin_addr: Option<String>,
     #[pyo3(get)]
     ca_pem: String,
     #[pyo3(get)]
@@ -68,6 +71,7 @@ struct ServiceArguments {
     max_agent_connections: Option<i64>,
     heartbeat: (f64, f64),
     reserve: f64,
+    admin_addr: Option<String>,
     kept_calls: usize,
     /// The seed, and microseconds since the Unix epoch.
     origin: Option<(u64, u64)>,
@@ -120,6 +124,7 @@ impl ServiceArguments {
             heartbeat_interval: seconds("heartbeat", self.heartbeat.0)?,
             heartbeat_tolerance: seconds("heartbeat", self.heartbeat.1)?,
             reserve: seconds("reserve", self.reserve)?,
+            admin_addr: self.admin_addr,
             kept_calls: self.kept_calls,
             origin: self.origin.map_or_else(Origin::default, |(seed, begin)| {
                 Origin::seeded(seed, UNIX_EPOCH + Duration::from_micros(begin))
@@ -163,6 +168,7 @@ impl PyService {
             agent_addr: service.agent_address().map(|address| address.to_string()),
             http_address: service.gateway().http_address().map(|it| it.to_string()),
             https_address: service.gateway().https_address().map(|it| it.to_string()),
+            admin_addr: service.admin_address().map(|it| it.to_string()),
             ca_pem: service.gateway().authority().pem().to_owned(),
             ca_path: service.gateway().authority().path().map(ToOwned::to_owned),
             running: Mutex::new(Some(running)),

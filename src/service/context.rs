@@ -6,6 +6,7 @@ use super::accounts::Caller;
 use super::address::Base;
 use super::audit::{AuditTrail, AuditedCall};
 use super::callers::Callers;
+use super::monitoring::ApiMetrics;
 use super::publish::Publisher;
 use super::rate_limit::RateLimit;
 use super::rehearsal::Rehearsal;
@@ -43,6 +44,8 @@ pub(super) struct ServiceState {
     pub rehearsal: Rehearsal,
     /// Makes the identifiers of operations, as named in refusals.
     pub operation_ids: Ids,
+    /// Counts operations; none where nobody scrapes.
+    pub metrics: Option<ApiMetrics>,
     /// What time it is.
     pub origin: Origin,
 }

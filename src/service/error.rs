@@ -22,6 +22,14 @@ pub enum Error {
         /// What the operating system said.
         source: std::io::Error,
     },
+    /// Nobody can watch the service at the address.
+    #[error("admin_addr: cannot listen on {address}: {source}")]
+    AdminAddress {
+        /// The address, `host:port`.
+        address: String,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
     /// The database cannot be used.
     #[error(transparent)]
     Store(#[from] store::StoreError),

@@ -1,6 +1,6 @@
 //! The self-hosted service: answers the operations of the management API from a database.
 //!
-//! A request comes in through `server`, finds its path template in `routes`, passes the checks of
+//! A request comes in through a listener, finds its path template in `routes`, passes the checks of
 //! `pipeline`, is turned into the arguments of its operation by `decode`, and reaches the handler
 //! in `handlers` that has the name of its resource. The handler reads and writes through `store`.
 //! Whatever is wrong on the way is a [`Refusal`], which becomes HTTP at the end of `pipeline`.
@@ -24,6 +24,7 @@ mod decode;
 mod domains;
 mod error;
 pub mod handlers;
+mod monitoring;
 mod options;
 mod pipeline;
 mod publish;
@@ -32,12 +33,12 @@ mod references;
 mod refusal;
 mod rehearsal;
 mod routes;
-mod server;
 pub mod store;
 mod tokens;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,6 +50,7 @@ pub use refusal::Refusal;
 pub use rehearsal::{Called, InjectedFault};
 pub use tokens::new_admin_key;
 
+use crate::admin::AdminListener;
 use crate::api::id::Ids;
 use crate::api::{Origin, Secret};
 use crate::gateway::tls::authority::Authority;
@@ -56,12 +58,13 @@ use crate::gateway::{self, Gateway};
 use crate::logging::or_debug;
 use crate::net::ConnectionLimit;
 pub use crate::net::{AcceptFailures, Refusals};
-use crate::net::{Listener, Shutdown};
+use crate::net::{Listener, Shutdown, serve_api};
 use address::Base;
 use agents::{AgentListener, AgentsState, BoundAgentListener, Registry};
 use audit::AuditTrail;
 use callers::Callers;
 use context::ServiceState;
+use monitoring::{ApiMetrics, ServiceMonitor};
 use publish::Publisher;
 use rehearsal::Rehearsal;
 use store::{Snapshot, Store};
@@ -83,6 +86,11 @@ pub struct Service {
     url: String,
     tokens: Tokens,
     token_files: TokenFiles,
+    monitor: Arc<ServiceMonitor>,
+    /// How long it is not ready before it takes no more connections.
+    drain_delay: Duration,
+    /// The last to close.
+    admin: Option<AdminListener>,
     /// Dropped last, when nothing can lead to the management API any more.
     _private: PrivateListener,
 }
@@ -94,6 +102,9 @@ impl Service {
     /// When an option is wrong, the address cannot be listened on, or the database cannot be used.
     pub async fn start(options: Options) -> Result<Self, Error> {
         let rate_limit = options.check()?;
+        let monitor = Arc::<ServiceMonitor>::default();
+        let admin = admin(options.admin_addr.as_deref(), &monitor).await?;
+        let drain_delay = options.drain_delay;
         let (socket, address) = options.bind().await?;
         let url = options::url_of(address);
         let private = PrivateListener::new(address);
@@ -158,12 +169,14 @@ impl Service {
             audit,
             rehearsal: Rehearsal::new(options.kept_calls),
             operation_ids: Ids::of(options.origin.part(1)),
+            metrics: admin.is_some().then(ApiMetrics::default),
             origin: options.origin,
         };
         let shared = Arc::new(shared);
         let (router, shutdown) = (routes::router(&shared), Shutdown::default());
-        let listener = server::start(socket, router, limit.clone(), &shutdown);
+        let listener = serve_api(socket, router, limit.clone(), &shutdown);
         let listener = listener.map_err(|source| Error::Bind { address: url.clone(), source })?;
+        monitor.started(&shared, &limit, agents.as_ref());
         Ok(Self {
             shared,
             shutdown,
@@ -173,6 +186,9 @@ impl Service {
             url,
             tokens,
             token_files,
+            monitor,
+            drain_delay,
+            admin,
             _private: private,
         })
     }
@@ -220,6 +236,11 @@ impl Service {
         self.agents.as_ref().map(|agents| agents.address())
     }
 
+    /// Where `/healthz`, `/readyz` and `/metrics` are, if anywhere.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(AdminListener::address)
+    }
+
     /// The public addresses.
     pub fn gateway(&self) -> &Gateway {
         &self.shared.gateway
@@ -233,15 +254,15 @@ impl Service {
     /// The connections that were closed at once because there were too many, since this was last
     /// asked.
     pub fn take_refusals(&self) -> Vec<Refusals> {
-        self.limits().filter_map(ConnectionLimit::take_refusals).collect()
+        self.limits().filter_map(|limit| limit.take_refusals()).collect()
     }
 
     /// Why the system gave no connections to listeners, since this was last asked.
     pub fn take_accept_failures(&self) -> Vec<AcceptFailures> {
-        self.limits().filter_map(ConnectionLimit::take_failures).collect()
+        self.limits().filter_map(|limit| limit.take_failures()).collect()
     }
 
-    fn limits(&self) -> impl Iterator<Item = &ConnectionLimit> {
+    fn limits(&self) -> impl Iterator<Item = &Arc<ConnectionLimit>> {
         let agents = self.agents.as_ref().map(AgentListener::limit);
         [Some(self.shared.gateway.limit()), Some(&self.limit), agents].into_iter().flatten()
     }
@@ -282,8 +303,8 @@ impl Service {
         self.shared.write(move |change| Ok(change.restore(&snapshot)?)).await
     }
 
-    /// Takes no more requests, answers those in flight for as long as `grace`, and closes the
-    /// database.
+    /// Is not ready any more for as long as [`Options::drain_delay`], takes no more requests then,
+    /// answers those in flight for as long as `grace`, and closes the database.
     pub async fn stop(self, grace: Duration) {
         self.stop_or_force(grace, std::future::pending()).await;
     }
@@ -291,6 +312,8 @@ impl Service {
     /// Does what [`Service::stop`] does, and cuts off whoever is still being served when `force`
     /// completes before the grace is over.
     pub async fn stop_or_force(mut self, grace: Duration, force: impl Future<Output = ()>) {
+        let mut force = pin!(force);
+        let is_forced = self.drain(force.as_mut()).await;
         // What is only kept back on purpose is not waited for.
         self.shared.rehearsal.reset();
         if let Some(agents) = self.agents.take() {
@@ -298,9 +321,9 @@ impl Service {
         }
         let (gateway, store) = (&self.shared.gateway, self.shared.store.clone());
         tokio::select! {
-            _ = async { tokio::join!(self.shutdown.stop(grace), gateway.stop(grace)) } => {}
+            _ = async { tokio::join!(self.shutdown.stop(grace), gateway.stop(grace)) }, if !is_forced => {}
             () = end_lock_waits(&store, grace) => {}
-            () = force => {
+            () = async { if !is_forced { force.await } } => {
                 store.end_lock_waits();
                 tokio::join!(self.shutdown.stop(Duration::ZERO), gateway.stop(Duration::ZERO));
             }
@@ -310,6 +333,29 @@ impl Service {
         self.remove_token_files();
         close(self.shared.store.clone()).await;
     }
+
+    /// Is not ready any more, and waits for whoever looks at that; true when `force` ends the wait.
+    async fn drain(&self, force: Pin<&mut impl Future<Output = ()>>) -> bool {
+        self.monitor.drain();
+        if self.drain_delay.is_zero() {
+            return false;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(self.drain_delay) => false,
+            () = force => true,
+        }
+    }
+}
+
+/// Listens for whoever watches the service, where that is wanted.
+async fn admin(
+    address: Option<&str>,
+    monitor: &Arc<ServiceMonitor>,
+) -> Result<Option<AdminListener>, Error> {
+    let Some(address) = address else { return Ok(None) };
+    let started = AdminListener::start(address, monitor.clone()).await;
+    let failed = |source| Error::AdminAddress { address: address.to_owned(), source };
+    started.map(Some).map_err(failed)
 }
 
 /// Listens for agents, where that is wanted.

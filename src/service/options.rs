@@ -92,6 +92,14 @@ pub struct Options {
     pub reserve: Duration,
     /// How long events of the audit trail are kept.
     pub audit_retention: Duration,
+    /// Where `/healthz`, `/readyz` and `/metrics` are, `host:port`; nowhere by default, and then nothing
+    /// is counted.
+    pub admin_addr: Option<String>,
+    /// Whether each request of a visitor gets a name, which visitor and upstream see as `X-Request-Id`,
+    /// and events say; no by default, for requests are slower with it.
+    pub request_ids: bool,
+    /// How long a service that stops is not ready before it takes no more connections.
+    pub drain_delay: Duration,
 }
 
 impl Default for Options {
@@ -129,6 +137,9 @@ impl Default for Options {
             login_timeout: Duration::from_secs(10),
             reserve: Duration::from_secs(30),
             audit_retention: Duration::from_secs(90 * 24 * 3600),
+            admin_addr: None,
+            request_ids: false,
+            drain_delay: Duration::ZERO,
         }
     }
 }
@@ -195,6 +206,8 @@ impl Options {
             connections_per_address: self.edge_connections_per_address,
             timeouts: self.timeouts,
             origin: self.origin.part(3),
+            metrics: self.admin_addr.is_some(),
+            request_ids: self.request_ids,
         }
     }
 

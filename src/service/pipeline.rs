@@ -88,6 +88,11 @@ pub(super) async fn answer(
     };
     let response = respond(&shared, &head.headers, &mut body, result).await;
     if let Some(handler) = handler {
+        if let Some(metrics) = &shared.metrics {
+            let name = head.extensions.get().map(|RequestId(id)| id.as_str());
+            let status = response.status().as_u16();
+            metrics.responded(handler.info, status, started.elapsed(), name);
+        }
         let (method, path) = (handler.info.method.as_str(), handler.info.path);
         let dur_ms = started.elapsed().as_secs_f64() * 1000.0;
         tracing::debug!(status = response.status().as_u16(), dur_ms, "{method} {path}");

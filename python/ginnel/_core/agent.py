@@ -38,6 +38,7 @@ class Agent(InProcess):
         metadata: str = "",
         heartbeat: tuple[float, float] = (10.0, 15.0),
         remote_management: bool = True,
+        admin_addr: str | None = None,
         timeout: float = 10.0,
     ) -> None:
         """Start an agent and wait until it is online.
@@ -57,6 +58,8 @@ class Agent(InProcess):
             metadata: Free text that the management API shows.
             heartbeat: Seconds between two heartbeats, and how late one may be.
             remote_management: Whether the management API may stop and restart the agent.
+            admin_addr: Where `/healthz`, `/readyz` and `/metrics` listen, `host:port`; port 0 picks
+                a free port. Nowhere by default.
             timeout: Seconds to wait until it is online.
 
         Raises:
@@ -94,6 +97,7 @@ class Agent(InProcess):
                 "heartbeat": heartbeat,
                 "remote_management": remote_management,
                 "closed": closed,
+                "admin_addr": admin_addr,
             }
         )
         state, problem = self._agent.wait_online(timeout)
@@ -105,6 +109,12 @@ class Agent(InProcess):
     def url(self) -> str | None:
         """The address of the agent API, without a path; None where it is off."""
         return self._agent.url
+
+    @property
+    def admin_url(self) -> str | None:
+        """The address of `/healthz`, `/readyz` and `/metrics`; None without `admin_addr`."""
+        address = self._agent.admin_addr
+        return None if address is None else f"http://{address}"
 
     @property
     def state(self) -> str:

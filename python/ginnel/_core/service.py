@@ -52,6 +52,7 @@ class Service(InProcess):
         max_agent_connections: int | None = None,
         heartbeat: tuple[float, float] = (10.0, 15.0),
         reserve: float = 30.0,
+        admin_addr: str | None = None,
         seed: int | None = None,
         begin: datetime | None = None,
     ) -> None:
@@ -96,6 +97,8 @@ class Service(InProcess):
             heartbeat: Seconds between two heartbeats of an agent, and how late one may be.
             reserve: Seconds for which the addresses of an agent that is gone are kept for it. After
                 a restart of the service they are kept for 30 days, at most 1,000 of an account.
+            admin_addr: Where `/healthz`, `/readyz` and `/metrics` listen, `host:port`; port 0 picks
+                a free port. By default nowhere, and then nothing is counted.
             seed: For tests: identifiers, tokens, names of tunnels and times of resources are the
                 same in each run that makes the same calls in the same order. Tokens can be guessed
                 then. Ports are whatever is free.
@@ -137,6 +140,7 @@ class Service(InProcess):
                 "max_agent_connections": max_agent_connections,
                 "heartbeat": heartbeat,
                 "reserve": reserve,
+                "admin_addr": admin_addr,
                 "kept_calls": 10_000,
                 "origin": _origin(seed, begin),
             }
@@ -168,6 +172,12 @@ class Service(InProcess):
     def agent_addr(self) -> str | None:
         """Where agents connect to, `host:port`; None when none are taken."""
         return self._service.agent_addr
+
+    @property
+    def admin_url(self) -> str | None:
+        """The address of `/healthz`, `/readyz` and `/metrics`; None without `admin_addr`."""
+        address = self._service.admin_addr
+        return None if address is None else f"http://{address}"
 
     @property
     def is_running(self) -> bool:

@@ -13,10 +13,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 
 pub(super) use rejection::WebRejection;
@@ -26,14 +22,9 @@ use super::Error;
 use super::hosts::AllowedHosts;
 use super::inner::AgentInner;
 use super::options::WebAddress;
-use crate::http1::StrictStream;
-use crate::logging::or_debug;
 use crate::net::descriptors::{self, DescriptorLimit};
 use crate::net::private::PrivateListener;
-use crate::net::{
-    self, AcceptedConnection, ConnectionCaps, ConnectionLimit, FIRST_BYTE_TIMEOUT, HEAD_TIMEOUT,
-    Listener, Shutdown, ShutdownPhase,
-};
+use crate::net::{ConnectionCaps, ConnectionLimit, Listener, Shutdown, ShutdownPhase, serve_api};
 
 /// Where the local API usually listens, and how many ports after that are tried.
 const DEFAULT_ADDRESS: (&str, u16, u16) = ("127.0.0.1", 4040, 9);
@@ -89,9 +80,7 @@ impl WebServer {
         let private = PrivateListener::new(address);
         let router = routes::router(Arc::new(WebState { shared, hosts, address }));
         let shutdown = Shutdown::default();
-        let listener = Listener::serve(listener, limit(), &shutdown, move |connection, _| {
-            Box::pin(serve(connection, router.clone()))
-        });
+        let listener = serve_api(listener, router, limit(), &shutdown);
         Ok(Self { listener: listener.map_err(failed)?, shutdown, _private: private })
     }
 
@@ -113,17 +102,4 @@ fn limit() -> Arc<ConnectionLimit> {
     let per_address = descriptors::share_of_one_address(total);
     let caps = ConnectionCaps { total, per_address, reserved: 0 };
     ConnectionLimit::new("API clients", caps, |_| false)
-}
-
-async fn serve(connection: AcceptedConnection, router: Router) {
-    let AcceptedConnection { stream, permit: _permit, .. } = connection;
-    if !net::first_byte(&stream, FIRST_BYTE_TIMEOUT).await {
-        return;
-    }
-    let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).half_close(true);
-    let service = TowerToHyperService::new(router);
-    // What goes wrong with a connection concerns its client, who knows.
-    let served = builder.serve_connection(TokioIo::new(StrictStream::new(stream)), service).await;
-    or_debug!(served, "a connection to the agent API broke");
 }

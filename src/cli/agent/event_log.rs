@@ -136,6 +136,10 @@ impl EventLog {
         if let Some(url) = agent.url() {
             self.line("agent_api", &format!("Inspect: {url}"), json!({"url": url}));
         }
+        if let Some(address) = agent.admin_address() {
+            let text = format!("metrics at http://{address}/metrics");
+            self.line("monitoring", &text, json!({"admin_addr": address.to_string()}));
+        }
     }
 
     /// Tells what keeps an agent from connecting; does not end.

@@ -24,7 +24,7 @@ use crate::api::{mask, yaml};
 use crate::cli::error::{CliError, Exit};
 use crate::cli::output::complain;
 use crate::cli::signals::{NOTHING_TO_READ, Signals, on_hangup};
-use crate::cli::{grace, runtime};
+use crate::cli::{admin, grace, runtime};
 use crate::service::{self, Service};
 
 /// The variable that may hold the authtoken; command lines are for all to see.
@@ -141,6 +141,7 @@ fn connecting(command: Command) -> Command {
 fn running(command: Command) -> Command {
     command
         .arg(text("web-addr", "HOST:PORT", "Where the agent API listens, or false"))
+        .arg(admin::argument())
         .arg(grace::argument())
         .arg(switch("json", "Print one JSON object for each event"))
 }
@@ -325,7 +326,8 @@ fn run(plan: LaunchPlan<'_>) -> Result<(), CliError> {
 async fn serve(plan: LaunchPlan<'_>) -> Result<(), CliError> {
     let mut signals = Signals::new()?;
     let grace = grace::read(plan.matches);
-    let mut options = AgentOptions { grace, ..plan.options };
+    let admin_addr = admin::read(plan.matches);
+    let mut options = AgentOptions { grace, admin_addr, ..plan.options };
     let service = match plan.service {
         Some(requested) => Some(Service::start(requested).await?),
         None => None,
@@ -489,7 +491,7 @@ impl AgentView {
 impl From<agent::Error> for CliError {
     fn from(error: agent::Error) -> Self {
         let exit = match &error {
-            agent::Error::Listen { .. } => Exit::Address,
+            agent::Error::Listen { .. } | agent::Error::AdminAddress { .. } => Exit::Address,
             agent::Error::Refused(_) => Exit::Denied,
             _ => Exit::Usage,
         };

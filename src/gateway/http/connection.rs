@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::header::LOCATION;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use tracing::Instrument;
 
+use crate::api::id::prefix;
 use crate::gateway::GatewayState;
 use crate::gateway::events::RequestTrace;
 use crate::gateway::http::connection_activity::{ActiveRequest, ConnectionActivity};
@@ -21,6 +22,7 @@ use crate::gateway::http::request_body::RequestBody;
 use crate::gateway::http::request_context::{ConnectionAttributes, RequestContext};
 use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::http::upgrade;
+use crate::gateway::metrics::RequestRecord;
 use crate::gateway::modules::module::Modules;
 use crate::gateway::modules::traffic_policy::ConnectionExecution;
 use crate::gateway::routing::backend::BackendKind;
@@ -29,11 +31,16 @@ use crate::gateway::routing::target::{ConnectionReuse, Target, UpstreamProtocol,
 use crate::gateway::routing::virtual_host::{Rejection, Route, VirtualHost};
 use crate::gateway::tls::policy::TlsPolicy;
 use crate::http1::RequestHead;
+use crate::logging::or_debug;
 use crate::net::ShutdownSignal;
 use crate::policy::head_change::HeadChange;
 use crate::policy::head_view::HeadView;
 use crate::policy::{Phase, path};
 
+/// Names a request.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// How long the name may be that a proxy has given.
+const MAX_REQUEST_ID_BYTES: usize = 128;
 /// How many routes are remembered that have let a connection in.
 const MAX_ADMITTED_ROUTES: usize = 64;
 
@@ -99,17 +106,22 @@ impl HttpConnection {
     /// Answers a request.
     pub(crate) async fn answer(
         self: Arc<Self>,
-        request: Request<RequestBody>,
+        mut request: Request<RequestBody>,
     ) -> Result<Response<ResponseBody>, ConnectionClosed> {
-        let answering = self.activity.active_requests();
-        let span = tracing::debug_span!("request", request_id = request_id());
+        let mut answering = self.activity.active_requests();
+        let mut record = self.unrouted_record();
+        let id = self.name_request(request.headers_mut());
+        let name = id.as_ref().and_then(|id| id.to_str().ok());
+        let span = request_span(name);
         let mut trace = self.gateway.events.trace();
+        trace.note(|it| it.request_id = name.map(str::to_owned));
         trace.request(&request);
         let somebody = self.behind_proxy(request.headers());
         let client = somebody.as_ref().unwrap_or(&self.client);
-        let forwarded = self.forward(client, request, &mut trace).instrument(span.clone()).await;
+        let forwarded = self.forward(client, request, &mut trace, &mut record);
+        let forwarded = forwarded.instrument(span.clone()).await;
         let _span = span.entered();
-        let response = match forwarded {
+        let mut response = match forwarded {
             // Whatever was made of a part of the body, the request as a whole cannot be understood.
             Ok(_) | Err(Rejection::Respond(_)) if self.activity.has_failed_body() => {
                 error_response::BAD_REQUEST.into_response(&self.gateway.settings.code_prefix)
@@ -124,8 +136,35 @@ impl HttpConnection {
                 return Err(ConnectionClosed);
             }
         };
+        if let Some(id) = &id {
+            response.headers_mut().insert(REQUEST_ID, id.clone());
+        }
         trace.publish(&self.gateway.events, &client.visitor, Some(&response));
+        if let Some(record) = &mut record {
+            record.name(name);
+            record.responded(response.status().as_u16());
+        }
+        answering.record(record);
         Ok(response.map(|body| body.holding(answering)))
+    }
+
+    /// Gives a request a name, where requests get one: a trusted proxy may have done so before.
+    fn name_request(&self, headers: &mut HeaderMap) -> Option<HeaderValue> {
+        let ids = self.gateway.request_ids.as_ref()?;
+        if let Some(known) = headers.get(REQUEST_ID).filter(|known| self.is_proxy && is_name(known))
+        {
+            return Some(known.clone());
+        }
+        let made = or_debug!(ids.next(prefix::REQUEST), "a request gets no name");
+        let made = HeaderValue::try_from(made?).ok()?;
+        headers.insert(REQUEST_ID, made.clone());
+        Some(made)
+    }
+
+    /// Counts a request that arrives now, and that no route has taken yet.
+    pub(crate) fn unrouted_record(&self) -> Option<RequestRecord> {
+        let metrics = self.gateway.metrics.as_ref()?;
+        Some(RequestRecord::begin(metrics.unrouted().clone(), self.client.visitor.proto))
     }
 
     /// For whom a trusted proxy has sent a request; none where nobody else has.
@@ -147,6 +186,7 @@ impl HttpConnection {
         client: &Requester,
         mut request: Request<RequestBody>,
         trace: &mut RequestTrace,
+        record: &mut Option<RequestRecord>,
     ) -> Result<Response<ResponseBody>, Rejection> {
         head::admit(&mut request)?;
         forwarded::remove(request.headers_mut(), self.is_proxy);
@@ -167,6 +207,9 @@ impl HttpConnection {
             head::set_path(&mut request, path)?;
         }
         let route = found.route;
+        if let (Some(record), Some(edge)) = (record, &route.metrics) {
+            record.route(edge.clone());
+        }
         trace.note(|it| {
             it.edge_id = Some(route.edge_id.clone());
             it.route_id = Some(route.id.clone());
@@ -316,7 +359,7 @@ impl RequestRouting for HttpConnection {
         host: &str,
         path: &str,
     ) -> Option<FastPathTarget> {
-        if self.gateway.events.has_subscribers() {
+        if self.gateway.events.has_subscribers() || self.gateway.request_ids.is_some() {
             return None;
         }
         let virtual_host = match &self.host_selection {
@@ -344,7 +387,8 @@ impl RequestRouting for HttpConnection {
             None => Vec::new(),
         };
         let (upstream, route_ref) = (upstream.clone(), route.route_ref());
-        Some(FastPathTarget { upstream, route_ref, changes })
+        let metrics = route.metrics.clone();
+        Some(FastPathTarget { upstream, route_ref, changes, metrics })
     }
 }
 
@@ -375,8 +419,21 @@ fn redirect(url: String) -> Response<ResponseBody> {
     response
 }
 
-/// A name for a request, to tell its records from those of others.
-fn request_id() -> String {
+/// Whether a proxy may have named a request like this.
+fn is_name(value: &HeaderValue) -> bool {
+    (1..=MAX_REQUEST_ID_BYTES).contains(&value.len())
+        && value.as_bytes().iter().all(u8::is_ascii_graphic)
+}
+
+/// What tells the records of a request from those of others; a request without a name gets one for that.
+fn request_span(name: Option<&str>) -> tracing::Span {
+    match name {
+        Some(name) => tracing::debug_span!("request", request_id = name),
+        None => tracing::debug_span!("request", request_id = next_request_id()),
+    }
+}
+
+fn next_request_id() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     format!("req_{}_{}", std::process::id(), NEXT.fetch_add(1, Relaxed))
 }

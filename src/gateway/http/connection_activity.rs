@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use crate::gateway::http::read_ahead::ReadAheadBudget;
 use crate::gateway::http::stream_timers::{STALL_TICKS, StreamTimer, StreamTimers};
+use crate::gateway::metrics::RequestRecord;
 use crate::http1::Expects;
 
 /// How many ticks a head may take, and the wait for the first byte.
@@ -51,9 +52,16 @@ pub(crate) struct ActiveRequest {
     activity: Arc<ConnectionActivity>,
     /// The request among many; none where it is the only one.
     stream_timer: Option<Arc<StreamTimer>>,
+    /// Counts the request at its end, where requests are counted.
+    record: Option<RequestRecord>,
 }
 
 impl ActiveRequest {
+    /// Has the request counted when this ends.
+    pub(crate) fn record(&mut self, record: Option<RequestRecord>) {
+        self.record = record;
+    }
+
     /// The request and the others beside it, where there may be others.
     pub(crate) fn stream_timer(&self) -> Option<(&StreamTimer, &StreamTimers)> {
         Some((self.stream_timer.as_deref()?, self.activity.stream_timers.as_ref()?))
@@ -85,7 +93,7 @@ impl ConnectionActivity {
         self.arrived.store(true, Relaxed);
         self.earn(EARNED_BY_REQUEST);
         let stream_timer = self.stream_timers.as_ref().and_then(|_| StreamTimers::present());
-        ActiveRequest { activity: self.clone(), stream_timer }
+        ActiveRequest { activity: self.clone(), stream_timer, record: None }
     }
 
     /// What is known of many answers, where there may be many.

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::gateway::http::connection_activity::ConnectionActivity;
-use crate::net::tls::PlainOrTls;
+use crate::gateway::metered::MeteredSocket;
 
 /// How many frames that ask for nothing a visitor may send ahead.
 const INITIAL_FRAME_CREDIT: u64 = 10_000;
@@ -26,14 +26,14 @@ const END_STREAM: u8 = 1;
 
 /// The socket of a visitor who speaks HTTP/2, watched on the way.
 pub(crate) struct FloodGuard {
-    socket: PlainOrTls,
+    socket: MeteredSocket,
     frames: FrameCounter,
     activity: Arc<ConnectionActivity>,
     spent: u64,
 }
 
 impl FloodGuard {
-    pub(crate) fn new(socket: PlainOrTls, activity: Arc<ConnectionActivity>) -> Self {
+    pub(crate) fn new(socket: MeteredSocket, activity: Arc<ConnectionActivity>) -> Self {
         Self { socket, frames: FrameCounter::default(), activity, spent: 0 }
     }
 

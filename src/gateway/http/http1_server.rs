@@ -20,7 +20,8 @@ use crate::gateway::http::body_feed::BodyFeed;
 use crate::gateway::http::connection::{ConnectionClosed, HttpConnection};
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::fast_path::{
-    ExchangeEnd, FastPathConnection, FastPathRequest, RequestRouting, has_left, poll_write_all,
+    ExchangeEnd, FastPathConnection, FastPathRequest, FastPathTarget, RequestRouting, has_left,
+    poll_write_all,
 };
 use crate::gateway::http::field_names::headers;
 use crate::gateway::http::request_body::RequestBody;
@@ -28,8 +29,6 @@ use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::http::response_writer::{ResponseRules, ResponseWriter};
 use crate::gateway::http::upgrade::{UpgradeSender, VisitorUpgrade};
 use crate::gateway::http::visitor_stream::VisitorStream;
-use crate::gateway::routing::target::RouteRef;
-use crate::gateway::upstream::forward::Upstream;
 use crate::http1::{
     self, Body, ConnectionOptions, Expects, HeadError, RequestHead, has_token, may_end_head,
 };
@@ -60,7 +59,7 @@ pub(crate) struct Http1Server<'l> {
 /// A request, and where it goes.
 enum NextRequest {
     /// It is only carried.
-    Fast(FastPathRequest, Upstream, RouteRef),
+    Fast(FastPathRequest, FastPathTarget),
     /// The handler sees it.
     Full(Box<FullRequest>),
 }
@@ -108,9 +107,7 @@ impl<'l> Http1Server<'l> {
                 Err(NoRequest::Refused(error)) => return self.refuse(error).await,
             };
             let end = match next {
-                NextRequest::Fast(request, upstream, route_ref) => {
-                    self.serve_fast(request, upstream, route_ref).await
-                }
+                NextRequest::Fast(request, target) => self.serve_fast(request, target).await,
                 NextRequest::Full(request) => Box::pin(self.serve_full(*request)).await,
             };
             match end {
@@ -125,10 +122,9 @@ impl<'l> Http1Server<'l> {
     async fn serve_fast(
         &mut self,
         request: FastPathRequest,
-        upstream: Upstream,
-        route_ref: RouteRef,
+        target: FastPathTarget,
     ) -> Result<bool, Http1Exit> {
-        match self.line.exchange(&request, &upstream, route_ref).await {
+        match self.line.exchange(&request, target).await {
             ExchangeEnd::Completed => Ok(self.line.complete(&request)),
             ExchangeEnd::Failed => Err(Http1Exit::Aborted),
             ExchangeEnd::NotStarted => {
@@ -180,8 +176,8 @@ impl<'l> Http1Server<'l> {
     /// is missing.
     fn read_head(&self) -> Result<Option<NextRequest>, ErrorResponse> {
         let next = http1::read_request(&self.line.buffer, |head| {
-            if let Some((request, upstream, route_ref)) = self.line.fast_request(head) {
-                return Ok(NextRequest::Fast(request, upstream, route_ref));
+            if let Some((request, target)) = self.line.fast_request(head) {
+                return Ok(NextRequest::Fast(request, target));
             }
             full_request(head).map(|full| NextRequest::Full(Box::new(full)))
         });
@@ -191,6 +187,10 @@ impl<'l> Http1Server<'l> {
     /// Says why nothing more is read.
     async fn refuse(&mut self, error: ErrorResponse) -> Http1Exit {
         self.line.stream.expect(Expects::Head);
+        let mut record = self.http_connection.unrouted_record();
+        if let Some(record) = &mut record {
+            record.responded(error.status);
+        }
         let response = error.into_response(self.http_connection.code_prefix());
         let rules = ResponseRules {
             to_head: false,

@@ -27,6 +27,7 @@ use crate::gateway::http::http1_server::{Http1Exit, Http1Server};
 use crate::gateway::http::request_body::RequestBody;
 use crate::gateway::http::stream_executor::StreamExecutor;
 use crate::gateway::http::visitor_stream::VisitorStream;
+use crate::gateway::metered::MeteredSocket;
 use crate::gateway::routing::target::{Visitor, VisitorTls};
 use crate::logging::{ignore, or_debug};
 use crate::net::tls::{self, PlainOrTls};
@@ -149,10 +150,12 @@ async fn http1(
     shutdown: ShutdownSignal,
 ) {
     let activity = Arc::new(ConnectionActivity::default());
+    let bytes = gateway.bytes_of(visitor.proto);
     let tick = gateway.settings.timeouts.tick;
     let http_connection =
         HttpConnection::new(gateway, host_selection, visitor, activity.clone(), shutdown.clone());
     let http_connection = Arc::new(http_connection);
+    let socket = MeteredSocket::new(socket, bytes);
     let mut stream = VisitorStream::new(socket, activity.clone(), permit);
     let mut timer = ConnectionTimer::new(&activity, tick, shutdown);
     match serve_http1(&http_connection, &mut stream, &mut timer).await {
@@ -192,6 +195,7 @@ async fn http2(
     shutdown: ShutdownSignal,
 ) {
     let activity = Arc::new(ConnectionActivity::multiplexed(gateway.read_ahead.clone()));
+    let bytes = gateway.bytes_of(visitor.proto);
     let tick = gateway.settings.timeouts.tick;
     let http_connection =
         HttpConnection::new(gateway, host_selection, visitor, activity.clone(), shutdown.clone());
@@ -211,7 +215,7 @@ async fn http2(
         .initial_connection_window_size(4 * STREAM_WINDOW_BYTES)
         .max_send_buf_size(MAX_BUFFER_BYTES)
         .keep_alive_interval(PING_INTERVAL);
-    let flood_guard = FloodGuard::new(socket, activity.clone());
+    let flood_guard = FloodGuard::new(MeteredSocket::new(socket, bytes), activity.clone());
     let mut connection = pin!(builder.serve_connection(TokioIo::new(flood_guard), service));
     let mut timer = ConnectionTimer::new(&activity, tick, shutdown);
     if timer.watch(connection.as_mut(), ShutdownPhase::Graceful).await == TimerEvent::Shutdown {

@@ -10,16 +10,16 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::gateway::http::connection_activity::ConnectionActivity;
+use crate::gateway::metered::MeteredSocket;
 use crate::http1::Expects;
 use crate::net::Permit;
-use crate::net::tls::PlainOrTls;
 
 /// How much of what nobody will read is taken before the connection closes, in bytes.
 const MAX_DRAINED_BYTES: usize = 256 << 10;
 
 /// The socket of a visitor who speaks HTTP/1.1, watched on the way.
 pub(crate) struct VisitorStream {
-    socket: PlainOrTls,
+    socket: MeteredSocket,
     /// What was read before and put back.
     ahead: BytesMut,
     activity: Arc<ConnectionActivity>,
@@ -35,7 +35,7 @@ pub(crate) struct VisitorStream {
 
 impl VisitorStream {
     pub(crate) fn new(
-        socket: PlainOrTls,
+        socket: MeteredSocket,
         activity: Arc<ConnectionActivity>,
         permit: Permit,
     ) -> Self {

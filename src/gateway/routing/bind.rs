@@ -86,9 +86,9 @@ async fn compiled(
     backend: Arc<ArcSwap<Backend>>,
     scope: Scope,
 ) -> Result<VirtualHost, BindError> {
-    let finder = gateway.clone();
+    let gateway = gateway.clone();
     let compiling = tokio::task::spawn_blocking(move || {
-        endpoint_modules::virtual_host(&options, backend, scope, |id| finder.ip_policies.of(id))
+        endpoint_modules::virtual_host(&options, backend, scope, &gateway)
     });
     compiling.await.map_err(|_| BindError::Unsupported("this policy"))?
 }

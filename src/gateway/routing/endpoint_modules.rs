@@ -6,6 +6,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 
+use crate::gateway::GatewayState;
 use crate::gateway::modules::basic_auth::Passwords;
 use crate::gateway::modules::circuit_breaker::{BackendBreaker, Breaker, BreakerLimits};
 use crate::gateway::modules::compression::Compressor;
@@ -33,13 +34,15 @@ pub(crate) fn virtual_host(
     options: &EndpointOptions,
     backend: Arc<ArcSwap<Backend>>,
     scope: Scope,
-    find: impl Fn(&str) -> Arc<ArcSwap<IpRules>>,
+    gateway: &GatewayState,
 ) -> Result<VirtualHost, BindError> {
     let host_header = options.host_header.as_deref().map(HeaderValue::from_str).transpose();
     let host_header = host_header.map_err(|problem| invalid("host_header", &problem))?;
+    let find = |id: &str| gateway.ip_policies.of(id);
     let modules = Modules::new(modules(options, scope, find)?);
     let (id, edge_id) = ("".into(), "".into());
-    Ok(VirtualHost::of(Route { id, edge_id, modules, host_header, backend }))
+    let metrics = gateway.metrics.as_ref().map(|metrics| metrics.edge(""));
+    Ok(VirtualHost::of(Route { id, edge_id, modules, host_header, backend, metrics }))
 }
 
 /// The options of an agent as modules.

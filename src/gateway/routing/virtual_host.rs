@@ -15,6 +15,7 @@ use crate::gateway::http::request_body::RequestBody;
 use crate::gateway::http::request_context::RequestContext;
 use crate::gateway::http::response_body::ResponseBody;
 use crate::gateway::http::upgrade::VisitorUpgrade;
+use crate::gateway::metrics::EdgeMetrics;
 use crate::gateway::modules::module::Modules;
 use crate::gateway::modules::websocket_tcp;
 use crate::gateway::routing::backend::{Backend, BackendCandidate, BackendCandidates, BackendKind};
@@ -78,6 +79,8 @@ pub(crate) struct Route {
     pub host_header: Option<HeaderValue>,
     /// Where requests go.
     pub backend: Arc<ArcSwap<Backend>>,
+    /// Where requests are counted; none where nobody scrapes.
+    pub metrics: Option<Arc<EdgeMetrics>>,
 }
 
 impl VirtualHost {
@@ -346,6 +349,7 @@ mod tests {
                     modules: None,
                     host_header,
                     backend,
+                    metrics: None,
                 };
                 (spec, Arc::new(route))
             }),
@@ -365,7 +369,8 @@ mod tests {
         let route = || {
             let (id, edge_id) = (Arc::from(""), Arc::from(""));
             let backend = Arc::new(ArcSwap::from_pointee(Backend::nothing()));
-            Arc::new(Route { id, edge_id, modules: None, host_header: None, backend })
+            let (modules, host_header, metrics) = (None, None, None);
+            Arc::new(Route { id, edge_id, modules, host_header, backend, metrics })
         };
         let all = [Some(PathMatch::Prefix("/".into())), other];
         VirtualHost::new(all.into_iter().flatten().map(|spec| (spec, route())))

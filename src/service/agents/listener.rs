@@ -81,7 +81,7 @@ impl AgentListener {
     }
 
     /// How many connections are held.
-    pub fn limit(&self) -> &ConnectionLimit {
+    pub fn limit(&self) -> &Arc<ConnectionLimit> {
         &self.limit
     }
 

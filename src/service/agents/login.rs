@@ -150,6 +150,7 @@ impl PendingLogin {
         if registry.session(&registration.online.id).is_none() {
             return Err(token_refused(TokenFault::Unknown));
         }
+        registry.counts().session_begun(!auth.client_id.is_empty());
         let answer = auth_answer(&registration.online);
         Ok((registration, answer))
     }
@@ -170,6 +171,7 @@ impl PendingLogin {
             cookie: bind_request::secret()?.into(),
             session: self.session.clone(),
             shares: StreamShares::new(self.state.settings.trusted_proxies.clone()),
+            counts: self.state.registry.counts().clone(),
             agent,
             ip: self.peer.ip().to_canonical(),
             os: said.os,

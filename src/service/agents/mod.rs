@@ -14,6 +14,7 @@ mod registry;
 mod reservation;
 mod revocation;
 mod session;
+mod session_counts;
 mod settings;
 mod socket;
 mod state;

@@ -13,6 +13,7 @@ use crate::net::SourceAddress;
 use crate::protocol::message::Hidden;
 use crate::service::accounts::AuthenticatedAgent;
 use crate::service::agents::access::AccessList;
+use crate::service::agents::session_counts::SessionCounts;
 use crate::service::agents::stream_shares::StreamShares;
 use crate::service::agents::tunnel::{OnlineTunnel, TunnelKind};
 
@@ -23,6 +24,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
 #[derive(Default)]
 pub(crate) struct Registry {
     inner: Mutex<RegistryState>,
+    counts: Arc<SessionCounts>,
 }
 
 #[derive(Default)]
@@ -43,6 +45,7 @@ pub(crate) struct OnlineAgent {
     pub cookie: Hidden,
     pub session: MuxSession,
     pub shares: StreamShares,
+    pub counts: Arc<SessionCounts>,
     pub agent: AuthenticatedAgent,
     pub ip: IpAddr,
     pub os: String,
@@ -264,6 +267,11 @@ impl Registry {
         let over = over.map(|(id, _)| id.clone()).collect::<Vec<_>>();
         over.iter().for_each(|id| drop(inner.binds.remove(id)));
         over
+    }
+
+    /// What was counted of all sessions.
+    pub fn counts(&self) -> &Arc<SessionCounts> {
+        &self.counts
     }
 
     /// The sessions, oldest first.

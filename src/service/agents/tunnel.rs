@@ -147,7 +147,7 @@ impl OnlineTunnel {
         header: &ProxyHeader,
         address: IpAddr,
     ) -> Result<Stream, DialError> {
-        let OnlineAgent { session, shares, .. } = self.session.as_ref();
+        let OnlineAgent { session, shares, counts, .. } = self.session.as_ref();
         let start = Instant::now();
         loop {
             // Many may wait, and making the first frame is most of the work.
@@ -161,6 +161,7 @@ impl OnlineTunnel {
             match opened.map_err(|_| DialError::Offline)? {
                 Some(stream) => {
                     shares.hold(address, &stream);
+                    counts.stream_opened();
                     return Ok(stream);
                 }
                 None if waited >= QUEUE_TIMEOUT => return Err(DialError::Busy),

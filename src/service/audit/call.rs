@@ -1,6 +1,6 @@
 //! A call of the management API, as the audit trail will have it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,15 +11,12 @@ use crate::api::remote::audit_events::AuditEvent;
 use crate::api::{Info, Verb, id};
 use crate::gateway::TrustedProxies;
 use crate::gateway::http::forwarded;
+use crate::net::PeerAddress;
 use crate::service::Refusal;
 use crate::service::accounts::Caller;
 
 /// How many identifiers an event has at most; a policy may be deleted with thousands of rules.
 const MAX_RESOURCE_IDS: usize = 100;
-
-/// Where a connection comes from, in the extensions of its requests.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::service) struct PeerAddress(pub SocketAddr);
 
 /// A call that changes something, or is to.
 pub(in crate::service) struct AuditedCall {

@@ -23,7 +23,7 @@ use crate::api::remote::audit_events::AuditEvent;
 use crate::api::{Info, Origin, Timestamp};
 use crate::gateway::TrustedProxies;
 use crate::logging::or_debug;
-pub(super) use call::{AuditedCall, PeerAddress};
+pub(super) use call::AuditedCall;
 use pending::{FLUSH_INTERVAL, Pending};
 pub(super) use terms::{operation_term, principal_term, resource_term};
 

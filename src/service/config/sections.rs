@@ -21,7 +21,7 @@ macro_rules! row {
 
 /// The settings, in the order of the help.
 pub const SECTIONS: &[SettingSection<ServeConfig>] =
-    &[STORAGE, MANAGEMENT_API, PUBLIC_TRAFFIC, AGENTS, CONNECTION_LIMITS, PROCESS];
+    &[STORAGE, MANAGEMENT_API, PUBLIC_TRAFFIC, AGENTS, CONNECTION_LIMITS, MONITORING, PROCESS];
 
 const STORAGE: SettingSection<ServeConfig> = SettingSection {
     title: "Storage",
@@ -160,6 +160,22 @@ const CONNECTION_LIMITS: SettingSection<ServeConfig> = SettingSection {
         )
         .between(1, u32::MAX as u64)
         .unset(AN_EIGHTH),
+    ],
+};
+
+const MONITORING: SettingSection<ServeConfig> = SettingSection {
+    title: "Monitoring",
+    settings: &[
+        row!(
+            options.admin_addr: Text, "admin_addr", "HOST:PORT",
+            "Where /healthz, /readyz and /metrics are, such as 127.0.0.1:4090"
+        )
+        .unset("nowhere, and nothing is counted"),
+        row!(
+            options.drain_delay: Duration, "drain_delay", "DURATION",
+            "How long /readyz says no before listeners close when stopping"
+        )
+        .between(0, 3_600_000),
     ],
 };
 

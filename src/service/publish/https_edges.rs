@@ -9,6 +9,7 @@ use crate::api::remote::edges::https::HttpsEdge;
 use crate::api::remote::edges::modules::route_modules;
 use crate::api::remote::edges::routes::HttpsEdgeRoute;
 use crate::gateway::Gateway;
+use crate::gateway::metrics::EdgeMetrics;
 use crate::gateway::modules::edge_module::{EdgeModule, ModuleBuilder};
 use crate::gateway::routing::virtual_host::{PathMatch, Route, VirtualHost};
 use crate::gateway::tls::policy::TlsPolicy;
@@ -85,7 +86,8 @@ impl HttpsEdges {
                 Some("exact_path") => PathMatch::Exact(path),
                 _ => PathMatch::Prefix(path),
             };
-            routes.push((matched, Arc::new(published(route, modules, backends))));
+            let metrics = self.gateway.edge_metrics(id);
+            routes.push((matched, Arc::new(published(route, modules, backends, metrics))));
         }
         let known = self.edges.entry(id.to_owned()).or_default();
         let virtual_host = match known.tls_policy(&self.gateway, view, &edge)? {
@@ -154,12 +156,13 @@ fn published(
     route: HttpsEdgeRoute,
     modules: &mut ModuleCompiler,
     backends: &mut Backends,
+    metrics: Option<Arc<EdgeMetrics>>,
 ) -> Route {
     let backend = backends.of_module(route.backend.clone());
     let build = |builder: &mut ModuleBuilder<'_>| route_modules!(build_modules, [route, builder]);
     let modules = modules.build(&route.id, Scope::HttpsRoute, build);
     let edge_id = route.edge_id.unwrap_or_default().into();
-    Route { id: route.id.into(), edge_id, modules, host_header: None, backend }
+    Route { id: route.id.into(), edge_id, modules, host_header: None, backend, metrics }
 }
 
 fn names(edge: &HttpsEdge) -> Vec<(String, u16)> {

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use crate::api::remote::edges::modules::tcp_modules;
 use crate::api::remote::edges::tcp::TcpEdge;
 use crate::gateway::Gateway;
+use crate::gateway::metrics::EdgeMetrics;
 use crate::gateway::modules::edge_module::{EdgeModule, ModuleBuilder};
 use crate::gateway::routing::virtual_host::{Route, VirtualHost};
 use crate::logging::or_debug;
@@ -52,7 +53,8 @@ impl TcpEdges {
             return Ok(());
         };
         let ports = ports(edge.hostports.as_deref().unwrap_or_default());
-        let virtual_host = VirtualHost::of(route(edge, modules, backends));
+        let virtual_host =
+            VirtualHost::of(route(edge, modules, backends, self.gateway.edge_metrics(id)));
         let mut edges = self.edges();
         let known = edges.entry(id.to_owned()).or_default();
         known.virtual_host.store(Arc::new(virtual_host));
@@ -99,11 +101,17 @@ impl TcpListeners {
     }
 }
 
-fn route(edge: TcpEdge, modules: &mut ModuleCompiler, backends: &mut Backends) -> Route {
+fn route(
+    edge: TcpEdge,
+    modules: &mut ModuleCompiler,
+    backends: &mut Backends,
+    metrics: Option<Arc<EdgeMetrics>>,
+) -> Route {
     let backend = backends.of_module(edge.backend.clone());
     let build = |builder: &mut ModuleBuilder<'_>| tcp_modules!(build_modules, [edge, builder]);
     let modules = modules.build(&edge.id, Scope::TcpEdge, build);
-    Route { id: "".into(), edge_id: edge.id.into(), modules, host_header: None, backend }
+    let edge_id = edge.id.into();
+    Route { id: "".into(), edge_id, modules, host_header: None, backend, metrics }
 }
 
 /// The ports of an edge; connections of bytes name no host.

@@ -46,6 +46,11 @@ impl Health {
         });
     }
 
+    /// Why changes are not stored, in one line for people.
+    pub(super) fn fault(&self) -> Option<String> {
+        self.fault.borrow().as_ref().map(describe)
+    }
+
     pub(super) fn events(&self) -> HealthEvents {
         HealthEvents(self.fault.subscribe())
     }

@@ -13,6 +13,7 @@ mod database;
 mod error;
 mod health;
 mod lock;
+mod metrics;
 mod migrate;
 mod open;
 mod place;
@@ -37,6 +38,7 @@ pub use view::{Document, StoredToken, View};
 
 use crate::api::Origin;
 use crate::api::id::Ids;
+use crate::metrics::Families;
 use readers::Readers;
 use writer::Writer;
 
@@ -106,6 +108,19 @@ impl Store {
     /// True while writes are refused because the file has lost its name; reads go on.
     pub fn is_read_only(&self) -> bool {
         self.writer.health().is_read_only()
+    }
+
+    /// Why changes are not stored, as of the last one; none where they are.
+    pub fn fault(&self) -> Option<String> {
+        self.writer.health().fault()
+    }
+
+    /// Writes the figures of the database.
+    ///
+    /// # Errors
+    /// What the encoder returns.
+    pub(crate) fn collect(&self, families: &mut Families<'_>) -> std::fmt::Result {
+        self.writer.metrics().collect(self.fault().is_none(), families)
     }
 
     /// What becomes wrong with the storage from now on, and what is right again.

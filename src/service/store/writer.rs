@@ -4,13 +4,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
 use super::batch_error::BatchError;
 use super::database::Database;
 use super::health::Health;
+use super::metrics::WriterMetrics;
 use super::open::BUSY_TIMEOUT;
 use super::place::DatabaseFile;
 use super::view::execute;
@@ -59,6 +60,7 @@ type Watcher = Box<dyn Fn(&[String]) + Send + Sync>;
 struct WriterShared {
     commits: AtomicU64,
     health: Health,
+    metrics: WriterMetrics,
     /// Set when locks of other programs are waited for no longer.
     closing: Arc<AtomicBool>,
     watchers: RwLock<Vec<Watcher>>,
@@ -146,6 +148,10 @@ impl Writer {
         &self.shared.health
     }
 
+    pub(super) fn metrics(&self) -> &WriterMetrics {
+        &self.shared.metrics
+    }
+
     pub(super) fn watch(&self, watcher: Watcher) {
         self.shared.watchers.write().unwrap_or_else(PoisonError::into_inner).push(watcher);
     }
@@ -186,7 +192,10 @@ fn work_off(
 ) {
     let mut batch = Vec::with_capacity(BATCH);
     while queue.blocking_recv_many(&mut batch, BATCH) > 0 {
+        let began = Instant::now();
         let committed = target.commit(ids, &mut batch, &shared.health);
+        shared.metrics.committed(batch.len(), began.elapsed());
+        shared.metrics.note_log(target.log_bytes());
         shared.health.note(&committed);
         // Before anyone hears of the change, so that nobody who has heard of it trusts older reads.
         shared.commits.fetch_add(1, Ordering::Release);
@@ -251,6 +260,14 @@ impl WriterConnection {
                     None => Err(StoreError::Closed.into()),
                 }
             }
+        }
+    }
+
+    /// The size of the log as of the last commit; 0 where there is none.
+    fn log_bytes(&self) -> u64 {
+        match self {
+            Self::Own(own) => own.log_bytes,
+            Self::Shared(_) => 0,
         }
     }
 

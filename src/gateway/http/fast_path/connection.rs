@@ -4,28 +4,25 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::ops::Range;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::gateway::http::connection_activity::ActiveRequest;
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::fast_path::request::{self, FastPathRequest};
 use crate::gateway::http::fast_path::request_body::{RequestBodyCopy, RequestBodyError};
 use crate::gateway::http::fast_path::response::{self, FastPathResponse, ResponseOptions};
 use crate::gateway::http::fast_path::response_timeout::ResponseTimeout;
-use crate::gateway::http::forwarded::VisitorOrigin;
+use crate::gateway::http::fast_path::routing::{FastPathTarget, RequestRouting};
 use crate::gateway::http::visitor_stream::VisitorStream;
-use crate::gateway::routing::target::{DialError, RouteRef, Visitor};
+use crate::gateway::metrics::RequestRecord;
+use crate::gateway::routing::target::{DialError, RouteRef};
 use crate::gateway::upstream::forward::{Upstream, within};
 use crate::gateway::upstream::http1::Http1Connection;
 use crate::http1::{Body, Expects, LAST_CHUNK, LINE_END, RequestHead, write_chunk_size};
 use crate::logging::ignore;
-use crate::policy::head_change::HeadChange;
 use crate::reuse::IdleState;
 
 /// How much is read of later requests while one is under way.
@@ -40,42 +37,6 @@ const BULK_READ_BYTES: usize = 64 << 10;
 const MAX_COALESCED_BYTES: usize = 16 << 10;
 /// How many provisional answers may come before the final one.
 const MAX_PROVISIONAL_RESPONSES: usize = 64;
-
-/// What the fast path asks of whoever knows the visitor and the routes.
-pub(crate) trait RequestRouting {
-    fn visitor(&self) -> &Visitor;
-
-    /// Whether the other side is a proxy that says for whom it comes.
-    fn trusts_peer(&self) -> bool;
-
-    fn origin(&self) -> &VisitorOrigin;
-
-    /// Marks the beginning of an answer.
-    fn answering(&self) -> ActiveRequest;
-
-    /// How long an upstream may think.
-    fn response_timeout(&self) -> Duration;
-
-    /// What stands before the number of a code.
-    fn code_prefix(&self) -> &str;
-
-    /// Where a request is only carried to, with nothing done on the way but changes of its head; none in
-    /// all other cases.
-    fn fast_path_target(
-        &self,
-        head: &RequestHead<'_, '_>,
-        host: &str,
-        path: &str,
-    ) -> Option<FastPathTarget>;
-}
-
-/// Where a request is carried to.
-pub(crate) struct FastPathTarget {
-    pub upstream: Upstream,
-    pub route_ref: RouteRef,
-    /// What modules change about the head.
-    pub changes: Vec<Arc<HeadChange>>,
-}
 
 /// A visitor's connection, and what carrying requests as bytes needs.
 pub(crate) struct FastPathConnection<'l, R> {
@@ -94,6 +55,8 @@ pub(crate) struct FastPathConnection<'l, R> {
     /// What is written next.
     pub out: Vec<u8>,
     timeout: ResponseTimeout,
+    /// The status of the response that was begun; 0 before that.
+    status: u16,
 }
 
 /// How an exchange ended.
@@ -137,23 +100,34 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         let timeout = ResponseTimeout::new(http_connection.response_timeout());
         let (buffer, answer, out) = (BytesMut::new(), BytesMut::new(), Vec::new());
         let (unread, body) = (0, RequestBodyCopy::NONE);
-        Self { http_connection, stream, closes, buffer, unread, body, answer, out, timeout }
+        Self {
+            http_connection,
+            stream,
+            closes,
+            buffer,
+            unread,
+            body,
+            answer,
+            out,
+            timeout,
+            status: 0,
+        }
     }
 
     /// What a request needs to be carried; none where there is more to do.
     pub(crate) fn fast_request(
         &self,
         head: &RequestHead<'_, '_>,
-    ) -> Option<(FastPathRequest, Upstream, RouteRef)> {
+    ) -> Option<(FastPathRequest, FastPathTarget)> {
         let mut request = request::classify(head)?;
         if request.is_forwarded && self.http_connection.trusts_peer() {
             return None;
         }
         let text = |place: &Range<usize>| str::from_utf8(head.bytes.get(place.clone())?).ok();
         let (host, path) = (text(&request.host)?, text(&request.path)?);
-        let target = self.http_connection.fast_path_target(head, host, path)?;
-        request.changes = target.changes;
-        Some((request, target.upstream, target.route_ref))
+        let mut target = self.http_connection.fast_path_target(head, host, path)?;
+        request.changes = std::mem::take(&mut target.changes);
+        Some((request, target))
     }
 
     /// Lets go of a request that was answered; true when another may follow.
@@ -179,11 +153,30 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
     pub(crate) async fn exchange(
         &mut self,
         request: &FastPathRequest,
-        upstream: &Upstream,
-        route_ref: RouteRef,
+        target: FastPathTarget,
     ) -> ExchangeEnd {
         // From here on a graceful stop waits for the answer.
         let _answering = self.http_connection.answering();
+        let FastPathTarget { upstream, route_ref, metrics, .. } = target;
+        let proto = self.http_connection.visitor().proto;
+        let mut record = metrics.map(|edge| RequestRecord::begin(edge, proto));
+        self.status = 0;
+        let end = self.carry(request, &upstream, &route_ref).await;
+        match (&mut record, &end) {
+            // The full path counts it.
+            (Some(record), ExchangeEnd::NotStarted) => record.discard(),
+            (Some(record), _) => record.responded(self.status),
+            (None, _) => {}
+        }
+        end
+    }
+
+    async fn carry(
+        &mut self,
+        request: &FastPathRequest,
+        upstream: &Upstream,
+        route_ref: &RouteRef,
+    ) -> ExchangeEnd {
         let beginning = self.buffer.get(request.length..).unwrap_or_default();
         // What is broken from its beginning is answered by the full path.
         let Ok(body) = RequestBodyCopy::begin(request.body.clone(), beginning) else {
@@ -192,7 +185,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         (self.body, self.unread) = (body, request.length);
         let is_received = self.body.is_received();
         self.stream.expect(if is_received { Expects::Nothing } else { Expects::Body });
-        let mut connection = match self.begin(request, upstream, &route_ref).await {
+        let mut connection = match self.begin(request, upstream, route_ref).await {
             Ok(connection) => connection,
             Err(ended) => return ended,
         };
@@ -311,6 +304,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         self.buffer.advance(std::mem::take(&mut self.unread));
         self.body.discard(&mut self.buffer);
         self.out.clear();
+        self.status = error.status;
         response::write_error(error, self.options(request, false), &mut self.out);
         let sent = self.stream.write_all(&self.out).await;
         match sent.and(self.stream.flush().await) {
@@ -335,6 +329,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
                 Ok(None) => self.read_more_of_head(connection, provisional).await?,
                 Ok(Some(head)) if head.status >= 200 => {
                     self.answer.advance(head.length);
+                    self.status = head.status;
                     return Ok(head);
                 }
                 // Nobody has asked for another protocol.

@@ -9,8 +9,8 @@ mod request;
 mod request_body;
 mod response;
 mod response_timeout;
+mod routing;
 
-pub(crate) use connection::{
-    ExchangeEnd, FastPathConnection, FastPathTarget, RequestRouting, has_left, poll_write_all,
-};
+pub(crate) use connection::{ExchangeEnd, FastPathConnection, has_left, poll_write_all};
 pub(crate) use request::FastPathRequest;
+pub(crate) use routing::{FastPathTarget, RequestRouting};

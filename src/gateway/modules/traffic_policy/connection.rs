@@ -52,23 +52,30 @@ impl ConnectionExecution {
                 StepOutcome::Fetch(fetch) => run.answer(gateway.fetcher.fetch(&fetch).await),
             }
         };
-        self.note(trace);
+        self.note(gateway, trace);
         entered
     }
 
     /// Runs the rules for connections that have closed.
-    pub(crate) fn leave(mut self, rules: &Rules, carried: Carried, trace: &mut RequestTrace) {
+    pub(crate) fn leave(
+        mut self,
+        gateway: &GatewayState,
+        rules: &Rules,
+        carried: Carried,
+        trace: &mut RequestTrace,
+    ) {
         self.exchange.carried = carried;
         self.exchange.ended = Some(Utc::now());
         let mut run = rules.policy.run(Phase::Close);
         let step = run.step(&mut self.exchange, rules);
         ignore(step, "nothing is left that could be answered, and nobody waits for anything");
-        self.note(trace);
+        self.note(gateway, trace);
     }
 
-    fn note(&mut self, trace: &mut RequestTrace) {
+    fn note(&mut self, gateway: &GatewayState, trace: &mut RequestTrace) {
         let record = &mut self.exchange.record;
         let (decision, logs) = (record.decision.take(), std::mem::take(&mut record.logs));
+        gateway.count_decision(decision.as_ref());
         trace.note(|it| {
             it.logs.extend(logs);
             if let Some(decision) = decision {

@@ -222,6 +222,7 @@ impl PolicyExecution {
     fn note(&mut self, context: &mut RequestContext<'_>, module: &'static str) {
         let record = &mut self.exchange.record;
         let (decision, logs) = (record.decision.take(), std::mem::take(&mut record.logs));
+        context.gateway.count_decision(decision.as_ref());
         context.trace.note(|it| {
             it.logs.extend(logs);
             if let Some(PhaseDecision { rule, rule_name, action, .. }) = decision {

@@ -1,5 +1,7 @@
-//! Serving the management API to one connection.
+//! Serving an API to the connections of a listener: one for the service, the agent, and whoever watches
+//! them.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -11,16 +13,18 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 
-use super::audit::PeerAddress;
+use super::{
+    AcceptedConnection, ConnectionLimit, FIRST_BYTE_TIMEOUT, HEAD_TIMEOUT, Listener, Shutdown,
+    ShutdownPhase, ShutdownSignal, first_byte,
+};
 use crate::http1::StrictStream;
 use crate::logging::or_debug;
-use crate::net::{
-    self, AcceptedConnection, ConnectionLimit, FIRST_BYTE_TIMEOUT, HEAD_TIMEOUT, Listener,
-    Shutdown, ShutdownPhase, ShutdownSignal,
-};
 
-/// Serves the connections of a listener, as many as the limit lets in.
-pub(super) fn start(
+/// Serves the connections of a socket, as many as the limit lets in.
+///
+/// # Errors
+/// When the socket has no address.
+pub(crate) fn serve_api(
     socket: TcpListener,
     router: Router,
     limit: Arc<ConnectionLimit>,
@@ -30,6 +34,10 @@ pub(super) fn start(
         Box::pin(serve(connection, router.clone(), shutdown))
     })
 }
+
+/// Where a connection comes from, in the extensions of its requests.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PeerAddress(pub SocketAddr);
 
 /// Tells each request where its connection comes from.
 struct WithPeer<S> {
@@ -50,7 +58,7 @@ impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for WithPeer<S> {
 
 async fn serve(connection: AcceptedConnection, router: Router, mut shutdown: ShutdownSignal) {
     let AcceptedConnection { stream, permit: _permit, peer } = connection;
-    let speaking = net::first_byte(&stream, FIRST_BYTE_TIMEOUT);
+    let speaking = first_byte(&stream, FIRST_BYTE_TIMEOUT);
     if shutdown.run_until(ShutdownPhase::Graceful, speaking).await != Some(true) {
         return;
     }
@@ -62,9 +70,9 @@ async fn serve(connection: AcceptedConnection, router: Router, mut shutdown: Shu
     tokio::pin!(connection);
     let served = shutdown.run_until(ShutdownPhase::Graceful, connection.as_mut()).await;
     if let Some(served) = served {
-        or_debug!(served, "a connection to the management API broke");
+        or_debug!(served, "a connection to an API broke");
     } else {
         connection.as_mut().graceful_shutdown();
-        or_debug!(connection.await, "a connection to the management API broke");
+        or_debug!(connection.await, "a connection to an API broke");
     }
 }

@@ -1,0 +1,129 @@
+//! The listener for whoever watches a service or an agent: `/healthz`, `/readyz` and `/metrics`.
+//!
+//! It asks for no key, so it is off unless an address was given, and no tunnel leads to it
+//! ([`private`](crate::net::private)). It is the first to listen and the last to close: while the rest
+//! starts or stops, it says so.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, StatusCode};
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use crate::logging::or_debug;
+use crate::metrics::{Collect, ProcessFigures, ScrapeFormat, render};
+use crate::net::descriptors;
+use crate::net::private::PrivateListener;
+use crate::net::{ConnectionCaps, ConnectionLimit, Listener, Shutdown, ShutdownPhase, serve_api};
+
+/// How many connections are held.
+const MAX_CONNECTIONS: usize = 64;
+
+/// What is watched.
+pub(crate) trait Watched: Send + Sync + 'static {
+    /// Why it is not ready; nothing where it is. `writes` asks for changes of the configuration as well.
+    fn obstacles(&self, writes: bool) -> Vec<String>;
+
+    /// What it has to show.
+    fn figures(&self) -> Vec<Box<dyn Collect>>;
+}
+
+/// The listener at work; dropping it ends all connections.
+pub(crate) struct AdminListener {
+    listener: Listener,
+    shutdown: Shutdown,
+    _private: PrivateListener,
+}
+
+impl AdminListener {
+    /// Listens at `host:port`; port 0 picks a free port.
+    ///
+    /// # Errors
+    /// When the address cannot be listened on.
+    pub async fn start(address: &str, watched: Arc<dyn Watched>) -> io::Result<Self> {
+        let socket = TcpListener::bind(address).await?;
+        let private = PrivateListener::new(socket.local_addr()?);
+        let shutdown = Shutdown::default();
+        let listener = serve_api(socket, router(watched), limit(), &shutdown)?;
+        Ok(Self { listener, shutdown, _private: private })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.listener.address()
+    }
+}
+
+impl Drop for AdminListener {
+    fn drop(&mut self) {
+        self.shutdown.begin(ShutdownPhase::Forced);
+    }
+}
+
+impl fmt::Debug for AdminListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AdminListener").field(&self.address()).finish()
+    }
+}
+
+fn limit() -> Arc<ConnectionLimit> {
+    let per_address = descriptors::share_of_one_address(MAX_CONNECTIONS);
+    let caps = ConnectionCaps { total: MAX_CONNECTIONS, per_address, reserved: 0 };
+    ConnectionLimit::new("monitoring", caps, |_| false)
+}
+
+fn router(watched: Arc<dyn Watched>) -> Router {
+    Router::new()
+        .route("/healthz", get(|| async { answer(StatusCode::OK, json!({"status": "ok"})) }))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .fallback(|| async { refuse(StatusCode::NOT_FOUND, "try /healthz, /readyz or /metrics") })
+        .method_not_allowed_fallback(|| async {
+            refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are supported")
+        })
+        .with_state(watched)
+}
+
+async fn ready(State(watched): State<Arc<dyn Watched>>, RawQuery(query): RawQuery) -> Response {
+    let writes = match query.as_deref() {
+        None | Some("") => false,
+        Some("for=writes") => true,
+        Some(_) => return refuse(StatusCode::BAD_REQUEST, "the only parameter is for=writes"),
+    };
+    let reasons = watched.obstacles(writes);
+    match reasons.is_empty() {
+        true => answer(StatusCode::OK, json!({"status": "ready", "reasons": reasons})),
+        false => {
+            let body = json!({"status": "not ready", "reasons": reasons});
+            answer(StatusCode::SERVICE_UNAVAILABLE, body)
+        }
+    }
+}
+
+async fn metrics(State(watched): State<Arc<dyn Watched>>, headers: HeaderMap) -> Response {
+    let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let format = ScrapeFormat::of(&accepted.collect::<Vec<_>>().join(","));
+    let mut figures = watched.figures();
+    figures.push(Box::new(ProcessFigures));
+    match or_debug!(render(figures, format), "cannot write metrics") {
+        Some(text) => ([(CONTENT_TYPE, format.content_type())], text).into_response(),
+        None => refuse(StatusCode::INTERNAL_SERVER_ERROR, "cannot write metrics"),
+    }
+}
+
+fn refuse(status: StatusCode, problem: &str) -> Response {
+    answer(status, json!({"error": problem}))
+}
+
+fn answer(status: StatusCode, body: serde_json::Value) -> Response {
+    let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
+    (status, headers, format!("{body}\n")).into_response()
+}

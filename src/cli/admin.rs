@@ -1,0 +1,15 @@
+//! Where a service or an agent is watched.
+
+use clap::{Arg, ArgMatches};
+
+/// `--admin-addr`.
+pub(super) fn argument() -> Arg {
+    Arg::new("admin-addr").long("admin-addr").value_name("HOST:PORT").help(
+        "Where /healthz, /readyz and /metrics are, such as 127.0.0.1:4090; nowhere without it",
+    )
+}
+
+/// The address that was given.
+pub(super) fn read(matches: &ArgMatches) -> Option<String> {
+    matches.get_one("admin-addr").cloned()
+}

@@ -1,0 +1,50 @@
+//! What the fast path asks of whoever knows the visitor and the routes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::gateway::http::connection_activity::ActiveRequest;
+use crate::gateway::http::forwarded::VisitorOrigin;
+use crate::gateway::metrics::EdgeMetrics;
+use crate::gateway::routing::target::{RouteRef, Visitor};
+use crate::gateway::upstream::forward::Upstream;
+use crate::http1::RequestHead;
+use crate::policy::head_change::HeadChange;
+
+/// What the fast path asks of whoever knows the visitor and the routes.
+pub(crate) trait RequestRouting {
+    fn visitor(&self) -> &Visitor;
+
+    /// Whether the other side is a proxy that says for whom it comes.
+    fn trusts_peer(&self) -> bool;
+
+    fn origin(&self) -> &VisitorOrigin;
+
+    /// Marks the beginning of an answer.
+    fn answering(&self) -> ActiveRequest;
+
+    /// How long an upstream may think.
+    fn response_timeout(&self) -> Duration;
+
+    /// What stands before the number of a code.
+    fn code_prefix(&self) -> &str;
+
+    /// Where a request is only carried to, with nothing done on the way but changes of its head; none in
+    /// all other cases.
+    fn fast_path_target(
+        &self,
+        head: &RequestHead<'_, '_>,
+        host: &str,
+        path: &str,
+    ) -> Option<FastPathTarget>;
+}
+
+/// Where a request is carried to.
+pub(crate) struct FastPathTarget {
+    pub upstream: Upstream,
+    pub route_ref: RouteRef,
+    /// What modules change about the head.
+    pub changes: Vec<Arc<HeadChange>>,
+    /// Where it is counted; none where nobody scrapes.
+    pub metrics: Option<Arc<EdgeMetrics>>,
+}

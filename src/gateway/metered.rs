@@ -1,0 +1,71 @@
+//! The socket of a visitor, whose bytes are counted.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::gateway::metrics::ByteCounts;
+use crate::net::tls::PlainOrTls;
+
+/// The socket of a visitor, whose bytes are counted where somebody wants to know.
+pub(crate) struct MeteredSocket {
+    socket: PlainOrTls,
+    bytes: Option<Arc<ByteCounts>>,
+}
+
+impl MeteredSocket {
+    pub(crate) fn new(socket: PlainOrTls, bytes: Option<Arc<ByteCounts>>) -> Self {
+        Self { socket, bytes }
+    }
+
+    fn written(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let (Poll::Ready(Ok(written)), Some(bytes)) = (&written, &self.bytes) {
+            bytes.sent(*written);
+        }
+        written
+    }
+}
+
+impl AsyncRead for MeteredSocket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut this.socket).poll_read(cx, buffer);
+        let received = buffer.filled().len() - before;
+        if let Some(bytes) = this.bytes.as_ref().filter(|_| received > 0) {
+            bytes.received(received);
+        }
+        read
+    }
+}
+
+impl AsyncWrite for MeteredSocket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.socket).poll_write(cx, bytes);
+        this.written(written)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.socket).poll_write_vectored(cx, parts);
+        this.written(written)
+    }
+
+    forward_write!(socket: is_write_vectored poll_flush poll_shutdown);
+}

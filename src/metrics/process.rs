@@ -1,0 +1,63 @@
+//! Figures of the process and of the build.
+
+use std::fmt;
+
+use super::families::{Collect, Families};
+use crate::logging;
+
+/// What the process uses, by the names that all programs use for it; on Linux.
+pub(crate) struct ProcessFigures;
+
+impl Collect for ProcessFigures {
+    fn collect(&self, families: &mut Families<'_>) -> fmt::Result {
+        let version = [("version", env!("CARGO_PKG_VERSION"))];
+        families.info("ginnel_build", "The program that runs.", &version)?;
+        let help = "Log records that were lost.";
+        let mut family = families.counter("ginnel_log_lines_dropped", help)?;
+        family.count(&[("log", "events")], logging::dropped_records())?;
+        usage(families)
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn usage(families: &mut Families<'_>) -> fmt::Result {
+    use procfs::WithCurrentSystemInfo;
+
+    // A system that hides /proc has no such figures.
+    let opened = procfs::process::Process::myself();
+    let Some(process) = logging::or_debug!(opened, "cannot read the figures of the process") else {
+        return Ok(());
+    };
+    if let Some(stat) = logging::or_debug!(process.stat(), "cannot read the process's status") {
+        let ticks = (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64;
+        let help = "User and system time that the process has used.";
+        families.counter("process_cpu_seconds", help)?.amount(&[], ticks)?;
+        let resident = stat.rss_bytes().get() as f64;
+        let help = "Memory of the process that is in RAM.";
+        families.gauge("process_resident_memory_bytes", help)?.level(&[], resident)?;
+        let help = "Address space of the process.";
+        families.gauge("process_virtual_memory_bytes", help)?.level(&[], stat.vsize as f64)?;
+        if let Some(boot) = logging::or_debug!(procfs::boot_time_secs(), "cannot read boot time") {
+            let since_boot = stat.starttime as f64 / procfs::ticks_per_second() as f64;
+            let help = "When the process started, in seconds since 1970.";
+            let started = boot as f64 + since_boot;
+            families.gauge("process_start_time_seconds", help)?.level(&[], started)?;
+        }
+    }
+    if let Some(open) = logging::or_debug!(process.fd_count(), "cannot count file descriptors") {
+        let help = "File descriptors that are open.";
+        families.gauge("process_open_fds", help)?.level(&[], open as f64)?;
+    }
+    let limits = logging::or_debug!(process.limits(), "cannot read the limits of the process");
+    let limit = limits.map(|limits| limits.max_open_files.soft_limit);
+    if let Some(procfs::process::LimitValue::Value(limit)) = limit {
+        let help = "File descriptors that may be open.";
+        families.gauge("process_max_fds", help)?.level(&[], limit as f64)?;
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn usage(_: &mut Families<'_>) -> fmt::Result {
+    Ok(())
+}

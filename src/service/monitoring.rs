@@ -1,0 +1,188 @@
+//! What a service shows to whoever watches it: whether it is ready, and its figures.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use super::agents::AgentListener;
+use super::context::ServiceState;
+use super::handlers;
+use crate::admin::Watched;
+use crate::api::Info;
+use crate::metrics::{Collect, DurationHistogram, Families};
+use crate::net::{ConnectionCounts, ConnectionLimit};
+
+/// A service from its start to its end, as others watch it.
+#[derive(Default)]
+pub(super) struct ServiceMonitor {
+    /// Set when everything listens; dropped by the service before its end.
+    state: OnceLock<Weak<ServiceState>>,
+    limits: OnceLock<Vec<Arc<ConnectionLimit>>>,
+    draining: AtomicBool,
+}
+
+impl ServiceMonitor {
+    /// Everything listens, and the routes are loaded.
+    pub(super) fn started(
+        &self,
+        state: &Arc<ServiceState>,
+        api: &Arc<ConnectionLimit>,
+        agents: Option<&AgentListener>,
+    ) {
+        let gateway = state.gateway.limit().clone();
+        let agents = agents.map(|agents| agents.limit().clone());
+        let limits = [Some(gateway), Some(api.clone()), agents];
+        self.limits.get_or_init(|| limits.into_iter().flatten().collect());
+        self.state.get_or_init(|| Arc::downgrade(state));
+    }
+
+    /// Takes no more connections soon.
+    pub(super) fn drain(&self) {
+        self.draining.store(true, Relaxed);
+    }
+
+    fn state(&self) -> Option<Arc<ServiceState>> {
+        self.state.get()?.upgrade()
+    }
+}
+
+impl Watched for ServiceMonitor {
+    fn obstacles(&self, writes: bool) -> Vec<String> {
+        if self.draining.load(Relaxed) {
+            return vec!["draining: the service is stopping".to_owned()];
+        }
+        let Some(state) = self.state() else {
+            return vec!["starting: listeners and routes are not all there yet".to_owned()];
+        };
+        let closing = state.gateway.is_closing();
+        let closing = closing.then(|| "listeners: public traffic is not taken".to_owned());
+        let unwritable = writes.then(|| state.store.fault()).flatten();
+        let unwritable = unwritable.map(|fault| format!("store: {fault}"));
+        closing.into_iter().chain(unwritable).collect()
+    }
+
+    fn figures(&self) -> Vec<Box<dyn Collect>> {
+        let Some(state) = self.state() else { return Vec::new() };
+        let limits = self.limits.get().cloned().unwrap_or_default();
+        let mut figures: Vec<Box<dyn Collect>> = Vec::new();
+        if let Some(metrics) = state.gateway.metrics() {
+            figures.push(Box::new(metrics.clone()));
+        }
+        figures.push(Box::new(ServiceFigures { state, limits }));
+        figures
+    }
+}
+
+/// What is counted of the operations of the management API.
+pub(super) struct ApiMetrics(BTreeMap<(&'static str, &'static str), OperationMetrics>);
+
+struct OperationMetrics {
+    durations: DurationHistogram,
+    /// How many responses there were, by status.
+    codes: Mutex<BTreeMap<u16, u64>>,
+}
+
+impl Default for ApiMetrics {
+    fn default() -> Self {
+        let operation = |info: &'static Info| {
+            let durations = DurationHistogram::new(true);
+            ((info.resource, info.name), OperationMetrics { durations, codes: Mutex::default() })
+        };
+        Self(handlers::operations().into_iter().map(operation).collect())
+    }
+}
+
+impl ApiMetrics {
+    /// Counts a response to an operation, with the name of its request.
+    pub(super) fn responded(&self, info: &Info, status: u16, took: Duration, name: Option<&str>) {
+        let Some(operation) = self.0.get(&(info.resource, info.name)) else { return };
+        operation.durations.observe(took, name);
+        let mut codes = operation.codes.lock().unwrap_or_else(PoisonError::into_inner);
+        *codes.entry(status).or_default() += 1;
+    }
+
+    /// The operations that were called: name, durations, responses by status.
+    fn called(&self) -> Vec<(String, &DurationHistogram, BTreeMap<u16, u64>)> {
+        let called = self.0.iter().map(|((resource, name), operation)| {
+            let codes = operation.codes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            (format!("{resource}.{name}"), &operation.durations, codes)
+        });
+        called.filter(|(_, _, codes)| !codes.is_empty()).collect()
+    }
+
+    fn collect(&self, families: &mut Families<'_>) -> fmt::Result {
+        let called = self.called();
+        let help = "Operations of the management API, by name and status.";
+        let mut family = families.counter("ginnel_api_operations", help)?;
+        for (operation, _, codes) in &called {
+            for (code, count) in codes {
+                let code = code.to_string();
+                family.count(&[("operation", operation), ("code", &code)], *count)?;
+            }
+        }
+        let help = "How long operations of the management API took.";
+        let mut family = families.histogram("ginnel_api_operation_duration_seconds", help)?;
+        for (operation, durations, _) in &called {
+            family.durations(&[("operation", operation)], durations)?;
+        }
+        Ok(())
+    }
+}
+
+/// The figures of a service beside those of its public traffic.
+struct ServiceFigures {
+    state: Arc<ServiceState>,
+    limits: Vec<Arc<ConnectionLimit>>,
+}
+
+impl Collect for ServiceFigures {
+    fn collect(&self, families: &mut Families<'_>) -> fmt::Result {
+        self.collect_connections(families)?;
+        self.collect_sessions(families)?;
+        self.state.store.collect(families)?;
+        self.state.metrics.as_ref().map_or(Ok(()), |metrics| metrics.collect(families))
+    }
+}
+
+impl ServiceFigures {
+    fn collect_connections(&self, families: &mut Families<'_>) -> fmt::Result {
+        let counts: Vec<_> = self.limits.iter().map(|limit| limit.counts_of_all()).collect();
+        let mut family = families.gauge("ginnel_connections", "Connections that are open.")?;
+        for ConnectionCounts { of, open, .. } in &counts {
+            family.level(&[("of", of)], *open as f64)?;
+        }
+        let help = "Connections that were accepted.";
+        let mut family = families.counter("ginnel_connections_accepted", help)?;
+        for ConnectionCounts { of, accepted, .. } in &counts {
+            family.count(&[("of", of)], *accepted)?;
+        }
+        let help = "Connections that were closed at once, because there were too many.";
+        let mut family = families.counter("ginnel_connections_refused", help)?;
+        for ConnectionCounts { of, refused, .. } in &counts {
+            family.count(&[("of", of)], *refused)?;
+        }
+        Ok(())
+    }
+
+    fn collect_sessions(&self, families: &mut Families<'_>) -> fmt::Result {
+        let registry = &self.state.registry;
+        let sessions = registry.sessions();
+        let help = "Agents that are connected.";
+        families.gauge("ginnel_sessions", help)?.level(&[], sessions.len() as f64)?;
+        let counts = registry.counts();
+        let help = "Sessions that agents have begun.";
+        families.counter("ginnel_sessions_started", help)?.count(&[], counts.sessions())?;
+        let help = "Sessions that agents have begun in place of one that they had lost.";
+        families.counter("ginnel_session_reconnects", help)?.count(&[], counts.reconnects())?;
+        let help = "Tunnels that are online.";
+        let tunnels = registry.tunnels().len();
+        families.gauge("ginnel_tunnels", help)?.level(&[], tunnels as f64)?;
+        let open: usize = sessions.iter().map(|online| online.session.streams()).sum();
+        let help = "Streams that are open in sessions of agents.";
+        families.gauge("ginnel_streams", help)?.level(&[], open as f64)?;
+        let help = "Streams that were opened to agents for visitors.";
+        families.counter("ginnel_streams_opened", help)?.count(&[], counts.streams())
+    }
+}
