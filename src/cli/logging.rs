@@ -1,45 +1,99 @@
-//! Writes log records on standard error, as far as `GINNEL_LOG` asks for them.
+//! Writes log records: on standard error as far as `GINNEL_LOG` or `--log-level` ask for them, or in a
+//! file.
 
-use std::io::Write;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use clap::{Arg, ArgMatches, value_parser};
 
+use super::error::CliError;
+use super::log_file::{LogFile, LogOutput};
 use crate::api::mask;
-use crate::logging::{self, LogLevel, LogRecord, TARGETS, ignore, or_debug};
+use crate::logging::{
+    self, LogFormat, LogLevel, LogLevels, LogRecord, count_dropped, ignore, or_debug,
+};
 
 /// The variable that names a level.
 pub(super) const LEVEL_VARIABLE: &str = "GINNEL_LOG";
 /// How long the writer waits for records at a time.
 const WAIT: Duration = Duration::from_secs(3600);
 
+/// The options of commands that run for long.
+pub(super) fn arguments() -> [Arg; 3] {
+    let option = |name, value, help| Arg::new(name).long(name).value_name(value).help(help);
+    [
+        option(
+            "log-level",
+            "LEVELS",
+            "What to log: error, warn, info, debug, trace or off, also by target, such as \
+             info,gateway=debug; default: GINNEL_LOG, or info if a format or a file is given",
+        )
+        .value_parser(|text: &str| text.parse::<LogLevels>()),
+        option("log-format", "FORMAT", "How to write the log; default: term")
+            .value_parser(LogFormat::NAMES),
+        option(
+            "log-file",
+            "FILE",
+            "The file to add the log to, instead of standard error; opened again on SIGHUP",
+        )
+        .value_parser(value_parser!(PathBuf)),
+    ]
+}
+
+/// What is logged, and where.
+#[derive(Debug, Default)]
+pub(super) struct LogOptions {
+    pub levels: Option<LogLevels>,
+    pub format: Option<LogFormat>,
+    pub file: Option<PathBuf>,
+}
+
+impl LogOptions {
+    /// The options that the flags of a command give; those of `ginnel serve` are settings.
+    pub(super) fn of_flags(matches: &ArgMatches) -> Self {
+        let matches = innermost(matches);
+        let format = matches.try_get_one::<String>("log-format").ok().flatten();
+        Self {
+            levels: matches.try_get_one::<LogLevels>("log-level").ok().flatten().copied(),
+            format: format.and_then(|name| LogFormat::of_name(name)),
+            file: matches.try_get_one::<PathBuf>("log-file").ok().flatten().cloned(),
+        }
+    }
+}
+
 /// Writes records until it is dropped, on a thread of its own: a terminal may be slow.
 pub(super) struct LogWriter {
     writing: Option<JoinHandle<()>>,
     /// Dropped when no more records are to come.
-    last: std::sync::mpsc::Sender<()>,
+    last: Sender<()>,
 }
 
 impl LogWriter {
     /// Starts to write; none where nobody asked for it.
-    pub(super) fn start() -> Option<Self> {
-        logging::set_levels(&[level()?; TARGETS.len()]);
-        let (last, over) = std::sync::mpsc::channel::<()>();
-        let write = move || {
-            while over.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
-                write_lines(logging::take(Some(WAIT)));
-            }
-            write_lines(logging::take(None));
+    pub(super) fn start(options: &LogOptions) -> Result<Option<Self>, CliError> {
+        let LogOptions { levels, format, file } = options;
+        let is_asked = file.is_some() || format.is_some();
+        let usual = || is_asked.then_some(LogLevels::all(LogLevel::Info));
+        let Some(levels) = levels.or_else(environment).or_else(usual) else { return Ok(None) };
+        let output = match file {
+            Some(path) => LogOutput::File(LogFile::open(path)?),
+            None => LogOutput::Stderr,
         };
-        let writing = std::thread::Builder::new().name("ginnel-log".to_owned()).spawn(write);
-        Some(Self { writing: or_debug!(writing, "cannot start the log's thread"), last })
+        logging::set_levels(&levels.0);
+        let sink = LogSink { output, format: format.unwrap_or_default() };
+        let (last, over) = channel();
+        let writing = std::thread::Builder::new()
+            .name("ginnel-log".to_owned())
+            .spawn(move || sink.run(&over));
+        Ok(Some(Self { writing: or_debug!(writing, "cannot start the log's thread"), last }))
     }
 }
 
 impl Drop for LogWriter {
     fn drop(&mut self) {
-        let (last, _) = std::sync::mpsc::channel();
+        let (last, _) = channel();
         drop(std::mem::replace(&mut self.last, last));
         logging::wake();
         if let Some(writing) = self.writing.take() {
@@ -48,25 +102,44 @@ impl Drop for LogWriter {
     }
 }
 
-/// The level that the environment asks for.
-fn level() -> Option<LogLevel> {
-    match std::env::var(LEVEL_VARIABLE).ok()?.trim().to_lowercase().as_str() {
-        "debug" => Some(LogLevel::Debug),
-        "info" => Some(LogLevel::Info),
-        "warning" => Some(LogLevel::Warn),
-        _ => None,
-    }
+/// The options of the subcommand that runs.
+fn innermost(matches: &ArgMatches) -> &ArgMatches {
+    matches.subcommand().map_or(matches, |(_, matches)| innermost(matches))
 }
 
-fn write_lines(records: Vec<LogRecord>) {
-    let mut lines = String::new();
-    for record in records {
-        let time = DateTime::<Utc>::from(record.time).to_rfc3339_opts(SecondsFormat::Millis, true);
-        let record = record.masked(mask::text);
-        let (level, target) = (record.level.name(), record.target);
-        lines.push_str(&format!("{time} {level} ginnel.{target} {}\n", record.line()));
+/// The level that the environment asks for.
+fn environment() -> Option<LogLevels> {
+    let level = match std::env::var(LEVEL_VARIABLE).ok()?.trim().to_lowercase().as_str() {
+        "debug" => LogLevel::Debug,
+        "info" => LogLevel::Info,
+        "warning" => LogLevel::Warn,
+        _ => return None,
+    };
+    Some(LogLevels::all(level))
+}
+
+/// What the thread works with.
+struct LogSink {
+    output: LogOutput,
+    format: LogFormat,
+}
+
+impl LogSink {
+    fn run(mut self, over: &Receiver<()>) {
+        while over.try_recv() == Err(TryRecvError::Empty) {
+            self.write(logging::take(Some(WAIT)));
+        }
+        self.write(logging::take(None));
     }
-    if !lines.is_empty() {
-        ignore(std::io::stderr().write_all(lines.as_bytes()), "nobody is left who reads it");
+
+    fn write(&mut self, records: Vec<LogRecord>) {
+        self.output.follow();
+        let (mut lines, count) = (String::new(), records.len());
+        for record in records {
+            self.format.write_record(&record.masked(mask::text), &mut lines);
+        }
+        if !lines.is_empty() && !self.output.write(&lines) {
+            count_dropped(count as u64);
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The `ginnel` command: one file per subcommand.
 
+mod access_log;
 mod admin;
 mod admin_key;
 mod agent;
@@ -7,6 +8,7 @@ mod completion;
 mod config;
 mod error;
 mod grace;
+mod log_file;
 mod logging;
 mod operations;
 mod output;
@@ -88,7 +90,9 @@ fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Resu
         return Err(CliError::usage("no command given; try `ginnel --help`"));
     };
     let known = SUBCOMMANDS.iter().find(|known| (known.command)().get_name() == name);
-    let _log = logging::LogWriter::start();
+    // That of the service is a setting, which may stand in a file.
+    let log = (name != "serve").then(|| logging::LogOptions::of_flags(matches));
+    let _log = log.map(|options| logging::LogWriter::start(&options)).transpose()?;
     known.map_or(Ok(()), |known| (known.run)(matches))
 }
 

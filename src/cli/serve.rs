@@ -6,12 +6,16 @@ use std::time::Duration;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::json;
 
+use super::access_log::{self, AccessLog};
 use super::error::CliError;
+use super::log_file::{self, LogOutput};
+use super::logging::{LogOptions, LogWriter};
 use super::output::{complain, say, try_say};
 use super::signals::{NOTHING_TO_READ, Signals, on_hangup};
 use super::{runtime, settings};
 use crate::api::Secret;
 use crate::gateway::{EventDelivery, EventSubscriber};
+use crate::logging::LogFormat;
 use crate::service::config::{self, SECTIONS, ServeConfig};
 use crate::service::store::HealthEvents;
 use crate::service::{AcceptFailures, Options, Refusals, Service};
@@ -44,14 +48,18 @@ pub(super) fn command() -> Command {
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     let loaded = load(matches);
-    let ServeConfig { options, grace, json, events, .. } =
-        loaded.map_err(settings::refused)?.config;
+    let config = loaded.map_err(settings::refused)?.config;
     if matches.get_flag("check") {
         say("the configuration is valid");
         return Ok(());
     }
+    let ServeConfig { options, grace, json, events, log_level, log_format, .. } = config;
+    let log = LogOptions { levels: log_level, format: log_format, file: config.log_file };
+    let _log = LogWriter::start(&log)?;
+    let access = config.access_log.as_deref().map(access_log::output).transpose()?;
+    let access = access.map(|output| (output, access_log::format(log_format)));
     let runtime = runtime::start()?;
-    let shown = OutputOptions { json, events };
+    let shown = OutputOptions { json, events, access };
     let served = runtime.block_on(serve(options, shown, grace));
     // What a second signal leaves unfinished is not waited for.
     runtime.shutdown_background();
@@ -67,10 +75,11 @@ fn load(matches: &ArgMatches) -> Result<ResolvedSettings<ServeConfig>, Vec<Strin
 }
 
 /// What is printed.
-#[derive(Clone, Copy)]
 struct OutputOptions {
     json: bool,
     events: bool,
+    /// Where requests are told, and how.
+    access: Option<(LogOutput, LogFormat)>,
 }
 
 async fn serve(options: Options, shown: OutputOptions, grace: Duration) -> Result<(), CliError> {
@@ -90,12 +99,20 @@ async fn serve(options: Options, shown: OutputOptions, grace: Duration) -> Resul
     if shown.events {
         tokio::spawn(tell(service.events()));
     }
+    let access = match shown.access {
+        Some((output, format)) => Some(AccessLog::start(service.events(), output, format)?),
+        None => None,
+    };
     let authority = service.gateway().authority().clone();
-    on_hangup(move || match &certificate {
-        None => complain(NOTHING_TO_READ),
-        Some((chain, key)) => {
-            if let Err(error) = authority.provide(chain, key) {
-                complain(&error.to_string());
+    on_hangup(move || {
+        let has_logs = log_file::reopen();
+        match &certificate {
+            None if has_logs => {}
+            None => complain(NOTHING_TO_READ),
+            Some((chain, key)) => {
+                if let Err(error) = authority.provide(chain, key) {
+                    complain(&error.to_string());
+                }
             }
         }
     })?;
@@ -104,8 +121,15 @@ async fn serve(options: Options, shown: OutputOptions, grace: Duration) -> Resul
         () = signals.next() => {}
     }
     tokio::select! {
-        () = service.stop(grace) => Ok(()),
+        () = stop(service, access, grace) => Ok(()),
         () = signals.next() => Err(CliError::second_signal()),
+    }
+}
+
+async fn stop(service: Service, access: Option<AccessLog>, grace: Duration) {
+    service.stop(grace).await;
+    if let Some(access) = access {
+        access.finish().await;
     }
 }
 

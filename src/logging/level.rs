@@ -1,9 +1,17 @@
 //! From which level on something is told, for each folder of the code.
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
+
+/// The parts of the code that tell something, each with a level of its own: the folders of `src`.
+pub(crate) const TARGETS: [&str; 15] = [
+    "agent", "api", "cli", "client", "coding", "gateway", "http1", "logging", "mux", "net",
+    "policy", "protocol", "python", "reuse", "service",
+];
 
 /// From which level on something is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -38,6 +46,25 @@ impl LogLevel {
         }
     }
 
+    /// What it is called in lines for programs, and by those who choose it.
+    #[cfg(feature = "service")]
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+
+    fn of_word(word: &str) -> Option<Self> {
+        let all = [Self::Off, Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
+        let word = if word.eq_ignore_ascii_case("warning") { "warn" } else { word };
+        all.into_iter().find(|level| level.word().eq_ignore_ascii_case(word))
+    }
+
     /// The level of an event.
     pub(super) fn of(level: Level) -> Self {
         match level {
@@ -68,6 +95,57 @@ impl LogLevel {
     }
 }
 
+/// From which level on each target is told, in the order of [`TARGETS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogLevels(pub [LogLevel; TARGETS.len()]);
+
+impl LogLevels {
+    /// The same level for all.
+    pub fn all(level: LogLevel) -> Self {
+        Self([level; TARGETS.len()])
+    }
+}
+
+impl fmt::Display for LogLevels {
+    /// As it is read: the lowest level for all, and those of other targets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let base = self.0.iter().min().copied().unwrap_or_default();
+        f.write_str(base.word())?;
+        for (target, level) in TARGETS.iter().zip(self.0).filter(|(_, level)| *level != base) {
+            write!(f, ",{target}={}", level.word())?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for LogLevels {
+    type Err = String;
+
+    /// Reads `info,gateway=debug`: a level for all, and those of targets; what comes later counts.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut levels = Self::all(LogLevel::Off);
+        for part in text.split(',').map(str::trim) {
+            let (target, word) =
+                part.split_once('=').map_or((None, part), |(it, level)| (Some(it), level));
+            let level = LogLevel::of_word(word).ok_or_else(|| {
+                format!("{word:?} is none of off, error, warn, info, debug, trace")
+            })?;
+            match target {
+                None => levels = Self::all(level),
+                Some(target) => levels.0[place_of(target)?] = level,
+            }
+        }
+        Ok(levels)
+    }
+}
+
+/// The place of a target, which may be called by the name of its logger.
+fn place_of(target: &str) -> Result<usize, String> {
+    let name = target.trim_start_matches("ginnel").trim_start_matches(['.', ':']);
+    let place = TARGETS.iter().position(|known| *known == name);
+    place.ok_or_else(|| format!("{target:?} is no target; there are {}", TARGETS.join(", ")))
+}
+
 /// The levels of `N` targets.
 pub(super) struct TargetLevels<const N: usize>([AtomicU8; N]);
 
@@ -93,5 +171,38 @@ impl<const N: usize> TargetLevels<N> {
     pub(super) fn max(&self) -> LogLevel {
         let levels = self.0.iter().map(|level| LogLevel::of_number(level.load(Relaxed)));
         levels.max().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn level(text: &str, target: &str) -> LogLevel {
+        text.parse::<LogLevels>().unwrap().0[place_of(target).unwrap()]
+    }
+
+    #[test]
+    fn levels_are_for_all_or_for_a_target() {
+        assert_eq!(level("debug", "agent"), LogLevel::Debug);
+        assert_eq!(level("WARNING", "agent"), LogLevel::Warn);
+        for name in ["gateway", "ginnel.gateway", "ginnel::gateway"] {
+            let text = format!("info, {name}=trace");
+            assert_eq!(level(&text, "gateway"), LogLevel::Trace);
+            assert_eq!(level(&text, "agent"), LogLevel::Info);
+        }
+        assert_eq!(level("gateway=debug", "agent"), LogLevel::Off);
+        for text in ["off", "info,gateway=trace,service=debug"] {
+            assert_eq!(text.parse::<LogLevels>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_level_and_no_target_is_named() {
+        let problem = |text: &str| text.parse::<LogLevels>().unwrap_err();
+        assert_eq!(problem("loud"), "\"loud\" is none of off, error, warn, info, debug, trace");
+        assert!(problem("door=info").starts_with("\"door\" is no target; there are agent, api"));
+        assert!(problem("").starts_with("\"\" is none of"));
     }
 }

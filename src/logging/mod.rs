@@ -14,6 +14,8 @@
 //! that.
 
 #[cfg(feature = "service")]
+mod format;
+#[cfg(feature = "service")]
 mod level;
 mod outcome;
 #[cfg(feature = "service")]
@@ -26,15 +28,17 @@ mod span;
 mod subscriber;
 
 #[cfg(feature = "service")]
-pub(crate) use level::LogLevel;
+pub(crate) use format::LogFormat;
+#[cfg(feature = "service")]
+pub(crate) use level::{LogLevel, LogLevels, TARGETS};
 pub(crate) use outcome::{ignore, or_debug};
 #[cfg(feature = "python")]
 pub(crate) use queue::has_records;
 #[cfg(feature = "service")]
-pub(crate) use queue::{dropped_records, take, wake};
+pub(crate) use queue::{
+    count_dropped, count_dropped_access, dropped_access_lines, dropped_records, take, wake,
+};
 #[cfg(feature = "service")]
-pub(crate) use record::LogRecord;
-#[cfg(feature = "python")]
-pub(crate) use record::LogValue;
+pub(crate) use record::{LogRecord, LogValue};
 #[cfg(feature = "service")]
-pub(crate) use subscriber::{TARGETS, set_levels};
+pub(crate) use subscriber::set_levels;

@@ -15,6 +15,9 @@ const MAX_QUEUED_RECORDS: usize = 8192;
 /// The records of this process: those of its parent are the parent's to tell.
 static QUEUE: PerProcess<LogQueue> = PerProcess::new(LogQueue::new);
 
+/// How many lines of the access log were lost.
+static DROPPED_ACCESS_LINES: AtomicU64 = AtomicU64::new(0);
+
 struct LogQueue {
     queued: Mutex<QueuedRecords>,
     /// Whether somebody should look into the queue; to ask this takes no lock.
@@ -49,6 +52,21 @@ pub(crate) fn has_records() -> bool {
 /// How many records were lost since the process began.
 pub(crate) fn dropped_records() -> u64 {
     QUEUE.current().all_dropped.load(Relaxed)
+}
+
+/// Counts records that were lost after they were taken.
+pub(crate) fn count_dropped(records: u64) {
+    QUEUE.current().all_dropped.fetch_add(records, Relaxed);
+}
+
+/// Counts lines of the access log that were lost; gives how many were before.
+pub(crate) fn count_dropped_access(lines: u64) -> u64 {
+    DROPPED_ACCESS_LINES.fetch_add(lines, Relaxed)
+}
+
+/// How many lines of the access log were lost since the process began.
+pub(crate) fn dropped_access_lines() -> u64 {
+    DROPPED_ACCESS_LINES.load(Relaxed)
 }
 
 /// Takes all records, oldest first; waits for the first as long as `timeout`, or until [`wake`].

@@ -126,7 +126,7 @@ impl Visit for LogFields {
 }
 
 impl LogValue {
-    fn write(&self, line: &mut String) {
+    pub(super) fn write(&self, line: &mut String) {
         match self {
             Self::Text(text) if is_bare(text) => line.push_str(text),
             Self::Text(text) => {
@@ -152,12 +152,15 @@ fn escape(text: &str, line: &mut String) {
     for c in text.chars() {
         match c {
             '"' | '\\' => line.extend(['\\', c]),
-            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => {
-                line.extend(c.escape_default());
-            }
+            c if is_unsafe(c) => line.extend(c.escape_default()),
             c => line.push(c),
         }
     }
+}
+
+/// Whether a character may begin a line, or move the cursor of a terminal.
+pub(super) fn is_unsafe(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
 /// A text that takes no more than fits.

@@ -8,16 +8,10 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
 
-use super::level::{LogLevel, TargetLevels};
+use super::level::{LogLevel, TARGETS, TargetLevels};
 use super::outcome::ignore;
 use super::record::{LogFields, LogRecord};
 use super::{queue, span};
-
-/// The parts of the code that tell something, each with a level of its own: the folders of `src`.
-pub(crate) const TARGETS: [&str; 15] = [
-    "agent", "api", "cli", "client", "coding", "gateway", "http1", "logging", "mux", "net",
-    "policy", "protocol", "python", "reuse", "service",
-];
 
 static LEVELS: TargetLevels<{ TARGETS.len() }> = TargetLevels::off();
 

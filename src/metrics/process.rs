@@ -12,9 +12,10 @@ impl Collect for ProcessFigures {
     fn collect(&self, families: &mut Families<'_>) -> fmt::Result {
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         families.info("ginnel_build", "The program that runs.", &version)?;
-        let help = "Log records that were lost.";
+        let help = "Lines that were lost because they came faster than they were written.";
         let mut family = families.counter("ginnel_log_lines_dropped", help)?;
         family.count(&[("log", "events")], logging::dropped_records())?;
+        family.count(&[("log", "access")], logging::dropped_access_lines())?;
         usage(families)
     }
 }

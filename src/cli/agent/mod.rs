@@ -24,7 +24,7 @@ use crate::api::{mask, yaml};
 use crate::cli::error::{CliError, Exit};
 use crate::cli::output::complain;
 use crate::cli::signals::{NOTHING_TO_READ, Signals, on_hangup};
-use crate::cli::{admin, grace, runtime};
+use crate::cli::{admin, grace, log_file, logging, runtime};
 use crate::service::{self, Service};
 
 /// The variable that may hold the authtoken; command lines are for all to see.
@@ -142,6 +142,7 @@ fn running(command: Command) -> Command {
     command
         .arg(text("web-addr", "HOST:PORT", "Where the agent API listens, or false"))
         .arg(admin::argument())
+        .args(logging::arguments())
         .arg(grace::argument())
         .arg(switch("json", "Print one JSON object for each event"))
 }
@@ -339,7 +340,11 @@ async fn serve(plan: LaunchPlan<'_>) -> Result<(), CliError> {
     let view = AgentView::of(plan.matches, plan.console, service.as_ref());
     let requests = view.requests(&agent);
     let is_drawn = matches!(view, AgentView::Console(_));
-    on_hangup(move || say_nothing_to_read(is_drawn))?;
+    on_hangup(move || {
+        if !log_file::reopen() {
+            say_nothing_to_read(is_drawn);
+        }
+    })?;
     let ended = tokio::select! {
         ended = carry(&mut agent, plan.tunnels, view) => ended,
         () = signals.next() => Ok(()),

@@ -14,6 +14,7 @@ pub use sections::SECTIONS;
 
 use super::Options;
 use crate::gateway::tls::authority;
+use crate::logging::{LogFormat, LogLevels};
 use crate::settings::{ConfigFile, ResolvedSettings, SettingSources, resolve};
 
 /// Everything that can be set.
@@ -35,6 +36,14 @@ pub struct ServeConfig {
     pub json: bool,
     /// Whether traffic events are printed.
     pub events: bool,
+    /// What is logged.
+    pub(crate) log_level: Option<LogLevels>,
+    /// How it is written.
+    pub(crate) log_format: Option<LogFormat>,
+    /// The file that it is added to.
+    pub log_file: Option<PathBuf>,
+    /// The file that gets a line for each request of a visitor.
+    pub access_log: Option<PathBuf>,
 }
 
 impl Default for ServeConfig {
@@ -48,6 +57,10 @@ impl Default for ServeConfig {
             grace: Duration::from_secs(30),
             json: false,
             events: false,
+            log_level: None,
+            log_format: None,
+            log_file: None,
+            access_log: None,
         }
     }
 }
@@ -68,7 +81,8 @@ pub fn read_file(path: &Path) -> Result<ConfigFile, String> {
 pub fn load(sources: &SettingSources<'_>) -> Result<ResolvedSettings<ServeConfig>, Vec<String>> {
     let mut resolved = resolve(SECTIONS, sources)?;
     let mut problems = secrets::fill(&mut resolved);
-    let ServeConfig { certificate, certificate_key, options, .. } = &mut resolved.config;
+    let ServeConfig { certificate, certificate_key, access_log, options, .. } =
+        &mut resolved.config;
     match (certificate.clone(), certificate_key.clone()) {
         (None, None) => {}
         (Some(chain), Some(key)) => {
@@ -80,6 +94,7 @@ pub fn load(sources: &SettingSources<'_>) -> Result<ResolvedSettings<ServeConfig
         (None, Some(_)) => problems.push("certificate_key: certificate is missing".to_owned()),
     }
     options.agent_host.clone_from(&options.host);
+    options.request_ids = access_log.is_some();
     problems.extend(options.problems().iter().map(ToString::to_string));
     if problems.is_empty() { Ok(resolved) } else { Err(problems) }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::ServeConfig;
 use crate::api::Secret;
 use crate::gateway::TrustedProxies;
+use crate::logging::{LogFormat, LogLevels};
 use crate::policy::path::AmbiguousPaths;
 use crate::settings::{SettingSection, setting};
 
@@ -171,6 +172,23 @@ const MONITORING: SettingSection<ServeConfig> = SettingSection {
             "Where /healthz, /readyz and /metrics are, such as 127.0.0.1:4090"
         )
         .unset("nowhere, and nothing is counted"),
+        row!(
+            log_level: Option<LogLevels>, "log_level", "LEVELS",
+            "What to log: error, warn, info, debug, trace or off, also by target: info,gateway=debug"
+        )
+        .unset("what GINNEL_LOG says, or info if a format or a file is set"),
+        row!(log_format: Option<LogFormat>, "log_format", "FORMAT", "How to write the log")
+            .unset("term"),
+        row!(
+            log_file: FilePath, "log_file", "FILE",
+            "The file to add the log to, which is opened again on SIGHUP"
+        )
+        .unset("standard error"),
+        row!(
+            access_log: FilePath, "access_log", "FILE",
+            "The file to add a line to for each request of a visitor, or - for standard output"
+        )
+        .unset("no such log; with it, requests get an X-Request-Id"),
         row!(
             options.drain_delay: Duration, "drain_delay", "DURATION",
             "How long /readyz says no before listeners close when stopping"

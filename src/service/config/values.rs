@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 
 use crate::gateway::TrustedProxies;
+use crate::logging::{LogFormat, LogLevels};
 use crate::policy::Cidr;
 use crate::policy::path::AmbiguousPaths;
 use crate::settings::{Bounds, SettingValue, ValueKind};
@@ -41,5 +42,32 @@ impl SettingValue for AmbiguousPaths {
             Self::Reject => "reject".to_owned(),
             Self::Normalize => "normalize".to_owned(),
         })
+    }
+}
+
+impl SettingValue for Option<LogLevels> {
+    fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
+        *self = Some(text.to_string_lossy().parse()?);
+        Ok(())
+    }
+
+    fn text(&self) -> Option<String> {
+        self.map(|levels| levels.to_string())
+    }
+}
+
+impl SettingValue for Option<LogFormat> {
+    const CHOICES: &'static [&'static str] = &LogFormat::NAMES;
+
+    fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
+        let text = text.to_string_lossy();
+        let format = LogFormat::of_name(&text);
+        let choices = LogFormat::NAMES.join(", ");
+        *self = Some(format.ok_or_else(|| format!("'{text}' is none of {choices}"))?);
+        Ok(())
+    }
+
+    fn text(&self) -> Option<String> {
+        self.map(|format| format.name().to_owned())
     }
 }
