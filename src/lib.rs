@@ -31,9 +31,11 @@
 //! `protocol`, which speaks over `mux`. All of them may use `api`, `http1` and `net`. What keeps
 //! connections for another request, in `client`, `gateway` and `agent`, asks `reuse`; `client` and `agent`
 //! read coded bodies with `coding`. `net` and `settings` use `api`, and `policy` uses `http1`; `cli` and
-//! `service` use `settings`; `api`, `coding`, `http1`, `mux` and `reuse` use none of the others. Every
-//! folder may tell `logging` what happens, which uses nothing but what a
-//! process must not share with its forks (`fork.rs`). `tests/rust/layers.rs` holds the code to that.
+//! `service` use `settings`; `gateway`, `service` and `agent` count with `metrics`, and the last two show
+//! that with `admin`, which listens with `net`; `net` uses `http1` as well. `api`, `coding`, `http1`,
+//! `metrics`, `mux` and `reuse` use none of the others. Every folder may tell `logging` what happens,
+//! which uses nothing but what a process must not share with its forks (`fork.rs`).
+//! `tests/rust/layers.rs` holds the code to that.
 
 #[cfg(feature = "service")]
 #[macro_use]
