@@ -68,7 +68,8 @@ impl From<Error> for CliError {
             | Error::UnknownAuthtoken
             | Error::PublicUrl(_)
             | Error::ConnectionLimit(_)
-            | Error::RateLimit => Exit::Usage,
+            | Error::RateLimit
+            | Error::Acme(_) => Exit::Usage,
         };
         Self::new(exit, error.to_string())
     }

@@ -303,6 +303,16 @@ impl Gateway {
         parts.is_some_and(|(name, port)| self.0.hosts.has_agent(name, port))
     }
 
+    /// The host names that edges and agents' endpoints have on the HTTPS port, without wildcards.
+    pub(crate) fn https_names(&self) -> Vec<String> {
+        self.0.hosts.https_names()
+    }
+
+    /// Waits until host names have changed since this was last waited for.
+    pub(crate) async fn names_changed(&self) {
+        self.0.hosts.changed().await;
+    }
+
     /// Leads a host on the shared ports to a virtual host; false when another has it.
     pub(crate) fn add_name(
         &self,

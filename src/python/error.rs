@@ -41,7 +41,8 @@ pub(super) fn not_started(py: Python<'_>, error: &service::Error) -> PyErr {
         | Error::SecretFile { .. }
         | Error::PublicUrl(_)
         | Error::ConnectionLimit(_)
-        | Error::RateLimit => "ConfigError",
+        | Error::RateLimit
+        | Error::Acme(_) => "ConfigError",
         _ => "ServiceError",
     };
     raise(py, class, &error.to_string())

@@ -100,6 +100,15 @@ impl ManagedName {
             None => Ok(None),
         }
     }
+
+    /// Stores what is known of a name; it gets an identifier the first time.
+    pub fn put(&mut self, change: &Transaction<'_>) -> Result<(), StoreError> {
+        if self.id.is_empty() {
+            self.id = change.new_id(prefix::MANAGED_NAME)?;
+            change.claim(MANAGED_NAMES, &self.name, &self.id)?;
+        }
+        change.put(self)
+    }
 }
 
 fn key_id(certificate_id: &str) -> String {

@@ -70,6 +70,9 @@ pub enum Error {
     /// The public address is no `http` or `https` address.
     #[error("{0:?} is not an http:// or https:// address")]
     PublicUrl(String),
+    /// Certificates cannot be obtained by ACME with these options.
+    #[error("certificates by ACME: {0}")]
+    Acme(String),
     /// A limit allows no connection.
     #[error("{0}: 0 connections are too few; at least 1 is needed")]
     ConnectionLimit(&'static str),

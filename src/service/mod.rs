@@ -9,6 +9,7 @@
 //! hands it over.
 
 mod accounts;
+mod acme;
 mod address;
 mod agents;
 mod audit;
@@ -43,6 +44,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use crate::gateway::{TrustedProxies, TrustedProxyError};
+pub use acme::{AcmeChallenge, AcmeOptions};
 pub use decode::decode;
 pub use error::Error;
 pub use options::{Options, read_admin_key, read_authtoken};
@@ -59,6 +61,7 @@ use crate::logging::or_debug;
 use crate::net::ConnectionLimit;
 pub use crate::net::{AcceptFailures, Refusals};
 use crate::net::{Listener, Shutdown, serve_api};
+use acme::{AcmeManager, ManagedService};
 use address::Base;
 use agents::{AgentListener, AgentsState, BoundAgentListener, Registry};
 use audit::AuditTrail;
@@ -91,6 +94,8 @@ pub struct Service {
     drain_delay: Duration,
     /// The last to close.
     admin: Option<AdminListener>,
+    /// Obtains certificates, where that is wanted.
+    acme: Option<AcmeManager>,
     /// Dropped last, when nothing can lead to the management API any more.
     _private: PrivateListener,
 }
@@ -162,7 +167,7 @@ impl Service {
             code_prefix: options.code_prefix,
             rate_limit,
             reserved_domains_only: options.reserved_domains_only,
-            has_acme: false,
+            has_acme: options.acme.directory.is_some(),
             gateway,
             publisher,
             registry,
@@ -173,6 +178,15 @@ impl Service {
             origin: options.origin,
         };
         let shared = Arc::new(shared);
+        let acme = acme(&options.acme, &shared, options.public_url.as_deref());
+        let acme = match acme {
+            Ok(acme) => acme,
+            Err(error) => {
+                shared.gateway.close();
+                close(shared.store.clone()).await;
+                return Err(error);
+            }
+        };
         let (router, shutdown) = (routes::router(&shared), Shutdown::default());
         let listener = serve_api(socket, router, limit.clone(), &shutdown);
         let listener = listener.map_err(|source| Error::Bind { address: url.clone(), source })?;
@@ -189,6 +203,7 @@ impl Service {
             monitor,
             drain_delay,
             admin,
+            acme,
             _private: private,
         })
     }
@@ -316,6 +331,7 @@ impl Service {
         let is_forced = self.drain(force.as_mut()).await;
         // What is only kept back on purpose is not waited for.
         self.shared.rehearsal.reset();
+        self.acme = None;
         if let Some(agents) = self.agents.take() {
             agents.close();
         }
@@ -383,6 +399,20 @@ async fn audit_trail(
     trail.start_writing(store);
     trail.start_pruning(store, retention);
     Ok(trail)
+}
+
+/// Obtains certificates by ACME, where that is wanted.
+fn acme(
+    options: &AcmeOptions,
+    shared: &ServiceState,
+    public_url: Option<&str>,
+) -> Result<Option<AcmeManager>, Error> {
+    if options.directory.is_none() {
+        return Ok(None);
+    }
+    let (store, gateway) = (shared.store.clone(), shared.gateway.clone());
+    let managed = ManagedService { store, gateway, own_name: options::host_of(public_url) };
+    AcmeManager::start(options, managed).map(Some)
 }
 
 /// The certificate authority that belongs to a database.

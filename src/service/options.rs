@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 
+use super::acme::AcmeOptions;
 use super::audit::AuditSettings;
 use super::rate_limit::RateLimit;
 use super::{Error, TrustedProxies};
@@ -56,6 +57,9 @@ pub struct Options {
     pub tls_endpoints: bool,
     /// A certificate and its key, PEM files, to show for the names that it covers.
     pub certificate: Option<(PathBuf, PathBuf)>,
+    /// From whom certificates are obtained for the host names of edges, agents and reserved domains;
+    /// from nobody by default.
+    pub acme: AcmeOptions,
     /// True when edges and agents may use only domains that their owner has reserved.
     pub reserved_domains_only: bool,
     /// The proxies in front of the service, whose `X-Forwarded-For` names the visitor; none by
@@ -122,6 +126,7 @@ impl Default for Options {
             base_domain: edge.base_domain,
             tls_endpoints: edge.tls_endpoints,
             certificate: None,
+            acme: AcmeOptions::default(),
             reserved_domains_only: false,
             trusted_proxies: edge.trusted_proxies,
             ambiguous_paths: edge.ambiguous_paths,
@@ -187,6 +192,7 @@ impl Options {
             url,
             self.check_connections().err(),
             rate.map(|_| Error::RateLimit),
+            self.acme.check().err(),
         ];
         problems.into_iter().flatten().collect()
     }

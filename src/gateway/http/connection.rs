@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use http::header::LOCATION;
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use tracing::Instrument;
 
@@ -189,6 +190,9 @@ impl HttpConnection {
         record: &mut Option<RequestRecord>,
     ) -> Result<Response<ResponseBody>, Rejection> {
         head::admit(&mut request)?;
+        if let Some(answer) = self.challenge(request.uri().path()) {
+            return Ok(answer);
+        }
         forwarded::remove(request.headers_mut(), self.is_proxy);
         let virtual_host = match &self.host_selection {
             HostSelection::Single(slot) => slot.load_full(),
@@ -225,6 +229,17 @@ impl HttpConnection {
         );
         self.admit(&mut context, route, &request).await?;
         route.serve(&mut context, request).await
+    }
+
+    /// What an authority is told that asks whether a host name leads here; none where nobody does.
+    fn challenge(&self, path: &str) -> Option<Response<ResponseBody>> {
+        let HostSelection::ByHost(_) = &self.host_selection else { return None };
+        let answer = self.gateway.authority.challenges().http(path)?;
+        let mut response =
+            Response::new(ResponseBody::full(Bytes::copy_from_slice(answer.as_bytes())));
+        let kind = HeaderValue::from_static("application/octet-stream");
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+        Some(response)
     }
 
     /// Runs the rules for connections, once for each connection and route; a connection of a proxy is
@@ -362,8 +377,10 @@ impl RequestRouting for HttpConnection {
         if self.gateway.events.has_subscribers() || self.gateway.request_ids.is_some() {
             return None;
         }
+        let challenges = self.gateway.authority.challenges();
         let virtual_host = match &self.host_selection {
             HostSelection::Single(slot) => slot.load_full(),
+            HostSelection::ByHost(_) if challenges.http(path).is_some() => return None,
             HostSelection::ByHost(passed) => {
                 let (host, port) = head::split(host);
                 match self.virtual_host(host, port, path, passed.as_ref()) {

@@ -14,6 +14,7 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
+use rustls::server::ClientHello;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep, timeout};
@@ -29,6 +30,7 @@ use crate::gateway::http::stream_executor::StreamExecutor;
 use crate::gateway::http::visitor_stream::VisitorStream;
 use crate::gateway::metered::MeteredSocket;
 use crate::gateway::routing::target::{Visitor, VisitorTls};
+use crate::gateway::tls::challenges::ACME_TLS;
 use crate::logging::{ignore, or_debug};
 use crate::net::tls::{self, PlainOrTls};
 use crate::net::{self, AcceptedConnection, Permit, ShutdownPhase, ShutdownSignal};
@@ -79,8 +81,13 @@ pub(crate) async fn serve_tls(
     let Some(local) = local else { return };
     let accepted = accept_tls(&gateway, host_selection, stream, config).await;
     let accepted = or_debug!(accepted, "a TLS handshake of a visitor failed");
-    let Some((stream, host_selection)) = accepted else { return };
+    let Some((mut stream, host_selection)) = accepted else { return };
     let tls = tls_info(&stream);
+    if tls.alpn == ACME_TLS {
+        // The handshake was all that the authority wanted to see.
+        let closed = timeout(CLOSE_TIMEOUT, stream.shutdown()).await;
+        return ignore(closed, "an authority need not wait for the end");
+    }
     let is_http2 = tls.alpn == "h2";
     let visitor =
         Visitor { peer, local, proto: "https", tls: Some(Arc::new(tls)), passthrough: false };
@@ -117,7 +124,11 @@ async fn accept_tls(
         return Ok((tls::accept(stream, config).await?, host_selection));
     };
     let mut tls_policy = None;
-    let choose = |name: Option<&str>| {
+    let choose = |hello: &ClientHello<'_>| {
+        if let Some(challenge) = gateway.authority.challenges().tls(hello) {
+            return challenge;
+        }
+        let name = hello.server_name();
         let claim = name.and_then(|name| gateway.hosts.find(&name.to_ascii_lowercase(), 443));
         tls_policy = claim.and_then(|claim| claim.virtual_host.load_full().tls_policy.clone());
         tls_policy.as_ref().map_or(config, |tls_policy| tls_policy.config.clone())

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use tokio::sync::Notify;
 
 use crate::gateway::routing::virtual_host::VirtualHost;
 
@@ -16,6 +17,8 @@ pub(crate) struct Hosts {
     shards: Box<[ArcSwap<HostNames>]>,
     /// Held while a table is replaced.
     changes: Mutex<()>,
+    /// Wakes whoever waits for a change.
+    changed: Notify,
 }
 
 /// One of the tables, which is replaced as a whole.
@@ -42,7 +45,7 @@ pub(crate) struct HostClaim {
 impl Default for Hosts {
     fn default() -> Self {
         let shards = std::iter::repeat_with(ArcSwap::default).take(SHARDS).collect();
-        Self { shards, changes: Mutex::default() }
+        Self { shards, changes: Mutex::default(), changed: Notify::new() }
     }
 }
 
@@ -120,6 +123,24 @@ impl Hosts {
             table.insert(key.into(), claims.into());
         }
         shard.store(Arc::new(names));
+        self.changed.notify_one();
+    }
+
+    /// Waits for a change since this was last waited for; one waits at a time.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// The names, without wildcards, that a virtual host has on a port other than that of plain HTTP.
+    pub(crate) fn https_names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.load();
+            let is_https = |claims: &[HostClaim]| claims.iter().any(|claim| claim.port != 80);
+            let secure = shard.exact.iter().filter(|(_, claims)| is_https(claims));
+            names.extend(secure.map(|(name, _)| name.to_string()));
+        }
+        names
     }
 
     /// The table of a name without `*.`.

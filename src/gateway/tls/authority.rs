@@ -12,7 +12,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use chrono::{Datelike, Days, NaiveDate, Utc};
 use rcgen::{
@@ -25,12 +25,14 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use crate::api::mask;
+use crate::api::{Timestamp, mask};
 use crate::files;
+use crate::gateway::tls::challenges::Challenges;
 use crate::gateway::tls::interfaces;
 use crate::gateway::tls::named::NamedCertificates;
 use crate::gateway::tls::policy::TlsParams;
 use crate::net::tls::certificate::{self, Unusable};
+use crate::net::tls::x509::CertificateFields;
 use crate::net::tls::{provider, server_config};
 
 /// The names of this machine, for visitors who ask for none.
@@ -92,6 +94,8 @@ pub struct Authority {
     provided: RwLock<Option<ProvidedCertificate>>,
     /// Those of single names.
     named: NamedCertificates,
+    /// What authorities of the public ask, while a certificate is obtained from them.
+    challenges: Arc<Challenges>,
 }
 
 /// A certificate that the authority has made.
@@ -164,6 +168,7 @@ impl Authority {
             issued: Mutex::default(),
             provided: RwLock::default(),
             named: NamedCertificates::default(),
+            challenges: Arc::default(),
         }))
     }
 
@@ -194,6 +199,22 @@ impl Authority {
     /// The certificates that belong to single names.
     pub(crate) fn named(&self) -> &NamedCertificates {
         &self.named
+    }
+
+    /// Whether a name has a certificate that was uploaded or given, and has not expired.
+    pub(crate) fn has_other(&self, name: &str) -> bool {
+        let is_valid = |certified: &Arc<CertifiedKey>| {
+            let leaf = certified.end_entity_cert().ok();
+            let fields = leaf.and_then(|leaf| CertificateFields::read(leaf));
+            fields.is_some_and(|fields| fields.not_after.0 > Timestamp::at(SystemTime::now()).0)
+        };
+        self.named.uploaded.find(name).is_some()
+            || self.provided_for(name).is_some_and(|it| is_valid(&it))
+    }
+
+    /// The challenges that are open now.
+    pub(crate) fn challenges(&self) -> &Arc<Challenges> {
+        &self.challenges
     }
 
     /// Vouches for an address that is listened on; for any address of this machine where that is said

@@ -15,7 +15,9 @@ use rustls::client::WantsClientCert;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::ServerName;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{Acceptor, NoClientAuth, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::server::{
+    Acceptor, ClientHello, NoClientAuth, ResolvesServerCert, WebPkiClientVerifier,
+};
 use rustls::{
     ClientConfig, ConfigBuilder, RootCertStore, ServerConfig, SupportedProtocolVersion,
     WantsVerifier,
@@ -130,14 +132,14 @@ pub(crate) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
     timeout(HANDSHAKE_TIMEOUT, TlsAcceptor::from(config).accept(stream)).await?
 }
 
-/// The same, in the way that is chosen for the name that the client asks for.
+/// The same, in the way that is chosen for what the client asks for.
 pub(crate) async fn accept_by_name<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
-    choose: impl FnOnce(Option<&str>) -> Arc<ServerConfig>,
+    choose: impl FnOnce(&ClientHello<'_>) -> Arc<ServerConfig>,
 ) -> io::Result<TlsStream<S>> {
     let handshake = async {
         let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
-        let config = choose(hello.client_hello().server_name());
+        let config = choose(&hello.client_hello());
         hello.into_stream(config).await
     };
     timeout(HANDSHAKE_TIMEOUT, handshake).await?

@@ -8,6 +8,7 @@ use crate::api::Secret;
 use crate::gateway::TrustedProxies;
 use crate::logging::{LogFormat, LogLevels};
 use crate::policy::path::AmbiguousPaths;
+use crate::service::AcmeChallenge;
 use crate::settings::{SettingSection, setting};
 
 type FilePath = Option<PathBuf>;
@@ -21,8 +22,16 @@ macro_rules! row {
 }
 
 /// The settings, in the order of the help.
-pub const SECTIONS: &[SettingSection<ServeConfig>] =
-    &[STORAGE, MANAGEMENT_API, PUBLIC_TRAFFIC, AGENTS, CONNECTION_LIMITS, MONITORING, PROCESS];
+pub const SECTIONS: &[SettingSection<ServeConfig>] = &[
+    STORAGE,
+    MANAGEMENT_API,
+    PUBLIC_TRAFFIC,
+    ACME,
+    AGENTS,
+    CONNECTION_LIMITS,
+    MONITORING,
+    PROCESS,
+];
 
 const STORAGE: SettingSection<ServeConfig> = SettingSection {
     title: "Storage",
@@ -108,6 +117,38 @@ const PUBLIC_TRAFFIC: SettingSection<ServeConfig> = SettingSection {
             options.tls_endpoints: bool, "tls_endpoints", "BOOL",
             "Speak TLS on the ports of tunnels that ask for HTTPS"
         ),
+    ],
+};
+
+const ACME: SettingSection<ServeConfig> = SettingSection {
+    title: "Certificates by ACME",
+    settings: &[
+        row!(
+            options.acme.directory: Text, "acme.directory", "DIRECTORY",
+            "Obtain certificates for host names here: letsencrypt, letsencrypt-staging or a URL"
+        ),
+        row!(
+            options.acme.agree_to_terms: bool, "acme.agree_to_terms", "BOOL",
+            "Agree to the terms of service of the certificate authority"
+        ),
+        row!(
+            options.acme.email: Text, "acme.email", "ADDRESS",
+            "Where the certificate authority may write to"
+        ),
+        row!(
+            options.acme.ca: FilePath, "acme.ca", "FILE",
+            "A PEM file with the certificates to trust at the directory"
+        )
+        .unset("what the system trusts"),
+        row!(
+            options.acme.challenges: Vec<AcmeChallenge>, "acme.challenges", "TYPE",
+            "How host names are verified, the best first"
+        ),
+        row!(
+            options.acme.retry_after: Duration, "acme.retry_after", "DURATION",
+            "How long after a failure a host name is tried again; doubles up to a day"
+        )
+        .between(1000, 86_400_000),
     ],
 };
 

@@ -6,6 +6,7 @@ use crate::gateway::TrustedProxies;
 use crate::logging::{LogFormat, LogLevels};
 use crate::policy::Cidr;
 use crate::policy::path::AmbiguousPaths;
+use crate::service::AcmeChallenge;
 use crate::settings::{Bounds, SettingValue, ValueKind};
 
 impl SettingValue for TrustedProxies {
@@ -69,5 +70,28 @@ impl SettingValue for Option<LogFormat> {
 
     fn text(&self) -> Option<String> {
         self.map(|format| format.name().to_owned())
+    }
+}
+
+impl SettingValue for Vec<AcmeChallenge> {
+    const KIND: ValueKind = ValueKind::List;
+    const CHOICES: &'static [&'static str] = &["http-01", "tls-alpn-01"];
+
+    fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
+        let known = [AcmeChallenge::Http01, AcmeChallenge::TlsAlpn01];
+        match known.into_iter().find(|known| text == known.name()) {
+            Some(challenge) => self.push(challenge),
+            None => return Err("is neither http-01 nor tls-alpn-01".to_owned()),
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        Vec::clear(self);
+    }
+
+    fn text(&self) -> Option<String> {
+        let names: Vec<_> = self.iter().map(|challenge| challenge.name()).collect();
+        (!names.is_empty()).then(|| names.join(","))
     }
 }

@@ -1,0 +1,365 @@
+//! Obtains and renews certificates in the background, for as long as the service runs.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+
+use crate::api::id::prefix;
+use crate::api::remote::tls_certificates::TlsCertificate;
+use crate::api::{Secret, Timestamp};
+use crate::gateway::Gateway;
+use crate::net::{Shutdown, ShutdownPhase};
+use crate::service::Error;
+use crate::service::acme::account::{ACCOUNT_GONE, AcmeAccount};
+use crate::service::acme::failure::{self, OrderError};
+use crate::service::acme::limits::{self, MAX_ORDERS_AT_ONCE, OrderBudget};
+use crate::service::acme::order::{IssuedChain, NameOrder, new_key};
+use crate::service::acme::plan::{self, AcmePlan};
+use crate::service::acme::transport::AcmeTransport;
+use crate::service::acme::{AcmeChallenge, AcmeOptions, names};
+use crate::service::certificates::{self, ManagedFailure, ManagedName, PendingOrder};
+use crate::service::store::{Store, StoreError, Transaction};
+
+/// How long changes are collected before they are looked at.
+const SETTLE: Duration = Duration::from_millis(200);
+/// The longest time between two looks at the names.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
+/// How long one order may take.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// What certificates are obtained for.
+pub(in crate::service) struct ManagedService {
+    pub store: Arc<Store>,
+    pub gateway: Gateway,
+    /// The host name by which the service itself is known.
+    pub own_name: Option<String>,
+}
+
+/// Obtains and renews certificates until it is dropped.
+pub(in crate::service) struct AcmeManager {
+    shutdown: Shutdown,
+}
+
+struct ManagerState {
+    service: ManagedService,
+    account: AcmeAccount,
+    challenges: Vec<AcmeChallenge>,
+    retry_after: Duration,
+    wake: Notify,
+    /// The names with an order under way.
+    running: Mutex<HashSet<String>>,
+    slots: Arc<Semaphore>,
+    budget: Mutex<OrderBudget>,
+}
+
+impl AcmeManager {
+    /// Checks the options and begins, on the current tokio runtime.
+    ///
+    /// # Errors
+    /// When no challenge can be taken, or the certificates to trust cannot be read.
+    pub fn start(options: &AcmeOptions, service: ManagedService) -> Result<Self, Error> {
+        let transport = AcmeTransport::new(options).map_err(Error::Acme)?;
+        let state = Arc::new(ManagerState {
+            account: AcmeAccount::new(options, transport, service.store.clone()),
+            challenges: possible(&options.challenges, &service.gateway)?,
+            retry_after: options.retry_after,
+            wake: Notify::new(),
+            running: Mutex::default(),
+            slots: Arc::new(Semaphore::new(MAX_ORDERS_AT_ONCE)),
+            budget: Mutex::default(),
+            service,
+        });
+        let follower = Arc::downgrade(&state);
+        state.service.store.watch(move |changed| {
+            if let Some(state) = follower.upgrade()
+                && changed.iter().any(|id| plan::concerns(id))
+            {
+                state.wake.notify_one();
+            }
+        });
+        let shutdown = Shutdown::default();
+        tokio::spawn(state.run(shutdown.clone()));
+        Ok(Self { shutdown })
+    }
+}
+
+impl Drop for AcmeManager {
+    fn drop(&mut self) {
+        self.shutdown.begin(ShutdownPhase::Graceful);
+    }
+}
+
+/// The challenges for which there is a listener.
+fn possible(wanted: &[AcmeChallenge], gateway: &Gateway) -> Result<Vec<AcmeChallenge>, Error> {
+    let has_listener = |challenge: &AcmeChallenge| match challenge {
+        AcmeChallenge::Http01 => gateway.http_address().is_some(),
+        AcmeChallenge::TlsAlpn01 => gateway.https_address().is_some(),
+    };
+    let possible: Vec<_> = wanted.iter().copied().filter(has_listener).collect();
+    match possible.is_empty() || gateway.https_address().is_none() {
+        true => {
+            Err(Error::Acme("a port for HTTPS and a challenge that uses a port are needed".into()))
+        }
+        false => Ok(possible),
+    }
+}
+
+/// The time in seconds since the Unix epoch. Certificates are of the real time, whatever clock resources
+/// have.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+impl ManagerState {
+    async fn run(self: Arc<Self>, shutdown: Shutdown) {
+        let mut signal = shutdown.signal();
+        loop {
+            let pause = match self.start_due(&shutdown).await {
+                Ok(pause) => pause,
+                Err(err) => {
+                    tracing::warn!(%err, "cannot look for certificates to obtain");
+                    MAX_PAUSE
+                }
+            };
+            let waiting = async {
+                tokio::select! {
+                    () = sleep(pause) => return,
+                    () = self.wake.notified() => {}
+                    () = self.service.gateway.names_changed() => {}
+                }
+                sleep(SETTLE).await;
+            };
+            if signal.run_until(ShutdownPhase::Graceful, waiting).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Begins what is due; gives the time until there is something to do again.
+    async fn start_due(self: &Arc<Self>, shutdown: &Shutdown) -> Result<Duration, StoreError> {
+        let now = now();
+        let (all, plan) = self.plan(now)?;
+        self.remove_expired(plan.expired).await?;
+        for managed in plan.due {
+            if self.running().contains(&managed.name) {
+                continue;
+            }
+            // Whoever ends an order looks again.
+            let Ok(slot) = self.slots.clone().try_acquire_owned() else { break };
+            if managed.first_issued_at.is_none()
+                && let Err(until) = limits::check_domain(&all, &managed.name, now)
+            {
+                self.postpone(managed, until).await?;
+                continue;
+            }
+            if let Err(until) = self.take_budget(now) {
+                tracing::warn!("certificates have to wait: there were many orders of late");
+                return Ok(Duration::from_secs(until - now).max(SETTLE));
+            }
+            self.running().insert(managed.name.clone());
+            self.spawn(managed, slot, shutdown);
+        }
+        let next =
+            plan.next.map_or(MAX_PAUSE, |next| Duration::from_secs(next.saturating_sub(now)));
+        Ok(next.clamp(SETTLE, MAX_PAUSE))
+    }
+
+    fn plan(&self, now: u64) -> Result<(Vec<ManagedName>, AcmePlan), StoreError> {
+        let ManagedService { store, gateway, own_name } = &self.service;
+        store.read(|view| {
+            let names = names::needed(view, gateway, own_name.as_deref())?;
+            let all = plan::all(view)?;
+            let plan = AcmePlan::of(names, &all, |id| view.exists(id), now)?;
+            Ok((all, plan))
+        })
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_budget(&self, now: u64) -> Result<(), u64> {
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner).take(now)
+    }
+
+    fn spawn(
+        self: &Arc<Self>,
+        managed: ManagedName,
+        slot: OwnedSemaphorePermit,
+        shutdown: &Shutdown,
+    ) {
+        let (state, mut signal) = (self.clone(), shutdown.signal());
+        tokio::spawn(async move {
+            let name = managed.name.clone();
+            let attempt = signal.run_until(ShutdownPhase::Graceful, state.attempt(managed));
+            if let Some(Err(err)) = attempt.await {
+                tracing::warn!(name, %err, "what became of a certificate cannot be stored");
+            }
+            state.running().remove(&name);
+            drop(slot);
+            state.wake.notify_one();
+        });
+    }
+
+    /// Tries to obtain a certificate, and stores what became of it.
+    async fn attempt(&self, managed: ManagedName) -> Result<(), StoreError> {
+        let name = managed.name.clone();
+        tracing::debug!(name, "a certificate is ordered");
+        let obtained = timeout(ORDER_TIMEOUT, self.obtain(managed)).await;
+        match obtained.unwrap_or(Err(OrderError::Late)) {
+            Ok(issued) => self.keep(&name, issued).await,
+            Err(error) => {
+                if error.code() == ACCOUNT_GONE {
+                    self.account.forget().await?;
+                }
+                self.note_failure(&name, error).await
+            }
+        }
+    }
+
+    async fn obtain(&self, managed: ManagedName) -> Result<IssuedChain, OrderError> {
+        let account = self.account.get().await?;
+        // Where one way is blocked, the other may be open.
+        let challenge = self.challenges[managed.failures as usize % self.challenges.len()];
+        let authority = self.service.gateway.authority();
+        let order = NameOrder { account: &account, authority, name: &managed.name, challenge };
+        if let Some(pending) = managed.pending.clone()
+            && let Some(issued) = order.resume(pending).await?
+        {
+            return Ok(issued);
+        }
+        let mut ready = order.begin().await?;
+        let key = new_key()?;
+        let pending =
+            PendingOrder { url: ready.url().to_owned(), key: Secret(key.serialize_pem()) };
+        self.change(&managed.name, move |managed, _| managed.pending = Some(pending)).await?;
+        order.finalize(&mut ready, &key).await
+    }
+
+    async fn keep(&self, name: &str, issued: IssuedChain) -> Result<(), StoreError> {
+        let now = now();
+        let (begins, ends) =
+            (&issued.leaf.certificate.not_before, &issued.leaf.certificate.not_after);
+        let (begins, ends) = (seconds(begins), seconds(ends));
+        let renews_at = plan::renewal(begins, ends);
+        let renews = Timestamp::at_unix(renews_at).0;
+        let kept = move |managed: &mut ManagedName, change: &Transaction<'_>| {
+            let known = managed.certificate_id.take();
+            let known = known.map(|id| change.find::<TlsCertificate>(&id)).transpose()?.flatten();
+            let IssuedChain { pem, key, leaf } = issued;
+            let mut shown = certificates::describe(pem, leaf);
+            (shown.id, shown.created_at) = match &known {
+                Some(known) => (known.id.clone(), known.created_at.clone()),
+                None => (change.new_id(prefix::TLS_CERTIFICATE)?, Some(change.now())),
+            };
+            let known = known.unwrap_or_default();
+            shown.description = Some(known.description.unwrap_or_default());
+            shown.metadata = Some(known.metadata.unwrap_or_default());
+            shown.issued_at = Some(Timestamp::at_unix(now));
+            certificates::put(change, &shown, key)?;
+            let first_issued_at = managed.first_issued_at.or(Some(now));
+            *managed = ManagedName {
+                id: std::mem::take(&mut managed.id),
+                name: std::mem::take(&mut managed.name),
+                certificate_id: Some(shown.id),
+                first_issued_at,
+                renews_at: Some(renews_at),
+                expires_at: Some(ends),
+                ..ManagedName::default()
+            };
+            Ok(())
+        };
+        self.try_change(name, kept).await?;
+        tracing::info!(name, renews, "a certificate was obtained");
+        Ok(())
+    }
+
+    async fn note_failure(&self, name: &str, error: OrderError) -> Result<(), StoreError> {
+        let (base, now, kept) = (self.retry_after, now(), error.kept());
+        let (code, message) = (kept.code.clone(), kept.message.clone());
+        let noted = move |managed: &mut ManagedName, _: &Transaction<'_>| {
+            managed.failures = managed.failures.saturating_add(1);
+            managed.started_at.get_or_insert(now);
+            let pause = failure::retry_after(base, managed.failures, &kept.code);
+            managed.retries_at = Some(now + pause.as_secs().max(1));
+            managed.failure = Some(kept);
+        };
+        let managed = self.change(name, noted).await?;
+        let retries = managed.retries_at.map(|at| Timestamp::at_unix(at).0).unwrap_or_default();
+        tracing::warn!(name, code, err = message, retries, "a certificate could not be obtained");
+        Ok(())
+    }
+
+    /// Notes that a name has to wait for the limit of its domain.
+    async fn postpone(&self, managed: ManagedName, until: u64) -> Result<(), StoreError> {
+        let message =
+            "the domain has had many new names this week; a wildcard certificate serves all";
+        tracing::warn!(name = managed.name, err = message, "a certificate has to wait");
+        let failure = ManagedFailure { code: "rateLimited".into(), message: message.into() };
+        let postponed = move |managed: &mut ManagedName, _: &Transaction<'_>| {
+            managed.started_at.get_or_insert(now());
+            managed.retries_at = Some(until);
+            managed.failure = Some(failure);
+        };
+        self.change(&managed.name, postponed).await.map(drop)
+    }
+
+    async fn remove_expired(&self, expired: Vec<ManagedName>) -> Result<(), StoreError> {
+        let running = self.running().clone();
+        let mut expired = expired;
+        expired.retain(|managed| !running.contains(&managed.name));
+        if expired.is_empty() {
+            return Ok(());
+        }
+        let remove = move |change: &Transaction<'_>| {
+            for managed in &expired {
+                change.remove::<ManagedName>(&managed.id)?;
+                if let Some(certificate) = &managed.certificate_id {
+                    certificates::remove(change, certificate)?;
+                }
+            }
+            Ok(())
+        };
+        self.service.store.write(remove).await
+    }
+
+    async fn change(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut ManagedName, &Transaction<'_>) + Send + 'static,
+    ) -> Result<ManagedName, StoreError> {
+        let change = |managed: &mut ManagedName, transaction: &Transaction<'_>| {
+            change(managed, transaction);
+            Ok(())
+        };
+        self.try_change(name, change).await
+    }
+
+    /// Changes what is known of a name.
+    async fn try_change(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut ManagedName, &Transaction<'_>) -> Result<(), StoreError>
+        + Send
+        + 'static,
+    ) -> Result<ManagedName, StoreError> {
+        let name = name.to_owned();
+        let write = move |transaction: &Transaction<'_>| {
+            let known = ManagedName::find(transaction, &name)?;
+            let mut managed = known.unwrap_or_else(|| ManagedName { name, ..Default::default() });
+            change(&mut managed, transaction)?;
+            managed.put(transaction)?;
+            Ok(managed)
+        };
+        self.service.store.write(write).await
+    }
+}
+
+/// A moment in seconds since the Unix epoch; 0 for what is none.
+fn seconds(moment: &Timestamp) -> u64 {
+    let parsed = chrono::DateTime::parse_from_rfc3339(&moment.0);
+    parsed.map_or(0, |moment| u64::try_from(moment.timestamp()).unwrap_or(0))
+}

@@ -1,0 +1,158 @@
+//! One order, from its beginning to the certificate.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use instant_acme::{
+    Account, AuthorizationStatus, ChallengeHandle, Identifier, NewOrder, Order, OrderStatus,
+    RetryPolicy,
+};
+use rcgen::{CertificateParams, DistinguishedName, KeyPair, PKCS_ECDSA_P256_SHA256};
+
+use crate::api::Secret;
+use crate::gateway::tls::authority::Authority;
+use crate::gateway::tls::challenges::OpenChallenge;
+use crate::net::tls::certificate::{self, Unusable};
+use crate::net::tls::x509::LeafFields;
+use crate::service::acme::AcmeChallenge;
+use crate::service::acme::failure::OrderError;
+use crate::service::certificates::PendingOrder;
+
+/// How an order is asked for until it goes on.
+const POLLING: RetryPolicy = RetryPolicy::new().backoff(1.3).timeout(Duration::from_secs(180));
+
+/// A certificate that was obtained.
+pub(super) struct IssuedChain {
+    pub pem: String,
+    pub key: Secret,
+    pub leaf: LeafFields,
+}
+
+/// An order for one name.
+pub(super) struct NameOrder<'a> {
+    pub account: &'a Account,
+    pub authority: &'a Arc<Authority>,
+    pub name: &'a str,
+    /// How the authority may check the name.
+    pub challenge: AcmeChallenge,
+}
+
+impl NameOrder<'_> {
+    /// Goes on with an order that was begun before; none when nothing can come of it any more.
+    pub async fn resume(&self, pending: PendingOrder) -> Result<Option<IssuedChain>, OrderError> {
+        let Ok(mut order) = self.account.order(pending.url).await else { return Ok(None) };
+        let key = KeyPair::from_pem(&pending.key.0)?;
+        match order.state().status {
+            OrderStatus::Ready => self.finalize(&mut order, &key).await.map(Some),
+            OrderStatus::Processing => {
+                let pem = order.poll_certificate(&POLLING).await?;
+                self.checked(pem, &key).map(Some)
+            }
+            OrderStatus::Valid => match order.certificate().await? {
+                Some(pem) => self.checked(pem, &key).map(Some),
+                None => Ok(None),
+            },
+            OrderStatus::Pending | OrderStatus::Invalid => Ok(None),
+        }
+    }
+
+    /// Begins an order and shows the authority that the name leads here.
+    pub async fn begin(&self) -> Result<Order, OrderError> {
+        let identifiers = [Identifier::Dns(self.name.to_owned())];
+        let mut order = self.account.new_order(&NewOrder::new(&identifiers)).await?;
+        let open = self.open_challenges(&mut order).await?;
+        if open.is_empty() {
+            return Ok(order);
+        }
+        let status = order.poll_ready(&POLLING).await;
+        if let Some(refused) = challenge_error(&mut order, self.challenge).await? {
+            return Err(refused);
+        }
+        match status? {
+            OrderStatus::Ready => Ok(order),
+            _ => Err(OrderError::Late),
+        }
+    }
+
+    /// Asks for the certificate of an order that is ready.
+    pub async fn finalize(
+        &self,
+        order: &mut Order,
+        key: &KeyPair,
+    ) -> Result<IssuedChain, OrderError> {
+        let mut params = CertificateParams::new([self.name.to_owned()])?;
+        params.distinguished_name = DistinguishedName::new();
+        order.finalize_csr(params.serialize_request(key)?.der()).await?;
+        let pem = order.poll_certificate(&POLLING).await?;
+        self.checked(pem, key)
+    }
+
+    /// Has the authority check what it has not checked yet; the challenges are open for as long as the
+    /// result lives.
+    async fn open_challenges(&self, order: &mut Order) -> Result<Vec<OpenChallenge>, OrderError> {
+        let mut open = Vec::new();
+        let mut authorizations = order.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization?;
+            if authorization.status == AuthorizationStatus::Valid {
+                continue;
+            }
+            let challenge = authorization.challenge(self.challenge.kind());
+            let mut challenge = challenge.ok_or(OrderError::NoChallenge)?;
+            open.push(self.open(&challenge)?);
+            challenge.set_ready().await?;
+        }
+        Ok(open)
+    }
+
+    fn open(&self, challenge: &ChallengeHandle<'_>) -> Result<OpenChallenge, OrderError> {
+        let authorization = challenge.key_authorization();
+        let challenges = self.authority.challenges();
+        Ok(match self.challenge {
+            AcmeChallenge::Http01 => {
+                OpenChallenge::http(challenges, &challenge.token, authorization.as_str())
+            }
+            AcmeChallenge::TlsAlpn01 => {
+                OpenChallenge::tls(challenges, self.name, authorization.digest().as_ref())?
+            }
+        })
+    }
+
+    /// Makes sure that visitors can be shown what the authority has sent.
+    fn checked(&self, pem: String, key: &KeyPair) -> Result<IssuedChain, OrderError> {
+        let key = key.serialize_pem();
+        let unusable = |problem: &str| OrderError::Unusable(problem.to_owned());
+        let certified = certificate::certified(pem.as_bytes(), key.as_bytes());
+        let certified = certified.map_err(|problem| match problem {
+            Unusable::Certificate(problem) | Unusable::Key(problem) => unusable(&problem),
+        })?;
+        let leaf = certified.cert.first().and_then(|leaf| LeafFields::read(leaf));
+        let leaf = leaf.ok_or_else(|| unusable("cannot be read"))?;
+        if !leaf.dns_names.iter().any(|name| name.eq_ignore_ascii_case(self.name)) {
+            return Err(unusable("is for another name"));
+        }
+        Ok(IssuedChain { pem, key: Secret(key), leaf })
+    }
+}
+
+/// A new key for a certificate.
+pub(super) fn new_key() -> Result<KeyPair, OrderError> {
+    Ok(KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?)
+}
+
+/// What the authority found wrong with a challenge, if anything.
+async fn challenge_error(
+    order: &mut Order,
+    kind: AcmeChallenge,
+) -> Result<Option<OrderError>, OrderError> {
+    let mut authorizations = order.authorizations();
+    while let Some(authorization) = authorizations.next().await {
+        let mut authorization = authorization?;
+        let state = authorization.refresh().await?;
+        let tried = state.challenges.iter().find(|challenge| challenge.r#type == kind.kind());
+        if let Some(problem) = tried.and_then(|challenge| challenge.error.as_ref()) {
+            return Ok(Some(OrderError::of_challenge(problem)));
+        }
+    }
+    Ok(None)
+}
