@@ -53,10 +53,11 @@ docs: dev ## Build the documentation into site/.
 wheels: $(VENV)/ready ## Build the sdist and the wheel, and try it with each CPython here.
 	tests/wheels.sh
 
-generate: dev ## Write anew what comes from the code: Python classes, pages of the reference, public names.
+generate: dev ## Write anew what comes from the code: Python classes, pages of the reference, public names, licences.
 	$(BIN)/python python/generate.py
 	$(BIN)/python python/reference.py
 	$(BIN)/python python/public_names.py
+	$(BIN)/python python/licenses.py
 
 lint: dev ## Check formats, lints and types, without changing anything.
 	cargo fmt --check
@@ -65,6 +66,7 @@ lint: dev ## Check formats, lints and types, without changing anything.
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	cd examples/webhook-receiver && MYPYPATH=.:tests ../../$(BIN)/mypy --strict --exclude '' --config-file ../../pyproject.toml receiver.py tests/*.py
+	$(BIN)/python python/licenses.py --check
 	$(BIN)/python -m mypy.stubtest ginnel --mypy-config-file pyproject.toml --allowlist tests/stubtest-allowlist
 	PATH="$(CURDIR)/$(BIN):$$PATH" pyright --verifytypes ginnel --ignoreexternal
 

@@ -125,7 +125,9 @@ mod tests {
     #[test]
     fn a_value_counts_in_the_first_bucket_that_holds_it() {
         let histogram = Histogram::new(&SIZE_BOUNDS, 1.0);
-        [1, 2, 3, 256, 257].map(|value| histogram.observe(value));
+        for value in [1, 2, 3, 256, 257] {
+            histogram.observe(value);
+        }
 
         let (buckets, sum) = histogram.snapshot();
 

@@ -10,20 +10,20 @@ use rustls::sign::CertifiedKey;
 #[derive(Default)]
 pub(crate) struct NamedCertificates {
     /// Those that were uploaded for a reserved domain: they win.
-    pub uploaded: NameTable,
+    pub uploaded: CertificateNames,
     /// Those that the service has obtained by itself: for names that nothing else covers.
-    pub obtained: NameTable,
+    pub obtained: CertificateNames,
 }
 
 /// Certificates by host name; the first label of a name may be `*`.
 #[derive(Default)]
-pub(crate) struct NameTable {
+pub(crate) struct CertificateNames {
     names: ArcSwap<HashMap<Box<str>, Arc<CertifiedKey>>>,
     /// Held while the table is replaced.
     changes: Mutex<()>,
 }
 
-impl NameTable {
+impl CertificateNames {
     /// Gives a name its certificate, or takes it away; connections stay.
     pub(crate) fn set(&self, name: &str, certificate: Option<Arc<CertifiedKey>>) {
         let _changing = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
