@@ -10,6 +10,7 @@ mod error;
 mod grace;
 mod log_file;
 mod logging;
+mod notify;
 mod operations;
 mod output;
 mod policy;

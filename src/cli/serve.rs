@@ -10,6 +10,7 @@ use super::access_log::{self, AccessLog};
 use super::error::CliError;
 use super::log_file::{self, LogOutput};
 use super::logging::{LogOptions, LogWriter};
+use super::notify::{self, SystemdNotifier};
 use super::output::{complain, say, try_say};
 use super::signals::{NOTHING_TO_READ, Signals, on_hangup};
 use super::{runtime, settings};
@@ -116,10 +117,14 @@ async fn serve(options: Options, shown: OutputOptions, grace: Duration) -> Resul
             }
         }
     })?;
+    let systemd = SystemdNotifier::from_environment();
+    systemd.tell(notify::READY);
     tokio::select! {
         () = report_refusals(&service) => {}
+        () = systemd.keep_alive() => {}
         () = signals.next() => {}
     }
+    systemd.tell(notify::STOPPING);
     tokio::select! {
         () = stop(service, access, grace) => Ok(()),
         () = signals.next() => Err(CliError::second_signal()),
