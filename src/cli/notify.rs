@@ -55,7 +55,8 @@ impl SystemdNotifier {
 /// Half of the time after which systemd takes the service for dead.
 fn watchdog() -> Option<Duration> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
-    let is_ours = number("WATCHDOG_PID").is_none_or(|process| process == std::process::id().into());
+    let is_ours =
+        number("WATCHDOG_PID").is_none_or(|process| process == u64::from(std::process::id()));
     let limit = number("WATCHDOG_USEC").filter(|limit| is_ours && *limit > 1)?;
     Some(Duration::from_micros(limit / 2))
 }
