@@ -28,7 +28,7 @@ use crate::net::{ConnectionCaps, ConnectionLimit, Listener, Shutdown, ShutdownPh
 const MAX_CONNECTIONS: usize = 64;
 
 /// What is watched.
-pub(crate) trait Watched: Send + Sync + 'static {
+pub(crate) trait MonitorTarget: Send + Sync + 'static {
     /// Why it is not ready; nothing where it is. `writes` asks for changes of the configuration as well.
     fn obstacles(&self, writes: bool) -> Vec<String>;
 
@@ -48,11 +48,11 @@ impl AdminListener {
     ///
     /// # Errors
     /// When the address cannot be listened on.
-    pub async fn start(address: &str, watched: Arc<dyn Watched>) -> io::Result<Self> {
+    pub async fn start(address: &str, target: Arc<dyn MonitorTarget>) -> io::Result<Self> {
         let socket = TcpListener::bind(address).await?;
         let private = PrivateListener::new(socket.local_addr()?);
         let shutdown = Shutdown::default();
-        let listener = serve_api(socket, router(watched), limit(), &shutdown)?;
+        let listener = serve_api(socket, router(target), limit(), &shutdown)?;
         Ok(Self { listener, shutdown, _private: private })
     }
 
@@ -80,7 +80,7 @@ fn limit() -> Arc<ConnectionLimit> {
     ConnectionLimit::new("monitoring", caps, |_| false)
 }
 
-fn router(watched: Arc<dyn Watched>) -> Router {
+fn router(target: Arc<dyn MonitorTarget>) -> Router {
     Router::new()
         .route("/healthz", get(|| async { answer(StatusCode::OK, json!({"status": "ok"})) }))
         .route("/readyz", get(ready))
@@ -89,16 +89,19 @@ fn router(watched: Arc<dyn Watched>) -> Router {
         .method_not_allowed_fallback(|| async {
             refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are supported")
         })
-        .with_state(watched)
+        .with_state(target)
 }
 
-async fn ready(State(watched): State<Arc<dyn Watched>>, RawQuery(query): RawQuery) -> Response {
+async fn ready(
+    State(target): State<Arc<dyn MonitorTarget>>,
+    RawQuery(query): RawQuery,
+) -> Response {
     let writes = match query.as_deref() {
         None | Some("") => false,
         Some("for=writes") => true,
         Some(_) => return refuse(StatusCode::BAD_REQUEST, "the only parameter is for=writes"),
     };
-    let reasons = watched.obstacles(writes);
+    let reasons = target.obstacles(writes);
     match reasons.is_empty() {
         true => answer(StatusCode::OK, json!({"status": "ready", "reasons": reasons})),
         false => {
@@ -108,10 +111,10 @@ async fn ready(State(watched): State<Arc<dyn Watched>>, RawQuery(query): RawQuer
     }
 }
 
-async fn metrics(State(watched): State<Arc<dyn Watched>>, headers: HeaderMap) -> Response {
+async fn metrics(State(target): State<Arc<dyn MonitorTarget>>, headers: HeaderMap) -> Response {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let format = ScrapeFormat::of(&accepted.collect::<Vec<_>>().join(","));
-    let mut figures = watched.figures();
+    let mut figures = target.figures();
     figures.push(Box::new(ProcessFigures));
     match or_debug!(render(figures, format), "cannot write metrics") {
         Some(text) => ([(CONTENT_TYPE, format.content_type())], text).into_response(),

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::inner::AgentInner;
 use super::session::SessionState;
-use crate::admin::Watched;
+use crate::admin::MonitorTarget;
 use crate::api::local::tunnels::Metrics;
 use crate::metrics::{Collect, Families};
 use crate::net::ShutdownPhase;
@@ -19,7 +19,7 @@ const OTHER: &str = "other";
 /// An agent, as others watch it.
 pub(super) struct AgentMonitor(pub Weak<AgentInner>);
 
-impl Watched for AgentMonitor {
+impl MonitorTarget for AgentMonitor {
     fn obstacles(&self, _writes: bool) -> Vec<String> {
         let Some(agent) = self.0.upgrade() else { return vec!["the agent has ended".to_owned()] };
         if agent.shutdown.phase() > ShutdownPhase::Running {

@@ -29,8 +29,10 @@ mod subscriber;
 
 #[cfg(feature = "service")]
 pub(crate) use format::LogFormat;
+#[cfg(feature = "python")]
+pub(crate) use level::TARGETS;
 #[cfg(feature = "service")]
-pub(crate) use level::{LogLevel, LogLevels, TARGETS};
+pub(crate) use level::{LogLevel, LogLevels};
 pub(crate) use outcome::{ignore, or_debug};
 #[cfg(feature = "python")]
 pub(crate) use queue::has_records;

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
-use super::families::{Collect, Collected};
+use super::families::{Collect, CollectorAdapter};
 
 /// What separates a value from its exemplar in OpenMetrics.
 const EXEMPLAR: &str = " # {";
@@ -58,7 +58,7 @@ pub(crate) fn render(
 ) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     for part in parts {
-        registry.register_collector(Box::new(Collected(part)));
+        registry.register_collector(Box::new(CollectorAdapter(part)));
     }
     let mut encoded = String::new();
     text::encode(&mut encoded, &registry)?;

@@ -117,15 +117,15 @@ impl Family<'_> {
 }
 
 /// A part of the program as the library knows it.
-pub(super) struct Collected(pub Box<dyn Collect>);
+pub(super) struct CollectorAdapter(pub Box<dyn Collect>);
 
-impl fmt::Debug for Collected {
+impl fmt::Debug for CollectorAdapter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Collected").finish_non_exhaustive()
+        f.debug_struct("CollectorAdapter").finish_non_exhaustive()
     }
 }
 
-impl Collector for Collected {
+impl Collector for CollectorAdapter {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.0.collect(&mut Families(encoder))
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::agents::AgentListener;
 use super::context::ServiceState;
 use super::handlers;
-use crate::admin::Watched;
+use crate::admin::MonitorTarget;
 use crate::api::Info;
 use crate::metrics::{Collect, DurationHistogram, Families};
 use crate::net::{ConnectionCounts, ConnectionLimit};
@@ -48,7 +48,7 @@ impl ServiceMonitor {
     }
 }
 
-impl Watched for ServiceMonitor {
+impl MonitorTarget for ServiceMonitor {
     fn obstacles(&self, writes: bool) -> Vec<String> {
         if self.draining.load(Relaxed) {
             return vec!["draining: the service is stopping".to_owned()];
