@@ -67,6 +67,7 @@ impl From<Error> for CliError {
             | Error::MalformedAuthtoken
             | Error::UnknownAuthtoken
             | Error::PublicUrl(_)
+            | Error::BackupFolder(_)
             | Error::ConnectionLimit(_)
             | Error::RateLimit
             | Error::Acme(_) => Exit::Usage,

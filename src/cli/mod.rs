@@ -4,8 +4,10 @@ mod access_log;
 mod admin;
 mod admin_key;
 mod agent;
+mod backup;
 mod completion;
 mod config;
+mod doctor;
 mod error;
 mod grace;
 mod log_file;
@@ -39,6 +41,9 @@ struct Subcommand {
 const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { command: serve::command, run: serve::run },
     Subcommand { command: admin_key::command, run: admin_key::run },
+    Subcommand { command: backup::backup, run: backup::run_backup },
+    Subcommand { command: backup::restore, run: backup::run_restore },
+    Subcommand { command: doctor::command, run: doctor::run },
     Subcommand { command: agent::agent, run: agent::run_agent },
     Subcommand { command: agent::http, run: agent::run_http },
     Subcommand { command: agent::tcp, run: agent::run_tcp },

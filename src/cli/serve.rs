@@ -191,11 +191,17 @@ fn announce(
     key && token
 }
 
-/// Says from time to time how many connections were closed because there were too many, and why none
-/// could be accepted; never ends.
+/// Says from time to time how many connections were closed because there were too many, why none could
+/// be accepted, and that backups failed; never ends.
 async fn report_refusals(service: &Service) {
+    let mut failed_backups = 0;
     loop {
         tokio::time::sleep(REFUSAL_REPORT_INTERVAL).await;
+        let backups = service.backup_status();
+        if backups.failed > failed_backups {
+            failed_backups = backups.failed;
+            complain(&format!("no backup was made: {}", backups.error.unwrap_or_default()));
+        }
         for Refusals { of, count, last, per_address, total } in service.take_refusals() {
             complain(&format!(
                 "{count} connections of {of} refused, the last from {last}: at most \

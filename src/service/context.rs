@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::accounts::Caller;
 use super::address::Base;
 use super::audit::{AuditTrail, AuditedCall};
+use super::backup::BackupProgress;
 use super::callers::Callers;
 use super::monitoring::ApiMetrics;
 use super::publish::Publisher;
@@ -40,6 +41,8 @@ pub(super) struct ServiceState {
     pub registry: Arc<Registry>,
     /// Who changed what.
     pub audit: Arc<AuditTrail>,
+    /// How backups go.
+    pub backups: Arc<BackupProgress>,
     /// What tests have asked for.
     pub rehearsal: Rehearsal,
     /// Makes the identifiers of operations, as named in refusals.

@@ -30,6 +30,9 @@ pub enum Error {
         /// What the operating system said.
         source: std::io::Error,
     },
+    /// There is no folder for backups.
+    #[error("{}: backups go to a folder that exists", .0.display())]
+    BackupFolder(std::path::PathBuf),
     /// The database cannot be used.
     #[error(transparent)]
     Store(#[from] store::StoreError),

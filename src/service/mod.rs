@@ -13,6 +13,7 @@ mod acme;
 mod address;
 mod agents;
 mod audit;
+mod backup;
 mod body;
 mod callers;
 mod certificates;
@@ -45,6 +46,7 @@ use std::time::Duration;
 
 pub use crate::gateway::{TrustedProxies, TrustedProxyError};
 pub use acme::{AcmeChallenge, AcmeOptions};
+pub use backup::{BackupSchedule, BackupStatus};
 pub use decode::decode;
 pub use error::Error;
 pub use options::{Options, read_admin_key, read_authtoken};
@@ -53,8 +55,8 @@ pub use rehearsal::{Called, InjectedFault};
 pub use tokens::new_admin_key;
 
 use crate::admin::AdminListener;
+use crate::api::Secret;
 use crate::api::id::Ids;
-use crate::api::{Origin, Secret};
 use crate::gateway::tls::authority::Authority;
 use crate::gateway::{self, Gateway};
 use crate::logging::or_debug;
@@ -65,12 +67,13 @@ use acme::{AcmeManager, ManagedService};
 use address::Base;
 use agents::{AgentListener, AgentsState, BoundAgentListener, Registry};
 use audit::AuditTrail;
+use backup::BackupProgress;
 use callers::Callers;
 use context::ServiceState;
 use monitoring::{ApiMetrics, ServiceMonitor};
 use publish::Publisher;
 use rehearsal::Rehearsal;
-use store::{Snapshot, Store};
+use store::{MissingLog, Snapshot, Store};
 use tokens::{TokenFiles, Tokens};
 
 use crate::net::private::PrivateListener;
@@ -119,11 +122,13 @@ impl Service {
         let audit_settings = options.audit_settings();
         let base = Base::new(options.public_url.as_deref().unwrap_or(&url));
         let path = options.path.as_deref().map(store::resolve);
-        let tokens = Tokens { admin_key: options.admin_key, authtoken: options.authtoken };
+        let tokens =
+            Tokens { admin_key: options.admin_key.clone(), authtoken: options.authtoken.clone() };
         let token_files = TokenFiles::of(path.as_deref(), &tokens);
-        let opened =
-            open(path.clone(), options.origin.part(0), token_files.clone(), tokens.clone());
+        let opened = open(path.clone(), &options, token_files.clone(), tokens.clone());
         let store = Arc::new(opened.await?);
+        let backups = Arc::<BackupProgress>::default();
+        backup::start(&store, options.backup.clone(), path.clone(), backups.clone());
         let prepared = async {
             let authority = authority(path, options.certificate).await?;
             if let Some(host) = options::host_of(options.public_url.as_deref()) {
@@ -172,6 +177,7 @@ impl Service {
             publisher,
             registry,
             audit,
+            backups,
             rehearsal: Rehearsal::new(options.kept_calls),
             operation_ids: Ids::of(options.origin.part(1)),
             metrics: admin.is_some().then(ApiMetrics::default),
@@ -244,6 +250,11 @@ impl Service {
     /// What becomes wrong with the storage from now on, and what is right again.
     pub fn storage_health(&self) -> store::HealthEvents {
         self.shared.store.health_events()
+    }
+
+    /// How the backups of [`Options::backup`] go.
+    pub fn backup_status(&self) -> BackupStatus {
+        self.shared.backups.status()
     }
 
     /// Where agents connect to, if anywhere.
@@ -439,13 +450,18 @@ impl Drop for Service {
 /// Opens the database; a new one has its authority and its tokens, and nobody sees it without them.
 async fn open(
     path: Option<PathBuf>,
-    origin: Origin,
+    options: &Options,
     files: TokenFiles,
     tokens: Tokens,
 ) -> Result<Store, Error> {
+    let origin = options.origin.part(0);
+    let missing_log = match options.force_open {
+        true => MissingLog::Accept,
+        false => MissingLog::Refuse,
+    };
     let opened = tokio::task::spawn_blocking(move || {
         let path = path.as_deref();
-        Store::open_filled(path, origin, |change| {
+        Store::open_filled(path, origin, missing_log, |change| {
             Authority::open(path).map_err(Error::Authority)?;
             files.prepare(change, tokens).map(drop)
         })

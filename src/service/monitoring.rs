@@ -142,6 +142,7 @@ impl Collect for ServiceFigures {
         self.collect_connections(families)?;
         self.collect_sessions(families)?;
         self.state.store.collect(families)?;
+        self.state.backups.collect(families)?;
         self.state.metrics.as_ref().map_or(Ok(()), |metrics| metrics.collect(families))
     }
 }

@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 
 use super::acme::AcmeOptions;
 use super::audit::AuditSettings;
+use super::backup::BackupSchedule;
 use super::rate_limit::RateLimit;
 use super::{Error, TrustedProxies};
 use crate::api::{Origin, Secret, id};
@@ -104,6 +105,10 @@ pub struct Options {
     pub request_ids: bool,
     /// How long a service that stops is not ready before it takes no more connections.
     pub drain_delay: Duration,
+    /// When the database is backed up, and where to; nowhere by default.
+    pub backup: BackupSchedule,
+    /// Whether a database that was not closed and has lost its log is opened without its last changes.
+    pub force_open: bool,
 }
 
 impl Default for Options {
@@ -145,6 +150,8 @@ impl Default for Options {
             admin_addr: None,
             request_ids: false,
             drain_delay: Duration::ZERO,
+            backup: BackupSchedule::default(),
+            force_open: false,
         }
     }
 }
@@ -186,6 +193,7 @@ impl Options {
         let token = self.authtoken.as_ref().filter(|token| id::split_token(&token.0).is_none());
         let url = self.public_url.as_deref().and_then(|url| check_url(url).err());
         let rate = self.rate_limit.filter(|(requests, window)| *requests == 0 || window.is_zero());
+        let backups = self.backup.to.as_ref().filter(|folder| !folder.is_dir());
         let problems = [
             key,
             token.map(|_| Error::MalformedAuthtoken),
@@ -193,6 +201,7 @@ impl Options {
             self.check_connections().err(),
             rate.map(|_| Error::RateLimit),
             self.acme.check().err(),
+            backups.cloned().map(Error::BackupFolder),
         ];
         problems.into_iter().flatten().collect()
     }

@@ -26,7 +26,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("agent", &["admin", "api", "coding", "http1", "metrics", "mux", "net", "protocol", "reuse"]),
-    ("cli", &["agent", "api", "client", "gateway", "net", "policy", "service", "settings"]),
+    (
+        "cli",
+        &["agent", "api", "client", "files", "gateway", "net", "policy", "service", "settings"],
+    ),
     (
         "python",
         &[

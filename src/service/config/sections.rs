@@ -45,6 +45,25 @@ const STORAGE: SettingSection<ServeConfig> = SettingSection {
             "How long events of the audit trail are kept"
         )
         .between(1000, u32::MAX as u64 * 1000),
+        row!(
+            options.backup.to: FilePath, "backup.to", "DIR",
+            "A folder to back the database up to from time to time"
+        )
+        .unset("no backups"),
+        row!(
+            options.backup.every: Duration, "backup.every", "DURATION",
+            "The time between two backups"
+        )
+        .between(1000, u32::MAX as u64 * 1000),
+        row!(
+            options.backup.keep: usize, "backup.keep", "N",
+            "How many backups to keep; older ones are removed when a new one is verified"
+        )
+        .between(1, u32::MAX as u64),
+        row!(
+            options.force_open: bool, "force_open", "BOOL",
+            "Open a database that was not closed and has lost its log, without its last changes"
+        ),
     ],
 };
 

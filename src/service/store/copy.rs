@@ -12,7 +12,7 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 
 use super::place::{self, FileId};
-use super::{StoreError, schema};
+use super::{StoreError, schema, state};
 use crate::files;
 use crate::logging::or_debug;
 
@@ -55,18 +55,15 @@ pub(super) fn write(
         return Err(StoreError::Exists(to.to_owned()));
     }
     let partial = PartialFile::take(to)?;
-    let written = fill(source, &partial)
-        .and_then(|report| partial.publish(to, overwrite).map(|()| report))
-        .map(|report| BackupReport { path: to.to_owned(), ..report });
-    if written.is_err() {
-        // The error that led here is the one to report.
-        or_debug!(partial.remove(), "a copy that is not finished stays");
-    }
-    written
+    partial.keep_if(|| {
+        let report = fill(source, &partial)?;
+        partial.publish(to, overwrite)?;
+        Ok(BackupReport { path: to.to_owned(), ..report })
+    })
 }
 
 /// Copies, and compares the copy with what was copied.
-fn fill(source: &Connection, partial: &PartialFile) -> Result<BackupReport, StoreError> {
+pub(super) fn fill(source: &Connection, partial: &PartialFile) -> Result<BackupReport, StoreError> {
     // One state from the first page to the last count, whatever others write meanwhile.
     let moment = source.unchecked_transaction()?;
     let expected = count(&moment, &partial.path)?;
@@ -96,6 +93,8 @@ fn copy_pages(source: &Connection, to: &Path) -> Result<(), StoreError> {
     }
     // The header of the original asks for a log, which a copy does without.
     target.pragma_update(None, "journal_mode", "DELETE")?;
+    // A copy is whole without a log, whatever the original says.
+    state::set_closed(&target)?;
     target.close().map_err(|(_, error)| error.into())
 }
 
@@ -103,15 +102,22 @@ fn copy_pages(source: &Connection, to: &Path) -> Result<(), StoreError> {
 pub(super) fn verify(path: &Path) -> Result<BackupReport, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    let verdict: String =
-        connection.query_row("PRAGMA integrity_check(1)", (), |row| row.get(0))?;
-    if verdict != "ok" {
-        let problem = verdict.replace('\n', " ");
-        return Err(StoreError::Damaged { path: path.to_owned(), problem });
-    }
-    let report = count(&connection, path)?;
+    let report = check(&connection, path)?;
     connection.close().map_err(|(_, error)| StoreError::from(error))?;
     Ok(report)
+}
+
+/// Checks and counts all that a connection can read.
+pub(super) fn check(connection: &Connection, path: &Path) -> Result<BackupReport, StoreError> {
+    let verdict: String =
+        connection.query_row("PRAGMA integrity_check(1)", (), |row| row.get(0))?;
+    match verdict.as_str() {
+        "ok" => count(connection, path),
+        problem => {
+            let problem = problem.replace('\n', " ");
+            Err(StoreError::Damaged { path: path.to_owned(), problem })
+        }
+    }
 }
 
 fn count(connection: &Connection, path: &Path) -> Result<BackupReport, StoreError> {
@@ -128,14 +134,14 @@ fn count(connection: &Connection, path: &Path) -> Result<BackupReport, StoreErro
 }
 
 /// The file of a copy that is not finished, which one process writes at a time.
-struct PartialFile {
+pub(super) struct PartialFile {
     path: PathBuf,
     file: File,
 }
 
 impl PartialFile {
     /// Makes the file, in place of one that a killed process has left.
-    fn take(to: &Path) -> Result<Self, StoreError> {
+    pub(super) fn take(to: &Path) -> Result<Self, StoreError> {
         let path = files::staged(to);
         let made = Self::make(&path).or_else(|error| match error.kind() {
             ErrorKind::AlreadyExists => {
@@ -165,11 +171,22 @@ impl PartialFile {
         }
     }
 
+    /// Runs what completes the file; without success the file is removed.
+    pub(super) fn keep_if<T>(
+        &self,
+        work: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        work().inspect_err(|_| {
+            // The error that led here is the one to report.
+            or_debug!(self.remove(), "a copy that is not finished stays");
+        })
+    }
+
     fn sync(&self) -> Result<(), StoreError> {
         self.file.sync_all().map_err(|source| StoreError::File { path: self.path.clone(), source })
     }
 
-    fn publish(&self, to: &Path, overwrite: Overwrite) -> Result<(), StoreError> {
+    pub(super) fn publish(&self, to: &Path, overwrite: Overwrite) -> Result<(), StoreError> {
         let named = match overwrite {
             Overwrite::Yes => std::fs::rename(&self.path, to),
             Overwrite::No => files::rename_new(&self.path, to),

@@ -39,6 +39,19 @@ pub enum StoreError {
         /// The newest format that this version reads.
         known: i64,
     },
+    /// The database was not closed, and the log with its last changes is gone.
+    #[error(
+        "{path}: was not closed, and its last changes are in {log}, which is missing: put it back, \
+         restore a backup, or use --force-open to go on without them",
+        path = .path.display(),
+        log = .log.display()
+    )]
+    LogMissing {
+        /// The file.
+        path: PathBuf,
+        /// Its log.
+        log: PathBuf,
+    },
     /// There is no copy of the database as it was before its tables change, so they do not change.
     #[error("{path}: cannot copy the database there before it is migrated: {source}", path = .path.display())]
     MigrationBackup {

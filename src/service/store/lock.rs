@@ -45,6 +45,13 @@ impl NameLock {
         lock(&file, path)?;
         Ok(Self(file))
     }
+
+    /// True while somebody has locked the name. Asking takes the lock for a moment.
+    pub(super) fn is_taken(path: &Path) -> bool {
+        // Without the file nobody has ever locked it.
+        File::open(files::beside(path, "-lock"))
+            .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    }
 }
 
 impl Drop for NameLock {

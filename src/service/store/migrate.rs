@@ -27,8 +27,9 @@ pub(super) fn changes(schema: i64) -> bool {
 /// # Errors
 /// When there is no verified copy; the database must not be changed then.
 pub(super) fn back_up(source: &Connection, path: &Path, schema: i64) -> Result<(), StoreError> {
+    // One that was made in this second is of a start that was killed before it changed anything.
     let copy = backup_path(path, schema);
-    let written = copy::write(source, &copy, copy::Overwrite::No);
+    let written = copy::write(source, &copy, copy::Overwrite::Yes);
     let report = written.map_err(|error| StoreError::MigrationBackup {
         path: copy.clone(),
         source: Box::new(error),

@@ -11,6 +11,7 @@ mod copy;
 mod create;
 mod database;
 mod error;
+mod examine;
 mod health;
 mod lock;
 mod metrics;
@@ -18,8 +19,10 @@ mod migrate;
 mod open;
 mod place;
 mod readers;
+mod restore;
 mod schema;
 mod snapshot;
+mod state;
 mod transaction;
 mod view;
 mod writer;
@@ -30,8 +33,11 @@ use std::sync::Arc;
 pub use audit::{EventQuery, StoredEvent};
 pub use copy::{BackupReport, Overwrite};
 pub use error::{StorageFault, StoreError};
+pub use examine::{DatabaseReport, examine, is_in_use};
 pub use health::HealthEvents;
+pub use open::MissingLog;
 pub(super) use place::resolve;
+pub use restore::{RestoreReport, restore};
 pub use snapshot::Snapshot;
 pub use transaction::Transaction;
 pub use view::{Document, StoredToken, View};
@@ -66,7 +72,7 @@ impl Store {
     /// # Errors
     /// When the file cannot be used, with the reason; it is left as it was.
     pub fn open_with(path: Option<&Path>, origin: Origin) -> Result<Self, StoreError> {
-        Self::open_filled(path, origin, |_| Ok(()))
+        Self::open_filled(path, origin, MissingLog::Refuse, |_| Ok(()))
     }
 
     /// As [`Store::open_with`]; a file that is created gets its name when it holds what `fill` stores.
@@ -76,10 +82,11 @@ impl Store {
     pub fn open_filled<E: From<StoreError>>(
         path: Option<&Path>,
         origin: Origin,
+        missing_log: MissingLog,
         fill: impl FnOnce(&Transaction<'_>) -> Result<(), E>,
     ) -> Result<Self, E> {
         let Some(path) = path else { return Ok(Self::in_memory(origin)?) };
-        Ok(Self::of(open::file(path, origin, fill)?)?)
+        Ok(Self::of(open::file(path, origin, missing_log, fill)?)?)
     }
 
     /// Opens the database in a file that must exist.
@@ -202,5 +209,6 @@ impl Store {
 /// # Errors
 /// As [`Store::back_up`], or when the file is no database of a service.
 pub fn back_up(path: &Path, to: &Path, overwrite: Overwrite) -> Result<BackupReport, StoreError> {
-    copy::write(&open::existing_source(path)?, to, overwrite)
+    let source = open::existing_source(path)?;
+    copy::write(&source, to, overwrite).map_err(|error| open::explain(error, path))
 }

@@ -12,7 +12,7 @@ use super::database::Database;
 use super::lock::{FileLock, NameLock};
 use super::migrate::{self, APPLICATION_ID};
 use super::place::{self, DatabaseFile, FileId};
-use super::{StoreError, Transaction, create, schema};
+use super::{StorageFault, StoreError, Transaction, create, schema, state};
 use crate::api::Origin;
 use crate::api::id::Ids;
 use crate::files;
@@ -27,6 +27,16 @@ const HEADER_BYTES: u64 = 100;
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How large the log stays once all of it has been moved into the file.
 const MAX_IDLE_LOG_BYTES: i64 = 4 << 20;
+
+/// What to do with a database that was not closed and has lost its log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum MissingLog {
+    /// Leave it alone: its last changes are in the log.
+    #[default]
+    Refuse,
+    /// Go on without them.
+    Accept,
+}
 
 /// A database that is open for writing.
 pub(super) struct OpenDatabase {
@@ -55,6 +65,7 @@ pub(super) fn memory() -> Result<Arc<Mutex<Option<Database>>>, StoreError> {
 pub(super) fn file<E: From<StoreError>>(
     path: &Path,
     origin: Origin,
+    missing_log: MissingLog,
     fill: impl FnOnce(&Transaction<'_>) -> Result<(), E>,
 ) -> Result<OpenDatabase, E> {
     let path = &place::resolve(path);
@@ -74,6 +85,9 @@ pub(super) fn file<E: From<StoreError>>(
     }
     let mut file = FileLock::take(path)?;
     check_other_names(path)?;
+    if missing_log == MissingLog::Refuse {
+        state::check_log(path)?;
+    }
     let schema = check_content(path, &mut file)?;
     if migrate::changes(schema) {
         migrate::back_up(&source(path)?, path, schema)?;
@@ -90,11 +104,11 @@ pub(super) fn existing(path: &Path) -> Result<OpenDatabase, StoreError> {
     if is_new(path) {
         return Err(StoreError::Missing(path.to_owned()));
     }
-    file(path, Origin::default(), |_| Ok(()))
+    file(path, Origin::default(), MissingLog::Refuse, |_| Ok(()))
 }
 
 /// True where there is no file, or an empty one.
-fn is_new(path: &Path) -> bool {
+pub(super) fn is_new(path: &Path) -> bool {
     // What cannot be asked is found out when the file is opened.
     path.metadata().map_or_else(|error| error.kind() == ErrorKind::NotFound, |file| file.len() == 0)
 }
@@ -146,7 +160,9 @@ pub(super) fn reader(path: &Path) -> Result<Database, StoreError> {
 /// locks.
 pub(super) fn existing_source(path: &Path) -> Result<Connection, StoreError> {
     let path = &place::resolve(path);
-    check_place(path)?;
+    if is_special(path) {
+        return Err(StoreError::SpecialName(path.to_owned()));
+    }
     if is_new(path) {
         return Err(StoreError::Missing(path.to_owned()));
     }
@@ -170,7 +186,7 @@ fn is_special(path: &Path) -> bool {
 }
 
 /// Refuses what can be seen from outside the file.
-fn check_place(path: &Path) -> Result<(), StoreError> {
+pub(super) fn check_place(path: &Path) -> Result<(), StoreError> {
     if is_special(path) {
         return Err(StoreError::SpecialName(path.to_owned()));
     }
@@ -281,6 +297,13 @@ fn prepare(connection: &Connection, schema: i64) -> Result<(), StoreError> {
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", MAX_IDLE_LOG_BYTES)?;
     migrate::migrate(connection, schema)?;
+    match state::set_open(connection) {
+        // Reading must go on, and a copy that lacks its log is not noticed until there is space.
+        Err(error) if error.fault() == Some(StorageFault::Full) => {
+            tracing::warn!("the database cannot say that it is open: {error}");
+        }
+        said => said?,
+    }
     // Reading opens the log, which is compared with the one that has its name from then on.
     connection.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -294,7 +317,7 @@ pub(super) fn configure(connection: &Connection) -> Result<(), StoreError> {
 }
 
 /// Gives the errors of SQLite that have a name of ours that name.
-fn explain(error: StoreError, path: &Path) -> StoreError {
+pub(super) fn explain(error: StoreError, path: &Path) -> StoreError {
     let StoreError::Database(inner) = error else { return error };
     let path = path.to_owned();
     match inner.sqlite_error_code() {

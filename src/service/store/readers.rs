@@ -80,7 +80,9 @@ impl Readers {
             }
             Self::File(pool) => {
                 pool.place.check()?;
-                copy::write(&open::source(pool.place.path())?, to, overwrite)
+                let path = pool.place.path();
+                let written = copy::write(&open::source(path)?, to, overwrite);
+                written.map_err(|error| open::explain(error, path))
             }
         }
     }

@@ -15,7 +15,7 @@ use super::metrics::WriterMetrics;
 use super::open::BUSY_TIMEOUT;
 use super::place::DatabaseFile;
 use super::view::execute;
-use super::{StorageFault, StoreError, Transaction};
+use super::{StorageFault, StoreError, Transaction, state};
 use crate::api::id::Ids;
 use crate::logging::{ignore, or_debug};
 
@@ -332,6 +332,8 @@ impl Own {
     /// Closes the connection, which moves a log into the file that is whole.
     fn close(mut self) -> Result<(), BatchError> {
         self.check()?;
+        self.database.start_timeout();
+        state::set_closed(&self.database)?;
         Ok(self.database.close()?)
     }
 

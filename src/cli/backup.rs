@@ -1,0 +1,121 @@
+//! `ginnel backup` and `ginnel restore`: copies of a database, and the way back.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use serde_json::{Value, json};
+
+use super::error::CliError;
+use super::output::say;
+use crate::service::store::{self, BackupReport, Overwrite, RestoreReport, StoreError};
+
+const PATH: &str = "path";
+const FORCE: &str = "force";
+const JSON: &str = "json";
+const COPY: &str = "copy";
+
+pub(super) fn backup() -> Command {
+    Command::new("backup")
+        .about("Copy a database while a service uses it, and check the copy")
+        .after_help(
+            "The copy is one file that only its owner can read. It holds every change that was\n\
+             answered before the command began, and has its name when it is checked and on disk.\n\n\
+             Example:\n  ginnel backup --path ginnel.db ginnel-monday.db",
+        )
+        .arg(database("The database"))
+        .arg(copy("OUT", "The file for the copy"))
+        .args(flags("Replace the file if there is one"))
+}
+
+pub(super) fn restore() -> Command {
+    Command::new("restore")
+        .about("Put a copy in the place of a database that no service is using")
+        .after_help(
+            "The copy is checked before, and the database after. A database that is replaced stays\n\
+             beside it, as <path>-replaced-<time>.\n\n\
+             Example:\n  ginnel restore ginnel-monday.db --path ginnel.db --force",
+        )
+        .arg(copy("IN", "The copy"))
+        .arg(database("The database"))
+        .args(flags("Replace the database if there is one"))
+}
+
+pub(super) fn run_backup(matches: &ArgMatches) -> Result<(), CliError> {
+    let report = store::back_up(&file(matches, PATH), &file(matches, COPY), overwrite(matches));
+    let report = report.map_err(|error| explain(error, "use --force to replace it"))?;
+    if matches.get_flag(JSON) {
+        say(&as_json(&report).to_string());
+    } else {
+        say(&format!("copied to {}: {}", report.path.display(), summary(&report)));
+    }
+    Ok(())
+}
+
+pub(super) fn run_restore(matches: &ArgMatches) -> Result<(), CliError> {
+    let report = store::restore(&file(matches, COPY), &file(matches, PATH), overwrite(matches));
+    let force = "use --force to move it aside and restore";
+    let RestoreReport { restored, replaced } = report.map_err(|error| explain(error, force))?;
+    if matches.get_flag(JSON) {
+        let mut line = as_json(&restored);
+        line["replaced"] = json!(replaced);
+        say(&line.to_string());
+        return Ok(());
+    }
+    say(&format!("restored {}: {}", restored.path.display(), summary(&restored)));
+    if let Some(replaced) = replaced {
+        say(&format!("the database that was there is now {}", replaced.display()));
+    }
+    Ok(())
+}
+
+fn database(help: &'static str) -> Arg {
+    Arg::new(PATH)
+        .long(PATH)
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .required(true)
+        .help(help)
+}
+
+fn copy(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(COPY).value_name(name).value_parser(value_parser!(PathBuf)).required(true).help(help)
+}
+
+fn flags(force: &'static str) -> [Arg; 2] {
+    let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
+    [flag(FORCE).help(force), flag(JSON).help("Print what was copied as one JSON object")]
+}
+
+fn file(matches: &ArgMatches, name: &str) -> PathBuf {
+    matches.get_one(name).cloned().unwrap_or_default()
+}
+
+fn overwrite(matches: &ArgMatches) -> Overwrite {
+    if matches.get_flag(FORCE) { Overwrite::Yes } else { Overwrite::No }
+}
+
+fn summary(report: &BackupReport) -> String {
+    let rows = report.rows.iter().filter(|(_, rows)| *rows > 0);
+    let rows: Vec<_> = rows.map(|(table, rows)| format!("{rows} {table}")).collect();
+    format!("{} bytes, schema {}, {}", report.bytes, report.schema, rows.join(", "))
+}
+
+fn as_json(report: &BackupReport) -> Value {
+    let rows: serde_json::Map<_, _> =
+        report.rows.iter().map(|(table, rows)| ((*table).to_owned(), (*rows).into())).collect();
+    json!({"path": report.path, "bytes": report.bytes, "schema": report.schema, "rows": rows})
+}
+
+/// Says what to do about it, where something can be done.
+fn explain(error: StoreError, force: &str) -> CliError {
+    let remedy = match &error {
+        StoreError::Exists(_) => Some(force),
+        StoreError::Locked(_) => Some("stop the service first"),
+        _ => None,
+    };
+    let mut failure = CliError::from(crate::service::Error::from(error));
+    if let Some(remedy) = remedy {
+        failure.message.push_str(&format!("; {remedy}"));
+    }
+    failure
+}

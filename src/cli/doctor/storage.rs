@@ -1,0 +1,68 @@
+//! The database: whether it is whole, and has room.
+
+use std::path::Path;
+
+use super::finding::Finding;
+use crate::service::store::{self, DatabaseReport, StoreError};
+
+/// A log larger than this is kept from shrinking by somebody who reads.
+const LARGE_LOG_BYTES: u64 = 64 << 20;
+/// With less space than this, changes may soon not be stored.
+const LITTLE_SPACE_BYTES: u64 = 1 << 30;
+
+/// True while a service has the database open.
+pub(super) fn is_in_use(path: &Path) -> bool {
+    store::is_in_use(path)
+}
+
+/// Looks at all of a database, which may be in use.
+pub(super) fn examine(path: &Path) -> Vec<Finding> {
+    match store::examine(path) {
+        Ok(report) => vec![whole(path, &report), log(&report), space(&report)],
+        Err(error) => vec![unusable(&error)],
+    }
+}
+
+fn whole(path: &Path, report: &DatabaseReport) -> Finding {
+    let (bytes, schema) = (report.content.bytes, report.content.schema);
+    let in_use = if report.is_in_use { ", in use by a service" } else { "" };
+    let path = path.display();
+    Finding::ok("database", format!("{path} is whole: {bytes} bytes, schema {schema}{in_use}"))
+}
+
+fn log(report: &DatabaseReport) -> Finding {
+    let bytes = report.log_bytes;
+    if bytes <= LARGE_LOG_BYTES {
+        return Finding::ok("log", format!("the log beside the database has {bytes} bytes"));
+    }
+    let message = format!("the log beside the database has grown to {bytes} bytes");
+    Finding::warning("log", message)
+        .remedy("end programs that keep a read transaction of the database open")
+}
+
+fn space(report: &DatabaseReport) -> Finding {
+    let Some(free) = report.free_bytes else {
+        return Finding::warning("space", "the free space of the folder is unknown");
+    };
+    let message = format!("{} MiB are free for the database", free >> 20);
+    if free < report.content.bytes {
+        return Finding::problem("space", format!("{message}, less than it has itself"))
+            .remedy("make room: a newer version copies the database before it changes its tables");
+    }
+    if free < LITTLE_SPACE_BYTES {
+        return Finding::warning("space", message).remedy("make room, or move the database");
+    }
+    Finding::ok("space", message)
+}
+
+fn unusable(error: &StoreError) -> Finding {
+    let remedy = match error {
+        StoreError::Missing(_) => "a service makes it at its first start",
+        StoreError::Newer { .. } => {
+            "install the version of ginnel that has written it, or a newer one"
+        }
+        StoreError::LogMissing { .. } => "see the guide on backups",
+        _ => "stop the service and restore a backup: ginnel restore",
+    };
+    Finding::problem("database", error.to_string()).remedy(remedy)
+}

@@ -1,0 +1,55 @@
+//! Looks at a database without changing it.
+
+use std::path::Path;
+
+use rustix::fs::statvfs;
+
+use super::copy::{self, BackupReport};
+use super::lock::NameLock;
+use super::{StoreError, open, place, state};
+use crate::files;
+use crate::logging::or_debug;
+
+/// What was seen of a database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DatabaseReport {
+    /// What it holds.
+    pub content: BackupReport,
+    /// The size of the log beside it.
+    pub log_bytes: u64,
+    /// How much space the folder has left, where that can be known.
+    pub free_bytes: Option<u64>,
+    /// True while a service has it open.
+    pub is_in_use: bool,
+}
+
+/// Checks all of a database, which a service may be using.
+///
+/// # Errors
+/// When it is no whole database of a service.
+pub fn examine(path: &Path) -> Result<DatabaseReport, StoreError> {
+    let path = &place::resolve(path);
+    state::check_log(path)?;
+    let source = open::existing_source(path)?;
+    let content = copy::check(&source, path).map_err(|error| open::explain(error, path))?;
+    // A database that was closed has none.
+    let log_bytes = files::beside(path, "-wal").metadata().map_or(0, |log| log.len());
+    let is_in_use = is_in_use(path);
+    Ok(DatabaseReport { content, log_bytes, free_bytes: free_bytes(path), is_in_use })
+}
+
+/// True while a service has the database open.
+pub fn is_in_use(path: &Path) -> bool {
+    NameLock::is_taken(&place::resolve(path))
+}
+
+#[cfg(unix)]
+fn free_bytes(path: &Path) -> Option<u64> {
+    let space = or_debug!(statvfs(files::folder(path)), "the free space is unknown")?;
+    Some(space.f_bavail.saturating_mul(space.f_frsize))
+}
+
+#[cfg(not(unix))]
+fn free_bytes(_: &Path) -> Option<u64> {
+    None
+}
