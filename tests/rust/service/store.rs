@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use ginnel::api::Origin;
-use ginnel::service::store::{Document, StorageFault, Store, StoreError};
+use ginnel::service::store::{Document, MissingLog, StorageFault, Store, StoreError};
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
@@ -341,7 +341,7 @@ fn a_database_is_whole_before_it_has_its_name() {
     let folder = Folder::new();
     let path = folder.file("db");
 
-    let failed = Store::open_filled(Some(&path), Origin::default(), |change| {
+    let failed = Store::open_filled(Some(&path), Origin::default(), MissingLog::Refuse, |change| {
         assert!(!path.exists());
         change.put(&note(1))?;
         Err(StoreError::Closed)
@@ -349,7 +349,9 @@ fn a_database_is_whole_before_it_has_its_name() {
     assert!(matches!(failed, Err(StoreError::Closed)));
     assert_eq!(fs::read_dir(&folder.path).unwrap().count(), 1, "the file of the lock alone");
     fs::write(folder.file("db-unfinished"), "of a process that was killed").unwrap();
-    let store = Store::open_filled(Some(&path), Origin::default(), |change| change.put(&note(2)));
+    let store = Store::open_filled(Some(&path), Origin::default(), MissingLog::Refuse, |change| {
+        change.put(&note(2))
+    });
     let store = store.unwrap();
 
     assert_eq!(store.read(|view| view.find::<Note>("note_001")).unwrap(), None);
