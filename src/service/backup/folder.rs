@@ -76,11 +76,11 @@ mod tests {
         let (first, second) =
             (folder.next(early), folder.next(early + Duration::from_secs(86_400)));
 
-        assert_eq!(first, Path::new("/backups/shop-20261122T131338Z.db"));
+        assert_eq!(first, Path::new("/backups/shop-20261122T125338Z.db"));
         assert!(first < second);
-        assert_eq!(folder.time_in("shop-20261122T131338Z.db"), Some(early));
+        assert_eq!(folder.time_in("shop-20261122T125338Z.db"), Some(early));
         for other in
-            ["shop.db", "shop-20261122T131338Z.db.new", "other-20261122T131338Z.db", "shop-x.db"]
+            ["shop.db", "shop-20261122T125338Z.db.new", "other-20261122T125338Z.db", "shop-x.db"]
         {
             assert_eq!(folder.time_in(other), None, "{other}");
         }
