@@ -80,6 +80,7 @@ const DONE_BY_NET: &[(&str, &[&str])] = &[
     (
         ".accept()",
         &[
+            "src/cli/doctor/reach.rs",
             "src/cli/operations/send.rs",
             "src/client/mod.rs",
             "src/client/proxy/tests.rs",
