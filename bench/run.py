@@ -69,6 +69,7 @@ def build(suites: set[str]) -> None:
         "policy": "policy",
         "service": "service",
         "tunnel": "tunnel/load",
+        "scale": "scale",
     }
     for suite in sorted(suites & crates.keys()):
         run(
@@ -181,12 +182,36 @@ def service(rounds: int) -> list[Row]:
     ]
 
 
+# Of what the short form measures, what depends least on what else the machine does.
+SCALE_ROWS = {
+    "idle session": ("agents", "memory of an idle session"),
+    "all agents back": ("agents", "all back after their connections broke"),
+    "edge": ("edges", "memory of an edge after the start"),
+    "change live, p99": ("edges", "a change is live, p99"),
+    "idle visitor": ("visitors", "memory of a connection, idle"),
+    "slow visitor": ("visitors", "memory of a connection, slow"),
+}
+
+
+def scale(rounds: int) -> list[Row]:
+    got = written(HERE / "scale", "target/release/bench-scale", "--short", "--json")
+    curves = {(part["part"], curve["name"]): curve for part in got for curve in part["curves"]}
+
+    def row(name: str, key: tuple[str, str]) -> Row:
+        curve = curves[key]
+        size, figure = curve["points"][-1]
+        return Row("scale", name, f"{curve['unit']}, {size}", [figure], more_is_better=False)
+
+    return [row(name, key) for name, key in SCALE_ROWS.items()]
+
+
 SUITES: dict[str, Callable[[int], list[Row]]] = {
     "policy": policy,
     "clients": clients,
     "edges": edges,
     "tunnel": tunnel,
     "service": service,
+    "scale": scale,
 }
 
 
