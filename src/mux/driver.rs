@@ -143,10 +143,9 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
             }
         }
         let how = shared.send_queue.ending();
-        or_debug!(
-            timeout(CLOSE_TIMEOUT, self.finish(how.unwrap_or(End::AtOnce))).await,
-            "the session is cut off"
-        );
+        // Boxed, so that no session has room for its end from the beginning.
+        let finished = Box::pin(timeout(CLOSE_TIMEOUT, self.finish(how.unwrap_or(End::AtOnce))));
+        or_debug!(finished.await, "the session is cut off");
         shared.closed();
     }
 

@@ -41,7 +41,8 @@ impl AccessList {
         self.is_open() || labels.iter().all(|(key, value)| named(key, value))
     }
 
-    fn is_open(&self) -> bool {
+    /// Whether the list allows everything.
+    pub fn is_open(&self) -> bool {
         self.0.is_empty() || self.0.iter().any(|entry| entry == "*")
     }
 

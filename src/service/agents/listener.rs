@@ -117,12 +117,13 @@ async fn welcome(
     }
     let prompt = Arc::new(AtomicBool::new(true));
     let socket = AgentSocket::new(stream, prompt.clone());
-    // Whoever does not speak TLS is no agent.
-    let stream = tls::accept(socket, config).await;
+    // Whoever does not speak TLS is no agent. What a handshake needs is gone when it is over.
+    let stream = Box::pin(tls::accept(socket, config)).await;
     let stream = or_debug!(stream, peer = %peer, "a TLS handshake of an agent failed");
     let Some(stream) = stream else { return };
     let login = LoginLimits::default();
-    let (session, incoming) = MuxSession::start_unauthenticated(stream, Side::Service, login);
+    let (session, incoming) =
+        MuxSession::start_unauthenticated(Box::new(stream), Side::Service, login);
     session::hold(state, session, incoming, peer, prompt).await;
 }
 

@@ -136,7 +136,7 @@ impl PendingLogin {
         let returns = !auth.client_id.is_empty() && registry.returning(&auth.client_id, cookie);
         // An id without its cookie may be of a session before a restart of the service: then nobody
         // else has it, and the agent may keep it.
-        let taken = registry.sessions().iter().any(|other| other.client_id == auth.client_id);
+        let taken = registry.has_client(&auth.client_id);
         let client_id = match auth.client_id.as_str() {
             id if !id.is_empty() && (returns || !taken) => id.to_owned(),
             _ => bind_request::secret()?,

@@ -40,7 +40,9 @@ pub(crate) async fn hold(
     prompt: Prompt,
 ) {
     let login = PendingLogin { state: state.clone(), session: session.clone(), peer, prompt };
-    let admitted = tokio::time::timeout(state.settings.login_timeout, login.run(&mut incoming));
+    // Boxed, as all that is over soon: a session lives for days.
+    let admitted =
+        Box::pin(tokio::time::timeout(state.settings.login_timeout, login.run(&mut incoming)));
     let Ok(Some(LoggedInAgent { registration, heartbeat, answer: (call, answer) })) =
         admitted.await
     else {
@@ -54,7 +56,9 @@ pub(crate) async fn hold(
         tokio::spawn(heartbeat::answer(stream));
     }
     // An agent that is gone already is noticed by the session.
-    or_debug!(call.answer(&answer).await, "an agent has gone before it was let in");
+    let answered = Box::pin(call.answer(&answer)).await;
+    or_debug!(answered, "an agent has gone before it was let in");
+    drop(answer);
     let online = registration.online.clone();
     let span = tracing::debug_span!("session", session = %online.id);
     tracing::info!(parent: &span, session = %online.id, peer = %peer, "an agent has logged in");
@@ -76,10 +80,10 @@ impl AgentSession {
         if kind == stream_kind::HEARTBEAT {
             return heartbeat::answer(stream).await;
         }
-        let call = or_debug!(IncomingCall::read(kind, stream).await, "cannot read an agent's call");
-        let Some(call) = call else { return };
+        let call = Box::pin(IncomingCall::read(kind, stream)).await;
+        let Some(call) = or_debug!(call, "cannot read an agent's call") else { return };
         // An agent that is gone already needs no answer.
-        or_debug!(self.perform(kind, call).await, "an agent's call failed");
+        or_debug!(Box::pin(self.perform(kind, call)).await, "an agent's call failed");
     }
 
     async fn perform(&self, kind: u32, call: IncomingCall) -> Result<(), rpc::RpcError> {
