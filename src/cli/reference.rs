@@ -1,5 +1,7 @@
 //! `ginnel reference`: all commands as a page of Markdown; the documentation shows it.
 
+use std::fmt::Write;
+
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::error::CliError;
@@ -33,53 +35,42 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
 
 /// All settings, section by section.
 fn settings_table<C: Default>(sections: &[SettingSection<C>]) -> String {
-    let mut table =
-        "| Key | What it is | Default | At a reload |\n| --- | --- | --- | --- |".to_owned();
+    let head = ["| Key | What it is | Default | At a reload |", "| --- | --- | --- | --- |"];
+    let mut lines = head.map(str::to_owned).to_vec();
     for section in sections {
-        table.push_str(&format!("\n| **{}** | | | |", section.title));
-        for setting in section.settings {
-            table.push_str(&format!(
-                "\n| `{}` | {} | {} | {} |",
-                setting.key,
-                setting_meaning(setting),
-                setting_default(setting),
-                if setting.reload == Reload::Live { "yes" } else { "" },
-            ));
-        }
+        lines.push(format!("| **{}** | | | |", section.title));
+        lines.extend(section.settings.iter().map(settings_row));
     }
-    table
+    lines.join("\n")
+}
+
+fn settings_row<C: Default>(setting: &Setting<C>) -> String {
+    let default = match setting.shown(&C::default()) {
+        Some(text) => format!("`{text}`"),
+        None => escaped(setting.unset),
+    };
+    let reload = if setting.reload == Reload::Live { "yes" } else { "" };
+    format!("| `{}` | {} | {default} | {reload} |", setting.key, setting_meaning(setting))
 }
 
 fn setting_meaning<C>(setting: &Setting<C>) -> String {
-    let mut meaning = escaped(setting.doc);
     let words: Vec<_> = setting.field.choices.iter().map(|word| format!("`{word}`")).collect();
-    if !words.is_empty() {
-        meaning.push_str(&format!("; one of {}", words.join(", ")));
-    }
-    if let Some([min, max]) = setting.range() {
-        meaning.push_str(&format!("; from {min} to {max}"));
-    }
-    match setting.field.kind {
-        ValueKind::List => meaning.push_str("; a list"),
+    let words = (!words.is_empty()).then(|| format!("one of {}", words.join(", ")));
+    let range = setting.range().map(|[min, max]| format!("from {min} to {max}"));
+    let kind = match setting.field.kind {
+        ValueKind::List => Some("a list".to_owned()),
         ValueKind::Secret => {
-            meaning
-                .push_str(&format!("; no option, `{}` in the environment", setting.environment()));
+            Some(format!("no option, `{}` in the environment", setting.environment()))
         }
-        ValueKind::Text | ValueKind::Switch | ValueKind::Path => {}
-    }
-    meaning
-}
-
-fn setting_default<C: Default>(setting: &Setting<C>) -> String {
-    match setting.shown(&C::default()) {
-        Some(text) => format!("`{text}`"),
-        None => escaped(setting.unset),
-    }
+        ValueKind::Text | ValueKind::Switch | ValueKind::Path => None,
+    };
+    let parts = [Some(escaped(setting.doc)), words, range, kind];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 fn page(root: &Command) -> String {
     let mut page = HEAD.to_owned();
-    page.push_str(&format!("\n\n{}", block(&text(root.get_after_help()))));
+    let _ = write!(page, "\n\n{}", block(&text(root.get_after_help())));
     for command in visible(root) {
         describe(&mut page, command, "ginnel", 2);
     }
@@ -100,17 +91,17 @@ fn describe(page: &mut String, command: &Command, above: &str, level: usize) {
     // A page has no use for headings below the fourth level.
     let heading = "#".repeat(level.min(4));
     // Writing to a string cannot fail.
-    page.push_str(&format!("\n\n{heading} `{path}`\n\n{}", escaped(&text(command.get_about()))));
-    page.push_str(&format!("\n\n{}", block(&format!("{usage}{options_too}{below}"))));
+    let _ = write!(page, "\n\n{heading} `{path}`\n\n{}", escaped(&text(command.get_about())));
+    let _ = write!(page, "\n\n{}", block(&format!("{usage}{options_too}{below}")));
     if !(positionals.is_empty() && options.is_empty()) {
         page.push_str("\n\n| Argument | Meaning |\n| --- | --- |");
         for arg in positionals.into_iter().chain(options) {
-            page.push_str(&format!("\n| `{}` | {} |", name(arg).replace('|', "\\|"), meaning(arg)));
+            let _ = write!(page, "\n| `{}` | {} |", name(arg).replace('|', "\\|"), meaning(arg));
         }
     }
     let after = text(command.get_after_help());
     if !after.is_empty() {
-        page.push_str(&format!("\n\n{}", block(&after)));
+        let _ = write!(page, "\n\n{}", block(&after));
     }
     for inner in visible(command) {
         describe(page, inner, &path, level + 1);
@@ -155,12 +146,12 @@ fn meaning(arg: &Arg) -> String {
     let defaults = arg.get_default_values().iter();
     let defaults = list(defaults.map(|value| format!("`{}`", value.to_string_lossy())).collect());
     if arg.get_action().takes_values() && !defaults.is_empty() {
-        meaning.push_str(&format!("; {defaults} by default"));
+        let _ = write!(meaning, "; {defaults} by default");
     }
     let possible = arg.get_possible_values().into_iter().filter(|value| !value.is_hide_set());
     let possible = list(possible.map(|value| format!("`{}`", value.get_name())).collect());
     if arg.get_action().takes_values() && !possible.is_empty() {
-        meaning.push_str(&format!("; one of {possible}"));
+        let _ = write!(meaning, "; one of {possible}");
     }
     if arg.is_required_set() && !arg.is_positional() {
         meaning.push_str("; required");

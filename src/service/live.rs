@@ -1,0 +1,95 @@
+//! What of the management API may change while it runs.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+
+use super::rate_limit::RateLimit;
+use super::{Options, Refusal, TrustedProxies};
+use crate::settings::ByteSize;
+
+/// How long clients of the management API may take, and how much they may send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ApiLimits {
+    /// How long a client may be silent at first.
+    pub first_byte: Duration,
+    /// How long the head of a request may take, and the time between two requests.
+    pub head: Duration,
+    /// How long a body may take.
+    pub body: Duration,
+    /// The largest body (remote API sheet, section 1).
+    pub max_body: ByteSize,
+}
+
+impl Default for ApiLimits {
+    fn default() -> Self {
+        Self {
+            first_byte: Duration::from_secs(5),
+            head: Duration::from_secs(30),
+            body: Duration::from_secs(30),
+            max_body: ByteSize(1 << 20),
+        }
+    }
+}
+
+/// The present settings, shared by all that ask for them.
+pub(super) type LiveSettings = Arc<ArcSwap<ApiSettings>>;
+
+/// What may change while the management API runs.
+pub(super) struct ApiSettings {
+    pub limits: ApiLimits,
+    pub trusted_proxies: TrustedProxies,
+    rate: Option<(u32, Duration)>,
+    rate_limit: Option<Arc<RateLimit>>,
+}
+
+impl ApiSettings {
+    pub fn of(options: &Options) -> Self {
+        let rate = options.rate_limit;
+        Self {
+            limits: options.api,
+            trusted_proxies: options.trusted_proxies.clone(),
+            rate,
+            rate_limit: rate.map(|(requests, window)| Arc::new(RateLimit::new(requests, window))),
+        }
+    }
+
+    /// The same for new options; what was counted of a rate that stays is kept.
+    pub fn changed(&self, options: &Options) -> Self {
+        let mut settings = Self::of(options);
+        if settings.rate == self.rate {
+            settings.rate_limit.clone_from(&self.rate_limit);
+        }
+        settings
+    }
+
+    /// Counts a request, or refuses it.
+    pub fn count(&self, now: Instant) -> Result<(), Refusal> {
+        self.rate_limit.as_ref().map_or(Ok(()), |limit| limit.take(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(requests: u32) -> Options {
+        Options { rate_limit: Some((requests, Duration::from_secs(60))), ..Options::default() }
+    }
+
+    #[test]
+    fn a_rate_that_stays_keeps_its_count_and_a_new_one_begins_anew() {
+        let now = Instant::now();
+        let settings = ApiSettings::of(&options(1));
+        assert!(settings.count(now).is_ok());
+
+        let same = settings.changed(&options(1));
+        let other = settings.changed(&options(2));
+        let none = settings.changed(&Options::default());
+
+        assert!(same.count(now).is_err());
+        assert!(other.count(now).is_ok());
+        assert!(none.count(now).is_ok() && none.count(now).is_ok());
+    }
+}
