@@ -22,7 +22,9 @@ use crate::logging::or_debug;
 use crate::metrics::{Collect, ProcessFigures, ScrapeFormat, render};
 use crate::net::descriptors;
 use crate::net::private::PrivateListener;
-use crate::net::{ConnectionCaps, ConnectionLimit, Listener, Shutdown, ShutdownPhase, serve_api};
+use crate::net::{
+    ApiTimeouts, ConnectionCaps, ConnectionLimit, Listener, Shutdown, ShutdownPhase, serve_api,
+};
 
 /// How many connections are held.
 const MAX_CONNECTIONS: usize = 64;
@@ -52,7 +54,7 @@ impl AdminListener {
         let socket = TcpListener::bind(address).await?;
         let private = PrivateListener::new(socket.local_addr()?);
         let shutdown = Shutdown::default();
-        let listener = serve_api(socket, router(target), limit(), &shutdown)?;
+        let listener = serve_api(socket, router(target), limit(), ApiTimeouts::default, &shutdown)?;
         Ok(Self { listener, shutdown, _private: private })
     }
 

@@ -13,7 +13,7 @@ use super::relay::{Activity, BoxReader, BoxWriter, HttpForwarder, LocalUpstream,
 use crate::api::local::tunnels::{AgentTunnel, AgentTunnelConfig};
 use crate::logging::or_debug;
 use crate::mux::Stream;
-use crate::net::{Shutdown, ShutdownPhase, ShutdownSignal, tls};
+use crate::net::{HANDSHAKE_TIMEOUT, Shutdown, ShutdownPhase, ShutdownSignal, tls};
 use crate::protocol::message::{BindOpts, Hidden};
 
 /// Everything in a name but the unreserved characters of RFC 3986.
@@ -267,7 +267,7 @@ async fn accept_tls(
     config: &Arc<ServerConfig>,
     (read, write): (BoxReader, BoxWriter),
 ) -> Option<(BoxReader, BoxWriter)> {
-    let stream = tls::accept(tokio::io::join(read, write), config.clone()).await;
+    let stream = tls::accept(tokio::io::join(read, write), config.clone(), HANDSHAKE_TIMEOUT).await;
     let stream = or_debug!(stream, "a TLS handshake of a visitor failed")?;
     let (read, write) = tokio::io::split(stream);
     Some((Box::pin(read), Box::pin(write)))

@@ -19,6 +19,7 @@ mod policy;
 mod reference;
 mod runtime;
 mod serve;
+mod serve_reload;
 mod settings;
 mod signals;
 
@@ -40,6 +41,7 @@ struct Subcommand {
 /// Every subcommand, in the order of the help.
 const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { command: serve::command, run: serve::run },
+    Subcommand { command: operations::reload, run: operations::run_reload },
     Subcommand { command: admin_key::command, run: admin_key::run },
     Subcommand { command: backup::backup, run: backup::run_backup },
     Subcommand { command: backup::restore, run: backup::run_restore },

@@ -8,19 +8,19 @@ use serde_json::json;
 
 use super::access_log::{self, AccessLog};
 use super::error::CliError;
-use super::log_file::{self, LogOutput};
+use super::log_file::LogOutput;
 use super::logging::{LogOptions, LogWriter};
 use super::notify::{self, SystemdNotifier};
 use super::output::{complain, say, try_say};
-use super::signals::{NOTHING_TO_READ, Signals, on_hangup};
+use super::serve_reload::RunningConfig;
+use super::signals::Signals;
 use super::{runtime, settings};
 use crate::api::Secret;
 use crate::gateway::{EventDelivery, EventSubscriber};
 use crate::logging::LogFormat;
 use crate::service::config::{self, SECTIONS, ServeConfig};
 use crate::service::store::HealthEvents;
-use crate::service::{AcceptFailures, Options, Refusals, Service};
-use crate::settings::ResolvedSettings;
+use crate::service::{AcceptFailures, Refusals, Service};
 
 /// How often it is said that connections were closed because there were too many.
 const REFUSAL_REPORT_INTERVAL: Duration = Duration::from_secs(10);
@@ -48,85 +48,75 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
-    let loaded = load(matches);
-    let config = loaded.map_err(settings::refused)?.config;
+    let loaded = load(matches).map_err(settings::refused)?;
     if matches.get_flag("check") {
         say("the configuration is valid");
         return Ok(());
     }
-    let ServeConfig { options, grace, json, events, log_level, log_format, .. } = config;
-    let log = LogOptions { levels: log_level, format: log_format, file: config.log_file };
-    let _log = LogWriter::start(&log)?;
+    let config = &loaded.config;
+    let (levels, format) = (config.log_level, config.log_format);
+    let _log = LogWriter::start(&LogOptions { levels, format, file: config.log_file.clone() })?;
     let access = config.access_log.as_deref().map(access_log::output).transpose()?;
-    let access = access.map(|output| (output, access_log::format(log_format)));
+    let access = access.map(|output| (output, access_log::format(format)));
     let runtime = runtime::start()?;
-    let shown = OutputOptions { json, events, access };
-    let served = runtime.block_on(serve(options, shown, grace));
+    let served = runtime.block_on(serve(RunningConfig::new(matches, loaded), access));
     // What a second signal leaves unfinished is not waited for.
     runtime.shutdown_background();
     served
 }
 
+/// The configuration, and whether its file sets anything.
+pub(super) struct LoadedConfig {
+    pub config: ServeConfig,
+    pub has_empty_file: bool,
+}
+
 /// Puts the configuration together of flags, environment and file.
-fn load(matches: &ArgMatches) -> Result<ResolvedSettings<ServeConfig>, Vec<String>> {
+pub(super) fn load(matches: &ArgMatches) -> Result<LoadedConfig, Vec<String>> {
     let path = matches.get_one::<PathBuf>("config");
     let file = path.map(|path| config::read_file(path)).transpose();
     let file = file.map_err(|problem| vec![problem])?;
-    settings::with_sources(matches, file.as_ref(), config::load)
+    let resolved = settings::with_sources(matches, file.as_ref(), config::load)?;
+    let has_empty_file = file.is_some_and(|file| file.is_empty());
+    Ok(LoadedConfig { config: resolved.config, has_empty_file })
 }
 
-/// What is printed.
-struct OutputOptions {
-    json: bool,
-    events: bool,
-    /// Where requests are told, and how.
-    access: Option<(LogOutput, LogFormat)>,
-}
+/// Where requests are told, and how.
+type AccessOutput = (LogOutput, LogFormat);
 
-async fn serve(options: Options, shown: OutputOptions, grace: Duration) -> Result<(), CliError> {
+async fn serve(mut running: RunningConfig, access: Option<AccessOutput>) -> Result<(), CliError> {
     // In place before the service is, so that no signal ends it unprepared.
     let mut signals = Signals::new()?;
-    let (path, certificate) = (options.path.clone(), options.certificate.clone());
+    let ServeConfig { options, json, events, .. } = running.config.clone();
+    let path = options.path.clone();
     let is_configured = (options.admin_key.is_some(), options.authtoken.is_some());
     let mut service = Service::start(options).await?;
     let key = service.api_key().filter(|_| !is_configured.0);
     let token = service.authtoken().filter(|_| !is_configured.1);
-    if announce(&service, path.as_deref(), (key, token), shown.json) {
+    if announce(&service, path.as_deref(), (key, token), json) {
         service.remove_token_files();
     } else {
         service.keep_token_files();
     }
     tokio::spawn(complain_of(service.storage_health()));
-    if shown.events {
+    if events {
         tokio::spawn(tell(service.events()));
     }
-    let access = match shown.access {
+    let access = match access {
         Some((output, format)) => Some(AccessLog::start(service.events(), output, format)?),
         None => None,
     };
-    let authority = service.gateway().authority().clone();
-    on_hangup(move || {
-        let has_logs = log_file::reopen();
-        match &certificate {
-            None if has_logs => {}
-            None => complain(NOTHING_TO_READ),
-            Some((chain, key)) => {
-                if let Err(error) = authority.provide(chain, key) {
-                    complain(&error.to_string());
-                }
-            }
-        }
-    })?;
     let systemd = SystemdNotifier::from_environment();
     systemd.tell(notify::READY);
     tokio::select! {
         () = report_refusals(&service) => {}
         () = systemd.keep_alive() => {}
+        reloading = running.follow(&service) => reloading?,
         () = signals.next() => {}
     }
     systemd.tell(notify::STOPPING);
     tokio::select! {
-        () = stop(service, access, grace) => Ok(()),
+        () = stop(service, access, running.config.grace) => Ok(()),
         () = signals.next() => Err(CliError::second_signal()),
     }
 }

@@ -17,6 +17,7 @@ pub(crate) mod metrics;
 pub(crate) mod modules;
 pub(crate) mod routing;
 pub(crate) mod tcp;
+mod timeouts;
 pub mod tls;
 pub(crate) mod upstream;
 
@@ -38,6 +39,7 @@ pub use routing::target::{
     BoxFuture, ConnectionReuse, DialError, RouteRef, Target, TunnelGroups, UpstreamProtocol,
     Visitor, VisitorTls,
 };
+pub use timeouts::Timeouts;
 pub use upstream::io::{AsyncReadWrite, Io};
 
 use self::http::connection::HostSelection;
@@ -94,6 +96,8 @@ pub struct GatewaySettings {
     pub connections_per_address: Option<usize>,
     /// How long others may take.
     pub timeouts: Timeouts,
+    /// How many requests a visitor's connection may carry at once with HTTP/2.
+    pub http2_streams: u32,
     /// Where the names of endpoints come from that ask for none.
     pub origin: Origin,
     /// Whether traffic is counted for a scrape.
@@ -101,22 +105,6 @@ pub struct GatewaySettings {
     /// Whether each request gets a name, which visitor and upstream see as `X-Request-Id`. Requests take
     /// the full path then.
     pub request_ids: bool,
-}
-
-/// How long others may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timeouts {
-    /// How often a visitor's connection is looked at: it has 4 of these for a head, 12 when nothing
-    /// of a body moves, and 36 between requests.
-    pub tick: Duration,
-    /// How long an upstream may think before it answers.
-    pub response_timeout: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self { tick: Duration::from_millis(2500), response_timeout: Duration::from_secs(60) }
-    }
 }
 
 impl Default for GatewaySettings {
@@ -133,6 +121,7 @@ impl Default for GatewaySettings {
             connections: None,
             connections_per_address: None,
             timeouts: Timeouts::default(),
+            http2_streams: 128,
             origin: Origin::default(),
             metrics: false,
             request_ids: false,
@@ -141,14 +130,30 @@ impl Default for GatewaySettings {
 }
 
 impl GatewaySettings {
-    fn connection_limit(&self) -> Arc<ConnectionLimit> {
+    fn connection_caps(&self) -> ConnectionCaps {
         let total = self.connections.unwrap_or_else(|| DescriptorLimit::now().visitors());
         let per_address = self.connections_per_address;
         let per_address = per_address.unwrap_or_else(|| descriptors::visitors_per_address(total));
-        let caps = ConnectionCaps { total, per_address, reserved: 0 };
-        let proxies = self.trusted_proxies.clone();
-        ConnectionLimit::new("visitors", caps, move |address| proxies.contains(address))
+        ConnectionCaps { total, per_address, reserved: 0 }
     }
+
+    fn live(&self) -> LiveGatewaySettings {
+        LiveGatewaySettings {
+            trusted_proxies: self.trusted_proxies.clone(),
+            ambiguous_paths: self.ambiguous_paths,
+            timeouts: self.timeouts,
+            http2_streams: self.http2_streams,
+        }
+    }
+}
+
+/// What may change while the gateway runs; a connection keeps what it began with.
+#[derive(Debug)]
+pub(crate) struct LiveGatewaySettings {
+    pub trusted_proxies: TrustedProxies,
+    pub ambiguous_paths: AmbiguousPaths,
+    pub timeouts: Timeouts,
+    pub http2_streams: u32,
 }
 
 /// All public addresses of a service.
@@ -159,7 +164,9 @@ pub struct Gateway(Arc<GatewayState>);
 
 /// What all connections share.
 pub(crate) struct GatewayState {
+    /// What it was started with.
     settings: GatewaySettings,
+    live: Arc<ArcSwap<LiveGatewaySettings>>,
     authority: Arc<Authority>,
     /// Where what follows a change of the configuration runs.
     runtime: tokio::runtime::Handle,
@@ -209,12 +216,17 @@ impl Gateway {
         settings: GatewaySettings,
         authority: Arc<Authority>,
     ) -> Result<Self, GatewayError> {
-        let limit = settings.connection_limit();
+        let live = Arc::new(ArcSwap::from_pointee(settings.live()));
+        let proxies = live.clone();
+        let limit = ConnectionLimit::new("visitors", settings.connection_caps(), move |address| {
+            proxies.load().trusted_proxies.contains(address)
+        });
         let metrics = settings.metrics.then(|| Arc::new(GatewayMetrics::new(settings.request_ids)));
         let request_ids = settings.request_ids.then(|| Ids::of(settings.origin.part(4)));
         authority.add_host(&settings.host);
         let gateway = Arc::new(GatewayState {
             settings,
+            live,
             authority,
             runtime: tokio::runtime::Handle::current(),
             groups: ArcSwap::from_pointee(None),
@@ -284,6 +296,13 @@ impl Gateway {
     /// Where the requests of an edge are counted.
     pub(crate) fn edge_metrics(&self, edge_id: &str) -> Option<Arc<EdgeMetrics>> {
         self.0.metrics.as_ref().map(|metrics| metrics.edge(edge_id))
+    }
+
+    /// Takes over those settings that may change while it runs: proxies, paths, timeouts and limits;
+    /// connections that are open keep theirs.
+    pub fn reconfigure(&self, settings: &GatewaySettings) {
+        self.0.live.store(Arc::new(settings.live()));
+        self.0.limit.set_caps(settings.connection_caps());
     }
 
     /// Says who knows the tunnels of labels.
@@ -387,6 +406,11 @@ impl Gateway {
 }
 
 impl GatewayState {
+    /// How long others may take now.
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        self.live.load().timeouts
+    }
+
     /// A target with its connections.
     fn upstream(&self, target: Arc<dyn Target>) -> Upstream {
         let pool = self.pools.of(target.key());
@@ -415,6 +439,6 @@ async fn sweep(gateway: Weak<GatewayState>, mut shutdown: ShutdownSignal) {
     let pause = || tokio::time::sleep(SWEEP_INTERVAL);
     while shutdown.run_until(ShutdownPhase::Graceful, pause()).await.is_some() {
         let Some(gateway) = gateway.upgrade() else { return };
-        gateway.pools.sweep();
+        gateway.pools.sweep(gateway.timeouts().upstream_idle);
     }
 }

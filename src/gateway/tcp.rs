@@ -58,7 +58,7 @@ pub(crate) async fn carry_unwrapped(
     }
     let local = or_debug!(stream.local_addr(), "a connection has no address");
     let Some(local) = local else { return };
-    let stream = tls::accept(stream, config).await;
+    let stream = tls::accept(stream, config, gateway.timeouts().handshake).await;
     let stream = or_debug!(stream, "a TLS handshake of a visitor failed");
     let Some(stream) = stream else { return };
     let tls = Some(Arc::new(server::tls_info(&stream)));

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use http::Request;
@@ -20,7 +21,23 @@ use super::{
 use crate::http1::StrictStream;
 use crate::logging::or_debug;
 
-/// Serves the connections of a socket, as many as the limit lets in.
+/// How long a client may take over a connection; one that is open keeps what it began with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ApiTimeouts {
+    /// How long it may be silent at first.
+    pub first_byte: Duration,
+    /// How long the head of a request may take, and the time between two requests.
+    pub head: Duration,
+}
+
+impl Default for ApiTimeouts {
+    fn default() -> Self {
+        Self { first_byte: FIRST_BYTE_TIMEOUT, head: HEAD_TIMEOUT }
+    }
+}
+
+/// Serves the connections of a socket, as many as the limit lets in, each with the timeouts of the
+/// moment.
 ///
 /// # Errors
 /// When the socket has no address.
@@ -28,10 +45,11 @@ pub(crate) fn serve_api(
     socket: TcpListener,
     router: Router,
     limit: Arc<ConnectionLimit>,
+    timeouts: impl Fn() -> ApiTimeouts + Send + Sync + 'static,
     shutdown: &Shutdown,
 ) -> std::io::Result<Listener> {
     Listener::serve(socket, limit, shutdown, move |connection, shutdown| {
-        Box::pin(serve(connection, router.clone(), shutdown))
+        Box::pin(serve(connection, router.clone(), timeouts(), shutdown))
     })
 }
 
@@ -56,15 +74,20 @@ impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for WithPeer<S> {
     }
 }
 
-async fn serve(connection: AcceptedConnection, router: Router, mut shutdown: ShutdownSignal) {
+async fn serve(
+    connection: AcceptedConnection,
+    router: Router,
+    timeouts: ApiTimeouts,
+    mut shutdown: ShutdownSignal,
+) {
     let AcceptedConnection { stream, permit: _permit, peer } = connection;
-    let speaking = first_byte(&stream, FIRST_BYTE_TIMEOUT);
+    let speaking = first_byte(&stream, timeouts.first_byte);
     if shutdown.run_until(ShutdownPhase::Graceful, speaking).await != Some(true) {
         return;
     }
     let mut builder = http1::Builder::new();
     // A client may close its sending side and still read the answer.
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).half_close(true);
+    builder.timer(TokioTimer::new()).header_read_timeout(timeouts.head).half_close(true);
     let service = WithPeer { service: TowerToHyperService::new(router), peer: PeerAddress(peer) };
     let connection = builder.serve_connection(TokioIo::new(StrictStream::new(stream)), service);
     tokio::pin!(connection);

@@ -80,13 +80,12 @@ type IsExempt = Box<dyn Fn(IpAddr) -> bool + Send + Sync>;
 /// Counts the connections of one listener, or of several together.
 pub(crate) struct ConnectionLimit {
     of: &'static str,
-    caps: ConnectionCaps,
     is_exempt: IsExempt,
     counts: Mutex<Counts>,
 }
 
-#[derive(Default)]
 struct Counts {
+    caps: ConnectionCaps,
     total: usize,
     by_source: HashMap<SourceAddress, usize>,
     all_accepted: u64,
@@ -111,7 +110,23 @@ impl ConnectionLimit {
         caps: ConnectionCaps,
         is_exempt: impl Fn(IpAddr) -> bool + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self { of, caps, is_exempt: Box::new(is_exempt), counts: Mutex::default() })
+        let counts = Counts {
+            caps,
+            total: 0,
+            by_source: HashMap::new(),
+            all_accepted: 0,
+            all_refused: 0,
+            refused: 0,
+            last_refused: None,
+            failed: 0,
+            last_failure: None,
+        };
+        Arc::new(Self { of, is_exempt: Box::new(is_exempt), counts: Mutex::new(counts) })
+    }
+
+    /// Lets in as many as these caps say from now on; what is held stays.
+    pub fn set_caps(&self, caps: ConnectionCaps) {
+        self.counts().caps = caps;
     }
 
     /// Counts a connection in, unless a cap is reached.
@@ -142,7 +157,7 @@ impl ConnectionLimit {
         let mut counts = self.counts();
         let last = counts.last_refused.take()?;
         let count = std::mem::take(&mut counts.refused);
-        let ConnectionCaps { per_address, total, .. } = self.caps;
+        let ConnectionCaps { per_address, total, .. } = counts.caps;
         Some(Refusals { of: self.of, count, last, per_address, total })
     }
 
@@ -161,13 +176,13 @@ impl ConnectionLimit {
     }
 
     fn has_room(&self, counts: &Counts, source: SourceAddress) -> bool {
-        let ConnectionCaps { total, per_address, reserved } = self.caps;
+        let ConnectionCaps { total, per_address, reserved } = counts.caps;
         counts.total + reserved < total
             && counts.by_source.get(&source).is_none_or(|held| *held < per_address)
     }
 
     fn has_reserve(&self, counts: &Counts, address: IpAddr) -> bool {
-        counts.total < self.caps.total && (self.is_exempt)(address)
+        counts.total < counts.caps.total && (self.is_exempt)(address)
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -237,6 +252,20 @@ mod tests {
         let held: Vec<_> = (0..9).filter_map(|_| limit.admit(ip("::ffff:10.0.0.1"))).collect();
 
         assert_eq!(held.len(), 5);
+    }
+
+    #[test]
+    fn new_caps_hold_from_the_next_connection_on() {
+        let limit = limit(2, 2, 0);
+        let held = [limit.admit(ip("192.0.2.1")), limit.admit(ip("192.0.2.2"))];
+        assert!(held.iter().all(Option::is_some));
+
+        limit.set_caps(ConnectionCaps { total: 1, per_address: 1, reserved: 0 });
+
+        assert!(limit.admit(ip("192.0.2.3")).is_none());
+        drop(held);
+        let next = limit.admit(ip("192.0.2.3"));
+        assert!(next.is_some() && limit.admit(ip("192.0.2.4")).is_none());
     }
 
     #[test]

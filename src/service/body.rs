@@ -6,37 +6,46 @@ use axum::body::{Body, HttpBody};
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 
+use super::live::ApiLimits;
 use super::{Refusal, code};
 
 use crate::logging::or_debug;
 
-/// The largest body (remote API sheet, section 1).
-const LARGEST: usize = 1024 * 1024;
 /// What is read of a body that is too large, so that its sender comes to read the answer.
 const DRAINED: usize = 16 * 1024 * 1024;
-/// How long a body may take.
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The body of a POST, PUT or PATCH.
-pub(super) async fn json(headers: &HeaderMap, body: &mut Body) -> Result<Vec<u8>, Refusal> {
+pub(super) async fn json(
+    headers: &HeaderMap,
+    body: &mut Body,
+    limits: &ApiLimits,
+) -> Result<Vec<u8>, Refusal> {
     check_type(headers)?;
-    collect(headers, body).await
+    collect(headers, body, limits).await
 }
 
 /// The body of a POST, PUT or PATCH that has nothing to say in one: none, or an empty object.
-pub(super) async fn optional(headers: &HeaderMap, body: &mut Body) -> Result<Vec<u8>, Refusal> {
+pub(super) async fn optional(
+    headers: &HeaderMap,
+    body: &mut Body,
+    limits: &ApiLimits,
+) -> Result<Vec<u8>, Refusal> {
     if headers.contains_key(header::CONTENT_TYPE) {
-        return json(headers, body).await;
+        return json(headers, body, limits).await;
     }
-    let collected = collect(headers, body).await?;
+    let collected = collect(headers, body, limits).await?;
     if collected.is_empty() { Ok(collected) } else { check_type(headers).map(|()| collected) }
 }
 
 /// Makes sure that a GET or DELETE has no body but perhaps `{}`.
-pub(super) async fn none(headers: &HeaderMap, body: &mut Body) -> Result<(), Refusal> {
-    match collect(headers, body).await {
+pub(super) async fn none(
+    headers: &HeaderMap,
+    body: &mut Body,
+    limits: &ApiLimits,
+) -> Result<(), Refusal> {
+    match collect(headers, body, limits).await {
         Ok(body) if matches!(body.trim_ascii(), b"" | b"{}") => Ok(()),
-        Err(refusal) if refusal != too_large() => Err(refusal),
+        Err(refusal) if refusal != too_large(limits) => Err(refusal),
         _ => {
             let message = "this operation takes no body";
             Err(Refusal::new(code::UNEXPECTED_BODY, message))
@@ -62,40 +71,45 @@ pub(super) async fn drain(headers: &HeaderMap, body: &mut Body) {
     }
 }
 
-async fn collect(headers: &HeaderMap, body: &mut Body) -> Result<Vec<u8>, Refusal> {
+async fn collect(
+    headers: &HeaderMap,
+    body: &mut Body,
+    limits: &ApiLimits,
+) -> Result<Vec<u8>, Refusal> {
     if body.is_end_stream() {
         return Ok(Vec::new());
     }
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
-    if announced.is_some_and(|length: u64| length > LARGEST as u64) {
-        return Err(too_large());
+    if announced.is_some_and(|length: u64| length > limits.max_body.0 as u64) {
+        return Err(too_large(limits));
     }
-    match tokio::time::timeout(BODY_TIMEOUT, frames(body)).await {
+    match tokio::time::timeout(limits.body, frames(body, limits)).await {
         Ok(collected) => collected,
         Err(_) => {
-            let message = format!("the body took more than {} seconds", BODY_TIMEOUT.as_secs());
+            let message = format!("the body took more than {} seconds", limits.body.as_secs_f64());
             Err(Refusal::new(code::BODY_CUT_SHORT, message))
         }
     }
 }
 
-async fn frames(body: &mut Body) -> Result<Vec<u8>, Refusal> {
+async fn frames(body: &mut Body, limits: &ApiLimits) -> Result<Vec<u8>, Refusal> {
     let mut collected = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| {
             Refusal::new(code::BODY_CUT_SHORT, "the body ended before its announced length")
         })?;
         let Some(data) = frame.data_ref() else { continue };
-        if collected.len() + data.len() > LARGEST {
-            return Err(too_large());
+        if collected.len() + data.len() > limits.max_body.0 {
+            return Err(too_large(limits));
         }
         collected.extend_from_slice(data);
     }
     Ok(collected)
 }
 
-fn too_large() -> Refusal {
-    Refusal::new(code::BODY_TOO_LARGE, format!("the body is over its limit of {LARGEST} bytes"))
+fn too_large(limits: &ApiLimits) -> Refusal {
+    let message = format!("the body is over its limit of {} bytes", limits.max_body.0);
+    Refusal::new(code::BODY_TOO_LARGE, message)
 }
 
 /// `application/json`, perhaps with `charset=utf-8`.

@@ -91,6 +91,9 @@ codes! {
     POLICY_IP_POLICY = 2216, 400, "A traffic policy names an IP policy that does not exist.";
     BOT_NAME = 4109, 400, "A bot user without a name.";
     BOT_NEEDS_ADMIN = 4111, 403, "Only an admin may change bot users.";
+    NOTHING_TO_RELOAD = 4180, 400, "The service reads no configuration that could be reloaded.";
+    CONFIGURATION_INVALID = 4181, 400, "The configuration is wrong; nothing has changed.";
+    RELOAD_NEEDS_ADMIN = 4182, 403, "Only an admin may reload the configuration.";
     BOT_NAME_TAKEN = 4112, 409, "Another bot user has this name.";
     BACKEND_UNKNOWN = 6501, 400, "A backend that does not exist.";
     BACKEND_IN_USE = 6502, 409, "Something refers to the backend.";

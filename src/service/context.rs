@@ -7,10 +7,11 @@ use super::address::Base;
 use super::audit::{AuditTrail, AuditedCall};
 use super::backup::BackupProgress;
 use super::callers::Callers;
+use super::live::LiveSettings;
 use super::monitoring::ApiMetrics;
 use super::publish::Publisher;
-use super::rate_limit::RateLimit;
 use super::rehearsal::Rehearsal;
+use super::reload::ReloadRequests;
 use super::store::{self, Document, Store, Transaction, View};
 use super::{Refusal, code};
 use crate::api::id::{self, Ids};
@@ -28,7 +29,10 @@ pub(super) struct ServiceState {
     pub callers: Callers,
     pub base: Base,
     pub code_prefix: String,
-    pub rate_limit: Option<RateLimit>,
+    /// What may change while it runs.
+    pub live: LiveSettings,
+    /// The way to whoever reloads the configuration.
+    pub reloads: ReloadRequests,
     /// True when edges and agents may use only domains that their owner has reserved.
     pub reserved_domains_only: bool,
     /// True when the service obtains certificates by ACME.

@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 
 use super::rate_limit::RateLimit;
 use super::{Options, Refusal, TrustedProxies};
+use crate::net::ApiTimeouts;
 use crate::settings::ByteSize;
 
 /// How long clients of the management API may take, and how much they may send.
@@ -30,6 +31,12 @@ impl Default for ApiLimits {
             body: Duration::from_secs(30),
             max_body: ByteSize(1 << 20),
         }
+    }
+}
+
+impl ApiLimits {
+    pub(super) fn timeouts(&self) -> ApiTimeouts {
+        ApiTimeouts { first_byte: self.first_byte, head: self.head }
     }
 }
 

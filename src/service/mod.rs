@@ -26,6 +26,7 @@ mod decode;
 mod domains;
 mod error;
 pub mod handlers;
+mod live;
 mod monitoring;
 mod options;
 mod pipeline;
@@ -34,6 +35,7 @@ mod rate_limit;
 mod references;
 mod refusal;
 mod rehearsal;
+pub mod reload;
 mod routes;
 pub mod store;
 mod tokens;
@@ -49,10 +51,14 @@ pub use acme::{AcmeChallenge, AcmeOptions};
 pub use backup::{BackupSchedule, BackupStatus};
 pub use decode::decode;
 pub use error::Error;
+pub use live::ApiLimits;
 pub use options::{Options, read_admin_key, read_authtoken};
 pub use refusal::Refusal;
 pub use rehearsal::{Called, InjectedFault};
 pub use tokens::new_admin_key;
+
+use arc_swap::ArcSwap;
+use tokio::sync::mpsc;
 
 use crate::admin::AdminListener;
 use crate::api::Secret;
@@ -70,9 +76,11 @@ use audit::AuditTrail;
 use backup::BackupProgress;
 use callers::Callers;
 use context::ServiceState;
+use live::ApiSettings;
 use monitoring::{ApiMetrics, ServiceMonitor};
 use publish::Publisher;
 use rehearsal::Rehearsal;
+use reload::ReloadRequests;
 use store::{MissingLog, Snapshot, Store};
 use tokens::{TokenFiles, Tokens};
 
@@ -109,14 +117,19 @@ impl Service {
     /// # Errors
     /// When an option is wrong, the address cannot be listened on, or the database cannot be used.
     pub async fn start(options: Options) -> Result<Self, Error> {
-        let rate_limit = options.check()?;
+        options.check()?;
         let monitor = Arc::<ServiceMonitor>::default();
         let admin = admin(options.admin_addr.as_deref(), &monitor).await?;
         let drain_delay = options.drain_delay;
         let (socket, address) = options.bind().await?;
         let url = options::url_of(address);
         let private = PrivateListener::new(address);
-        let limit = options.management_limit();
+        let live = Arc::new(ArcSwap::from_pointee(ApiSettings::of(&options)));
+        let proxies = live.clone();
+        let limit =
+            ConnectionLimit::new("API clients", options.management_caps(), move |address| {
+                proxies.load().trusted_proxies.contains(address)
+            });
         let (gateway_settings, agent_settings) =
             (options.gateway_settings(), options.agent_settings());
         let audit_settings = options.audit_settings();
@@ -170,7 +183,8 @@ impl Service {
             callers: Callers::default(),
             base,
             code_prefix: options.code_prefix,
-            rate_limit,
+            live: live.clone(),
+            reloads: ReloadRequests::default(),
             reserved_domains_only: options.reserved_domains_only,
             has_acme: options.acme.directory.is_some(),
             gateway,
@@ -194,7 +208,8 @@ impl Service {
             }
         };
         let (router, shutdown) = (routes::router(&shared), Shutdown::default());
-        let listener = serve_api(socket, router, limit.clone(), &shutdown);
+        let timeouts = move || live.load().limits.timeouts();
+        let listener = serve_api(socket, router, limit.clone(), timeouts, &shutdown);
         let listener = listener.map_err(|source| Error::Bind { address: url.clone(), source })?;
         monitor.started(&shared, &limit, agents.as_ref());
         Ok(Self {
@@ -291,6 +306,39 @@ impl Service {
     fn limits(&self) -> impl Iterator<Item = &Arc<ConnectionLimit>> {
         let agents = self.agents.as_ref().map(AgentListener::limit);
         [Some(self.shared.gateway.limit()), Some(&self.limit), agents].into_iter().flatten()
+    }
+
+    /// What is asked for by `POST /configuration/reload` from now on; none where somebody else
+    /// answers it already. Without anybody the operation is refused.
+    pub fn reload_requests(&self) -> Option<mpsc::Receiver<reload::ReloadRequest>> {
+        self.shared.reloads.receive()
+    }
+
+    /// Takes over those options that may change while it runs: the certificate, the rate limit, trusted
+    /// proxies, ambiguous paths, timeouts and limits. Connections that are open keep what they began
+    /// with; addresses, the database and secrets stay.
+    ///
+    /// # Errors
+    /// When an option is wrong, or the certificate cannot be used; nothing has changed then.
+    pub async fn reconfigure(&self, options: &Options) -> Result<(), Error> {
+        options.check()?;
+        let authority = self.shared.gateway.authority().clone();
+        match options.certificate.clone() {
+            None => authority.withdraw(),
+            Some((chain, key)) => {
+                let provide = move || authority.provide(&chain, &key);
+                let provided = tokio::task::spawn_blocking(provide).await;
+                provided.map_err(|_| store::StoreError::Panicked)??;
+            }
+        }
+        // Nothing fails from here on.
+        self.limit.set_caps(options.management_caps());
+        self.shared.live.rcu(|live| live.changed(options));
+        self.shared.gateway.reconfigure(&options.gateway_settings());
+        if let Some((agents, settings)) = self.agents.as_ref().zip(options.agent_settings()) {
+            agents.reconfigure(settings);
+        }
+        Ok(())
     }
 
     /// Has calls of an operation fail from now on.
@@ -395,6 +443,7 @@ async fn agents(
 ) -> Result<Option<BoundAgentListener>, Error> {
     let Some(settings) = settings else { return Ok(None) };
     let (store, registry) = (store.clone(), registry.clone());
+    let settings = Arc::new(ArcSwap::from_pointee(settings));
     let state = AgentsState { settings, store, gateway: gateway.clone(), registry, ids };
     Ok(Some(BoundAgentListener::bind(Arc::new(state), gateway.authority()).await?))
 }

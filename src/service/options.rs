@@ -3,7 +3,6 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -11,14 +10,16 @@ use tokio::net::TcpListener;
 use super::acme::AcmeOptions;
 use super::audit::AuditSettings;
 use super::backup::BackupSchedule;
-use super::rate_limit::RateLimit;
+use super::live::ApiLimits;
 use super::{Error, TrustedProxies};
 use crate::api::{Origin, Secret, id};
 use crate::gateway;
+use crate::mux::LoginLimits;
+use crate::net::ConnectionCaps;
 use crate::net::descriptors::{self, DescriptorLimit};
-use crate::net::{ConnectionCaps, ConnectionLimit};
 use crate::policy::path::AmbiguousPaths;
 use crate::service::agents;
+use crate::settings::ByteSize;
 
 /// How a service is to run.
 #[derive(Debug, Clone)]
@@ -74,8 +75,12 @@ pub struct Options {
     /// How many of them one address may hold; none, the default, for a quarter, at least 500 and at
     /// most 1,024 where there is room. Addresses of trusted proxies may hold all.
     pub edge_connections_per_address: Option<usize>,
+    /// How long clients of the management API may take, and how much they may send.
+    pub api: ApiLimits,
     /// How long visitors and upstreams may take.
     pub timeouts: gateway::Timeouts,
+    /// How many requests a visitor's connection may carry at once with HTTP/2.
+    pub http2_streams: u32,
     /// The name or address that agents connect to; loopback by default.
     pub agent_host: String,
     /// The port for agents; 0, the default, picks a free port, none disables it.
@@ -92,6 +97,16 @@ pub struct Options {
     pub heartbeat_tolerance: Duration,
     /// How long an agent may take to authenticate once it is connected.
     pub login_timeout: Duration,
+    /// How long an agent may be silent at first.
+    pub agent_first_byte_timeout: Duration,
+    /// How long the TLS handshake of an agent may take.
+    pub agent_handshake_timeout: Duration,
+    /// How much an agent may send before it has authenticated.
+    pub login_bytes: ByteSize,
+    /// How many connections of visitors an agent carries at once: some agents break at 512 streams.
+    pub agent_streams: usize,
+    /// How long a visitor waits for one of them when there are that many.
+    pub agent_queue_timeout: Duration,
     /// How long the addresses of an agent that is gone are kept for it; after a restart of the service
     /// it is 30 days, for at most 1,000 of an account.
     pub reserve: Duration,
@@ -137,7 +152,9 @@ impl Default for Options {
             ambiguous_paths: edge.ambiguous_paths,
             edge_connections: edge.connections,
             edge_connections_per_address: edge.connections_per_address,
+            api: ApiLimits::default(),
             timeouts: edge.timeouts,
+            http2_streams: edge.http2_streams,
             agent_host: "127.0.0.1".to_owned(),
             agent_port: Some(0),
             agent_connections: None,
@@ -145,6 +162,11 @@ impl Default for Options {
             heartbeat_interval: Duration::from_secs(10),
             heartbeat_tolerance: Duration::from_secs(15),
             login_timeout: Duration::from_secs(10),
+            agent_first_byte_timeout: Duration::from_secs(5),
+            agent_handshake_timeout: Duration::from_secs(10),
+            login_bytes: ByteSize(LoginLimits::default().bytes),
+            agent_streams: 500,
+            agent_queue_timeout: Duration::from_secs(1),
             reserve: Duration::from_secs(30),
             audit_retention: Duration::from_secs(90 * 24 * 3600),
             admin_addr: None,
@@ -180,11 +202,8 @@ fn read_secret(path: &Path) -> Result<Secret, Error> {
 
 impl Options {
     /// Finds what is wrong before anything is started.
-    pub(super) fn check(&self) -> Result<Option<RateLimit>, Error> {
-        match self.problems().into_iter().next() {
-            Some(problem) => Err(problem),
-            None => Ok(self.rate_limit.map(|(requests, window)| RateLimit::new(requests, window))),
-        }
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.problems().into_iter().next().map_or(Ok(()), Err)
     }
 
     /// Everything that is wrong with the options themselves, whatever the machine is like.
@@ -220,6 +239,7 @@ impl Options {
             connections: self.edge_connections,
             connections_per_address: self.edge_connections_per_address,
             timeouts: self.timeouts,
+            http2_streams: self.http2_streams,
             origin: self.origin.part(3),
             metrics: self.admin_addr.is_some(),
             request_ids: self.request_ids,
@@ -236,6 +256,11 @@ impl Options {
             heartbeat_interval: self.heartbeat_interval,
             heartbeat_tolerance: self.heartbeat_tolerance,
             login_timeout: self.login_timeout,
+            login: LoginLimits { bytes: self.login_bytes.0, ..LoginLimits::default() },
+            first_byte_timeout: self.agent_first_byte_timeout,
+            handshake_timeout: self.agent_handshake_timeout,
+            streams: self.agent_streams,
+            queue_timeout: self.agent_queue_timeout,
             reserve: self.reserve,
             reserved_domains_only: self.reserved_domains_only,
             code_prefix: self.code_prefix.clone(),
@@ -247,21 +272,15 @@ impl Options {
         AuditSettings {
             origin: self.origin.part(4),
             code_prefix: self.code_prefix.clone(),
-            trusted_proxies: self.trusted_proxies.clone(),
             retention: self.audit_retention,
         }
     }
 
     /// How many connections the management API holds.
-    pub(super) fn management_limit(&self) -> Arc<ConnectionLimit> {
+    pub(super) fn management_caps(&self) -> ConnectionCaps {
         let total = self.connections.unwrap_or_else(|| DescriptorLimit::now().management());
-        let caps = ConnectionCaps {
-            total,
-            per_address: descriptors::share_of_one_address(total),
-            reserved: 0,
-        };
-        let proxies = self.trusted_proxies.clone();
-        ConnectionLimit::new("API clients", caps, move |address| proxies.contains(address))
+        let per_address = descriptors::share_of_one_address(total);
+        ConnectionCaps { total, per_address, reserved: 0 }
     }
 
     /// How many connections of agents are held; the last quarter is for those that are connected.

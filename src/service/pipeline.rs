@@ -18,6 +18,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, request};
 use serde_json::{Map, Value};
 use tracing::Instrument;
 
+use super::audit::AuditedCall;
 use super::context::{Context, ServiceState};
 use super::handlers::{Handler, PathHandlers};
 use super::{Refusal, body, code, cors, decode};
@@ -176,7 +177,10 @@ where
 {
     let found = shared.callers.find(&shared.store, &head.headers);
     let id = head.extensions.get().map(|RequestId(id)| id.as_str());
-    let call = shared.audit.call(info, head, id, found.as_ref().ok()).map(Arc::new);
+    let call = {
+        let proxies = &shared.live.load().trusted_proxies;
+        AuditedCall::of(info, head, id, found.as_ref().ok(), proxies).map(Arc::new)
+    };
     let result = match found {
         Ok(caller) => {
             let context = Context { shared: shared.clone(), caller, call: call.clone() };
@@ -204,16 +208,15 @@ async fn arguments(
     body: &mut Body,
 ) -> Result<Map<String, Value>, Refusal> {
     check_version(&head.headers)?;
-    if let Some(limit) = &shared.rate_limit {
-        limit.take(Instant::now())?;
-    }
+    let live = shared.live.load_full();
+    live.count(Instant::now())?;
     let queried = decode::query(info, head.uri.query())?;
     let body = if info.takes_body() {
-        Some(body::json(&head.headers, body).await?)
+        Some(body::json(&head.headers, body, &live.limits).await?)
     } else if info.method.has_body() {
-        Some(body::optional(&head.headers, body).await?)
+        Some(body::optional(&head.headers, body, &live.limits).await?)
     } else {
-        body::none(&head.headers, body).await?;
+        body::none(&head.headers, body, &live.limits).await?;
         None
     };
     decode::arguments(info, head.uri.path(), queried, body.as_deref())

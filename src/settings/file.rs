@@ -53,6 +53,11 @@ impl ConfigFile {
         &self.path
     }
 
+    /// Whether it sets nothing.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
     /// What the file says of a setting, and where; none where it says nothing.
     pub(super) fn values(&self, key: &str) -> Option<(&[String], TextPlace)> {
         let value = self.values.iter().find(|value| value.key == key)?;

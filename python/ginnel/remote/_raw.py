@@ -13,6 +13,7 @@ from .backends.tunnel_group import AsyncBackendsTunnelGroup, BackendsTunnelGroup
 from .backends.weighted import AsyncBackendsWeighted, BackendsWeighted
 from .bot_users import AsyncBotUsers, BotUsers
 from .certificate_authorities import AsyncCertificateAuthorities, CertificateAuthorities
+from .configuration import AsyncConfiguration, Configuration
 from .credentials import AsyncCredentials, Credentials
 from .edges.https import AsyncEdgesHttps, EdgesHttps
 from .edges.https_modules import (
@@ -673,6 +674,18 @@ class AsyncRawAuditEvents(Resource):
     get = raw_async(AsyncAuditEvents.get)
 
 
+class RawConfiguration(Resource):
+    """`configuration`, with its responses as they came."""
+
+    reload = raw(Configuration.reload)
+
+
+class AsyncRawConfiguration(Resource):
+    """`configuration`, with its responses as they came."""
+
+    reload = raw_async(AsyncConfiguration.reload)
+
+
 class RawEdgesHttpsMutualTls(Resource):
     """`edges.https.mutual_tls`, with its responses as they came."""
 
@@ -981,6 +994,11 @@ class RawRemoteResources(RawCalls):
         """`audit_events`"""
         return RawAuditEvents(self._core)
 
+    @cached_property
+    def configuration(self) -> RawConfiguration:
+        """`configuration`"""
+        return RawConfiguration(self._core)
+
 
 class AsyncRawRemoteResources(AsyncRawCalls):
     """The resources, with their responses as they came."""
@@ -1049,3 +1067,8 @@ class AsyncRawRemoteResources(AsyncRawCalls):
     def audit_events(self) -> AsyncRawAuditEvents:
         """`audit_events`"""
         return AsyncRawAuditEvents(self._core)
+
+    @cached_property
+    def configuration(self) -> AsyncRawConfiguration:
+        """`configuration`"""
+        return AsyncRawConfiguration(self._core)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .backends import AsyncBackends, Backends
     from .bot_users import AsyncBotUsers, BotUsers
     from .certificate_authorities import AsyncCertificateAuthorities, CertificateAuthorities
+    from .configuration import AsyncConfiguration, Configuration
     from .credentials import AsyncCredentials, Credentials
     from .edges import AsyncEdges, Edges
     from .ip_policies import AsyncIpPolicies, IpPolicies
@@ -115,6 +116,13 @@ class RemoteResources(Resource):
 
         return AuditEvents(self._core)
 
+    @cached_property
+    def configuration(self) -> Configuration:
+        """`configuration`"""
+        from .configuration import Configuration
+
+        return Configuration(self._core)
+
 
 class AsyncRemoteResources(Resource):
     """The resources of the management API."""
@@ -209,3 +217,10 @@ class AsyncRemoteResources(Resource):
         from .audit_events import AsyncAuditEvents
 
         return AsyncAuditEvents(self._core)
+
+    @cached_property
+    def configuration(self) -> AsyncConfiguration:
+        """`configuration`"""
+        from .configuration import AsyncConfiguration
+
+        return AsyncConfiguration(self._core)

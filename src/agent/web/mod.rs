@@ -24,7 +24,9 @@ use super::inner::AgentInner;
 use super::options::WebAddress;
 use crate::net::descriptors::{self, DescriptorLimit};
 use crate::net::private::PrivateListener;
-use crate::net::{ConnectionCaps, ConnectionLimit, Listener, Shutdown, ShutdownPhase, serve_api};
+use crate::net::{
+    ApiTimeouts, ConnectionCaps, ConnectionLimit, Listener, Shutdown, ShutdownPhase, serve_api,
+};
 
 /// Where the local API usually listens, and how many ports after that are tried.
 const DEFAULT_ADDRESS: (&str, u16, u16) = ("127.0.0.1", 4040, 9);
@@ -80,7 +82,7 @@ impl WebServer {
         let private = PrivateListener::new(address);
         let router = routes::router(Arc::new(WebState { shared, hosts, address }));
         let shutdown = Shutdown::default();
-        let listener = serve_api(listener, router, limit(), &shutdown);
+        let listener = serve_api(listener, router, limit(), ApiTimeouts::default, &shutdown);
         Ok(Self { listener: listener.map_err(failed)?, shutdown, _private: private })
     }
 

@@ -5,6 +5,7 @@ pub mod audit_events;
 pub mod backends;
 pub mod bot_users;
 pub mod certificate_authorities;
+pub mod configuration;
 pub mod credentials;
 pub mod edges;
 pub mod ip_policies;
@@ -48,6 +49,7 @@ const RESOURCES: &[Resource] = &[
     tunnels::RESOURCE,
     tunnel_sessions::RESOURCE,
     audit_events::RESOURCE,
+    configuration::RESOURCE,
 ];
 
 /// Every resource of the API.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::error::CliError;
-use crate::api::{Info, Resource, encode_arguments, local, remote};
+use crate::api::{Info, Operation, Resource, encode_arguments, local, remote};
 use crate::client::{Api, ClientCert, ClientOptions};
 
 /// The names of the options that every operation has. No parameter of an operation has such a name.
@@ -68,6 +68,19 @@ pub(super) fn api() -> Command {
         .subcommands(tree::commands("ginnel api", &remote_resources()))
 }
 
+/// `ginnel reload`.
+pub(super) fn reload() -> Command {
+    let file = Arg::new(KEY_FILE).long("api-key-file").value_name("FILE");
+    Command::new("reload")
+        .about("Have a running service read its configuration file and certificate again")
+        .after_help(
+            "The key must be that of an admin; it is taken from --api-key-file, from GINNEL_API_KEY,\n\
+             or asked for. SIGHUP does the same without a key, and opens log files again.",
+        )
+        .args(common("GINNEL_BASE_URL"))
+        .arg(file.value_parser(value_parser!(PathBuf)).help("A file that holds the key"))
+}
+
 /// `ginnel local`.
 pub(super) fn local() -> Command {
     Command::new("local")
@@ -81,6 +94,11 @@ pub(super) fn local() -> Command {
 /// Runs `ginnel api`.
 pub(super) fn run_api(matches: &ArgMatches) -> Result<(), CliError> {
     run(Api::Remote, &remote_resources(), matches)
+}
+
+/// Runs `ginnel reload`.
+pub(super) fn run_reload(matches: &ArgMatches) -> Result<(), CliError> {
+    call(Api::Remote, &remote::configuration::Reload::INFO, matches)
 }
 
 /// Runs `ginnel local`.
@@ -100,6 +118,10 @@ fn run(api: Api, resources: &[&'static Resource], matches: &ArgMatches) -> Resul
     let Some((info, matches)) = tree::chosen(resources, matches) else {
         return Err(CliError::usage("no operation given; try `--help`"));
     };
+    call(api, info, matches)
+}
+
+fn call(api: Api, info: &'static Info, matches: &ArgMatches) -> Result<(), CliError> {
     let call = encode_arguments(info, arguments::read(info, matches)?)?;
     let mut options = options(api, matches);
     if matches.get_flag(CURL_ARG) {

@@ -12,7 +12,6 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use tracing::Instrument;
 
 use crate::api::id::prefix;
-use crate::gateway::GatewayState;
 use crate::gateway::events::RequestTrace;
 use crate::gateway::http::connection_activity::{ActiveRequest, ConnectionActivity};
 use crate::gateway::http::error_response::{self, ErrorResponse};
@@ -31,6 +30,7 @@ use crate::gateway::routing::internal::is_internal;
 use crate::gateway::routing::target::{ConnectionReuse, Target, UpstreamProtocol, Visitor};
 use crate::gateway::routing::virtual_host::{Rejection, Route, VirtualHost};
 use crate::gateway::tls::policy::TlsPolicy;
+use crate::gateway::{GatewayState, LiveGatewaySettings};
 use crate::http1::RequestHead;
 use crate::logging::or_debug;
 use crate::net::ShutdownSignal;
@@ -57,6 +57,8 @@ pub(crate) enum HostSelection {
 /// One visitor who speaks HTTP.
 pub(crate) struct HttpConnection {
     gateway: Arc<GatewayState>,
+    /// The settings that it began with.
+    live: Arc<LiveGatewaySettings>,
     host_selection: HostSelection,
     client: Requester,
     /// True for a proxy that says for whom it comes.
@@ -88,15 +90,27 @@ impl HttpConnection {
             peer: HeaderValue::try_from(peer).unwrap_or(HeaderValue::from_static("unknown")),
             proto: HeaderValue::from_static(visitor.proto),
         };
+        let live = gateway.live.load_full();
         let runtime = upgrade::UpgradeContext {
             shutdown,
             activity: activity.clone(),
-            response_timeout: gateway.settings.timeouts.response_timeout,
+            response_timeout: live.timeouts.response,
+            dial_timeout: live.timeouts.dial,
         };
-        let is_proxy = gateway.settings.trusted_proxies.contains(visitor.peer.ip());
+        let is_proxy = live.trusted_proxies.contains(visitor.peer.ip());
         let client = Requester { visitor, attributes: ConnectionAttributes::new() };
         let admitted = Mutex::default();
-        Self { gateway, host_selection, client, is_proxy, origin, activity, runtime, admitted }
+        Self {
+            gateway,
+            live,
+            host_selection,
+            client,
+            is_proxy,
+            origin,
+            activity,
+            runtime,
+            admitted,
+        }
     }
 
     /// What the parts of the connection tell one another.
@@ -174,7 +188,7 @@ impl HttpConnection {
             return None;
         }
         let own = &self.client.visitor;
-        let peer = forwarded::client(headers, own.peer, &self.gateway.settings.trusted_proxies);
+        let peer = forwarded::client(headers, own.peer, &self.live.trusted_proxies);
         let somebody = || Requester {
             visitor: Visitor { peer, ..own.clone() },
             attributes: self.client.attributes.again(),
@@ -205,8 +219,7 @@ impl HttpConnection {
                 }
             }
         };
-        let found =
-            virtual_host.find(request.uri().path(), self.gateway.settings.ambiguous_paths)?;
+        let found = virtual_host.find(request.uri().path(), self.live.ambiguous_paths)?;
         if let Some(path) = &found.path {
             head::set_path(&mut request, path)?;
         }
@@ -362,6 +375,10 @@ impl RequestRouting for HttpConnection {
 
     fn response_timeout(&self) -> Duration {
         self.runtime.response_timeout
+    }
+
+    fn dial_timeout(&self) -> Duration {
+        self.runtime.dial_timeout
     }
 
     fn code_prefix(&self) -> &str {

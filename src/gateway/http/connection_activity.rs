@@ -6,15 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use crate::gateway::http::read_ahead::ReadAheadBudget;
-use crate::gateway::http::stream_timers::{STALL_TICKS, StreamTimer, StreamTimers};
+use crate::gateway::http::stream_timers::{StreamTimer, StreamTimers};
 use crate::gateway::metrics::RequestRecord;
+use crate::gateway::timeouts::TickLimits;
 use crate::http1::Expects;
 
-/// How many ticks a head may take, and the wait for the first byte.
-pub(crate) const HEAD_TICKS: u8 = 4;
-/// How many ticks a connection may be idle between requests.
-const IDLE_TICKS: u8 = 36;
-/// How many frames that ask for nothing a visitor earns with a tick,
+/// How many frames that ask for nothing a visitor earns with the longest tick,
 const EARNED_BY_TICK: u64 = 250;
 /// with a request,
 const EARNED_BY_REQUEST: u64 = 16;
@@ -154,28 +151,33 @@ impl Drop for ActiveRequest {
 }
 
 /// Counts the ticks of a connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ActivityTimeouts {
-    reading: u8,
-    writing: u8,
+    limits: TickLimits,
+    reading: u32,
+    writing: u32,
 }
 
 impl ActivityTimeouts {
+    pub(crate) fn new(limits: TickLimits) -> Self {
+        Self { limits, reading: 0, writing: 0 }
+    }
+
     /// Whether the visitor has used up its time; to be asked at every tick.
     pub(crate) fn is_over(&mut self, activity: &ConnectionActivity) -> bool {
         let arrived = activity.arrived.swap(false, Relaxed);
         let active_requests = activity.active_requests.load(Relaxed) > 0;
         let limit = self.limit(activity, arrived, active_requests);
-        activity.earn(EARNED_BY_TICK);
+        activity.earn(self.limits.share(EARNED_BY_TICK));
         if let Some(stream_timers) = &activity.stream_timers {
-            stream_timers.tick();
+            stream_timers.tick(self.limits.stall);
         }
         self.writing = if activity.blocked.load(Relaxed) { self.writing + 1 } else { 0 };
         self.reading = match limit {
             Some(_) => self.reading + 1,
             None => 0,
         };
-        self.writing > STALL_TICKS || limit.is_some_and(|limit| self.reading > limit)
+        self.writing > self.limits.stall || limit.is_some_and(|limit| self.reading > limit)
     }
 
     /// How many ticks the present state may last; none when it is not the visitor's turn.
@@ -184,35 +186,37 @@ impl ActivityTimeouts {
         activity: &ConnectionActivity,
         arrived: bool,
         active_requests: bool,
-    ) -> Option<u8> {
+    ) -> Option<u32> {
         if activity.upgraded.load(Relaxed) {
             return None;
         }
         let expects = activity.expects.load(Relaxed);
         if expects == Expects::Body as u8 {
             let waiting = activity.starved.load(Relaxed) && !arrived;
-            return waiting.then_some(STALL_TICKS);
+            return waiting.then_some(self.limits.stall);
         }
         if active_requests {
             return None;
         }
         if expects == Expects::Head as u8 || !activity.seen.load(Relaxed) {
-            return Some(HEAD_TICKS);
+            return Some(self.limits.head);
         }
         // The time between requests starts anew with each of them.
         if arrived {
             self.reading = 0;
         }
-        Some(IDLE_TICKS)
+        Some(self.limits.idle)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gateway::Timeouts;
 
     fn ticks_until_over(activity: &ConnectionActivity) -> Option<usize> {
-        let mut clock = ActivityTimeouts::default();
+        let limits = TickLimits::of(&Timeouts::default());
+        let mut clock = ActivityTimeouts::new(limits);
         (1..=100).find(|_| clock.is_over(activity))
     }
 

@@ -22,7 +22,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::gateway::GatewayState;
 use crate::gateway::http::connection::{HostSelection, HttpConnection};
-use crate::gateway::http::connection_activity::{ActivityTimeouts, ConnectionActivity, HEAD_TICKS};
+use crate::gateway::http::connection_activity::{ActivityTimeouts, ConnectionActivity};
 use crate::gateway::http::flood_guard::FloodGuard;
 use crate::gateway::http::http1_server::{Http1Exit, Http1Server};
 use crate::gateway::http::request_body::RequestBody;
@@ -30,6 +30,7 @@ use crate::gateway::http::stream_executor::StreamExecutor;
 use crate::gateway::http::visitor_stream::VisitorStream;
 use crate::gateway::metered::MeteredSocket;
 use crate::gateway::routing::target::{Visitor, VisitorTls};
+use crate::gateway::timeouts::TickLimits;
 use crate::gateway::tls::challenges::ACME_TLS;
 use crate::logging::{ignore, or_debug};
 use crate::net::tls::{self, PlainOrTls};
@@ -41,8 +42,6 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_HEAD_BYTES: usize = 64 << 10;
 /// How much of a connection is buffered at most in either direction, in bytes.
 const MAX_BUFFER_BYTES: usize = 128 << 10;
-/// How many requests a connection may carry at once with HTTP/2.
-const MAX_STREAMS: u32 = 128;
 /// How much a visitor may send ahead with HTTP/2, for one request, in bytes.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 /// How often an HTTP/2 connection is asked whether it is still there.
@@ -108,7 +107,8 @@ pub(crate) async fn protocol(
     stream: &TcpStream,
     shutdown: &mut ShutdownSignal,
 ) -> bool {
-    let limit = net::FIRST_BYTE_TIMEOUT.min(gateway.settings.timeouts.tick * u32::from(HEAD_TICKS));
+    let timeouts = gateway.timeouts();
+    let limit = timeouts.first_byte.min(timeouts.head);
     let speaking = net::first_byte(stream, limit);
     shutdown.run_until(ShutdownPhase::Graceful, speaking).await.unwrap_or_default()
 }
@@ -120,8 +120,9 @@ async fn accept_tls(
     stream: TcpStream,
     config: Arc<ServerConfig>,
 ) -> io::Result<(TlsStream<TcpStream>, HostSelection)> {
+    let limit = gateway.timeouts().handshake;
     let HostSelection::ByHost(_) = &host_selection else {
-        return Ok((tls::accept(stream, config).await?, host_selection));
+        return Ok((tls::accept(stream, config, limit).await?, host_selection));
     };
     let mut tls_policy = None;
     let choose = |hello: &ClientHello<'_>| {
@@ -133,7 +134,7 @@ async fn accept_tls(
         tls_policy = claim.and_then(|claim| claim.virtual_host.load_full().tls_policy.clone());
         tls_policy.as_ref().map_or(config, |tls_policy| tls_policy.config.clone())
     };
-    let stream = tls::accept_by_name(stream, choose).await?;
+    let stream = tls::accept_by_name(stream, choose, limit).await?;
     Ok((stream, HostSelection::ByHost(tls_policy)))
 }
 
@@ -162,13 +163,13 @@ async fn http1(
 ) {
     let activity = Arc::new(ConnectionActivity::default());
     let bytes = gateway.bytes_of(visitor.proto);
-    let tick = gateway.settings.timeouts.tick;
+    let limits = TickLimits::of(&gateway.timeouts());
     let http_connection =
         HttpConnection::new(gateway, host_selection, visitor, activity.clone(), shutdown.clone());
     let http_connection = Arc::new(http_connection);
     let socket = MeteredSocket::new(socket, bytes);
     let mut stream = VisitorStream::new(socket, activity.clone(), permit);
-    let mut timer = ConnectionTimer::new(&activity, tick, shutdown);
+    let mut timer = ConnectionTimer::new(&activity, limits, shutdown);
     match serve_http1(&http_connection, &mut stream, &mut timer).await {
         Some(Http1Exit::Upgraded(upgrade)) => upgrade.send(stream),
         Some(Http1Exit::Aborted) => {}
@@ -205,9 +206,10 @@ async fn http2(
     visitor: Visitor,
     shutdown: ShutdownSignal,
 ) {
+    let max_streams = gateway.live.load().http2_streams;
     let activity = Arc::new(ConnectionActivity::multiplexed(gateway.read_ahead.clone()));
     let bytes = gateway.bytes_of(visitor.proto);
-    let tick = gateway.settings.timeouts.tick;
+    let limits = TickLimits::of(&gateway.timeouts());
     let http_connection =
         HttpConnection::new(gateway, host_selection, visitor, activity.clone(), shutdown.clone());
     let http_connection = Arc::new(http_connection);
@@ -220,7 +222,7 @@ async fn http2(
     let mut builder = http2::Builder::new(StreamExecutor(activity.clone()));
     builder
         .timer(TokioTimer::new())
-        .max_concurrent_streams(MAX_STREAMS)
+        .max_concurrent_streams(max_streams)
         .max_header_list_size(MAX_HEAD_BYTES as u32)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(4 * STREAM_WINDOW_BYTES)
@@ -228,7 +230,7 @@ async fn http2(
         .keep_alive_interval(PING_INTERVAL);
     let flood_guard = FloodGuard::new(MeteredSocket::new(socket, bytes), activity.clone());
     let mut connection = pin!(builder.serve_connection(TokioIo::new(flood_guard), service));
-    let mut timer = ConnectionTimer::new(&activity, tick, shutdown);
+    let mut timer = ConnectionTimer::new(&activity, limits, shutdown);
     if timer.watch(connection.as_mut(), ShutdownPhase::Graceful).await == TimerEvent::Shutdown {
         connection.as_mut().graceful_shutdown();
         timer.watch(connection, ShutdownPhase::Forced).await;
@@ -270,12 +272,12 @@ impl ConnectionOutcome for hyper::Result<()> {
 }
 
 impl<'p> ConnectionTimer<'p> {
-    fn new(activity: &'p ConnectionActivity, tick: Duration, shutdown: ShutdownSignal) -> Self {
+    fn new(activity: &'p ConnectionActivity, limits: TickLimits, shutdown: ShutdownSignal) -> Self {
         Self {
             activity,
-            clock: ActivityTimeouts::default(),
-            tick,
-            next: Box::pin(sleep(tick)),
+            clock: ActivityTimeouts::new(limits),
+            tick: limits.tick,
+            next: Box::pin(sleep(limits.tick)),
             shutdown,
         }
     }

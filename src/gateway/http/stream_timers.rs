@@ -13,8 +13,6 @@ use tokio::sync::Notify;
 use crate::gateway::http::read_ahead::{PollAhead, ReadAheadBudget};
 use crate::logging::ignore;
 
-/// For how many ticks nothing of a body may arrive, or be taken.
-pub(crate) const STALL_TICKS: u8 = 12;
 /// How many requests are looked through at least before those that have ended are forgotten.
 const MIN_REMEMBERED_STREAMS: usize = 64;
 
@@ -73,14 +71,14 @@ impl StreamTimers {
         stream_timer.offered.store(if something { now } else { 0 }, Relaxed);
     }
 
-    /// Gives up the answers whose time is over; to be asked at every tick.
-    pub(crate) fn tick(&self) {
+    /// Gives up the answers of which nothing was taken for so many ticks; to be asked at every tick.
+    pub(crate) fn tick(&self, stall: u32) {
         let now = self.ticks.fetch_add(1, Relaxed) + 1;
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         streams.retain(|stream_timer| {
             let Some(stream_timer) = stream_timer.upgrade() else { return false };
             let offered = stream_timer.offered.load(Relaxed);
-            if offered > 0 && now.saturating_sub(offered) > u32::from(STALL_TICKS) {
+            if offered > 0 && now.saturating_sub(offered) > stall {
                 stream_timer.over.notify_one();
             }
             true
@@ -134,6 +132,8 @@ impl StreamTimer {
 mod tests {
     use super::*;
 
+    const STALL: u32 = 12;
+
     fn is_over(stream_timer: &StreamTimer) -> bool {
         let mut over = std::pin::pin!(stream_timer.is_over());
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
@@ -148,13 +148,13 @@ mod tests {
         stream_timers.offers(&thinking, true);
         stream_timers.offers(&thinking, false);
 
-        for _ in 0..STALL_TICKS {
+        for _ in 0..STALL {
             stream_timers.offers(&moving, true);
-            stream_timers.tick();
+            stream_timers.tick(STALL);
         }
         assert!(!is_over(&stalled));
-        stream_timers.tick();
-        stream_timers.tick();
+        stream_timers.tick(STALL);
+        stream_timers.tick(STALL);
 
         assert!(is_over(&stalled));
         assert!(!is_over(&moving) && !is_over(&thinking));

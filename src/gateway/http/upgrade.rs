@@ -52,6 +52,8 @@ pub(crate) struct UpgradeContext {
     pub activity: Arc<ConnectionActivity>,
     /// How long an upstream may think before it answers.
     pub response_timeout: Duration,
+    /// How long opening a connection to an upstream may take.
+    pub dial_timeout: Duration,
 }
 
 impl UpgradeContext {

@@ -217,6 +217,11 @@ impl Authority {
         &self.challenges
     }
 
+    /// Shows the given certificate no longer.
+    pub fn withdraw(&self) {
+        *self.provided.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// Vouches for an address that is listened on; for any address of this machine where that is said
     /// to be all of them.
     pub fn add_address(&self, address: IpAddr) {

@@ -23,8 +23,6 @@ use crate::gateway::upstream::http1::{self, ConnectionIdentity, ExchangeError};
 use crate::gateway::upstream::http2;
 use crate::gateway::upstream::pool::UpstreamPool;
 
-/// How long opening a connection may take.
-const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection may have been idle without a copy being made of what it is sent.
 const FRESH_IDLE_TIME: Duration = Duration::from_millis(50);
 
@@ -111,9 +109,11 @@ pub(crate) async fn forward(
             }
         }
     }
-    let dialed = match dial(upstream, visitor, route_ref).await {
+    let dialed = match dial(upstream, visitor, route_ref, runtime.dial_timeout).await {
         // What waits for other visitors takes up room.
-        Err(DialError::Busy) if upstream.pool.clear() => dial(upstream, visitor, route_ref).await,
+        Err(DialError::Busy) if upstream.pool.clear() => {
+            dial(upstream, visitor, route_ref, runtime.dial_timeout).await
+        }
         dialed => dialed,
     };
     let connection = match dialed {
@@ -202,17 +202,18 @@ async fn dial(
     upstream: &Upstream,
     visitor: &Visitor,
     route_ref: &RouteRef,
+    limit: Duration,
 ) -> Result<UpstreamConnection, DialError> {
     let unreachable = |problem: &dyn std::fmt::Display| DialError::Unreachable(problem.to_string());
-    let dialed = within(upstream.dial(visitor, route_ref)).await;
+    let dialed = within(limit, upstream.dial(visitor, route_ref)).await;
     let io = dialed.map_err(|late| unreachable(&late))??;
     let (protocol, identity) = (upstream.target.protocol(), upstream.identity(visitor, route_ref));
     UpstreamConnection::new(io, protocol, identity).await.map_err(|problem| unreachable(&problem))
 }
 
 /// Gives up what takes longer than opening a connection may.
-pub(crate) async fn within<F: Future>(dialing: F) -> Result<F::Output, Elapsed> {
-    timeout(DIAL_TIMEOUT, dialing).await
+pub(crate) async fn within<F: Future>(limit: Duration, dialing: F) -> Result<F::Output, Elapsed> {
+    timeout(limit, dialing).await
 }
 
 impl OutboundRequest {

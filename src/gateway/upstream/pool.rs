@@ -10,8 +10,6 @@ use crate::reuse::{IdleState, ReuseBan};
 
 /// How many connections to one target wait at most, for each way.
 const MAX_IDLE_CONNECTIONS: usize = 128;
-/// How long a connection waits: an agent has only so many, and upstreams close theirs soon.
-const MAX_IDLE_TIME: Duration = Duration::from_secs(20);
 
 /// A connection that can wait.
 pub(crate) trait PooledConnection {
@@ -64,9 +62,9 @@ impl UpstreamPool {
         self.http1.is_empty() && self.http2.is_empty() && !self.ban.is_active()
     }
 
-    fn sweep(&self) {
-        self.http1.sweep();
-        self.http2.sweep();
+    fn sweep(&self, max_idle: Duration) {
+        self.http1.sweep(max_idle);
+        self.http2.sweep(max_idle);
     }
 }
 
@@ -134,9 +132,9 @@ impl<T: PooledConnection> IdlePool<T> {
     }
 
     /// Drops what has waited for too long, or must not be used any more.
-    fn sweep(&self) {
+    fn sweep(&self, max_idle: Duration) {
         self.lock().connections.retain_mut(|connection| {
-            connection.idle().is_some_and(|idle| idle < MAX_IDLE_TIME)
+            connection.idle().is_some_and(|idle| idle < max_idle)
                 && self.ban.permits(connection.state())
         });
     }
@@ -169,13 +167,14 @@ impl UpstreamPools {
         }
     }
 
-    /// Drops what nobody needs any more.
-    pub(crate) fn sweep(&self) {
+    /// Drops what nobody needs any more, and connections that have waited for this long: an agent has
+    /// only so many, and upstreams close theirs soon.
+    pub(crate) fn sweep(&self, max_idle: Duration) {
         let all: Vec<_> = {
             let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             pools.retain(|_, pool| Arc::strong_count(pool) > 1 || !pool.is_empty());
             pools.values().cloned().collect()
         };
-        all.iter().for_each(|pool| pool.sweep());
+        all.iter().for_each(|pool| pool.sweep(max_idle));
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod x509;
 
 use std::io;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use rustls::client::WantsClientCert;
 use rustls::crypto::{CryptoProvider, ring};
@@ -29,8 +30,6 @@ use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 pub(crate) use stream::PlainOrTls;
 use verifier::AnyCertificate;
-
-use super::HANDSHAKE_TIMEOUT;
 
 /// What makes keys and signatures. It is never made the default of the process, which others share.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
@@ -124,23 +123,25 @@ pub(crate) fn server_name(address: &str) -> io::Result<ServerName<'static>> {
 /// Agrees on TLS with a client.
 ///
 /// # Errors
-/// When there is no agreement, or none in time.
+/// When there is no agreement, or none within the limit.
 pub(crate) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     config: Arc<ServerConfig>,
+    limit: Duration,
 ) -> io::Result<TlsStream<S>> {
-    timeout(HANDSHAKE_TIMEOUT, TlsAcceptor::from(config).accept(stream)).await?
+    timeout(limit, TlsAcceptor::from(config).accept(stream)).await?
 }
 
 /// The same, in the way that is chosen for what the client asks for.
 pub(crate) async fn accept_by_name<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     choose: impl FnOnce(&ClientHello<'_>) -> Arc<ServerConfig>,
+    limit: Duration,
 ) -> io::Result<TlsStream<S>> {
     let handshake = async {
         let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
         let config = choose(&hello.client_hello());
         hello.into_stream(config).await
     };
-    timeout(HANDSHAKE_TIMEOUT, handshake).await?
+    timeout(limit, handshake).await?
 }

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::gateway::tls::authority::Authority;
 use crate::logging::or_debug;
-use crate::mux::{LoginLimits, MuxSession, Side};
-use crate::net::{
-    self, AcceptedConnection, ConnectionLimit, FIRST_BYTE_TIMEOUT, Listener, Shutdown, tls,
-};
+use crate::mux::{MuxSession, Side};
+use crate::net::{self, AcceptedConnection, ConnectionLimit, Listener, Shutdown, tls};
 use crate::service::Error;
 use crate::service::agents::reservation::Reservation;
+use crate::service::agents::settings::AgentSettings;
 use crate::service::agents::socket::AgentSocket;
 use crate::service::agents::state::AgentsState;
 use crate::service::agents::{revocation, session};
@@ -38,13 +38,15 @@ pub(crate) struct BoundAgentListener {
 pub(crate) struct AgentListener {
     listener: Listener,
     limit: Arc<ConnectionLimit>,
+    settings: Arc<ArcSwap<AgentSettings>>,
     sweeping: JoinHandle<()>,
 }
 
 impl BoundAgentListener {
     /// Listens.
     pub async fn bind(state: Arc<AgentsState>, authority: &Arc<Authority>) -> Result<Self, Error> {
-        let (host, port) = (state.settings.host.clone(), state.settings.port);
+        let settings = state.settings.load_full();
+        let (host, port) = (settings.host.clone(), settings.port);
         let failed = |source: std::io::Error| match source.kind() {
             std::io::ErrorKind::AddrInUse => Error::AddressInUse(format!("{host}:{port}")),
             _ => Error::Bind { address: format!("{host}:{port}"), source },
@@ -62,7 +64,7 @@ impl BoundAgentListener {
     /// Takes agents from now on.
     pub fn open(self) -> Result<AgentListener, Error> {
         let Self { socket, config, state } = self;
-        let limit = limit(&state);
+        let (limit, settings) = (limit(&state), state.settings.clone());
         let sweeping = tokio::spawn(sweep(state.clone()));
         // Their sessions are ended by the registry, which tells them why.
         let shutdown = Shutdown::default();
@@ -70,7 +72,7 @@ impl BoundAgentListener {
             Box::pin(welcome(connection, config.clone(), state.clone()))
         });
         let failed = |source| Error::Bind { address: "the port for agents".to_owned(), source };
-        Ok(AgentListener { listener: listener.map_err(failed)?, limit, sweeping })
+        Ok(AgentListener { listener: listener.map_err(failed)?, limit, settings, sweeping })
     }
 }
 
@@ -83,6 +85,12 @@ impl AgentListener {
     /// How many connections are held.
     pub fn limit(&self) -> &Arc<ConnectionLimit> {
         &self.limit
+    }
+
+    /// Takes over new settings but for the address; sessions keep those that they began with.
+    pub fn reconfigure(&self, settings: AgentSettings) {
+        self.limit.set_caps(settings.connections);
+        self.settings.store(Arc::new(settings));
     }
 
     /// Takes no more agents.
@@ -100,9 +108,10 @@ impl Drop for AgentListener {
 
 /// The limit for agents: those that are connected may always come back.
 fn limit(state: &AgentsState) -> Arc<ConnectionLimit> {
-    let (registry, proxies) = (state.registry.clone(), state.settings.trusted_proxies.clone());
-    ConnectionLimit::new("agents", state.settings.connections, move |address| {
-        registry.is_connected_from(address) || proxies.contains(address)
+    let (registry, settings) = (state.registry.clone(), state.settings.clone());
+    let caps = settings.load().connections;
+    ConnectionLimit::new("agents", caps, move |address| {
+        registry.is_connected_from(address) || settings.load().trusted_proxies.contains(address)
     })
 }
 
@@ -112,18 +121,18 @@ async fn welcome(
     state: Arc<AgentsState>,
 ) {
     let AcceptedConnection { stream, peer, permit: _permit } = connection;
-    if !net::first_byte(&stream, FIRST_BYTE_TIMEOUT).await {
+    let settings = state.settings.load_full();
+    if !net::first_byte(&stream, settings.first_byte_timeout).await {
         return;
     }
     let prompt = Arc::new(AtomicBool::new(true));
     let socket = AgentSocket::new(stream, prompt.clone());
     // Whoever does not speak TLS is no agent. What a handshake needs is gone when it is over.
-    let stream = Box::pin(tls::accept(socket, config)).await;
+    let stream = Box::pin(tls::accept(socket, config, settings.handshake_timeout)).await;
     let stream = or_debug!(stream, peer = %peer, "a TLS handshake of an agent failed");
     let Some(stream) = stream else { return };
-    let login = LoginLimits::default();
     let (session, incoming) =
-        MuxSession::start_unauthenticated(Box::new(stream), Side::Service, login);
+        MuxSession::start_unauthenticated(Box::new(stream), Side::Service, settings.login);
     session::hold(state, session, incoming, peer, prompt).await;
 }
 
@@ -140,7 +149,7 @@ async fn sweep(state: Arc<AgentsState>) {
             looked = hour;
         }
         tokio::time::sleep(SWEEP_INTERVAL).await;
-        let over = state.registry.sweep(state.settings.reserve);
+        let over = state.registry.sweep(state.settings.load().reserve);
         if !over.is_empty() {
             // A reservation that stays on disk lets its owner come back later than promised.
             or_debug!(Reservation::drop(&state.store, over).await, "reservations stay");

@@ -15,7 +15,7 @@ use crate::protocol::message::{Auth, AuthAnswer, AuthAnswerExtra, AuthExtra, Srv
 use crate::protocol::rpc::IncomingCall;
 use crate::protocol::{read_kind, stream_kind};
 use crate::service::accounts::{self, AuthenticatedAgent, TokenFault};
-use crate::service::agents::registry::{OnlineAgent, Registry};
+use crate::service::agents::registry::{AgentStreamLimits, OnlineAgent, Registry};
 use crate::service::agents::socket::Prompt;
 use crate::service::agents::state::{AgentRefusal, AgentsState};
 use crate::service::agents::stream_shares::StreamShares;
@@ -165,12 +165,17 @@ impl PendingLogin {
             None => Some("the agent is too old for this".to_owned()),
             Some(reason) => Some(reason).filter(|reason| !reason.is_empty()),
         };
+        let settings = self.state.settings.load_full();
         Ok(OnlineAgent {
             id: self.state.ids.next(prefix::TUNNEL_SESSION)?,
             client_id,
             cookie: bind_request::secret()?.into(),
             session: self.session.clone(),
-            shares: StreamShares::new(self.state.settings.trusted_proxies.clone()),
+            streams: AgentStreamLimits {
+                connections: settings.streams,
+                queue_timeout: settings.queue_timeout,
+            },
+            shares: StreamShares::new(settings.trusted_proxies.clone()),
             counts: self.state.registry.counts().clone(),
             agent,
             ip: self.peer.ip().to_canonical(),

@@ -49,6 +49,7 @@ pub(crate) struct OnlineAgent {
     /// What it proves that with.
     pub cookie: Hidden,
     pub session: MuxSession,
+    pub streams: AgentStreamLimits,
     pub shares: StreamShares,
     pub counts: Arc<SessionCounts>,
     pub agent: AuthenticatedAgent,
@@ -59,6 +60,23 @@ pub(crate) struct OnlineAgent {
     pub started_at: Timestamp,
     /// Why commands are not supported, for stop, restart and update; none when they are.
     pub unsupported: [Option<String>; 3],
+}
+
+/// How many connections of visitors an agent carries.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AgentStreamLimits {
+    /// At once: the official agents break at 512 streams, their own and heartbeats counted (tunnel
+    /// protocol, section 9).
+    pub connections: usize,
+    /// How long one more waits for another to end.
+    pub queue_timeout: Duration,
+}
+
+impl AgentStreamLimits {
+    /// How many streams the service has open then: one is its heartbeat.
+    pub fn open(&self) -> usize {
+        self.connections + 1
+    }
 }
 
 /// An address that an agent has, or had a moment ago.

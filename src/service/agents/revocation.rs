@@ -113,7 +113,7 @@ struct Notifier {
 
 impl Notifier {
     fn of(state: &AgentsState) -> Self {
-        let code_prefix = state.settings.code_prefix.clone();
+        let code_prefix = state.settings.load().code_prefix.clone();
         Self { runtime: Handle::current(), code_prefix }
     }
 

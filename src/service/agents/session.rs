@@ -40,16 +40,15 @@ pub(crate) async fn hold(
     prompt: Prompt,
 ) {
     let login = PendingLogin { state: state.clone(), session: session.clone(), peer, prompt };
+    let settings = state.settings.load_full();
     // Boxed, as all that is over soon: a session lives for days.
-    let admitted =
-        Box::pin(tokio::time::timeout(state.settings.login_timeout, login.run(&mut incoming)));
+    let admitted = Box::pin(tokio::time::timeout(settings.login_timeout, login.run(&mut incoming)));
     let Ok(Some(LoggedInAgent { registration, heartbeat, answer: (call, answer) })) =
         admitted.await
     else {
         return session.close();
     };
     session.authenticated();
-    let settings = &state.settings;
     let _beating =
         heartbeat::keep(&session, settings.heartbeat_interval, settings.heartbeat_tolerance);
     if let Some(stream) = heartbeat {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::gateway::TrustedProxies;
+use crate::mux::LoginLimits;
 use crate::net::ConnectionCaps;
 
 /// How agents are served.
@@ -14,6 +15,10 @@ pub struct AgentSettings {
     pub port: u16,
     /// How many connections are held.
     pub connections: ConnectionCaps,
+    /// How long an agent may be silent at first.
+    pub first_byte_timeout: Duration,
+    /// How long a TLS handshake may take.
+    pub handshake_timeout: Duration,
     /// The proxies in front of the service.
     pub trusted_proxies: TrustedProxies,
     /// Time between two heartbeats.
@@ -22,6 +27,12 @@ pub struct AgentSettings {
     pub heartbeat_tolerance: Duration,
     /// How long an agent may take to authenticate.
     pub login_timeout: Duration,
+    /// How many connections of visitors an agent carries at once.
+    pub streams: usize,
+    /// How long a visitor waits for one of them.
+    pub queue_timeout: Duration,
+    /// How much an agent may ask for before that.
+    pub login: LoginLimits,
     /// How long the addresses of an agent that is gone are kept for it.
     pub reserve: Duration,
     /// True when agents may use only host names of domains that their owner has reserved.

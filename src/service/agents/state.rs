@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
+
 use super::settings::AgentSettings;
 use crate::api::id::Ids;
 use crate::gateway::Gateway;
@@ -14,7 +16,8 @@ use crate::service::store::{self, Store};
 
 /// What all sessions share.
 pub(crate) struct AgentsState {
-    pub settings: AgentSettings,
+    /// Replaced as a whole at a reload; the address stays.
+    pub settings: Arc<ArcSwap<AgentSettings>>,
     pub store: Arc<Store>,
     pub gateway: Gateway,
     pub registry: Arc<Registry>,
@@ -66,7 +69,7 @@ impl AgentsState {
         let Some(host) = host else { return Ok(()) };
         let claim = DomainClaim {
             owner_id: &online.agent.owner_id,
-            only_reserved: self.settings.reserved_domains_only,
+            only_reserved: self.settings.load().reserved_domains_only,
         };
         match self.store.read(|view| claim.check(view, host))? {
             Ok(_) => Ok(()),
@@ -81,7 +84,7 @@ impl AgentsState {
 
     /// A refusal as agents are told it.
     pub(crate) fn text(&self, AgentRefusal(message, number): AgentRefusal) -> String {
-        let code = format!("{}{number}", self.settings.code_prefix);
+        let code = format!("{}{number}", self.settings.load().code_prefix);
         error_text(&message, Some(&code))
     }
 }

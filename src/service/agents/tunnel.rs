@@ -21,13 +21,6 @@ use crate::protocol::proxy;
 use crate::service::agents::proxy_protocol::ProxyVersion;
 use crate::service::agents::registry::OnlineAgent;
 
-/// How many public connections one session carries: the official agents break at 512 streams, their
-/// own and heartbeats counted (tunnel protocol, section 9).
-const MAX_CONNECTIONS: usize = 500;
-/// How many streams the service has open then: one is its heartbeat.
-const MAX_STREAMS: usize = MAX_CONNECTIONS + 1;
-/// How long a connection waits for another to end when there are that many.
-const QUEUE_TIMEOUT: Duration = Duration::from_secs(1);
 /// For how long it leaves others theirs.
 const POLITE_DELAY: Duration = Duration::from_millis(20);
 /// How often it looks.
@@ -147,14 +140,15 @@ impl OnlineTunnel {
         header: &ProxyHeader,
         address: IpAddr,
     ) -> Result<Stream, DialError> {
-        let OnlineAgent { session, shares, counts, .. } = self.session.as_ref();
+        let OnlineAgent { session, shares, counts, streams, .. } = self.session.as_ref();
         let start = Instant::now();
         loop {
             // Many may wait, and making the first frame is most of the work.
             let opened = match self.is_full() {
                 true => Ok(None),
                 false => {
-                    proxy::open_proxy(session, MAX_STREAMS, Some(self.life.streams), header).await
+                    proxy::open_proxy(session, streams.open(), Some(self.life.streams), header)
+                        .await
                 }
             };
             let waited = start.elapsed();
@@ -164,9 +158,9 @@ impl OnlineTunnel {
                     counts.stream_opened();
                     return Ok(stream);
                 }
-                None if waited >= QUEUE_TIMEOUT => return Err(DialError::Busy),
+                None if waited >= streams.queue_timeout => return Err(DialError::Busy),
                 None if waited >= POLITE_DELAY
-                    && shares.make_room(address, waited >= QUEUE_TIMEOUT / 2) => {}
+                    && shares.make_room(address, waited >= streams.queue_timeout / 2) => {}
                 None => tokio::time::sleep(LOOK_INTERVAL).await,
             }
         }
@@ -209,7 +203,7 @@ impl Target for OnlineTunnel {
     }
 
     fn is_full(&self) -> bool {
-        self.session.session.open_streams() >= MAX_STREAMS
+        self.session.session.open_streams() >= self.session.streams.open()
     }
 
     fn dial<'a>(

@@ -13,15 +13,11 @@ mod terms;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use http::request;
-
 use super::Refusal;
-use super::accounts::Caller;
 use super::store::{self, Store, StoredEvent, Transaction};
 use crate::api::id::{Ids, prefix};
 use crate::api::remote::audit_events::AuditEvent;
-use crate::api::{Info, Origin, Timestamp};
-use crate::gateway::TrustedProxies;
+use crate::api::{Origin, Timestamp};
 use crate::logging::or_debug;
 pub(super) use call::AuditedCall;
 use pending::{FLUSH_INTERVAL, Pending};
@@ -35,8 +31,6 @@ const NEW_ADMIN_KEY: &str = "admin_key.new";
 pub(super) struct AuditSettings {
     pub origin: Origin,
     pub code_prefix: String,
-    /// Whose word on where a call comes from is taken.
-    pub trusted_proxies: TrustedProxies,
     /// How long events are kept.
     pub retention: Duration,
 }
@@ -46,32 +40,19 @@ pub(super) struct AuditTrail {
     ids: Ids,
     origin: Origin,
     code_prefix: String,
-    /// Whose word on where a call comes from is taken.
-    trusted_proxies: TrustedProxies,
     pending: Pending,
 }
 
 impl AuditTrail {
     /// The trail of a database; blocks on the disk.
     pub(super) fn open(store: &Store, settings: AuditSettings) -> Result<Self, store::StoreError> {
-        let AuditSettings { origin, code_prefix, trusted_proxies, .. } = settings;
+        let AuditSettings { origin, code_prefix, .. } = settings;
         let ids = Ids::of(origin.clone());
         if let Some(newest) = store.read(|view| view.newest_event_id())? {
             ids.continue_after(&newest);
         }
         let pending = Pending::default();
-        Ok(Self { ids, origin, code_prefix, trusted_proxies, pending })
-    }
-
-    /// What is known of a call before it is performed; none where it only reads.
-    pub(super) fn call(
-        &self,
-        info: &'static Info,
-        head: &request::Parts,
-        operation_id: Option<&str>,
-        caller: Option<&Arc<Caller>>,
-    ) -> Option<AuditedCall> {
-        AuditedCall::of(info, head, operation_id, caller, &self.trusted_proxies)
+        Ok(Self { ids, origin, code_prefix, pending })
     }
 
     /// Stores the event of a call that is about to succeed, with the change that it makes.

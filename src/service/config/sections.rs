@@ -9,12 +9,12 @@ use crate::gateway::TrustedProxies;
 use crate::logging::{LogFormat, LogLevels};
 use crate::policy::path::AmbiguousPaths;
 use crate::service::AcmeChallenge;
-use crate::settings::{SettingSection, setting};
+use crate::settings::{ByteSize, SettingSection, setting};
 
 type FilePath = Option<PathBuf>;
 type Port = Option<u16>;
 type Rate = Option<(u32, Duration)>;
-type Text = Option<String>;
+type OptionalText = Option<String>;
 
 /// A row: the field with its type, the key, what stands for the value, and what it means.
 macro_rules! row {
@@ -29,6 +29,9 @@ pub const SECTIONS: &[SettingSection<ServeConfig>] = &[
     ACME,
     AGENTS,
     CONNECTION_LIMITS,
+    API_LIMITS,
+    EDGE_LIMITS,
+    AGENT_LIMITS,
     MONITORING,
     PROCESS,
 ];
@@ -79,13 +82,14 @@ const MANAGEMENT_API: SettingSection<ServeConfig> = SettingSection {
         .variable("GINNEL_API_KEY"),
         row!(admin_key_file: FilePath, "admin_key_file", "FILE", "A file that holds the admin key"),
         row!(
-            options.public_url: Text, "public_url", "URL",
+            options.public_url: OptionalText, "public_url", "URL",
             "The URL to put into responses, if clients reach the API at another one"
         ),
         row!(
             options.rate_limit: Rate, "rate_limit", "N/60s",
             "Allow this many requests per account in a rolling window of seconds"
-        ),
+        )
+        .live(),
         row!(
             options.code_prefix: String, "code_prefix", "TEXT",
             "The prefix of error codes, before their numbers"
@@ -109,7 +113,7 @@ const PUBLIC_TRAFFIC: SettingSection<ServeConfig> = SettingSection {
             "The port for public HTTPS; 0 picks a free port, none disables it"
         ),
         row!(
-            options.base_domain: Text, "base_domain", "DOMAIN",
+            options.base_domain: OptionalText, "base_domain", "DOMAIN",
             "The domain below which tunnels get host names; without it, each gets a port"
         ),
         row!(
@@ -119,19 +123,23 @@ const PUBLIC_TRAFFIC: SettingSection<ServeConfig> = SettingSection {
         row!(
             certificate: FilePath, "certificate", "FILE",
             "A PEM file with a certificate for the host names in it; read again at a reload"
-        ),
+        )
+        .live(),
         row!(
             certificate_key: FilePath, "certificate_key", "FILE",
             "A PEM file with the private key of the certificate"
-        ),
+        )
+        .live(),
         row!(
             options.trusted_proxies: TrustedProxies, "trusted_proxies", "CIDR",
             "Proxies whose X-Forwarded-For header is trusted: addresses or CIDRs"
-        ),
+        )
+        .live(),
         row!(
             options.ambiguous_paths: AmbiguousPaths, "ambiguous_paths", "WHAT",
             "What to do with ambiguous paths, if a route or a rule looks at paths"
-        ),
+        )
+        .live(),
         row!(
             options.tls_endpoints: bool, "tls_endpoints", "BOOL",
             "Speak TLS on the ports of tunnels that ask for HTTPS"
@@ -143,7 +151,7 @@ const ACME: SettingSection<ServeConfig> = SettingSection {
     title: "Certificates by ACME",
     settings: &[
         row!(
-            options.acme.directory: Text, "acme.directory", "DIRECTORY",
+            options.acme.directory: OptionalText, "acme.directory", "DIRECTORY",
             "Obtain certificates for host names here: letsencrypt, letsencrypt-staging or a URL"
         ),
         row!(
@@ -151,7 +159,7 @@ const ACME: SettingSection<ServeConfig> = SettingSection {
             "Agree to the terms of service of the certificate authority"
         ),
         row!(
-            options.acme.email: Text, "acme.email", "ADDRESS",
+            options.acme.email: OptionalText, "acme.email", "ADDRESS",
             "Where the certificate authority may write to"
         ),
         row!(
@@ -202,25 +210,186 @@ const CONNECTION_LIMITS: SettingSection<ServeConfig> = SettingSection {
             "The most visitor connections that may be open"
         )
         .between(1, u32::MAX as u64)
+        .live()
         .unset(ALL_THAT_IS_LEFT),
         row!(
             options.edge_connections_per_address: Option<usize>, "max_connections_per_address", "N",
             "The most visitor connections that may be open from one address"
         )
         .between(1, u32::MAX as u64)
+        .live()
         .unset("a quarter of these, 500 to 1,024"),
         row!(
             options.connections: Option<usize>, "max_api_connections", "N",
             "The most connections to the management API that may be open"
         )
         .between(1, u32::MAX as u64)
+        .live()
         .unset(AN_EIGHTH),
         row!(
             options.agent_connections: Option<usize>, "max_agent_connections", "N",
             "The most agent connections that may be open"
         )
         .between(1, u32::MAX as u64)
+        .live()
         .unset(AN_EIGHTH),
+    ],
+};
+
+/// The shortest and the longest time for others, in milliseconds.
+const MIN_TIME: u64 = 50;
+const MAX_TIME: u64 = 24 * 3_600_000;
+
+/// What one connection to the management API may take.
+const API_LIMITS: SettingSection<ServeConfig> = SettingSection {
+    title: "Limits of the management API",
+    settings: &[
+        row!(
+            options.api.first_byte: Duration, "api.first_byte_timeout", "DURATION",
+            "How long a client of the management API may be silent at first"
+        )
+        .between(MIN_TIME, MAX_TIME)
+        .live(),
+        row!(
+            options.api.head: Duration, "api.head_timeout", "DURATION",
+            "How long the head of a request may take, and the time between two requests"
+        )
+        .between(MIN_TIME, MAX_TIME)
+        .live(),
+        row!(
+            options.api.body: Duration, "api.body_timeout", "DURATION",
+            "How long the body of a request may take"
+        )
+        .between(MIN_TIME, MAX_TIME)
+        .live(),
+        row!(
+            options.api.max_body: ByteSize, "api.max_body_size", "SIZE",
+            "The largest body of a request"
+        )
+        .between(1 << 10, 64 << 20)
+        .live(),
+    ],
+};
+
+/// What one visitor, or one backend, may take.
+const EDGE_LIMITS: SettingSection<ServeConfig> = SettingSection {
+    title: "Limits of public traffic",
+    settings: &[
+        row!(
+            options.timeouts.first_byte: Duration, "edge.first_byte_timeout", "DURATION",
+            "How long a visitor may be silent at first, where visitors speak first"
+        )
+        .between(MIN_TIME, MAX_TIME)
+        .live(),
+        row!(
+            options.timeouts.handshake: Duration, "edge.handshake_timeout", "DURATION",
+            "How long a TLS handshake may take"
+        )
+        .between(MIN_TIME, MAX_TIME)
+        .live(),
+        row!(
+            options.timeouts.head: Duration, "edge.head_timeout", "DURATION",
+            "How long the head of a request may take"
+        )
+        .between(MIN_TIME, MAX_TIME)
+        .live(),
+        row!(
+            options.timeouts.stall: Duration, "edge.stall_timeout", "DURATION",
+            "How long nothing of a body may arrive from a visitor, or be taken by one"
+        )
+        .between(MIN_TIME, MAX_TIME)
+        .live(),
+        row!(
+            options.timeouts.idle: Duration, "edge.idle_timeout", "DURATION",
+            "How long a visitor's connection may be idle between requests"
+        )
+        .between(MIN_TIME, MAX_TIME)
+        .live(),
+        row!(
+            options.timeouts.dial: Duration, "edge.dial_timeout", "DURATION",
+            "How long opening a connection to a backend may take"
+        )
+        .between(MIN_TIME, MAX_TIME)
+        .live(),
+        row!(
+            options.timeouts.response: Duration, "edge.response_timeout", "DURATION",
+            "How long a backend may think before it answers"
+        )
+        .between(MIN_TIME, MAX_TIME)
+        .live(),
+        row!(
+            options.timeouts.upstream_idle: Duration, "edge.upstream_idle_timeout", "DURATION",
+            "How long a connection to a backend waits for another request; looked at every 5 s"
+        )
+        .between(MIN_TIME, MAX_TIME)
+        .live(),
+        row!(
+            options.http2_streams: u32, "edge.http2_streams", "N",
+            "How many requests a connection may carry at once with HTTP/2"
+        )
+        .between(1, 10_000)
+        .live(),
+    ],
+};
+
+/// What one agent may take; a session keeps what it began with.
+const AGENT_LIMITS: SettingSection<ServeConfig> = SettingSection {
+    title: "Limits of agents",
+    settings: &[
+        row!(
+            options.agent_first_byte_timeout: Duration, "agent.first_byte_timeout", "DURATION",
+            "How long an agent may be silent at first"
+        )
+        .between(MIN_TIME, MAX_TIME)
+        .live(),
+        row!(
+            options.agent_handshake_timeout: Duration, "agent.handshake_timeout", "DURATION",
+            "How long the TLS handshake of an agent may take"
+        )
+        .between(MIN_TIME, MAX_TIME)
+        .live(),
+        row!(
+            options.login_timeout: Duration, "agent.login_timeout", "DURATION",
+            "How long an agent may take to authenticate"
+        )
+        .between(MIN_TIME, MAX_TIME)
+        .live(),
+        row!(
+            options.login_bytes: ByteSize, "agent.max_login_size", "SIZE",
+            "How much an agent may send before it has authenticated"
+        )
+        .between(4 << 10, 1 << 20)
+        .live(),
+        row!(
+            options.heartbeat_interval: Duration, "agent.heartbeat_interval", "DURATION",
+            "The time between two heartbeats of a session"
+        )
+        .between(MIN_TIME, MAX_TIME)
+        .live(),
+        row!(
+            options.heartbeat_tolerance: Duration, "agent.heartbeat_tolerance", "DURATION",
+            "How late a heartbeat may come back before the agent is taken for gone"
+        )
+        .between(MIN_TIME, MAX_TIME)
+        .live(),
+        row!(
+            options.agent_streams: usize, "agent.max_streams", "N",
+            "How many connections of visitors an agent carries at once; agents of others break at more than 500"
+        )
+        .between(1, 4_000)
+        .live(),
+        row!(
+            options.agent_queue_timeout: Duration, "agent.queue_timeout", "DURATION",
+            "How long a visitor waits for one of them to end when there are that many"
+        )
+        .between(0, MAX_TIME)
+        .live(),
+        row!(
+            options.reserve: Duration, "agent.reserve", "DURATION",
+            "How long the addresses of an agent that is gone are kept for it"
+        )
+        .between(0, 30 * 86_400_000)
+        .live(),
     ],
 };
 
@@ -228,7 +397,7 @@ const MONITORING: SettingSection<ServeConfig> = SettingSection {
     title: "Monitoring",
     settings: &[
         row!(
-            options.admin_addr: Text, "admin_addr", "HOST:PORT",
+            options.admin_addr: OptionalText, "admin_addr", "HOST:PORT",
             "Where /healthz, /readyz and /metrics are, such as 127.0.0.1:4090"
         )
         .unset("nowhere, and nothing is counted"),
@@ -264,7 +433,8 @@ const PROCESS: SettingSection<ServeConfig> = SettingSection {
             grace: Duration, "grace", "DURATION",
             "How long to wait for requests in flight when stopping; a second signal stops at once"
         )
-        .between(0, 3_600_000),
+        .between(0, 3_600_000)
+        .live(),
         row!(json: bool, "json", "BOOL", "Print the addresses as one JSON object"),
         row!(
             events: bool, "events", "BOOL",

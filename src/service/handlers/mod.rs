@@ -5,6 +5,7 @@ mod audit_events;
 mod backends;
 mod bot_users;
 mod certificate_authorities;
+mod configuration;
 mod credentials;
 mod edges;
 mod ip_policies;
@@ -39,6 +40,7 @@ pub(super) fn all() -> Vec<Handler> {
         tunnels::handlers(),
         tunnel_sessions::handlers(),
         audit_events::handlers(),
+        configuration::handlers(),
     ];
     resources.into_iter().flatten().collect()
 }

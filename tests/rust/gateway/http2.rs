@@ -259,8 +259,14 @@ async fn who_floods_is_cut_off_and_nobody_else() {
 /// An endpoint in a hurry, and somebody who visits it: it waits 720 ms between requests, and 240 ms
 /// for somebody to take an answer.
 async fn hurried(upstream: SocketAddr) -> (Gateway, PublicEndpoint, Ear, Mouth) {
-    let timeouts =
-        Timeouts { tick: Duration::from_millis(20), response_timeout: Duration::from_secs(1) };
+    let tick = Duration::from_millis(20);
+    let timeouts = Timeouts {
+        head: 4 * tick,
+        stall: 12 * tick,
+        idle: 36 * tick,
+        response: Duration::from_secs(1),
+        ..Timeouts::default()
+    };
     let settings = GatewaySettings { timeouts, tls_endpoints: true, ..GatewaySettings::default() };
     let edges = edges_with(settings).await;
     let endpoint = edges.bind(EndpointSpec::any(Proto::Https), Direct::to(upstream)).await.unwrap();

@@ -14,7 +14,13 @@ const TICK: Duration = Duration::from_millis(20);
 /// A public side that is in a hurry: 80 ms for a head, 240 ms for a body that stalls, 720 ms between
 /// requests, and a second for an upstream to think.
 async fn hurried() -> Gateway {
-    let timeouts = Timeouts { tick: TICK, response_timeout: Duration::from_secs(1) };
+    let timeouts = Timeouts {
+        head: 4 * TICK,
+        stall: 12 * TICK,
+        idle: 36 * TICK,
+        response: Duration::from_secs(1),
+        ..Timeouts::default()
+    };
     edges_with(GatewaySettings { timeouts, ..GatewaySettings::default() }).await
 }
 

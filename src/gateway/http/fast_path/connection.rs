@@ -231,7 +231,8 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
                 return Ok(connection);
             }
         }
-        let io = match within(upstream.dial(visitor, route_ref)).await {
+        let limit = self.http_connection.dial_timeout();
+        let io = match within(limit, upstream.dial(visitor, route_ref)).await {
             Ok(Ok(io)) => io,
             Ok(Err(DialError::Unreachable(_))) | Err(_) => {
                 return Err(self.fail(request, error_response::UNREACHABLE).await);

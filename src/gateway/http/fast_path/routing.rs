@@ -26,6 +26,9 @@ pub(crate) trait RequestRouting {
     /// How long an upstream may think.
     fn response_timeout(&self) -> Duration;
 
+    /// How long opening a connection to an upstream may take.
+    fn dial_timeout(&self) -> Duration;
+
     /// What stands before the number of a code.
     fn code_prefix(&self) -> &str;
 

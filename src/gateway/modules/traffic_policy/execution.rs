@@ -166,11 +166,11 @@ impl PolicyExecution {
         virtual_host: &VirtualHost,
     ) -> ExecutionOutcome {
         let path = self.exchange.request().map_or("/", |it| it.head.uri.path());
-        let (route, path) = match virtual_host.find(path, context.gateway.settings.ambiguous_paths)
-        {
-            Ok(found) => (found.route.clone(), found.path),
-            Err(error) => return ExecutionOutcome::Reject(error.into()),
-        };
+        let (route, path) =
+            match virtual_host.find(path, context.gateway.live.load().ambiguous_paths) {
+                Ok(found) => (found.route.clone(), found.path),
+                Err(error) => return ExecutionOutcome::Reject(error.into()),
+            };
         let taken = self.take(true).and_then(|mut request| {
             path.map_or(Ok(()), |path| head::set_path(&mut request, &path))?;
             Ok(request)

@@ -1,0 +1,125 @@
+//! Reading the configuration of a running service again.
+
+use std::path::PathBuf;
+
+use clap::ArgMatches;
+use tokio::sync::mpsc;
+
+use super::error::CliError;
+use super::log_file;
+use super::output::complain;
+use super::serve::{LoadedConfig, load};
+use super::signals::{NOTHING_TO_READ, on_hangup};
+use crate::api::mask;
+use crate::api::remote::configuration::ConfigurationReload;
+use crate::logging::ignore;
+use crate::service::Service;
+use crate::service::config::{SECTIONS, ServeConfig};
+use crate::service::reload::ReloadOutcome;
+use crate::settings::{Reload, SettingChange, changes, keep_fixed};
+
+/// The configuration that a service runs with, and where it was read from.
+pub(super) struct RunningConfig {
+    matches: ArgMatches,
+    pub config: ServeConfig,
+    /// Whether it was started with a file that sets nothing.
+    may_be_empty: bool,
+}
+
+impl RunningConfig {
+    pub fn new(matches: &ArgMatches, loaded: LoadedConfig) -> Self {
+        let LoadedConfig { config, has_empty_file } = loaded;
+        Self { matches: matches.clone(), config, may_be_empty: has_empty_file }
+    }
+
+    /// Reloads at each SIGHUP, which first opens log files again, and whenever the management API asks
+    /// for it, one after another; never ends.
+    pub async fn follow(&mut self, service: &Service) -> Result<(), CliError> {
+        // However many signals come during a reload, one more reads what is there then.
+        let (hangup, mut hangups) = mpsc::channel(1);
+        on_hangup(move || ignore(hangup.try_send(()), "the signal before it is not served yet"))?;
+        let mut requests = service.reload_requests();
+        loop {
+            let request = async {
+                match &mut requests {
+                    Some(requests) => requests.recv().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let request = tokio::select! {
+                Some(()) = hangups.recv() => None,
+                Some(request) = request => Some(request),
+                else => std::future::pending().await,
+            };
+            match request {
+                Some(request) => request.answer(self.reload(service).await),
+                None => self.hang_up(service).await,
+            }
+        }
+    }
+
+    /// What SIGHUP asks for: log files first, so that what a reload logs is in the new ones.
+    async fn hang_up(&mut self, service: &Service) {
+        let has_logs = log_file::reopen();
+        let outcome = self.reload(service).await;
+        let has_file = self.matches.contains_id("config");
+        let has_certificate = self.config.certificate.is_some();
+        if outcome.is_ok() && !(has_logs || has_file || has_certificate) {
+            complain(NOTHING_TO_READ);
+        }
+    }
+
+    /// Reads everything again and has the service take it over; what is wrong changes nothing.
+    async fn reload(&mut self, service: &Service) -> ReloadOutcome {
+        let outcome = self.apply(service).await;
+        match &outcome {
+            Err(problems) => {
+                problems.iter().for_each(|problem| complain(&format!("not reloaded: {problem}")));
+            }
+            Ok(done) => tell(done),
+        }
+        outcome
+    }
+
+    async fn apply(&mut self, service: &Service) -> ReloadOutcome {
+        let file = self.matches.get_one::<PathBuf>("config");
+        if let Some(path) = file.filter(|path| path.exists() && !path.is_file()) {
+            return Err(vec![format!("{} can be read only once", mask::path(path))]);
+        }
+        let matches = self.matches.clone();
+        let loading = tokio::task::spawn_blocking(move || load(&matches));
+        let loaded = loading.await.map_err(|error| vec![error.to_string()])??;
+        // Somebody may be about to write it; its defaults are not what was meant.
+        if let Some(path) = file.filter(|_| loaded.has_empty_file && !self.may_be_empty) {
+            return Err(vec![format!("{} is empty", mask::path(path))]);
+        }
+        let mut config = loaded.config;
+        let changes = changes(SECTIONS, &self.config, &config);
+        keep_fixed(SECTIONS, &self.config, &mut config);
+        let applied = service.reconfigure(&config.options).await;
+        applied.map_err(|error| vec![error.to_string()])?;
+        self.config = config;
+        Ok(report(&changes))
+    }
+}
+
+/// Says what has changed.
+fn tell(done: &ConfigurationReload) {
+    for line in done.changed.iter().flatten() {
+        complain(&format!("reloaded: {line}"));
+    }
+    for line in done.restart_needed.iter().flatten() {
+        complain(&format!("not before a restart: {line}"));
+    }
+}
+
+fn report(changes: &[SettingChange]) -> ConfigurationReload {
+    let lines = |reload| {
+        let changes = changes.iter().filter(|change| change.reload == reload);
+        let line = |change: &SettingChange| {
+            format!("{}: {} is now {}", change.key, change.from, change.to)
+        };
+        Some(changes.map(line).collect())
+    };
+    ConfigurationReload { changed: lines(Reload::Live), restart_needed: lines(Reload::Restart) }
+}
