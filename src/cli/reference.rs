@@ -1,7 +1,5 @@
 //! `ginnel reference`: all commands as a page of Markdown; the documentation shows it.
 
-use std::fmt::Write;
-
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::error::CliError;
@@ -70,7 +68,7 @@ fn setting_meaning<C>(setting: &Setting<C>) -> String {
 
 fn page(root: &Command) -> String {
     let mut page = HEAD.to_owned();
-    let _ = write!(page, "\n\n{}", block(&text(root.get_after_help())));
+    page.push_str(&format!("\n\n{}", block(&text(root.get_after_help()))));
     for command in visible(root) {
         describe(&mut page, command, "ginnel", 2);
     }
@@ -91,17 +89,17 @@ fn describe(page: &mut String, command: &Command, above: &str, level: usize) {
     // A page has no use for headings below the fourth level.
     let heading = "#".repeat(level.min(4));
     // Writing to a string cannot fail.
-    let _ = write!(page, "\n\n{heading} `{path}`\n\n{}", escaped(&text(command.get_about())));
-    let _ = write!(page, "\n\n{}", block(&format!("{usage}{options_too}{below}")));
+    page.push_str(&format!("\n\n{heading} `{path}`\n\n{}", escaped(&text(command.get_about()))));
+    page.push_str(&format!("\n\n{}", block(&format!("{usage}{options_too}{below}"))));
     if !(positionals.is_empty() && options.is_empty()) {
         page.push_str("\n\n| Argument | Meaning |\n| --- | --- |");
         for arg in positionals.into_iter().chain(options) {
-            let _ = write!(page, "\n| `{}` | {} |", name(arg).replace('|', "\\|"), meaning(arg));
+            page.push_str(&format!("\n| `{}` | {} |", name(arg).replace('|', "\\|"), meaning(arg)));
         }
     }
     let after = text(command.get_after_help());
     if !after.is_empty() {
-        let _ = write!(page, "\n\n{}", block(&after));
+        page.push_str(&format!("\n\n{}", block(&after)));
     }
     for inner in visible(command) {
         describe(page, inner, &path, level + 1);
@@ -146,12 +144,12 @@ fn meaning(arg: &Arg) -> String {
     let defaults = arg.get_default_values().iter();
     let defaults = list(defaults.map(|value| format!("`{}`", value.to_string_lossy())).collect());
     if arg.get_action().takes_values() && !defaults.is_empty() {
-        let _ = write!(meaning, "; {defaults} by default");
+        meaning.push_str(&format!("; {defaults} by default"));
     }
     let possible = arg.get_possible_values().into_iter().filter(|value| !value.is_hide_set());
     let possible = list(possible.map(|value| format!("`{}`", value.get_name())).collect());
     if arg.get_action().takes_values() && !possible.is_empty() {
-        let _ = write!(meaning, "; one of {possible}");
+        meaning.push_str(&format!("; one of {possible}"));
     }
     if arg.is_required_set() && !arg.is_positional() {
         meaning.push_str("; required");

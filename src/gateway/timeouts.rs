@@ -22,7 +22,7 @@ pub struct Timeouts {
     pub idle: Duration,
     /// How long opening a connection to an upstream may take.
     pub dial: Duration,
-    /// How long an upstream may think before it answers.
+    /// How long an upstream may take to begin its response.
     pub response: Duration,
     /// How long a connection to an upstream waits for another request.
     pub upstream_idle: Duration,

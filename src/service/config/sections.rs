@@ -13,7 +13,7 @@ use crate::settings::{ByteSize, SettingSection, setting};
 
 type FilePath = Option<PathBuf>;
 type Port = Option<u16>;
-type Rate = Option<(u32, Duration)>;
+type OptionalRate = Option<(u32, Duration)>;
 type OptionalText = Option<String>;
 
 /// A row: the field with its type, the key, what stands for the value, and what it means.
@@ -86,7 +86,7 @@ const MANAGEMENT_API: SettingSection<ServeConfig> = SettingSection {
             "The URL to put into responses, if clients reach the API at another one"
         ),
         row!(
-            options.rate_limit: Rate, "rate_limit", "N/60s",
+            options.rate_limit: OptionalRate, "rate_limit", "N/60s",
             "Allow this many requests per account in a rolling window of seconds"
         )
         .live(),
@@ -313,7 +313,7 @@ const EDGE_LIMITS: SettingSection<ServeConfig> = SettingSection {
         .live(),
         row!(
             options.timeouts.response: Duration, "edge.response_timeout", "DURATION",
-            "How long a backend may think before it answers"
+            "How long a backend may take to begin its response"
         )
         .between(MIN_TIME, MAX_TIME)
         .live(),
