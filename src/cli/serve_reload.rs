@@ -52,7 +52,7 @@ impl RunningConfig {
                 else => std::future::pending().await,
             };
             match request {
-                Some(request) => request.answer(self.reload(service).await),
+                Some(request) => request.respond(self.reload(service).await),
                 None => self.hang_up(service).await,
             }
         }

@@ -58,7 +58,6 @@ pub use rehearsal::{Called, InjectedFault};
 pub use tokens::new_admin_key;
 
 use arc_swap::ArcSwap;
-use tokio::sync::mpsc;
 
 use crate::admin::AdminListener;
 use crate::api::Secret;
@@ -149,7 +148,7 @@ impl Service {
             }
             let gateway = Gateway::start(gateway_settings, authority).await?;
             let opened = async {
-                let audit = audit_trail(&store, audit_settings).await?;
+                let audit = AuditTrail::start(&store, audit_settings).await?;
                 let publisher = Publisher::start(gateway.clone(), &store)?;
                 let registry = Arc::new(Registry::default());
                 gateway.find_tunnels_in(registry.clone());
@@ -308,39 +307,6 @@ impl Service {
         [Some(self.shared.gateway.limit()), Some(&self.limit), agents].into_iter().flatten()
     }
 
-    /// What is asked for by `POST /configuration/reload` from now on; none where somebody else
-    /// answers it already. Without anybody the operation is refused.
-    pub fn reload_requests(&self) -> Option<mpsc::Receiver<reload::ReloadRequest>> {
-        self.shared.reloads.receive()
-    }
-
-    /// Takes over those options that may change while it runs: the certificate, the rate limit, trusted
-    /// proxies, ambiguous paths, timeouts and limits. Connections that are open keep what they began
-    /// with; addresses, the database and secrets stay.
-    ///
-    /// # Errors
-    /// When an option is wrong, or the certificate cannot be used; nothing has changed then.
-    pub async fn reconfigure(&self, options: &Options) -> Result<(), Error> {
-        options.check()?;
-        let authority = self.shared.gateway.authority().clone();
-        match options.certificate.clone() {
-            None => authority.withdraw(),
-            Some((chain, key)) => {
-                let provide = move || authority.provide(&chain, &key);
-                let provided = tokio::task::spawn_blocking(provide).await;
-                provided.map_err(|_| store::StoreError::Panicked)??;
-            }
-        }
-        // Nothing fails from here on.
-        self.limit.set_caps(options.management_caps());
-        self.shared.live.rcu(|live| live.changed(options));
-        self.shared.gateway.reconfigure(&options.gateway_settings());
-        if let Some((agents, settings)) = self.agents.as_ref().zip(options.agent_settings()) {
-            agents.reconfigure(settings);
-        }
-        Ok(())
-    }
-
     /// Has calls of an operation fail from now on.
     pub fn fail(&self, fault: InjectedFault) {
         self.shared.rehearsal.fail(fault);
@@ -446,19 +412,6 @@ async fn agents(
     let settings = Arc::new(ArcSwap::from_pointee(settings));
     let state = AgentsState { settings, store, gateway: gateway.clone(), registry, ids };
     Ok(Some(BoundAgentListener::bind(Arc::new(state), gateway.authority()).await?))
-}
-
-/// The audit trail of a database, which is written and pruned from now on.
-async fn audit_trail(
-    store: &Arc<Store>,
-    settings: audit::AuditSettings,
-) -> Result<Arc<AuditTrail>, Error> {
-    let (opened, retention) = (store.clone(), settings.retention);
-    let opened = tokio::task::spawn_blocking(move || AuditTrail::open(&opened, settings)).await;
-    let trail = Arc::new(opened.map_err(|_| store::StoreError::Panicked)??);
-    trail.start_writing(store);
-    trail.start_pruning(store, retention);
-    Ok(trail)
 }
 
 /// Obtains certificates by ACME, where that is wanted.

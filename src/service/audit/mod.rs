@@ -44,6 +44,22 @@ pub(super) struct AuditTrail {
 }
 
 impl AuditTrail {
+    /// The trail of a database, which is written and pruned from now on.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub(super) async fn start(
+        store: &Arc<Store>,
+        settings: AuditSettings,
+    ) -> Result<Arc<Self>, store::StoreError> {
+        let (opened, retention) = (store.clone(), settings.retention);
+        let opened = tokio::task::spawn_blocking(move || Self::open(&opened, settings)).await;
+        let trail = Arc::new(opened.map_err(|_| store::StoreError::Panicked)??);
+        trail.start_writing(store);
+        retention::start(store, trail.origin.clone(), retention);
+        Ok(trail)
+    }
+
     /// The trail of a database; blocks on the disk.
     pub(super) fn open(store: &Store, settings: AuditSettings) -> Result<Self, store::StoreError> {
         let AuditSettings { origin, code_prefix, .. } = settings;
@@ -91,7 +107,7 @@ impl AuditTrail {
     }
 
     /// Writes what waits, from time to time, for as long as the trail and the store are in use.
-    pub(super) fn start_writing(self: &Arc<Self>, store: &Arc<Store>) {
+    fn start_writing(self: &Arc<Self>, store: &Arc<Store>) {
         let (trail, store) = (Arc::downgrade(self), Arc::downgrade(store));
         tokio::spawn(async move {
             loop {
@@ -100,11 +116,6 @@ impl AuditTrail {
                 trail.flush(&store).await;
             }
         });
-    }
-
-    /// Removes events that are older than this, from time to time.
-    pub(super) fn start_pruning(&self, store: &Arc<Store>, retention: Duration) {
-        retention::start(store, self.origin.clone(), retention);
     }
 
     /// Writes what waits.
