@@ -454,3 +454,33 @@ def test_the_command_is_quiet_unless_asked(level: str) -> None:
     line = complaints.splitlines()[0]
     event = r"DEBUG ginnel.service GET /api_keys peer=\S+ op_id=op_\w+ status=200 "
     assert re.match(rf"[0-9-]+T[0-9:.]+Z {event}", line)
+
+
+def test_a_field_named_as_an_attribute_of_records_has_an_underscore(
+    service: ginnel.Service, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG, "ginnel")
+    remote = service.client()
+    body = remote.backends.http_response.create(body="in").id
+    edge = remote.edges.https.create(hostports=["filtered.example.test:80"])
+    remote.edges.https.routes.create(
+        edge.id,
+        match_type="path_prefix",
+        match="/",
+        backend={"backend_id": body},
+        user_agent_filter={"deny": [".*"]},
+    )
+    assert service.http_url
+    headers = {"Host": "filtered.example.test", "User-Agent": "x"}
+    request = urllib.request.Request(service.http_url, headers=headers)
+
+    events = service.events()
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=20)
+    refused.value.close()
+    assert events.get(timeout=20).module == "user_agent_filter"
+    service.stop()
+
+    named = [getattr(record, "module_", None) for record in ours(caplog)]
+    assert "user_agent_filter" in named
+    assert "Traceback" not in capfd.readouterr().err

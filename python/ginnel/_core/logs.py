@@ -114,11 +114,17 @@ def _log(
 ) -> None:
     if not to.isEnabledFor(level):
         return
-    extra = dict.fromkeys(FIELDS) | fields
+    # A record has attributes of its own, such as `module`, which none of these may replace.
+    free = {f"{name}_" if name in _TAKEN else name: value for name, value in fields.items()}
+    extra = dict.fromkeys(FIELDS) | free
     record = to.makeRecord(to.name, level, "ginnel", 0, line, (), None, extra=extra)
     record.created = created
     record.msecs = created % 1 * 1000
     to.handle(record)
+
+
+# What a record holds already, and the two names that `makeRecord` refuses besides.
+_TAKEN = vars(logging.makeLogRecord({})).keys() | {"message", "asctime"}
 
 
 def _has_handler(of: logging.Logger) -> bool:
