@@ -32,6 +32,7 @@ mod options;
 mod pipeline;
 mod publish;
 mod rate_limit;
+mod reconfigure;
 mod references;
 mod refusal;
 mod rehearsal;

@@ -1,12 +1,10 @@
-//! Reloads of the configuration: who asks for one, who performs it (the program that has read the
-//! configuration), and what a service takes over.
+//! Reloads of the configuration: who asks for one, and who performs it, which is the program that has
+//! read the configuration.
 
 use std::sync::OnceLock;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::store::StoreError;
-use super::{Error, Options, Service};
 use crate::api::remote::configuration::ConfigurationReload;
 use crate::logging::ignore;
 
@@ -52,40 +50,5 @@ impl ReloadRequests {
         let (reply, outcome) = oneshot::channel();
         sender.send(ReloadRequest { reply }).await.map_err(|_| ReloadError::Nobody)?;
         outcome.await.map_err(|_| ReloadError::Nobody)?.map_err(ReloadError::Problems)
-    }
-}
-
-impl Service {
-    /// The calls of `POST /configuration/reload` from now on; none where somebody else receives them
-    /// already. While nobody does, the operation is refused.
-    pub fn reload_requests(&self) -> Option<mpsc::Receiver<ReloadRequest>> {
-        self.shared.reloads.receive()
-    }
-
-    /// Takes over those options that may change while it runs: the certificate, the rate limit, trusted
-    /// proxies, ambiguous paths, timeouts and limits. Connections that are open keep what they began
-    /// with; addresses, the database and secrets stay.
-    ///
-    /// # Errors
-    /// When an option is wrong, or the certificate cannot be used; nothing has changed then.
-    pub async fn reconfigure(&self, options: &Options) -> Result<(), Error> {
-        options.check()?;
-        let authority = self.shared.gateway.authority().clone();
-        match options.certificate.clone() {
-            None => authority.withdraw(),
-            Some((chain, key)) => {
-                let provide = move || authority.provide(&chain, &key);
-                let provided = tokio::task::spawn_blocking(provide).await;
-                provided.map_err(|_| StoreError::Panicked)??;
-            }
-        }
-        // Nothing fails from here on.
-        self.limit.set_caps(options.management_caps());
-        self.shared.live.rcu(|live| live.changed(options));
-        self.shared.gateway.reconfigure(&options.gateway_settings());
-        if let Some((agents, settings)) = self.agents.as_ref().zip(options.agent_settings()) {
-            agents.reconfigure(settings);
-        }
-        Ok(())
     }
 }

@@ -1,0 +1,42 @@
+//! What a running service takes over from new options.
+
+use tokio::sync::mpsc;
+
+use super::reload::ReloadRequest;
+use super::store::StoreError;
+use super::{Error, Options, Service};
+
+impl Service {
+    /// The calls of `POST /configuration/reload` from now on; none where somebody else receives them
+    /// already. While nobody does, the operation is refused.
+    pub fn reload_requests(&self) -> Option<mpsc::Receiver<ReloadRequest>> {
+        self.shared.reloads.receive()
+    }
+
+    /// Takes over those options that may change while it runs: the certificate, the rate limit, trusted
+    /// proxies, ambiguous paths, timeouts and limits. Connections that are open keep what they began
+    /// with; addresses, the database and secrets stay.
+    ///
+    /// # Errors
+    /// When an option is wrong, or the certificate cannot be used; nothing has changed then.
+    pub async fn reconfigure(&self, options: &Options) -> Result<(), Error> {
+        options.check()?;
+        let authority = self.shared.gateway.authority().clone();
+        match options.certificate.clone() {
+            None => authority.withdraw(),
+            Some((chain, key)) => {
+                let provide = move || authority.provide(&chain, &key);
+                let provided = tokio::task::spawn_blocking(provide).await;
+                provided.map_err(|_| StoreError::Panicked)??;
+            }
+        }
+        // Nothing fails from here on.
+        self.limit.set_caps(options.management_caps());
+        self.shared.live.rcu(|live| live.changed(options));
+        self.shared.gateway.reconfigure(&options.gateway_settings());
+        if let Some((agents, settings)) = self.agents.as_ref().zip(options.agent_settings()) {
+            agents.reconfigure(settings);
+        }
+        Ok(())
+    }
+}
