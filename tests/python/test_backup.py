@@ -220,7 +220,11 @@ def test_a_file_that_was_not_closed_needs_its_log(tmp_path: Path) -> None:
             ["ginnel.db", "ginnel.db-lock"],
             ["ginnel.db-lock", "ginnel.db"],
         )
-    for line in (["admin-key", "new", "--path", alone], ["restore", alone, "--path", path]):
+    lines: list[list[str | Path]] = [
+        ["admin-key", "new", "--path", alone],
+        ["restore", alone, "--path", path],
+    ]
+    for line in lines:
         assert "which is missing" in command(*line).stderr
 
     shutil.copyfile(f"{path}-wal", f"{alone}-wal")

@@ -151,6 +151,7 @@ def test_what_does_not_respond_is_a_problem() -> None:
 
 def test_an_agent_responds() -> None:
     with ginnel.Service() as service, ginnel.Agent(service) as agent:
+        assert agent.url
         _, found = doctor("--agent-url", agent.url)
     assert found["agent"][0]["severity"] == "ok"
 

@@ -478,7 +478,9 @@ def test_a_field_named_as_an_attribute_of_records_has_an_underscore(
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(request, timeout=20)
     refused.value.close()
-    assert events.get(timeout=20).module == "user_agent_filter"
+    event = events.get(timeout=20)
+    assert event
+    assert event.module == "user_agent_filter"
     service.stop()
 
     named = [getattr(record, "module_", None) for record in ours(caplog)]
