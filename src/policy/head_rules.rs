@@ -55,6 +55,9 @@ impl Policy {
     /// Whether the rules let a request pass that has this head, with some changes to it. False says
     /// nothing: only [`Policy::run`] can tell then.
     pub fn passes(&self, head: &HeadView<'_>, changes: &mut Vec<Arc<HeadChange>>) -> bool {
+        if !self.enabled {
+            return true;
+        }
         let Some(HeadRules(known)) = &self.head_rules else { return false };
         for (rule, change) in self.request.iter().zip(known) {
             let matches = rule.expressions.iter().try_fold(true, |matches, expression| {
@@ -103,4 +106,73 @@ fn change_of(steps: &[ActionStep]) -> Option<HeadChange> {
 /// Whether one change adds and removes the same field, so that the order of its actions matters.
 fn is_twice(change: &HeadChange) -> bool {
     change.added.iter().any(|(name, _)| change.removed.contains(name))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use chrono::Utc;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::policy::{Scope, VisitorConnection};
+
+    /// Whether a request for a path passes the rules, and what is added to it.
+    fn passed(document: &Value, target: &str) -> Option<Vec<String>> {
+        let policy = Policy::compile(document, Scope::HttpTunnel).unwrap();
+        let address: SocketAddr = "192.0.2.1:1".parse().unwrap();
+        let connection = VisitorConnection {
+            client: address,
+            server: address,
+            region: String::new(),
+            started: Utc::now(),
+            tls: None,
+        };
+        let head = HeadView {
+            method: "GET",
+            target,
+            host: "a.test",
+            scheme: "http",
+            fields: &[],
+            connection: &connection,
+            client_ip: "192.0.2.1",
+        };
+        let mut changes = Vec::new();
+        let passed = policy.passes(&head, &mut changes);
+        let added = changes.iter().flat_map(|change| change.names().map(ToString::to_string));
+        passed.then(|| added.collect())
+    }
+
+    fn rule(expression: &str, kind: &str, config: &Value) -> Value {
+        json!({"expressions": [expression], "actions": [{"type": kind, "config": config}]})
+    }
+
+    #[test]
+    fn rules_that_match_change_the_head_or_leave_it_to_the_engine() {
+        let add = rule("req.method == 'GET'", "add-headers", &json!({"headers": {"x-a": "1"}}));
+        let deny = rule("req.url.path == '/closed'", "deny", &json!({}));
+        let document = json!({"on_http_request": [add, deny]});
+
+        assert_eq!(passed(&document, "/open"), Some(vec!["x-a".to_owned()]));
+        assert_eq!(passed(&document, "/closed"), None);
+        let failing = rule("req.headers['x-missing'][0] == 'b'", "deny", &json!({}));
+        assert_eq!(
+            passed(&json!({"on_http_request": [failing]}), "/"),
+            None,
+            "an expression fails"
+        );
+    }
+
+    #[test]
+    fn a_policy_that_is_switched_off_does_nothing() {
+        let add = rule("true", "add-headers", &json!({"headers": {"x-a": "1"}}));
+        let deny = json!({"actions": [{"type": "deny"}]});
+
+        for rules in [json!([add]), json!([add, deny])] {
+            let document = json!({"enabled": false, "on_http_request": rules});
+            assert_eq!(passed(&document, "/"), Some(Vec::new()), "{document}");
+        }
+    }
 }
