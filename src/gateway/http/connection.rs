@@ -31,7 +31,7 @@ use crate::gateway::routing::target::{ConnectionReuse, Target, UpstreamProtocol,
 use crate::gateway::routing::virtual_host::{Rejection, Route, VirtualHost};
 use crate::gateway::tls::policy::TlsPolicy;
 use crate::gateway::{GatewayState, LiveGatewaySettings};
-use crate::http1::RequestHead;
+use crate::http1::{RequestHead, is_forwarded};
 use crate::logging::or_debug;
 use crate::net::ShutdownSignal;
 use crate::policy::head_change::HeadChange;
@@ -298,6 +298,10 @@ impl HttpConnection {
     ) -> Option<Vec<Arc<HeadChange>>> {
         let Requester { visitor, attributes } = &self.client;
         let client_ip = self.origin.peer.to_str().ok().filter(|_| !self.is_proxy)?;
+        // What visitors say that only proxies may say is removed before a rule sees the request.
+        if head.fields.iter().any(|field| is_forwarded(field.name.as_bytes())) {
+            return None;
+        }
         modules.pass(&HeadView {
             method: head.method,
             target: head.target,

@@ -266,6 +266,10 @@ fn modules() -> Vec<(Value, bool)> {
             )]),
             true,
         ),
+        // What only proxies may say, no rule sees of a visitor.
+        (policy(&[(&["hasReqHeader('x-forwarded-for')"], "deny", deny())]), true),
+        (policy(&[(&["!hasReqHeader('x-forwarded-for')"], "deny", deny())]), false),
+        (policy(&[(&["!hasReqHeader('x_real_ip')"], "deny", deny())]), false),
         // What a rule reads, a rule before may have changed.
         (
             policy(&[
@@ -326,6 +330,7 @@ async fn modules_decide_alike_on_both_ways() {
         "GET /a HTTP/1.1\r\nHost: a.test\r\nUser-Agent: good\r\nX-Via: v\r\nx-name: a\r\nX-NAME: b\r\n",
         "GET /a HTTP/1.1\r\nHost: a.test\r\nUser-Agent: good\r\nCookie: r=1; s=v\r\n",
         "GET /a HTTP/1.1\r\nHost: a.test\r\nUser-Agent: good\r\nX-Forwarded-For: 192.0.2.9\r\n",
+        "GET /a HTTP/1.1\r\nHost: a.test\r\nUser-Agent: good\r\nX_Real_IP: 1\r\n",
         "POST /a HTTP/1.1\r\nHost: a.test\r\nUser-Agent: good\r\nContent-Length: 0\r\n",
         "POST /a HTTP/1.1\r\nHost: a.test\r\nUser-Agent: good\r\nContent-Length: 4\r\n\r\nbody",
     ];
