@@ -55,12 +55,12 @@ pub(super) fn with_sources<T>(
     file: Option<&ConfigFile>,
     work: impl FnOnce(&SettingSources<'_>) -> T,
 ) -> T {
-    let flags = |name: &str| given(matches, name);
+    let flags = |name: &str| values_of(matches, name);
     work(&SettingSources { flags: &flags, environment: &|name| std::env::var_os(name), file })
 }
 
 /// The values of a flag on the command line; its default is none of them.
-fn given(matches: &ArgMatches, name: &str) -> Option<Vec<OsString>> {
+fn values_of(matches: &ArgMatches, name: &str) -> Option<Vec<OsString>> {
     let on_command_line = clap::parser::ValueSource::CommandLine;
     if matches.try_contains_id(name).is_err() || matches.value_source(name) != Some(on_command_line)
     {

@@ -95,7 +95,7 @@ impl LogLevel {
     }
 }
 
-/// From which level on each target is told, in the order of [`TARGETS`].
+/// From which level on each target is logged, in the order of [`TARGETS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogLevels(pub [LogLevel; TARGETS.len()]);
 

@@ -45,7 +45,7 @@ pub struct Setting<C: 'static> {
 
 /// The place of a setting in a configuration, whatever its type.
 pub struct SettingField<C> {
-    /// How it is given.
+    /// How it is written.
     pub kind: ValueKind,
     /// The words that it may be, where these are all.
     pub choices: &'static [&'static str],

@@ -25,7 +25,7 @@ impl Bounds {
     }
 }
 
-/// How a setting is given.
+/// How a setting is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueKind {
     /// One value.
@@ -42,7 +42,7 @@ pub enum ValueKind {
 
 /// A type that a setting can have.
 pub trait SettingValue {
-    /// How it is given.
+    /// How it is written.
     const KIND: ValueKind = ValueKind::Text;
     /// The words that it may be, where these are all.
     const CHOICES: &'static [&'static str] = &[];

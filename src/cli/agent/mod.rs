@@ -124,7 +124,7 @@ fn tunnel(name: &'static str, about: &'static str) -> Command {
         ))
 }
 
-/// What an agent is told that connects to a service elsewhere.
+/// The options of agents that connect to a service elsewhere.
 fn connecting(command: Command) -> Command {
     command
         .arg(config_argument())
@@ -137,7 +137,7 @@ fn connecting(command: Command) -> Command {
         .arg(file("authtoken-file", "A file that holds the authtoken; default: GINNEL_AUTHTOKEN"))
 }
 
-/// What every agent is told.
+/// The options of every agent.
 fn running(command: Command) -> Command {
     command
         .arg(text("web-addr", "HOST:PORT", "Where the agent API listens, or false"))

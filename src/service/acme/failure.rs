@@ -20,7 +20,7 @@ pub(super) const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OrderError {
     /// The authority refuses something, or cannot be reached.
-    #[error("{}", told(.0))]
+    #[error("{}", describe(.0))]
     Acme(#[from] instant_acme::Error),
     /// The authority could not see that the name leads here.
     #[error("{message}")]
@@ -77,7 +77,7 @@ fn code_of(problem: &instant_acme::Problem) -> String {
 }
 
 /// An error with its causes: the outer one alone says only that a request failed.
-fn told(error: &instant_acme::Error) -> String {
+fn describe(error: &instant_acme::Error) -> String {
     if let instant_acme::Error::Api(problem) = error {
         return problem.detail.clone().unwrap_or_else(|| problem.to_string());
     }
