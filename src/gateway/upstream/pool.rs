@@ -1,6 +1,6 @@
 //! Connections to upstreams that wait for the next request.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,8 +8,9 @@ use crate::gateway::upstream::http1::{ConnectionIdentity, Http1Connection};
 use crate::gateway::upstream::http2::Http2Connection;
 use crate::reuse::{IdleState, ReuseBan};
 
-/// How many connections to one target wait at most, for each way.
-const MAX_IDLE_CONNECTIONS: usize = 128;
+/// How many connections to one target wait at most, for each way. With fewer than visitors who
+/// send at once, each of their bursts would end in connections closed and opened again.
+const MAX_IDLE_CONNECTIONS: usize = 1024;
 
 /// A connection that can wait.
 pub(crate) trait PooledConnection {
@@ -76,7 +77,7 @@ pub(crate) struct IdlePool<T> {
 
 /// Idle connections, the one that was used last at the end.
 struct IdleConnections<T> {
-    connections: Vec<T>,
+    connections: VecDeque<T>,
     /// No connection waits any more.
     is_closed: bool,
 }
@@ -84,7 +85,7 @@ struct IdleConnections<T> {
 impl<T: PooledConnection> IdlePool<T> {
     fn new(ban: ReuseBan) -> Self {
         Self {
-            idle: Mutex::new(IdleConnections { connections: Vec::new(), is_closed: false }),
+            idle: Mutex::new(IdleConnections { connections: VecDeque::new(), is_closed: false }),
             ban,
         }
     }
@@ -96,7 +97,7 @@ impl<T: PooledConnection> IdlePool<T> {
                 let connections = &mut self.lock().connections;
                 let at =
                     connections.iter().rposition(|connection| connection.identity() == identity)?;
-                connections.remove(at)
+                connections.remove(at)?
             };
             if self.ban.permits(connection.state()) {
                 return Some(connection);
@@ -112,9 +113,9 @@ impl<T: PooledConnection> IdlePool<T> {
         }
         if idle.connections.len() == MAX_IDLE_CONNECTIONS {
             // The visitor that has been away for longest is the least likely to come again.
-            idle.connections.remove(0);
+            idle.connections.pop_front();
         }
-        idle.connections.push(connection);
+        idle.connections.push_back(connection);
     }
 
     fn close(&self) {
