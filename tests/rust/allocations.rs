@@ -27,8 +27,8 @@ const PATHS: &[(&str, f64)] = &[
     ("edge GET with a policy", 2.0),
     ("edge GET with a policy on the long way", 35.0),
     ("tunnel GET", 6.0),
-    ("tunnel GET with capture", 16.0),
-    ("tunnel POST with capture", 19.3),
+    ("tunnel GET with capture", 13.1),
+    ("tunnel POST with capture", 14.4),
     ("management API GET", 51.0),
     ("blocking client GET", 12.0),
 ];

@@ -9,8 +9,10 @@ const BLOCK_BYTES: usize = 32 * 1024;
 /// The bytes of a body, as far as they are kept.
 #[derive(Debug, Default, Clone)]
 pub struct CapturedBody {
-    /// All but the last are full.
-    blocks: Vec<Vec<u8>>,
+    /// All of a short body.
+    first: Vec<u8>,
+    /// What did not fit into the first block; all but the last are full.
+    others: Vec<Vec<u8>>,
     length: usize,
 }
 
@@ -27,42 +29,42 @@ impl CapturedBody {
 
     /// All bytes in one piece; a short body is one already.
     pub fn bytes(&self) -> Cow<'_, [u8]> {
-        match self.blocks.as_slice() {
-            [] => Cow::Borrowed(&[]),
-            [block] => Cow::Borrowed(block),
-            blocks => Cow::Owned(blocks.concat()),
+        if self.others.is_empty() {
+            return Cow::Borrowed(&self.first);
         }
+        let mut bytes = Vec::new();
+        self.append_to(&mut bytes);
+        Cow::Owned(bytes)
     }
 
     /// Puts all bytes behind others.
     pub fn append_to(&self, bytes: &mut Vec<u8>) {
         bytes.reserve(self.length);
-        self.blocks.iter().for_each(|block| bytes.extend_from_slice(block));
+        bytes.extend_from_slice(&self.first);
+        self.others.iter().for_each(|block| bytes.extend_from_slice(block));
     }
 
     /// Adds bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {
-            match self.blocks.last_mut() {
-                Some(last) if last.len() < BLOCK_BYTES => {
-                    let (now, later) = rest.split_at(rest.len().min(BLOCK_BYTES - last.len()));
-                    grow(last, now.len());
-                    last.extend_from_slice(now);
-                    rest = later;
-                }
-                _ => self.blocks.push(Vec::new()),
+            let last = self.others.last_mut().unwrap_or(&mut self.first);
+            if last.len() == BLOCK_BYTES {
+                self.others.push(Vec::new());
+                continue;
             }
+            let (now, later) = rest.split_at(rest.len().min(BLOCK_BYTES - last.len()));
+            grow(last, now.len());
+            last.extend_from_slice(now);
+            rest = later;
         }
         self.length += bytes.len();
     }
 
     /// Gives back what was set aside for more.
     pub(super) fn settle(&mut self) {
-        self.blocks.shrink_to_fit();
-        if let Some(last) = self.blocks.last_mut() {
-            last.shrink_to_fit();
-        }
+        self.others.shrink_to_fit();
+        self.others.last_mut().unwrap_or(&mut self.first).shrink_to_fit();
     }
 }
 
@@ -93,6 +95,10 @@ impl<const N: usize> PartialEq<[u8; N]> for CapturedBody {
 mod tests {
     use super::*;
 
+    fn blocks(body: &CapturedBody) -> impl Iterator<Item = &Vec<u8>> {
+        std::iter::once(&body.first).chain(&body.others)
+    }
+
     #[test]
     fn bytes_come_back_as_they_went_in_however_they_were_cut() {
         let bytes: Vec<u8> = (0..200_000_u32).map(|number| (number % 251) as u8).collect();
@@ -105,7 +111,7 @@ mod tests {
             body.append_to(&mut behind);
             assert_eq!((body.len(), &*body.bytes()), (bytes.len(), bytes.as_slice()));
             assert_eq!(behind[4..], bytes);
-            assert!(body.blocks.iter().all(|block| block.capacity() <= BLOCK_BYTES));
+            assert!(blocks(&body).all(|block| block.capacity() <= BLOCK_BYTES));
         }
     }
 
@@ -117,7 +123,7 @@ mod tests {
 
         body.settle();
 
-        let room: usize = body.blocks.iter().map(Vec::capacity).sum();
+        let room: usize = blocks(&body).map(Vec::capacity).sum();
         assert_eq!(room, body.len());
     }
 }

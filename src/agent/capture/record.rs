@@ -1,11 +1,12 @@
 //! One captured request with its answer.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use chrono::{DateTime, Local, SecondsFormat};
+use chrono::{DateTime, Local, SecondsFormat, Utc};
 use serde::Serialize;
 
 use super::CapturedBody;
@@ -22,18 +23,10 @@ pub struct CaptureRecord {
     pub id: String,
     /// The tunnel that received it.
     pub tunnel_name: String,
-    /// The address of the client, without its port.
-    pub remote_addr: String,
+    /// Where it comes from.
+    pub source: Arc<CaptureSource>,
     /// When it arrived.
-    pub start: DateTime<Local>,
-    /// The record that this one repeats.
-    pub replay_of: Option<String>,
-    /// What the visitor came through; none for replays.
-    pub via: Option<Via>,
-    /// The identifier of the edge; empty where none led here, or the service did not say.
-    pub edge_id: String,
-    /// The identifier of the edge's route; empty likewise.
-    pub route_id: String,
+    start: DateTime<Utc>,
     /// When it changed last, in the count of all changes.
     pub(super) revision: AtomicU64,
     exchange: Mutex<CapturedExchange>,
@@ -118,28 +111,20 @@ impl CaptureRecord {
     pub(super) fn new(
         sequence: u32,
         tunnel_name: String,
-        source: CaptureSource,
+        source: Arc<CaptureSource>,
         request: CapturedMessage,
     ) -> Self {
-        let CaptureSource { remote_addr, replay_of, via, edge_id, route_id } = source;
-        let start = Local::now();
+        let start = Utc::now();
         // Seconds since 1970 need 32 bits until 2106.
         let id = format!("{:08x}{sequence:08x}", start.timestamp() & 0xffff_ffff);
         let exchange = Mutex::new(CapturedExchange { request, ..CapturedExchange::default() });
         let revision = AtomicU64::default();
-        Self {
-            sequence,
-            id,
-            tunnel_name,
-            remote_addr,
-            start,
-            replay_of,
-            via,
-            edge_id,
-            route_id,
-            revision,
-            exchange,
-        }
+        Self { sequence, id, tunnel_name, source, start, revision, exchange }
+    }
+
+    /// When it arrived, by the clock of this machine's time zone.
+    pub fn start(&self) -> DateTime<Local> {
+        self.start.with_timezone(&Local)
     }
 
     /// When it changed last, in the count of all changes.
@@ -160,8 +145,8 @@ impl CaptureRecord {
             uri: format!("/api/requests/http/{}", self.id),
             id: self.id.clone(),
             tunnel_name: self.tunnel_name.clone(),
-            remote_addr: self.remote_addr.clone(),
-            start: Timestamp(self.start.to_rfc3339_opts(SecondsFormat::Secs, false)),
+            remote_addr: self.source.remote_addr.clone(),
+            start: Timestamp(self.start().to_rfc3339_opts(SecondsFormat::Secs, false)),
             duration: i64::try_from(nanoseconds).unwrap_or(i64::MAX),
             request: exchange.request.show_request(),
             response: exchange.response.as_ref().map(CapturedMessage::show_response),
@@ -195,17 +180,20 @@ impl CapturedMessage {
     }
 
     /// The parts of the first line: three of a request, and as many of an answer.
-    pub fn start_line(&self) -> [String; 3] {
-        let line = self.head.split(|byte| *byte == b'\n').next().unwrap_or_default();
-        let line = String::from_utf8_lossy(line);
-        let mut parts = line.trim_end().splitn(3, ' ').map(str::to_owned);
-        std::array::from_fn(|_| parts.next().unwrap_or_default())
+    pub fn start_line(&self) -> [Cow<'_, str>; 3] {
+        let mut parts = self.first_line().splitn(3, |byte| *byte == b' ');
+        std::array::from_fn(|_| String::from_utf8_lossy(parts.next().unwrap_or_default()))
+    }
+
+    fn first_line(&self) -> &[u8] {
+        self.head.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii_end()
     }
 
     /// The status of an answer with its reason: `404 Not Found`.
-    pub fn status(&self) -> String {
-        let [_, code, reason] = self.start_line();
-        format!("{code} {reason}").trim_end().to_owned()
+    pub fn status(&self) -> Cow<'_, str> {
+        let line = self.first_line();
+        let version = line.iter().position(|byte| *byte == b' ').map_or(line.len(), |at| at + 1);
+        String::from_utf8_lossy(&line[version..])
     }
 
     /// The headers in their order, with the names as they were written.
@@ -236,7 +224,7 @@ impl CapturedMessage {
     }
 
     fn show_request(&self) -> RequestMessage {
-        let [method, uri, proto] = self.start_line();
+        let [method, uri, proto] = self.start_line().map(Cow::into_owned);
         RequestMessage {
             method,
             proto,
@@ -253,9 +241,9 @@ impl CapturedMessage {
     fn show_response(&self) -> ResponseMessage {
         let [proto, code, _] = self.start_line();
         ResponseMessage {
-            status: self.status(),
+            status: self.status().into_owned(),
             status_code: code.parse().unwrap_or_default(),
-            proto,
+            proto: proto.into_owned(),
             headers: grouped(self.headers()),
             raw: Base64(self.raw().into()),
             truncated: Flag(self.is_truncated()),

@@ -74,7 +74,7 @@ pub struct NewCapture<'a> {
     /// The tunnel that received it.
     pub tunnel_name: &'a str,
     /// Where it comes from.
-    pub source: CaptureSource,
+    pub source: Arc<CaptureSource>,
     /// The head as it is sent to the local service.
     pub head: &'a [u8],
     /// Whether the body comes in chunks.
@@ -87,6 +87,7 @@ pub struct CaptureStore {
     limit: CaptureLimit,
     inner: Mutex<CaptureState>,
     changes: broadcast::Sender<CaptureChange>,
+    ended: broadcast::Sender<Arc<CaptureRecord>>,
     /// How many exchanges have not ended.
     open: AtomicUsize,
 }
@@ -108,7 +109,8 @@ impl CaptureStore {
     /// No records yet.
     pub fn new(limit: CaptureLimit) -> Arc<Self> {
         let (changes, _) = broadcast::channel(MAX_QUEUED_CHANGES);
-        Arc::new(Self { limit, inner: Mutex::default(), changes, open: AtomicUsize::new(0) })
+        let (ended, _) = broadcast::channel(MAX_QUEUED_CHANGES);
+        Arc::new(Self { limit, inner: Mutex::default(), changes, ended, open: AtomicUsize::new(0) })
     }
 
     /// Whether anything is captured.
@@ -199,6 +201,11 @@ impl CaptureStore {
         self.changes.subscribe()
     }
 
+    /// The records whose exchanges end from now on.
+    pub fn subscribe_ended(&self) -> broadcast::Receiver<Arc<CaptureRecord>> {
+        self.ended.subscribe()
+    }
+
     fn bytes(&self) -> usize {
         match self.limit {
             CaptureLimit::Nothing => 0,
@@ -247,6 +254,9 @@ impl CaptureStore {
     /// Counts the last change of a record, and says so.
     pub(super) fn tell_end(&self, record: &Arc<CaptureRecord>) {
         self.tell_change(record, CaptureChange::Ended);
+        if self.ended.receiver_count() > 0 {
+            ignore(self.ended.send(record.clone()), "nobody may be listening");
+        }
         self.open.fetch_sub(1, Ordering::Release);
     }
 
@@ -286,7 +296,7 @@ mod tests {
     fn open(captures: &Arc<CaptureStore>, tunnel_name: &str) -> Recording {
         captures.open(NewCapture {
             tunnel_name,
-            source: CaptureSource::default(),
+            source: Arc::default(),
             head: HEAD,
             chunked: false,
         })

@@ -1,5 +1,6 @@
 //! Sending a captured request again, as it was or changed.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -70,7 +71,7 @@ impl ReplayEdits {
         if self.is_empty() {
             return Ok(original.raw());
         }
-        let [method, target, version] = original.start_line();
+        let [method, target, version] = original.start_line().map(Cow::into_owned);
         let method = self.method.unwrap_or(method);
         if method.is_empty() || !method.bytes().all(is_token) {
             return Err(WebRejection::invalid_body(format!("method: {method:?} is not a method")));

@@ -170,7 +170,7 @@ impl FilterTest {
                     || content::decoded(message).is_some_and(|body| expected.is_match(&body.bytes))
             }),
             Self::Tunnel(name) => record.tunnel_name == *name,
-            Self::Replay => record.replay_of.is_some(),
+            Self::Replay => record.source.replay_of.is_some(),
             Self::Truncated => messages(exchange).any(CapturedMessage::is_truncated),
             Self::Unanswered => exchange.unanswered,
             Self::Text(expected) => {
@@ -264,7 +264,8 @@ mod tests {
         let captures = CaptureStore::new(CaptureLimit::default());
         let recording = captures.open(NewCapture {
             tunnel_name: "web",
-            source: CaptureSource { replay_of: Some("00".to_owned()), ..CaptureSource::default() },
+            source: CaptureSource { replay_of: Some("00".to_owned()), ..CaptureSource::default() }
+                .into(),
             head: b"POST /hook/a?x=1 HTTP/1.1\r\nX-Id: abc def\r\nContent-Length: 9\r\n\r\n",
             chunked: false,
         });

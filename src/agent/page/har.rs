@@ -74,7 +74,7 @@ fn entry(shared: &AgentInner, record: &CaptureRecord, reveal: bool) -> Value {
     let exchange = record.exchange().clone();
     let took = exchange.took.map_or(0.0, |took| took.as_secs_f64() * 1000.0);
     let mut entry = json!({
-        "startedDateTime": record.start.to_rfc3339_opts(SecondsFormat::Millis, false),
+        "startedDateTime": record.start().to_rfc3339_opts(SecondsFormat::Millis, false),
         "time": took,
         "request": request(shared, record, &exchange.request, reveal),
         "response": response(exchange.response.as_ref(), reveal),
@@ -82,13 +82,13 @@ fn entry(shared: &AgentInner, record: &CaptureRecord, reveal: bool) -> Value {
         "timings": {"send": 0, "wait": took, "receive": 0},
         "_id": record.id,
         "_tunnel": record.tunnel_name,
-        "_clientAddress": record.remote_addr,
+        "_clientAddress": record.source.remote_addr,
     });
     if let Some(error) = &exchange.error {
         entry["comment"] = error.as_str().into();
         entry["response"]["comment"] = error.as_str().into();
     }
-    if let Some(original) = &record.replay_of {
+    if let Some(original) = &record.source.replay_of {
         entry["_replayOf"] = original.as_str().into();
     }
     entry
@@ -102,7 +102,7 @@ fn request(
 ) -> Value {
     let part = MessageView::of(message, reveal);
     let [method, target, version] = message.start_line();
-    let target = if reveal { target } else { mask::target(&target).into_owned() };
+    let target = if reveal { target.clone() } else { mask::target(&target) };
     let host = content::header(message, "host").unwrap_or_else(|| "localhost".to_owned());
     let query = target.split_once('?').map_or("", |(_, query)| query);
     let mut request = json!({

@@ -47,17 +47,17 @@ impl Summary {
         let response = exchange.response.as_ref();
         Self {
             id: record.id.clone(),
-            start: record.start.to_rfc3339_opts(SecondsFormat::Millis, false),
-            method,
+            start: record.start().to_rfc3339_opts(SecondsFormat::Millis, false),
+            method: method.into_owned(),
             target: mask::target(&target).into_owned(),
             status: filter::code(response),
             took: exchange.took.map(|took| took.as_secs_f64() * 1000.0),
             received: exchange.request.body_length,
             sent: response.map_or(0, |response| response.body_length),
-            source: record.remote_addr.clone(),
+            source: record.source.remote_addr.clone(),
             tunnel: record.tunnel_name.clone(),
-            replay_of: record.replay_of.clone(),
-            via: record.via,
+            replay_of: record.source.replay_of.clone(),
+            via: record.source.via,
             truncated: exchange.request.is_truncated()
                 || response.is_some_and(CapturedMessage::is_truncated),
             unanswered: exchange.unanswered,
@@ -125,16 +125,17 @@ impl Detail {
         let mut summary = Summary::of(record);
         let exchange = record.exchange().clone();
         if reveal {
-            summary.target = exchange.request.start_line()[1].clone();
+            summary.target = exchange.request.start_line()[1].to_string();
         }
         let all = shared.captures.list(usize::MAX, None);
-        let replays = all.iter().rev().filter(|other| other.replay_of.as_ref() == Some(&record.id));
+        let replays =
+            all.iter().rev().filter(|other| other.source.replay_of.as_ref() == Some(&record.id));
         Self {
             replays: replays.map(|replay| replay.id.clone()).collect(),
             url: url(shared, record, &summary.target),
             revealed: reveal,
-            edge_id: record.edge_id.clone(),
-            route_id: record.route_id.clone(),
+            edge_id: record.source.edge_id.clone(),
+            route_id: record.source.route_id.clone(),
             request: MessageView::of(&exchange.request, reveal),
             response: exchange.response.as_ref().map(|response| MessageView::of(response, reveal)),
             summary,
@@ -194,8 +195,8 @@ impl MessageView {
 /// Start line of a request or an answer; only targets have secrets.
 fn first_line(message: &CapturedMessage, reveal: bool) -> String {
     let [first, second, third] = message.start_line();
-    let second = if reveal { second.into() } else { mask::target(&second) };
-    format!("{first} {second} {third}").trim_end().to_owned()
+    let shown = if reveal { second.clone() } else { mask::target(&second) };
+    format!("{first} {shown} {third}").trim_end().to_owned()
 }
 
 fn fields(headers: Vec<(String, String)>, reveal: bool) -> Vec<HeaderView> {

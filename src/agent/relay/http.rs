@@ -61,6 +61,7 @@ pub async fn serve(
 ) {
     let (read, write) = visitor;
     let buffer = BytesMut::with_capacity(BUFFER_BYTES);
+    let source = Arc::new(source);
     let mut visit =
         Visit { front, read, write, buffer, local: None, source, opened: None, activity };
     while visit.serve_one().await {}
@@ -86,11 +87,11 @@ pub async fn once(
         write: Box::pin(tokio::io::sink()),
         buffer: BytesMut::from(request.as_slice()),
         local: None,
-        source: CaptureSource {
+        source: Arc::new(CaptureSource {
             remote_addr: "127.0.0.1".to_owned(),
             replay_of,
             ..CaptureSource::default()
-        },
+        }),
         opened: Some(opened),
         activity,
     };
@@ -118,7 +119,7 @@ struct Visit<'a> {
     buffer: BytesMut,
     /// The connection to the local service, between requests.
     local: Option<LocalConnection>,
-    source: CaptureSource,
+    source: Arc<CaptureSource>,
     /// Hears the identifier of the next record.
     opened: Option<oneshot::Sender<String>>,
     /// Learns whether there is a request.
@@ -158,8 +159,8 @@ impl Visit<'_> {
     /// Tells that a request has ended.
     fn log_request(&self, recording: Option<&Recording>, duration: Duration) {
         let record = recording.map(|recording| recording.record());
-        let answer = record.and_then(|it| it.exchange().response.as_ref().map(|it| it.status()));
-        let status = answer.and_then(|status| status.split(' ').next()?.parse::<u64>().ok());
+        let status = record
+            .and_then(|it| it.exchange().response.as_ref()?.start_line()[1].parse::<u64>().ok());
         tracing::debug!(
             request_id = record.map(|record| record.id.as_str()),
             tunnel = self.front.tunnel_name,

@@ -231,10 +231,9 @@ fn figures(tunnels: &[AgentTunnel]) -> Vec<String> {
 fn line(record: &Arc<CaptureRecord>) -> String {
     let exchange = record.exchange();
     let [method, target, _] = exchange.request.start_line();
-    let status = exchange.response.as_ref().map_or("...".to_owned(), CapturedMessage::status);
+    let status = exchange.response.as_ref().map_or("...".into(), CapturedMessage::status);
     let took = exchange.took.map(|took| format!("{:.1} ms", millis(took)));
-    drop(exchange);
-    let start = record.start;
+    let start = record.start();
     let clock = format!("{}.{:03}", start.format("%H:%M:%S"), start.nanosecond() / 1_000_000);
     let target = masked_target(&target);
     format!("{clock} {method:<7} {target:<40} {status:<24} {}", took.unwrap_or_default())

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chrono::SecondsFormat;
+use chrono::{DateTime, Local, SecondsFormat};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
@@ -12,12 +12,12 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::agent::capture::{CaptureChange, CaptureRecord, CaptureStore, CapturedMessage};
+use crate::agent::capture::{CaptureRecord, CaptureStore, CapturedMessage};
 use crate::agent::{Agent, SessionState, masked_target};
 use crate::api::local::tunnels::AgentTunnel;
 use crate::cli::agent::UNNAMED;
 use crate::cli::output::say;
-use crate::logging::or_debug;
+use crate::logging::{ignore, or_debug};
 use crate::service::Service;
 
 /// How long requests gather before they are told of: to be woken for each would cost more than
@@ -42,8 +42,8 @@ impl RequestLog {
     /// Tells of the requests that end from now on.
     pub fn start(event_log: EventLog, captures: Arc<CaptureStore>) -> Self {
         let (last, over) = oneshot::channel();
-        let changes = captures.subscribe();
-        Self { last, writing: tokio::spawn(write(event_log, captures, changes, over)) }
+        let ended = captures.subscribe_ended();
+        Self { last, writing: tokio::spawn(write(event_log, captures, ended, over)) }
     }
 
     /// Tells of those that are left, once the agent has stopped.
@@ -57,22 +57,22 @@ impl RequestLog {
 async fn write(
     event_log: EventLog,
     captures: Arc<CaptureStore>,
-    mut changes: Receiver<CaptureChange>,
+    mut ended: Receiver<Arc<CaptureRecord>>,
     mut over: oneshot::Receiver<()>,
 ) {
     loop {
         let next = tokio::select! {
-            next = changes.recv() => next,
+            next = ended.recv() => next,
             _ = &mut over => break,
         };
-        write_page(event_log, next, &mut changes);
+        write_page(event_log, next, &mut ended);
         tokio::time::sleep(BATCH_INTERVAL).await;
     }
     let deadline = Instant::now() + FINISH_TIMEOUT;
     loop {
         let is_idle = captures.is_idle();
-        while let Some(next) = at_once(&mut changes) {
-            write_page(event_log, next, &mut changes);
+        while let Some(next) = at_once(&mut ended) {
+            write_page(event_log, next, &mut ended);
         }
         if is_idle || Instant::now() > deadline {
             return;
@@ -81,19 +81,17 @@ async fn write(
     }
 }
 
-/// Writes of a change, and of those that have come since.
+/// Writes of a request, and of those that have ended since.
 fn write_page(
     event_log: EventLog,
-    first: Result<CaptureChange, RecvError>,
-    changes: &mut Receiver<CaptureChange>,
+    first: Result<Arc<CaptureRecord>, RecvError>,
+    ended: &mut Receiver<Arc<CaptureRecord>>,
 ) {
-    let mut page = String::new();
+    let mut page = EventPage::now();
     let mut next = Some(first);
-    while let Some(change) = next {
-        match change {
-            Ok(CaptureChange::Ended(record)) => event_log.request(&record, &mut page),
-            // What has begun is told of at its end.
-            Ok(CaptureChange::Updated(_) | CaptureChange::Cleared) => {}
+    while let Some(record) = next {
+        match record {
+            Ok(record) => event_log.request(&record, &mut page),
             Err(RecvError::Lagged(missed)) => {
                 let fields = json!({"missed": missed});
                 event_log.add(&mut page, "missed", || format!("{missed} events"), || fields);
@@ -101,17 +99,17 @@ fn write_page(
             // The records outlive this task.
             Err(RecvError::Closed) => {}
         }
-        next = if page.len() < MAX_BATCH_BYTES { at_once(changes) } else { None };
+        next = if page.lines.len() < MAX_BATCH_BYTES { at_once(ended) } else { None };
     }
-    if !page.is_empty() {
-        say(page.trim_end());
-    }
+    page.write();
 }
 
-/// The next change, where there is one.
-fn at_once(changes: &mut Receiver<CaptureChange>) -> Option<Result<CaptureChange, RecvError>> {
-    match changes.try_recv() {
-        Ok(change) => Some(Ok(change)),
+/// The next request that has ended, where there is one.
+fn at_once(
+    ended: &mut Receiver<Arc<CaptureRecord>>,
+) -> Option<Result<Arc<CaptureRecord>, RecvError>> {
+    match ended.try_recv() {
+        Ok(record) => Some(Ok(record)),
         Err(TryRecvError::Lagged(missed)) => Some(Err(RecvError::Lagged(missed))),
         Err(TryRecvError::Closed | TryRecvError::Empty) => None,
     }
@@ -234,29 +232,28 @@ impl EventLog {
     }
 
     fn line(self, event: &str, text: &str, fields: Value) {
-        let mut page = String::new();
+        let mut page = EventPage::now();
         self.add(&mut page, event, || text.to_owned(), || fields);
-        say(page.trim_end());
+        page.write();
     }
 
     /// Adds one line, in the form that is wanted.
     fn add<F: Serialize>(
         self,
-        page: &mut String,
+        page: &mut EventPage,
         event: &str,
         text: impl FnOnce() -> String,
         fields: impl FnOnce() -> F,
     ) {
-        let now = chrono::Local::now();
         if self.as_json {
-            let ts = now.to_rfc3339_opts(SecondsFormat::Millis, false);
-            let line = EventLine { fields: fields(), ts, event };
-            // Fields with plain names always make JSON.
-            page.push_str(&serde_json::to_string(&line).unwrap_or_default());
+            let line = EventLine { fields: fields(), ts: &page.rfc3339, event };
+            let written = serde_json::to_writer(&mut page.lines, &line);
+            ignore(written, "fields with plain names always make JSON");
         } else {
-            page.push_str(&format!("{} {}", now.format("%H:%M:%S%.3f"), plain(&text())));
+            let line = format!("{} {}", page.time.format("%H:%M:%S%.3f"), plain(&text()));
+            page.lines.extend_from_slice(line.as_bytes());
         }
-        page.push('\n');
+        page.lines.push(b'\n');
     }
 
     /// Where the management API is; its admin key is in JSON, and for people where they ask for it.
@@ -270,17 +267,16 @@ impl EventLog {
     }
 
     /// Adds a request that has ended.
-    fn request(self, record: &CaptureRecord, page: &mut String) {
+    fn request(self, record: &CaptureRecord, page: &mut EventPage) {
         let exchange = record.exchange();
         let Some(took) = exchange.took else { return };
         let [method, uri, _] = exchange.request.start_line();
-        let uri = masked_target(&uri).into_owned();
-        let status = exchange.response.as_ref().map_or("-".to_owned(), CapturedMessage::status);
-        let error = exchange.error.clone();
-        drop(exchange);
+        let uri = masked_target(&uri);
+        let status = exchange.response.as_ref().map_or("-".into(), CapturedMessage::status);
+        let error = exchange.error.as_deref();
         let ms = took.as_secs_f64() * 1e3;
         let text = || {
-            let error = error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+            let error = error.map(|error| format!(": {error}")).unwrap_or_default();
             format!("{method} {uri} {status} {ms:.1} ms{error}")
         };
         let fields = || RequestFields {
@@ -290,9 +286,30 @@ impl EventLog {
             uri: &uri,
             status: &status,
             ms,
-            error: error.as_deref(),
+            error,
         };
         self.add(page, "request", text, fields);
+    }
+}
+
+/// Lines that are written at one time.
+struct EventPage {
+    time: DateTime<Local>,
+    rfc3339: String,
+    lines: Vec<u8>,
+}
+
+impl EventPage {
+    fn now() -> Self {
+        let time = Local::now();
+        let rfc3339 = time.to_rfc3339_opts(SecondsFormat::Millis, false);
+        Self { time, rfc3339, lines: Vec::new() }
+    }
+
+    fn write(self) {
+        if !self.lines.is_empty() {
+            say(String::from_utf8_lossy(&self.lines).trim_end());
+        }
     }
 }
 
@@ -301,7 +318,7 @@ impl EventLog {
 struct EventLine<'a, F> {
     #[serde(flatten)]
     fields: F,
-    ts: String,
+    ts: &'a str,
     event: &'a str,
 }
 

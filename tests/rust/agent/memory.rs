@@ -115,7 +115,8 @@ fn exchange(captures: &Arc<CaptureStore>, piece: &[u8], chance: &mut Chance) -> 
         format!("POST /{} HTTP/1.1\r\nHost: shop.test\r\nAccept: */*\r\n\r\n", chance.next());
     let recording = captures.open(NewCapture {
         tunnel_name: "web",
-        source: CaptureSource { remote_addr: "192.0.2.1".to_owned(), ..CaptureSource::default() },
+        source: CaptureSource { remote_addr: "192.0.2.1".to_owned(), ..CaptureSource::default() }
+            .into(),
         head: head.as_bytes(),
         chunked: false,
     });
