@@ -23,7 +23,8 @@ use crate::metrics::{Collect, ProcessFigures, ScrapeFormat, render};
 use crate::net::descriptors;
 use crate::net::private::PrivateListener;
 use crate::net::{
-    ApiTimeouts, ConnectionCaps, ConnectionLimit, Listener, Shutdown, ShutdownPhase, serve_api,
+    ApiTimeouts, ConnectionCaps, ConnectionLimit, Listener, Shutdown, ShutdownPhase, routed,
+    serve_api,
 };
 
 /// How many connections are held.
@@ -54,7 +55,8 @@ impl AdminListener {
         let socket = TcpListener::bind(address).await?;
         let private = PrivateListener::new(socket.local_addr()?);
         let shutdown = Shutdown::default();
-        let listener = serve_api(socket, router(target), limit(), ApiTimeouts::default, &shutdown)?;
+        let listener =
+            serve_api(socket, routed(router(target)), limit(), ApiTimeouts::default, &shutdown)?;
         Ok(Self { listener, shutdown, _private: private })
     }
 

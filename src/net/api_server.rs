@@ -1,15 +1,18 @@
 //! Serving an API to the connections of a listener: one for the service, the agent, and whoever watches
 //! them.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::response::Response;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::Service;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
@@ -36,6 +39,25 @@ impl Default for ApiTimeouts {
     }
 }
 
+/// What responds to the requests of an API.
+pub(crate) type ApiService = Arc<dyn Fn(Request<Incoming>) -> RespondingFuture + Send + Sync>;
+
+type RespondingFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+/// An API whose paths are routes of axum.
+pub(crate) fn routed(router: Router) -> ApiService {
+    let service = TowerToHyperService::new(router);
+    Arc::new(move |request| {
+        let responding = service.call(request);
+        Box::pin(async move {
+            match responding.await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            }
+        })
+    })
+}
+
 /// Serves the connections of a socket, as many as the limit lets in, each with the timeouts of the
 /// moment.
 ///
@@ -43,13 +65,13 @@ impl Default for ApiTimeouts {
 /// When the socket has no address.
 pub(crate) fn serve_api(
     socket: TcpListener,
-    router: Router,
+    api: ApiService,
     limit: Arc<ConnectionLimit>,
     timeouts: impl Fn() -> ApiTimeouts + Send + Sync + 'static,
     shutdown: &Shutdown,
 ) -> std::io::Result<Listener> {
     Listener::serve(socket, limit, shutdown, move |connection, shutdown| {
-        Box::pin(serve(connection, router.clone(), timeouts(), shutdown))
+        Box::pin(serve(connection, api.clone(), timeouts(), shutdown))
     })
 }
 
@@ -57,26 +79,9 @@ pub(crate) fn serve_api(
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PeerAddress(pub SocketAddr);
 
-/// Tells each request where its connection comes from.
-struct WithPeer<S> {
-    service: S,
-    peer: PeerAddress,
-}
-
-impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for WithPeer<S> {
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = S::Future;
-
-    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        request.extensions_mut().insert(self.peer);
-        self.service.call(request)
-    }
-}
-
 async fn serve(
     connection: AcceptedConnection,
-    router: Router,
+    api: ApiService,
     timeouts: ApiTimeouts,
     mut shutdown: ShutdownSignal,
 ) {
@@ -88,7 +93,11 @@ async fn serve(
     let mut builder = http1::Builder::new();
     // A client may close its sending side and still read the answer.
     builder.timer(TokioTimer::new()).header_read_timeout(timeouts.head).half_close(true);
-    let service = WithPeer { service: TowerToHyperService::new(router), peer: PeerAddress(peer) };
+    let service = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(PeerAddress(peer));
+        let response = api(request);
+        async move { Ok::<_, Infallible>(response.await) }
+    });
     let connection = builder.serve_connection(TokioIo::new(StrictStream::new(stream)), service);
     tokio::pin!(connection);
     let served = shutdown.run_until(ShutdownPhase::Graceful, connection.as_mut()).await;

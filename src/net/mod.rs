@@ -15,7 +15,7 @@ mod shutdown;
 mod timeouts;
 pub(crate) mod tls;
 
-pub(crate) use api_server::{ApiTimeouts, PeerAddress, serve_api};
+pub(crate) use api_server::{ApiService, ApiTimeouts, PeerAddress, routed, serve_api};
 pub use connection_limit::{AcceptFailures, Refusals};
 pub(crate) use connection_limit::{
     ConnectionCaps, ConnectionCounts, ConnectionLimit, Permit, SourceAddress,

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, HttpBody};
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
 
 use super::live::ApiLimits;
 use super::{Refusal, code};
@@ -17,7 +17,7 @@ const DRAINED: usize = 16 * 1024 * 1024;
 /// The body of a POST, PUT or PATCH.
 pub(super) async fn json(
     headers: &HeaderMap,
-    body: &mut Body,
+    body: &mut Incoming,
     limits: &ApiLimits,
 ) -> Result<Vec<u8>, Refusal> {
     check_type(headers)?;
@@ -27,7 +27,7 @@ pub(super) async fn json(
 /// The body of a POST, PUT or PATCH that has nothing to say in one: none, or an empty object.
 pub(super) async fn optional(
     headers: &HeaderMap,
-    body: &mut Body,
+    body: &mut Incoming,
     limits: &ApiLimits,
 ) -> Result<Vec<u8>, Refusal> {
     if headers.contains_key(header::CONTENT_TYPE) {
@@ -40,7 +40,7 @@ pub(super) async fn optional(
 /// Makes sure that a GET or DELETE has no body but perhaps `{}`.
 pub(super) async fn none(
     headers: &HeaderMap,
-    body: &mut Body,
+    body: &mut Incoming,
     limits: &ApiLimits,
 ) -> Result<(), Refusal> {
     match collect(headers, body, limits).await {
@@ -54,7 +54,7 @@ pub(super) async fn none(
 }
 
 /// Reads on what was not needed: a sender who is cut off may never read the answer.
-pub(super) async fn drain(headers: &HeaderMap, body: &mut Body) {
+pub(super) async fn drain(headers: &HeaderMap, body: &mut Incoming) {
     // Who waits for permission to send has sent nothing.
     if !headers.contains_key(header::EXPECT) {
         let mut left = DRAINED;
@@ -73,7 +73,7 @@ pub(super) async fn drain(headers: &HeaderMap, body: &mut Body) {
 
 async fn collect(
     headers: &HeaderMap,
-    body: &mut Body,
+    body: &mut Incoming,
     limits: &ApiLimits,
 ) -> Result<Vec<u8>, Refusal> {
     if body.is_end_stream() {
@@ -92,7 +92,7 @@ async fn collect(
     }
 }
 
-async fn frames(body: &mut Body, limits: &ApiLimits) -> Result<Vec<u8>, Refusal> {
+async fn frames(body: &mut Incoming, limits: &ApiLimits) -> Result<Vec<u8>, Refusal> {
     let mut collected = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| {

@@ -26,6 +26,7 @@ mod decode;
 mod domains;
 mod error;
 pub mod handlers;
+mod home;
 mod live;
 mod monitoring;
 mod options;
@@ -207,9 +208,9 @@ impl Service {
                 return Err(error);
             }
         };
-        let (router, shutdown) = (routes::router(&shared), Shutdown::default());
+        let (api, shutdown) = (routes::service(&shared), Shutdown::default());
         let timeouts = move || live.load().limits.timeouts();
-        let listener = serve_api(socket, router, limit.clone(), timeouts, &shutdown);
+        let listener = serve_api(socket, api, limit.clone(), timeouts, &shutdown);
         let listener = listener.map_err(|source| Error::Bind { address: url.clone(), source })?;
         monitor.started(&shared, &limit, agents.as_ref());
         Ok(Self {

@@ -10,11 +10,9 @@ use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Instant;
 
-use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::middleware::Next;
 use axum::response::Response;
-use http::{HeaderMap, HeaderName, HeaderValue, request};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, request};
+use hyper::body::Incoming;
 use serde_json::{Map, Value};
 use tracing::Instrument;
 
@@ -36,20 +34,20 @@ pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 #[derive(Clone)]
 struct RequestId(String);
 
-/// Gives each request a name, which its answer says.
-pub(super) async fn identify(
-    State(shared): State<Arc<ServiceState>>,
-    mut request: Request,
-    next: Next,
+/// Gives a request a name, which its answer says.
+pub(super) async fn identified<F: Future<Output = Response>>(
+    shared: &ServiceState,
+    mut request: Request<Incoming>,
+    respond: impl FnOnce(Request<Incoming>) -> F,
 ) -> Response {
     // Without random bytes nothing has a name; that is no reason to refuse a request.
     let Ok(id) = shared.operation_ids.next(prefix::OPERATION) else {
-        return next.run(request).await;
+        return respond(request).await;
     };
     let value = HeaderValue::try_from(&id);
     let span = tracing::debug_span!("operation", op_id = %id);
     request.extensions_mut().insert(RequestId(id));
-    let mut response = next.run(request).instrument(span).await;
+    let mut response = respond(request).instrument(span).await;
     if let Ok(value) = value {
         response.headers_mut().insert(REQUEST_ID, value);
     }
@@ -64,30 +62,30 @@ pub(super) struct EncodedResponse {
 }
 
 /// Answers a request to a known path.
-pub(super) async fn answer(
-    shared: Arc<ServiceState>,
-    endpoint: Arc<PathHandlers>,
-    request: Request,
+pub(super) async fn respond_to(
+    shared: &Arc<ServiceState>,
+    endpoint: &PathHandlers,
+    head: &request::Parts,
+    body: &mut Incoming,
 ) -> Response {
-    let (head, mut body) = request.into_parts();
-    if let Some(response) = cors::preflight(&head, &endpoint.methods) {
+    if let Some(response) = cors::preflight(head, &endpoint.methods) {
         return response;
     }
     let started = Instant::now();
     let handler = endpoint.handler(&head.method);
     let result = match handler {
         Some(handler) => {
-            if let Some(response) = rehearsed(&shared, handler.info, &head).await {
+            if let Some(response) = rehearsed(shared, handler.info, head).await {
                 return response;
             }
-            perform(&shared, handler, &head, &mut body).await
+            perform(shared, handler, head, body).await
         }
         None => {
             let allowed = format!("{}, OPTIONS", endpoint.methods);
             Err(Refusal::no_such_method(head.uri.path(), &allowed))
         }
     };
-    let response = respond(&shared, &head.headers, &mut body, result).await;
+    let response = respond(shared, &head.headers, body, result).await;
     if let Some(handler) = handler {
         if let Some(metrics) = &shared.metrics {
             let name = head.extensions.get().map(|RequestId(id)| id.as_str());
@@ -118,7 +116,7 @@ async fn perform(
     shared: &Arc<ServiceState>,
     handler: &Handler,
     head: &request::Parts,
-    body: &mut Body,
+    body: &mut Incoming,
 ) -> Result<EncodedResponse, Refusal> {
     let info = handler.info;
     let records = shared.rehearsal.records();
@@ -147,7 +145,7 @@ async fn perform(
 pub(super) async fn respond(
     shared: &ServiceState,
     headers: &HeaderMap,
-    body: &mut Body,
+    body: &mut Incoming,
     result: Result<EncodedResponse, Refusal>,
 ) -> Response {
     let mut response = match result {
@@ -169,7 +167,7 @@ pub(super) async fn checked<F>(
     shared: &Arc<ServiceState>,
     info: &'static Info,
     head: &request::Parts,
-    body: &mut Body,
+    body: &mut Incoming,
     serve: impl FnOnce(Context, Map<String, Value>) -> F,
 ) -> Result<EncodedResponse, Refusal>
 where
@@ -205,7 +203,7 @@ async fn arguments(
     shared: &ServiceState,
     info: &Info,
     head: &request::Parts,
-    body: &mut Body,
+    body: &mut Incoming,
 ) -> Result<Map<String, Value>, Refusal> {
     check_version(&head.headers)?;
     let live = shared.live.load_full();

@@ -1,24 +1,25 @@
 //! From paths to handlers: one route per path template of the table.
+//!
+//! The templates are matched here, and not by `axum::Router`, whose layers and routes are boxed anew
+//! for every request: 25 of 51 allocations of a read (`docs/benchmarks.md`).
 
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::Request;
-use axum::middleware::from_fn_with_state;
+use axum::body::Body;
 use axum::response::Response;
-use axum::routing::{any, get};
 use bytes::Bytes;
-use http::Method;
-use http::header::{CONTENT_TYPE, HeaderName};
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, request};
+use hyper::body::Incoming;
 use serde_json::{Map, Value};
 
 use super::Refusal;
 use super::context::ServiceState;
 use super::handlers::{self, PathHandlers};
+use super::home;
 use super::pipeline::{self, EncodedResponse};
 use crate::api::{Info, Output, Verb, openapi, remote};
-
-const CONTENT_TYPE_JSON: (HeaderName, &str) = (CONTENT_TYPE, "application/json");
+use crate::net::ApiService;
 
 /// The root: where the lists are.
 const ROOT: Info = Info {
@@ -31,26 +32,103 @@ const ROOT: Info = Info {
     output: Output::Nothing,
 };
 
-/// The routes of the management API.
-pub(super) fn router(shared: &Arc<ServiceState>) -> Router {
-    let mut router = Router::new();
-    for (template, endpoint) in PathHandlers::by_template(handlers::all()) {
-        let endpoint = Arc::new(endpoint);
-        // A trailing slash makes no difference (remote API sheet, section 1).
+/// The methods of what can only be read.
+const READING: &str = "GET, HEAD";
+
+/// What a path leads to.
+enum ApiPath {
+    Root,
+    /// The OpenAPI document.
+    Description(Bytes),
+    Operations(PathHandlers),
+}
+
+/// The management API.
+struct ApiRoutes {
+    shared: Arc<ServiceState>,
+    paths: matchit::Router<Arc<ApiPath>>,
+}
+
+/// The management API, for the connections of a listener.
+pub(super) fn service(shared: &Arc<ServiceState>) -> ApiService {
+    let routes = Arc::new(ApiRoutes::new(shared.clone()));
+    Arc::new(move |request| {
+        let routes = routes.clone();
+        Box::pin(async move {
+            pipeline::identified(&routes.shared, request, |request| routes.respond(request)).await
+        })
+    })
+}
+
+impl ApiRoutes {
+    fn new(shared: Arc<ServiceState>) -> Self {
+        let description = describe(&shared);
+        let mut routes = Self { shared, paths: matchit::Router::new() };
+        routes.add("/", ApiPath::Root);
+        routes.add("/openapi.json", ApiPath::Description(description));
+        for (template, handlers) in PathHandlers::by_template(handlers::all()) {
+            routes.add(template, ApiPath::Operations(handlers));
+        }
+        routes
+    }
+
+    /// Adds a path; a slash at its end makes no difference (remote API sheet, section 1).
+    fn add(&mut self, template: &str, leads_to: ApiPath) {
+        let leads_to = Arc::new(leads_to);
+        let template = template.trim_end_matches('/');
         for path in [template.to_owned(), format!("{template}/")] {
-            let (shared, endpoint) = (shared.clone(), endpoint.clone());
-            let answer = move |request| pipeline::answer(shared, endpoint, request);
-            router = router.route(&path, any(answer));
+            if !path.is_empty()
+                && let Err(error) = self.paths.insert(path, leads_to.clone())
+            {
+                unreachable!("two operations have the same path: {error}");
+            }
         }
     }
-    let root = shared.clone();
-    let nowhere = shared.clone();
-    let described = describe(shared);
-    router
-        .route("/openapi.json", get(move || async move { ([CONTENT_TYPE_JSON], described) }))
-        .route("/", any(move |request| answer_root(root, request)))
-        .fallback(move |request| answer_nowhere(nowhere, request))
-        .layer(from_fn_with_state(shared.clone(), pipeline::identify))
+
+    async fn respond(&self, request: Request<Incoming>) -> Response {
+        let (head, mut body) = request.into_parts();
+        let shared = &self.shared;
+        let found = self.paths.at(head.uri.path()).map(|found| found.value.clone());
+        let refusal = match found.as_deref() {
+            Ok(ApiPath::Operations(handlers)) => {
+                return pipeline::respond_to(shared, handlers, &head, &mut body).await;
+            }
+            Ok(ApiPath::Root) => return self.root(&head, &mut body).await,
+            Ok(ApiPath::Description(document)) if reads(&head) => {
+                return described(document.clone());
+            }
+            Ok(ApiPath::Description(_)) => Refusal::no_such_method(head.uri.path(), READING),
+            Err(_) => Refusal::no_such_path(head.uri.path()),
+        };
+        pipeline::respond(shared, &head.headers, &mut body, Err(refusal)).await
+    }
+
+    /// A page for browsers, the addresses of all lists for programs.
+    async fn root(&self, head: &request::Parts, body: &mut Incoming) -> Response {
+        let shared = &self.shared;
+        if !reads(head) {
+            let refusal = Refusal::no_such_method("/", READING);
+            return pipeline::respond(shared, &head.headers, body, Err(refusal)).await;
+        }
+        if home::is_for(&head.headers) {
+            return home::page(&shared.base);
+        }
+        let lists = lists(shared);
+        let serve = |_, _| async { Ok(EncodedResponse { status: 200, body: lists }) };
+        let result = pipeline::checked(shared, &ROOT, head, body, serve).await;
+        pipeline::respond(shared, &head.headers, body, result).await
+    }
+}
+
+fn reads(head: &request::Parts) -> bool {
+    matches!(head.method, Method::GET | Method::HEAD)
+}
+
+fn described(document: Bytes) -> Response {
+    let mut response = Response::new(Body::from(document));
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
 }
 
 /// The API as an OpenAPI document; it says nothing secret, so it needs no key.
@@ -62,24 +140,6 @@ fn describe(shared: &ServiceState) -> Bytes {
         authorized: true,
     };
     openapi::document(about, remote::resources()).to_string().into()
-}
-
-async fn answer_root(shared: Arc<ServiceState>, request: Request) -> Response {
-    let (head, mut body) = request.into_parts();
-    let result = if matches!(head.method, Method::GET | Method::HEAD) {
-        let lists = lists(&shared);
-        let serve = |_, _| async { Ok(EncodedResponse { status: 200, body: lists }) };
-        pipeline::checked(&shared, &ROOT, &head, &mut body, serve).await
-    } else {
-        Err(Refusal::no_such_method("/", "GET, HEAD"))
-    };
-    pipeline::respond(&shared, &head.headers, &mut body, result).await
-}
-
-async fn answer_nowhere(shared: Arc<ServiceState>, request: Request) -> Response {
-    let (head, mut body) = request.into_parts();
-    let refusal = Refusal::no_such_path(head.uri.path());
-    pipeline::respond(&shared, &head.headers, &mut body, Err(refusal)).await
 }
 
 /// `{"uri": …, "api_keys_uri": …, "backends_failover_uri": …}`.

@@ -25,7 +25,8 @@ use super::options::WebAddress;
 use crate::net::descriptors::{self, DescriptorLimit};
 use crate::net::private::PrivateListener;
 use crate::net::{
-    ApiTimeouts, ConnectionCaps, ConnectionLimit, Listener, Shutdown, ShutdownPhase, serve_api,
+    ApiTimeouts, ConnectionCaps, ConnectionLimit, Listener, Shutdown, ShutdownPhase, routed,
+    serve_api,
 };
 
 /// Where the local API usually listens, and how many ports after that are tried.
@@ -82,7 +83,8 @@ impl WebServer {
         let private = PrivateListener::new(address);
         let router = routes::router(Arc::new(WebState { shared, hosts, address }));
         let shutdown = Shutdown::default();
-        let listener = serve_api(listener, router, limit(), ApiTimeouts::default, &shutdown);
+        let listener =
+            serve_api(listener, routed(router), limit(), ApiTimeouts::default, &shutdown);
         Ok(Self { listener: listener.map_err(failed)?, shutdown, _private: private })
     }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 pub struct Running {
     pub service: Service,
     pub key: String,
-    http: Client,
+    pub http: Client,
 }
 
 /// What a service answered.

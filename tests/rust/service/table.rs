@@ -101,3 +101,30 @@ async fn the_root_names_all_lists() {
     assert_eq!(root.json.as_object().unwrap().len(), 19);
     assert_eq!(service.call_as("", Method::GET, "/", None).await.status, 403);
 }
+
+#[tokio::test]
+async fn a_browser_is_shown_a_page_and_a_program_its_json() {
+    let service = Running::start().await;
+    let browser = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8";
+    let visit = |accept: &'static str, key: Option<&str>| {
+        let request =
+            service.http.get(format!("{}/", service.service.url())).header("accept", accept);
+        key.map_or(request.try_clone().unwrap(), |key| request.bearer_auth(key)).send()
+    };
+
+    let page = visit(browser, None).await.unwrap();
+    assert_eq!(page.status(), 200);
+    let policy = page.headers()["content-security-policy"].to_str().unwrap().to_owned();
+    assert!(policy.starts_with("default-src 'none'"), "{policy}");
+    assert!(page.headers().contains_key("x-request-id"));
+    let text = page.text().await.unwrap();
+    assert!(
+        text.contains(env!("CARGO_PKG_VERSION")) && text.contains(service.service.url()),
+        "{text}"
+    );
+    assert!(!text.contains(&service.key), "{text}");
+
+    let lists = visit(browser, Some(&service.key)).await.unwrap();
+    assert_eq!(lists.headers()["content-type"], "application/json");
+    assert_eq!(visit("*/*", None).await.unwrap().status(), 403);
+}
