@@ -86,13 +86,47 @@ pub mod prefix {
 #[derive(Debug, Default)]
 pub struct Ids {
     origin: Origin,
-    last: Mutex<(u32, u128)>,
+    latest: Mutex<LatestId>,
+}
+
+/// How many random bytes an identifier has.
+const RANDOM_BYTES: usize = 12;
+/// How many the system is asked for at once: each request has an identifier, and to ask for its bytes
+/// alone is a system call a request.
+const SPARE_BYTES: usize = 64 * RANDOM_BYTES;
+
+/// The second and the payload of the identifier that was made last.
+#[derive(Debug, Default)]
+struct LatestId {
+    last: (u32, u128),
+    /// Random bytes for the next ones, taken from the end.
+    spare: Vec<u8>,
+}
+
+impl LatestId {
+    /// Random bytes that were not used before.
+    fn random(&mut self, origin: &Origin) -> Result<[u8; RANDOM_BYTES], getrandom::Error> {
+        let mut random = [0; RANDOM_BYTES];
+        if origin.is_seeded() {
+            origin.fill(&mut random)?;
+            return Ok(random);
+        }
+        if self.spare.is_empty() {
+            let mut spare = vec![0; SPARE_BYTES];
+            origin.fill(&mut spare)?;
+            self.spare = spare;
+        }
+        let begin = self.spare.len() - RANDOM_BYTES;
+        random.copy_from_slice(&self.spare[begin..]);
+        self.spare.truncate(begin);
+        Ok(random)
+    }
 }
 
 impl Ids {
     /// Makes identifiers of the times and bytes of this origin.
     pub fn of(origin: Origin) -> Self {
-        Self { origin, last: Mutex::default() }
+        Self { origin, latest: Mutex::default() }
     }
 
     /// What time it is where identifiers are made.
@@ -103,8 +137,8 @@ impl Ids {
     /// Makes identifiers that are larger than this one too, as after a clock was set back.
     pub fn continue_after(&self, id: &str) {
         if let Some(latest) = id.rsplit('_').next().and_then(decode) {
-            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-            *last = latest.max(*last);
+            let mut state = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+            state.last = latest.max(state.last);
         }
     }
 
@@ -115,12 +149,12 @@ impl Ids {
     pub fn next(&self, prefix: &str) -> Result<String, getrandom::Error> {
         let now = self.origin.now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let seconds = u32::try_from(now.as_secs().saturating_sub(EPOCH)).unwrap_or(u32::MAX);
-        let mut random = [0; 12];
-        self.origin.fill(&mut random)?;
+        let mut state = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let random = state.random(&self.origin)?;
         // The fraction of the second leads, so that a restart within a second keeps the order.
         let mut payload = u128::from(now.subsec_nanos()) << 96;
         payload |= random.iter().fold(0, |sum, byte| sum << 8 | u128::from(*byte));
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = &mut state.last;
         if (seconds, payload) <= *last {
             let (payload, full) = last.1.overflowing_add(1);
             *last = (last.0.saturating_add(full.into()), payload);

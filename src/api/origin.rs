@@ -61,6 +61,11 @@ impl Origin {
         seeded.clock.fetch_update(Ordering::AcqRel, Ordering::Acquire, later).is_ok()
     }
 
+    /// Whether it gives the same in each run.
+    pub(super) fn is_seeded(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Fills the buffer with random bytes.
     ///
     /// # Errors

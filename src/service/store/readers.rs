@@ -31,6 +31,8 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct Idle {
     connections: Vec<Database>,
+    /// How many threads wait for one. To wake nobody is a system call as well, for each read.
+    waiting: usize,
     closed: bool,
 }
 
@@ -129,8 +131,11 @@ impl Pool {
     /// Waits for a connection to be given back; none when all are gone.
     fn wait(&self) -> Option<Database> {
         let nobody = |idle: &mut Idle| !idle.closed && idle.connections.is_empty();
-        let waited = self.returned.wait_timeout_while(self.idle(), BUSY_TIMEOUT, nobody);
+        let mut idle = self.idle();
+        idle.waiting += 1;
+        let waited = self.returned.wait_timeout_while(idle, BUSY_TIMEOUT, nobody);
         let (mut idle, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        idle.waiting -= 1;
         idle.connections.pop()
     }
 
@@ -138,7 +143,9 @@ impl Pool {
         let mut idle = self.idle();
         if !idle.closed && idle.connections.len() < KEPT {
             idle.connections.push(database);
-            self.returned.notify_one();
+            if idle.waiting > 0 {
+                self.returned.notify_one();
+            }
         }
     }
 
