@@ -13,7 +13,7 @@ use http::{HeaderMap, Response, StatusCode};
 use crate::gateway::GatewayState;
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::response_body::ResponseBody;
-use crate::gateway::routing::target::DialError;
+use crate::gateway::routing::target::{DialError, Target};
 use crate::gateway::upstream::forward::Upstream;
 
 /// How deep backends may lie in one another.
@@ -73,7 +73,8 @@ pub(crate) struct BackendCandidates<'e> {
 
 enum PendingCandidate {
     Backend(Arc<ArcSwap<Backend>>, usize),
-    Upstream(Upstream, Arc<str>),
+    /// A tunnel of the group with this identifier.
+    Tunnel(Arc<dyn Target>, Arc<str>),
 }
 
 impl Backend {
@@ -107,10 +108,11 @@ impl<'e> BackendCandidates<'e> {
     pub(crate) fn next(&mut self) -> Option<BackendCandidate> {
         while self.has_more() {
             match self.pending.pop()? {
-                PendingCandidate::Upstream(upstream, from) => {
+                PendingCandidate::Tunnel(target, from) => {
                     self.tried += 1;
                     self.from = Some(from);
-                    return Some(BackendCandidate::Upstream(upstream));
+                    let pool = self.gateway.pools.of(target.key());
+                    return Some(BackendCandidate::Upstream(Upstream { target, pool }));
                 }
                 PendingCandidate::Backend(slot, depth) => {
                     if let Some(candidate) = self.unfold(&slot.load_full(), depth) {
@@ -167,20 +169,16 @@ impl<'e> BackendCandidates<'e> {
 
     /// Puts the tunnels of a group in line, each time starting with another one.
     fn group(&mut self, id: &Arc<str>, labels: &BTreeMap<String, String>, turn: &AtomicUsize) {
-        let mut targets = match &*self.gateway.groups.load_full() {
-            Some(groups) if !labels.is_empty() => groups.matching(labels),
+        let most = MAX_CANDIDATES - self.tried;
+        let targets = match &*self.gateway.groups.load_full() {
+            Some(groups) if !labels.is_empty() => {
+                groups.matching(labels, turn.fetch_add(1, Relaxed), most)
+            }
             _ => Vec::new(),
         };
-        if targets.is_empty() {
-            self.empty_group = true;
-            return;
-        }
-        let first = turn.fetch_add(1, Relaxed) % targets.len();
-        targets.rotate_left(first);
-        for target in targets.into_iter().rev() {
-            let pool = self.gateway.pools.of(target.key());
-            self.pending.push(PendingCandidate::Upstream(Upstream { target, pool }, id.clone()));
-        }
+        self.empty_group |= targets.is_empty();
+        let targets = targets.into_iter().rev();
+        self.pending.extend(targets.map(|target| PendingCandidate::Tunnel(target, id.clone())));
     }
 }
 

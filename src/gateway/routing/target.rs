@@ -75,8 +75,14 @@ pub enum UpstreamProtocol {
 
 /// Finds the online tunnels that serve all these labels.
 pub trait TunnelGroups: Send + Sync + 'static {
-    /// The tunnels whose labels contain all of `labels`, oldest first; none for no labels.
-    fn matching(&self, labels: &BTreeMap<String, String>) -> Vec<Arc<dyn Target>>;
+    /// At most `most` of the tunnels whose labels contain all of `labels`, oldest first, beginning with
+    /// the one after `skipped`, counted around; none for no labels.
+    fn matching(
+        &self,
+        labels: &BTreeMap<String, String>,
+        skipped: usize,
+        most: usize,
+    ) -> Vec<Arc<dyn Target>>;
 }
 
 /// Why no connection to a target could be opened; nothing was sent then.

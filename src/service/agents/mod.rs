@@ -20,6 +20,7 @@ mod socket;
 mod state;
 mod stream_shares;
 mod tunnel;
+mod tunnel_table;
 
 pub(crate) use listener::{AgentListener, BoundAgentListener};
 pub(crate) use registry::{OnlineAgent, Registry};

@@ -17,6 +17,7 @@ use crate::service::agents::access::AccessList;
 use crate::service::agents::session_counts::SessionCounts;
 use crate::service::agents::stream_shares::StreamShares;
 use crate::service::agents::tunnel::{OnlineTunnel, TunnelKind};
+use crate::service::agents::tunnel_table::TunnelTable;
 
 /// How long a goodbye may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
@@ -34,9 +35,11 @@ struct RegistryState {
     sessions: BTreeMap<String, Arc<OnlineAgent>>,
     /// The same by what agents name to come back: one each, but for those that were left behind.
     clients: HashMap<String, Vec<Arc<OnlineAgent>>>,
+    /// How many of them come from where.
+    sources: HashMap<SourceAddress, usize>,
     /// The identifiers of the binds that a session had; some of them may be another's now.
     binds_of_sessions: HashMap<String, HashSet<String>>,
-    tunnels: BTreeMap<String, Arc<OnlineTunnel>>,
+    tunnels: TunnelTable<OnlineTunnel>,
     binds: HashMap<String, RegisteredEndpoint>,
 }
 
@@ -109,6 +112,7 @@ impl Registry {
             left.session.close();
         }
         clients.push(online.clone());
+        *inner.sources.entry(SourceAddress::of(online.ip)).or_default() += 1;
         inner.sessions.insert(online.id.clone(), online.clone());
     }
 
@@ -160,7 +164,7 @@ impl Registry {
         let mut bound =
             RegisteredEndpoint { token, agent, endpoint, tunnel: Some(tunnel.clone()), idle: None };
         if inner.sessions.contains_key(&tunnel.session.id) {
-            inner.tunnels.insert(tunnel.id.clone(), tunnel);
+            inner.tunnels.insert(tunnel);
             inner.note_bind(session_id, &bind_id);
         } else {
             tunnel.stop();
@@ -208,7 +212,7 @@ impl Registry {
             inner.tunnels.remove(&before.id);
         }
         inner.note_bind(tunnel.session.id.clone(), bind_id);
-        inner.tunnels.insert(tunnel.id.clone(), tunnel);
+        inner.tunnels.insert(tunnel);
         Reclaimed::Done { url, moved }
     }
 
@@ -320,8 +324,7 @@ impl Registry {
 
     /// Whether an agent is connected from where this address is.
     pub fn is_connected_from(&self, address: IpAddr) -> bool {
-        let source = SourceAddress::of(address);
-        self.lock().sessions.values().any(|online| SourceAddress::of(online.ip) == source)
+        self.lock().sources.contains_key(&SourceAddress::of(address))
     }
 
     /// The tunnels, oldest first.
@@ -341,8 +344,7 @@ impl Registry {
 
     /// The online tunnels that serve all of these labels, oldest first.
     pub fn serving(&self, labels: &BTreeMap<String, String>) -> Vec<Arc<OnlineTunnel>> {
-        let inner = self.lock();
-        inner.tunnels.values().filter(|tunnel| tunnel.serves(labels)).cloned().collect()
+        self.lock().tunnels.serving(labels)
     }
 
     /// Says goodbye to all agents, who are to come back.
@@ -369,11 +371,22 @@ impl Registry {
 impl RegistryState {
     /// Takes a session off the lists of sessions.
     fn remove_session(&mut self, online: &OnlineAgent) {
-        self.sessions.remove(&online.id);
+        if self.sessions.remove(&online.id).is_some() {
+            self.remove_source(SourceAddress::of(online.ip));
+        }
         let Some(clients) = self.clients.get_mut(&online.client_id) else { return };
         clients.retain(|other| other.id != online.id);
         if clients.is_empty() {
             self.clients.remove(&online.client_id);
+        }
+    }
+
+    fn remove_source(&mut self, source: SourceAddress) {
+        if let Entry::Occupied(mut sessions) = self.sources.entry(source) {
+            *sessions.get_mut() -= 1;
+            if *sessions.get() == 0 {
+                sessions.remove();
+            }
         }
     }
 
@@ -410,8 +423,13 @@ impl RegisteredEndpoint {
 }
 
 impl TunnelGroups for Registry {
-    fn matching(&self, labels: &BTreeMap<String, String>) -> Vec<Arc<dyn Target>> {
-        let serving = self.serving(labels).into_iter();
+    fn matching(
+        &self,
+        labels: &BTreeMap<String, String>,
+        skipped: usize,
+        most: usize,
+    ) -> Vec<Arc<dyn Target>> {
+        let serving = self.lock().tunnels.serving_from(labels, skipped, most).into_iter();
         serving.map(|tunnel| tunnel as Arc<dyn Target>).collect()
     }
 }

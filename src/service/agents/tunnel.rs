@@ -20,6 +20,7 @@ use crate::protocol::message::ProxyHeader;
 use crate::protocol::proxy;
 use crate::service::agents::proxy_protocol::ProxyVersion;
 use crate::service::agents::registry::OnlineAgent;
+use crate::service::agents::tunnel_table::Labeled;
 
 /// For how long it leaves others theirs.
 const POLITE_DELAY: Duration = Duration::from_millis(20);
@@ -64,15 +65,23 @@ pub(crate) enum TunnelKind {
     Labeled(BTreeMap<String, String>),
 }
 
+impl Labeled for OnlineTunnel {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn labels(&self) -> Option<&BTreeMap<String, String>> {
+        match &self.kind {
+            TunnelKind::Labeled(labels) => Some(labels),
+            TunnelKind::Endpoint { .. } => None,
+        }
+    }
+}
+
 impl OnlineTunnel {
     /// Whether the tunnel serves all of these labels; none are served by nobody.
     pub fn serves(&self, labels: &BTreeMap<String, String>) -> bool {
-        match &self.kind {
-            TunnelKind::Labeled(own) => {
-                !labels.is_empty() && labels.iter().all(|(key, value)| own.get(key) == Some(value))
-            }
-            TunnelKind::Endpoint { .. } => false,
-        }
+        !labels.is_empty() && self.has_all(labels)
     }
 
     /// Cuts off what the tunnel carries; it carries nothing any more.

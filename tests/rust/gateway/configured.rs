@@ -79,12 +79,22 @@ pub struct Tunnels(pub Mutex<Vec<(Labels, Arc<dyn Target>)>>);
 type Labels = BTreeMap<String, String>;
 
 impl TunnelGroups for Tunnels {
-    fn matching(&self, labels: &BTreeMap<String, String>) -> Vec<Arc<dyn Target>> {
+    fn matching(
+        &self,
+        labels: &BTreeMap<String, String>,
+        skipped: usize,
+        most: usize,
+    ) -> Vec<Arc<dyn Target>> {
         let tunnels = self.0.lock().unwrap();
         let has = |theirs: &BTreeMap<String, String>| {
             labels.iter().all(|(key, value)| theirs.get(key) == Some(value))
         };
-        tunnels.iter().filter(|(theirs, _)| has(theirs)).map(|(_, it)| it.clone()).collect()
+        let matching = tunnels.iter().filter(|(theirs, _)| has(theirs));
+        let mut matching: Vec<_> = matching.map(|(_, it)| it.clone()).collect();
+        let first = skipped.checked_rem(matching.len()).unwrap_or(0);
+        matching.rotate_left(first);
+        matching.truncate(most);
+        matching
     }
 }
 
