@@ -20,17 +20,18 @@ use crate::logging::or_debug;
 use crate::mux::batching::Batching;
 use crate::mux::frame::{Data, Decoder, FrameEvent};
 use crate::mux::limits::LoginLimits;
+use crate::mux::read_buffers::{self, READ_BUFFER_BYTES};
 use crate::mux::send_queue::End;
 use crate::mux::session::{MuxSessionState, Owner};
 use crate::mux::stream_cell::StreamCell;
 use crate::mux::{Code, LoginLimitError, SessionEnd, Stream};
 
-/// The connection is read into pieces of this size.
-const READ_BUFFER_BYTES: usize = 64 * 1024;
-/// A new buffer is taken when the old one has less room than this.
+/// More room is made when a buffer has less than this.
 const MIN_READ_BYTES: usize = 16 * 1024;
-/// The same for a peer that has not authenticated: there may be many of them.
+/// The size of the buffer of a peer that has not authenticated: there may be many of them.
 const LOGIN_BUFFER_BYTES: usize = 4 * 1024;
+/// A peer that was read from no more often than this since the last look is at rest.
+const MAX_TURNS_AT_REST: u32 = 16;
 /// Bytes to read before others have a turn: readers should grant new windows in time.
 const READ_TURN_BYTES: usize = 64 * 1024;
 /// With more than this to write, nothing is read: a peer that reads nothing gets no answers.
@@ -51,7 +52,10 @@ pub(crate) struct Driver<Io> {
     decoder: Decoder,
     /// What the peer may still ask for before it authenticates; none once it has.
     login: Option<LoginProgress>,
+    /// What was read and is no whole frame yet; without a buffer where there is nothing.
     input: BytesMut,
+    /// How often the connection was read since the last look at what is held.
+    turns: u32,
     /// Where the body of the current DATA frame goes.
     current: Option<FrameBody>,
     batching: Batching,
@@ -119,6 +123,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
             decoder: Decoder::default(),
             login: login.map(|limits| LoginProgress { limits, left: limits.bytes }),
             input: BytesMut::new(),
+            turns: 0,
             current: None,
             batching: Batching::default(),
             output: Vec::new(),
@@ -182,7 +187,25 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
         if self.login.is_some() && self.shared.authenticated.load(Ordering::Acquire) {
             self.login = None;
         }
-        let buffer = if self.login.is_some() { LOGIN_BUFFER_BYTES } else { READ_BUFFER_BYTES };
+        self.turns = self.turns.saturating_add(1);
+        if self.shared.presence.take_review() {
+            self.review();
+        }
+        if self.login.is_some() {
+            return self.read(cx, LOGIN_BUFFER_BYTES);
+        }
+        if self.input.is_empty() {
+            self.input = read_buffers::take();
+        }
+        let received = self.read(cx, READ_BUFFER_BYTES);
+        if self.input.is_empty() {
+            read_buffers::give_back(std::mem::take(&mut self.input));
+        }
+        received
+    }
+
+    /// Reads for one turn into buffers of this size.
+    fn read(&mut self, cx: &mut Context<'_>, buffer: usize) -> Result<Next, SessionEnd> {
         let mut left = READ_TURN_BYTES;
         while left > 0 {
             if self.input.capacity() - self.input.len() < MIN_READ_BYTES.min(buffer) {
@@ -193,6 +216,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
                 Poll::Ready(Ok(0)) => return Err(SessionEnd::PeerClosed),
                 Poll::Ready(Ok(length)) => {
                     left = left.saturating_sub(length);
+                    self.shared.presence.heard();
                     self.login.as_mut().map_or(Ok(()), |login| login.count(length))?;
                 }
                 Poll::Ready(Err(error)) => return Err(broken(error)),
@@ -202,6 +226,15 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
             }
         }
         Ok(Next::Again)
+    }
+
+    /// Gives back what frames were written from, when there were few of late.
+    fn review(&mut self) {
+        let is_at_rest = std::mem::take(&mut self.turns) <= MAX_TURNS_AT_REST;
+        if is_at_rest && self.written == self.output.len() {
+            (self.output, self.written) = (Vec::new(), 0);
+            self.shared.send_queue.give_back();
+        }
     }
 
     /// Writes what is queued.

@@ -15,6 +15,8 @@ pub mod frame;
 mod group;
 pub mod heartbeat;
 mod limits;
+mod presence;
+mod read_buffers;
 mod send_queue;
 mod session;
 mod stream;

@@ -156,6 +156,14 @@ impl SendQueue {
         FrameBatch { admitted, is_idle }
     }
 
+    /// Gives back what a buffer without bytes holds.
+    pub(crate) fn give_back(&self) {
+        let mut inner = self.lock();
+        if inner.buffer.is_empty() {
+            inner.buffer = Vec::new();
+        }
+    }
+
     /// What is queued.
     pub(crate) fn drain(&self) -> Vec<u8> {
         std::mem::take(&mut self.lock().buffer)

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::logging::ignore;
 use crate::mux::driver::Driver;
+use crate::mux::presence::Presence;
 use crate::mux::send_queue::{End, MAX_BODY_BYTES, SendQueue};
 use crate::mux::stream_cell::StreamCell;
 use crate::mux::stream_table::StreamTable;
@@ -228,6 +229,7 @@ pub(crate) struct MuxSessionState {
     /// True as soon as the peer may have all of `limits`.
     pub(crate) authenticated: AtomicBool,
     pub(crate) send_queue: SendQueue,
+    pub(crate) presence: Presence,
     ended: watch::Sender<Option<SessionEnd>>,
     closed: watch::Sender<bool>,
 }
@@ -241,6 +243,7 @@ impl MuxSessionState {
             groups: AtomicU32::new(0),
             authenticated: AtomicBool::new(login.is_none()),
             send_queue: SendQueue::new(),
+            presence: Presence::default(),
             ended: watch::Sender::new(None),
             closed: watch::Sender::new(false),
         }

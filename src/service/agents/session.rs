@@ -9,7 +9,8 @@ use tracing::Instrument;
 use crate::api::Timestamp;
 use crate::api::id::prefix;
 use crate::gateway::{ConnectionReuse, EndpointSpec, PublicEndpoint, Target, UpstreamProtocol};
-use crate::mux::{Incoming, MuxSession, Stream, heartbeat};
+use crate::mux::heartbeat::{self, Heartbeat};
+use crate::mux::{Incoming, MuxSession, Stream};
 use crate::protocol::message::{
     AuthAnswer, Bind, BindAnswer, BindAnswerExtra, BindLabeled, BindLabeledAnswer, CommandResponse,
     Hidden, SrvInfoAnswer, Unbind,
@@ -17,7 +18,7 @@ use crate::protocol::message::{
 use crate::protocol::rpc::{self, IncomingCall};
 use crate::protocol::{read_kind, stream_kind};
 use crate::service::agents::access::AccessList;
-use crate::service::agents::login::{LoggedInAgent, PendingLogin, REGION};
+use crate::service::agents::login::{EndpointRegistration, LoggedInAgent, PendingLogin, REGION};
 use crate::service::agents::registry::{OnlineAgent, Reclaimed};
 use crate::service::agents::reservation::Reservation;
 use crate::service::agents::socket::Prompt;
@@ -39,25 +40,9 @@ pub(crate) async fn hold(
     peer: SocketAddr,
     prompt: Prompt,
 ) {
-    let login = PendingLogin { state: state.clone(), session: session.clone(), peer, prompt };
-    let settings = state.settings.load_full();
     // Boxed, as all that is over soon: a session lives for days.
-    let admitted = Box::pin(tokio::time::timeout(settings.login_timeout, login.run(&mut incoming)));
-    let Ok(Some(LoggedInAgent { registration, heartbeat, answer: (call, answer) })) =
-        admitted.await
-    else {
-        return session.close();
-    };
-    session.authenticated();
-    let _beating =
-        heartbeat::keep(&session, settings.heartbeat_interval, settings.heartbeat_tolerance);
-    if let Some(stream) = heartbeat {
-        tokio::spawn(heartbeat::answer(stream));
-    }
-    // An agent that is gone already is noticed by the session.
-    let answered = Box::pin(call.answer(&answer)).await;
-    or_debug!(answered, "an agent has gone before it was let in");
-    drop(answer);
+    let login = Box::pin(log_in(&state, &session, &mut incoming, peer, prompt)).await;
+    let Some((registration, _beating)) = login else { return session.close() };
     let online = registration.online.clone();
     let span = tracing::debug_span!("session", session = %online.id);
     tracing::info!(parent: &span, session = %online.id, peer = %peer, "an agent has logged in");
@@ -70,6 +55,30 @@ pub(crate) async fn hold(
     tracing::info!(parent: &span, session = %session.online.id, %err, "an agent's session has ended");
 }
 
+/// Lets an agent in, who is on the list from then on and hears heartbeats; none when it is gone or was
+/// refused.
+async fn log_in(
+    state: &Arc<AgentsState>,
+    session: &MuxSession,
+    incoming: &mut Incoming,
+    peer: SocketAddr,
+    prompt: Prompt,
+) -> Option<(EndpointRegistration, Heartbeat)> {
+    let login = PendingLogin { state: state.clone(), session: session.clone(), peer, prompt };
+    let settings = state.settings.load_full();
+    let admitted = tokio::time::timeout(settings.login_timeout, login.run(incoming)).await;
+    let LoggedInAgent { registration, heartbeat, answer: (call, answer) } = admitted.ok()??;
+    session.authenticated();
+    let (interval, tolerance) = (settings.heartbeat_interval, settings.heartbeat_tolerance);
+    let beating = heartbeat::keep_when_silent(session, interval, tolerance);
+    if let Some(stream) = heartbeat {
+        tokio::spawn(heartbeat::answer(stream));
+    }
+    // An agent that is gone already is noticed by the session.
+    or_debug!(call.answer(&answer).await, "an agent has gone before it was let in");
+    Some((registration, beating))
+}
+
 impl AgentSession {
     async fn answer(self: Arc<Self>, mut stream: Stream) {
         // What is said on one stream harms no other: a broken one is dropped.
@@ -77,7 +86,9 @@ impl AgentSession {
             or_debug!(read_kind(&mut stream).await, "a stream ended before it said its kind");
         let Some(kind) = kind else { return };
         if kind == stream_kind::HEARTBEAT {
-            return heartbeat::answer(stream).await;
+            // A task of its own: this one has room for calls, and heartbeats go on for days.
+            tokio::spawn(heartbeat::answer(stream));
+            return;
         }
         let call = Box::pin(IncomingCall::read(kind, stream)).await;
         let Some(call) = or_debug!(call, "cannot read an agent's call") else { return };

@@ -219,6 +219,30 @@ async fn a_beat_that_does_not_come_back_ends_the_session_on_either_side() {
 }
 
 #[tokio::test]
+async fn a_peer_that_only_sends_is_given_up_when_it_does_not_answer() {
+    let mut pair = pair();
+    let (interval, tolerance) = (Duration::from_millis(20), Duration::from_millis(30));
+    let _beat = heartbeat::keep_when_silent(&pair.service, interval, tolerance);
+    let mut stream = soon(pair.agent_incoming.next()).await.unwrap();
+    assert_eq!(soon(read_kind(&mut stream)).await.unwrap(), stream_kind::HEARTBEAT);
+    // The first beat goes out at once, and comes back.
+    let mut beat = [0; 4];
+    soon(stream.read_exact(&mut beat)).await.unwrap();
+    stream.write_all(&beat).await.unwrap();
+    let mut own = pair.agent.open(Bytes::from_static(b"hello")).await.unwrap();
+    let _heard = soon(pair.service_incoming.next()).await.unwrap();
+
+    soon(async {
+        while !pair.service.is_ended() && own.write_all(b"!").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+
+    assert!(matches!(soon(pair.service.ended()).await, SessionEnd::Silent));
+}
+
+#[tokio::test]
 async fn a_peer_that_ends_the_heartbeat_ends_the_session() {
     let mut pair = pair();
     let _beat = heartbeat::keep(&pair.agent, Duration::from_secs(10), Duration::from_secs(10));

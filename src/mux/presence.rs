@@ -1,0 +1,33 @@
+//! What the task that beats and the task that reads tell each other.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Whether the peer is there, and when it is time to look at what is held for it.
+#[derive(Debug, Default)]
+pub(crate) struct Presence {
+    heard: AtomicBool,
+    due: AtomicBool,
+}
+
+impl Presence {
+    /// Bytes of the peer have come.
+    pub(crate) fn heard(&self) {
+        self.heard.store(true, Relaxed);
+    }
+
+    /// Whether bytes have come since this was last asked for.
+    pub(crate) fn take_heard(&self) -> bool {
+        self.heard.swap(false, Relaxed)
+    }
+
+    /// Some seconds have passed: what is held for a peer that sends little may be given back.
+    pub(crate) fn review(&self) {
+        self.due.store(true, Relaxed);
+    }
+
+    /// Whether that is due; once for each time.
+    pub(crate) fn take_review(&self) -> bool {
+        // A read is cheaper than an exchange, and it is asked for with every turn.
+        self.due.load(Relaxed) && self.due.swap(false, Relaxed)
+    }
+}
