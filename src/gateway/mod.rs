@@ -48,7 +48,7 @@ use events::EventBus;
 use metrics::{ByteCounts, EdgeMetrics, GatewayMetrics};
 use modules::ip_policies::IpPolicies;
 use modules::traffic_policy::Fetcher;
-use routing::hosts::Hosts;
+use routing::hosts::{HostChanges, Hosts};
 use routing::virtual_host::VirtualHost;
 use tls::authority::{Authority, CertificateError};
 use upstream::forward::Upstream;
@@ -332,24 +332,9 @@ impl Gateway {
         self.0.hosts.changed().await;
     }
 
-    /// Leads a host on the shared ports to a virtual host; false when another has it.
-    pub(crate) fn add_name(
-        &self,
-        name: &str,
-        port: u16,
-        virtual_host: &Arc<ArcSwap<VirtualHost>>,
-    ) -> bool {
-        self.0.hosts.add(name, port, virtual_host, false)
-    }
-
-    /// Leads a host on the shared ports to this virtual host no longer.
-    pub(crate) fn remove_name(
-        &self,
-        name: &str,
-        port: u16,
-        virtual_host: &Arc<ArcSwap<VirtualHost>>,
-    ) {
-        self.0.hosts.remove(name, port, virtual_host);
+    /// Changes which virtual hosts the hosts on the shared ports lead to; nobody else does meanwhile.
+    pub(crate) fn change_names(&self) -> HostChanges<'_> {
+        self.0.hosts.change()
     }
 
     /// Listens on a port for connections of bytes; works on any thread.

@@ -106,7 +106,11 @@ impl PublicEndpoint {
 impl Drop for PublicEndpoint {
     fn drop(&mut self) {
         if let Some((name, port)) = &self.name {
-            self.gateway.names_of(self.proto).remove(name, *port, &self.routes.virtual_host);
+            self.gateway.names_of(self.proto).change().remove(
+                name,
+                *port,
+                &self.routes.virtual_host,
+            );
         }
         // Connections that are kept alive meet nobody from now on.
         self.retarget(None);

@@ -1,7 +1,7 @@
 //! Which virtual host a host name belongs to.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
@@ -58,30 +58,13 @@ impl Hosts {
         virtual_host: &Arc<ArcSwap<VirtualHost>>,
         by_agent: bool,
     ) -> bool {
-        let _changing = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        let claims = self.claims(name);
-        let claims = claims.as_deref().unwrap_or_default();
-        if let Some(claim) = claims.iter().find(|claim| claim.port == port) {
-            return Arc::ptr_eq(&claim.virtual_host, virtual_host);
-        }
-        let mut claims = claims.to_vec();
-        claims.push(HostClaim { port, virtual_host: virtual_host.clone(), by_agent });
-        claims.sort_by_key(|claim| claim.port != 443);
-        self.replace(name, claims);
-        true
+        self.change().add(name, port, virtual_host, by_agent)
     }
 
-    /// Takes a name and a port from a virtual host, if it has them.
-    pub(crate) fn remove(&self, name: &str, port: u16, virtual_host: &Arc<ArcSwap<VirtualHost>>) {
-        let _changing = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(claims) = self.claims(name) else { return };
-        let is_other = |claim: &&HostClaim| {
-            claim.port != port || !Arc::ptr_eq(&claim.virtual_host, virtual_host)
-        };
-        let others: Vec<_> = claims.iter().filter(is_other).cloned().collect();
-        if others.len() < claims.len() {
-            self.replace(name, others);
-        }
+    /// Changes several names; nobody else does meanwhile.
+    pub(crate) fn change(&self) -> HostChanges<'_> {
+        let changing = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        HostChanges { hosts: self, tables: HashMap::new(), _changing: changing }
     }
 
     /// Whether an agent's endpoint has this name and port.
@@ -105,25 +88,7 @@ impl Hosts {
 
     /// The claims on a name as it was given.
     fn claims(&self, name: &str) -> Option<Arc<[HostClaim]>> {
-        match name.strip_prefix("*.") {
-            Some(parent) => self.shard(parent).load().wild.get(parent).cloned(),
-            None => self.shard(name).load().exact.get(name).cloned(),
-        }
-    }
-
-    /// Replaces the claims on a name; called while `changes` is held.
-    fn replace(&self, name: &str, claims: Vec<HostClaim>) {
-        let key = name.strip_prefix("*.").unwrap_or(name);
-        let shard = self.shard(key);
-        let mut names = HostNames::clone(&shard.load());
-        let table = if key.len() < name.len() { &mut names.wild } else { &mut names.exact };
-        if claims.is_empty() {
-            table.remove(key);
-        } else {
-            table.insert(key.into(), claims.into());
-        }
-        shard.store(Arc::new(names));
-        self.changed.notify_one();
+        self.shard(table_key(name)).load().claims(name)
     }
 
     /// Waits for a change since this was last waited for; one waits at a time.
@@ -145,11 +110,108 @@ impl Hosts {
 
     /// The table of a name without `*.`.
     fn shard(&self, name: &str) -> &ArcSwap<HostNames> {
-        let hash = name
-            .bytes()
-            .fold(0_usize, |hash, byte| hash.wrapping_mul(31).wrapping_add(usize::from(byte)));
-        &self.shards[hash % SHARDS]
+        &self.shards[shard_of(name)]
     }
+}
+
+/// Changes of names. They are found when this is dropped: each table is copied once, however many of
+/// its names change.
+pub(crate) struct HostChanges<'h> {
+    hosts: &'h Hosts,
+    /// The tables that have changed, by their places.
+    tables: HashMap<usize, HostNames>,
+    _changing: MutexGuard<'h, ()>,
+}
+
+impl HostChanges<'_> {
+    /// As [`Hosts::add`].
+    pub(crate) fn add(
+        &mut self,
+        name: &str,
+        port: u16,
+        virtual_host: &Arc<ArcSwap<VirtualHost>>,
+        by_agent: bool,
+    ) -> bool {
+        let claims = self.claims(name);
+        let claims = claims.as_deref().unwrap_or_default();
+        if let Some(claim) = claims.iter().find(|claim| claim.port == port) {
+            return Arc::ptr_eq(&claim.virtual_host, virtual_host);
+        }
+        let mut claims = claims.to_vec();
+        claims.push(HostClaim { port, virtual_host: virtual_host.clone(), by_agent });
+        claims.sort_by_key(|claim| claim.port != 443);
+        self.replace(name, claims);
+        true
+    }
+
+    /// Takes a name and a port from a virtual host, if it has them.
+    pub(crate) fn remove(
+        &mut self,
+        name: &str,
+        port: u16,
+        virtual_host: &Arc<ArcSwap<VirtualHost>>,
+    ) {
+        let Some(claims) = self.claims(name) else { return };
+        let is_other = |claim: &&HostClaim| {
+            claim.port != port || !Arc::ptr_eq(&claim.virtual_host, virtual_host)
+        };
+        let others: Vec<_> = claims.iter().filter(is_other).cloned().collect();
+        if others.len() < claims.len() {
+            self.replace(name, others);
+        }
+    }
+
+    /// The claims on a name, as they will be.
+    fn claims(&self, name: &str) -> Option<Arc<[HostClaim]>> {
+        match self.tables.get(&shard_of(table_key(name))) {
+            Some(table) => table.claims(name),
+            None => self.hosts.claims(name),
+        }
+    }
+
+    fn replace(&mut self, name: &str, claims: Vec<HostClaim>) {
+        let key = table_key(name);
+        let place = shard_of(key);
+        let names = self.tables.entry(place);
+        let names = names.or_insert_with(|| HostNames::clone(&self.hosts.shards[place].load()));
+        let table = if key.len() < name.len() { &mut names.wild } else { &mut names.exact };
+        if claims.is_empty() {
+            table.remove(key);
+        } else {
+            table.insert(key.into(), claims.into());
+        }
+    }
+}
+
+impl Drop for HostChanges<'_> {
+    fn drop(&mut self) {
+        if self.tables.is_empty() {
+            return;
+        }
+        for (place, names) in self.tables.drain() {
+            self.hosts.shards[place].store(Arc::new(names));
+        }
+        self.hosts.changed.notify_one();
+    }
+}
+
+impl HostNames {
+    /// The claims on a name of this table.
+    fn claims(&self, name: &str) -> Option<Arc<[HostClaim]>> {
+        let table = if name.starts_with("*.") { &self.wild } else { &self.exact };
+        table.get(table_key(name)).cloned()
+    }
+}
+
+/// What a name is found by in its table.
+fn table_key(name: &str) -> &str {
+    name.strip_prefix("*.").unwrap_or(name)
+}
+
+/// The place of the table of a name without `*.`.
+fn shard_of(name: &str) -> usize {
+    let add = |hash: usize, byte| hash.wrapping_mul(31).wrapping_add(usize::from(byte));
+    name.bytes().fold(0, add) % SHARDS
 }
 
 /// What follows the first label of a name.
@@ -181,9 +243,9 @@ mod tests {
         assert_eq!(found("x.y.a.test"), Some(1));
         assert_eq!(found("x.b.a.test"), Some(2));
         assert_eq!(found("a.test"), None);
-        hosts.remove("app.a.test", 443, &virtual_hosts[1]);
+        hosts.change().remove("app.a.test", 443, &virtual_hosts[1]);
         assert_eq!(found("app.a.test"), Some(0), "it is another's");
-        hosts.remove("app.a.test", 443, &virtual_hosts[0]);
+        hosts.change().remove("app.a.test", 443, &virtual_hosts[0]);
         assert_eq!(found("app.a.test"), Some(1));
     }
 
@@ -218,9 +280,30 @@ mod tests {
         assert!((0..names.len()).all(found));
 
         for (name, virtual_host) in names.iter().zip(&virtual_hosts).step_by(2) {
-            hosts.remove(name, 443, virtual_host);
+            hosts.change().remove(name, 443, virtual_host);
         }
 
         assert!((0..names.len()).all(|at| found(at) == (at % 2 == 1)));
+    }
+
+    #[test]
+    fn several_changes_are_found_together_and_see_one_another() {
+        let hosts = Hosts::default();
+        let (first, second) = (Arc::default(), Arc::default());
+        let names: Vec<_> = (0..2 * SHARDS).map(|name| format!("n{name}.test")).collect();
+        assert!(hosts.add("old.test", 443, &first, false));
+
+        let mut changes = hosts.change();
+        changes.remove("old.test", 443, &first);
+        assert!(changes.add("old.test", 443, &second, false), "its name was free");
+        assert!(names.iter().all(|name| changes.add(name, 443, &first, false)));
+        assert!(!names.iter().any(|name| changes.add(name, 443, &second, false)));
+        let found = |name: &str| hosts.find(name, 443).map(|claim| claim.virtual_host);
+        assert!(Arc::ptr_eq(&found("old.test").unwrap(), &first), "nothing has changed yet");
+        assert!(names.iter().all(|name| found(name).is_none()));
+        drop(changes);
+
+        assert!(Arc::ptr_eq(&found("old.test").unwrap(), &second));
+        assert!(names.iter().all(|name| Arc::ptr_eq(&found(name).unwrap(), &first)));
     }
 }

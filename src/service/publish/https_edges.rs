@@ -11,15 +11,20 @@ use crate::api::remote::edges::routes::HttpsEdgeRoute;
 use crate::gateway::Gateway;
 use crate::gateway::metrics::EdgeMetrics;
 use crate::gateway::modules::edge_module::{EdgeModule, ModuleBuilder};
+use crate::gateway::routing::hosts::HostChanges;
 use crate::gateway::routing::virtual_host::{PathMatch, Route, VirtualHost};
 use crate::gateway::tls::policy::TlsPolicy;
 use crate::policy::Scope;
 use crate::service::check::host_port;
 use crate::service::publish::backends::Backends;
+use crate::service::publish::documents::each;
 use crate::service::publish::modules::{ModuleCompiler, build_modules};
 use crate::service::publish::tls_policies::TlsPolicyPlan;
 use crate::service::references::routes_of;
 use crate::service::store::{self, View};
+
+/// The routes of an edge, and the paths that they serve.
+type Routes = Vec<(PathMatch, Arc<Route>)>;
 
 /// The edges, and which routes belong to them.
 pub(super) struct HttpsEdges {
@@ -62,6 +67,31 @@ impl HttpsEdges {
         Ok(route.edge_id)
     }
 
+    /// Publishes all edges; each document is read once.
+    pub(super) fn load(
+        &mut self,
+        view: &View<'_>,
+        modules: &mut ModuleCompiler,
+        backends: &mut Backends,
+    ) -> Result<(), store::StoreError> {
+        let mut routes: HashMap<String, Routes> = HashMap::new();
+        each(view, |route: HttpsEdgeRoute| {
+            if let Some(edge_id) = route.edge_id.clone() {
+                let made = self.route(route, &edge_id, modules, backends);
+                routes.entry(edge_id).or_default().push(made);
+            }
+            Ok(())
+        })?;
+        let gateway = self.gateway.clone();
+        let mut names = gateway.change_names();
+        each(view, |edge: HttpsEdge| {
+            let routes = routes.remove(&edge.id).unwrap_or_default();
+            self.publish(view, &edge, routes)?;
+            self.take_names(&edge, &mut names);
+            Ok(())
+        })
+    }
+
     /// Publishes an edge, which may be gone.
     pub(super) fn refresh(
         &mut self,
@@ -73,44 +103,74 @@ impl HttpsEdges {
         let Some(edge) = view.find::<HttpsEdge>(id)? else {
             self.incomplete.remove(id);
             if let Some(mut gone) = self.edges.remove(id) {
-                gone.take_names(&self.gateway, Vec::new());
+                gone.take_names(&mut self.gateway.change_names(), Vec::new());
                 gone.virtual_host.store(Arc::new(VirtualHost::default()));
             }
             return Ok(());
         };
-        let mut routes = Vec::new();
-        for route in routes_of(view, id)? {
-            self.edges_of_routes.insert(route.id.clone(), id.to_owned());
-            let path = route.r#match.clone().unwrap_or_default();
-            let matched = match route.match_type.as_deref() {
-                Some("exact_path") => PathMatch::Exact(path),
-                _ => PathMatch::Prefix(path),
-            };
-            let metrics = self.gateway.edge_metrics(id);
-            routes.push((matched, Arc::new(published(route, modules, backends, metrics))));
-        }
-        let known = self.edges.entry(id.to_owned()).or_default();
-        let virtual_host = match known.tls_policy(&self.gateway, view, &edge)? {
+        let routes = routes_of(view, id)?.into_iter();
+        let routes = routes.map(|route| self.route(route, id, modules, backends)).collect();
+        self.publish(view, &edge, routes)?;
+        let gateway = self.gateway.clone();
+        self.take_names(&edge, &mut gateway.change_names());
+        Ok(())
+    }
+
+    /// A route of an edge, and the paths that it serves.
+    fn route(
+        &mut self,
+        route: HttpsEdgeRoute,
+        edge_id: &str,
+        modules: &mut ModuleCompiler,
+        backends: &mut Backends,
+    ) -> (PathMatch, Arc<Route>) {
+        self.edges_of_routes.insert(route.id.clone(), edge_id.to_owned());
+        let path = route.r#match.clone().unwrap_or_default();
+        let matched = match route.match_type.as_deref() {
+            Some("exact_path") => PathMatch::Exact(path),
+            _ => PathMatch::Prefix(path),
+        };
+        let metrics = self.gateway.edge_metrics(edge_id);
+        (matched, Arc::new(published(route, modules, backends, metrics)))
+    }
+
+    /// Publishes an edge with its routes, the newest first.
+    fn publish(
+        &mut self,
+        view: &View<'_>,
+        edge: &HttpsEdge,
+        routes: Routes,
+    ) -> Result<(), store::StoreError> {
+        let known = self.edges.entry(edge.id.clone()).or_default();
+        let virtual_host = match known.tls_policy(&self.gateway, view, edge)? {
             Ok(tls_policy) => VirtualHost::new(routes).with_tls_policy(tls_policy),
             // Stored certificates were checked; were they refused all the same, nobody is let in.
             Err(err) => {
-                tracing::error!(edge = id, %err, "an edge's certificates are unusable");
+                tracing::error!(edge = edge.id, %err, "an edge's certificates are unusable");
                 VirtualHost::default()
             }
         };
         known.virtual_host.store(Arc::new(virtual_host));
-        if known.take_names(&self.gateway, names(&edge)) {
-            self.incomplete.remove(id);
-        } else {
-            self.incomplete.insert(id.to_owned());
-        }
         Ok(())
+    }
+
+    /// Leads the names of an edge to it.
+    fn take_names(&mut self, edge: &HttpsEdge, changes: &mut HostChanges<'_>) {
+        let known = self.edges.entry(edge.id.clone()).or_default();
+        if known.take_names(changes, names(edge)) {
+            self.incomplete.remove(&edge.id);
+        } else {
+            self.incomplete.insert(edge.id.clone());
+        }
     }
 
     /// Tries again to get the names that others had.
     pub(super) fn take_names_again(&mut self) {
         let Self { gateway, edges, incomplete, .. } = self;
-        incomplete.retain(|id| edges.get(id).is_some_and(|edge| !edge.add_names(gateway)));
+        if !incomplete.is_empty() {
+            let mut changes = gateway.change_names();
+            incomplete.retain(|id| edges.get(id).is_some_and(|edge| !edge.add_names(&mut changes)));
+        }
     }
 }
 
@@ -133,20 +193,20 @@ impl PublishedEdge {
     }
 
     /// Takes these names in place of those it had; false when one of them is another's.
-    fn take_names(&mut self, gateway: &Gateway, names: Vec<(String, u16)>) -> bool {
+    fn take_names(&mut self, changes: &mut HostChanges<'_>, names: Vec<(String, u16)>) -> bool {
         for (name, port) in self.names.iter().filter(|name| !names.contains(name)) {
-            gateway.remove_name(name, *port, &self.virtual_host);
+            changes.remove(name, *port, &self.virtual_host);
         }
         self.names = names;
-        self.add_names(gateway)
+        self.add_names(changes)
     }
 
     /// Takes the names that it should have; one that an agent's endpoint has stays there, and then
     /// this is false.
-    fn add_names(&self, gateway: &Gateway) -> bool {
+    fn add_names(&self, changes: &mut HostChanges<'_>) -> bool {
         let mut has_all = true;
         for (name, port) in &self.names {
-            has_all &= gateway.add_name(name, *port, &self.virtual_host);
+            has_all &= changes.add(name, *port, &self.virtual_host, false);
         }
         has_all
     }

@@ -9,7 +9,6 @@ use crate::api::remote::backends::http_response::HttpResponseBackend;
 use crate::api::remote::backends::static_::StaticBackend;
 use crate::api::remote::backends::tunnel_group::TunnelGroupBackend;
 use crate::api::remote::backends::weighted::WeightedBackend;
-use crate::api::remote::edges::https::HttpsEdge;
 use crate::api::remote::edges::tcp::TcpEdge;
 use crate::api::remote::ip_policies::IpPolicy;
 use crate::api::remote::reserved_domains::ReservedDomain;
@@ -18,14 +17,12 @@ use crate::gateway::modules::policy_cache::PolicyCache;
 use crate::service::certificates::ManagedName;
 use crate::service::publish::backends::Backends;
 use crate::service::publish::certificates::PublishedCertificates;
+use crate::service::publish::documents::all;
 use crate::service::publish::https_edges::HttpsEdges;
 use crate::service::publish::ip_policies::IpPolicyTable;
 use crate::service::publish::modules::ModuleCompiler;
 use crate::service::publish::tcp_edges::TcpEdges;
-use crate::service::store::{self, Document, View};
-
-/// How many documents are read at a time.
-const PAGE: usize = 500;
+use crate::service::store::{self, View};
 
 /// The kinds of documents that traffic depends on.
 const PUBLISHED_KINDS: &[&str] = &[
@@ -79,7 +76,9 @@ impl RouteTables {
         all::<HttpResponseBackend>(view, &mut ids)?;
         all::<WeightedBackend>(view, &mut ids)?;
         all::<StaticBackend>(view, &mut ids)?;
-        all::<HttpsEdge>(view, &mut ids)?;
+        self.refresh(view, &ids)?;
+        self.https_edges.load(view, &mut self.modules, &mut self.backends)?;
+        ids.clear();
         all::<TcpEdge>(view, &mut ids)?;
         all::<ReservedDomain>(view, &mut ids)?;
         all::<ManagedName>(view, &mut ids)?;
@@ -131,18 +130,4 @@ pub(super) fn is_published(id: &str) -> bool {
 /// The kind of resource that an identifier names.
 fn kind(id: &str) -> &str {
     id.rsplit_once('_').map_or(id, |(prefix, _)| prefix)
-}
-
-/// Adds the identifiers of all documents of a kind, oldest first.
-fn all<D: Document>(view: &View<'_>, ids: &mut Vec<String>) -> Result<(), store::StoreError> {
-    let first = ids.len();
-    loop {
-        let before = ids.get(first..).and_then(<[String]>::last).cloned();
-        let page = view.page::<D>(before.as_deref(), PAGE)?;
-        ids.extend(page.iter().map(|document| document.id().to_owned()));
-        if page.len() < PAGE {
-            ids[first..].reverse();
-            return Ok(());
-        }
-    }
 }
