@@ -35,7 +35,7 @@ use crate::http1::{
 use crate::logging::ignore;
 
 /// How much is read at once at least.
-const MIN_READ_BYTES: usize = 4 << 10;
+const MIN_READ_BYTES: usize = 2 << 10;
 /// What is shorter is sent together with what is before it.
 const MAX_COALESCED_BYTES: usize = 16 << 10;
 

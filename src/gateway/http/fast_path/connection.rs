@@ -16,6 +16,7 @@ use crate::gateway::http::fast_path::request_body::{RequestBodyCopy, RequestBody
 use crate::gateway::http::fast_path::response::{self, FastPathResponse, ResponseOptions};
 use crate::gateway::http::fast_path::response_timeout::ResponseTimeout;
 use crate::gateway::http::fast_path::routing::{FastPathTarget, RequestRouting};
+use crate::gateway::http::fast_path::spare_buffers::{self, MAX_IDLE_BUFFER_BYTES};
 use crate::gateway::http::visitor_stream::VisitorStream;
 use crate::gateway::metrics::RequestRecord;
 use crate::gateway::routing::target::{DialError, RouteRef};
@@ -27,8 +28,9 @@ use crate::reuse::IdleState;
 
 /// How much is read of later requests while one is under way.
 const MAX_READ_AHEAD_BYTES: usize = 64 << 10;
-/// How large the buffers are that a connection keeps.
-const MAX_IDLE_BUFFER_BYTES: usize = 8 << 10;
+/// With less room than this for later requests, more is made: few visitors send one before they have the
+/// response to the one before.
+const MIN_AHEAD_BYTES: usize = 512;
 /// When so much came at once, more is taken at once from then on.
 const MIN_READ_BYTES: usize = MAX_IDLE_BUFFER_BYTES / 2;
 /// How much is taken at once of an answer that comes fast.
@@ -50,7 +52,7 @@ pub(crate) struct FastPathConnection<'l, R> {
     unread: usize,
     /// The body of that request.
     body: RequestBodyCopy,
-    /// What was read of the upstream and not used yet.
+    /// What was read of the upstream and not used yet; without a buffer between requests.
     answer: BytesMut,
     /// What is written next.
     pub out: Vec<u8>,
@@ -183,6 +185,9 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
             return ExchangeEnd::NotStarted;
         };
         (self.body, self.unread) = (body, request.length);
+        if self.answer.capacity() == 0 {
+            self.answer = spare_buffers::take();
+        }
         let is_received = self.body.is_received();
         self.stream.expect(if is_received { Expects::Nothing } else { Expects::Body });
         let mut connection = match self.begin(request, upstream, route_ref).await {
@@ -458,10 +463,11 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
 
     /// Gives large buffers back, so that a connection that waits holds little.
     pub(crate) fn shrink_buffers(&mut self) {
-        for buffer in [&mut self.buffer, &mut self.answer] {
-            if buffer.is_empty() && buffer.capacity() > MAX_IDLE_BUFFER_BYTES {
-                *buffer = BytesMut::new();
-            }
+        if self.buffer.is_empty() && self.buffer.capacity() > MAX_IDLE_BUFFER_BYTES {
+            self.buffer = BytesMut::new();
+        }
+        if self.answer.is_empty() {
+            spare_buffers::give_back(std::mem::take(&mut self.answer));
         }
         self.out.shrink_to(MAX_IDLE_BUFFER_BYTES);
     }
@@ -474,7 +480,9 @@ pub(crate) fn has_left(
     buffer: &mut BytesMut,
 ) -> bool {
     while buffer.len() < MAX_READ_AHEAD_BYTES {
-        buffer.reserve(MIN_READ_BYTES);
+        if buffer.capacity() - buffer.len() < MIN_AHEAD_BYTES {
+            buffer.reserve(MIN_READ_BYTES);
+        }
         match pin!(stream.read_buf(buffer)).poll(cx) {
             Poll::Ready(Ok(1..)) => {}
             Poll::Ready(_) => return true,

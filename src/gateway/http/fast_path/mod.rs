@@ -10,6 +10,7 @@ mod request_body;
 mod response;
 mod response_timeout;
 mod routing;
+mod spare_buffers;
 
 pub(crate) use connection::{ExchangeEnd, FastPathConnection, has_left, poll_write_all};
 pub(crate) use request::FastPathRequest;
