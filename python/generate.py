@@ -476,14 +476,83 @@ def write_blocking(source: str, target: str) -> None:
     (PACKAGE / f"{target}.py").write_text(f"{head}{text}")
 
 
+SETTINGS = "service_settings"
+SETTING_TYPES = {
+    "BOOL": "bool",
+    "CIDR": "Sequence[str]",
+    "TYPE": "Sequence[str]",
+    "DURATION": "Duration",
+    "FILE": "str | PathLike[str]",
+    "DIR": "str | PathLike[str]",
+    "N": "int",
+    "PORT": 'int | Literal["none"]',
+    "SIZE": "int | str",
+}
+"""The types of settings by what stands for their values; others are texts."""
+SETTINGS_HEAD = """\
+\"\"\"The types of `ginnel.Service(settings=…)`: what can be set, under the keys of its file.\"\"\"
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from os import PathLike
+from typing import Literal, TypedDict
+
+__all__ = [{names}]
+
+Duration = float | str | timedelta
+\"\"\"Seconds, or text such as `500ms`, `10s` and `5m`.\"\"\"
+"""
+
+
+def setting_field(setting: dict[str, Any], name: str) -> str:
+    choices = ", ".join(f'"{choice}"' for choice in setting["choices"])
+    kind = SETTING_TYPES.get(setting["value"], "str")
+    if choices:
+        kind = f"Sequence[Literal[{choices}]]" if kind.startswith("Seq") else f"Literal[{choices}]"
+    parts = [setting["doc"]]
+    if setting["range"]:
+        parts.append("from {} to {}".format(*setting["range"]))
+    if setting["default"]:
+        parts.append(f"by default {setting['default']}")
+    return f"    {name}: {kind}\n" + docstring(fill("; ".join(parts) + ".", 88), 4)
+
+
+def write_settings() -> None:
+    """The classes of the settings of a service: one for each level of the file."""
+    levels: dict[str, list[str]] = defaultdict(list)
+    for setting in json.loads(_native.service_settings()):
+        level, _, name = setting["key"].rpartition(".")
+        levels[level].append(setting_field(setting, name))
+    outer = levels.pop("")
+    classes = []
+    for level, fields in levels.items():
+        name = f"{level.title()}Settings"
+        outer.append(f"    {level}: {name}\n" + docstring(f"What `{level}` holds.", 4))
+        classes.append((name, f"The settings below `{level}`.", fields))
+    classes.append(("ServiceSettings", "The settings of a service.", outer))
+    body = SETTINGS_HEAD.format(
+        names=", ".join(
+            f'"{name}"' for name in sorted(["Duration", *(name for name, _, _ in classes)])
+        )
+    )
+    for name, doc, fields in classes:
+        body += f"\n\nclass {name}(TypedDict, total=False):\n{docstring(doc, 4)}\n\n"
+        body += "\n".join(fields) + "\n"
+    head = HEAD.format(source="src/service/config/sections.rs")
+    (PACKAGE / f"{SETTINGS}.py").write_text(head + body)
+
+
 def main() -> None:
     write("remote", "RemoteResources")
+    write_settings()
     write("local")
     for source, target in BLOCKING_MODULES.items():
         write_blocking(source, target)
     ruff = [sys.executable, "-m", "ruff"]
     written = [str(PACKAGE / api) for api in ("remote", "local")]
-    written += [str(PACKAGE / f"{target}.py") for target in BLOCKING_MODULES.values()]
+    written += [str(PACKAGE / f"{target}.py") for target in (*BLOCKING_MODULES.values(), SETTINGS)]
     subprocess.run([*ruff, "check", "--quiet", "--fix", "--select", "I,F401", *written], check=True)
     subprocess.run([*ruff, "format", "--quiet", *written], check=True)
 

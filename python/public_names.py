@@ -119,9 +119,8 @@ def variables() -> Iterator[str]:
 
 def configuration() -> Iterator[str]:
     """The keys of both configuration files, and of the tunnels in that of the agent."""
-    source = (ROOT / "src/agent/config.rs").read_text()
-    body = source.partition("pub struct AgentConfig {")[2].partition("\n}")[0]
-    yield from re.findall(r"^    (?:pub )?(\w+):", body, re.MULTILINE)
+    yield "tunnels"
+    yield from re.findall(r"^\| `(\w+)` \|", reference.agent_settings(), re.MULTILINE)
     for key in re.findall(r"^\| `(\w+)` \|", reference.fields(), re.MULTILINE):
         yield f"tunnels.{key}"
     for key in re.findall(r"^\| `([\w.]+)` \|", reference.settings(), re.MULTILINE):

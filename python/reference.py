@@ -16,6 +16,7 @@ from ginnel.local.tunnels import Tunnels
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 MARK = "<!-- fields: written by python/reference.py -->\n\n"
 SETTINGS = "<!-- settings: written by python/reference.py -->\n\n"
+AGENT_SETTINGS = "<!-- agent settings: written by python/reference.py -->\n\n"
 END = "\n<!-- end of settings -->\n"
 
 
@@ -27,6 +28,11 @@ def commands() -> str:
 def settings() -> str:
     """The table of all settings of `ginnel serve`."""
     return _reference("--settings")
+
+
+def agent_settings() -> str:
+    """The table of all settings of an agent."""
+    return _reference("--agent-settings")
 
 
 def _reference(*options: str) -> str:
@@ -47,8 +53,9 @@ def pages() -> dict[Path, str]:
     """Each page with what it should hold."""
     configuration = REFERENCE / "configuration.md"
     kept = configuration.read_text().partition(MARK)[0]
-    before, _, rest = kept.partition(SETTINGS)
-    kept = before + SETTINGS + settings() + END + rest.partition(END)[2]
+    for mark, table in [(SETTINGS, settings()), (AGENT_SETTINGS, agent_settings())]:
+        before, _, rest = kept.partition(mark)
+        kept = before + mark + table + END + rest.partition(END)[2]
     return {REFERENCE / "cli.md": commands(), configuration: kept + MARK + fields()}
 
 

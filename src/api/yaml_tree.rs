@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::options::DuplicateKeyPolicy;
 use serde_saphyr::{Location, Spanned};
 
@@ -17,19 +17,82 @@ pub struct TextPlace {
     pub column: u64,
 }
 
+impl TextPlace {
+    /// That of a value which stands in no text.
+    pub const NONE: Self = Self { line: 0, column: 0 };
+}
+
 /// A value of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum YamlValue {
-    /// Text, a whole number, `true` or `false`, as text.
+    /// Text.
     Text(String),
-    /// A number that is not whole: what was written cannot be told from it.
-    Fraction,
+    /// A number. Of one that is not whole, it cannot be told how it was written.
+    Number(serde_json::Number),
+    /// `true` or `false`.
+    Bool(bool),
     /// No value.
     Null,
     /// A list.
     List(Vec<YamlNode>),
     /// Keys and their values, in the order of the text; no key comes twice.
     Map(Vec<(YamlKey, YamlNode)>),
+}
+
+impl YamlValue {
+    /// A single value as it was written; none where that is not known, and for lists and maps.
+    pub fn scalar(&self) -> Option<String> {
+        match self {
+            Self::Text(text) => Some(text.clone()),
+            Self::Number(number) => (!number.is_f64()).then(|| number.to_string()),
+            Self::Bool(truth) => Some(truth.to_string()),
+            Self::Null | Self::List(_) | Self::Map(_) => None,
+        }
+    }
+}
+
+/// The same without places.
+impl From<YamlValue> for serde_json::Value {
+    fn from(value: YamlValue) -> Self {
+        match value {
+            YamlValue::Text(text) => Self::String(text),
+            YamlValue::Number(number) => Self::Number(number),
+            YamlValue::Bool(truth) => Self::Bool(truth),
+            YamlValue::Null => Self::Null,
+            YamlValue::List(items) => {
+                items.into_iter().map(|node| Self::from(node.value)).collect()
+            }
+            YamlValue::Map(entries) => {
+                entries.into_iter().map(|(key, node)| (key.name, Self::from(node.value))).collect()
+            }
+        }
+    }
+}
+
+impl From<serde_json::Value> for YamlValue {
+    fn from(value: serde_json::Value) -> Self {
+        use serde_json::Value;
+        match value {
+            Value::String(text) => Self::Text(text),
+            Value::Number(number) => Self::Number(number),
+            Value::Bool(truth) => Self::Bool(truth),
+            Value::Null => Self::Null,
+            Value::Array(items) => Self::List(items.into_iter().map(YamlNode::of).collect()),
+            Value::Object(members) => {
+                let key = |name| YamlKey { name, place: TextPlace::NONE };
+                Self::Map(
+                    members.into_iter().map(|(name, it)| (key(name), YamlNode::of(it))).collect(),
+                )
+            }
+        }
+    }
+}
+
+impl YamlNode {
+    /// A value that stands in no text.
+    pub fn of(value: serde_json::Value) -> Self {
+        Self { value: value.into(), place: TextPlace::NONE }
+    }
 }
 
 /// A value and where it is used.
@@ -119,19 +182,20 @@ impl<'de> Visitor<'de> for YamlValueVisitor {
     }
 
     fn visit_bool<E>(self, truth: bool) -> Result<YamlValue, E> {
-        Ok(YamlValue::Text(truth.to_string()))
+        Ok(YamlValue::Bool(truth))
     }
 
     fn visit_u64<E>(self, number: u64) -> Result<YamlValue, E> {
-        Ok(YamlValue::Text(number.to_string()))
+        Ok(YamlValue::Number(number.into()))
     }
 
     fn visit_i64<E>(self, number: i64) -> Result<YamlValue, E> {
-        Ok(YamlValue::Text(number.to_string()))
+        Ok(YamlValue::Number(number.into()))
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<YamlValue, E> {
-        Ok(YamlValue::Fraction)
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<YamlValue, E> {
+        let number = serde_json::Number::from_f64(number);
+        number.map(YamlValue::Number).ok_or_else(|| E::custom("a number is not finite"))
     }
 
     fn visit_unit<E>(self) -> Result<YamlValue, E> {
@@ -183,9 +247,9 @@ mod tests {
         let actual = entries("\u{feff}port: 4000\r\nhost: yes # c\r\nratio: 1.5\nempty:\n");
 
         let expected = [
-            ("port", text("4000"), (1, 7)),
+            ("port", YamlValue::Number(4000.into()), (1, 7)),
             ("host", text("yes"), (2, 7)),
-            ("ratio", YamlValue::Fraction, (3, 8)),
+            ("ratio", serde_json::Number::from_f64(1.5).map(YamlValue::Number).unwrap(), (3, 8)),
             ("empty", YamlValue::Null, (4, 6)),
         ];
         assert_eq!(actual, expected.map(|(key, value, place)| (key.to_owned(), value, place)));
@@ -195,7 +259,7 @@ mod tests {
     fn an_alias_is_the_value_that_it_names() {
         let [_, (_, value, place)] = &entries("a: &x 7\nb: *x\n")[..] else { unreachable!() };
 
-        assert_eq!((value, *place), (&YamlValue::Text("7".to_owned()), (2, 4)));
+        assert_eq!((value, *place), (&YamlValue::Number(7.into()), (2, 4)));
     }
 
     #[test]

@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
 
-use super::agent::{config_argument, read_config};
+use super::agent::{config_argument, load_config};
 use super::error::CliError;
 use super::output::say;
 use super::settings;
+use crate::agent::config::{SECTIONS as AGENT_SECTIONS, TunnelEntry};
 use crate::service::config::{self, SECTIONS};
-use crate::settings::{ResolvedSettings, SettingSection};
+use crate::settings::{ResolvedSettings, SettingSection, ValueKind};
 
 pub(super) fn command() -> Command {
     let switch = |name, help| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
@@ -18,7 +19,9 @@ pub(super) fn command() -> Command {
         .about("Show each setting with its value and where it comes from; secrets are masked")
         .after_help("Example:\n  ginnel config show --service --config ginnel.yml")
         .arg(config_argument())
-        .arg(switch("service", "The settings of `ginnel serve`").required(true));
+        .arg(switch("service", "The settings of `ginnel serve`"))
+        .arg(switch("agent", "The settings of an agent, and its tunnels"))
+        .group(ArgGroup::new("whose").args(["service", "agent"]).required(true));
     Command::new("config")
         .about("Commands for configuration files; `ginnel serve --check` checks that of a service")
         .subcommand_required(true)
@@ -28,14 +31,18 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     match matches.subcommand() {
         Some(("check", matches)) => check(matches),
+        Some(("show", matches)) if matches.get_flag("agent") => show_agent(matches),
         Some(("show", matches)) => show_service(matches),
         _ => Err(CliError::usage("no command given: use check or show")),
     }
 }
 
 fn check(matches: &ArgMatches) -> Result<(), CliError> {
-    let config = read_config(matches)?;
-    config.check()?;
+    let config = load_config(matches)?.config;
+    let problems: Vec<_> = config.problems().iter().map(ToString::to_string).collect();
+    if !problems.is_empty() {
+        return Err(settings::refused(problems));
+    }
     say(&format!("the configuration is valid; {} tunnels", config.tunnels.len()));
     Ok(())
 }
@@ -47,20 +54,33 @@ fn show_service(matches: &ArgMatches) -> Result<(), CliError> {
         return Err(CliError::usage("a service has one configuration file"));
     }
     let file = path.map(|path| config::read_file(path)).transpose().map_err(CliError::usage)?;
-    let loaded = settings::with_sources(matches, file.as_ref(), config::load);
-    show(SECTIONS, &loaded.map_err(settings::refused)?);
+    let loaded = settings::with_sources(matches, &Vec::from_iter(file), config::load);
+    show(rows(SECTIONS, &loaded.map_err(settings::refused)?));
     Ok(())
 }
 
-/// Prints a table: the key, the value, and where it comes from.
-fn show<C>(sections: &[SettingSection<C>], resolved: &ResolvedSettings<C>) {
+fn show_agent(matches: &ArgMatches) -> Result<(), CliError> {
+    let loaded = load_config(matches)?;
+    let tunnels = loaded.config.tunnels.values().flat_map(TunnelEntry::shown);
+    show(rows(AGENT_SECTIONS, &loaded).chain(tunnels));
+    Ok(())
+}
+
+/// The key of each setting, the value, and where it comes from. What has no effect is left out.
+fn rows<C>(
+    sections: &'static [SettingSection<C>],
+    resolved: &ResolvedSettings<C>,
+) -> impl Iterator<Item = [String; 3]> {
     let settings = sections.iter().flat_map(|section| section.settings);
-    let rows: Vec<_> = settings
-        .map(|setting| {
-            let value = setting.shown(&resolved.config).unwrap_or_else(|| "-".to_owned());
-            [setting.key.to_owned(), value, resolved.origin(setting.key).to_string()]
-        })
-        .collect();
+    settings.filter(|setting| setting.field.kind != ValueKind::Unused).map(|setting| {
+        let value = setting.shown(&resolved.config).unwrap_or_else(|| "-".to_owned());
+        [setting.key.to_owned(), value, resolved.origin(setting.key).to_string()]
+    })
+}
+
+/// Prints a table.
+fn show(rows: impl Iterator<Item = [String; 3]>) {
+    let rows: Vec<_> = rows.collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let (keys, values) = (width(0).unwrap_or(0), width(1).unwrap_or(0));
     for [key, value, origin] in &rows {

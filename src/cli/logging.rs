@@ -51,6 +51,19 @@ pub(super) struct LogOptions {
 }
 
 impl LogOptions {
+    /// From which levels on something is logged: as it is said, by the environment, or as is usual where
+    /// a form or a file is asked for.
+    fn levels(&self) -> Option<LogLevels> {
+        let is_asked = self.file.is_some() || self.format.is_some();
+        let usual = || is_asked.then_some(LogLevels::all(LogLevel::Info));
+        self.levels.or_else(environment).or_else(usual)
+    }
+
+    /// Applies levels that have changed since the log was started.
+    pub(super) fn apply_levels(&self) {
+        logging::set_levels(&self.levels().unwrap_or(LogLevels::all(LogLevel::Off)).0);
+    }
+
     /// The options that the flags of a command give; those of `ginnel serve` are settings.
     pub(super) fn of_flags(matches: &ArgMatches) -> Self {
         let matches = innermost(matches);
@@ -73,10 +86,17 @@ pub(super) struct LogWriter {
 impl LogWriter {
     /// Starts to write; none where nobody asked for it.
     pub(super) fn start(options: &LogOptions) -> Result<Option<Self>, CliError> {
-        let LogOptions { levels, format, file } = options;
-        let is_asked = file.is_some() || format.is_some();
-        let usual = || is_asked.then_some(LogLevels::all(LogLevel::Info));
-        let Some(levels) = levels.or_else(environment).or_else(usual) else { return Ok(None) };
+        let Some(levels) = options.levels() else { return Ok(None) };
+        Self::start_with(options, levels).map(Some)
+    }
+
+    /// The same where levels may be raised later, though nobody has asked for a log yet.
+    pub(super) fn start_ready(options: &LogOptions) -> Result<Self, CliError> {
+        Self::start_with(options, options.levels().unwrap_or(LogLevels::all(LogLevel::Off)))
+    }
+
+    fn start_with(options: &LogOptions, levels: LogLevels) -> Result<Self, CliError> {
+        let LogOptions { format, file, .. } = options;
         let output = match file {
             Some(path) => LogOutput::File(LogFile::open(path)?),
             None => LogOutput::Stderr,
@@ -87,7 +107,7 @@ impl LogWriter {
         let writing = std::thread::Builder::new()
             .name("ginnel-log".to_owned())
             .spawn(move || sink.run(&over));
-        Ok(Some(Self { writing: or_debug!(writing, "cannot start the log's thread"), last }))
+        Ok(Self { writing: or_debug!(writing, "cannot start the log's thread"), last })
     }
 }
 

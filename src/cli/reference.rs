@@ -4,6 +4,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::error::CliError;
 use super::output::say;
+use crate::agent::config::SECTIONS as AGENT_SECTIONS;
 use crate::service::config::SECTIONS;
 use crate::settings::{Reload, Setting, SettingSection, ValueKind};
 
@@ -15,40 +16,76 @@ group may be given to each of its commands. [The shell](../guides/shell.md) says
 and keys work.";
 
 pub(super) fn command() -> Command {
-    let settings = Arg::new("settings").long("settings").action(ArgAction::SetTrue);
+    let switch = |name, help| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
+    let whose = "Print the settings of `ginnel serve` in place of the commands";
     Command::new("reference")
         .about("Print all commands as Markdown")
         .hide(true)
-        .arg(settings.help("Print the settings of `ginnel serve` in place of the commands"))
+        .arg(switch("settings", whose))
+        .arg(switch("agent-settings", "Print the settings of an agent in place of the commands"))
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
-    let page = match matches.get_flag("settings") {
-        true => settings_table(SECTIONS),
-        false => page(&super::command()),
+    let is_asked = |name| matches.get_flag(name);
+    let page = match (is_asked("settings"), is_asked("agent-settings")) {
+        (true, _) => settings_table(
+            SECTIONS,
+            &[
+                ("What it is", setting_meaning),
+                ("Default", setting_default),
+                ("At a reload", setting_reload),
+            ],
+        ),
+        (_, true) => settings_table(
+            AGENT_SECTIONS,
+            &[
+                ("What it is", setting_meaning),
+                ("Default", setting_default),
+                ("Elsewhere", setting_elsewhere),
+            ],
+        ),
+        _ => page(&super::command()),
     };
     say(page.trim_end());
     Ok(())
 }
 
+/// A column of a table of settings: its head, and what it says of a setting.
+type SettingColumn<C> = (&'static str, fn(&Setting<C>) -> String);
+
 /// All settings, section by section.
-fn settings_table<C: Default>(sections: &[SettingSection<C>]) -> String {
-    let head = ["| Key | What it is | Default | At a reload |", "| --- | --- | --- | --- |"];
-    let mut lines = head.map(str::to_owned).to_vec();
+fn settings_table<C>(sections: &[SettingSection<C>], columns: &[SettingColumn<C>]) -> String {
+    let heads = columns.iter().map(|(head, _)| *head).collect::<Vec<_>>().join(" | ");
+    let mut lines =
+        vec![format!("| Key | {heads} |"), format!("| ---{} |", " | ---".repeat(columns.len()))];
     for section in sections {
-        lines.push(format!("| **{}** | | | |", section.title));
-        lines.extend(section.settings.iter().map(settings_row));
+        lines.push(format!("| **{}** |{}", section.title, " |".repeat(columns.len())));
+        lines.extend(section.settings.iter().map(|setting| settings_row(setting, columns)));
     }
     lines.join("\n")
 }
 
-fn settings_row<C: Default>(setting: &Setting<C>) -> String {
-    let default = match setting.shown(&C::default()) {
+fn settings_row<C>(setting: &Setting<C>, columns: &[SettingColumn<C>]) -> String {
+    let cells: Vec<_> = columns.iter().map(|(_, cell)| cell(setting)).collect();
+    format!("| `{}` | {} |", setting.key, cells.join(" | "))
+}
+
+fn setting_default<C: Default>(setting: &Setting<C>) -> String {
+    match setting.shown(&C::default()) {
         Some(text) => format!("`{text}`"),
         None => escaped(setting.unset),
-    };
-    let reload = if setting.reload == Reload::Live { "yes" } else { "" };
-    format!("| `{}` | {} | {default} | {reload} |", setting.key, setting_meaning(setting))
+    }
+}
+
+fn setting_reload<C>(setting: &Setting<C>) -> String {
+    if setting.reload == Reload::Live { "yes".to_owned() } else { String::new() }
+}
+
+/// The option and the variable.
+fn setting_elsewhere<C>(setting: &Setting<C>) -> String {
+    let flag = setting.flag().map(|flag| format!("`--{flag}`"));
+    let variable = setting.environment().map(|variable| format!("`{variable}`"));
+    flag.into_iter().chain(variable).collect::<Vec<_>>().join(", ")
 }
 
 fn setting_meaning<C>(setting: &Setting<C>) -> String {
@@ -57,10 +94,10 @@ fn setting_meaning<C>(setting: &Setting<C>) -> String {
     let range = setting.range().map(|[min, max]| format!("from {min} to {max}"));
     let kind = match setting.field.kind {
         ValueKind::List => Some("a list".to_owned()),
-        ValueKind::Secret => {
-            Some(format!("no option, `{}` in the environment", setting.environment()))
-        }
-        ValueKind::Text | ValueKind::Switch | ValueKind::Path => None,
+        ValueKind::Secret => setting
+            .environment()
+            .map(|variable| format!("no option, `{variable}` in the environment")),
+        ValueKind::Text | ValueKind::Switch | ValueKind::Path | ValueKind::Unused => None,
     };
     let parts = [Some(escaped(setting.doc)), words, range, kind];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")

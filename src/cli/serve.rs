@@ -21,6 +21,7 @@ use crate::logging::LogFormat;
 use crate::service::config::{self, SECTIONS, ServeConfig};
 use crate::service::store::HealthEvents;
 use crate::service::{AcceptFailures, Refusals, Service};
+use crate::settings::ConfigFile;
 
 /// How often it is said that connections were closed because there were too many.
 const REFUSAL_REPORT_INTERVAL: Duration = Duration::from_secs(10);
@@ -54,15 +55,20 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
         return Ok(());
     }
     let config = &loaded.config;
-    let (levels, format) = (config.log_level, config.log_format);
-    let _log = LogWriter::start(&LogOptions { levels, format, file: config.log_file.clone() })?;
+    let _log = LogWriter::start_ready(&log_options(config))?;
     let access = config.access_log.as_deref().map(access_log::output).transpose()?;
-    let access = access.map(|output| (output, access_log::format(format)));
+    let access = access.map(|output| (output, access_log::format(config.log_format)));
     let runtime = runtime::start()?;
     let served = runtime.block_on(serve(RunningConfig::new(matches, loaded), access));
     // What a second signal leaves unfinished is not waited for.
     runtime.shutdown_background();
     served
+}
+
+/// How the service is logged.
+pub(super) fn log_options(config: &ServeConfig) -> LogOptions {
+    let (levels, format, file) = (config.log_level, config.log_format, config.log_file.clone());
+    LogOptions { levels, format, file }
 }
 
 /// The configuration, and whether its file sets anything.
@@ -75,9 +81,9 @@ pub(super) struct LoadedConfig {
 pub(super) fn load(matches: &ArgMatches) -> Result<LoadedConfig, Vec<String>> {
     let path = matches.get_one::<PathBuf>("config");
     let file = path.map(|path| config::read_file(path)).transpose();
-    let file = file.map_err(|problem| vec![problem])?;
-    let resolved = settings::with_sources(matches, file.as_ref(), config::load)?;
-    let has_empty_file = file.is_some_and(|file| file.is_empty());
+    let files = Vec::from_iter(file.map_err(|problem| vec![problem])?);
+    let resolved = settings::with_sources(matches, &files, config::load)?;
+    let has_empty_file = files.iter().any(ConfigFile::is_empty);
     Ok(LoadedConfig { config: resolved.config, has_empty_file })
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use super::error::CliError;
 use super::log_file;
 use super::output::complain;
-use super::serve::{LoadedConfig, load};
+use super::serve::{LoadedConfig, load, log_options};
 use super::signals::{NOTHING_TO_READ, on_hangup};
 use crate::api::mask;
 use crate::api::remote::configuration::ConfigurationReload;
@@ -99,6 +99,7 @@ impl RunningConfig {
         let applied = service.reconfigure(&config.options).await;
         applied.map_err(|error| vec![error.to_string()])?;
         self.config = config;
+        log_options(&self.config).apply_levels();
         Ok(report(&changes))
     }
 }

@@ -19,6 +19,15 @@ pub(super) fn arguments<C: Default + 'static>(
     })
 }
 
+/// The flag of one setting, for a command that takes a few.
+pub(super) fn single_argument<C: Default + 'static>(
+    sections: &'static [SettingSection<C>],
+    key: &str,
+) -> Option<Arg> {
+    let mut settings = sections.iter().flat_map(|section| section.settings);
+    settings.find(|setting| setting.key == key).and_then(argument)
+}
+
 fn argument<C: Default + 'static>(setting: &'static Setting<C>) -> Option<Arg> {
     let flag = setting.flag()?;
     let argument = Arg::new(flag.clone()).long(flag).help(setting.doc);
@@ -31,10 +40,12 @@ fn argument<C: Default + 'static>(setting: &'static Setting<C>) -> Option<Arg> {
             .hide_possible_values(true),
         ValueKind::Path => argument.value_hint(ValueHint::AnyPath),
         ValueKind::List => argument.action(ArgAction::Append).value_delimiter(','),
-        ValueKind::Text | ValueKind::Secret => match setting.shown(&C::default()) {
-            Some(default) => argument.default_value(default),
-            None => argument,
-        },
+        ValueKind::Text | ValueKind::Secret | ValueKind::Unused => {
+            match setting.shown(&C::default()) {
+                Some(default) => argument.default_value(default),
+                None => argument,
+            }
+        }
     })
 }
 
@@ -52,11 +63,20 @@ fn parser<C: Default + 'static>(setting: &'static Setting<C>) -> ValueParser {
 /// Hands over what flags, environment and file say.
 pub(super) fn with_sources<T>(
     matches: &ArgMatches,
-    file: Option<&ConfigFile>,
+    files: &[ConfigFile],
     work: impl FnOnce(&SettingSources<'_>) -> T,
 ) -> T {
     let flags = |name: &str| values_of(matches, name);
-    work(&SettingSources { flags: &flags, environment: &|name| std::env::var_os(name), file })
+    work(&SettingSources { flags: &flags, environment: &|name| std::env::var_os(name), files })
+}
+
+/// The same for a command that reads neither files nor the environment.
+pub(super) fn flags_alone<T>(
+    matches: &ArgMatches,
+    work: impl FnOnce(&SettingSources<'_>) -> T,
+) -> T {
+    let flags = |name: &str| values_of(matches, name);
+    work(&SettingSources { flags: &flags, environment: &|_| None, files: &[] })
 }
 
 /// The values of a flag on the command line; its default is none of them.

@@ -65,8 +65,9 @@ use crate::policy::PhaseDecision;
 use crate::policy::ip_rules::IpRules;
 use crate::policy::path::AmbiguousPaths;
 
-/// How often connections that nobody uses are looked at.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
+/// How often connections that nobody uses are looked at, at most and at least.
+const MIN_SWEEP_INTERVAL: Duration = Duration::from_millis(10);
+const MAX_SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How public traffic is taken.
 #[derive(Debug, Clone)]
@@ -98,6 +99,9 @@ pub struct GatewaySettings {
     pub timeouts: Timeouts,
     /// How many requests a visitor's connection may carry at once with HTTP/2.
     pub http2_streams: u32,
+    /// How many connections to one upstream may wait for another request, for each way. With fewer than
+    /// visitors who send at once, each of their bursts would end in connections closed and opened again.
+    pub upstream_idle_connections: usize,
     /// Where the names of endpoints come from that ask for none.
     pub origin: Origin,
     /// Whether traffic is counted for a scrape.
@@ -122,6 +126,7 @@ impl Default for GatewaySettings {
             connections_per_address: None,
             timeouts: Timeouts::default(),
             http2_streams: 128,
+            upstream_idle_connections: 1024,
             origin: Origin::default(),
             metrics: false,
             request_ids: false,
@@ -224,6 +229,7 @@ impl Gateway {
         let metrics = settings.metrics.then(|| Arc::new(GatewayMetrics::new(settings.request_ids)));
         let request_ids = settings.request_ids.then(|| Ids::of(settings.origin.part(4)));
         authority.add_host(&settings.host);
+        let pools = UpstreamPools::new(settings.upstream_idle_connections);
         let gateway = Arc::new(GatewayState {
             settings,
             live,
@@ -231,7 +237,7 @@ impl Gateway {
             runtime: tokio::runtime::Handle::current(),
             groups: ArcSwap::from_pointee(None),
             ip_policies: IpPolicies::default(),
-            pools: UpstreamPools::default(),
+            pools,
             hosts: Hosts::default(),
             streams: Hosts::default(),
             events: EventBus::default(),
@@ -302,6 +308,7 @@ impl Gateway {
     /// connections that are open keep theirs.
     pub fn reconfigure(&self, settings: &GatewaySettings) {
         self.0.live.store(Arc::new(settings.live()));
+        self.0.pools.set_max_idle(settings.upstream_idle_connections);
         self.0.limit.set_caps(settings.connection_caps());
     }
 
@@ -421,9 +428,15 @@ impl GatewayState {
 
 /// Drops idle connections to upstreams that have been idle for too long.
 async fn sweep(gateway: Weak<GatewayState>, mut shutdown: ShutdownSignal) {
-    let pause = || tokio::time::sleep(SWEEP_INTERVAL);
-    while shutdown.run_until(ShutdownPhase::Graceful, pause()).await.is_some() {
+    let mut interval = Duration::ZERO;
+    loop {
+        let pause = tokio::time::sleep(interval);
+        if shutdown.run_until(ShutdownPhase::Graceful, pause).await.is_none() {
+            return;
+        }
         let Some(gateway) = gateway.upgrade() else { return };
-        gateway.pools.sweep(gateway.timeouts().upstream_idle);
+        let max_idle = gateway.timeouts().upstream_idle;
+        gateway.pools.sweep(max_idle);
+        interval = (max_idle / 2).clamp(MIN_SWEEP_INTERVAL, MAX_SWEEP_INTERVAL);
     }
 }

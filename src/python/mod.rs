@@ -94,7 +94,7 @@ mod _native {
     #[pymodule_export]
     use super::service::{PyService, main};
     #[pymodule_export]
-    use super::table::{operations, shapes};
+    use super::table::{operations, service_settings, shapes};
     #[pymodule_export]
     use super::traffic::TrafficEvents;
 

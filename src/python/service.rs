@@ -5,11 +5,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use pyo3::prelude::*;
+use serde_json::Value;
 
 use super::traffic::TrafficEvents;
 use super::{error, shutdown};
 use crate::api::{Origin, Secret};
 use crate::policy::path::AmbiguousPaths;
+use crate::service::config::{load_embedded, replace_settings};
 use crate::service::{self, Options, TrustedProxies};
 use crate::thread_runtime::ThreadRuntime;
 
@@ -37,6 +39,9 @@ pub(super) struct PyService {
     /// Where it is watched, `host:port`.
     #[pyo3(get)]
     admin_addr: Option<String>,
+    /// The database; none where it is in memory.
+    #[pyo3(get)]
+    path: Option<PathBuf>,
     #[pyo3(get)]
     ca_pem: String,
     #[pyo3(get)]
@@ -75,10 +80,41 @@ struct ServiceArguments {
     kept_calls: usize,
     /// The seed, and microseconds since the Unix epoch.
     origin: Option<(u64, u64)>,
+    /// A configuration file.
+    config: Option<PathBuf>,
+    /// More settings, as JSON.
+    settings: Option<String>,
+    /// Which of the others the caller has passed; they win over file and settings.
+    passed: Vec<String>,
 }
 
+/// The arguments that are no settings of their own.
+const NO_SETTINGS: [&str; 4] = ["config", "settings", "seed", "begin"];
+
 impl ServiceArguments {
-    fn into_options(self) -> Result<Options, String> {
+    /// The options: those of arguments, and where there are a file or settings, what these say of others.
+    fn into_options(mut self) -> Result<Options, String> {
+        let (file, settings) = (self.config.take(), self.settings.take());
+        if file.is_none() && settings.is_none() {
+            return self.into_own_options();
+        }
+        let settings = settings.map_or(Ok(Value::Null), |text| serde_json::from_str(&text));
+        let settings = settings.map_err(|problem| format!("settings: {problem}"))?;
+        let passed = std::mem::take(&mut self.passed);
+        let mut config =
+            load_embedded(file.as_deref(), settings).map_err(|problems| problems.join("\n"))?;
+        let own = self.into_own_options()?;
+        if passed.iter().any(|name| name == "certificate") {
+            config.options.certificate.clone_from(&own.certificate);
+        }
+        let (kept_calls, origin) = (own.kept_calls, own.origin.clone());
+        let keys: Vec<_> = passed.iter().flat_map(|name| keys_of(name)).collect();
+        replace_settings(&mut config, own, &keys)?;
+        let agent_host = config.agent_host.unwrap_or_else(|| config.options.host.clone());
+        Ok(Options { kept_calls, origin, agent_host, ..config.options })
+    }
+
+    fn into_own_options(self) -> Result<Options, String> {
         let admin_key = match (self.api_key, self.admin_key_file) {
             (Some(_), Some(_)) => Err("api_key and admin_key_file exclude each other".to_owned()),
             (None, Some(file)) => {
@@ -134,6 +170,18 @@ impl ServiceArguments {
     }
 }
 
+/// The settings that an argument stands for, by their keys.
+fn keys_of(name: &str) -> Vec<&str> {
+    match name {
+        "heartbeat" => vec!["agent.heartbeat_interval", "agent.heartbeat_tolerance"],
+        "reserve" => vec!["agent.reserve"],
+        "api_key" | "admin_key_file" => vec!["admin_key"],
+        "certificate" => vec!["certificate", "certificate_key"],
+        name if NO_SETTINGS.contains(&name) => Vec::new(),
+        name => vec![name],
+    }
+}
+
 /// A number of connections; whether it is enough is for the service to say.
 fn limit(name: &str, connections: Option<i64>) -> Result<Option<usize>, String> {
     let Some(connections) = connections else { return Ok(None) };
@@ -155,6 +203,7 @@ impl PyService {
     fn new(py: Python<'_>, options: ServiceArguments) -> PyResult<Self> {
         let options =
             options.into_options().map_err(|problem| error::raise(py, "ConfigError", &problem))?;
+        let path = options.path.clone();
         let runtime = ThreadRuntime::start("ginnel-service")?;
         let started = py.detach(|| runtime.block_on(service::Service::start(options)));
         let service = started.map_err(|problem| error::not_started(py, &problem))?;
@@ -169,6 +218,7 @@ impl PyService {
             http_address: service.gateway().http_address().map(|it| it.to_string()),
             https_address: service.gateway().https_address().map(|it| it.to_string()),
             admin_addr: service.admin_address().map(|it| it.to_string()),
+            path,
             ca_pem: service.gateway().authority().pem().to_owned(),
             ca_path: service.gateway().authority().path().map(ToOwned::to_owned),
             running: Mutex::new(Some(running)),

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use serde_json::{Value, json};
 
 use crate::api::{Field, Info, Kind, Output, Resource, Shape, local, remote};
+use crate::service::config::{ServeConfig, embedded_settings};
 
 /// What stands before the names of operations of the agent API.
 const AGENT: &str = "agent.";
@@ -34,6 +35,23 @@ pub(super) fn find_shape(name: &str, module: &str) -> PyResult<&'static Shape> {
     let (first, second) = if is_local { (local(), remote()) } else { (remote(), local()) };
     let found = first.into_iter().chain(second).find(|shape| shape.name == name);
     found.ok_or_else(|| PyLookupError::new_err(format!("no type {name}")))
+}
+
+/// The settings of a service, as JSON.
+#[pyfunction]
+pub(super) fn service_settings() -> String {
+    let settings = embedded_settings().map(|setting| {
+        let default = setting.shown(&ServeConfig::default());
+        json!({
+            "key": setting.key,
+            "value": setting.value_name,
+            "doc": setting.doc,
+            "default": default.unwrap_or_else(|| setting.unset.to_owned()),
+            "range": setting.range(),
+            "choices": setting.field.choices,
+        })
+    });
+    Value::from_iter(settings).to_string()
 }
 
 /// The resources of an API, `remote` or `local`, with their operations, as JSON.

@@ -47,6 +47,8 @@ pub(super) type LiveSettings = Arc<ArcSwap<ApiSettings>>;
 pub(super) struct ApiSettings {
     pub limits: ApiLimits,
     pub trusted_proxies: TrustedProxies,
+    /// How long the service is not ready before it takes no more connections.
+    pub drain_delay: Duration,
     rate: Option<(u32, Duration)>,
     rate_limit: Option<Arc<RateLimit>>,
 }
@@ -57,6 +59,7 @@ impl ApiSettings {
         Self {
             limits: options.api,
             trusted_proxies: options.trusted_proxies.clone(),
+            drain_delay: options.drain_delay,
             rate,
             rate_limit: rate.map(|(requests, window)| Arc::new(RateLimit::new(requests, window))),
         }

@@ -102,8 +102,6 @@ pub struct Service {
     tokens: Tokens,
     token_files: TokenFiles,
     monitor: Arc<ServiceMonitor>,
-    /// How long it is not ready before it takes no more connections.
-    drain_delay: Duration,
     /// The last to close.
     admin: Option<AdminListener>,
     /// Obtains certificates, where that is wanted.
@@ -121,7 +119,6 @@ impl Service {
         options.check()?;
         let monitor = Arc::<ServiceMonitor>::default();
         let admin = admin(options.admin_addr.as_deref(), &monitor).await?;
-        let drain_delay = options.drain_delay;
         let (socket, address) = options.bind().await?;
         let url = options::url_of(address);
         let private = PrivateListener::new(address);
@@ -223,7 +220,6 @@ impl Service {
             tokens,
             token_files,
             monitor,
-            drain_delay,
             admin,
             acme,
             _private: private,
@@ -380,11 +376,12 @@ impl Service {
     /// Is not ready any more, and waits for whoever looks at that; true when `force` ends the wait.
     async fn drain(&self, force: Pin<&mut impl Future<Output = ()>>) -> bool {
         self.monitor.drain();
-        if self.drain_delay.is_zero() {
+        let delay = self.shared.live.load().drain_delay;
+        if delay.is_zero() {
             return false;
         }
         tokio::select! {
-            () = tokio::time::sleep(self.drain_delay) => false,
+            () = tokio::time::sleep(delay) => false,
             () = force => true,
         }
     }

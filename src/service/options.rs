@@ -81,6 +81,8 @@ pub struct Options {
     pub timeouts: gateway::Timeouts,
     /// How many requests a visitor's connection may carry at once with HTTP/2.
     pub http2_streams: u32,
+    /// How many connections to one backend may wait for another request.
+    pub upstream_idle_connections: usize,
     /// The name or address that agents connect to; loopback by default.
     pub agent_host: String,
     /// The port for agents; 0, the default, picks a free port, none disables it.
@@ -155,6 +157,7 @@ impl Default for Options {
             api: ApiLimits::default(),
             timeouts: edge.timeouts,
             http2_streams: edge.http2_streams,
+            upstream_idle_connections: edge.upstream_idle_connections,
             agent_host: "127.0.0.1".to_owned(),
             agent_port: Some(0),
             agent_connections: None,
@@ -240,6 +243,7 @@ impl Options {
             connections_per_address: self.edge_connections_per_address,
             timeouts: self.timeouts,
             http2_streams: self.http2_streams,
+            upstream_idle_connections: self.upstream_idle_connections,
             origin: self.origin.part(3),
             metrics: self.admin_addr.is_some(),
             request_ids: self.request_ids,

@@ -14,7 +14,8 @@ impl Service {
     }
 
     /// Takes over those options that may change while it runs: the certificate, the rate limit, trusted
-    /// proxies, ambiguous paths, timeouts and limits. Connections that are open keep what they began
+    /// proxies, ambiguous paths, timeouts and limits, how long audit events are kept and how long the
+    /// service drains. Connections that are open keep what they began
     /// with; addresses, the database and secrets stay.
     ///
     /// # Errors
@@ -33,6 +34,7 @@ impl Service {
         // Nothing fails from here on.
         self.limit.set_caps(options.management_caps());
         self.shared.live.rcu(|live| live.changed(options));
+        self.shared.audit.keep_for(options.audit_retention);
         self.shared.gateway.reconfigure(&options.gateway_settings());
         if let Some((agents, settings)) = self.agents.as_ref().zip(options.agent_settings()) {
             agents.reconfigure(settings);

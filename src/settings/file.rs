@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use super::setting::{Setting, SettingSection};
 use super::value::ValueKind;
 use crate::api::mask;
@@ -13,12 +15,45 @@ use crate::api::yaml_tree::{TextPlace, YamlKey, YamlNode, YamlValue, read_tree};
 /// The largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
+/// A key under which a file names things, each of which has fields: `tunnels: {web: {addr: 80}}`.
+#[derive(Debug)]
+pub struct FileTable {
+    /// The key.
+    pub key: &'static str,
+    /// The names of the fields that an entry may have.
+    pub fields: fn() -> Vec<&'static str>,
+}
+
+/// An entry of a [`FileTable`].
+#[derive(Debug, Clone)]
+pub struct TableEntry {
+    table: &'static str,
+    /// The name.
+    pub name: String,
+    /// Where the name stands.
+    pub place: TextPlace,
+    /// The fields; whether their values are right is not known yet.
+    pub fields: Vec<TableField>,
+}
+
+/// A field of an entry.
+#[derive(Debug, Clone)]
+pub struct TableField {
+    /// The name.
+    pub name: String,
+    /// Where the value stands.
+    pub place: TextPlace,
+    /// The value.
+    pub value: Value,
+}
+
 /// A configuration file that was read, key by key; whether its values are right is for the settings to
 /// say.
 #[derive(Debug)]
 pub struct ConfigFile {
     path: PathBuf,
     values: Vec<FileValue>,
+    entries: Vec<TableEntry>,
     /// What is wrong with the file.
     pub(super) problems: Vec<String>,
 }
@@ -37,15 +72,48 @@ impl ConfigFile {
     /// # Errors
     /// When the file cannot be read, with its name.
     pub fn read<C>(path: &Path, sections: &'static [SettingSection<C>]) -> Result<Self, String> {
+        Self::read_with_tables(path, sections, &[])
+    }
+
+    /// Reads a file that may also hold these tables.
+    ///
+    /// # Errors
+    /// When the file cannot be read, with its name.
+    pub fn read_with_tables<C>(
+        path: &Path,
+        sections: &'static [SettingSection<C>],
+        tables: &'static [FileTable],
+    ) -> Result<Self, String> {
         let text = read_text(path);
         let text = text.map_err(|error| format!("cannot read {}: {error}", mask::path(path)))?;
-        let mut file = Self { path: path.to_owned(), values: Vec::new(), problems: Vec::new() };
-        match read_tree(&text) {
-            Ok(root) => file
-                .take_root(root, &sections.iter().flat_map(|it| it.settings).collect::<Vec<_>>()),
+        Ok(Self::of_text(path, &text, sections, tables))
+    }
+
+    /// The same for values that stand in no file; `name` is what problems begin with.
+    pub fn of_value<C>(name: &Path, value: Value, sections: &'static [SettingSection<C>]) -> Self {
+        let mut file = Self::empty(name);
+        file.take_root(YamlNode::of(value), &FileSchema::of(sections, &[]));
+        file
+    }
+
+    fn empty(path: &Path) -> Self {
+        let (values, entries, problems) = (Vec::new(), Vec::new(), Vec::new());
+        Self { path: path.to_owned(), values, entries, problems }
+    }
+
+    /// The same for the text of a file.
+    pub fn of_text<C>(
+        path: &Path,
+        text: &str,
+        sections: &'static [SettingSection<C>],
+        tables: &'static [FileTable],
+    ) -> Self {
+        let mut file = Self::empty(path);
+        match read_tree(text) {
+            Ok(root) => file.take_root(root, &FileSchema::of(sections, tables)),
             Err(error) => file.note(error.place, &error.problem),
         }
-        Ok(file)
+        file
     }
 
     /// The file.
@@ -55,7 +123,17 @@ impl ConfigFile {
 
     /// Whether it sets nothing.
     pub fn is_empty(&self) -> bool {
-        self.values.is_empty()
+        self.values.is_empty() && self.entries.is_empty()
+    }
+
+    /// Whether it says something of a setting.
+    pub fn sets(&self, key: &str) -> bool {
+        self.values(key).is_some()
+    }
+
+    /// The entries of a table, in the order of the file.
+    pub fn entries(&self, table: &str) -> impl Iterator<Item = &TableEntry> {
+        self.entries.iter().filter(move |entry| entry.table == table)
     }
 
     /// What the file says of a setting, and where; none where it says nothing.
@@ -64,24 +142,18 @@ impl ConfigFile {
         Some((&value.texts, value.place))
     }
 
-    /// A problem with its place in the file.
-    pub(super) fn problem_at(&self, place: TextPlace, problem: &str) -> String {
-        let TextPlace { line, column } = place;
-        format!("{}:{line}:{column}: {problem}", mask::path(&self.path))
-    }
-
     fn note(&mut self, place: Option<TextPlace>, problem: &str) {
         let problem = match place {
-            Some(place) => self.problem_at(place, problem),
+            Some(place) => problem_at(&self.path, place, problem),
             None => format!("{}: {problem}", mask::path(&self.path)),
         };
         self.problems.push(problem);
     }
 
-    fn take_root<C>(&mut self, root: YamlNode, settings: &[&'static Setting<C>]) {
+    fn take_root<C>(&mut self, root: YamlNode, schema: &FileSchema<C>) {
         match root.value {
             YamlValue::Null => {}
-            YamlValue::Map(entries) => self.take_entries(entries, "", settings),
+            YamlValue::Map(entries) => self.take_entries(entries, "", schema),
             _ => self.note(Some(root.place), "the file must hold keys with their values"),
         }
     }
@@ -90,73 +162,130 @@ impl ConfigFile {
         &mut self,
         entries: Vec<(YamlKey, YamlNode)>,
         prefix: &str,
-        settings: &[&'static Setting<C>],
+        schema: &FileSchema<C>,
     ) {
         for (key, node) in entries {
             let name = format!("{prefix}{}", key.name);
             let inside = format!("{name}.");
-            let setting = settings.iter().find(|setting| setting.key == name);
-            match (setting, node.value) {
-                (Some(setting), value) => self.take_value(setting, value, node.place),
-                (None, YamlValue::Map(entries)) if has_prefix(settings, &inside) => {
-                    self.take_entries(entries, &inside, settings);
+            let setting = schema.settings.iter().find(|setting| setting.key == name);
+            let table = schema.tables.iter().find(|table| table.key == name);
+            match (setting, table, node.value) {
+                (Some(setting), _, value) => self.take_value(setting, value, node.place),
+                (None, Some(table), value) => self.take_table(table, value, node.place),
+                (None, None, YamlValue::Map(entries)) if schema.has_prefix(&inside) => {
+                    self.take_entries(entries, &inside, schema);
                 }
-                (None, _) if has_prefix(settings, &inside) => {
-                    self.note(
-                        Some(node.place),
-                        &format!("{name}: must hold keys with their values"),
-                    );
+                (None, None, _) if schema.has_prefix(&inside) => {
+                    self.note(Some(node.place), &no_map(&name));
                 }
-                (None, _) => self.note(Some(key.place), &unknown(&name, settings)),
+                _ => self.note(Some(key.place), &unknown(&name, schema.names())),
             }
         }
     }
 
+    fn take_table(&mut self, table: &'static FileTable, value: YamlValue, place: TextPlace) {
+        match value {
+            YamlValue::Null => {}
+            YamlValue::Map(entries) => {
+                entries.into_iter().for_each(|(key, node)| self.take_entry(table, key, node));
+            }
+            _ => self.note(Some(place), &no_map(table.key)),
+        }
+    }
+
+    /// Takes the fields of an entry; those that are unknown are problems.
+    fn take_entry(&mut self, table: &'static FileTable, key: YamlKey, node: YamlNode) {
+        let prefix = format!("{}.{}", table.key, key.name);
+        let YamlValue::Map(fields) = node.value else {
+            return self.note(Some(node.place), &no_map(&prefix));
+        };
+        let known: Vec<_> =
+            (table.fields)().iter().map(|name| format!("{prefix}.{name}")).collect();
+        for (field, _) in &fields {
+            let name = format!("{prefix}.{}", field.name);
+            if !known.contains(&name) {
+                self.note(Some(field.place), &unknown(&name, known.iter().map(String::as_str)));
+            }
+        }
+        let fields = fields.into_iter().map(|(field, node)| TableField {
+            name: field.name,
+            place: node.place,
+            value: node.value.into(),
+        });
+        let (place, fields) = (key.place, fields.collect());
+        self.entries.push(TableEntry { table: table.key, name: key.name, place, fields });
+    }
+
     fn take_value<C>(&mut self, setting: &'static Setting<C>, value: YamlValue, place: TextPlace) {
         let is_list = setting.field.kind == ValueKind::List;
-        let texts = match value {
-            YamlValue::Text(text) if is_list => {
-                text.split(',').map(|item| item.trim().to_owned()).collect()
+        let texts = match (value.scalar(), value) {
+            _ if setting.field.kind == ValueKind::Unused => Ok(Vec::new()),
+            (Some(text), _) if is_list => {
+                Ok(text.split(',').map(|item| item.trim().to_owned()).collect())
             }
-            YamlValue::Text(text) => vec![text],
-            YamlValue::List(items) if is_list => match items.into_iter().map(text_of).collect() {
-                Ok(texts) => texts,
-                Err((place, problem)) => {
-                    return self.note(Some(place), &format!("{}: {problem}", setting.key));
-                }
-            },
-            other => {
-                return self.note(Some(place), &format!("{}: {}", setting.key, unusable(&other)));
-            }
+            (Some(text), _) => Ok(vec![text]),
+            (None, YamlValue::List(items)) if is_list => items.into_iter().map(text_of).collect(),
+            (None, other) => Err((place, unusable(&other))),
         };
-        self.values.push(FileValue { key: setting.key, texts, place });
+        match texts {
+            Ok(texts) => self.values.push(FileValue { key: setting.key, texts, place }),
+            Err((place, problem)) => {
+                self.note(Some(place), &format!("{}: {problem}", setting.key));
+            }
+        }
     }
 }
 
-fn text_of(node: YamlNode) -> Result<String, (TextPlace, &'static str)> {
-    match node.value {
-        YamlValue::Text(text) => Ok(text),
-        other => Err((node.place, unusable(&other))),
+/// What a file may hold.
+struct FileSchema<C: 'static> {
+    settings: Vec<&'static Setting<C>>,
+    tables: &'static [FileTable],
+}
+
+impl<C> FileSchema<C> {
+    fn of(sections: &'static [SettingSection<C>], tables: &'static [FileTable]) -> Self {
+        Self { settings: sections.iter().flat_map(|section| section.settings).collect(), tables }
     }
+
+    fn has_prefix(&self, prefix: &str) -> bool {
+        self.settings.iter().any(|setting| setting.key.starts_with(prefix))
+    }
+
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        let tables = self.tables.iter().map(|table| table.key);
+        self.settings.iter().map(|setting| setting.key).chain(tables)
+    }
+}
+
+/// A problem with its place in a file.
+pub fn problem_at(path: &Path, place: TextPlace, problem: &str) -> String {
+    if place == TextPlace::NONE {
+        return format!("{}: {problem}", mask::path(path));
+    }
+    let TextPlace { line, column } = place;
+    format!("{}:{line}:{column}: {problem}", mask::path(path))
+}
+
+fn text_of(node: YamlNode) -> Result<String, (TextPlace, &'static str)> {
+    node.value.scalar().ok_or_else(|| (node.place, unusable(&node.value)))
+}
+
+fn no_map(name: &str) -> String {
+    format!("{name}: must hold keys with their values")
 }
 
 /// Why a value of this form is no setting's.
 fn unusable(value: &YamlValue) -> &'static str {
     match value {
         YamlValue::Null => "has no value; leave the key out for the default",
-        YamlValue::Fraction => "is a number that is not whole; put text into quotes",
+        YamlValue::Number(_) => "is a number that is not whole; put text into quotes",
         YamlValue::List(_) => "takes one value, not a list",
         YamlValue::Map(_) => "takes a value, not keys with values",
-        YamlValue::Text(_) => "is unusable",
+        YamlValue::Text(_) | YamlValue::Bool(_) => "is unusable",
     }
 }
 
-fn has_prefix<C>(settings: &[&'static Setting<C>], prefix: &str) -> bool {
-    settings.iter().any(|setting| setting.key.starts_with(prefix))
-}
-
-fn unknown<C>(name: &str, settings: &[&'static Setting<C>]) -> String {
-    let known = settings.iter().map(|setting| setting.key);
+fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     match nearest(&name.replace('-', "_"), known) {
         Some(near) => format!("unknown key {name:?}; did you mean {near:?}?"),
         None => format!("unknown key {name:?}"),

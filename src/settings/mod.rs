@@ -14,9 +14,9 @@ mod sources;
 mod value;
 
 pub use duration::{read_duration, write_duration};
-pub use file::ConfigFile;
+pub use file::{ConfigFile, FileTable, TableEntry, TableField, problem_at};
 pub use reload::{SettingChange, changes, keep_fixed};
 pub(crate) use setting::setting;
-pub use setting::{Reload, Setting, SettingField, SettingSection};
+pub use setting::{Reload, Setting, SettingField, SettingName, SettingSection};
 pub use sources::{ResolvedSettings, SettingOrigin, SettingSources, resolve};
 pub use value::{Bounds, ByteSize, SettingValue, ValueKind};

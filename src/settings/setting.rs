@@ -22,6 +22,27 @@ pub enum Reload {
     Restart,
 }
 
+/// What a setting is called outside of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SettingName {
+    /// What follows from its key.
+    OfKey,
+    /// Something else.
+    Special(&'static str),
+    /// It cannot be set there.
+    Absent,
+}
+
+impl SettingName {
+    fn or_else(self, usual: impl FnOnce() -> String) -> Option<String> {
+        match self {
+            Self::OfKey => Some(usual()),
+            Self::Special(name) => Some(name.to_owned()),
+            Self::Absent => None,
+        }
+    }
+}
+
 /// A setting: what it is called, what it means, and where a configuration `C` keeps it.
 #[derive(Debug)]
 pub struct Setting<C: 'static> {
@@ -37,8 +58,12 @@ pub struct Setting<C: 'static> {
     pub reload: Reload,
     /// The range of values.
     pub bounds: Bounds,
-    /// The variable of the environment, where it is not `GINNEL_` and the key.
-    pub variable: Option<&'static str>,
+    /// Whether it says how a command behaves, and not the service or agent that it runs.
+    pub of_command: bool,
+    /// What it is called on the command line.
+    pub flag: SettingName,
+    /// What it is called in the environment.
+    pub variable: SettingName,
     /// Where it is kept.
     pub field: SettingField<C>,
 }
@@ -78,7 +103,9 @@ macro_rules! setting {
             unset: "",
             reload: $crate::settings::Reload::Restart,
             bounds: $crate::settings::Bounds::ALL,
-            variable: None,
+            of_command: false,
+            flag: $crate::settings::SettingName::OfKey,
+            variable: $crate::settings::SettingName::OfKey,
             field: $crate::settings::SettingField {
                 kind: <$type as $crate::settings::SettingValue>::KIND,
                 choices: <$type as $crate::settings::SettingValue>::CHOICES,
@@ -107,6 +134,12 @@ impl<C> Setting<C> {
         self
     }
 
+    /// It says how a command behaves, and not the service or agent that it runs.
+    pub const fn of_command(mut self) -> Self {
+        self.of_command = true;
+        self
+    }
+
     /// The smallest and the largest value: a number, milliseconds or bytes.
     pub const fn between(mut self, min: u64, max: u64) -> Self {
         self.bounds = Bounds { min, max };
@@ -121,8 +154,26 @@ impl<C> Setting<C> {
 
     /// The variable of the environment, where it is not `GINNEL_` and the key.
     pub const fn variable(mut self, name: &'static str) -> Self {
-        self.variable = Some(name);
+        self.variable = SettingName::Special(name);
         self
+    }
+
+    /// The flag, where it is not made from the key.
+    pub const fn named_flag(mut self, name: &'static str) -> Self {
+        self.flag = SettingName::Special(name);
+        self
+    }
+
+    /// There is no flag for it.
+    pub const fn without_flag(mut self) -> Self {
+        self.flag = SettingName::Absent;
+        self
+    }
+
+    /// Only files may set it.
+    pub const fn only_in_files(mut self) -> Self {
+        self.variable = SettingName::Absent;
+        self.without_flag()
     }
 
     /// The smallest and the largest value as they are written, where these are not just those of the
@@ -135,14 +186,13 @@ impl<C> Setting<C> {
 
     /// The flag without its dashes; none for secrets, since command lines are for all to see.
     pub fn flag(&self) -> Option<String> {
-        let has_flag = self.field.kind != ValueKind::Secret;
-        has_flag.then(|| self.key.replace(['_', '.'], "-"))
+        let usual = || self.key.replace(['_', '.'], "-");
+        self.flag.or_else(usual).filter(|_| self.field.kind != ValueKind::Secret)
     }
 
-    /// The variable of the environment.
-    pub fn environment(&self) -> String {
-        let usual = || format!("GINNEL_{}", self.key.replace('.', "_").to_uppercase());
-        self.variable.map_or_else(usual, str::to_owned)
+    /// The variable of the environment; none for what only files may set.
+    pub fn environment(&self) -> Option<String> {
+        self.variable.or_else(|| format!("GINNEL_{}", self.key.replace('.', "_").to_uppercase()))
     }
 
     /// The value in a configuration as it may be shown; none where nothing is set.

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
-use super::file::ConfigFile;
+use super::file::{ConfigFile, problem_at};
 use super::setting::{Setting, SettingSection};
 use super::value::{ValueKind, texts};
 use crate::api::mask;
@@ -41,6 +41,7 @@ impl fmt::Display for SettingOrigin {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => formatter.write_str("default"),
+            Self::File(path, TextPlace::NONE) => write!(formatter, "{}", mask::path(path)),
             Self::File(path, TextPlace { line, .. }) => {
                 write!(formatter, "{}:{line}", mask::path(path))
             }
@@ -56,8 +57,8 @@ pub struct SettingSources<'s> {
     pub flags: &'s dyn Fn(&str) -> Option<Vec<OsString>>,
     /// The value of a variable of the environment.
     pub environment: &'s dyn Fn(&str) -> Option<OsString>,
-    /// The file.
-    pub file: Option<&'s ConfigFile>,
+    /// The files; what a later one says wins.
+    pub files: &'s [ConfigFile],
 }
 
 /// A configuration, and where its values come from.
@@ -73,6 +74,17 @@ impl<C> ResolvedSettings<C> {
     pub fn origin(&self, key: &str) -> SettingOrigin {
         self.origins.get(key).cloned().unwrap_or_default()
     }
+
+    /// Whether a setting has a value that is not its default's.
+    pub fn is_set(&self, key: &str) -> bool {
+        self.origins.contains_key(key)
+    }
+
+    /// Whether one setting has the say over another that stands for the same: its source is at least
+    /// as strong.
+    pub fn outweighs(&self, key: &str, other: &str) -> bool {
+        self.origin(key).rank() >= self.origin(other).rank()
+    }
 }
 
 /// Puts a configuration together.
@@ -85,12 +97,12 @@ pub fn resolve<C: Default>(
     sources: &SettingSources<'_>,
 ) -> Result<ResolvedSettings<C>, Vec<String>> {
     let mut resolved = ResolvedSettings { config: C::default(), origins: BTreeMap::new() };
-    let mut problems: Vec<_> = sources.file.iter().flat_map(|it| it.problems.clone()).collect();
+    let mut problems: Vec<_> = sources.files.iter().flat_map(|it| it.problems.clone()).collect();
     for setting in sections.iter().flat_map(|section| section.settings) {
         for (origin, values) in said(setting, sources) {
             match setting.replace(&mut resolved.config, &values) {
                 Ok(()) => drop(resolved.origins.insert(setting.key, origin)),
-                Err(problem) => problems.push(placed(setting, &origin, &problem, sources.file)),
+                Err(problem) => problems.push(placed(setting, &origin, &problem)),
             }
         }
     }
@@ -98,24 +110,23 @@ pub fn resolve<C: Default>(
 }
 
 /// What the sources say of a setting; the last has the say, but all must be right.
-fn said<C>(
-    setting: &Setting<C>,
-    sources: &SettingSources<'_>,
-) -> impl Iterator<Item = (SettingOrigin, Vec<OsString>)> {
-    let file = sources.file.and_then(|file| {
+fn said<'s, C>(
+    setting: &'static Setting<C>,
+    sources: &'s SettingSources<'s>,
+) -> impl Iterator<Item = (SettingOrigin, Vec<OsString>)> + 's {
+    let files = sources.files.iter().filter_map(|file| {
         let (values, place) = file.values(setting.key)?;
         Some((SettingOrigin::File(file.path().to_owned(), place), texts(values)))
     });
-    let variable = setting.environment();
-    let value = (sources.environment)(&variable);
-    let environment = value
-        .filter(is_meant)
-        .map(|value| (SettingOrigin::Environment(variable), items(setting, value)));
+    let environment = setting.environment().and_then(|variable| {
+        let value = (sources.environment)(&variable).filter(is_meant)?;
+        Some((SettingOrigin::Environment(variable), items(setting, value)))
+    });
     let flag = setting.flag().and_then(|flag| {
         let values = (sources.flags)(&flag)?;
         Some((SettingOrigin::Flag(flag), values))
     });
-    [file, environment, flag].into_iter().flatten()
+    files.chain(environment).chain(flag)
 }
 
 /// Whether a variable is for us: it holds something, and is none of those that Kubernetes sets for a
@@ -135,17 +146,12 @@ fn items<C>(setting: &Setting<C>, value: OsString) -> Vec<OsString> {
     }
 }
 
-fn placed<C>(
-    setting: &Setting<C>,
-    origin: &SettingOrigin,
-    problem: &str,
-    file: Option<&ConfigFile>,
-) -> String {
+fn placed<C>(setting: &Setting<C>, origin: &SettingOrigin, problem: &str) -> String {
     // What is wrong with a secret must not show it.
     let problem = if setting.field.kind == ValueKind::Secret { "is unusable" } else { problem };
-    match (origin, file) {
-        (SettingOrigin::File(_, place), Some(file)) => {
-            file.problem_at(*place, &format!("{}: {problem}", setting.key))
+    match origin {
+        SettingOrigin::File(path, place) => {
+            problem_at(path, *place, &format!("{}: {problem}", setting.key))
         }
         _ => format!("{origin}: {problem}"),
     }

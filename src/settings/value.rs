@@ -38,6 +38,8 @@ pub enum ValueKind {
     List,
     /// One value that is never shown, and never on a command line.
     Secret,
+    /// Whatever it is, it is not read.
+    Unused,
 }
 
 /// A type that a setting can have.
@@ -115,6 +117,23 @@ impl SettingValue for Option<String> {
 
     fn text(&self) -> Option<String> {
         self.clone()
+    }
+}
+
+impl SettingValue for Vec<String> {
+    const KIND: ValueKind = ValueKind::List;
+
+    fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
+        self.push(utf8(text)?.to_owned());
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        Vec::clear(self);
+    }
+
+    fn text(&self) -> Option<String> {
+        (!self.is_empty()).then(|| self.join(","))
     }
 }
 

@@ -95,13 +95,15 @@ def test_tunnels_of_a_file_start_at_a_service(tmp_path: Path) -> None:
 
 def test_a_configuration_is_checked(tmp_path: Path) -> None:
     config = tmp_path / "agent.yml"
-    config.write_text("version: 2\nauthtokn: x\n")
+    config.write_text("version: 2\nauthtokn: x\ntunnels:\n  web:\n    adr: 80\n")
 
     code, told = run("config", "check", "--config", str(config))
 
     assert code == 2
-    assert "authtokn" in told
-    assert "line 2" in told
+    assert told.splitlines() == [
+        f'ginnel: {config}:2:1: unknown key "authtokn"; did you mean "authtoken"?',
+        f'ginnel: {config}:5:5: unknown key "tunnels.web.adr"; did you mean "tunnels.web.addr"?',
+    ]
 
 
 def test_what_cannot_be_started_is_refused_before_anything_is(tmp_path: Path) -> None:

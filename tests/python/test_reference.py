@@ -78,10 +78,10 @@ def test_every_variable_that_is_read_is_documented() -> None:
 
 def test_every_key_of_the_configuration_file_is_documented() -> None:
     page = (DOCS / "reference" / "configuration.md").read_text()
-    source = (ROOT / "src/agent/config.rs").read_text()
-    body = source.partition("pub struct AgentConfig {")[2].partition("\n}")[0]
+    source = (ROOT / "src/agent/config/sections.rs").read_text()
 
-    keys = re.findall(r"^    (?:pub )?(\w+):", body, re.MULTILINE)
+    keys = re.findall(r"(?:row|unused)!\([^$\"]*\"(\w+)\"", source)
+    keys.append("tunnels")
 
     assert len(keys) > 20
     assert [key for key in keys if f"`{key}`" not in page] == []

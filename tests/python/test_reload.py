@@ -253,3 +253,46 @@ def test_a_certificate_is_swapped_and_no_connection_dropped(tmp_path: Path) -> N
 
 
 FILES = {"certificate": "cert.pem", "certificate_key": "key.pem"}
+
+
+def test_the_log_level_follows_the_file(tmp_path: Path) -> None:
+    log = tmp_path / "ginnel.log"
+    served = Running(tmp_path, f"log_file: {log}\nlog_level: error\n")
+    with served.command:
+        served.client.api_keys.list().first()
+
+        served.reload(f"log_file: {log}\nlog_level: debug\n", "log_level: error is now debug")
+        served.client.api_keys.list().first()
+        wait_until(lambda: "lvl=debug" in log.read_text() or "DEBUG" in log.read_text(), "a line")
+        served.reload(f"log_file: {log}\nlog_level: off\n", "log_level: debug is now off")
+        before = log.read_text()
+        served.client.api_keys.list().first()
+
+        assert log.read_text() == before
+
+
+def test_a_log_that_nobody_asked_for_begins_at_a_reload(running: Running) -> None:
+    running.reload("rate_limit: 1000/60s\nlog_level: debug\n", "log_level: unset is now debug")
+
+    running.client.api_keys.list().first()
+    wait_until(lambda: running.complaints("DEBUG"), "a line")
+
+
+def test_the_drain_delay_follows_the_file(tmp_path: Path) -> None:
+    served = Running(tmp_path, "drain_delay: 1h\nadmin_addr: 127.0.0.1:0\n")
+    with served.command:
+        served.reload("drain_delay: 0s\nadmin_addr: 127.0.0.1:0\n", "drain_delay: 1h is now 0s")
+
+        served.command.process.terminate()
+
+        assert served.command.ended()[0] == 0
+
+
+def test_a_shorter_time_for_audit_events_is_applied_at_once(running: Running) -> None:
+    remote = running.client
+    remote.ip_policies.create(description="office")
+    assert remote.audit_events.list().first()
+
+    running.reload("rate_limit: 1000/60s\naudit_retention: 1s\n", "audit_retention: 90d is now 1s")
+
+    wait_until(lambda: not remote.audit_events.list(operation="ip_policies.create").first(), "it")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from processes import Command
+import ginnel
+from processes import Command, wait_until
 
 KEY = "a" * 27 + "_1" + "b" * 20
 
@@ -27,8 +31,10 @@ def written(folder: Path, text: str | bytes) -> str:
     return str(path)
 
 
-def shown(*arguments: str, **environment: str) -> dict[str, tuple[str, str]]:
-    done = run("config", "show", "--service", *arguments, **environment)
+def shown(
+    *arguments: str, whose: str = "--service", **environment: str
+) -> dict[str, tuple[str, str]]:
+    done = run("config", "show", whose, *arguments, **environment)
     assert (done.returncode, done.stderr) == (0, "")
     rows = [line.split() for line in done.stdout.splitlines()]
     return {key: (" ".join(value), origin) for key, *value, origin in rows}
@@ -54,6 +60,18 @@ def test_flag_wins_over_environment_over_file_over_default(tmp_path: Path) -> No
     assert addresses["url"].startswith("http://127.0.0.3:")
     assert addresses["agent_addr"].startswith("127.0.0.3:")
     assert addresses["http_url"].startswith("http://127.0.0.4:")
+
+
+def test_agents_may_have_an_address_of_their_own() -> None:
+    with Command("serve", "--host", "127.0.0.2", "--agent-host", "127.0.0.3") as command:
+        addresses = command.line()
+    settings: Any = {"agent_host": "127.0.0.3"}
+    with ginnel.Service(host="127.0.0.2", settings=settings) as service:
+        agent_addr = service.agent_addr
+
+    assert addresses["url"].startswith("http://127.0.0.2:")
+    assert addresses["agent_addr"].startswith("127.0.0.3:")
+    assert (agent_addr or "").startswith("127.0.0.3:")
 
 
 def test_each_value_has_its_origin_and_secrets_are_masked(tmp_path: Path) -> None:
@@ -225,3 +243,169 @@ def test_a_key_of_a_stronger_source_wins(tmp_path: Path) -> None:
     done = run("serve", "--check", "--config", path, GINNEL_API_KEY=KEY)
     assert done.returncode == 0
     assert run("serve", "--check", "--config", path).returncode == 2
+
+
+AGENT_FILE = f"""\
+version: 2
+server_addr: tunnels.example.test:4443
+authtoken: {KEY}
+region: eu
+heartbeat_interval: 30s
+tunnels:
+  web:
+    proto: http
+    addr: 8080
+    basic_auth: [ada:swordfish]
+"""
+
+
+def test_each_value_of_an_agent_has_its_origin_and_secrets_are_masked(tmp_path: Path) -> None:
+    path = written(tmp_path, AGENT_FILE)
+    (later := tmp_path / "later.yml").write_text("version: 2\nconnect_timeout: 3s\n")
+    command = ["config", "show", "--agent", "--config", path, "--config", str(later)]
+
+    done = run(*command, GINNEL_SERVER_ADDR="127.0.0.1:1", GINNEL_METADATA="office")
+
+    assert (done.returncode, done.stderr) == (0, "ginnel: no effect here: region\n")
+    rows = {key: (value, origin) for key, value, origin in map(str.split, done.stdout.splitlines())}
+    assert rows["server_addr"] == ("127.0.0.1:1", "GINNEL_SERVER_ADDR")
+    assert rows["authtoken"] == ("***", f"{path}:3")
+    assert rows["metadata"] == ("office", "GINNEL_METADATA")
+    assert rows["heartbeat_interval"] == ("30s", f"{path}:5")
+    assert rows["connect_timeout"] == ("3s", f"{later}:2")
+    assert rows["web_addr"] == ("-", "default")
+    assert rows["tunnels.web.addr"] == ("8080", f"{path}:9")
+    assert "region" not in rows
+    assert KEY not in done.stdout
+    assert "swordfish" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ("heartbeat_intervall: 1s\n", 'F:2:1: unknown key "heartbeat_intervall"; did you mean'),
+        ("tunnels: {web: {proto: http, adr: 80}}\n", 'F:2:30: unknown key "tunnels.web.adr"; did'),
+        ("connect_timeout: soon\n", "F:2:18: connect_timeout: 'soon' is not a duration"),
+        ("authtoken: [swordfish]\n", "F:2:12: authtoken: takes one value, not a list"),
+        ("tunnels: {web: {proto: http}}\n", "F:2:11: tunnels.web: addr: is required"),
+        ("remote_management: yes\n", "F:2:20: remote_management: 'yes' is neither true nor false"),
+    ],
+)
+def test_a_file_of_an_agent_that_is_wrong(more: str, expected: str, tmp_path: Path) -> None:
+    path = written(tmp_path, f"version: 2\n{more}")
+
+    done = run("config", "check", "--config", path)
+
+    assert done.returncode == 2
+    first = done.stderr.splitlines()[0].removeprefix("ginnel: ").replace(path, "F")
+    assert first.startswith(expected), first
+    assert "swordfish" not in done.stderr
+
+
+def test_a_token_file_of_an_agent_counts_as_much_as_its_source(tmp_path: Path) -> None:
+    path = written(tmp_path, f"version: 2\nauthtoken_file: {tmp_path}/none\n")
+
+    assert run("config", "check", "--config", path).returncode == 2
+    assert run("config", "check", "--config", path, GINNEL_AUTHTOKEN=KEY).returncode == 0
+
+
+def in_process(path: str, **more: Any) -> ginnel.Service:
+    settings = {"host": "127.0.0.3", "edge_host": "127.0.0.3"}
+    return ginnel.Service(config=path, settings=settings, **more)  # type: ignore[arg-type]
+
+
+def test_what_python_passes_wins_over_its_settings_and_these_over_the_file(tmp_path: Path) -> None:
+    text = "host: 127.0.0.2\nedge_host: 127.0.0.2\nagent_port: none\nlog_level: info\ngrace: 1s\n"
+    path = written(tmp_path, text)
+
+    with in_process(path, edge_host="127.0.0.1") as service:
+        assert service.url.startswith("http://127.0.0.3:")
+        assert (service.http_url or "").startswith("http://127.0.0.1:")
+        assert service.agent_addr is None
+        # In no order but this: what is passed counts although it is the default.
+    with in_process(path, agent_port=0) as service:
+        assert (service.agent_addr or "").startswith("127.0.0.3:")
+
+
+def test_every_argument_of_a_service_goes_with_a_file(tmp_path: Path) -> None:
+    path = written(tmp_path, "api: {max_body_size: 1KiB}\nhttp_port: none\n")
+    parameters = inspect.signature(ginnel.Service).parameters
+    usual = {name: parameter.default for name, parameter in parameters.items()}
+
+    with ginnel.Service(**{**usual, "config": path}) as service:
+        assert service.http_url is not None
+        with pytest.raises(ginnel.APIStatusError, match="over its limit of 1024 bytes"):
+            service.client().ip_policies.create(metadata="x" * 2000)
+
+
+def test_the_environment_is_not_read_for_a_service_in_python(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GINNEL_HOST", "nowhere.invalid")
+
+    with ginnel.Service(settings={}) as service:
+        assert service.url.startswith("http://127.0.0.1:")
+
+
+async def test_limits_of_a_service_in_python_hold_for_both_clients() -> None:
+    too_long = pytest.raises(ginnel.APIStatusError, match="over its limit of 1024 bytes")
+    with ginnel.Service(settings={"api": {"max_body_size": "1KiB"}}) as service:
+        with too_long:
+            service.client().ip_policies.create(metadata="x" * 2000)
+        async with service.async_client() as remote:
+            with too_long:
+                await remote.ip_policies.create(metadata="x" * 2000)
+
+
+def test_a_service_in_python_makes_backups(tmp_path: Path) -> None:
+    (folder := tmp_path / "backups").mkdir()
+    backup: Any = {"to": folder, "every": timedelta(hours=1), "keep": 2}
+
+    with ginnel.Service(tmp_path / "ginnel.db", settings={"backup": backup}):
+        wait_until(lambda: list(folder.glob("ginnel-*.db")), "a backup")
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (
+            {"edge": {"idle_timeout": "1ms"}},
+            "settings: edge.idle_timeout: '1ms' is not a duration such as 500ms, 10s or 5m, "
+            "from 50ms to 1d",
+        ),
+        ({"edge": {"idle_timeout": 0.001}}, "settings: edge.idle_timeout: '0.001' is not a dur"),
+        (
+            {"edge": {"idle_timout": 1}},
+            'settings: unknown key "edge.idle_timout"; did you mean "edge.idle_timeout"?',
+        ),
+        (
+            {"backup": {"keep": 0}},
+            "settings: backup.keep: '0' is not a whole number from 1 to 4294967295",
+        ),
+        ({"acme": {"agree_to_terms": "yes"}}, "settings: acme.agree_to_terms: 'yes' is neither"),
+        ({"acme.email": None}, "settings: acme.email: has no value; leave the key out"),
+        ({"log_level": "info"}, "settings: log_level: is a setting of `ginnel serve` alone"),
+        ({"admin_key": "swordfish"}, "settings: admin_key: is not an API key of this service"),
+        ({"port": object()}, "settings.port: object is no type of a setting"),
+        ([("port", 1)], "settings: must be a mapping"),
+    ],
+)
+def test_settings_of_a_service_in_python_that_are_wrong(settings: Any, expected: str) -> None:
+    with pytest.raises(ginnel.ConfigError) as caught:
+        ginnel.Service(settings=settings)
+
+    assert str(caught.value).startswith(expected)
+
+
+def test_a_file_of_a_service_in_python_that_is_wrong(tmp_path: Path) -> None:
+    path = written(tmp_path, "port: x\nhtp_port: 80\n")
+
+    with pytest.raises(ginnel.ConfigError) as caught:
+        ginnel.Service(config=path)
+
+    assert str(caught.value).splitlines() == [
+        f'{path}:2:1: unknown key "htp_port"; did you mean "http_port"?',
+        f"{path}:1:7: port: 'x' is not a whole number from 0 to 65535",
+    ]
+    with pytest.raises(ginnel.ConfigError, match="cannot read"):
+        ginnel.Service(config=tmp_path / "none.yml")

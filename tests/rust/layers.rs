@@ -25,7 +25,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "protocol", "reuse", "settings",
         ],
     ),
-    ("agent", &["admin", "api", "coding", "http1", "metrics", "mux", "net", "protocol", "reuse"]),
+    (
+        "agent",
+        &[
+            "admin", "api", "coding", "http1", "metrics", "mux", "net", "protocol", "reuse",
+            "settings",
+        ],
+    ),
     (
         "cli",
         &["agent", "api", "client", "files", "gateway", "net", "policy", "service", "settings"],

@@ -9,21 +9,43 @@ from .in_process import InProcess
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
     from os import PathLike
     from pathlib import Path
-    from typing import Literal
+    from typing import Any, Literal, TypeVar
     from urllib.request import OpenerDirector
 
     from .._native import Snapshot
+    from ..service_settings import ServiceSettings
     from ..traffic import TrafficEvents
     from .service_calls import ServiceCall
+
+    _Init = TypeVar("_Init", bound=Callable[..., None])
+
+
+def _notes_passed(method: _Init) -> _Init:
+    """A constructor that keeps which of its arguments were passed."""
+    whole = method.__wrapped__  # type: ignore[attr-defined]
+    names = whole.__code__.co_varnames[1 : whole.__code__.co_argcount]
+
+    def noted(self: Service, *arguments: Any, **options: Any) -> None:
+        self._passed = [*names[: len(arguments)], *options]
+        method(self, *arguments, **options)
+
+    for name in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__"):
+        setattr(noted, name, getattr(method, name))
+    noted.__wrapped__ = whole  # type: ignore[attr-defined]
+    return noted  # type: ignore[return-value]
 
 
 class Service(InProcess):
     """The management API, served from this process until `stop` or the end of a `with` block."""
 
+    _passed: list[str]
+    """The names of the arguments that the caller has passed."""
+
+    @_notes_passed
     @takes_options
     def __init__(
         self,
@@ -53,10 +75,15 @@ class Service(InProcess):
         heartbeat: tuple[float, float] = (10.0, 15.0),
         reserve: float = 30.0,
         admin_addr: str | None = None,
+        config: str | PathLike[str] | None = None,
+        settings: ServiceSettings | None = None,
         seed: int | None = None,
         begin: datetime | None = None,
     ) -> None:
         """Start a service.
+
+        What is passed wins over `settings`, and these win over the file of `config`. Variables of
+        the environment are not read.
 
         Args:
             path: The database, a SQLite file; None for one in memory that ends with the service.
@@ -99,6 +126,12 @@ class Service(InProcess):
                 a restart of the service they are kept for 30 days, at most 1,000 of an account.
             admin_addr: Where `/healthz`, `/readyz` and `/metrics` listen, `host:port`; port 0 picks
                 a free port. By default nowhere, and then nothing is counted.
+            config: A configuration file, as `ginnel serve` reads it. What concerns the command
+                itself is not used: logs, `json`, `events` and `grace`.
+            settings: What else can be set, under the keys of that file: timeouts and limits,
+                certificates by ACME, backups, how long audit events are kept. Such as
+                `{"edge": {"idle_timeout": 120}, "acme": {"directory": "letsencrypt"}}`. Durations
+                are seconds, a `timedelta` or text such as `"5m"`; sizes are bytes or `"64KiB"`.
             seed: For tests: identifiers, tokens, names of tunnels and times of resources are the
                 same in each run that makes the same calls in the same order. Tokens can be guessed
                 then. Ports are whatever is free.
@@ -143,11 +176,14 @@ class Service(InProcess):
                 "admin_addr": admin_addr,
                 "kept_calls": 10_000,
                 "origin": _origin(seed, begin),
+                "config": config,
+                "settings": None if settings is None else _as_json(settings),
+                "passed": self._passed,
             }
         )
         self._rehearsal = _native.Rehearsal(self._service)
         # To return to; a database in a file may be large, and is not ours to empty.
-        self._first = self.snapshot() if path is None else None
+        self._first = self.snapshot() if self._service.path is None else None
 
     @property
     def url(self) -> str:
@@ -387,3 +423,30 @@ def _origin(seed: int | None, begin: datetime | None) -> tuple[int, int] | None:
     if not 1_400_000_000_000_000 <= since < 5_694_967_296_000_000:
         raise ConfigError("begin: must be between 2014-05-13 and 2150-06-19")
     return seed, since
+
+
+def _as_json(settings: ServiceSettings) -> str:
+    from json import dumps
+
+    if not hasattr(settings, "items"):
+        raise ConfigError("settings: must be a mapping")
+    return dumps(_plain(settings, "settings"))
+
+
+def _plain(value: Any, name: str) -> object:
+    """A value of the settings as the file has it."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        # As text it keeps its digits.
+        return str(value)
+    if hasattr(value, "total_seconds"):
+        return str(value.total_seconds())
+    if hasattr(value, "__fspath__"):
+        return str(value)
+    if hasattr(value, "items"):
+        return {str(key): _plain(item, f"{name}.{key}") for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item, name) for item in value]
+    kind = type(value).__name__
+    raise ConfigError(f"{name}: {kind} is no type of a setting")

@@ -15,17 +15,16 @@ use serde_json::{Map, Value};
 use console::Console;
 use event_log::{EventLog, RequestLog};
 
-use crate::agent::config::{AgentConfig, usual_path};
+use crate::agent::config::{self, AgentConfig, SECTIONS, usual_path};
 use crate::agent::definition::Definition;
-use crate::agent::{
-    self, Agent, AgentOptions, SessionState, StartError, Trust, TunnelBindError, WebAddress,
-};
+use crate::agent::{self, Agent, AgentOptions, SessionState, StartError, Trust, TunnelBindError};
 use crate::api::{mask, yaml};
 use crate::cli::error::{CliError, Exit};
 use crate::cli::output::complain;
 use crate::cli::signals::{NOTHING_TO_READ, Signals, on_hangup};
-use crate::cli::{admin, grace, log_file, logging, runtime};
+use crate::cli::{admin, grace, log_file, logging, runtime, settings};
 use crate::service::{self, Service};
+use crate::settings::ResolvedSettings;
 
 /// The variable that may hold the authtoken; command lines are for all to see.
 const AUTHTOKEN_VARIABLE: &str = "GINNEL_AUTHTOKEN";
@@ -126,21 +125,15 @@ fn tunnel(name: &'static str, about: &'static str) -> Command {
 
 /// The options of agents that connect to a service elsewhere.
 fn connecting(command: Command) -> Command {
-    command
-        .arg(config_argument())
-        .arg(text(
-            "server-addr",
-            "HOST:PORT",
-            "The address where the service accepts agents; default: GINNEL_SERVER_ADDR",
-        ))
-        .arg(file("ca", "A PEM file of certificates to trust instead of the system's"))
-        .arg(file("authtoken-file", "A file that holds the authtoken; default: GINNEL_AUTHTOKEN"))
+    let keys = ["server_addr", "root_cas", "authtoken_file"];
+    let flags = keys.into_iter().filter_map(|key| settings::single_argument(SECTIONS, key));
+    command.arg(config_argument()).args(flags)
 }
 
 /// The options of every agent.
 fn running(command: Command) -> Command {
     command
-        .arg(text("web-addr", "HOST:PORT", "Where the agent API listens, or false"))
+        .args(settings::single_argument(SECTIONS, "web_addr"))
         .arg(admin::argument())
         .args(logging::arguments())
         .arg(grace::argument())
@@ -165,8 +158,7 @@ fn switch(name: &'static str, help: &'static str) -> Arg {
 
 pub(in crate::cli) fn run_agent(matches: &ArgMatches) -> Result<(), CliError> {
     let config = read_config(matches)?;
-    let options = options(matches, &config)?;
-    let console = config.console();
+    let (options, console) = (options(&config)?, config.console.is_shown());
     run(LaunchPlan { options, tunnels: Vec::new(), matches, console, service: None })
 }
 
@@ -185,7 +177,7 @@ pub(in crate::cli) fn run_tls(matches: &ArgMatches) -> Result<(), CliError> {
 fn run_one(proto: &str, matches: &ArgMatches) -> Result<(), CliError> {
     let config = read_config(matches)?;
     let tunnels = vec![definition(proto, matches)?];
-    let (options, console) = (options(matches, &config)?, config.console());
+    let (options, console) = (options(&config)?, config.console.is_shown());
     run(LaunchPlan { options, tunnels, matches, console, service: None })
 }
 
@@ -201,7 +193,7 @@ pub(in crate::cli) fn run_start(matches: &ArgMatches) -> Result<(), CliError> {
     }
     let tunnels = names.iter().map(|name| config.tunnel(name));
     let tunnels = tunnels.collect::<Result<Vec<_>, _>>()?;
-    let (options, console) = (options(matches, &config)?, config.console());
+    let (options, console) = (options(&config)?, config.console.is_shown());
     run(LaunchPlan { options, tunnels, matches, console, service: None })
 }
 
@@ -211,36 +203,41 @@ pub(in crate::cli) fn run_dev(matches: &ArgMatches) -> Result<(), CliError> {
     };
     let tunnels = vec![definition(proto, matches)?];
     // Where the service is becomes known when it runs.
-    let options = AgentOptions::new("", crate::api::Secret::default(), Trust::default());
-    let options = with_web_address(options, matches);
+    let flags = settings::flags_alone(matches, config::load).map_err(settings::refused)?;
+    let options = flags.config.local_options();
     let service = Some(service::Options::default());
     run(LaunchPlan { options, tunnels, matches, console: None, service })
 }
 
-pub(in crate::cli) fn read_config(matches: &ArgMatches) -> Result<AgentConfig, CliError> {
+fn read_config(matches: &ArgMatches) -> Result<AgentConfig, CliError> {
+    Ok(load_config(matches)?.config)
+}
+
+/// The configuration that files, environment and flags make.
+pub(in crate::cli) fn load_config(
+    matches: &ArgMatches,
+) -> Result<ResolvedSettings<AgentConfig>, CliError> {
     let mut paths: Vec<_> =
         matches.get_many::<PathBuf>("config").into_iter().flatten().cloned().collect();
     if paths.is_empty() {
         paths.extend(usual_path().filter(|path| path.exists()));
     }
-    let config = AgentConfig::read(&paths)?;
-    let idle = config.without_effect();
+    let files = paths.iter().map(|path| config::read_file(path)).collect::<Result<Vec<_>, _>>();
+    let files = files.map_err(CliError::usage)?;
+    let loaded = settings::with_sources(matches, &files, config::load);
+    let mut loaded = loaded.map_err(settings::refused)?;
+    let idle = config::without_effect(&loaded);
     if !idle.is_empty() {
         complain(&format!("no effect here: {}", idle.join(", ")));
     }
-    Ok(config)
+    let is_file = loaded.outweighs("authtoken_file", "authtoken");
+    if let Some(path) = loaded.config.authtoken_file.as_ref().filter(|_| is_file) {
+        loaded.config.authtoken = Some(service::read_authtoken(path)?);
+    }
+    Ok(loaded)
 }
 
-fn options(matches: &ArgMatches, config: &AgentConfig) -> Result<AgentOptions, CliError> {
-    let mut config = config.clone();
-    let from = |name: &str| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
-    let server =
-        matches.get_one::<String>("server-addr").cloned().or_else(|| from(SERVER_ADDR_VARIABLE));
-    config.server_addr = server.or(config.server_addr);
-    config.authtoken = match matches.get_one::<PathBuf>("authtoken-file") {
-        Some(path) => Some(service::read_authtoken(path)?.0),
-        None => from(AUTHTOKEN_VARIABLE).map(|token| token.trim().to_owned()).or(config.authtoken),
-    };
+fn options(config: &AgentConfig) -> Result<AgentOptions, CliError> {
     if config.server_addr.is_none() {
         let problem =
             format!("server_addr is missing; pass --server-addr or set {SERVER_ADDR_VARIABLE}");
@@ -251,20 +248,7 @@ fn options(matches: &ArgMatches, config: &AgentConfig) -> Result<AgentOptions, C
             format!("authtoken is missing; pass --authtoken-file or set {AUTHTOKEN_VARIABLE}");
         return Err(CliError::usage(problem));
     }
-    let mut options = with_web_address(config.options()?, matches);
-    if let Some(path) = matches.get_one::<PathBuf>("ca") {
-        options.trust = Trust::file(path)?;
-    }
-    Ok(options)
-}
-
-fn with_web_address(mut options: AgentOptions, matches: &ArgMatches) -> AgentOptions {
-    match matches.get_one::<String>("web-addr").map(String::as_str) {
-        None => {}
-        Some("false") => options.web_addr = WebAddress::Off,
-        Some(address) => options.web_addr = WebAddress::At(address.to_owned()),
-    }
-    options
+    Ok(config.options()?)
 }
 
 /// The definition that a command line gives.

@@ -55,10 +55,10 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches) -> Result<(), CliError> {
     let file = matches.get_one::<PathBuf>("config");
     let file = file.map(|path| config::read_file(path)).transpose().map_err(CliError::usage)?;
+    let files = Vec::from_iter(file);
     // Flags of `ginnel serve` are not known here, but those that are no settings.
     let environment = |name: &str| std::env::var_os(name);
-    let sources =
-        SettingSources { flags: &|_| None, environment: &environment, file: file.as_ref() };
+    let sources = SettingSources { flags: &|_| None, environment: &environment, files: &files };
     let loaded = config::load(&sources);
     let findings = examine(matches, loaded.as_ref().ok().map(|loaded| &loaded.config));
     let problems = loaded.as_ref().err().into_iter().flatten();

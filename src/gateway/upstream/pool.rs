@@ -1,6 +1,7 @@
 //! Connections to upstreams that wait for the next request.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,9 +9,8 @@ use crate::gateway::upstream::http1::{ConnectionIdentity, Http1Connection};
 use crate::gateway::upstream::http2::Http2Connection;
 use crate::reuse::{IdleState, ReuseBan};
 
-/// How many connections to one target wait at most, for each way. With fewer than visitors who
-/// send at once, each of their bursts would end in connections closed and opened again.
-const MAX_IDLE_CONNECTIONS: usize = 1024;
+/// How many connections to one target wait at most, for each way; all pools share the number.
+type MaxIdle = Arc<AtomicUsize>;
 
 /// A connection that can wait.
 pub(crate) trait PooledConnection {
@@ -33,14 +33,13 @@ pub(crate) struct UpstreamPool {
     ban: ReuseBan,
 }
 
-impl Default for UpstreamPool {
-    fn default() -> Self {
-        let ban = ReuseBan::default();
-        Self { http1: IdlePool::new(ban.clone()), http2: IdlePool::new(ban.clone()), ban }
-    }
-}
-
 impl UpstreamPool {
+    fn new(max_idle: &MaxIdle) -> Self {
+        let ban = ReuseBan::default();
+        let (http1, http2) = (ban.clone(), ban.clone());
+        Self { http1: IdlePool::new(max_idle, http1), http2: IdlePool::new(max_idle, http2), ban }
+    }
+
     /// Whether a connection that has carried an answer may be kept for another.
     pub(crate) fn permits(&self, state: IdleState) -> bool {
         self.ban.permits(state)
@@ -72,6 +71,7 @@ impl UpstreamPool {
 /// Idle connections of one kind.
 pub(crate) struct IdlePool<T> {
     idle: Mutex<IdleConnections<T>>,
+    max_idle: MaxIdle,
     ban: ReuseBan,
 }
 
@@ -83,11 +83,9 @@ struct IdleConnections<T> {
 }
 
 impl<T: PooledConnection> IdlePool<T> {
-    fn new(ban: ReuseBan) -> Self {
-        Self {
-            idle: Mutex::new(IdleConnections { connections: VecDeque::new(), is_closed: false }),
-            ban,
-        }
+    fn new(max_idle: &MaxIdle, ban: ReuseBan) -> Self {
+        let idle = Mutex::new(IdleConnections { connections: VecDeque::new(), is_closed: false });
+        Self { idle, max_idle: max_idle.clone(), ban }
     }
 
     /// A connection that can carry a request of whom it named: the one that was used last.
@@ -111,11 +109,12 @@ impl<T: PooledConnection> IdlePool<T> {
         if idle.is_closed {
             return;
         }
-        if idle.connections.len() == MAX_IDLE_CONNECTIONS {
-            // The visitor that has been away for longest is the least likely to come again.
+        idle.connections.push_back(connection);
+        // The visitor that has been away for longest is the least likely to come again.
+        let max_idle = self.max_idle.load(Relaxed);
+        while idle.connections.len() > max_idle {
             idle.connections.pop_front();
         }
-        idle.connections.push_back(connection);
     }
 
     fn close(&self) {
@@ -146,23 +145,36 @@ impl<T: PooledConnection> IdlePool<T> {
 }
 
 /// The pools of all targets, by their keys.
-#[derive(Default)]
-pub(crate) struct UpstreamPools(Mutex<HashMap<String, Arc<UpstreamPool>>>);
+pub(crate) struct UpstreamPools {
+    pools: Mutex<HashMap<String, Arc<UpstreamPool>>>,
+    max_idle: MaxIdle,
+}
 
 impl UpstreamPools {
+    /// Pools in which so many connections wait at most, for each way to a target.
+    pub(crate) fn new(max_idle: usize) -> Self {
+        Self { pools: Mutex::default(), max_idle: Arc::new(AtomicUsize::new(max_idle)) }
+    }
+
+    /// Changes how many connections wait at most.
+    pub(crate) fn set_max_idle(&self, max_idle: usize) {
+        self.max_idle.store(max_idle, Relaxed);
+    }
+
     /// The pool of the targets with this key.
     pub(crate) fn of(&self, key: &str) -> Arc<UpstreamPool> {
-        let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pool) = pools.get(key) {
             return pool.clone();
         }
-        pools.entry(key.to_owned()).or_default().clone()
+        let pool = || Arc::new(UpstreamPool::new(&self.max_idle));
+        pools.entry(key.to_owned()).or_insert_with(pool).clone()
     }
 
     /// Drops the idle connections to the target with this key, which takes no more requests; those
     /// that carry one are dropped when it has ended.
     pub(crate) fn close(&self, key: &str) {
-        let pool = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        let pool = self.pools.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
         if let Some(pool) = pool {
             pool.close();
         }
@@ -172,7 +184,7 @@ impl UpstreamPools {
     /// only so many, and upstreams close theirs soon.
     pub(crate) fn sweep(&self, max_idle: Duration) {
         let all: Vec<_> = {
-            let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
             pools.retain(|_, pool| Arc::strong_count(pool) > 1 || !pool.is_empty());
             pools.values().cloned().collect()
         };

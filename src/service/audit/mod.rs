@@ -13,6 +13,8 @@ mod terms;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::sync::watch;
+
 use super::Refusal;
 use super::store::{self, Store, StoredEvent, Transaction};
 use crate::api::id::{Ids, prefix};
@@ -41,6 +43,8 @@ pub(super) struct AuditTrail {
     origin: Origin,
     code_prefix: String,
     pending: Pending,
+    /// How long events are kept.
+    retention: watch::Sender<Duration>,
 }
 
 impl AuditTrail {
@@ -52,23 +56,28 @@ impl AuditTrail {
         store: &Arc<Store>,
         settings: AuditSettings,
     ) -> Result<Arc<Self>, store::StoreError> {
-        let (opened, retention) = (store.clone(), settings.retention);
+        let opened = store.clone();
         let opened = tokio::task::spawn_blocking(move || Self::open(&opened, settings)).await;
         let trail = Arc::new(opened.map_err(|_| store::StoreError::Panicked)??);
         trail.start_writing(store);
-        retention::start(store, trail.origin.clone(), retention);
+        retention::start(store, trail.origin.clone(), trail.retention.subscribe());
         Ok(trail)
+    }
+
+    /// Keeps events for this long from now on.
+    pub(super) fn keep_for(&self, retention: Duration) {
+        self.retention.send_replace(retention);
     }
 
     /// The trail of a database; blocks on the disk.
     pub(super) fn open(store: &Store, settings: AuditSettings) -> Result<Self, store::StoreError> {
-        let AuditSettings { origin, code_prefix, .. } = settings;
+        let AuditSettings { origin, code_prefix, retention } = settings;
         let ids = Ids::of(origin.clone());
         if let Some(newest) = store.read(|view| view.newest_event_id())? {
             ids.continue_after(&newest);
         }
-        let pending = Pending::default();
-        Ok(Self { ids, origin, code_prefix, pending })
+        let (pending, retention) = (Pending::default(), watch::Sender::new(retention));
+        Ok(Self { ids, origin, code_prefix, pending, retention })
     }
 
     /// Stores the event of a call that is about to succeed, with the change that it makes.

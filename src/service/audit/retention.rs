@@ -3,6 +3,9 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::sync::watch;
+use tokio::time::timeout;
+
 use super::{micros, terms};
 use crate::api::Origin;
 use crate::api::remote::audit_events::AuditEvent;
@@ -17,16 +20,18 @@ const PAUSE: Duration = Duration::from_millis(100);
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_INTERVAL: Duration = Duration::from_secs(600);
 
-/// Removes events that are older than this, for as long as the store is in use.
-pub(super) fn start(store: &Arc<Store>, origin: Origin, retention: Duration) {
+/// Removes events that are older than this, for as long as the audit trail and the store are in use.
+pub(super) fn start(store: &Arc<Store>, origin: Origin, mut retention: watch::Receiver<Duration>) {
     let store = Arc::downgrade(store);
-    let interval = (retention / 10).clamp(MIN_INTERVAL, MAX_INTERVAL);
     tokio::spawn(async move {
         loop {
-            tokio::time::sleep(interval).await;
-            if store.strong_count() == 0 {
+            let interval = (*retention.borrow_and_update() / 10).clamp(MIN_INTERVAL, MAX_INTERVAL);
+            // A shorter time than before is applied at once.
+            let changed = timeout(interval, retention.changed()).await;
+            if store.strong_count() == 0 || matches!(changed, Ok(Err(_))) {
                 return;
             }
+            let retention = *retention.borrow();
             or_debug!(prune(&store, &origin, retention).await, "old audit events stay");
         }
     });

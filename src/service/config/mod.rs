@@ -3,6 +3,7 @@
 //! A setting is one row of [`SECTIONS`], in the file `sections`, for a field of [`ServeConfig`] or of
 //! the [`Options`] in it. Its flag, its variable, its key and its line of the reference come from there.
 
+mod embedded;
 mod secrets;
 mod sections;
 mod values;
@@ -10,6 +11,7 @@ mod values;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use embedded::{embedded_settings, load_embedded, replace_settings};
 pub use sections::SECTIONS;
 
 use super::Options;
@@ -24,6 +26,8 @@ pub struct ServeConfig {
     pub options: Options,
     /// A file that holds the admin key.
     pub admin_key_file: Option<PathBuf>,
+    /// The name or address to listen on for agents; that of the management API by default.
+    pub agent_host: Option<String>,
     /// A file that holds the authtoken for agents.
     pub authtoken_file: Option<PathBuf>,
     /// A PEM file with a certificate.
@@ -51,6 +55,7 @@ impl Default for ServeConfig {
         Self {
             options: Options::default(),
             admin_key_file: None,
+            agent_host: None,
             authtoken_file: None,
             certificate: None,
             certificate_key: None,
@@ -81,7 +86,7 @@ pub fn read_file(path: &Path) -> Result<ConfigFile, String> {
 pub fn load(sources: &SettingSources<'_>) -> Result<ResolvedSettings<ServeConfig>, Vec<String>> {
     let mut resolved = resolve(SECTIONS, sources)?;
     let mut problems = secrets::fill(&mut resolved);
-    let ServeConfig { certificate, certificate_key, access_log, options, .. } =
+    let ServeConfig { agent_host, certificate, certificate_key, access_log, options, .. } =
         &mut resolved.config;
     match (certificate.clone(), certificate_key.clone()) {
         (None, None) => {}
@@ -93,7 +98,7 @@ pub fn load(sources: &SettingSources<'_>) -> Result<ResolvedSettings<ServeConfig
         (Some(_), None) => problems.push("certificate: certificate_key is missing".to_owned()),
         (None, Some(_)) => problems.push("certificate_key: certificate is missing".to_owned()),
     }
-    options.agent_host.clone_from(&options.host);
+    options.agent_host = agent_host.clone().unwrap_or_else(|| options.host.clone());
     options.request_ids = access_log.is_some();
     problems.extend(options.problems().iter().map(ToString::to_string));
     if problems.is_empty() { Ok(resolved) } else { Err(problems) }

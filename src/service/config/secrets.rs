@@ -42,9 +42,8 @@ fn choose(
     read: fn(&Path) -> Result<Secret, Error>,
 ) -> Result<Option<Secret>, String> {
     let origin = resolved.origin(key);
-    let from_file = resolved.origin(&format!("{key}_file"));
     match (value, file) {
-        (_, Some(path)) if from_file.rank() >= origin.rank() => {
+        (_, Some(path)) if resolved.outweighs(&format!("{key}_file"), key) => {
             read(path).map(Some).map_err(|error| error.to_string())
         }
         (Some(secret), _) if id::split_token(&secret.0).is_none() => Err(malformed(&origin, key)),

@@ -47,7 +47,8 @@ const STORAGE: SettingSection<ServeConfig> = SettingSection {
             options.audit_retention: Duration, "audit_retention", "DURATION",
             "How long events of the audit trail are kept"
         )
-        .between(1000, u32::MAX as u64 * 1000),
+        .between(1000, u32::MAX as u64 * 1000)
+        .live(),
         row!(
             options.backup.to: FilePath, "backup.to", "DIR",
             "A folder to back the database up to from time to time"
@@ -182,6 +183,11 @@ const ACME: SettingSection<ServeConfig> = SettingSection {
 const AGENTS: SettingSection<ServeConfig> = SettingSection {
     title: "Agents",
     settings: &[
+        row!(
+            agent_host: OptionalText, "agent_host", "HOST",
+            "The name or address to listen on for agents; 0.0.0.0 for all of this machine's"
+        )
+        .unset("that of `host`"),
         row!(
             options.agent_port: Port, "agent_port", "PORT",
             "The port for agents; 0 picks a free port, none takes no agents"
@@ -319,9 +325,15 @@ const EDGE_LIMITS: SettingSection<ServeConfig> = SettingSection {
         .live(),
         row!(
             options.timeouts.upstream_idle: Duration, "edge.upstream_idle_timeout", "DURATION",
-            "How long a connection to a backend waits for another request; looked at every 5 s"
+            "How long a connection to a backend waits for another request, at least"
         )
         .between(MIN_TIME, MAX_TIME)
+        .live(),
+        row!(
+            options.upstream_idle_connections: usize, "edge.upstream_idle_connections", "N",
+            "How many connections to one backend may wait for another request"
+        )
+        .between(0, 4_096)
         .live(),
         row!(
             options.http2_streams: u32, "edge.http2_streams", "N",
@@ -380,7 +392,7 @@ const AGENT_LIMITS: SettingSection<ServeConfig> = SettingSection {
         .live(),
         row!(
             options.agent_queue_timeout: Duration, "agent.queue_timeout", "DURATION",
-            "How long a visitor waits for one of them to end when there are that many"
+            "How long a visitor waits for one of them to end when there are that many; no longer than edge.dial_timeout"
         )
         .between(0, MAX_TIME)
         .live(),
@@ -405,24 +417,30 @@ const MONITORING: SettingSection<ServeConfig> = SettingSection {
             log_level: Option<LogLevels>, "log_level", "LEVELS",
             "What to log: error, warn, info, debug, trace or off, also by target: info,gateway=debug"
         )
+        .of_command()
+        .live()
         .unset("what GINNEL_LOG says, or info if a format or a file is set"),
         row!(log_format: Option<LogFormat>, "log_format", "FORMAT", "How to write the log")
+            .of_command()
             .unset("term"),
         row!(
             log_file: FilePath, "log_file", "FILE",
             "The file to add the log to, which is opened again on SIGHUP"
         )
+        .of_command()
         .unset("standard error"),
         row!(
             access_log: FilePath, "access_log", "FILE",
             "The file to add a line to for each request of a visitor, or - for standard output"
         )
+        .of_command()
         .unset("no such log; with it, requests get an X-Request-Id"),
         row!(
             options.drain_delay: Duration, "drain_delay", "DURATION",
             "How long /readyz says no before listeners close when stopping"
         )
-        .between(0, 3_600_000),
+        .between(0, 3_600_000)
+        .live(),
     ],
 };
 
@@ -433,12 +451,14 @@ const PROCESS: SettingSection<ServeConfig> = SettingSection {
             grace: Duration, "grace", "DURATION",
             "How long to wait for requests in flight when stopping; a second signal stops at once"
         )
+        .of_command()
         .between(0, 3_600_000)
         .live(),
-        row!(json: bool, "json", "BOOL", "Print the addresses as one JSON object"),
+        row!(json: bool, "json", "BOOL", "Print the addresses as one JSON object").of_command(),
         row!(
             events: bool, "events", "BOOL",
             "Print one line of JSON for each request or connection of public traffic"
-        ),
+        )
+        .of_command(),
     ],
 };

@@ -1,7 +1,12 @@
 //! Configuration files of the agent.
 
-use crate::agent::config::AgentConfig;
-use crate::api::yaml;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::agent::config;
+use crate::api::yaml_tree::read_tree;
+use crate::settings::SettingSources;
 
 /// A file is read or refused in one line; one in JSON holds what serde_json reads.
 pub fn target(data: &[u8]) {
@@ -10,24 +15,27 @@ pub fn target(data: &[u8]) {
     if ["/dev", "/proc", "/sys"].iter().any(|folder| text.contains(folder)) {
         return;
     }
-    match yaml::read::<AgentConfig>(text) {
-        Ok(config) => {
-            let _ = config.without_effect();
-            if let Err(error) = config.check() {
-                assert!(!error.to_string().is_empty());
-            }
+    let file = config::read_text(Path::new("ginnel.yml"), text);
+    let sources = SettingSources { flags: &|_| None, environment: &|_| None, files: &[file] };
+    match config::load(&sources) {
+        Ok(resolved) => {
+            let _ = config::without_effect(&resolved);
+            let problems = resolved.config.problems();
+            assert!(problems.iter().all(|problem| !problem.to_string().is_empty()));
         }
-        Err(problem) => assert!(!problem.contains('\n'), "{problem}"),
+        Err(problems) => {
+            assert!(problems.iter().all(|problem| !problem.contains('\n')), "{problems:?}");
+        }
     }
     assert_reads_json(text);
 }
 
 /// One that is JSON says the same, where YAML reads it: it takes fewer characters, and `<<` merges.
 fn assert_reads_json(text: &str) {
-    if let Ok(theirs) = serde_json::from_str::<AgentConfig>(text)
-        && let Ok(config) = yaml::read::<AgentConfig>(text)
+    if let Ok(theirs) = serde_json::from_str::<Value>(text)
+        && let Ok(tree) = read_tree(text)
         && !text.contains("<<")
     {
-        assert_eq!(format!("{config:?}"), format!("{theirs:?}"));
+        assert_eq!(Value::from(tree.value), theirs);
     }
 }

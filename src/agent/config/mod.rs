@@ -1,0 +1,307 @@
+//! The configuration file, version 2 (agent sheet, section 8), and what flags and the environment say in
+//! its place.
+//!
+//! A setting is one row of [`SECTIONS`], in the file `sections`; `values` has the types that only an agent
+//! has. Tunnels have names of their own, and so are a table of the file.
+
+mod sections;
+mod values;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+pub use sections::{SECTIONS, WITHOUT_EFFECT};
+pub use values::{ConfigVersion, ConsoleChoice, Unused};
+
+use super::definition::Definition;
+use super::options::AgentOptions;
+use super::{Error, Trust};
+use crate::api::Operation;
+use crate::api::Secret;
+use crate::api::local::tunnels;
+use crate::api::mask;
+use crate::settings::{
+    ConfigFile, FileTable, ResolvedSettings, SettingOrigin, SettingSources, TableEntry, problem_at,
+    resolve,
+};
+
+/// The definitions of tunnels, by name.
+const TUNNELS: &str = "tunnels";
+
+/// What a file may name.
+const TABLES: &[FileTable] = &[FileTable { key: TUNNELS, fields: tunnel_fields }];
+
+/// Fields that only stand for something that is refused with a reason.
+const REFUSED_FIELDS: [&str; 1] = ["oauth"];
+
+fn tunnel_fields() -> Vec<&'static str> {
+    let fields = tunnels::Start::INFO.parameters.iter().map(|field| field.name);
+    fields.filter(|name| *name != "name").chain(REFUSED_FIELDS).collect()
+}
+
+/// Everything that can be set.
+#[derive(Debug, Clone)]
+pub struct AgentConfig {
+    version: ConfigVersion,
+    /// The options of the agent; what others below say is not in them yet.
+    options: AgentOptions,
+    /// Where the service takes agents, `host:port`.
+    pub server_addr: Option<String>,
+    /// What the service knows the agent by.
+    pub authtoken: Option<Secret>,
+    /// A file that holds it.
+    pub authtoken_file: Option<PathBuf>,
+    /// The key for the management API, which an agent does not use.
+    api_key: Option<Secret>,
+    metadata: Option<String>,
+    root_cas: Option<String>,
+    /// Whether the view is shown that lives on a terminal.
+    pub console: ConsoleChoice,
+    unused: Unused,
+    /// The definitions of tunnels, by name.
+    pub tunnels: BTreeMap<String, TunnelEntry>,
+}
+
+/// The definition of a tunnel in a file.
+#[derive(Debug, Clone)]
+pub struct TunnelEntry {
+    file: PathBuf,
+    entry: TableEntry,
+}
+
+impl Default for AgentConfig {
+    fn default() -> Self {
+        Self {
+            version: ConfigVersion,
+            options: AgentOptions::new("", Secret::default(), Trust::System),
+            server_addr: None,
+            authtoken: None,
+            authtoken_file: None,
+            api_key: None,
+            metadata: None,
+            root_cas: None,
+            console: ConsoleChoice::default(),
+            unused: Unused,
+            tunnels: BTreeMap::new(),
+        }
+    }
+}
+
+/// Reads a configuration file; what its values are worth is seen by [`load`].
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn read_file(path: &Path) -> Result<ConfigFile, String> {
+    ConfigFile::read_with_tables(path, SECTIONS, TABLES)
+}
+
+/// The same for the text of a file.
+pub fn read_text(path: &Path, text: &str) -> ConfigFile {
+    ConfigFile::of_text(path, text, SECTIONS, TABLES)
+}
+
+/// Puts a configuration together: what a later file says wins, and tunnels are merged by name.
+///
+/// # Errors
+/// With every problem, each with the flag, the variable or the place in the file that it comes from.
+pub fn load(sources: &SettingSources<'_>) -> Result<ResolvedSettings<AgentConfig>, Vec<String>> {
+    let unversioned = sources.files.iter().filter(|file| !file.sets("version"));
+    let missing = |file: &ConfigFile| {
+        format!("{}: version: is missing; write `version: 2`", mask::path(file.path()))
+    };
+    let problems: Vec<_> = unversioned.map(missing).collect();
+    let mut resolved = match resolve(SECTIONS, sources) {
+        Ok(resolved) if problems.is_empty() => resolved,
+        Ok(_) => return Err(problems),
+        Err(others) => return Err(others.into_iter().chain(problems).collect()),
+    };
+    for file in sources.files {
+        let entries = file.entries(TUNNELS).cloned();
+        let tunnels = entries.map(|entry| TunnelEntry { file: file.path().to_owned(), entry });
+        resolved.config.tunnels.extend(tunnels.map(|it| (it.entry.name.clone(), it)));
+    }
+    Ok(resolved)
+}
+
+/// The keys that were given and change nothing here.
+pub fn without_effect(resolved: &ResolvedSettings<AgentConfig>) -> Vec<&'static str> {
+    let keys = WITHOUT_EFFECT.settings.iter().map(|setting| setting.key);
+    keys.filter(|key| resolved.is_set(key)).collect()
+}
+
+impl AgentConfig {
+    /// The options of an agent.
+    ///
+    /// # Errors
+    /// When a key is missing or unusable; the message names it.
+    pub fn options(&self) -> Result<AgentOptions, Error> {
+        let missing = |option: &str| wrong(option, "is missing");
+        Ok(AgentOptions {
+            server_addr: self.server_addr.clone().ok_or_else(|| missing("server_addr"))?,
+            authtoken: self.authtoken.clone().ok_or_else(|| missing("authtoken"))?,
+            trust: self.trust()?,
+            ..self.local_options()
+        })
+    }
+
+    /// The same for an agent whose service is known in another way.
+    pub fn local_options(&self) -> AgentOptions {
+        let metadata = self.metadata.clone().unwrap_or_default();
+        AgentOptions { metadata, ..self.options.clone() }
+    }
+
+    fn trust(&self) -> Result<Trust, Error> {
+        match self.root_cas.as_deref() {
+            None | Some("trusted" | "host") => Ok(Trust::System),
+            Some(path) => Trust::file(Path::new(path))
+                .map_err(|problem| wrong("root_cas", &problem.to_string())),
+        }
+    }
+
+    /// The definition of a tunnel.
+    ///
+    /// # Errors
+    /// When there is none of that name, or it is wrong.
+    pub fn tunnel(&self, name: &str) -> Result<Definition, Error> {
+        let found = self.tunnels.get(name);
+        let tunnel = found.ok_or_else(|| wrong(&format!("{TUNNELS}.{name}"), "is not defined"))?;
+        let definition = Definition::read(&tunnel.document());
+        definition.map_err(|problems| wrong(&tunnel.place(), &problems.join("; ")))
+    }
+
+    /// Everything that is wrong with the options and all tunnels.
+    pub fn problems(&self) -> Vec<Error> {
+        let trust = self.trust().err();
+        let tunnels = self.tunnels.keys().filter_map(|name| self.tunnel(name).err());
+        trust.into_iter().chain(tunnels).collect()
+    }
+}
+
+impl TunnelEntry {
+    fn document(&self) -> Map<String, Value> {
+        let fields = self.entry.fields.iter().map(|it| (it.name.clone(), it.value.clone()));
+        fields.chain([("name".to_owned(), self.entry.name.as_str().into())]).collect()
+    }
+
+    /// The key, the value and the place of each field; secrets are masked.
+    pub fn shown(&self) -> impl Iterator<Item = [String; 3]> {
+        self.entry.fields.iter().map(|field| {
+            let key = format!("{TUNNELS}.{}.{}", self.entry.name, field.name);
+            let mut value = json!({&field.name: field.value});
+            mask::value(&mut value);
+            let text = match &value[&field.name] {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            [key, text, SettingOrigin::File(self.file.clone(), field.place).to_string()]
+        })
+    }
+
+    /// The file, line and column of the tunnel, and its key.
+    fn place(&self) -> String {
+        let key = format!("{TUNNELS}.{}", self.entry.name);
+        problem_at(&self.file, self.entry.place, &key)
+    }
+}
+
+/// Where the configuration file is when nobody says.
+pub fn usual_path() -> Option<PathBuf> {
+    let home = std::env::var_os("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")));
+    home.map(|home| home.join("ginnel").join("ginnel.yml"))
+}
+
+fn wrong(option: &str, problem: &str) -> Error {
+    Error::Option { option: option.to_owned(), problem: problem.to_owned() }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn read(texts: &[&str]) -> Result<ResolvedSettings<AgentConfig>, Vec<String>> {
+        let files: Vec<_> = texts.iter().map(|text| read_text(Path::new("F"), text)).collect();
+        let (flags, environment) = (&|_: &str| None, &|_: &str| None);
+        load(&SettingSources { flags, environment, files: &files })
+    }
+
+    fn problems(text: &str) -> Vec<String> {
+        match read(&[text]) {
+            Ok(read) => read.config.problems().iter().map(ToString::to_string).collect(),
+            Err(problems) => problems,
+        }
+    }
+
+    #[test]
+    fn later_files_win_and_tunnels_are_merged() {
+        let config = read(&[
+            "version: 2\nauthtoken: one\nserver_addr: a:1\ntunnels:\n  web: {addr: 80, proto: http}\n",
+            "version: 2\nauthtoken: two\ntunnels:\n  raw: {addr: 22, proto: tcp}\n",
+        ])
+        .unwrap()
+        .config;
+
+        let options = config.options().unwrap();
+        assert_eq!((options.authtoken.0.as_str(), options.server_addr.as_str()), ("two", "a:1"));
+        assert_eq!(config.tunnels.keys().collect::<Vec<_>>(), ["raw", "web"]);
+        assert_eq!(config.tunnel("raw").unwrap().address.shown(), "localhost:22");
+        assert!(config.problems().is_empty());
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_its_place_and_the_nearest_one() {
+        let text = "version: 2\nauthtokn: y\ntunnels:\n  web:\n    adr: 80\n    proto: http\n";
+
+        assert_eq!(
+            problems(text),
+            [
+                "F:2:1: unknown key \"authtokn\"; did you mean \"authtoken\"?",
+                "F:5:5: unknown key \"tunnels.web.adr\"; did you mean \"tunnels.web.addr\"?",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_version_is_needed_in_each_file() {
+        assert_eq!(problems("authtoken: x\n"), ["F: version: is missing; write `version: 2`"]);
+        assert_eq!(problems("version: 3\n"), ["F:1:10: version: is '3', not 2"]);
+        assert!(read(&["version: 2\n", "metadata: x\n"]).is_err());
+    }
+
+    #[test]
+    fn wrong_values_name_their_key_and_place() {
+        for (text, expected) in [
+            ("heartbeat_interval: soon", "F:2:21: heartbeat_interval: 'soon' is not a duration"),
+            ("inspect_db_size: -7", "F:2:18: inspect_db_size: '-7' is neither -1, 0 nor a number"),
+            ("web_addr: [1]", "F:2:11: web_addr: takes one value, not a list"),
+            ("console_ui: maybe", "F:2:13: console_ui: 'maybe' is none of true, false, iftty"),
+            ("root_cas: /no/such/file", "root_cas: /no/such/file: "),
+            ("tunnels: {web: {addr: 80, proto: https}}", "F:2:11: tunnels.web: "),
+            ("tunnels: [web]", "F:2:10: tunnels: must hold keys with their values"),
+            ("tunnels: {web: 80}", "F:2:16: tunnels.web: must hold keys with their values"),
+        ] {
+            let problem = problems(&format!("version: 2\n{text}\n")).join("\n");
+            assert!(problem.starts_with(expected), "{problem}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_effect_is_known() {
+        let read =
+            read(&["version: 2\nregion: eu\nlog_level: debug\nupdate_check: false\n"]).unwrap();
+
+        assert_eq!(without_effect(&read), ["log_level", "region", "update_check"]);
+    }
+
+    #[test]
+    fn a_secret_is_in_no_problem() {
+        let problem =
+            problems("version: 2\nauthtoken: [swordfish]\napi_key: {swordfish: 1}\n").join("\n");
+
+        assert!(problem.contains("authtoken") && !problem.contains("swordfish"), "{problem}");
+    }
+}

@@ -1,0 +1,143 @@
+//! Every setting of an agent, one row each.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{AgentConfig, ConfigVersion, ConsoleChoice, Unused};
+use crate::agent::capture::CaptureLimit;
+use crate::agent::options::WebAddress;
+use crate::api::Secret;
+use crate::settings::{SettingSection, setting};
+
+/// A row: the field with its type, the key, what stands for the value, and what it means.
+macro_rules! row {
+    ($($declaration:tt)+) => { setting!(AgentConfig, $($declaration)+) };
+}
+
+/// A key of other agents' files that changes nothing here.
+macro_rules! unused {
+    ($key:literal) => { row!(unused: Unused, $key, "VALUE", "Read, and without effect").only_in_files() };
+}
+
+/// The settings, in the order of the reference.
+pub const SECTIONS: &[SettingSection<AgentConfig>] =
+    &[FILE, SERVICE, SESSION, INSPECTION, WITHOUT_EFFECT];
+
+/// The shortest and the longest time, in milliseconds.
+const MIN_TIME: u64 = 1;
+const MAX_TIME: u64 = 24 * 3_600_000;
+
+const FILE: SettingSection<AgentConfig> = SettingSection {
+    title: "File",
+    settings: &[
+        row!(version: ConfigVersion, "version", "2", "The version of the file, 2; required")
+            .only_in_files(),
+    ],
+};
+
+const SERVICE: SettingSection<AgentConfig> = SettingSection {
+    title: "Service",
+    settings: &[
+        row!(
+            server_addr: Option<String>, "server_addr", "HOST:PORT",
+            "The address where the service accepts agents"
+        ),
+        row!(
+            authtoken: Option<Secret>, "authtoken", "TOKEN",
+            "The token that the service knows the agent by"
+        ),
+        row!(
+            authtoken_file: Option<PathBuf>, "authtoken_file", "FILE",
+            "A file that holds the authtoken"
+        ),
+        row!(
+            root_cas: Option<String>, "root_cas", "FILE",
+            "A PEM file of certificates to trust; `trusted` and `host` stand for the system's"
+        )
+        .named_flag("ca")
+        .unset("the system's"),
+        row!(
+            api_key: Option<Secret>, "api_key", "KEY",
+            "Read and not used: commands take keys from `GINNEL_API_KEY` or a file"
+        )
+        .only_in_files(),
+    ],
+};
+
+const SESSION: SettingSection<AgentConfig> = SettingSection {
+    title: "Session",
+    settings: &[
+        row!(
+            metadata: Option<String>, "metadata", "TEXT",
+            "Free text that the management API shows with the session"
+        )
+        .without_flag(),
+        row!(
+            options.connect_timeout: Duration, "connect_timeout", "DURATION",
+            "How long a connection to the service may take"
+        )
+        .between(MIN_TIME, MAX_TIME)
+        .without_flag(),
+        row!(
+            options.heartbeat_interval: Duration, "heartbeat_interval", "DURATION",
+            "The time between two heartbeats"
+        )
+        .between(MIN_TIME, MAX_TIME)
+        .without_flag(),
+        row!(
+            options.heartbeat_tolerance: Duration, "heartbeat_tolerance", "DURATION",
+            "How late a heartbeat may come back before the session is taken for lost"
+        )
+        .between(MIN_TIME, MAX_TIME)
+        .without_flag(),
+        row!(
+            options.remote_management: bool, "remote_management", "BOOL",
+            "Let the management API stop and restart the agent"
+        )
+        .without_flag(),
+    ],
+};
+
+const INSPECTION: SettingSection<AgentConfig> = SettingSection {
+    title: "Inspection",
+    settings: &[
+        row!(
+            options.web_addr: WebAddress, "web_addr", "HOST:PORT",
+            "Where the agent API listens: an address, a port on this machine, or false for nowhere"
+        )
+        .unset("127.0.0.1, at the first free port from 4040 to 4049"),
+        row!(
+            options.web_allow_hosts: Vec<String>, "web_allow_hosts", "HOST",
+            "Host names, beside this machine's, that the agent API answers to"
+        )
+        .without_flag(),
+        row!(
+            options.inspect: CaptureLimit, "inspect_db_size", "BYTES",
+            "How many bytes of captured requests are kept; 0 for the default, -1 for none"
+        )
+        .without_flag(),
+        row!(
+            console: ConsoleChoice, "console_ui", "WHEN",
+            "Show the view that lives on a terminal; iftty shows it where there is one"
+        )
+        .without_flag(),
+    ],
+};
+
+/// What files for other agents may say.
+pub const WITHOUT_EFFECT: SettingSection<AgentConfig> = SettingSection {
+    title: "Without effect",
+    settings: &[
+        unused!("log_level"),
+        unused!("log_format"),
+        unused!("log"),
+        unused!("console_ui_color"),
+        unused!("proxy_url"),
+        unused!("dns_resolver_ips"),
+        unused!("connect_interface"),
+        unused!("crl_noverify"),
+        unused!("region"),
+        unused!("update_channel"),
+        unused!("update_check"),
+    ],
+};
