@@ -30,10 +30,26 @@ use crate::net::{
 /// How many connections are held.
 const MAX_CONNECTIONS: usize = 64;
 
+/// What somebody who looks at readiness has in mind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReadyFor {
+    /// Traffic.
+    Traffic,
+    /// Changes of the configuration as well.
+    Writes,
+    /// Traffic, and that backups are made where they should be.
+    Backups,
+}
+
 /// What is watched.
 pub(crate) trait MonitorTarget: Send + Sync + 'static {
-    /// Why it is not ready; nothing where it is. `writes` asks for changes of the configuration as well.
-    fn obstacles(&self, writes: bool) -> Vec<String>;
+    /// Why it is not ready for something; nothing where it is.
+    fn obstacles(&self, purpose: ReadyFor) -> Vec<String>;
+
+    /// What is wrong although it is ready.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// What it has to show.
     fn figures(&self) -> Vec<Box<dyn Collect>>;
@@ -100,14 +116,18 @@ async fn ready(
     State(target): State<Arc<dyn MonitorTarget>>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let writes = match query.as_deref() {
-        None | Some("") => false,
-        Some("for=writes") => true,
-        Some(_) => return refuse(StatusCode::BAD_REQUEST, "the only parameter is for=writes"),
+    let purpose = match query.as_deref() {
+        None | Some("") => ReadyFor::Traffic,
+        Some("for=writes") => ReadyFor::Writes,
+        Some("for=backups") => ReadyFor::Backups,
+        Some(_) => {
+            let problem = "the only parameters are for=writes and for=backups";
+            return refuse(StatusCode::BAD_REQUEST, problem);
+        }
     };
-    let reasons = target.obstacles(writes);
+    let reasons = target.obstacles(purpose);
     match reasons.is_empty() {
-        true => answer(StatusCode::OK, json!({"status": "ready", "reasons": reasons})),
+        true => answer(StatusCode::OK, json!({"status": "ready", "reasons": target.warnings()})),
         false => {
             let body = json!({"status": "not ready", "reasons": reasons});
             answer(StatusCode::SERVICE_UNAVAILABLE, body)

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::inner::AgentInner;
 use super::session::SessionState;
-use crate::admin::MonitorTarget;
+use crate::admin::{MonitorTarget, ReadyFor};
 use crate::api::local::tunnels::Metrics;
 use crate::metrics::{Collect, Families};
 use crate::net::ShutdownPhase;
@@ -20,7 +20,7 @@ const OTHER: &str = "other";
 pub(super) struct AgentMonitor(pub Weak<AgentInner>);
 
 impl MonitorTarget for AgentMonitor {
-    fn obstacles(&self, _writes: bool) -> Vec<String> {
+    fn obstacles(&self, _: ReadyFor) -> Vec<String> {
         let Some(agent) = self.0.upgrade() else { return vec!["the agent has ended".to_owned()] };
         if agent.shutdown.phase() > ShutdownPhase::Running {
             return vec!["draining: the agent is stopping".to_owned()];

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::agents::AgentListener;
 use super::context::ServiceState;
 use super::handlers;
-use crate::admin::MonitorTarget;
+use crate::admin::{MonitorTarget, ReadyFor};
 use crate::api::Info;
 use crate::metrics::{Collect, DurationHistogram, Families};
 use crate::net::{ConnectionCounts, ConnectionLimit};
@@ -49,7 +49,7 @@ impl ServiceMonitor {
 }
 
 impl MonitorTarget for ServiceMonitor {
-    fn obstacles(&self, writes: bool) -> Vec<String> {
+    fn obstacles(&self, purpose: ReadyFor) -> Vec<String> {
         if self.draining.load(Relaxed) {
             return vec!["draining: the service is stopping".to_owned()];
         }
@@ -58,9 +58,14 @@ impl MonitorTarget for ServiceMonitor {
         };
         let closing = state.gateway.is_closing();
         let closing = closing.then(|| "listeners: public traffic is not taken".to_owned());
-        let unwritable = writes.then(|| state.store.fault()).flatten();
+        let unwritable = (purpose == ReadyFor::Writes).then(|| state.store.fault()).flatten();
         let unwritable = unwritable.map(|fault| format!("store: {fault}"));
-        closing.into_iter().chain(unwritable).collect()
+        let unsaved = (purpose == ReadyFor::Backups).then(|| backup_failure(&state)).flatten();
+        closing.into_iter().chain(unwritable).chain(unsaved).collect()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.state().and_then(|state| backup_failure(&state)).into_iter().collect()
     }
 
     fn figures(&self) -> Vec<Box<dyn Collect>> {
@@ -73,6 +78,11 @@ impl MonitorTarget for ServiceMonitor {
         figures.push(Box::new(ServiceFigures { state, limits }));
         figures
     }
+}
+
+/// Why there is no backup since the last one, if it failed.
+fn backup_failure(state: &ServiceState) -> Option<String> {
+    state.backups.status().error.map(|error| format!("backups: the last one failed: {error}"))
 }
 
 /// What is counted of the operations of the management API.

@@ -129,6 +129,48 @@ def test_a_certificate_has_an_end(tmp_path: Path, days: int, severity: str) -> N
     assert [finding["severity"] for finding in found["certificate"]] == [severity]
 
 
+@pytest.mark.parametrize(
+    ("names", "more", "severity", "expected"),
+    [
+        (["*.ginnel.invalid"], "", "ok", "is for *.ginnel.invalid"),
+        (
+            ["shop.example.test"],
+            "",
+            "warning",
+            "is for shop.example.test, and not for *.ginnel.invalid and api.ginnel.invalid",
+        ),
+        (
+            ["ginnel.invalid", "api.ginnel.invalid"],
+            "acme: {directory: letsencrypt, agree_to_terms: true}",
+            "ok",
+            "ACME is for *.ginnel.invalid",
+        ),
+    ],
+)
+def test_a_certificate_has_names(
+    tmp_path: Path, names: list[str], more: str, severity: str, expected: str
+) -> None:
+    issued = trustme.CA().issue_cert(*names)
+    issued.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    issued.cert_chain_pems[0].write_to_path(str(tmp_path / "chain.pem"))
+    lines = [f"certificate: {tmp_path / 'chain.pem'}", f"certificate_key: {tmp_path / 'key.pem'}"]
+    lines += ["base_domain: ginnel.invalid", "public_url: https://api.ginnel.invalid", more]
+
+    _, found = doctor("--config", configured(tmp_path, *lines))
+
+    [finding] = found["names"]
+    assert finding["severity"] == severity
+    assert expected in finding["message"]
+
+
+def test_the_clock_is_compared_with_that_of_a_service() -> None:
+    with ginnel.Service() as service:
+        _, found = doctor("--url", service.url, GINNEL_API_KEY=service.api_key or "")
+
+    assert [finding["severity"] for finding in found["clock"]] == ["ok", "ok"]
+    assert service.url in found["clock"][1]["message"]
+
+
 def test_a_configuration_that_is_wrong_is_a_problem(tmp_path: Path) -> None:
     code, found = doctor("--config", configured(tmp_path, "prot: 80"))
     assert code == 1

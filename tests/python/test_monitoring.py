@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import urllib.error
 import urllib.request
@@ -273,3 +274,24 @@ def test_an_address_in_use_ends_the_command(upstream: Upstream) -> None:
             code, complaint = ended.ended()
         assert code == 3
         assert complaint.startswith(f"ginnel: admin_addr: cannot listen on {address}: ")
+
+
+def test_a_backup_that_failed_is_seen_and_is_no_reason_to_send_nobody(tmp_path: Path) -> None:
+    (folder := tmp_path / "backups").mkdir()
+    backup: Any = {"to": folder, "every": 1}
+    with ginnel.Service(admin_addr="127.0.0.1:0", settings={"backup": backup}) as service:
+        url = f"{service.admin_url}/readyz"
+        assert json.loads(get(f"{url}?for=backups")[2]) == {"status": "ready", "reasons": []}
+
+        wait_until(lambda: list(folder.glob("*.db")), "a backup")
+        shutil.rmtree(folder)
+        wait_until(lambda: get(f"{url}?for=backups")[0] == 503, "a failure")
+        code, _, text = get(url)
+        said = json.loads(text)
+        assert (code, said["status"], len(said["reasons"])) == (200, "ready", 1)
+        assert said["reasons"][0].startswith("backups: the last one failed: ")
+        assert get(f"{url}?for=writes")[0] == 200
+
+        folder.mkdir()
+        wait_until(lambda: get(f"{url}?for=backups")[0] == 200, "a backup again")
+        assert json.loads(get(url)[2])["reasons"] == []

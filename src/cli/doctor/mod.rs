@@ -87,10 +87,10 @@ fn examine(matches: &ArgMatches, config: Option<&ServeConfig>) -> Vec<Finding> {
     if let Some(options) = options.filter(|_| matches.contains_id("config")) {
         findings.extend(network::ports(options, is_running));
         findings.extend(options.base_domain.as_deref().map(network::domain).into_iter().flatten());
-        findings.extend(options.certificate.as_ref().map(|(chain, _)| network::certificate(chain)));
+        findings.extend(network::certificates(options));
     }
     if let Some(url) = matches.get_one::<String>(URL) {
-        findings.push(reach::management_api(url));
+        findings.extend(reach::management_api(url));
     }
     if let Some(url) = matches.get_one::<String>(AGENT_URL) {
         findings.push(reach::agent(url));

@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use x509_parser::pem::Pem;
 
 use super::finding::Finding;
+use crate::net::tls::x509::LeafFields;
 use crate::service::Options;
 
 /// A label that no tunnel has: what it resolves to, any other does.
@@ -20,7 +21,7 @@ const SECONDS_A_DAY: i64 = 86_400;
 pub(super) fn ports(options: &Options, is_running: bool) -> Vec<Finding> {
     let ports = [
         ("port", &options.host, Some(options.port)),
-        ("agent_port", &options.host, options.agent_port),
+        ("agent_port", &options.agent_host, options.agent_port),
         ("http_port", &options.edge_host, options.http_port),
         ("https_port", &options.edge_host, options.https_port),
     ];
@@ -73,15 +74,61 @@ fn resolve(name: &str) -> Finding {
     }
 }
 
-/// A certificate, and when it ends.
-pub(super) fn certificate(path: &Path) -> Finding {
-    let end = match end_of(path) {
-        Ok(end) => end,
+/// The certificate of the service: when it ends, and whether it covers the names that it should.
+pub(super) fn certificates(options: &Options) -> Vec<Finding> {
+    let Some((path, _)) = &options.certificate else { return Vec::new() };
+    let (leaf, end) = match leaf_of(path) {
+        Ok(leaf) => leaf,
         Err(problem) => {
-            return Finding::problem("certificate", format!("{}: {problem}", path.display()))
-                .remedy("name a PEM file whose first certificate is that of the service");
+            let finding = Finding::problem("certificate", format!("{}: {problem}", path.display()));
+            let remedy = "name a PEM file whose first certificate is that of the service";
+            return vec![finding.remedy(remedy)];
         }
     };
+    [life(path, end)].into_iter().chain(coverage(options, path, &leaf)).collect()
+}
+
+/// The names of tunnels and of the service itself that the certificate is not for; where the service
+/// obtains certificates itself, these are.
+fn coverage(options: &Options, path: &Path, leaf: &LeafFields) -> Option<Finding> {
+    let tunnels = options.base_domain.as_ref().map(|domain| format!("{SOME_NAME}.{domain}"));
+    let own = options.public_url.as_deref().and_then(|url| url.parse::<http::Uri>().ok());
+    let own = own.filter(|url| url.scheme_str() == Some("https"));
+    let own = own.and_then(|url| url.host().map(str::to_owned));
+    let needed: Vec<_> = tunnels.into_iter().chain(own).collect();
+    let covers = |name: &String| leaf.dns_names.iter().any(|pattern| matches_name(pattern, name));
+    let missing: Vec<_> = needed.iter().filter(|name| !covers(name)).collect();
+    let missing: Vec<_> = missing.iter().map(|name| name.replace(SOME_NAME, "*")).collect();
+    let (names, path) = (leaf.dns_names.join(", "), path.display());
+    match (needed.is_empty(), missing.is_empty()) {
+        (true, _) => None,
+        (_, true) => Some(Finding::ok("names", format!("{path} is for {names}"))),
+        _ if options.acme.directory.is_some() => {
+            let missing = missing.join(" and ");
+            Some(Finding::ok("names", format!("{path} is for {names}; ACME is for {missing}")))
+        }
+        _ => {
+            let missing = missing.join(" and ");
+            let message = format!("{path} is for {names}, and not for {missing}");
+            let remedy = "get one for these names, or let acme.directory obtain them; visitors are \
+                          shown one of the local authority, which browsers do not trust";
+            Some(Finding::warning("names", message).remedy(remedy))
+        }
+    }
+}
+
+/// Whether a certificate's name, which may begin with `*.`, is for a host.
+fn matches_name(pattern: &str, host: &str) -> bool {
+    match pattern.strip_prefix("*.") {
+        Some(parent) => {
+            host.split_once('.').is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(parent))
+        }
+        None => pattern.eq_ignore_ascii_case(host),
+    }
+}
+
+/// When a certificate ends.
+fn life(path: &Path, end: i64) -> Finding {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let days = (end - i64::try_from(now.as_secs()).unwrap_or(i64::MAX)).div_euclid(SECONDS_A_DAY);
     let message = format!("{} ends in {days} days", path.display());
@@ -94,11 +141,30 @@ pub(super) fn certificate(path: &Path) -> Finding {
     }
 }
 
-/// The end of the first certificate in a file, in seconds since the Unix epoch.
-fn end_of(path: &Path) -> Result<i64, String> {
+/// The first certificate in a file, and its end in seconds since the Unix epoch.
+fn leaf_of(path: &Path) -> Result<(LeafFields, i64), String> {
     let text = std::fs::read(path).map_err(|error| error.to_string())?;
     let first = Pem::iter_from_buffer(&text).next().ok_or("there is no certificate in it")?;
     let first = first.map_err(|error| error.to_string())?;
     let certificate = first.parse_x509().map_err(|error| error.to_string())?;
-    Ok(certificate.validity().not_after.timestamp())
+    let leaf = LeafFields::read(&first.contents).ok_or("its first certificate cannot be read")?;
+    Ok((leaf, certificate.validity().not_after.timestamp()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wildcard_is_for_one_label() {
+        for (pattern, host, expected) in [
+            ("a.test", "A.test", true),
+            ("*.a.test", "x.a.test", true),
+            ("*.a.test", "a.test", false),
+            ("*.a.test", "x.y.a.test", false),
+            ("b.test", "a.test", false),
+        ] {
+            assert_eq!(matches_name(pattern, host), expected, "{pattern} {host}");
+        }
+    }
 }

@@ -1,26 +1,51 @@
 //! Whether a management API or an agent responds.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use http::header::DATE;
 use serde_json::Value;
 
 use super::finding::Finding;
 use crate::api::local::status;
 use crate::api::remote::api_keys;
 use crate::api::{Operation, encode};
-use crate::client::{Api, Client, ClientOptions, Error};
+use crate::client::{Api, ApiResponse, Client, ClientOptions, Error};
 
 /// How long a response may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// How far clocks may be apart: a response takes its time, and says whole seconds.
+const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(10);
 
 /// The management API, as far as the key in the environment goes.
-pub(super) fn management_api(url: &str) -> Finding {
+pub(super) fn management_api(url: &str) -> Vec<Finding> {
     let list = api_keys::List { limit: Some(1), ..api_keys::List::default() };
-    match call(Api::Remote, url, &list) {
-        Ok(_) => Finding::ok("management API", format!("{url} responds, and the key is valid")),
-        Err(problem) => Finding::problem("management API", format!("{url}: {problem}"))
-            .remedy("look whether the service runs, and set GINNEL_API_KEY to one of its keys"),
+    let response = match send(Api::Remote, url, &list) {
+        Ok(response) => response,
+        Err(problem) => {
+            let finding = Finding::problem("management API", format!("{url}: {problem}"));
+            let remedy = "look whether the service runs, and set GINNEL_API_KEY to one of its keys";
+            return vec![finding.remedy(remedy)];
+        }
+    };
+    let is_valid = Finding::ok("management API", format!("{url} responds, and the key is valid"));
+    let date = response.headers().get(DATE).and_then(|date| date.to_str().ok().map(str::to_owned));
+    let clock = date.and_then(|date| httpdate::parse_http_date(&date).ok());
+    let clock = clock.map(|theirs| clock_beside(url, theirs, SystemTime::now()));
+    [is_valid].into_iter().chain(clock).collect()
+}
+
+/// This machine's clock beside that of a service, whose responses say the second.
+fn clock_beside(url: &str, theirs: SystemTime, ours: SystemTime) -> Finding {
+    let (apart, side) = match ours.duration_since(theirs) {
+        Ok(ahead) => (ahead, "ahead of"),
+        Err(behind) => (behind.duration(), "behind"),
+    };
+    if apart <= MAX_CLOCK_DIFFERENCE {
+        return Finding::ok("clock", format!("it is that of {url}, as far as whole seconds tell"));
     }
+    let message = format!("it is {} s {side} that of {url}", apart.as_secs());
+    Finding::warning("clock", message)
+        .remedy("set both clocks by NTP: certificates and tokens are valid by the clock")
 }
 
 /// An agent, and whether it is connected to its service.
@@ -41,6 +66,10 @@ pub(super) fn agent(url: &str) -> Finding {
 }
 
 fn call<O: Operation>(api: Api, url: &str, operation: &O) -> Result<Value, String> {
+    send(api, url, operation)?.decode().map_err(|error| error.to_string())
+}
+
+fn send<O: Operation>(api: Api, url: &str, operation: &O) -> Result<ApiResponse, String> {
     let options = ClientOptions {
         api,
         base_url: Some(url.to_owned()),
@@ -53,6 +82,26 @@ fn call<O: Operation>(api: Api, url: &str, operation: &O) -> Result<Value, Strin
     let call = encode(operation).map_err(|error| error.to_string())?;
     let response = client.send_blocking(call, None, || false).map_err(|error| error.to_string())?;
     let response = response.ok_or("interrupted")?;
-    let accepted = response.accept().map_err(|error: Error| error.to_string())?;
-    accepted.decode().map_err(|error| error.to_string())
+    response.accept().map_err(|error: Error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+    use crate::cli::doctor::finding::Severity;
+
+    #[test]
+    fn a_clock_that_is_apart_is_a_warning_with_its_side() {
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        let beside = |ours| clock_beside("http://a", at(1000), at(ours));
+
+        assert_eq!(beside(1001).severity, Severity::Ok);
+        assert_eq!(beside(999).severity, Severity::Ok);
+        let (ahead, behind) = (beside(1090), beside(400));
+        assert_eq!((ahead.severity, behind.severity), (Severity::Warning, Severity::Warning));
+        assert_eq!(ahead.message, "it is 90 s ahead of that of http://a");
+        assert_eq!(behind.message, "it is 600 s behind that of http://a");
+    }
 }
