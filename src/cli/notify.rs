@@ -9,6 +9,8 @@ use std::os::unix::net::UnixDatagram;
 pub(super) const READY: &str = "READY=1";
 /// The service is about to end.
 pub(super) const STOPPING: &str = "STOPPING=1";
+/// The service reads its configuration again, until it is ready the next time.
+const RELOADING: &str = "RELOADING=1";
 /// The service still runs.
 const ALIVE: &str = "WATCHDOG=1";
 
@@ -42,6 +44,15 @@ impl SystemdNotifier {
     #[cfg(not(unix))]
     pub fn tell(&self, _: &str) {}
 
+    /// Tells that the configuration is read again, and after `work` that the service is ready: systemd waits
+    /// for that where the unit is of `Type=notify-reload`.
+    pub async fn reloading<T>(&self, work: impl Future<Output = T>) -> T {
+        self.tell(&reloading());
+        let done = work.await;
+        self.tell(READY);
+        done
+    }
+
     /// Tells from time to time that the service still runs; never ends.
     pub async fn keep_alive(&self) {
         let Some(pause) = self.watchdog else { return std::future::pending().await };
@@ -50,6 +61,18 @@ impl SystemdNotifier {
             tokio::time::sleep(pause).await;
         }
     }
+}
+
+/// A reload that begins now: systemd compares the time with that of its signal.
+#[cfg(target_os = "linux")]
+fn reloading() -> String {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    format!("{RELOADING}\nMONOTONIC_USEC={}", now.tv_sec * 1_000_000 + now.tv_nsec / 1000)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn reloading() -> String {
+    RELOADING.to_owned()
 }
 
 /// Half of the time after which systemd takes the service for dead.

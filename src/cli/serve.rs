@@ -117,7 +117,7 @@ async fn serve(mut running: RunningConfig, access: Option<AccessOutput>) -> Resu
     tokio::select! {
         () = report_refusals(&service) => {}
         () = systemd.keep_alive() => {}
-        reloading = running.follow(&service) => reloading?,
+        reloading = running.follow(&service, &systemd) => reloading?,
         () = signals.next() => {}
     }
     systemd.tell(notify::STOPPING);

@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 
 use super::error::CliError;
 use super::log_file;
+use super::notify::SystemdNotifier;
 use super::output::complain;
 use super::serve::{LoadedConfig, load, log_options};
 use super::signals::{NOTHING_TO_READ, on_hangup};
@@ -34,7 +35,11 @@ impl RunningConfig {
 
     /// Reloads at each SIGHUP, which first opens log files again, and whenever the management API asks
     /// for it, one after another; never ends.
-    pub async fn follow(&mut self, service: &Service) -> Result<(), CliError> {
+    pub async fn follow(
+        &mut self,
+        service: &Service,
+        systemd: &SystemdNotifier,
+    ) -> Result<(), CliError> {
         // However many signals come during a reload, one more reads what is there then.
         let (hangup, mut hangups) = mpsc::channel(1);
         on_hangup(move || ignore(hangup.try_send(()), "the signal before it is not served yet"))?;
@@ -52,8 +57,8 @@ impl RunningConfig {
                 else => std::future::pending().await,
             };
             match request {
-                Some(request) => request.respond(self.reload(service).await),
-                None => self.hang_up(service).await,
+                Some(request) => request.respond(systemd.reloading(self.reload(service)).await),
+                None => systemd.reloading(self.hang_up(service)).await,
             }
         }
     }

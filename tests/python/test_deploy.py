@@ -8,16 +8,19 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
+import yaml  # type: ignore[import-untyped]
 
 from nginx import PROGRAM as NGINX
 from processes import Command
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-PATHS = f"{os.environ['PATH']}:/usr/sbin"
+PATHS = f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin"
 
 
 def checked(*command: str) -> str:
@@ -81,6 +84,81 @@ def test_caddy_reads_its_configuration() -> None:
         program("caddy"),
         *("validate", "--adapter", "caddyfile", "--config", str(DEPLOY / "Caddyfile")),
     )
+
+
+def test_the_linter_of_docker_finds_nothing_wrong() -> None:
+    assert checked(program("hadolint"), str(DEPLOY / "Dockerfile")) == ""
+
+
+def test_the_compose_file_is_one_and_its_variables_are_settings() -> None:
+    path = DEPLOY / "compose.yml"
+    checked(program("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", str(path))
+    service = yaml.safe_load(path.read_text())["services"]["ginnel"]
+    settings = checked(sys.executable, "-m", "ginnel", "config", "show", "--service")
+    keys = [line.split()[0] for line in settings.splitlines()]
+
+    known = {f"GINNEL_{key.replace('.', '_').upper()}" for key in keys}
+    assert set(service["environment"]) <= known
+
+
+def kubernetes() -> dict[tuple[str, str], Any]:
+    text = (DEPLOY / "kubernetes" / "ginnel.yml").read_text()
+    return {(it["kind"], it["metadata"]["name"]): it for it in yaml.safe_load_all(text)}
+
+
+def test_the_schemas_of_kubernetes_find_nothing_wrong() -> None:
+    validate = program("kubernetes-validate")
+
+    checked(validate, "--strict", "--quiet", str(DEPLOY / "kubernetes" / "ginnel.yml"))
+
+
+def test_the_pod_of_kubernetes_fits_its_configuration_and_its_services(tmp_path: Path) -> None:
+    documents = kubernetes()
+    deployment = documents["Deployment", "ginnel"]["spec"]
+    pod = deployment["template"]["spec"]
+    [container] = pod["containers"]
+    text = documents["ConfigMap", "ginnel"]["data"]["ginnel.yml"]
+    (path := tmp_path / "ginnel.yml").write_text(text)
+    checked(sys.executable, "-m", "ginnel", "serve", "--check", "--config", str(path))
+    config = yaml.safe_load(text)
+
+    # One process uses the database.
+    assert (deployment["replicas"], deployment["strategy"]["type"]) == (1, "Recreate")
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports == {
+        "api": config["port"],
+        "agents": config["agent_port"],
+        "http": config["http_port"],
+        "https": config["https_port"],
+        "admin": int(config["admin_addr"].rpartition(":")[2]),
+    }
+    for name in ("ginnel", "ginnel-public"):
+        service = documents["Service", name]["spec"]
+        assert service["selector"].items() <= deployment["template"]["metadata"]["labels"].items()
+        assert {port["targetPort"] for port in service["ports"]} <= ports.keys()
+    probes = [container[f"{kind}Probe"]["httpGet"] for kind in ("startup", "readiness", "liveness")]
+    assert [probe["path"] for probe in probes] == ["/readyz", "/readyz", "/healthz"]
+    assert {probe["port"] for probe in probes} == {"admin"}
+    seconds = [int(config[key].removesuffix("s")) for key in ("drain_delay", "grace")]
+    assert pod["terminationGracePeriodSeconds"] > sum(seconds)
+    assert Path(config["path"]).parent == Path(container["volumeMounts"][0]["mountPath"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="systemd is for Linux")
+def test_systemd_learns_when_a_reload_begins_and_ends(tmp_path: Path) -> None:
+    path = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(str(path))
+        listening.settimeout(30)
+        with Command("serve", NOTIFY_SOCKET=str(path)) as command:
+            command.line()
+            assert listening.recv(100) == b"READY=1"
+            before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+            command.process.send_signal(signal.SIGHUP)
+
+            state, _, moment = listening.recv(100).decode().partition("\nMONOTONIC_USEC=")
+            assert (state, listening.recv(100)) == ("RELOADING=1", b"READY=1")
+            assert before <= int(moment) <= time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
 
 
 def test_systemd_learns_when_the_service_is_ready_alive_and_ending(tmp_path: Path) -> None:
