@@ -76,7 +76,7 @@ impl ServiceState {
     /// Changes the database; the change is live when this ends, and an error leaves it as it was.
     pub async fn write<T: Send + 'static, E: From<store::StoreError> + Send + 'static>(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, E> + Send + 'static,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, E> + Clone + Send + 'static,
     ) -> Result<T, E> {
         let written = self.store.write(work).await?;
         self.publisher.catch_up().await;
@@ -101,7 +101,7 @@ impl Context {
     /// Changes the database, with an event of the audit trail; a refusal leaves it as it was.
     pub async fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, Refusal> + Send + 'static,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, Refusal> + Clone + Send + 'static,
     ) -> Result<T, Refusal> {
         let Some(call) = self.call.clone() else { return self.shared.write(work).await };
         let trail = self.shared.audit.clone();
@@ -116,7 +116,7 @@ impl Context {
     /// Changes the database, and shows the resource that came of it.
     pub async fn change<R: StoredResource>(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> Result<R, Refusal> + Send + 'static,
+        work: impl FnOnce(&Transaction<'_>) -> Result<R, Refusal> + Clone + Send + 'static,
     ) -> Result<R, Refusal> {
         Ok(self.located(self.write(work).await?))
     }

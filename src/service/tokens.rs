@@ -3,6 +3,7 @@
 //! leave a database that nobody can use.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::Error;
 use super::accounts::{self, TokenFault};
@@ -81,7 +82,7 @@ pub async fn new_admin_key(path: &Path, out: Option<&Path>) -> Result<Secret, Er
     let (path, out) = (path.to_owned(), out.map(ToOwned::to_owned));
     let opened = tokio::task::spawn_blocking(move || Store::open_existing(&path)).await;
     let store = opened.map_err(|_| super::store::StoreError::Panicked)??;
-    let trail = AuditTrail::open(&store, AuditSettings::default())?;
+    let trail = Arc::new(AuditTrail::open(&store, AuditSettings::default())?);
     let written = out.clone();
     let made = store.write(move |change| {
         let key = accounts::new_admin_key(change)?;

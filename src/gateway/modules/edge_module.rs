@@ -24,7 +24,7 @@ const WRONG_PREFIX: u16 = 227;
 const MAX_NAMED_PROBLEMS: usize = 10;
 
 /// A module of an edge or route, as the API shows it.
-pub(crate) trait EdgeModule: Sized + Send + 'static {
+pub(crate) trait EdgeModule: Clone + Send + Sync + 'static {
     /// What a call gives for it.
     type Change: Send + 'static;
 

@@ -47,7 +47,7 @@ const KEY_TYPES: [(Oid<'_>, &str); 3] = [
 ];
 
 /// What a certificate says.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CertificateFields {
     /// The common name of its subject; empty where it has none.
     pub common_name: String,
@@ -80,7 +80,7 @@ impl CertificateFields {
 }
 
 /// What a certificate for a host says.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LeafFields {
     /// What any certificate says.
     pub certificate: CertificateFields,
@@ -99,7 +99,7 @@ pub(crate) struct LeafFields {
 }
 
 /// Whose a certificate is, apart from the common name; what it does not say is empty.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SubjectFields {
     pub organization: String,
     pub organizational_unit: String,

@@ -329,9 +329,9 @@ impl ManagerState {
     async fn change(
         &self,
         name: &str,
-        change: impl FnOnce(&mut ManagedName, &Transaction<'_>) + Send + 'static,
+        change: impl FnOnce(&mut ManagedName, &Transaction<'_>) + Clone + Send + 'static,
     ) -> Result<ManagedName, StoreError> {
-        let change = |managed: &mut ManagedName, transaction: &Transaction<'_>| {
+        let change = move |managed: &mut ManagedName, transaction: &Transaction<'_>| {
             change(managed, transaction);
             Ok(())
         };
@@ -343,6 +343,7 @@ impl ManagerState {
         &self,
         name: &str,
         change: impl FnOnce(&mut ManagedName, &Transaction<'_>) -> Result<(), StoreError>
+        + Clone
         + Send
         + 'static,
     ) -> Result<ManagedName, StoreError> {

@@ -22,6 +22,7 @@ use crate::service::certificates::PendingOrder;
 const POLLING: RetryPolicy = RetryPolicy::new().backoff(1.3).timeout(Duration::from_secs(180));
 
 /// A certificate that was obtained.
+#[derive(Clone)]
 pub(super) struct IssuedChain {
     pub pem: String,
     pub key: Secret,

@@ -255,6 +255,7 @@ fn adopt_edges(
 }
 
 /// What a call wants of the certificate.
+#[derive(Clone)]
 enum CertificateChange {
     Keep,
     Remove,

@@ -1,9 +1,7 @@
 //! Audit events: appended, read in the order of their times, and removed when they are old.
 
-use rusqlite::OptionalExtension;
-use rusqlite::types::Value;
-
-use super::{StoreError, Transaction, View};
+use super::tables::Param::{self, Integer, Text};
+use super::{StoreError, Transaction, View, schema};
 
 /// An event as it is stored.
 #[derive(Debug, Clone)]
@@ -37,30 +35,32 @@ impl View<'_> {
     /// The bodies of events, newest first.
     pub fn events(&self, query: &EventQuery) -> Result<Vec<String>, StoreError> {
         let Some((at, id)) = self.upper_bound(query)? else { return Ok(Vec::new()) };
-        let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
-        let mut values: Vec<Value> =
-            vec![query.after.unwrap_or(i64::MIN).into(), at.into(), id.into(), limit.into()];
-        values.extend(query.terms.iter().cloned().map(Value::from));
-        self.texts(&events_sql(query.terms.len()), rusqlite::params_from_iter(values))
+        let (after, limit) = (query.after.unwrap_or(i64::MIN), i64::try_from(query.limit));
+        let limit = Integer(limit.unwrap_or(i64::MAX));
+        let mut values = vec![Integer(after), Integer(at), Text(&id), limit];
+        values.extend(query.terms.iter().map(|term| Text(term)));
+        let mut bodies = Vec::new();
+        self.query(&events_sql(query.terms.len()), &values, &mut |row| {
+            bodies.push(row.text(0)?.to_owned());
+            Ok(())
+        })?;
+        Ok(bodies)
     }
 
     /// The body of the event with this identifier.
     pub fn event(&self, id: &str) -> Result<Option<String>, StoreError> {
-        let sql = "SELECT body FROM audit_events WHERE id = ?1";
-        let mut query = self.connection().prepare_cached(sql)?;
-        Ok(query.query_row([id], |row| row.get(0)).optional()?)
+        self.optional_text("SELECT body FROM audit_events WHERE id = ?1", &[Text(id)])
     }
 
     /// The largest identifier of an event.
     pub fn newest_event_id(&self) -> Result<Option<String>, StoreError> {
-        let sql = "SELECT max(id) FROM audit_events";
-        Ok(self.connection().prepare_cached(sql)?.query_row((), |row| row.get(0))?)
+        self.optional_text("SELECT id FROM audit_events ORDER BY id DESC LIMIT 1", &[])
     }
 
     /// True when there is an event before a time.
     pub fn has_event_before(&self, before: i64) -> Result<bool, StoreError> {
-        let sql = "SELECT 1 FROM audit_events WHERE at < ?1";
-        Ok(self.connection().prepare_cached(sql)?.exists([before])?)
+        let sql = "SELECT id FROM audit_events WHERE at < ?1 LIMIT 1";
+        Ok(self.optional_text(sql, &[Integer(before)])?.is_some())
     }
 
     /// The time and identifier that all events asked for are below; none where there are no such events.
@@ -69,9 +69,21 @@ impl View<'_> {
         let Some(id) = &query.before_id else { return Ok(Some(before)) };
         // The event may be gone; then the page begins where it was.
         let sql = "SELECT at FROM audit_events WHERE id <= ?1 ORDER BY id DESC LIMIT 1";
-        let mut found = self.connection().prepare_cached(sql)?;
-        let at: Option<i64> = found.query_row([id], |row| row.get(0)).optional()?;
+        let mut at = None;
+        self.query(sql, &[Text(id)], &mut |row| {
+            at = Some(row.integer(0)?);
+            Ok(())
+        })?;
         Ok(at.map(|at| before.min((at, id.clone()))))
+    }
+
+    fn optional_text(&self, sql: &str, values: &[Param<'_>]) -> Result<Option<String>, StoreError> {
+        let mut found = None;
+        self.query(sql, values, &mut |row| {
+            found = Some(row.text(0)?.to_owned());
+            Ok(())
+        })?;
+        Ok(found)
     }
 }
 
@@ -89,8 +101,8 @@ fn events_sql(terms: usize) -> String {
         )
     });
     format!(
-        "SELECT e.body FROM audit_terms AS t CROSS JOIN audit_events AS e ON e.id = t.event_id
-         WHERE t.term = ?5 AND t.at >= ?1 AND (t.at, t.event_id) < (?2, ?3) {}
+        "SELECT e.body FROM audit_terms AS t CROSS JOIN audit_events AS e
+         WHERE e.id = t.event_id AND t.term = ?5 AND t.at >= ?1 AND (t.at, t.event_id) < (?2, ?3) {}
          ORDER BY t.at DESC, t.event_id DESC LIMIT ?4",
         others.collect::<String>()
     )
@@ -99,17 +111,12 @@ fn events_sql(terms: usize) -> String {
 impl Transaction<'_> {
     /// Adds an event; there is no way to change one.
     pub fn append_event(&self, event: &StoredEvent) -> Result<(), StoreError> {
-        self.execute(
-            "INSERT INTO audit_events (id, at, body) VALUES (?1, ?2, ?3)",
-            (&event.id, event.at, &event.body),
-        )?;
-        for term in &event.terms {
-            self.execute(
-                "INSERT OR IGNORE INTO audit_terms (term, at, event_id) VALUES (?1, ?2, ?3)",
-                (term, event.at, &event.id),
-            )?;
-        }
-        Ok(())
+        let (id, at) = (Text(&event.id), Integer(event.at));
+        self.tables.put(&schema::AUDIT_EVENTS, &[id, at, Text(&event.body)])?;
+        event
+            .terms
+            .iter()
+            .try_for_each(|term| self.tables.put(&schema::AUDIT_TERMS, &[Text(term), at, id]))
     }
 
     /// Removes the oldest events before a time, at most so many; gives how many there were. `terms_of`
@@ -123,12 +130,10 @@ impl Transaction<'_> {
         let old = self.old_events(before, most)?;
         for (id, at, body) in &old {
             for term in terms_of(body) {
-                self.execute(
-                    "DELETE FROM audit_terms WHERE term = ?1 AND at = ?2 AND event_id = ?3",
-                    (term, at, id),
-                )?;
+                let row = [Text(&term), Integer(*at), Text(id)];
+                self.tables.delete(&schema::AUDIT_TERMS, schema::AUDIT_TERMS.key, &row)?;
             }
-            self.execute("DELETE FROM audit_events WHERE id = ?1", [id])?;
+            self.tables.delete(&schema::AUDIT_EVENTS, schema::AUDIT_EVENTS.key, &[Text(id)])?;
         }
         Ok(old.len())
     }
@@ -139,10 +144,12 @@ impl Transaction<'_> {
         most: usize,
     ) -> Result<Vec<(String, i64, String)>, StoreError> {
         let sql = "SELECT id, at, body FROM audit_events WHERE at < ?1 ORDER BY at, id LIMIT ?2";
-        let mut query = self.connection().prepare_cached(sql)?;
-        let limit = i64::try_from(most).unwrap_or(i64::MAX);
-        let rows =
-            query.query_map((before, limit), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        let limit = Integer(i64::try_from(most).unwrap_or(i64::MAX));
+        let mut old = Vec::new();
+        self.query(sql, &[Integer(before), limit], &mut |row| {
+            old.push((row.text(0)?.to_owned(), row.integer(1)?, row.text(2)?.to_owned()));
+            Ok(())
+        })?;
+        Ok(old)
     }
 }

@@ -109,6 +109,9 @@ pub enum StoreError {
     /// What was read cannot be in a database that is whole.
     #[error("the database is damaged: {0}")]
     Inconsistent(&'static str),
+    /// Something is to be stored that is there already.
+    #[error("{0} is stored already")]
+    Duplicate(&'static str),
     /// The file that is open no longer has the name of the database.
     #[error("{problem}")]
     Detached {

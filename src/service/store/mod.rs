@@ -1,51 +1,43 @@
 //! Where the service keeps what it knows: the only place that touches SQL.
 //!
 //! Resources are JSON documents in tables that know nothing of their kinds, so a new resource needs
-//! no new SQL. All writes go through one thread that shares one `fsync` between the jobs that are
-//! waiting: a job is answered after the commit that holds it, never before. Reads run on connections
-//! of their own and never wait for the writer; a store in memory has one connection for both.
+//! no new SQL. `schema` says which tables there are and `select` what is looked up in them; `tables` is
+//! what an engine has to offer for that, and `sqlite` is the engine of one process.
+//!
+//! All writes go through one thread that shares one `fsync` between the jobs that are waiting: a job is
+//! answered after the commit that holds it, never before.
 
 mod audit;
 mod batch_error;
-mod copy;
-mod create;
-mod database;
 mod error;
-mod examine;
 mod health;
-mod lock;
 mod metrics;
-mod migrate;
-mod open;
-mod place;
-mod readers;
-mod restore;
 mod schema;
+mod select;
 mod snapshot;
-mod state;
+mod sqlite;
+mod tables;
 mod transaction;
 mod view;
 mod writer;
 
 use std::path::Path;
-use std::sync::Arc;
 
 pub use audit::{EventQuery, StoredEvent};
-pub use copy::{BackupReport, Overwrite};
 pub use error::{StorageFault, StoreError};
-pub use examine::{DatabaseReport, examine, is_in_use};
 pub use health::HealthEvents;
-pub use open::MissingLog;
-pub(super) use place::resolve;
-pub use restore::{RestoreReport, restore};
 pub use snapshot::Snapshot;
+pub(super) use sqlite::resolve;
+pub use sqlite::{
+    BackupReport, DatabaseReport, MissingLog, Overwrite, RestoreReport, back_up, examine,
+    is_in_use, restore,
+};
 pub use transaction::Transaction;
 pub use view::{Document, StoredToken, View};
 
 use crate::api::Origin;
-use crate::api::id::Ids;
 use crate::metrics::Families;
-use readers::Readers;
+use sqlite::{Locks, OpenDatabase, Readers};
 use writer::Writer;
 
 /// A database, open for one process until [`Store::close`].
@@ -53,7 +45,7 @@ pub struct Store {
     readers: Readers,
     writer: Writer,
     // Held for the life of the store; declared last, so that it is given up last.
-    _locks: Option<open::Locks>,
+    _locks: Option<Locks>,
 }
 
 impl Store {
@@ -85,8 +77,11 @@ impl Store {
         missing_log: MissingLog,
         fill: impl FnOnce(&Transaction<'_>) -> Result<(), E>,
     ) -> Result<Self, E> {
-        let Some(path) = path else { return Ok(Self::in_memory(origin)?) };
-        Ok(Self::of(open::file(path, origin, missing_log, fill)?)?)
+        let opened = match path {
+            Some(path) => sqlite::open_file(path, origin, missing_log, fill)?,
+            None => sqlite::open_memory(origin)?,
+        };
+        Ok(Self::of(opened)?)
     }
 
     /// Opens the database in a file that must exist.
@@ -94,22 +89,12 @@ impl Store {
     /// # Errors
     /// When the file cannot be used, with the reason; it is left as it was.
     pub fn open_existing(path: &Path) -> Result<Self, StoreError> {
-        Self::of(open::existing(path)?)
+        Self::of(sqlite::open_existing(path)?)
     }
 
-    fn in_memory(origin: Origin) -> Result<Self, StoreError> {
-        let shared = open::memory()?;
-        let writer =
-            Writer::start(writer::WriterConnection::Shared(shared.clone()), Ids::of(origin))?;
-        Ok(Self { readers: Readers::shared(shared), writer, _locks: None })
-    }
-
-    fn of(opened: open::OpenDatabase) -> Result<Self, StoreError> {
-        let place = Arc::new(opened.place);
-        let readers = Readers::of(place.clone())?;
-        let writer =
-            Writer::start(writer::WriterConnection::own(opened.database, place), opened.ids)?;
-        Ok(Self { readers, writer, _locks: Some(opened.locks) })
+    fn of(opened: OpenDatabase) -> Result<Self, StoreError> {
+        let (readers, writer, locks) = sqlite::start(opened)?;
+        Ok(Self { readers, writer, _locks: locks })
     }
 
     /// True while writes are refused because the file has lost its name; reads go on.
@@ -148,19 +133,20 @@ impl Store {
 
     /// Changes the database; the answer comes when the change is on disk.
     ///
-    /// When `work` fails, nothing of it is kept. It runs whether or not the caller waits for it.
+    /// When `work` fails, nothing of it is kept. It runs whether or not the caller waits for it, and may
+    /// run more than once; what it does counts once.
     ///
     /// # Errors
     /// What `work` returns, or that the change could not be made durable.
     pub async fn write<T, E>(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, E> + Send + 'static,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, E> + Clone + Send + 'static,
     ) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        self.writer.write(work).await
+        self.writer.write(move |change| work.clone()(change)).await
     }
 
     /// How many commits there have been; it grows before a change is answered.
@@ -202,13 +188,4 @@ impl Store {
         self.readers.close();
         self.writer.close();
     }
-}
-
-/// As [`Store::back_up`], of a file that a service may be using, in this process or another one.
-///
-/// # Errors
-/// As [`Store::back_up`], or when the file is no database of a service.
-pub fn back_up(path: &Path, to: &Path, overwrite: Overwrite) -> Result<BackupReport, StoreError> {
-    let source = open::existing_source(path)?;
-    copy::write(&source, to, overwrite).map_err(|error| open::explain(error, path))
 }

@@ -1,6 +1,6 @@
 //! The tables of a database, as numbered migrations.
 //!
-//! A migration says what it adds in words that belong to no engine; `migrate` says it to SQLite. Its
+//! A migration says what it adds in words that belong to no engine; each engine says it in its own. Its
 //! number is the same in every engine, and a database carries the number of the last one that it had.
 //! What has been released is never changed: a change of the tables is a migration of its own, at the end.
 
@@ -18,6 +18,13 @@ pub(super) struct Table {
     pub name: &'static str,
     pub columns: &'static [(&'static str, ColumnType)],
     pub key: &'static [&'static str],
+}
+
+impl Table {
+    /// The names of its columns.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.columns.iter().map(|(name, _)| *name)
+    }
 }
 
 /// A second way to find the rows of a table.
@@ -50,50 +57,68 @@ use SchemaChange::{CreateIndex, CreateTable};
 pub(super) const MIGRATIONS: &[Migration] =
     &[Migration { number: 1, changes: FIRST }, Migration { number: 2, changes: AUDIT }];
 
+/// Settings of the database itself.
+pub(super) const META: Table =
+    Table { name: "meta", columns: &[("name", Text), ("value", Text)], key: &["name"] };
+
+/// Documents.
+pub(super) const RESOURCES: Table = Table {
+    name: "resources",
+    columns: &[("kind", Text), ("id", Text), ("body", Text)],
+    key: &["kind", "id"],
+};
+
+/// What refers to what, in which role.
+pub(super) const LINKS: Table = Table {
+    name: "links",
+    columns: &[("from_id", Text), ("role", Text), ("to_id", Text)],
+    key: &["from_id", "role", "to_id"],
+};
+
+/// What is somebody's alone.
+pub(super) const CLAIMS: Table = Table {
+    name: "claims",
+    columns: &[("space", Text), ("key", Text), ("owner", Text)],
+    key: &["space", "key"],
+};
+
+/// What the tokens of keys and credentials are checked against.
+pub(super) const TOKENS: Table = Table {
+    name: "tokens",
+    columns: &[("id", Text), ("hash", Bytes), ("owner_id", Text)],
+    key: &["id"],
+};
+
+/// What was changed by whom.
+pub(super) const AUDIT_EVENTS: Table = Table {
+    name: "audit_events",
+    columns: &[("id", Text), ("at", Integer), ("body", Text)],
+    key: &["id"],
+};
+
+/// What audit events can be found by.
+pub(super) const AUDIT_TERMS: Table = Table {
+    name: "audit_terms",
+    columns: &[("term", Text), ("at", Integer), ("event_id", Text)],
+    key: &["term", "at", "event_id"],
+};
+
 /// Resources, what they refer to, and the tokens of keys.
 const FIRST: &[SchemaChange] = &[
-    CreateTable(Table {
-        name: "meta",
-        columns: &[("name", Text), ("value", Text)],
-        key: &["name"],
-    }),
-    CreateTable(Table {
-        name: "resources",
-        columns: &[("kind", Text), ("id", Text), ("body", Text)],
-        key: &["kind", "id"],
-    }),
-    CreateTable(Table {
-        name: "links",
-        columns: &[("from_id", Text), ("role", Text), ("to_id", Text)],
-        key: &["from_id", "role", "to_id"],
-    }),
+    CreateTable(META),
+    CreateTable(RESOURCES),
+    CreateTable(LINKS),
     CreateIndex(Index { name: "links_to", table: "links", columns: &["to_id", "role", "from_id"] }),
-    CreateTable(Table {
-        name: "claims",
-        columns: &[("space", Text), ("key", Text), ("owner", Text)],
-        key: &["space", "key"],
-    }),
+    CreateTable(CLAIMS),
     CreateIndex(Index { name: "claims_owner", table: "claims", columns: &["owner", "space"] }),
-    CreateTable(Table {
-        name: "tokens",
-        columns: &[("id", Text), ("hash", Bytes), ("owner_id", Text)],
-        key: &["id"],
-    }),
+    CreateTable(TOKENS),
 ];
 
-/// What was changed by whom: events in the order of their times, and what they can be found by.
+/// Events in the order of their times, and what they can be found by.
 const AUDIT: &[SchemaChange] = &[
-    CreateTable(Table {
-        name: "audit_events",
-        columns: &[("id", Text), ("at", Integer), ("body", Text)],
-        key: &["id"],
-    }),
+    CreateTable(AUDIT_EVENTS),
     CreateIndex(Index { name: "audit_events_at", table: "audit_events", columns: &["at", "id"] }),
-    CreateTable(Table {
-        name: "audit_terms",
-        columns: &[("term", Text), ("at", Integer), ("event_id", Text)],
-        key: &["term", "at", "event_id"],
-    }),
+    CreateTable(AUDIT_TERMS),
 ];
 
 /// The number of the newest schema.

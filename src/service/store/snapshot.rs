@@ -1,8 +1,7 @@
 //! A whole database as it was at one moment, to return to.
 
-use rusqlite::types::Value;
-
 use super::schema::{self, Table};
+use super::tables::Value;
 use super::{StoreError, Transaction, View};
 
 /// The table of the documents; its second column is the identifier.
@@ -15,8 +14,7 @@ pub struct Snapshot(Vec<(&'static Table, Vec<Vec<Value>>)>);
 impl View<'_> {
     /// Everything that the database holds.
     pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
-        let rows = schema::tables_of(schema::NEWEST)
-            .map(|table| Ok((table, self.rows(table.name, table.columns.len())?)));
+        let rows = schema::tables_of(schema::NEWEST).map(|table| Ok((table, self.rows(table)?)));
         Ok(Snapshot(rows.collect::<Result<_, StoreError>>()?))
     }
 }
@@ -26,7 +24,7 @@ impl Transaction<'_> {
     pub fn restore(&self, snapshot: &Snapshot) -> Result<(), StoreError> {
         for (table, rows) in &snapshot.0 {
             if table.name == DOCUMENTS {
-                self.note_documents(&self.rows(table.name, table.columns.len())?);
+                self.note_documents(&self.rows(table)?);
                 self.note_documents(rows);
             }
             self.replace_rows(table, rows)?;
@@ -34,14 +32,11 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    fn replace_rows(&self, table: &Table, rows: &[Vec<Value>]) -> Result<(), StoreError> {
-        self.execute(&format!("DELETE FROM {}", table.name), ())?;
-        let places = vec!["?"; table.columns.len()].join(", ");
-        let insert = format!("INSERT INTO {} VALUES ({places})", table.name);
-        for row in rows {
-            self.execute(&insert, rusqlite::params_from_iter(row))?;
-        }
-        Ok(())
+    fn replace_rows(&self, table: &'static Table, rows: &[Vec<Value>]) -> Result<(), StoreError> {
+        self.tables.delete(table, &[], &[])?;
+        rows.iter().try_for_each(|row| {
+            self.tables.put(table, &row.iter().map(Value::as_param).collect::<Vec<_>>())
+        })
     }
 
     fn note_documents(&self, rows: &[Vec<Value>]) {

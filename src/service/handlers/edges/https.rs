@@ -140,6 +140,7 @@ fn check_hostports(service: &Context, hostports: Option<&[String]>) -> Result<()
 }
 
 /// Whose hosts an edge may have.
+#[derive(Clone)]
 struct HostportsOwner {
     owner_id: String,
     only_reserved: bool,

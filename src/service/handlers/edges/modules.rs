@@ -20,7 +20,7 @@ use crate::service::store::{Transaction, View};
 /// An edge or route, with places for modules.
 pub(super) trait ModuleHolder: StoredResource {
     /// The identifiers in the paths of its modules.
-    type Path: Send + 'static;
+    type Path: Clone + Send + 'static;
 
     /// What policies are checked for.
     const SCOPE: Scope;
@@ -36,13 +36,20 @@ pub(super) trait ModuleHolder: StoredResource {
 pub(super) type ModuleField<H, M> = fn(&mut H) -> &mut Option<M>;
 
 /// Puts a module in its place.
-type SetModule<H> = Box<dyn FnOnce(&mut H) + Send>;
+type SetModule<H> = Arc<dyn Fn(&mut H) + Send + Sync>;
 
 /// Modules that were checked, to be put in place of those that were there.
 pub(super) struct CheckedModules<H> {
     set: Vec<SetModule<H>>,
     references: Vec<(ReferenceField, Vec<String>)>,
     compiled: Vec<Arc<dyn Any + Send + Sync>>,
+}
+
+impl<H> Clone for CheckedModules<H> {
+    fn clone(&self) -> Self {
+        let (set, references) = (self.set.clone(), self.references.clone());
+        Self { set, references, compiled: self.compiled.clone() }
+    }
 }
 
 impl<H: ModuleHolder> CheckedModules<H> {
@@ -74,7 +81,7 @@ impl<H: ModuleHolder> CheckedModules<H> {
         let CheckedModule { module, references, compiled } = M::check(change, checker)?;
         self.references.extend(M::REFERENCE.map(|field| (field, references)));
         self.compiled.extend(compiled);
-        self.set.push(Box::new(move |holder| *field(holder) = Some(module)));
+        self.set.push(Arc::new(move |holder| *field(holder) = Some(module.clone())));
         Ok(())
     }
 

@@ -25,7 +25,7 @@ fn store() -> Store {
 /// Makes a change that succeeds.
 async fn change<T: Send + 'static>(
     store: &Store,
-    work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+    work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Clone + Send + 'static,
 ) -> T {
     store.write(work).await.unwrap()
 }
@@ -155,7 +155,7 @@ async fn a_token_is_stored_once() {
 
     let again = store.write(|change| change.put_token("ak_1", b"other", "usr_2")).await;
 
-    assert!(matches!(again, Err(StoreError::Database(_))), "{again:?}");
+    assert!(matches!(again, Err(StoreError::Duplicate(_))), "{again:?}");
     let token = look(&store, |view| view.token("ak_1")).unwrap();
     assert_eq!((token.hash.as_slice(), token.owner_id.as_str()), (&b"hash"[..], "usr_1"));
 }

@@ -6,9 +6,10 @@ use rustix::fs::statvfs;
 
 use super::copy::{self, BackupReport};
 use super::lock::NameLock;
-use super::{StoreError, open, place, state};
+use super::{open, place, state};
 use crate::files;
 use crate::logging::or_debug;
+use crate::service::store::StoreError;
 
 /// What was seen of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]

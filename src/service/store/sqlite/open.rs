@@ -8,14 +8,15 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
-use super::database::Database;
+use super::database::{Database, SharedDatabase};
 use super::lock::{FileLock, NameLock};
 use super::migrate::{self, APPLICATION_ID};
 use super::place::{self, DatabaseFile, FileId};
-use super::{StorageFault, StoreError, Transaction, create, schema, state};
+use super::{create, state};
 use crate::api::Origin;
 use crate::api::id::Ids;
 use crate::files;
+use crate::service::store::{StorageFault, StoreError, Transaction, schema};
 
 /// What every SQLite file begins with.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -24,7 +25,7 @@ const STATEMENTS: usize = 64;
 /// How many bytes SQLite's header has.
 const HEADER_BYTES: u64 = 100;
 /// How long is waited for another program that has locked the database.
-pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(in crate::service::store) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How large the log stays once all of it has been moved into the file.
 const MAX_IDLE_LOG_BYTES: i64 = 4 << 20;
 
@@ -38,31 +39,46 @@ pub enum MissingLog {
     Accept,
 }
 
-/// A database that is open for writing.
-pub(super) struct OpenDatabase {
-    pub database: Database,
-    pub place: DatabaseFile,
-    pub ids: Ids,
-    pub locks: Locks,
+/// A database that is open.
+pub(in crate::service::store) struct OpenDatabase {
+    pub(super) connections: Connections,
+    pub(super) ids: Ids,
+    pub(super) locks: Option<Locks>,
+}
+
+/// How it is read and written.
+pub(super) enum Connections {
+    /// Over as many as there are readers, and one for writing.
+    File(Box<(Database, DatabaseFile)>),
+    /// Over the only one.
+    Memory(SharedDatabase),
+}
+
+impl OpenDatabase {
+    fn of_file((database, place): (Database, DatabaseFile), ids: Ids, locks: Locks) -> Self {
+        let connections = Connections::File(Box::new((database, place)));
+        Self { connections, ids, locks: Some(locks) }
+    }
 }
 
 /// Keeps other services away from a database; dropped after all connections to it.
-pub(super) struct Locks {
+pub(in crate::service::store) struct Locks {
     // In this order: the name is free when the file is.
     _file: FileLock,
     _name: NameLock,
 }
 
 /// A database in memory, ready for use.
-pub(super) fn memory() -> Result<Arc<Mutex<Option<Database>>>, StoreError> {
+pub(in crate::service::store) fn memory(origin: Origin) -> Result<OpenDatabase, StoreError> {
     let database = Database::new(Connection::open_in_memory()?)?;
     configure(&database)?;
     migrate::migrate(&database, 0)?;
-    Ok(Arc::new(Mutex::new(Some(database))))
+    let connections = Connections::Memory(Arc::new(Mutex::new(Some(database))));
+    Ok(OpenDatabase { connections, ids: Ids::of(origin), locks: None })
 }
 
 /// Opens a file; a new database gets what `fill` stores before it gets its name.
-pub(super) fn file<E: From<StoreError>>(
+pub(in crate::service::store) fn file<E: From<StoreError>>(
     path: &Path,
     origin: Origin,
     missing_log: MissingLog,
@@ -75,13 +91,8 @@ pub(super) fn file<E: From<StoreError>>(
     if is_new(path) {
         let ids = Ids::of(origin);
         let file = create::create(path, &ids, fill)?;
-        let (database, place) = writer(path, schema::NEWEST)?;
-        return Ok(OpenDatabase {
-            database,
-            place,
-            ids,
-            locks: Locks { _file: file, _name: name },
-        });
+        let locks = Locks { _file: file, _name: name };
+        return Ok(OpenDatabase::of_file(writer(path, schema::NEWEST)?, ids, locks));
     }
     let mut file = FileLock::take(path)?;
     check_other_names(path)?;
@@ -92,13 +103,13 @@ pub(super) fn file<E: From<StoreError>>(
     if migrate::changes(schema) {
         migrate::back_up(&source(path)?, path, schema)?;
     }
-    let (database, place) = writer(path, schema)?;
-    let ids = ids(&database, origin)?;
-    Ok(OpenDatabase { database, place, ids, locks: Locks { _file: file, _name: name } })
+    let opened = writer(path, schema)?;
+    let ids = ids(&opened.0, origin)?;
+    Ok(OpenDatabase::of_file(opened, ids, Locks { _file: file, _name: name }))
 }
 
 /// Opens a file that must be there.
-pub(super) fn existing(path: &Path) -> Result<OpenDatabase, StoreError> {
+pub(in crate::service::store) fn existing(path: &Path) -> Result<OpenDatabase, StoreError> {
     let path = &place::resolve(path);
     check_place(path)?;
     if is_new(path) {
@@ -108,7 +119,7 @@ pub(super) fn existing(path: &Path) -> Result<OpenDatabase, StoreError> {
 }
 
 /// True where there is no file, or an empty one.
-pub(super) fn is_new(path: &Path) -> bool {
+pub(in crate::service::store) fn is_new(path: &Path) -> bool {
     // What cannot be asked is found out when the file is opened.
     path.metadata().map_or_else(|error| error.kind() == ErrorKind::NotFound, |file| file.len() == 0)
 }
@@ -146,7 +157,7 @@ fn ids(connection: &Connection, origin: Origin) -> Result<Ids, StoreError> {
 }
 
 /// A connection for reading from a file that [`file()`] has opened.
-pub(super) fn reader(path: &Path) -> Result<Database, StoreError> {
+pub(in crate::service::store) fn reader(path: &Path) -> Result<Database, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -158,7 +169,7 @@ pub(super) fn reader(path: &Path) -> Result<Database, StoreError> {
 ///
 /// Only SQLite opens the file: closing any other descriptor would cost a service in this process its
 /// locks.
-pub(super) fn existing_source(path: &Path) -> Result<Connection, StoreError> {
+pub(in crate::service::store) fn existing_source(path: &Path) -> Result<Connection, StoreError> {
     let path = &place::resolve(path);
     if is_special(path) {
         return Err(StoreError::SpecialName(path.to_owned()));
@@ -171,7 +182,7 @@ pub(super) fn existing_source(path: &Path) -> Result<Connection, StoreError> {
 }
 
 /// A connection for copying all of a file; nothing that it does has a time limit.
-pub(super) fn source(path: &Path) -> Result<Connection, StoreError> {
+pub(in crate::service::store) fn source(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -186,7 +197,7 @@ fn is_special(path: &Path) -> bool {
 }
 
 /// Refuses what can be seen from outside the file.
-pub(super) fn check_place(path: &Path) -> Result<(), StoreError> {
+pub(in crate::service::store) fn check_place(path: &Path) -> Result<(), StoreError> {
     if is_special(path) {
         return Err(StoreError::SpecialName(path.to_owned()));
     }
@@ -273,7 +284,10 @@ fn inspect(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
 }
 
 /// Refuses what is not ours or too new; gives the schema.
-pub(super) fn check_owner(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
+pub(in crate::service::store) fn check_owner(
+    connection: &Connection,
+    path: &Path,
+) -> Result<i64, StoreError> {
     let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let found = number("user_version")?;
     let application = number("application_id")?;
@@ -310,14 +324,14 @@ fn prepare(connection: &Connection, schema: i64) -> Result<(), StoreError> {
     Ok(())
 }
 
-pub(super) fn configure(connection: &Connection) -> Result<(), StoreError> {
+pub(in crate::service::store) fn configure(connection: &Connection) -> Result<(), StoreError> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.pragma_update(None, "foreign_keys", true)?;
     Ok(())
 }
 
 /// Gives the errors of SQLite that have a name of ours that name.
-pub(super) fn explain(error: StoreError, path: &Path) -> StoreError {
+pub(in crate::service::store) fn explain(error: StoreError, path: &Path) -> StoreError {
     let StoreError::Database(inner) = error else { return error };
     let path = path.to_owned();
     match inner.sqlite_error_code() {

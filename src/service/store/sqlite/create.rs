@@ -14,10 +14,11 @@ use super::lock::FileLock;
 use super::migrate::migrate;
 use super::open::configure;
 use super::place::{remove, remove_companions};
-use super::{StoreError, Transaction};
+use super::tables::SqliteTables;
 use crate::api::id::Ids;
 use crate::files;
 use crate::logging::or_debug;
+use crate::service::store::{StoreError, Transaction};
 
 /// What follows the name of a database that is being made.
 const UNFINISHED: &str = "-unfinished";
@@ -58,7 +59,7 @@ fn write<E: From<StoreError>>(
     let database = Database::new(Connection::open(path).map_err(StoreError::from)?)?;
     prepare(&database)?;
     let transaction = database.unchecked_transaction().map_err(StoreError::from)?;
-    fill(&Transaction::new(&database, ids))?;
+    fill(&Transaction::new(&SqliteTables::of(&database), ids))?;
     transaction.commit().map_err(StoreError::from)?;
     database.close()?;
     Ok(())

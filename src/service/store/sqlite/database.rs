@@ -1,14 +1,13 @@
 //! A connection whose statements end in time.
 
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::service::store::StoreError;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
-
-use super::StoreError;
 
 /// How long one statement may run. A damaged table may have no end.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -17,8 +16,11 @@ const STEPS_BETWEEN_CHECKS: i32 = 50_000;
 /// How long is slept between two looks at a lock.
 const BUSY_INTERVAL: Duration = Duration::from_millis(5);
 
+/// The one connection of a database in memory; none once it is closed.
+pub(in crate::service::store) type SharedDatabase = Arc<Mutex<Option<Database>>>;
+
 /// A connection whose statements end in time.
-pub(super) struct Database {
+pub(in crate::service::store) struct Database {
     connection: Connection,
     opened: Instant,
     /// When the current statement must have ended, in milliseconds after `opened`.
@@ -87,6 +89,12 @@ impl Database {
         self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
         self.connection.close().map_err(|(_, error)| error.into())
     }
+}
+
+/// Runs a statement without parameters; it stays prepared.
+pub(super) fn execute(database: &Database, sql: &str) -> Result<(), rusqlite::Error> {
+    database.start_timeout();
+    database.prepare_cached(sql)?.execute(()).map(drop)
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -5,8 +5,8 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::StoreError;
 use crate::files;
+use crate::service::store::StoreError;
 
 /// Which file it is, whatever its name: device and inode. Always the same where there are none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ const LOG_MAGIC: u32 = 0x377f_0682;
 const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
 
 /// A database file and its log, as they were when the database was opened.
-pub(super) struct DatabaseFile {
+pub(in crate::service::store) struct DatabaseFile {
     path: PathBuf,
     log_path: PathBuf,
     file: FileId,

@@ -14,26 +14,26 @@ use std::path::Path;
 use std::process;
 use std::sync::{Mutex, PoisonError};
 
-use super::StoreError;
 use super::place::FileId;
 use crate::files;
 use crate::logging::or_debug;
+use crate::service::store::StoreError;
 
 /// The files that are locked, by process: a child that was forked off has only a copy of this.
 static LOCKED: Mutex<Vec<(u32, FileId)>> = Mutex::new(Vec::new());
 
 /// The lock on the name of a database.
-pub(super) struct NameLock(File);
+pub(in crate::service::store) struct NameLock(File);
 
 /// The lock on the file of a database.
-pub(super) struct FileLock {
+pub(in crate::service::store) struct FileLock {
     file: File,
     id: FileId,
 }
 
 impl NameLock {
     /// Locks `<path>-lock`; the file stays, for removing it would race.
-    pub(super) fn take(path: &Path) -> Result<Self, StoreError> {
+    pub(in crate::service::store) fn take(path: &Path) -> Result<Self, StoreError> {
         let name = files::beside(path, "-lock");
         let opened = OpenOptions::new().create(true).truncate(false).write(true).open(&name);
         let file = opened.map_err(|source| match source.kind() {
@@ -47,7 +47,7 @@ impl NameLock {
     }
 
     /// True while somebody has locked the name. Asking takes the lock for a moment.
-    pub(super) fn is_taken(path: &Path) -> bool {
+    pub(in crate::service::store) fn is_taken(path: &Path) -> bool {
         // Without the file nobody has ever locked it.
         File::open(files::beside(path, "-lock"))
             .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
@@ -63,7 +63,7 @@ impl Drop for NameLock {
 
 impl FileLock {
     /// Opens and locks the file of a database.
-    pub(super) fn take(path: &Path) -> Result<Self, StoreError> {
+    pub(in crate::service::store) fn take(path: &Path) -> Result<Self, StoreError> {
         let failed = |source| StoreError::File { path: path.to_owned(), source };
         let mut locked = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
         // Asked by name first: closing a second descriptor would cost the first its record locks.
@@ -83,7 +83,7 @@ impl FileLock {
     }
 
     /// Locks a file that was just made, and that nobody else knows.
-    pub(super) fn of_new(file: File, path: &Path) -> Result<Self, StoreError> {
+    pub(in crate::service::store) fn of_new(file: File, path: &Path) -> Result<Self, StoreError> {
         let metadata = file.metadata();
         let id = metadata.map_err(|source| StoreError::File { path: path.to_owned(), source })?;
         let id = FileId::of(&id);
@@ -93,7 +93,7 @@ impl FileLock {
     }
 
     /// The first bytes of the file, at most `most`.
-    pub(super) fn read_start(&mut self, most: u64) -> std::io::Result<Vec<u8>> {
+    pub(in crate::service::store) fn read_start(&mut self, most: u64) -> std::io::Result<Vec<u8>> {
         let mut start = Vec::new();
         self.file.rewind()?;
         (&self.file).take(most).read_to_end(&mut start)?;
@@ -101,7 +101,7 @@ impl FileLock {
     }
 
     /// Has what was written to the file put on disk.
-    pub(super) fn sync(&self) -> std::io::Result<()> {
+    pub(in crate::service::store) fn sync(&self) -> std::io::Result<()> {
         self.file.sync_all()
     }
 }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
-use super::StoreError;
 use crate::files;
+use crate::service::store::StoreError;
 
 /// The setting that says it.
 const STATE: &str = "state";

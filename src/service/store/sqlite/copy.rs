@@ -12,9 +12,10 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 
 use super::place::{self, FileId};
-use super::{StoreError, schema, state};
+use super::state;
 use crate::files;
 use crate::logging::or_debug;
+use crate::service::store::{StoreError, schema};
 
 /// How many pages are copied at once.
 const PAGES_AT_ONCE: i32 = 1024;

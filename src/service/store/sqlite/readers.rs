@@ -3,24 +3,25 @@
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::database::Database;
+use super::database::{Database, SharedDatabase};
 use super::open::BUSY_TIMEOUT;
 use super::place::DatabaseFile;
-use super::{BackupReport, Overwrite, StoreError, View, copy, open};
+use super::{BackupReport, Overwrite, copy, open, tables};
+use crate::service::store::{StoreError, View};
 
 /// How many connections are kept open while nobody reads.
 const KEPT: usize = 8;
 
 /// Connections for reading; as many are in use as threads read at once.
-pub(super) enum Readers {
+pub(in crate::service::store) enum Readers {
     /// Connections of their own to the file.
     File(Box<Pool>),
     /// The one connection of a database in memory; empty once closed.
-    Shared(Arc<Mutex<Option<Database>>>),
+    Shared(SharedDatabase),
 }
 
 /// Connections to one file.
-pub(super) struct Pool {
+pub(in crate::service::store) struct Pool {
     place: Arc<DatabaseFile>,
     idle: Mutex<Idle>,
     /// Is told when a connection is given back.
@@ -38,17 +39,17 @@ struct Idle {
 
 impl Readers {
     /// Opens the first connection, so that there is one to read with whatever becomes of the file.
-    pub(super) fn of(place: Arc<DatabaseFile>) -> Result<Self, StoreError> {
+    pub(in crate::service::store) fn of(place: Arc<DatabaseFile>) -> Result<Self, StoreError> {
         let pool = Pool { place, idle: Mutex::default(), returned: Condvar::new() };
         pool.give_back(pool.open()?);
         Ok(Self::File(Box::new(pool)))
     }
 
-    pub(super) fn shared(connection: Arc<Mutex<Option<Database>>>) -> Self {
+    pub(in crate::service::store) fn shared(connection: SharedDatabase) -> Self {
         Self::Shared(connection)
     }
 
-    pub(super) fn read<T, E: From<StoreError>>(
+    pub(in crate::service::store) fn read<T, E: From<StoreError>>(
         &self,
         work: impl FnOnce(&View<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
@@ -56,11 +57,11 @@ impl Readers {
             Self::Shared(shared) => {
                 let guard = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 let database = guard.as_ref().ok_or(StoreError::Closed)?;
-                work(&View::reading(database)?)
+                tables::read(database, work)
             }
             Self::File(pool) => {
                 let database = pool.take()?;
-                let result = View::reading(&database).map_err(E::from).and_then(|view| work(&view));
+                let result = tables::read(&database, work);
                 pool.give_back(database);
                 result
             }
@@ -68,7 +69,7 @@ impl Readers {
     }
 
     /// Copies the database to a file.
-    pub(super) fn back_up(
+    pub(in crate::service::store) fn back_up(
         &self,
         to: &Path,
         overwrite: Overwrite,
@@ -90,7 +91,7 @@ impl Readers {
     }
 
     /// Closes what is idle; what is in use closes when it is given back.
-    pub(super) fn close(&self) {
+    pub(in crate::service::store) fn close(&self) {
         if let Self::File(pool) = self {
             let mut idle = pool.idle();
             idle.closed = true;

@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 use chrono::Utc;
 use rusqlite::Connection;
 
-use super::schema::{self, ColumnType, Index, MIGRATIONS, Migration, SchemaChange, Table};
-use super::{StoreError, copy};
+use super::copy;
 use crate::files;
+use crate::service::store::StoreError;
+use crate::service::store::schema::{
+    self, ColumnType, Index, MIGRATIONS, Migration, SchemaChange, Table,
+};
 
 /// Marks a file as ours: "ginl".
 pub(super) const APPLICATION_ID: i64 = 0x6769_6e6c;
@@ -91,9 +94,9 @@ fn sql_type(kind: ColumnType) -> &'static str {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use super::super::schema::ColumnType::Text;
     use super::SchemaChange::CreateTable;
     use super::*;
+    use crate::service::store::schema::ColumnType::Text;
 
     const NOTES: Table = Table { name: "notes", columns: &[("id", Text)], key: &["id"] };
     const MARKS: Table = Table { name: "marks", columns: &[("id", Text)], key: &["id"] };

@@ -6,8 +6,9 @@ use chrono::Utc;
 
 use super::copy::{self, BackupReport, Overwrite, PartialFile};
 use super::lock::{FileLock, NameLock};
-use super::{StoreError, open, place, state};
+use super::{open, place, state};
 use crate::files;
+use crate::service::store::StoreError;
 
 /// What was restored.
 #[derive(Debug, Clone, PartialEq, Eq)]

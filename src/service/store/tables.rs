@@ -1,0 +1,87 @@
+//! What an engine offers: the rows of tables, to read and to change.
+//!
+//! What is read and changed is said in the words of `schema` and `select`, so an engine need not have a
+//! statement of its own for any kind of row. What cannot be said so is SQL that all engines understand.
+
+use super::StoreError;
+use super::schema::Table;
+use super::select::Select;
+
+/// A value of a column.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Value {
+    Text(String),
+    Bytes(Vec<u8>),
+    Integer(i64),
+}
+
+/// A value that a statement is run with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Param<'a> {
+    Text(&'a str),
+    Bytes(&'a [u8]),
+    Integer(i64),
+}
+
+impl Value {
+    pub(super) fn as_param(&self) -> Param<'_> {
+        match self {
+            Self::Text(text) => Param::Text(text),
+            Self::Bytes(bytes) => Param::Bytes(bytes),
+            Self::Integer(number) => Param::Integer(*number),
+        }
+    }
+}
+
+impl From<Param<'_>> for Value {
+    fn from(param: Param<'_>) -> Self {
+        match param {
+            Param::Text(text) => Self::Text(text.to_owned()),
+            Param::Bytes(bytes) => Self::Bytes(bytes.to_owned()),
+            Param::Integer(number) => Self::Integer(number),
+        }
+    }
+}
+
+/// A row that was read; its columns are counted from 0.
+pub(super) trait Row {
+    fn text(&self, column: usize) -> Result<&str, StoreError>;
+    fn bytes(&self, column: usize) -> Result<&[u8], StoreError>;
+    fn integer(&self, column: usize) -> Result<i64, StoreError>;
+    /// None where the column is empty, which only the result of a calculation can be.
+    fn value(&self, column: usize) -> Result<Option<Value>, StoreError>;
+}
+
+/// Gets the rows of a result, one after the other.
+pub(super) type Keep<'a> = &'a mut dyn FnMut(&dyn Row) -> Result<(), StoreError>;
+
+/// Rows of one consistent state.
+pub(super) trait ReadTables {
+    /// Hands over the rows with these values.
+    fn select(
+        &self,
+        select: &'static Select,
+        values: &[Param<'_>],
+        keep: Keep<'_>,
+    ) -> Result<(), StoreError>;
+
+    /// Hands over the result of a query; its parameters are `?1` and so on.
+    fn query(&self, sql: &str, values: &[Param<'_>], keep: Keep<'_>) -> Result<(), StoreError>;
+}
+
+/// Rows that can be changed.
+pub(super) trait WriteTables: ReadTables {
+    /// Stores a row, in place of the one with its key if there is one.
+    fn put(&self, table: &'static Table, row: &[Param<'_>]) -> Result<(), StoreError>;
+
+    /// Removes the rows with these values in these columns.
+    fn delete(
+        &self,
+        table: &'static Table,
+        by: &'static [&'static str],
+        values: &[Param<'_>],
+    ) -> Result<(), StoreError>;
+
+    /// Hears of an identifier that was made by this change, and that no row has yet.
+    fn note_new(&self, _id: &str) {}
+}
