@@ -30,14 +30,19 @@ struct KnownCaller {
 
 impl Callers {
     /// Finds out who sent a request.
-    pub(super) fn find(&self, store: &Store, headers: &HeaderMap) -> Result<Arc<Caller>, Refusal> {
+    pub(super) async fn find(
+        &self,
+        store: &Store,
+        headers: &HeaderMap,
+    ) -> Result<Arc<Caller>, Refusal> {
         // Taken before the database is read: a change in between must not be missed.
         let commits = store.commits();
         let digest = digest(headers);
         if let Some(caller) = digest.and_then(|digest| self.recall(commits, &digest)) {
             return Ok(caller);
         }
-        let caller = Arc::new(store.read(|view| authenticate(view, headers))?);
+        let sent = headers.clone();
+        let caller = Arc::new(store.read(move |view| authenticate(view, &sent)).await?);
         if let Some(digest) = digest {
             self.remember(commits, digest, caller.clone());
         }

@@ -86,11 +86,11 @@ impl ServiceState {
 
 impl Context {
     /// Reads from one state of the database.
-    pub fn read<T>(
+    pub async fn read<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&View<'_>) -> Result<T, Refusal>,
+        work: impl FnOnce(&View<'_>) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
-        self.shared.store.read(work)
+        self.shared.store.read(work).await
     }
 
     /// The policies that are in use.
@@ -122,22 +122,23 @@ impl Context {
     }
 
     /// The resource with this identifier, with its addresses.
-    pub fn find<R: StoredResource>(&self, id: &str) -> Result<R, Refusal> {
-        let found = self.read(|view| found::<R>(view, id))?;
+    pub async fn find<R: StoredResource>(&self, id: &str) -> Result<R, Refusal> {
+        let id = id.to_owned();
+        let found = self.read(move |view| found::<R>(view, &id)).await?;
         Ok(self.located(found))
     }
 
     /// One page of a list; `O` is the operation that lists.
-    pub fn page<O: Operation, R: StoredResource>(
+    pub async fn page<O: Operation, R: StoredResource>(
         &self,
         before: Option<String>,
         limit: Option<i64>,
     ) -> Result<Page<R>, Refusal> {
-        let before = before.as_deref();
-        check_before(before, R::PREFIX)?;
+        check_before(before.as_deref(), R::PREFIX)?;
         let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(100);
         // One more than is shown tells whether there is a next page.
-        let mut items = self.read(|view| Ok(view.page::<R>(before, limit + 1)?))?;
+        let read = self.read(move |view| Ok(view.page::<R>(before.as_deref(), limit + 1)?));
+        let mut items = read.await?;
         let more = items.len() > limit;
         items.truncate(limit);
         let items = items.into_iter().map(|item| self.located(item)).collect::<Vec<R>>();

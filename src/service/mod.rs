@@ -330,7 +330,7 @@ impl Service {
     /// # Errors
     /// When the database cannot be read.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
-        self.shared.store.read(|view| Ok(view.snapshot()?))
+        self.shared.store.read_blocking(|view| Ok(view.snapshot()?))
     }
 
     /// Makes the database hold what it held at the moment of the snapshot.

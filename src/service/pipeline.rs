@@ -173,7 +173,7 @@ pub(super) async fn checked<F>(
 where
     F: Future<Output = Result<EncodedResponse, Refusal>>,
 {
-    let found = shared.callers.find(&shared.store, &head.headers);
+    let found = shared.callers.find(&shared.store, &head.headers).await;
     let id = head.extensions.get().map(|RequestId(id)| id.as_str());
     let call = {
         let proxies = &shared.live.load().trusted_proxies;

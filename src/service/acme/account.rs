@@ -44,7 +44,7 @@ impl AcmeAccount {
         if let Some(account) = &*open {
             return Ok(account.clone());
         }
-        let account = match self.stored()? {
+        let account = match self.stored().await? {
             Some(stored) => self.restore(stored).await?,
             None => self.create().await?,
         };
@@ -64,8 +64,9 @@ impl AcmeAccount {
         format!("{SETTING}{}", self.directory)
     }
 
-    fn stored(&self) -> Result<Option<StoredAccount>, StoreError> {
-        let text = self.store.read(|view| view.setting(&self.setting()))?;
+    async fn stored(&self) -> Result<Option<StoredAccount>, StoreError> {
+        let setting = self.setting();
+        let text = self.store.read(move |view| view.setting(&setting)).await?;
         let text = text.filter(|text| !text.is_empty());
         Ok(text.map(|text| serde_json::from_str(&text)).transpose()?)
     }

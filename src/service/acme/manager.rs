@@ -141,7 +141,7 @@ impl ManagerState {
     /// Begins what is due; gives the time until there is something to do again.
     async fn start_due(self: &Arc<Self>, shutdown: &Shutdown) -> Result<Duration, StoreError> {
         let now = now();
-        let (all, plan) = self.plan(now)?;
+        let (all, plan) = self.plan(now).await?;
         self.remove_expired(plan.expired).await?;
         for managed in plan.due {
             if self.running().contains(&managed.name) {
@@ -167,14 +167,16 @@ impl ManagerState {
         Ok(next.clamp(SETTLE, MAX_PAUSE))
     }
 
-    fn plan(&self, now: u64) -> Result<(Vec<ManagedName>, AcmePlan), StoreError> {
+    async fn plan(&self, now: u64) -> Result<(Vec<ManagedName>, AcmePlan), StoreError> {
         let ManagedService { store, gateway, own_name } = &self.service;
-        store.read(|view| {
-            let names = names::needed(view, gateway, own_name.as_deref())?;
+        let (gateway, own_name) = (gateway.clone(), own_name.clone());
+        let read = store.read(move |view| {
+            let names = names::needed(view, &gateway, own_name.as_deref())?;
             let all = plan::all(view)?;
             let plan = AcmePlan::of(names, &all, |id| view.exists(id), now)?;
             Ok((all, plan))
-        })
+        });
+        read.await
     }
 
     fn running(&self) -> MutexGuard<'_, HashSet<String>> {

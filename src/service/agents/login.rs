@@ -104,7 +104,7 @@ impl PendingLogin {
         heartbeat: Option<Stream>,
     ) -> Option<LoggedInAgent> {
         let admitted = match call.decode::<Auth>() {
-            Ok(auth) => self.admit(auth),
+            Ok(auth) => self.admit(auth).await,
             Err(error) => Err(AgentRefusal(error.to_string(), 102)),
         };
         match admitted {
@@ -124,13 +124,14 @@ impl PendingLogin {
         }
     }
 
-    fn admit(&self, auth: Auth) -> Result<(EndpointRegistration, AuthAnswer), AgentRefusal> {
+    async fn admit(&self, auth: Auth) -> Result<(EndpointRegistration, AuthAnswer), AgentRefusal> {
         if !auth.version.is_empty() && !auth.version.iter().any(|version| version == VERSION) {
             let known = auth.version.join(", ");
             return Err(AgentRefusal(format!("no common version of the protocol: {known}"), 102));
         }
         let AuthExtra { auth_token, cookie, .. } = &auth.extra;
-        let found = self.state.store.read(|view| accounts::agent(view, auth_token.reveal()))?;
+        let shown = auth_token.reveal().to_owned();
+        let found = self.state.store.read(move |view| accounts::agent(view, &shown)).await?;
         let agent = found.map_err(token_refused)?;
         let registry = &self.state.registry;
         let returns = !auth.client_id.is_empty() && registry.returning(&auth.client_id, cookie);
@@ -146,7 +147,7 @@ impl PendingLogin {
         let online = self.introduce(auth.extra, agent, client_id)?;
         let registration = EndpointRegistration::new(registry, online);
         // The credential may have been revoked after it was read, when the session was not noted yet.
-        revocation::review(&self.state, &registration.online.agent);
+        revocation::review(&self.state, &registration.online.agent).await;
         if registry.session(&registration.online.id).is_none() {
             return Err(token_refused(TokenFault::Unknown));
         }

@@ -66,13 +66,14 @@ impl Reservation {
     }
 
     /// The reservation of a bind, if this agent may have it.
-    pub fn find(
+    pub async fn find(
         store: &Store,
         id: &str,
         token: &str,
         owner_id: &str,
     ) -> Result<Option<Self>, StoreError> {
-        let found = store.read(|view| view.find::<Self>(id))?;
+        let id = id.to_owned();
+        let found = store.read(move |view| view.find::<Self>(&id)).await?;
         Ok(found.filter(|kept| kept.owner_id == owner_id && kept.is_for(token)))
     }
 

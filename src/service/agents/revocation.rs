@@ -22,7 +22,7 @@ use crate::service::agents::registry::{OnlineAgent, Registry};
 use crate::service::agents::reservation::Reservation;
 use crate::service::agents::state::{AgentRefusal, AgentsState};
 use crate::service::agents::tunnel::OnlineTunnel;
-use crate::service::store::{self, Store};
+use crate::service::store::{Store, StoreError};
 
 /// How long an agent may take to be told of its tunnels before its session is closed.
 const NOTICE_TIMEOUT: Duration = Duration::from_millis(200);
@@ -43,8 +43,10 @@ pub(crate) fn follow(state: &AgentsState) {
 }
 
 /// Looks at an agent again whose session or tunnel has just been noted: what allowed it may be gone.
-pub(crate) fn review(state: &AgentsState, agent: &AuthenticatedAgent) {
-    review_one(&state.registry, &state.store, &Notifier::of(state), agent);
+pub(crate) async fn review(state: &AgentsState, agent: &AuthenticatedAgent) {
+    let looked_up = agent.clone();
+    let access = state.store.read(move |view| accounts::access_list(view, &looked_up)).await;
+    apply(&state.registry, &Notifier::of(state), agent, access);
 }
 
 fn is_account(id: &str) -> bool {
@@ -60,12 +62,19 @@ fn review_all(registry: &Registry, store: &Store, notifier: &Notifier, accounts:
         accounts.contains(agent.credential_id.as_str()) || accounts.contains(&*agent.owner_id)
     };
     for agent in registry.agents().into_iter().filter(depends) {
-        review_one(registry, store, notifier, &agent);
+        let access = store.read_blocking(|view| accounts::access_list(view, &agent));
+        apply(registry, notifier, &agent, access);
     }
 }
 
-fn review_one(registry: &Registry, store: &Store, notifier: &Notifier, agent: &AuthenticatedAgent) {
-    match store.read::<_, store::StoreError>(|view| accounts::access_list(view, agent)) {
+/// Ends what an agent may not have any more.
+fn apply(
+    registry: &Registry,
+    notifier: &Notifier,
+    agent: &AuthenticatedAgent,
+    access: Result<Option<Vec<String>>, StoreError>,
+) {
+    match access {
         Ok(None) => {
             for (online, tunnels) in registry.expel(agent) {
                 notifier.dismiss(online, tunnels);
@@ -88,7 +97,7 @@ fn review_one(registry: &Registry, store: &Store, notifier: &Notifier, agent: &A
 
 /// Gives up the addresses that are kept for the agents of credentials that were revoked.
 fn release_all(store: &Arc<Store>, notifier: &Notifier, accounts: &HashSet<&str>) {
-    let kept = store.read::<_, store::StoreError>(|view| {
+    let kept = store.read_blocking::<_, StoreError>(|view| {
         let mut kept = Vec::new();
         for account in accounts {
             kept.extend(Reservation::of_revoked(view, account)?);

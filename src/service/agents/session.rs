@@ -153,7 +153,7 @@ impl AgentSession {
     async fn bind(&self, bind: &Bind) -> Result<BindAnswer, AgentRefusal> {
         let asked = bind_request::read(bind).map_err(|problem| AgentRefusal(problem, 215))?;
         let now = self.state.ids.now();
-        let (online, access) = (&self.online, self.state.access(&self.online)?);
+        let (online, access) = (&self.online, self.state.access(&self.online).await?);
         let (proxy_proto, speaks) = (asked.proxy_proto, asked.speaks);
         let plan = BindPlan { online, access, bind, proxy_proto, speaks, now };
         if !bind.id.is_empty()
@@ -162,7 +162,7 @@ impl AgentSession {
             return Ok(answer);
         }
         let mut spec = asked.spec;
-        let bind_id = match self.kept(bind)? {
+        let bind_id = match self.kept(bind).await? {
             // After a restart of the service: the same address, if nobody else took it.
             Some(kept) => {
                 kept.fill(&mut spec);
@@ -186,16 +186,16 @@ impl AgentSession {
 
     /// Takes a tunnel back that was noted when nothing allowed it any more.
     async fn confirm(&self, tunnel: &OnlineTunnel) -> Result<(), AgentRefusal> {
-        if let Err(refusal) = self.state.check_domain(&self.online, tunnel.host()) {
+        if let Err(refusal) = self.state.check_domain(&self.online, tunnel.host()).await {
             self.take_back(tunnel).await;
             return Err(refusal);
         }
-        revocation::review(&self.state, &self.online.agent);
+        revocation::review(&self.state, &self.online.agent).await;
         if !tunnel.is_stopped() {
             return Ok(());
         }
         self.take_back(tunnel).await;
-        self.state.access(&self.online)?;
+        self.state.access(&self.online).await?;
         Err(forbidden(&tunnel.public_name()))
     }
 
@@ -231,12 +231,12 @@ impl AgentSession {
         Ok(Some(answer(bind, &bind.id, &url, &bind.extra.token, &tunnel)))
     }
 
-    fn kept(&self, bind: &Bind) -> Result<Option<Reservation>, AgentRefusal> {
+    async fn kept(&self, bind: &Bind) -> Result<Option<Reservation>, AgentRefusal> {
         if bind.id.is_empty() {
             return Ok(None);
         }
         let (token, owner_id) = (bind.extra.token.reveal(), &self.online.agent.owner_id);
-        Ok(Reservation::find(&self.state.store, &bind.id, token, owner_id)?)
+        Ok(Reservation::find(&self.state.store, &bind.id, token, owner_id).await?)
     }
 
     async fn open(
@@ -254,7 +254,7 @@ impl AgentSession {
             return Err(forbidden(&format!("{:?}", endpoint.url())));
         }
         let tunnel = plan.tunnel(bind_id, endpoint.url(), id, endpoint_id);
-        self.state.check_domain(&self.online, tunnel.host())?;
+        self.state.check_domain(&self.online, tunnel.host()).await?;
         endpoint.retarget(Some(tunnel.clone()));
         Ok((endpoint, tunnel))
     }
@@ -263,7 +263,7 @@ impl AgentSession {
         if bind.labels.is_empty() {
             return Err(AgentRefusal("a labeled tunnel without labels".to_owned(), 215));
         }
-        if !self.state.access(&self.online)?.allows_labels(&bind.labels) {
+        if !self.state.access(&self.online).await?.allows_labels(&bind.labels) {
             return Err(forbidden("these labels"));
         }
         let unknown = |problem: String| AgentRefusal(problem, 215);

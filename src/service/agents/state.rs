@@ -54,24 +54,26 @@ impl From<getrandom::Error> for AgentRefusal {
 
 impl AgentsState {
     /// What an agent may bind now.
-    pub(crate) fn access(&self, online: &OnlineAgent) -> Result<AccessList, AgentRefusal> {
-        let entries = self.store.read(|view| accounts::access_list(view, &online.agent))?;
+    pub(crate) async fn access(&self, online: &OnlineAgent) -> Result<AccessList, AgentRefusal> {
+        let agent = online.agent.clone();
+        let entries = self.store.read(move |view| accounts::access_list(view, &agent)).await?;
         entries.map(AccessList).ok_or_else(AgentRefusal::revoked)
     }
 
     /// Refuses a host name that belongs to another owner, or to nobody where only reserved ones may
     /// be used.
-    pub(crate) fn check_domain(
+    pub(crate) async fn check_domain(
         &self,
         online: &OnlineAgent,
         host: Option<&str>,
     ) -> Result<(), AgentRefusal> {
         let Some(host) = host else { return Ok(()) };
-        let claim = DomainClaim {
-            owner_id: &online.agent.owner_id,
-            only_reserved: self.settings.load().reserved_domains_only,
-        };
-        match self.store.read(|view| claim.check(view, host))? {
+        let (owner_id, name) = (online.agent.owner_id.clone(), host.to_owned());
+        let only_reserved = self.settings.load().reserved_domains_only;
+        let checked = self.store.read(move |view| {
+            DomainClaim { owner_id: &owner_id, only_reserved }.check(view, &name)
+        });
+        match checked.await? {
             Ok(_) => Ok(()),
             Err(DomainDenial::Foreign) => {
                 Err(AgentRefusal(format!("the domain {host:?} is reserved by another owner"), 320))

@@ -73,7 +73,7 @@ impl AuditTrail {
     pub(super) fn open(store: &Store, settings: AuditSettings) -> Result<Self, store::StoreError> {
         let AuditSettings { origin, code_prefix, retention } = settings;
         let ids = Ids::of(origin.clone());
-        if let Some(newest) = store.read(|view| view.newest_event_id())? {
+        if let Some(newest) = store.read_blocking(|view| view.newest_event_id())? {
             ids.continue_after(&newest);
         }
         let (pending, retention) = (Pending::default(), watch::Sender::new(retention));

@@ -45,7 +45,7 @@ async fn prune(
     let oldest = origin.now().checked_sub(retention).map_or(0, micros);
     while let Some(store) = store.upgrade() {
         // Most of the time there is nothing to remove, which a read finds out without a commit.
-        if !store.read(|view| view.has_event_before(oldest))? {
+        if !store.read(move |view| view.has_event_before(oldest)).await? {
             return Ok(());
         }
         store.write(move |change| change.prune_events(oldest, BATCH, terms_of)).await?;

@@ -32,7 +32,7 @@ async fn list(service: Context, params: List) -> OperationResult<List> {
         // One more than is shown tells whether there is a next page.
         limit: limit + 1,
     };
-    let bodies = service.read(|view| Ok(view.events(&query)?))?;
+    let bodies = service.read(move |view| Ok(view.events(&query)?)).await?;
     let is_more = bodies.len() > limit;
     let shown = bodies.iter().take(limit).map(|body| show(&service, body));
     let items = shown.collect::<Result<Vec<_>, _>>()?;
@@ -49,7 +49,7 @@ async fn list(service: Context, params: List) -> OperationResult<List> {
 
 async fn get(service: Context, params: Get) -> OperationResult<Get> {
     admins_only(&service)?;
-    let body = service.read(|view| Ok(view.event(&params.id)?))?;
+    let body = service.read(move |view| Ok(view.event(&params.id)?)).await?;
     show(&service, &body.ok_or_else(Refusal::not_found)?)
 }
 

@@ -83,17 +83,18 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
 }
 
 async fn list(service: Context, params: List) -> OperationResult<List> {
-    let mut page = service.page::<List, ReservedDomain>(params.before_id, params.limit)?;
+    let mut page = service.page::<List, ReservedDomain>(params.before_id, params.limit).await?;
     let (has_acme, items) = (service.shared.has_acme, std::mem::take(&mut page.items));
-    let items: Result<Vec<_>, Refusal> = service
-        .read(|view| items.into_iter().map(|domain| shown(view, domain, has_acme)).collect());
-    page.items = items?.into_iter().map(|domain| service.located(domain)).collect();
+    let read = service.read(move |view| {
+        items.into_iter().map(|domain| shown(view, domain, has_acme)).collect::<Result<Vec<_>, _>>()
+    });
+    page.items = read.await?.into_iter().map(|domain| service.located(domain)).collect();
     Ok(page)
 }
 
 async fn get(service: Context, params: Get) -> OperationResult<Get> {
     let has_acme = service.shared.has_acme;
-    let domain = service.read(|view| shown(view, found(view, &params.id)?, has_acme))?;
+    let domain = service.read(move |view| shown(view, found(view, &params.id)?, has_acme)).await?;
     Ok(service.located(domain))
 }
 

@@ -22,24 +22,25 @@ async fn list(service: Context, params: List) -> OperationResult<List> {
     let online = service.shared.registry.tunnels();
     let page =
         service.page_of_online(&List::INFO, &params.before_id, params.limit, online, |it| &it.id);
-    let groups = labels_of_groups(&service)?;
+    let groups = labels_of_groups(&service).await?;
     let items = page.items.iter().map(|tunnel| show(&service, tunnel, &groups)).collect();
     Ok(page.with_items(items))
 }
 
 async fn get(service: Context, params: Get) -> OperationResult<Get> {
     let found = service.shared.registry.tunnel(&params.id).ok_or_else(Refusal::not_found)?;
-    Ok(show(&service, &found, &labels_of_groups(&service)?))
+    Ok(show(&service, &found, &labels_of_groups(&service).await?))
 }
 
 /// The labels of each tunnel group backend.
 type Groups = Vec<(String, BTreeMap<String, String>)>;
 
-fn labels_of_groups(service: &Context) -> Result<Groups, Refusal> {
-    service.read(|view| {
+async fn labels_of_groups(service: &Context) -> Result<Groups, Refusal> {
+    let read = service.read(|view| {
         let all = view.page::<TunnelGroupBackend>(None, usize::MAX >> 1)?;
         Ok(all.into_iter().map(|group| (group.id, group.labels.unwrap_or_default())).collect())
-    })
+    });
+    read.await
 }
 
 fn show(service: &Context, tunnel: &Arc<agents::OnlineTunnel>, groups: &Groups) -> Tunnel {

@@ -76,7 +76,7 @@ impl Publisher {
                 publisher.send(changed);
             }
         });
-        store.read(|view| tables.load(view))?;
+        store.read_blocking(|view| tables.load(view))?;
         let thread =
             PublisherThread { tables, queue, progress, gateway, store: Arc::downgrade(store) };
         std::thread::Builder::new()
@@ -149,7 +149,7 @@ impl PublisherThread {
         let Some(store) = self.store.upgrade() else { return };
         // The change is made whatever becomes of it here. A database that cannot be read has told
         // whoever changed it.
-        let refresh = || store.read(|view| self.tables.refresh(view, &ids));
+        let refresh = || store.read_blocking(|view| self.tables.refresh(view, &ids));
         match catch_unwind(AssertUnwindSafe(refresh)) {
             Ok(refreshed) => drop(or_debug!(refreshed, "the routes stay as they were")),
             Err(_) => tracing::error!("a change could not be made live: {}", ids.join(", ")),

@@ -120,11 +120,27 @@ impl Store {
         self.writer.health().events()
     }
 
-    /// Reads from one consistent state of the database; runs on the calling thread.
+    /// Reads from one consistent state of the database. Where that takes long, as it does over a network,
+    /// it happens on another thread.
     ///
     /// # Errors
     /// What `work` returns, or that the database cannot be read.
-    pub fn read<T, E: From<StoreError>>(
+    pub async fn read<T, E>(
+        &self,
+        work: impl FnOnce(&View<'_>) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        self.readers.read(work)
+    }
+
+    /// As [`Store::read`], on the calling thread, which must not be one that serves.
+    ///
+    /// # Errors
+    /// What `work` returns, or that the database cannot be read.
+    pub fn read_blocking<T, E: From<StoreError>>(
         &self,
         work: impl FnOnce(&View<'_>) -> Result<T, E>,
     ) -> Result<T, E> {

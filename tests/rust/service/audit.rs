@@ -294,7 +294,7 @@ async fn events_are_removed_a_few_at_a_time_the_oldest_first() {
     let left = |terms: &[&str]| {
         let terms = terms.iter().map(|term| (*term).to_owned()).collect();
         let query = EventQuery { terms, limit: 100, ..EventQuery::default() };
-        store.read(|view| view.events(&query)).unwrap()
+        store.read_blocking(|view| view.events(&query)).unwrap()
     };
     assert_eq!(left(&[]), ["aev_009", "aev_008"]);
     assert_eq!(left(&["even"]), ["aev_009", "aev_008"]);
@@ -310,5 +310,5 @@ async fn a_change_that_is_undone_leaves_no_event() {
     });
 
     assert!(failed.await.is_err());
-    assert_eq!(store.read(|view| view.event("aev_001")).unwrap(), None);
+    assert_eq!(store.read_blocking(|view| view.event("aev_001")).unwrap(), None);
 }

@@ -76,13 +76,13 @@ async fn documents_links_and_claims_are_kept_and_go_together() {
             .unwrap();
 
         let (found, referrers) = store
-            .read(|view| -> Result<_, StoreError> {
+            .read_blocking(|view| -> Result<_, StoreError> {
                 Ok((view.find::<Note>("note_001")?, view.referrers("other_1", "role")?))
             })
             .unwrap();
         let removed = store.write(|change| change.remove::<Note>("note_001")).await.unwrap();
         let left = store
-            .read(|view| -> Result<_, StoreError> {
+            .read_blocking(|view| -> Result<_, StoreError> {
                 Ok((view.claimant("space", "key")?, view.referrers("other_1", "role")?))
             })
             .unwrap();
@@ -106,7 +106,7 @@ async fn a_failed_change_leaves_nothing_behind() {
         .await;
 
     assert!(failed.is_err());
-    assert_eq!(store.read(|view| view.find::<Note>("note_001")).unwrap(), None);
+    assert_eq!(store.read_blocking(|view| view.find::<Note>("note_001")).unwrap(), None);
 }
 
 #[tokio::test]
@@ -117,7 +117,10 @@ async fn a_closed_store_says_so() {
         store.close();
 
         assert!(matches!(store.write(|c| c.put(&note(1))).await, Err(StoreError::Closed)));
-        assert!(matches!(store.read(|view| view.find::<Note>("x")), Err(StoreError::Closed)));
+        assert!(matches!(
+            store.read_blocking(|view| view.find::<Note>("x")),
+            Err(StoreError::Closed)
+        ));
     }
 }
 
@@ -135,7 +138,7 @@ fn what_was_answered_survives_an_end_without_closing() {
     }
     let copy = Store::open(Some(&copy)).unwrap();
 
-    assert_eq!(copy.read(|view| view.find::<Note>("note_001")).unwrap(), Some(note(1)));
+    assert_eq!(copy.read_blocking(|view| view.find::<Note>("note_001")).unwrap(), Some(note(1)));
 }
 
 #[test]
@@ -291,7 +294,7 @@ fn readers_that_follow_each_other_do_not_hold_the_log() {
             // There is always one that reads: each begins before another ends.
             scope.spawn(|| {
                 while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                    let read = store.read(|view| {
+                    let read = store.read_blocking(|view| {
                         std::thread::sleep(std::time::Duration::from_millis(5));
                         view.find::<Note>("note_001")
                     });
@@ -333,7 +336,7 @@ async fn what_cannot_be_stored_says_why() {
     assert!(store.write(|change| change.put(&note(902))).await.is_err());
     assert!(health.next().await.unwrap().contains(&path.display().to_string()));
     assert!(store.is_read_only());
-    assert!(store.read(|view| view.find::<Note>("note_001")).unwrap().is_some());
+    assert!(store.read_blocking(|view| view.find::<Note>("note_001")).unwrap().is_some());
 }
 
 #[test]
@@ -354,7 +357,7 @@ fn a_database_is_whole_before_it_has_its_name() {
     });
     let store = store.unwrap();
 
-    assert_eq!(store.read(|view| view.find::<Note>("note_001")).unwrap(), None);
-    assert_eq!(store.read(|view| view.find::<Note>("note_002")).unwrap(), Some(note(2)));
+    assert_eq!(store.read_blocking(|view| view.find::<Note>("note_001")).unwrap(), None);
+    assert_eq!(store.read_blocking(|view| view.find::<Note>("note_002")).unwrap(), Some(note(2)));
     assert!(!folder.file("db-unfinished").exists());
 }

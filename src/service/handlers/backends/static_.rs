@@ -34,11 +34,11 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
 }
 
 async fn list(service: Context, params: List) -> OperationResult<List> {
-    service.page::<List, _>(params.before_id, params.limit)
+    service.page::<List, _>(params.before_id, params.limit).await
 }
 
 async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    service.find(&params.id)
+    service.find(&params.id).await
 }
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {

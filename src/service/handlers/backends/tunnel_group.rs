@@ -55,13 +55,13 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
 }
 
 async fn list(service: Context, params: List) -> OperationResult<List> {
-    let mut page = service.page::<List, _>(params.before_id, params.limit)?;
+    let mut page = service.page::<List, _>(params.before_id, params.limit).await?;
     page.items = page.items.into_iter().map(|backend| with_tunnels(&service, backend)).collect();
     Ok(page)
 }
 
 async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    Ok(with_tunnels(&service, service.find(&params.id)?))
+    Ok(with_tunnels(&service, service.find(&params.id).await?))
 }
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {

@@ -82,24 +82,25 @@ async fn create(service: Context, call: Create) -> OperationResult<Create> {
 }
 
 async fn list(service: Context, params: List) -> OperationResult<List> {
-    let mut page = service.page::<List, HttpsEdge>(params.before_id, params.limit)?;
-    service.read(|view| {
-        for edge in &mut page.items {
+    let mut page = service.page::<List, HttpsEdge>(params.before_id, params.limit).await?;
+    let mut edges = std::mem::take(&mut page.items);
+    let read = service.read(move |view| {
+        for edge in &mut edges {
             edge.routes = Some(routes_of(view, &edge.id)?);
         }
-        Ok(())
-    })?;
-    page.items = page.items.into_iter().map(|edge| service.located(edge)).collect();
+        Ok(edges)
+    });
+    page.items = read.await?.into_iter().map(|edge| service.located(edge)).collect();
     Ok(page)
 }
 
 async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    let edge = service.read(|view| {
+    let read = service.read(move |view| {
         let mut edge: HttpsEdge = found(view, &params.id)?;
         edge.routes = Some(routes_of(view, &edge.id)?);
         Ok(edge)
-    })?;
-    Ok(service.located(edge))
+    });
+    Ok(service.located(read.await?))
 }
 
 async fn update(service: Context, call: Update) -> OperationResult<Update> {

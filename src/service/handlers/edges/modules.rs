@@ -139,7 +139,7 @@ pub(super) async fn show<H: ModuleHolder, M>(
     path: H::Path,
     field: ModuleField<H, M>,
 ) -> Result<M, Refusal> {
-    let holder = service.read(|view| H::find(view, &path))?;
+    let holder = service.read(move |view| H::find(view, &path)).await?;
     field(&mut service.located(holder)).take().ok_or_else(Refusal::not_found)
 }
 

@@ -87,7 +87,7 @@ async fn create(service: Context, call: Create) -> OperationResult<Create> {
 }
 
 async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    let route = service.read(|view| route_of(view, &params.edge_id, &params.id))?;
+    let route = service.read(move |view| route_of(view, &params.edge_id, &params.id)).await?;
     Ok(service.located(route))
 }
 

@@ -21,7 +21,7 @@ async fn fill(store: &Store, number: u32) {
 
 /// All that the database holds, as its readers see it.
 fn content(store: &Store) -> String {
-    let all = store.read(|view| {
+    let all = store.read_blocking(|view| {
         let notes: Vec<Note> = view.page(None, 99)?;
         let ids: Vec<String> = notes.iter().map(|note| note.id.clone()).collect();
         let tokens: Result<Vec<_>, _> = ids.iter().map(|id| view.token(id)).collect();
@@ -43,7 +43,8 @@ async fn a_database_holds_what_it_held_and_nothing_else() {
         let store = Store::open(path.as_deref()).unwrap();
         fill(&store, 1).await;
         fill(&store, 2).await;
-        let (before, snapshot) = (content(&store), store.read(|view| view.snapshot()).unwrap());
+        let (before, snapshot) =
+            (content(&store), store.read_blocking(|view| view.snapshot()).unwrap());
 
         fill(&store, 3).await;
         store.write(|change| change.remove::<Note>("note_001")).await.unwrap();
@@ -62,7 +63,7 @@ async fn a_database_holds_what_it_held_and_nothing_else() {
 async fn watchers_hear_of_documents_from_before_and_after() {
     let store = Store::open(None).unwrap();
     fill(&store, 1).await;
-    let snapshot = store.read(|view| view.snapshot()).unwrap();
+    let snapshot = store.read_blocking(|view| view.snapshot()).unwrap();
     store.write(|change| change.remove::<Note>("note_001")).await.unwrap();
     fill(&store, 2).await;
     let heard: Arc<Mutex<Vec<String>>> = Arc::default();

@@ -31,7 +31,7 @@ async fn change<T: Send + 'static>(
 }
 
 fn look<T>(store: &Store, work: impl FnOnce(&View<'_>) -> Result<T, StoreError>) -> T {
-    store.read(work).unwrap()
+    store.read_blocking(work).unwrap()
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ async fn pages_go_from_the_newest_to_the_oldest() {
         put(&store, note(number)).await;
     }
     let page = |before: Option<&str>, limit| {
-        ids(store.read(|view| view.page::<Note>(before, limit)).unwrap())
+        ids(store.read_blocking(|view| view.page::<Note>(before, limit)).unwrap())
     };
 
     assert_eq!(page(None, 2), ["note_005", "note_004"]);
@@ -33,7 +33,7 @@ async fn pages_go_from_the_newest_to_the_oldest() {
 async fn a_document_exists_under_its_own_kind() {
     let store = Store::open(None).unwrap();
     put(&store, note(1)).await;
-    let exists = |id: &str| store.read(|view| view.exists(id)).unwrap();
+    let exists = |id: &str| store.read_blocking(|view| view.exists(id)).unwrap();
 
     assert!(exists("note_001"));
     for id in ["note_002", "label_001", "001", "note", "", "_"] {
@@ -50,7 +50,7 @@ async fn a_read_sees_one_state_whatever_is_written_meanwhile() {
 
     std::thread::scope(|scope| {
         let read = scope.spawn(|| {
-            store.read(|view| {
+            store.read_blocking(|view| {
                 let before = view.page::<Note>(None, 9)?.len();
                 handle.block_on(put(&store, note(2)));
                 Ok::<_, StoreError>((before, view.page::<Note>(None, 9)?.len()))
@@ -59,7 +59,7 @@ async fn a_read_sees_one_state_whatever_is_written_meanwhile() {
         assert_eq!(read.join().unwrap().unwrap(), (1, 1));
     });
 
-    assert_eq!(store.read(|view| view.page::<Note>(None, 9)).unwrap().len(), 2);
+    assert_eq!(store.read_blocking(|view| view.page::<Note>(None, 9)).unwrap().len(), 2);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn what_others_have_broken_is_named_as_damage() {
         Connection::open(&path).unwrap().execute_batch(statement).unwrap();
         let store = Store::open(Some(&path)).unwrap();
 
-        let page = store.read(|view| view.page::<Note>(None, 1000));
+        let page = store.read_blocking(|view| view.page::<Note>(None, 1000));
 
         let fault = page.err().and_then(|error: StoreError| error.fault());
         assert_eq!(fault, Some(StorageFault::Damaged), "{name}");
