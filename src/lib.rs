@@ -79,7 +79,7 @@ mod reuse;
 pub mod service;
 #[cfg(feature = "service")]
 pub mod settings;
-#[cfg(any(feature = "python", test))]
+#[cfg(feature = "service")]
 mod thread_runtime;
 
 /// The blocks of code in the documentation, so that they run as tests.

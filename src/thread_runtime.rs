@@ -19,13 +19,22 @@ use crate::logging::{ignore, or_debug};
 /// A runtime whose tasks, sockets and timers all belong to one thread of its own.
 ///
 /// Dropping it ends the thread without waiting for it.
+#[cfg_attr(
+    not(any(feature = "python", test)),
+    expect(dead_code, reason = "what is inside of another program waits for its end")
+)]
 pub struct ThreadRuntime {
     handle: Handle,
+    /// Dropping it ends the thread.
     stop: Option<oneshot::Sender<()>>,
     /// Only the one who ends it waits; the lock makes the runtime one that threads share.
     ended: Mutex<Receiver<()>>,
 }
 
+#[cfg_attr(
+    not(any(feature = "python", test)),
+    expect(dead_code, reason = "what is inside of another program waits for its end")
+)]
 impl ThreadRuntime {
     /// Starts the thread.
     ///

@@ -142,6 +142,12 @@ impl Ids {
         }
     }
 
+    /// The largest identifier so far, of no kind; [`Ids::continue_after`] takes it.
+    pub fn latest(&self) -> String {
+        let state = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        encode(state.last.0, state.last.1)
+    }
+
     /// A new identifier of the kind that `prefix` names.
     ///
     /// # Errors

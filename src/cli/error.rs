@@ -69,6 +69,7 @@ impl From<Error> for CliError {
             | Error::PublicUrl(_)
             | Error::BackupFolder(_)
             | Error::ConnectionLimit(_)
+            | Error::TwoStores
             | Error::RateLimit
             | Error::Acme(_) => Exit::Usage,
         };

@@ -94,12 +94,13 @@ async fn serve(mut running: RunningConfig, access: Option<AccessOutput>) -> Resu
     // In place before the service is, so that no signal ends it unprepared.
     let mut signals = Signals::new()?;
     let ServeConfig { options, json, events, .. } = running.config.clone();
+    let place = place(&options);
     let path = options.path.clone();
     let is_configured = (options.admin_key.is_some(), options.authtoken.is_some());
     let mut service = Service::start(options).await?;
     let key = service.api_key().filter(|_| !is_configured.0);
     let token = service.authtoken().filter(|_| !is_configured.1);
-    if announce(&service, path.as_deref(), (key, token), json) {
+    if announce(&service, (path.as_deref(), &place), (key, token), json) {
         service.remove_token_files();
     } else {
         service.keep_token_files();
@@ -141,10 +142,19 @@ async fn complain_of(mut health: HealthEvents) {
     }
 }
 
+/// Where the data is, in words.
+fn place(options: &crate::service::Options) -> String {
+    match (&options.store, &options.path) {
+        (Some(store), _) => format!("data in {store}"),
+        (None, Some(path)) => format!("data in {}", path.display()),
+        (None, None) => "in memory".to_owned(),
+    }
+}
+
 /// Says where everything is; false when nobody can have read it.
 fn announce(
     service: &Service,
-    path: Option<&std::path::Path>,
+    (path, place): (Option<&std::path::Path>, &str),
     (key, token): (Option<&Secret>, Option<&Secret>),
     as_json: bool,
 ) -> bool {
@@ -163,7 +173,6 @@ fn announce(
         });
         return try_say(&line.to_string());
     }
-    let place = path.map_or("in memory".to_owned(), |path| format!("data in {}", path.display()));
     let public = match service.public_url() {
         public if public == service.url() => String::new(),
         public => format!(", known as {public}"),

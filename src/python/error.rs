@@ -42,6 +42,7 @@ pub(super) fn not_started(py: Python<'_>, error: &service::Error) -> PyErr {
         | Error::PublicUrl(_)
         | Error::ConnectionLimit(_)
         | Error::RateLimit
+        | Error::TwoStores
         | Error::Acme(_) => "ConfigError",
         _ => "ServiceError",
     };

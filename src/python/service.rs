@@ -12,6 +12,7 @@ use super::{error, shutdown};
 use crate::api::{Origin, Secret};
 use crate::policy::path::AmbiguousPaths;
 use crate::service::config::{load_embedded, replace_settings};
+use crate::service::store::PostgresOptions;
 use crate::service::{self, Options, TrustedProxies};
 use crate::thread_runtime::ThreadRuntime;
 
@@ -53,6 +54,7 @@ pub(super) struct PyService {
 #[pyo3(from_item_all)]
 struct ServiceArguments {
     path: Option<PathBuf>,
+    store: Option<String>,
     host: String,
     port: u16,
     api_key: Option<String>,
@@ -131,8 +133,10 @@ impl ServiceArguments {
         };
         let trusted_proxies = TrustedProxies::parse(&self.trusted_proxies);
         let ambiguous_paths = self.ambiguous_paths.parse::<AmbiguousPaths>();
+        let store = self.store.map(|address| address.parse::<PostgresOptions>());
         Ok(Options {
             path: self.path,
+            store: store.transpose().map_err(|problem| problem.to_string())?,
             agent_host: self.host.clone(),
             host: self.host,
             port: self.port,

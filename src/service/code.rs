@@ -65,6 +65,7 @@ codes! {
     STORE_DAMAGED = 9725, 503, "The database is damaged.";
     STORE_TIMEOUT = 9726, 503, "The database took too long.";
     STORE_CLOSED = 9727, 503, "The database is being closed.";
+    STORE_UNREACHABLE = 9728, 503, "The database server cannot be reached.";
     DOMAIN_OWN_DUPLICATE = 413, 409, "The owner has reserved the domain already.";
     DOMAIN_DUPLICATE = 414, 409, "Another owner has reserved the domain.";
     DOMAIN_CONFLICT = 417, 409, "A domain above or below belongs to another owner.";
@@ -148,6 +149,7 @@ pub(super) fn of_storage(fault: StorageFault) -> (ErrorCode, Option<u64>) {
         StorageFault::Detached => (STORE_DETACHED, None),
         StorageFault::Damaged => (STORE_DAMAGED, None),
         StorageFault::Timeout => (STORE_TIMEOUT, Some(5)),
+        StorageFault::Unreachable => (STORE_UNREACHABLE, Some(2)),
         StorageFault::Closed => (STORE_CLOSED, Some(1)),
     }
 }

@@ -455,12 +455,15 @@ async fn open(
     files: TokenFiles,
     tokens: Tokens,
 ) -> Result<Store, Error> {
-    let origin = options.origin.part(0);
+    let (origin, store) = (options.origin.part(0), options.store.clone());
     let missing_log = match options.force_open {
         true => MissingLog::Accept,
         false => MissingLog::Refuse,
     };
     let opened = tokio::task::spawn_blocking(move || {
+        if let Some(store) = store {
+            return Ok(Store::open_postgres(store, origin)?);
+        }
         let path = path.as_deref();
         Store::open_filled(path, origin, missing_log, |change| {
             Authority::open(path).map_err(Error::Authority)?;

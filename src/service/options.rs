@@ -11,6 +11,7 @@ use super::acme::AcmeOptions;
 use super::audit::AuditSettings;
 use super::backup::BackupSchedule;
 use super::live::ApiLimits;
+use super::store::{self, PostgresOptions};
 use super::{Error, TrustedProxies};
 use crate::api::{Origin, Secret, id};
 use crate::gateway;
@@ -26,6 +27,8 @@ use crate::settings::ByteSize;
 pub struct Options {
     /// The file of the database; without one it lives in memory and ends with the service.
     pub path: Option<PathBuf>,
+    /// The database on PostgreSQL, in place of a file.
+    pub store: Option<PostgresOptions>,
     /// The name or address to listen on; loopback by default.
     pub host: String,
     /// The port to listen on; 0, the default, picks a free port.
@@ -133,6 +136,7 @@ impl Default for Options {
         let edge = gateway::GatewaySettings::default();
         Self {
             path: None,
+            store: None,
             host: "127.0.0.1".to_owned(),
             port: 0,
             admin_key: None,
@@ -224,6 +228,7 @@ impl Options {
             rate.map(|_| Error::RateLimit),
             self.acme.check().err(),
             backups.cloned().map(Error::BackupFolder),
+            self.check_store().err(),
         ];
         problems.into_iter().flatten().collect()
     }
@@ -292,6 +297,15 @@ impl Options {
         let total = self.agent_connections.unwrap_or_else(|| DescriptorLimit::now().agents());
         let per_address = descriptors::share_of_one_address(total);
         ConnectionCaps { total, per_address, reserved: total / 4 }
+    }
+
+    /// There is one database, and only one in a file is backed up here.
+    fn check_store(&self) -> Result<(), Error> {
+        match (&self.store, &self.path, &self.backup.to) {
+            (Some(_), Some(_), _) => Err(Error::TwoStores),
+            (Some(_), None, Some(_)) => Err(store::StoreError::NoFile.into()),
+            _ => Ok(()),
+        }
     }
 
     fn check_connections(&self) -> Result<(), Error> {

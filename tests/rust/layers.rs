@@ -21,8 +21,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "service",
         &[
-            "admin", "api", "files", "gateway", "http1", "metrics", "mux", "net", "policy",
-            "protocol", "reuse", "settings",
+            "admin",
+            "api",
+            "files",
+            "gateway",
+            "http1",
+            "metrics",
+            "mux",
+            "net",
+            "policy",
+            "protocol",
+            "reuse",
+            "settings",
+            "thread_runtime",
         ],
     ),
     (

@@ -53,6 +53,7 @@ class Service(InProcess):
         host: str = "127.0.0.1",
         port: int = 0,
         *,
+        store: str | None = None,
         api_key: str | None = None,
         authtoken: str | None = None,
         admin_key_file: str | PathLike[str] | None = None,
@@ -88,6 +89,8 @@ class Service(InProcess):
         Args:
             path: The database, a SQLite file; None for one in memory that ends with the service.
                 Later problems with the file are reported to the logger `ginnel`.
+            store: The database on PostgreSQL in place of a file, `postgres://user@host/name`. Its
+                password comes from `PGPASSWORD`, or from a file in the form of `.pgpass`.
             host: The address to listen on; only this machine by default.
             port: The port to listen on; 0 for any that is free.
             api_key: The admin key of a new database, or of an existing one that holds it; made if
@@ -150,6 +153,7 @@ class Service(InProcess):
         self._service = _native.Service(
             {
                 "path": path,
+                "store": store,
                 "host": host,
                 "port": port,
                 "api_key": api_key,

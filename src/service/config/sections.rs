@@ -9,11 +9,13 @@ use crate::gateway::TrustedProxies;
 use crate::logging::{LogFormat, LogLevels};
 use crate::policy::path::AmbiguousPaths;
 use crate::service::AcmeChallenge;
+use crate::service::store::PostgresOptions;
 use crate::settings::{ByteSize, SettingSection, setting};
 
 type FilePath = Option<PathBuf>;
 type Port = Option<u16>;
 type OptionalRate = Option<(u32, Duration)>;
+type OptionalStore = Option<PostgresOptions>;
 type OptionalText = Option<String>;
 
 /// A row: the field with its type, the key, what stands for the value, and what it means.
@@ -42,6 +44,10 @@ const STORAGE: SettingSection<ServeConfig> = SettingSection {
         row!(
             options.path: FilePath, "path", "FILE",
             "The SQLite database; without it, all data is lost when the process ends"
+        ),
+        row!(
+            options.store: OptionalStore, "store", "URL",
+            "The database on PostgreSQL, postgres://USER@HOST/NAME, for several nodes; without a password"
         ),
         row!(
             options.audit_retention: Duration, "audit_retention", "DURATION",

@@ -7,6 +7,7 @@ use crate::logging::{LogFormat, LogLevels};
 use crate::policy::Cidr;
 use crate::policy::path::AmbiguousPaths;
 use crate::service::AcmeChallenge;
+use crate::service::store::PostgresOptions;
 use crate::settings::{Bounds, SettingValue, ValueKind};
 
 impl SettingValue for TrustedProxies {
@@ -43,6 +44,18 @@ impl SettingValue for AmbiguousPaths {
             Self::Reject => "reject".to_owned(),
             Self::Normalize => "normalize".to_owned(),
         })
+    }
+}
+
+impl SettingValue for Option<PostgresOptions> {
+    fn read(&mut self, text: &OsStr, _: Bounds) -> Result<(), String> {
+        let options = text.to_string_lossy().parse::<PostgresOptions>();
+        *self = Some(options.map_err(|error| error.to_string())?);
+        Ok(())
+    }
+
+    fn text(&self) -> Option<String> {
+        self.as_ref().map(ToString::to_string)
     }
 }
 

@@ -103,6 +103,20 @@ pub enum StoreError {
     /// SQLite reported an error.
     #[error("the database failed: {0}")]
     Database(#[from] rusqlite::Error),
+    /// The database server reported an error, or could not be reached.
+    #[error("the database failed: {problem}")]
+    Server {
+        /// What is wrong with the storage, if that was the reason.
+        fault: Option<StorageFault>,
+        /// What the server said, or why it said nothing.
+        problem: String,
+    },
+    /// A change has read what was not fetched for it; it runs again when that is there.
+    #[error("what the change reads has not been fetched yet")]
+    Unfetched,
+    /// A database of a server is not in a file that could be copied.
+    #[error("the database is not in a file: back it up with pg_dump")]
+    NoFile,
     /// A document could not be read or written as JSON.
     #[error("a stored document cannot be read: {0}")]
     Document(#[from] serde_json::Error),
@@ -157,6 +171,8 @@ pub enum StorageFault {
     Damaged,
     /// A statement took too long.
     Timeout,
+    /// The database server cannot be reached, or refuses to work.
+    Unreachable,
     /// The database is closed.
     Closed,
 }
@@ -172,6 +188,7 @@ impl StorageFault {
             Self::Detached => "the database file has lost its name, so the database is read-only",
             Self::Damaged => "the database is damaged",
             Self::Timeout => "the database took too long",
+            Self::Unreachable => "the database server cannot be reached",
             Self::Closed => "the database is being closed",
         }
     }
@@ -200,7 +217,7 @@ impl StoreError {
     pub fn fault(&self) -> Option<StorageFault> {
         match self {
             Self::Database(error) => fault_of(error),
-            Self::Commit { fault, .. } => *fault,
+            Self::Commit { fault, .. } | Self::Server { fault, .. } => *fault,
             Self::MigrationBackup { source, .. } => source.fault(),
             Self::Detached { .. } => Some(StorageFault::Detached),
             Self::Document(_) | Self::Inconsistent(_) | Self::Damaged { .. } => {

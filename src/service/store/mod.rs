@@ -2,7 +2,8 @@
 //!
 //! Resources are JSON documents in tables that know nothing of their kinds, so a new resource needs
 //! no new SQL. `schema` says which tables there are and `select` what is looked up in them; `tables` is
-//! what an engine has to offer for that, and `sqlite` is the engine of one process.
+//! what an engine has to offer for that. There are two: `sqlite`, of one process, and `postgres`, of
+//! several nodes.
 //!
 //! All writes go through one thread that shares one `fsync` between the jobs that are waiting: a job is
 //! answered after the commit that holds it, never before.
@@ -12,6 +13,7 @@ mod batch_error;
 mod error;
 mod health;
 mod metrics;
+mod postgres;
 mod schema;
 mod select;
 mod snapshot;
@@ -26,6 +28,7 @@ use std::path::Path;
 pub use audit::{EventQuery, StoredEvent};
 pub use error::{StorageFault, StoreError};
 pub use health::HealthEvents;
+pub use postgres::{PostgresAddressError, PostgresOptions, is_postgres_address};
 pub use snapshot::Snapshot;
 pub(super) use sqlite::resolve;
 pub use sqlite::{
@@ -37,15 +40,22 @@ pub use view::{Document, StoredToken, View};
 
 use crate::api::Origin;
 use crate::metrics::Families;
+use postgres::PostgresReaders;
 use sqlite::{Locks, OpenDatabase, Readers};
 use writer::Writer;
 
 /// A database, open for one process until [`Store::close`].
 pub struct Store {
-    readers: Readers,
+    readers: EngineReaders,
     writer: Writer,
     // Held for the life of the store; declared last, so that it is given up last.
     _locks: Option<Locks>,
+}
+
+/// How a database is read, which is an engine's own.
+enum EngineReaders {
+    Sqlite(Readers),
+    Postgres(Box<PostgresReaders>),
 }
 
 impl Store {
@@ -94,7 +104,16 @@ impl Store {
 
     fn of(opened: OpenDatabase) -> Result<Self, StoreError> {
         let (readers, writer, locks) = sqlite::start(opened)?;
-        Ok(Self { readers, writer, _locks: locks })
+        Ok(Self { readers: EngineReaders::Sqlite(readers), writer, _locks: locks })
+    }
+
+    /// Opens a database on PostgreSQL; its tables are made if need be. Blocks on the network.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, refuses, or has a database of a newer version.
+    pub fn open_postgres(options: PostgresOptions, origin: Origin) -> Result<Self, StoreError> {
+        let (readers, writer) = postgres::open(options, origin)?;
+        Ok(Self { readers: EngineReaders::Postgres(Box::new(readers)), writer, _locks: None })
     }
 
     /// True while writes are refused because the file has lost its name; reads go on.
@@ -133,7 +152,10 @@ impl Store {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        self.readers.read(work)
+        match &self.readers {
+            EngineReaders::Sqlite(readers) => readers.read(work),
+            EngineReaders::Postgres(readers) => readers.read(work).await,
+        }
     }
 
     /// As [`Store::read`], on the calling thread, which must not be one that serves.
@@ -144,7 +166,10 @@ impl Store {
         &self,
         work: impl FnOnce(&View<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.readers.read(work)
+        match &self.readers {
+            EngineReaders::Sqlite(readers) => readers.read(work),
+            EngineReaders::Postgres(readers) => readers.read_blocking(work),
+        }
     }
 
     /// Changes the database; the answer comes when the change is on disk.
@@ -188,7 +213,10 @@ impl Store {
     /// When the file exists and may not be overwritten, or there is no verified copy; no file has the
     /// name then that did not have it before.
     pub fn back_up(&self, to: &Path, overwrite: Overwrite) -> Result<BackupReport, StoreError> {
-        self.readers.back_up(to, overwrite)
+        match &self.readers {
+            EngineReaders::Sqlite(readers) => readers.back_up(to, overwrite),
+            EngineReaders::Postgres(_) => Err(StoreError::NoFile),
+        }
     }
 
     /// Has writes fail at once, from now on, that wait for the lock of another program.
@@ -201,7 +229,10 @@ impl Store {
     /// Blocks on the disk.
     pub fn close(&self) {
         // The last connection to close moves the log into the file, so the writer's comes last.
-        self.readers.close();
+        match &self.readers {
+            EngineReaders::Sqlite(readers) => readers.close(),
+            EngineReaders::Postgres(readers) => readers.close(),
+        }
         self.writer.close();
     }
 }

@@ -5,7 +5,7 @@
 //! What has been released is never changed: a change of the tables is a migration of its own, at the end.
 
 /// What a column holds; no column may be empty.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum ColumnType {
     Text,
     Bytes,
@@ -13,7 +13,7 @@ pub(super) enum ColumnType {
 }
 
 /// A table; its rows are found by its key and kept in the order of the key.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Table {
     pub name: &'static str,
     pub columns: &'static [(&'static str, ColumnType)],
@@ -24,6 +24,11 @@ impl Table {
     /// The names of its columns.
     pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
         self.columns.iter().map(|(name, _)| *name)
+    }
+
+    /// Where a column stands among the others.
+    pub(super) fn position(&self, column: &str) -> Option<usize> {
+        self.columns.iter().position(|(name, _)| *name == column)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -45,6 +45,16 @@ impl Batch<'_> {
     fn fill(&mut self) -> bool {
         self.queue.blocking_recv_many(&mut self.jobs, MAX_BATCH_JOBS) > 0
     }
+
+    /// Takes more of what waits, without waiting.
+    pub(super) fn take_more(&mut self) {
+        while self.jobs.len() < MAX_BATCH_JOBS {
+            match self.queue.try_recv() {
+                Ok(job) => self.jobs.push(job),
+                Err(_) => return,
+            }
+        }
+    }
 }
 
 /// Gets the ids that a commit has changed.
@@ -58,7 +68,8 @@ pub(super) struct WriterShared {
     pub metrics: WriterMetrics,
     /// Set when locks of other programs are waited for no longer.
     pub closing: Arc<AtomicBool>,
-    watchers: RwLock<Vec<Watcher>>,
+    /// Locked while they are called: one change is told after the other, whoever tells of it.
+    watchers: Mutex<Vec<Watcher>>,
 }
 
 /// A handle to the thread that writes.
@@ -139,6 +150,11 @@ impl Writer {
         answer.await.unwrap_or_else(|_| Err(StoreError::Closed.into()))
     }
 
+    /// What the thread shares with others.
+    pub(super) fn shared(&self) -> Arc<WriterShared> {
+        self.shared.clone()
+    }
+
     pub(super) fn commits(&self) -> u64 {
         self.shared.commits.load(Ordering::Acquire)
     }
@@ -152,7 +168,7 @@ impl Writer {
     }
 
     pub(super) fn watch(&self, watcher: Watcher) {
-        self.shared.watchers.write().unwrap_or_else(PoisonError::into_inner).push(watcher);
+        self.shared.watchers.lock().unwrap_or_else(PoisonError::into_inner).push(watcher);
     }
 
     fn hand_in(&self, job: Box<dyn Job>) -> Result<(), StoreError> {
@@ -222,6 +238,10 @@ impl WriterShared {
         failure
     }
 
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
     /// Counts a commit, and tells of what it has changed.
     pub(super) fn note_commit(&self, changed: &[String]) {
         self.count_commit();
@@ -237,7 +257,7 @@ impl WriterShared {
         if changed.is_empty() {
             return;
         }
-        for watcher in self.watchers.read().unwrap_or_else(PoisonError::into_inner).iter() {
+        for watcher in self.watchers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             // The change is made whatever becomes of those who hear of it.
             if catch_unwind(AssertUnwindSafe(|| watcher(changed))).is_err() {
                 tracing::error!("what follows changes of the database panicked");

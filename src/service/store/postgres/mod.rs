@@ -1,0 +1,95 @@
+//! The engine of several nodes: PostgreSQL.
+//!
+//! Each node has its one thread that writes, as with SQLite; the lock on one row makes the changes of all
+//! nodes serial (`committer`). Each reads over a few connections (`pool`), and learns from `changes` what
+//! the others have stored (`follower`).
+
+mod committer;
+mod error;
+mod follower;
+mod migrate;
+mod options;
+mod overlay;
+mod passwords;
+mod pool;
+mod server;
+mod statements;
+mod tables;
+mod tls;
+mod tokens;
+mod writes;
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+pub use options::{PostgresAddressError, PostgresOptions, is_postgres_address};
+
+use super::writer::Writer;
+use super::{StoreError, View};
+use crate::api::Origin;
+use crate::api::id::Ids;
+use committer::PostgresCommitter;
+use follower::Follower;
+use pool::{MAX_READERS, ReaderPool};
+use server::Server;
+use tokens::BatchTokens;
+
+/// A database on PostgreSQL, as it is read.
+pub(super) struct PostgresReaders {
+    pool: Arc<ReaderPool>,
+    /// As many threads wait for responses at once.
+    permits: Semaphore,
+    follower: Follower,
+}
+
+/// Opens a database, whose tables are made if need be; waits for the server.
+pub(super) fn open(
+    options: PostgresOptions,
+    origin: Origin,
+) -> Result<(PostgresReaders, Writer), StoreError> {
+    let address = options.to_string();
+    let server = Server::new(options)?;
+    // Nodes that start at once hinder each other, and one finds then what the other has made.
+    let session = server.connect(migrate::SETTINGS);
+    let session = session.or_else(|_| server.connect(migrate::SETTINGS))?;
+    let ids = migrate::prepare(&session, Ids::of(origin), &address)?;
+    let tokens = Arc::new(BatchTokens::new()?);
+    let committer = PostgresCommitter::new(server.clone(), ids, tokens.clone());
+    let writer = Writer::start(|_| Ok(committer))?;
+    let follower = Follower::start(server.clone(), tokens, writer.shared())?;
+    let (pool, permits) = (Arc::new(ReaderPool::new(server)), Semaphore::new(MAX_READERS));
+    Ok((PostgresReaders { pool, permits, follower }, writer))
+}
+
+impl PostgresReaders {
+    /// Reads from one state of the database; the thread waits for the server.
+    pub(super) fn read_blocking<T, E: From<StoreError>>(
+        &self,
+        work: impl FnOnce(&View<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.pool.read(work)
+    }
+
+    /// As [`PostgresReaders::read_blocking`], on another thread.
+    pub(super) async fn read<T, E>(
+        &self,
+        work: impl FnOnce(&View<'_>) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let permit = self.permits.acquire().await.map_err(|_| StoreError::Closed)?;
+        let pool = self.pool.clone();
+        let read = tokio::task::spawn_blocking(move || pool.read(work)).await;
+        drop(permit);
+        read.map_err(|_| StoreError::Panicked)?
+    }
+
+    /// Reads no more.
+    pub(super) fn close(&self) {
+        self.follower.stop();
+        self.pool.close();
+    }
+}

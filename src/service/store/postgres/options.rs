@@ -1,0 +1,268 @@
+//! Where the server is, from an address of the form `postgres://user@host:port/database?…`.
+//!
+//! A password is never part of it, because the command line of a process can be read by everyone on the
+//! machine.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
+use url::Url;
+
+use super::passwords;
+
+/// How long a connection may take to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long what was sent may stay unacknowledged before the connection is given up.
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How the server is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TlsMode {
+    /// No TLS.
+    Disable,
+    /// TLS to a server that shows a certificate of the authority, for its host.
+    VerifyFull,
+}
+
+/// Where a database on PostgreSQL is, and how to get there.
+#[derive(Clone)]
+pub struct PostgresOptions {
+    pub(super) config: Config,
+    pub(super) tls: TlsMode,
+    /// A file with the certificates to trust; those of the system where there is none.
+    pub(super) authority: Option<PathBuf>,
+    /// The address without anything secret.
+    address: String,
+}
+
+/// Why an address of a database cannot be used.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PostgresAddressError {
+    /// It is not of the form of an address.
+    #[error("{0:?} is not an address such as postgres://user@host:5432/database")]
+    Malformed(String),
+    /// It has a password.
+    #[error(
+        "the address of the database has a password, which everyone on this machine could read: leave it \
+         out, and use a file (?passfile=PATH or PGPASSFILE, in the form of .pgpass), or PGPASSWORD"
+    )]
+    Password,
+    /// A parameter is not known, or has another value than it may have.
+    #[error("{name}={value}: {problem}")]
+    Parameter {
+        /// The parameter.
+        name: String,
+        /// Its value.
+        value: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A file with passwords cannot be used.
+    #[error("cannot read {path}: {problem}", path = .path.display())]
+    PasswordFile {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        problem: String,
+    },
+    /// Traffic beyond this machine would not be protected.
+    #[error(
+        "sslmode=disable: the host {0} is not this machine; use sslmode=verify-full, with \
+         sslrootcert=FILE where the server's authority is not one of the system's"
+    )]
+    Unprotected(String),
+}
+
+impl fmt::Debug for PostgresOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PostgresOptions").field(&self.address).finish()
+    }
+}
+
+/// The address, without anything secret.
+impl fmt::Display for PostgresOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.address)
+    }
+}
+
+/// True for what is meant as the address of a database on PostgreSQL.
+pub fn is_postgres_address(text: &str) -> bool {
+    text.starts_with("postgres:") || text.starts_with("postgresql:")
+}
+
+impl FromStr for PostgresOptions {
+    type Err = PostgresAddressError;
+
+    fn from_str(address: &str) -> Result<Self, Self::Err> {
+        let malformed = || PostgresAddressError::Malformed(without_password(address));
+        let url = Url::parse(address).map_err(|_| malformed())?;
+        if !is_postgres_address(address) {
+            return Err(malformed());
+        }
+        if url.password().is_some() {
+            return Err(PostgresAddressError::Password);
+        }
+        let mut parameters = Parameters::default();
+        for (name, value) in url.query_pairs() {
+            parameters.take(&name, &value)?;
+        }
+        let config = config(&url, &parameters).ok_or_else(malformed)?;
+        let tls = tls_mode(&config, parameters.tls)?;
+        let mut options =
+            Self { config, tls, authority: parameters.authority, address: address.to_owned() };
+        if let Some(password) = passwords::find(&options.config, parameters.password_file)? {
+            options.config.password(password);
+        }
+        let mode = match tls {
+            TlsMode::Disable => SslMode::Disable,
+            TlsMode::VerifyFull => SslMode::Require,
+        };
+        options.config.ssl_mode(mode).connect_timeout(CONNECT_TIMEOUT);
+        options.config.tcp_user_timeout(TCP_USER_TIMEOUT).application_name("ginnel");
+        Ok(options)
+    }
+}
+
+/// What the query of an address says.
+#[derive(Default)]
+struct Parameters {
+    host: Option<String>,
+    tls: Option<TlsMode>,
+    authority: Option<PathBuf>,
+    password_file: Option<PathBuf>,
+}
+
+impl Parameters {
+    fn take(&mut self, name: &str, value: &str) -> Result<(), PostgresAddressError> {
+        let wrong = |problem| {
+            let (name, value) = (name.to_owned(), value.to_owned());
+            PostgresAddressError::Parameter { name, value, problem }
+        };
+        match name {
+            "host" => self.host = Some(value.to_owned()),
+            "sslrootcert" => self.authority = Some(value.into()),
+            "passfile" => self.password_file = Some(value.into()),
+            "password" => return Err(PostgresAddressError::Password),
+            "sslmode" => {
+                self.tls = Some(match value {
+                    "disable" => TlsMode::Disable,
+                    "verify-full" => TlsMode::VerifyFull,
+                    _ => return Err(wrong("is neither disable nor verify-full")),
+                });
+            }
+            _ => return Err(wrong("is not a known parameter")),
+        }
+        Ok(())
+    }
+}
+
+fn config(url: &Url, parameters: &Parameters) -> Option<Config> {
+    let decode = |text: &str| {
+        percent_encoding::percent_decode_str(text).decode_utf8().ok().map(|text| text.into_owned())
+    };
+    let mut config = Config::new();
+    let host = match (&parameters.host, url.host_str()) {
+        (Some(host), _) => host.clone(),
+        (None, Some(host)) if !host.is_empty() => decode(host)?.trim_matches(['[', ']']).to_owned(),
+        _ => return None,
+    };
+    config.host(&host).port(url.port().unwrap_or(5432));
+    let user = decode(url.username()).filter(|user| !user.is_empty());
+    config.user(user.or_else(|| std::env::var("PGUSER").ok())?);
+    let database = decode(url.path().trim_start_matches('/')).filter(|name| !name.is_empty());
+    config.dbname(database?);
+    Some(config)
+}
+
+/// Beyond this machine, TLS is the rule and cannot be switched off.
+fn tls_mode(config: &Config, asked: Option<TlsMode>) -> Result<TlsMode, PostgresAddressError> {
+    let remote = config.get_hosts().iter().find_map(|host| match host {
+        Host::Tcp(host) if !is_loopback(host) => Some(host.clone()),
+        _ => None,
+    });
+    match (asked, remote) {
+        (Some(TlsMode::Disable), Some(host)) => Err(PostgresAddressError::Unprotected(host)),
+        (Some(mode), _) => Ok(mode),
+        (None, Some(_)) => Ok(TlsMode::VerifyFull),
+        (None, None) => Ok(TlsMode::Disable),
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost"
+        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The address as it may be shown.
+fn without_password(address: &str) -> String {
+    let hidden = || "postgres://***".to_owned();
+    let Ok(mut url) = Url::parse(address) else { return hidden() };
+    match url.set_password(None) {
+        Ok(()) => url.to_string(),
+        Err(()) => hidden(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn parse(address: &str) -> Result<PostgresOptions, PostgresAddressError> {
+        address.parse()
+    }
+
+    #[test]
+    fn an_address_says_where_the_database_is() {
+        let options = parse("postgres://me@db.example:6000/tunnels?sslrootcert=/ca.pem").unwrap();
+
+        assert_eq!(options.config.get_hosts(), [Host::Tcp("db.example".to_owned())]);
+        assert_eq!(options.config.get_ports(), [6000]);
+        assert_eq!(options.config.get_dbname(), Some("tunnels"));
+        assert_eq!(options.tls, TlsMode::VerifyFull);
+        assert_eq!(options.authority, Some("/ca.pem".into()));
+    }
+
+    #[test]
+    fn a_password_is_refused_and_not_shown() {
+        for address in [
+            "postgres://me:secret@localhost/tunnels",
+            "postgres://me@localhost/tunnels?password=secret",
+        ] {
+            let error = parse(address).unwrap_err();
+            assert_eq!(error, PostgresAddressError::Password);
+            assert!(!error.to_string().contains("secret") && error.to_string().contains("PGPASS"));
+        }
+        let error = parse("postgres://me:secret@:5/x").unwrap_err();
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+
+    #[test]
+    fn tls_is_the_rule_beyond_this_machine() {
+        for host in ["localhost", "127.0.0.1", "[::1]", "%2Frun%2Fpostgresql"] {
+            let options = parse(&format!("postgres://me@{host}/tunnels")).unwrap();
+            assert_eq!(options.tls, TlsMode::Disable, "{host}");
+        }
+        let refused = parse("postgres://me@db.example/tunnels?sslmode=disable").unwrap_err();
+        assert_eq!(refused, PostgresAddressError::Unprotected("db.example".to_owned()));
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        for address in [
+            "postgres://me@localhost/tunnels?sslmode=prefer",
+            "postgres://me@localhost/tunnels?sslmod=disable",
+            "postgres://me@localhost",
+            "mysql://me@localhost/tunnels",
+        ] {
+            assert!(parse(address).is_err(), "{address}");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Connections to the server, which one thread carries, and what is sent over them.
+//!
+//! Whoever waits for a response may do so on any thread but those that serve: readers wait on threads
+//! for blocking work, changes are made by the thread that writes.
+
+use std::collections::HashMap;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, NoTls, Statement};
+
+use super::error::ServerError;
+use super::options::{PostgresOptions, TlsMode};
+use super::tls::PostgresTls;
+use crate::logging::or_debug;
+use crate::service::store::StoreError;
+use crate::thread_runtime::ThreadRuntime;
+
+/// How long a response may take: longer than the server takes for a statement at most, so that the server
+/// says why.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(12);
+
+/// Where connections are made.
+#[derive(Clone)]
+pub(super) struct Server(Arc<ServerState>);
+
+struct ServerState {
+    options: PostgresOptions,
+    tls: Option<PostgresTls>,
+    runtime: ThreadRuntime,
+}
+
+impl Server {
+    /// # Errors
+    /// When the certificates to trust cannot be read, or the system gives no thread.
+    pub(super) fn new(options: PostgresOptions) -> Result<Self, StoreError> {
+        let tls = match options.tls {
+            TlsMode::Disable => None,
+            TlsMode::VerifyFull => Some(PostgresTls::new(&options)?),
+        };
+        let runtime = ThreadRuntime::start("ginnel-postgres")
+            .map_err(|source| StoreError::File { path: "database thread".into(), source })?;
+        Ok(Self(Arc::new(ServerState { options, tls, runtime })))
+    }
+
+    /// Makes a connection, with these settings.
+    pub(super) fn connect(&self, settings: &str) -> Result<ServerSession, ServerError> {
+        let client = self.wait(async {
+            let config = &self.0.options.config;
+            let spawned = &self.0.runtime;
+            let client = match self.0.tls.clone() {
+                Some(tls) => {
+                    let (client, connection) = config.connect(tls).await?;
+                    spawned.handle().spawn(async move {
+                        or_debug!(connection.await, "a connection to the database broke");
+                    });
+                    client
+                }
+                None => {
+                    let (client, connection) = config.connect(NoTls).await?;
+                    spawned.handle().spawn(async move {
+                        or_debug!(connection.await, "a connection to the database broke");
+                    });
+                    client
+                }
+            };
+            client.batch_execute(settings).await?;
+            Ok::<_, tokio_postgres::Error>(client)
+        })??;
+        Ok(ServerSession { client, server: self.clone(), statements: Mutex::default() })
+    }
+
+    /// Waits for a response.
+    fn wait<F: Future>(&self, response: F) -> Result<F::Output, ServerError> {
+        let _entered = self.0.runtime.handle().enter();
+        let limited = timeout(RESPONSE_TIMEOUT, response);
+        block_on(limited).map_err(|_| ServerError::Unanswered)
+    }
+}
+
+/// One connection, used by one thread at a time.
+pub(super) struct ServerSession {
+    client: Client,
+    server: Server,
+    statements: Mutex<HashMap<String, Statement>>,
+}
+
+/// A statement with its parameters.
+pub(super) struct ServerCall<'a> {
+    pub sql: &'a str,
+    pub params: Vec<&'a (dyn ToSql + Sync)>,
+}
+
+/// The rows of a response.
+pub(super) type Rows = Vec<tokio_postgres::Row>;
+
+impl ServerSession {
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Runs a statement.
+    pub(super) fn query(
+        &self,
+        sql: &str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Rows, ServerError> {
+        let calls = [ServerCall { sql, params: params.to_vec() }];
+        let mut results = self.run(None, &calls, None)?;
+        results.pop().unwrap_or_else(|| Ok(Vec::new()))
+    }
+
+    /// Runs statements without parameters.
+    pub(super) fn execute(&self, sql: &str) -> Result<(), ServerError> {
+        Ok(self.server.wait(self.client.batch_execute(sql))??)
+    }
+
+    /// Sends statements without waiting for what becomes of them.
+    pub(super) fn send(&self, sql: &str) {
+        let _entered = self.server.0.runtime.handle().enter();
+        // A request is on its way once it was polled; dropping the response takes nothing back.
+        let mut response = pin!(self.client.batch_execute(sql));
+        let mut context = Context::from_waker(Waker::noop());
+        if response.as_mut().poll(&mut context).is_ready() {
+            tracing::debug!("the connection to the database is gone before {sql}");
+        }
+    }
+
+    /// Sends all in one flight: `begin`, the calls one after the other, then `end`. The result of each
+    /// call comes in its place, after that of `begin` and before that of `end`.
+    pub(super) fn run(
+        &self,
+        begin: Option<&str>,
+        calls: &[ServerCall<'_>],
+        end: Option<&str>,
+    ) -> Result<Vec<Result<Rows, ServerError>>, ServerError> {
+        let statements: Vec<_> =
+            calls.iter().map(|call| self.prepare(call.sql)).collect::<Result<_, _>>()?;
+        let mut flight: Vec<Response<'_>> = Vec::with_capacity(calls.len() + 2);
+        let plain = |sql| -> Response<'_> {
+            Box::pin(async move {
+                self.client.batch_execute(sql).await?;
+                Ok(Rows::new())
+            })
+        };
+        flight.extend(begin.map(plain));
+        for (call, statement) in calls.iter().zip(&statements) {
+            flight.push(Box::pin(
+                async move { Ok(self.client.query(statement, &call.params).await?) },
+            ));
+        }
+        flight.extend(end.map(plain));
+        self.server.wait(all_in_order(flight))
+    }
+
+    /// The statement, prepared once a connection; its parameters are `?1` and so on.
+    fn prepare(&self, sql: &str) -> Result<Statement, ServerError> {
+        let known = self.statements.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(statement) = known.get(sql) {
+            return Ok(statement.clone());
+        }
+        drop(known);
+        let text = sql.replace('?', "$");
+        let statement = self.server.wait(self.client.prepare(&text))??;
+        let mut known = self.statements.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+}
+
+type Response<'a> = Pin<Box<dyn Future<Output = Result<Rows, ServerError>> + 'a>>;
+
+/// Waits for all, which are first polled in their order: that is the order in which they are sent.
+async fn all_in_order(flight: Vec<Response<'_>>) -> Vec<Result<Rows, ServerError>> {
+    let mut results: Vec<Option<Result<Rows, ServerError>>> = flight.iter().map(|_| None).collect();
+    let mut flight = flight;
+    std::future::poll_fn(move |context| {
+        let mut is_complete = true;
+        for (response, result) in flight.iter_mut().zip(&mut results) {
+            if result.is_none() {
+                match response.as_mut().poll(context) {
+                    Poll::Ready(ready) => *result = Some(ready),
+                    Poll::Pending => is_complete = false,
+                }
+            }
+        }
+        match is_complete {
+            true => Poll::Ready(results.drain(..).flatten().collect()),
+            false => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Runs a future on this thread, which sleeps meanwhile. Unlike that of a runtime, it may be called
+/// where a runtime is at work.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
