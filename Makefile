@@ -31,7 +31,7 @@ fuzz: ## Run each fuzz target for SECONDS=60 under libFuzzer; needs Rust nightly
 	cargo +nightly fuzz build --fuzz-dir tests/fuzz --sanitizer none --target-dir target/fuzz libfuzzer
 	tests/fuzz/run $(SECONDS) $(FUZZ_TARGETS)
 
-packages: ## Install Chromium, nginx and pebble from Debian if there are none, for the tests.
+packages: ## Install Chromium, nginx, pebble and PostgreSQL from Debian if there are none, for the tests.
 	tests/install-packages
 
 bench: ## Build for release, and run all benchmarks beside their peers; prints figures, goals and verdicts.

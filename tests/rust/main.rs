@@ -9,6 +9,8 @@ mod api;
 #[cfg(feature = "service")]
 mod cli;
 #[cfg(feature = "service")]
+mod engines;
+#[cfg(feature = "service")]
 mod gateway;
 mod layers;
 #[cfg(feature = "service")]

@@ -6,10 +6,12 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::support::{Folder, Running};
+use crate::engines::{Engine, on_each_engine};
 
-#[tokio::test]
-async fn a_key_shows_its_token_once() {
-    let service = Running::start().await;
+on_each_engine!(a_key_shows_its_token_once, a_deleted_key_is_refused_on_its_next_use,);
+
+async fn a_key_shows_its_token_once(engine: Engine) {
+    let service = Running::on(engine).await;
 
     let made = service.post("/api_keys", json!({"description": "ci", "metadata": "{}"})).await;
     let read = service.get(&format!("/api_keys/{}", made.text("id"))).await;
@@ -22,9 +24,8 @@ async fn a_key_shows_its_token_once() {
     assert!(read.text("created_at").ends_with('Z'));
 }
 
-#[tokio::test]
-async fn a_deleted_key_is_refused_on_its_next_use() {
-    let service = Running::start().await;
+async fn a_deleted_key_is_refused_on_its_next_use(engine: Engine) {
+    let service = Running::on(engine).await;
     let made = service.post("/api_keys", json!({})).await;
     let (path, token) = (format!("/api_keys/{}", made.text("id")), made.text("token"));
     assert_eq!(service.call_as(&token, Method::GET, "/api_keys", None).await.status, 200);

@@ -9,6 +9,17 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::support::{Folder, Running};
+use crate::engines::{Engine, on_each_engine};
+
+on_each_engine!(
+    a_change_has_an_event_that_says_who_from_where_and_what,
+    an_event_names_all_that_a_change_took_with_it,
+    what_is_refused_has_an_event_with_its_code,
+    a_call_that_only_reads_has_no_event,
+    events_hold_no_secrets_and_no_bodies,
+    pages_keep_the_question,
+    only_admins_read_events,
+);
 
 async fn events(service: &Running, query: &str) -> Vec<Value> {
     let page = service.get(&format!("/audit_events{query}")).await;
@@ -32,9 +43,8 @@ fn operations(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["operation"].as_str().unwrap()).collect()
 }
 
-#[tokio::test]
-async fn a_change_has_an_event_that_says_who_from_where_and_what() {
-    let service = Running::start().await;
+async fn a_change_has_an_event_that_says_who_from_where_and_what(engine: Engine) {
+    let service = Running::on(engine).await;
     let made = service.post("/ip_policies", json!({"description": "office"})).await;
     let key = service.get("/api_keys").await.json["keys"][0].clone();
 
@@ -53,9 +63,8 @@ async fn a_change_has_an_event_that_says_who_from_where_and_what() {
     assert_eq!(service.get(&format!("/audit_events/{id}")).await.json, *event);
 }
 
-#[tokio::test]
-async fn an_event_names_all_that_a_change_took_with_it() {
-    let service = Running::start().await;
+async fn an_event_names_all_that_a_change_took_with_it(engine: Engine) {
+    let service = Running::on(engine).await;
     let policy = service.create("/ip_policies", json!({})).await;
     let rule = json!({"cidr": "192.0.2.0/24", "ip_policy_id": policy, "action": "allow"});
     let rule = service.create("/ip_policy_rules", rule).await;
@@ -67,9 +76,8 @@ async fn an_event_names_all_that_a_change_took_with_it() {
     assert_eq!(events[0]["resource_ids"], json!([policy, rule]));
 }
 
-#[tokio::test]
-async fn what_is_refused_has_an_event_with_its_code() {
-    let service = Running::start().await;
+async fn what_is_refused_has_an_event_with_its_code(engine: Engine) {
+    let service = Running::on(engine).await;
     let policy = service.create("/ip_policies", json!({})).await;
 
     let gone = format!("ipp_{}", "0".repeat(27));
@@ -98,9 +106,8 @@ async fn what_is_refused_has_an_event_with_its_code() {
     assert_eq!(anonymous["address"], "127.0.0.1");
 }
 
-#[tokio::test]
-async fn a_call_that_only_reads_has_no_event() {
-    let service = Running::start().await;
+async fn a_call_that_only_reads_has_no_event(engine: Engine) {
+    let service = Running::on(engine).await;
 
     service.get("/ip_policies").await;
     service.get("/ip_policies/ipp_none").await;
@@ -110,9 +117,8 @@ async fn a_call_that_only_reads_has_no_event() {
     assert_eq!(operations(&events(&service, "").await), ["ip_policies.create"]);
 }
 
-#[tokio::test]
-async fn events_hold_no_secrets_and_no_bodies() {
-    let service = Running::start().await;
+async fn events_hold_no_secrets_and_no_bodies(engine: Engine) {
+    let service = Running::on(engine).await;
     let body = json!({"description": "very-private", "metadata": "very-private"});
     let key = service.post("/api_keys", body.clone()).await;
     let credential = service.post("/credentials", body.clone()).await;
@@ -168,9 +174,8 @@ async fn events_are_found_by_operation_principal_resource_and_time() {
     assert_eq!((refused.status, refused.code()), (400, 215));
 }
 
-#[tokio::test]
-async fn pages_keep_the_question() {
-    let service = Running::start().await;
+async fn pages_keep_the_question(engine: Engine) {
+    let service = Running::on(engine).await;
     let mut made = Vec::new();
     for _ in 0..5 {
         made.push(service.create("/ip_policies", json!({})).await);
@@ -195,9 +200,8 @@ async fn pages_keep_the_question() {
     assert_eq!(seen, made);
 }
 
-#[tokio::test]
-async fn only_admins_read_events() {
-    let service = Running::start().await;
+async fn only_admins_read_events(engine: Engine) {
+    let service = Running::on(engine).await;
     let bot = service.create("/bot_users", json!({"name": "robot"})).await;
     let key = service.post("/api_keys", json!({"owner_id": bot})).await.text("token");
 

@@ -5,15 +5,21 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::support::{Folder, Running};
+use crate::engines::{Engine, on_each_engine};
+
+on_each_engine!(
+    paging_stays_right_while_others_insert,
+    pages_are_newest_first_and_end_with_null,
+    a_page_may_start_after_what_is_gone,
+);
 
 fn ids(page: &Value, field: &str) -> Vec<String> {
     let items = page[field].as_array().unwrap();
     items.iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
 }
 
-#[tokio::test]
-async fn pages_are_newest_first_and_end_with_null() {
-    let service = Running::start().await;
+async fn pages_are_newest_first_and_end_with_null(engine: Engine) {
+    let service = Running::on(engine).await;
     let mut made = Vec::new();
     for _ in 0..6 {
         made.push(service.create("/ip_policies", json!({})).await);
@@ -33,9 +39,8 @@ async fn pages_are_newest_first_and_end_with_null() {
     assert_eq!(exact.json["next_page_uri"], Value::Null);
 }
 
-#[tokio::test]
-async fn a_page_may_start_after_what_is_gone() {
-    let service = Running::start().await;
+async fn a_page_may_start_after_what_is_gone(engine: Engine) {
+    let service = Running::on(engine).await;
     let first = service.create("/ip_policies", json!({})).await;
     let second = service.create("/ip_policies", json!({})).await;
     service.delete(&format!("/ip_policies/{second}")).await;
@@ -45,9 +50,8 @@ async fn a_page_may_start_after_what_is_gone() {
     assert_eq!(ids(&page.json, "ip_policies"), [first]);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn paging_stays_right_while_others_insert() {
-    let service = Arc::new(Running::start().await);
+async fn paging_stays_right_while_others_insert(engine: Engine) {
+    let service = Arc::new(Running::on(engine).await);
     let mut before = Vec::new();
     for _ in 0..50 {
         before.push(service.create("/ip_policies", json!({})).await);

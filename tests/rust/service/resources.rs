@@ -3,6 +3,20 @@
 use serde_json::{Value, json};
 
 use super::support::{Folder, Running};
+use crate::engines::{Engine, on_each_engine};
+
+on_each_engine!(
+    a_change_keeps_what_it_leaves_out_and_clears_what_is_empty,
+    an_ip_policy_takes_its_rules_with_it_and_stays_referred_to,
+    a_rule_shows_its_policy_and_frees_its_network,
+    a_backend_can_be_deleted_once_nothing_refers_to_it,
+    an_edge_takes_its_routes_and_hosts_with_it,
+    a_module_is_replaced_as_a_whole_and_forgotten_without_complaint,
+    a_policy_comes_back_as_it_was_given,
+    a_backend_module_names_its_backend,
+    defaults_are_shown,
+    a_bot_takes_its_keys_with_it,
+);
 
 async fn route(service: &Running) -> (String, String) {
     let edge = service.create("/edges/https", json!({"hostports": ["a.example:443"]})).await;
@@ -11,9 +25,8 @@ async fn route(service: &Running) -> (String, String) {
     (edge, format!("{path}/{id}"))
 }
 
-#[tokio::test]
-async fn a_change_keeps_what_it_leaves_out_and_clears_what_is_empty() {
-    let service = Running::start().await;
+async fn a_change_keeps_what_it_leaves_out_and_clears_what_is_empty(engine: Engine) {
+    let service = Running::on(engine).await;
     let child = service.create("/backends/http_response", json!({})).await;
     let body = json!({"description": "d", "metadata": "m", "backends": [child]});
     let path = format!("/backends/failover/{}", service.create("/backends/failover", body).await);
@@ -30,9 +43,8 @@ async fn a_change_keeps_what_it_leaves_out_and_clears_what_is_empty() {
     assert_eq!(cleared.json["metadata"], "n");
 }
 
-#[tokio::test]
-async fn an_ip_policy_takes_its_rules_with_it_and_stays_referred_to() {
-    let service = Running::start().await;
+async fn an_ip_policy_takes_its_rules_with_it_and_stays_referred_to(engine: Engine) {
+    let service = Running::on(engine).await;
     let policy = service.create("/ip_policies", json!({})).await;
     let rule = json!({"cidr": "10.0.0.0/8", "ip_policy_id": policy, "action": "allow"});
     let rule = service.create("/ip_policy_rules", rule).await;
@@ -49,9 +61,8 @@ async fn an_ip_policy_takes_its_rules_with_it_and_stays_referred_to() {
     assert_eq!(service.patch(&route, json!({"description": "still here"})).await.status, 200);
 }
 
-#[tokio::test]
-async fn a_rule_shows_its_policy_and_frees_its_network() {
-    let service = Running::start().await;
+async fn a_rule_shows_its_policy_and_frees_its_network(engine: Engine) {
+    let service = Running::on(engine).await;
     let policy = service.create("/ip_policies", json!({})).await;
     let body = json!({"cidr": "10.0.0.0/8", "ip_policy_id": policy, "action": "deny"});
     let made = service.post("/ip_policy_rules", body.clone()).await;
@@ -65,9 +76,8 @@ async fn a_rule_shows_its_policy_and_frees_its_network() {
     assert_eq!(service.post("/ip_policy_rules", body).await.status, 201);
 }
 
-#[tokio::test]
-async fn a_backend_can_be_deleted_once_nothing_refers_to_it() {
-    let service = Running::start().await;
+async fn a_backend_can_be_deleted_once_nothing_refers_to_it(engine: Engine) {
+    let service = Running::on(engine).await;
     let backend = service.create("/backends/http_response", json!({})).await;
     let (_, route) = route(&service).await;
     service.put(&format!("{route}/backend"), json!({"backend_id": backend})).await;
@@ -81,9 +91,8 @@ async fn a_backend_can_be_deleted_once_nothing_refers_to_it() {
     assert_eq!((unset.status, deleted.status), (204, 204));
 }
 
-#[tokio::test]
-async fn an_edge_takes_its_routes_and_hosts_with_it() {
-    let service = Running::start().await;
+async fn an_edge_takes_its_routes_and_hosts_with_it(engine: Engine) {
+    let service = Running::on(engine).await;
     let backend = service.create("/backends/http_response", json!({})).await;
     let (edge, route) = route(&service).await;
     service.put(&format!("{route}/backend"), json!({"backend_id": backend})).await;
@@ -100,9 +109,8 @@ async fn an_edge_takes_its_routes_and_hosts_with_it() {
     assert_eq!(service.delete(&format!("/backends/http_response/{backend}")).await.status, 204);
 }
 
-#[tokio::test]
-async fn a_module_is_replaced_as_a_whole_and_forgotten_without_complaint() {
-    let service = Running::start().await;
+async fn a_module_is_replaced_as_a_whole_and_forgotten_without_complaint(engine: Engine) {
+    let service = Running::on(engine).await;
     let (_, route) = route(&service).await;
     let path = format!("{route}/circuit_breaker");
 
@@ -120,9 +128,8 @@ async fn a_module_is_replaced_as_a_whole_and_forgotten_without_complaint() {
     assert_eq!(service.get(&route).await.json["circuit_breaker"], Value::Null);
 }
 
-#[tokio::test]
-async fn a_policy_comes_back_as_it_was_given() {
-    let service = Running::start().await;
+async fn a_policy_comes_back_as_it_was_given(engine: Engine) {
+    let service = Running::on(engine).await;
     let edge = service.create("/edges/tcp", json!({})).await;
     let path = format!("/edges/tcp/{edge}/policy");
     let rule = json!({
@@ -140,9 +147,8 @@ async fn a_policy_comes_back_as_it_was_given() {
     assert_eq!(service.get(&format!("/edges/tcp/{edge}")).await.json["policy"], empty.json);
 }
 
-#[tokio::test]
-async fn a_backend_module_names_its_backend() {
-    let service = Running::start().await;
+async fn a_backend_module_names_its_backend(engine: Engine) {
+    let service = Running::on(engine).await;
     let backend = service.create("/backends/static", json!({"address": "localhost:80"})).await;
     let body = json!({"backend": {"backend_id": backend}, "hostports": ["localhost:9000"]});
 
@@ -154,9 +160,8 @@ async fn a_backend_module_names_its_backend() {
     assert_eq!(edge.json["ip_restriction"], Value::Null);
 }
 
-#[tokio::test]
-async fn defaults_are_shown() {
-    let service = Running::start().await;
+async fn defaults_are_shown(engine: Engine) {
+    let service = Running::on(engine).await;
 
     let response = service.post("/backends/http_response", json!({"headers": {"X-A": "1"}})).await;
     let group = service.post("/backends/tunnel_group", json!({"labels": {"a": "b"}})).await;
@@ -174,9 +179,8 @@ async fn defaults_are_shown() {
     assert_eq!(service.get("/tunnel_sessions").await.json["tunnel_sessions"], json!([]));
 }
 
-#[tokio::test]
-async fn a_bot_takes_its_keys_with_it() {
-    let service = Running::start().await;
+async fn a_bot_takes_its_keys_with_it(engine: Engine) {
+    let service = Running::on(engine).await;
     let bot = service.create("/bot_users", json!({"name": "ci"})).await;
     let key = service.post("/api_keys", json!({"owner_id": bot})).await;
     let credential = service.create("/credentials", json!({"owner_id": bot})).await;

@@ -10,8 +10,12 @@ use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
 use super::support::Folder;
+use crate::engines::{Engine, on_each_engine};
+
+on_each_engine!(a_failed_change_leaves_nothing_behind,);
 
 mod migrations;
+mod postgres;
 mod snapshot;
 mod transaction;
 mod view;
@@ -94,9 +98,8 @@ async fn documents_links_and_claims_are_kept_and_go_together() {
     }
 }
 
-#[tokio::test]
-async fn a_failed_change_leaves_nothing_behind() {
-    let store = Store::open(None).unwrap();
+async fn a_failed_change_leaves_nothing_behind(engine: Engine) {
+    let store = engine.store();
 
     let failed = store
         .write(|change| -> Result<(), StoreError> {

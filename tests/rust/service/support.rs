@@ -30,6 +30,11 @@ impl Running {
         Self::with(Options::default()).await
     }
 
+    /// A service with a new store on an engine.
+    pub async fn on(engine: crate::engines::Engine) -> Self {
+        Self::with(engine.options()).await
+    }
+
     pub async fn with(options: Options) -> Self {
         Self::over(client(), options).await
     }

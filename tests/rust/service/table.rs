@@ -8,6 +8,13 @@ use reqwest::Method;
 use serde_json::{Map, Value, json};
 
 use super::support::Running;
+use crate::engines::{Engine, on_each_engine};
+
+on_each_engine!(
+    every_operation_asks_who_calls,
+    a_trailing_slash_makes_no_difference,
+    the_root_names_all_lists,
+);
 
 /// A value of each kind.
 fn sample(kind: &Kind) -> Value {
@@ -65,9 +72,8 @@ fn what_is_encoded_is_decoded_to_itself() {
     }
 }
 
-#[tokio::test]
-async fn every_operation_asks_who_calls() {
-    let service = Running::start().await;
+async fn every_operation_asks_who_calls(engine: Engine) {
+    let service = Running::on(engine).await;
 
     for info in remote::operations() {
         let method: Method = info.method.as_str().parse().unwrap();
@@ -77,9 +83,8 @@ async fn every_operation_asks_who_calls() {
     }
 }
 
-#[tokio::test]
-async fn a_trailing_slash_makes_no_difference() {
-    let service = Running::start().await;
+async fn a_trailing_slash_makes_no_difference(engine: Engine) {
+    let service = Running::on(engine).await;
     let id = service.create("/api_keys/", json!({})).await;
 
     assert_eq!(service.get("/api_keys/").await.status, 200);
@@ -87,9 +92,8 @@ async fn a_trailing_slash_makes_no_difference() {
     assert_eq!(service.get("/api_keys//").await.status, 404);
 }
 
-#[tokio::test]
-async fn the_root_names_all_lists() {
-    let service = Running::start().await;
+async fn the_root_names_all_lists(engine: Engine) {
+    let service = Running::on(engine).await;
 
     let root = service.get("/").await;
 

@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex};
 use ginnel::service::store::{Store, StoreError};
 
 use super::{Note, note};
+use crate::engines::{Engine, on_each_engine};
 use crate::service::support::Folder;
+
+on_each_engine!(watchers_hear_of_documents_from_before_and_after,);
 
 async fn fill(store: &Store, number: u32) {
     let change = store.write(move |change| {
@@ -59,9 +62,8 @@ async fn a_database_holds_what_it_held_and_nothing_else() {
     }
 }
 
-#[tokio::test]
-async fn watchers_hear_of_documents_from_before_and_after() {
-    let store = Store::open(None).unwrap();
+async fn watchers_hear_of_documents_from_before_and_after(engine: Engine) {
+    let store = engine.store();
     fill(&store, 1).await;
     let snapshot = store.read_blocking(|view| view.snapshot()).unwrap();
     store.write(|change| change.remove::<Note>("note_001")).await.unwrap();

@@ -5,6 +5,20 @@ use std::sync::{Arc, Mutex};
 use ginnel::service::store::{Store, StoreError, Transaction, View};
 
 use super::{Note, note};
+use crate::engines::{Engine, on_each_engine};
+
+on_each_engine!(
+    a_document_takes_the_place_of_the_one_with_its_identifier,
+    documents_of_different_kinds_do_not_meet,
+    removing_takes_all_of_a_document_and_nothing_of_others,
+    links_of_a_role_are_replaced_together,
+    a_claim_is_held_by_one_until_it_is_released,
+    a_token_is_stored_once,
+    a_setting_keeps_the_last_value,
+    identifiers_and_tokens_are_new_each_time,
+    watchers_hear_of_what_was_stored_and_removed_and_of_nothing_else,
+    a_watcher_that_panics_harms_neither_the_change_nor_the_next_watcher,
+);
 
 /// Another kind of document, with identifiers of its own.
 #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -16,10 +30,6 @@ impl ginnel::service::store::Document for Label {
     fn id(&self) -> &str {
         &self.0
     }
-}
-
-fn store() -> Store {
-    Store::open(None).unwrap()
 }
 
 /// Makes a change that succeeds.
@@ -34,9 +44,8 @@ fn look<T>(store: &Store, work: impl FnOnce(&View<'_>) -> Result<T, StoreError>)
     store.read_blocking(work).unwrap()
 }
 
-#[tokio::test]
-async fn a_document_takes_the_place_of_the_one_with_its_identifier() {
-    let store = store();
+async fn a_document_takes_the_place_of_the_one_with_its_identifier(engine: Engine) {
+    let store = engine.store();
 
     change(&store, |change| change.put(&note(1))).await;
     change(&store, |change| {
@@ -54,9 +63,8 @@ async fn a_document_takes_the_place_of_the_one_with_its_identifier() {
     assert_eq!(texts, expected.map(|(id, text)| (id.to_owned(), text.to_owned())));
 }
 
-#[tokio::test]
-async fn documents_of_different_kinds_do_not_meet() {
-    let store = store();
+async fn documents_of_different_kinds_do_not_meet(engine: Engine) {
+    let store = engine.store();
     change(&store, |change| {
         change.put(&Label("note_001".to_owned()))?;
         change.put(&note(1))
@@ -69,9 +77,8 @@ async fn documents_of_different_kinds_do_not_meet() {
     assert_eq!(look(&store, |view| view.find::<Note>("note_001")), Some(note(1)));
 }
 
-#[tokio::test]
-async fn removing_takes_all_of_a_document_and_nothing_of_others() {
-    let store = store();
+async fn removing_takes_all_of_a_document_and_nothing_of_others(engine: Engine) {
+    let store = engine.store();
     change(&store, |change| {
         for id in ["note_001", "note_002"] {
             change.link(id, "role", ["target"])?;
@@ -100,9 +107,8 @@ async fn removing_takes_all_of_a_document_and_nothing_of_others() {
     assert_eq!(left, (vec![other.clone()], Some(other), Some(token)));
 }
 
-#[tokio::test]
-async fn links_of_a_role_are_replaced_together() {
-    let store = store();
+async fn links_of_a_role_are_replaced_together(engine: Engine) {
+    let store = engine.store();
     change(&store, |change| {
         change.link("from", "role", ["a", "b", "b"])?;
         change.link("from", "other role", ["a"])?;
@@ -124,9 +130,8 @@ async fn links_of_a_role_are_replaced_together() {
     assert_eq!(references("from", "role"), [""; 0]);
 }
 
-#[tokio::test]
-async fn a_claim_is_held_by_one_until_it_is_released() {
-    let store = store();
+async fn a_claim_is_held_by_one_until_it_is_released(engine: Engine) {
+    let store = engine.store();
     let claim = |key: &'static str, owner: &'static str| {
         change(&store, move |change| change.claim("space", key, owner))
     };
@@ -148,9 +153,8 @@ async fn a_claim_is_held_by_one_until_it_is_released() {
     assert!(claim("key", "two").await);
 }
 
-#[tokio::test]
-async fn a_token_is_stored_once() {
-    let store = store();
+async fn a_token_is_stored_once(engine: Engine) {
+    let store = engine.store();
     change(&store, |change| change.put_token("ak_1", b"hash", "usr_1")).await;
 
     let again = store.write(|change| change.put_token("ak_1", b"other", "usr_2")).await;
@@ -160,9 +164,8 @@ async fn a_token_is_stored_once() {
     assert_eq!((token.hash.as_slice(), token.owner_id.as_str()), (&b"hash"[..], "usr_1"));
 }
 
-#[tokio::test]
-async fn a_setting_keeps_the_last_value() {
-    let store = store();
+async fn a_setting_keeps_the_last_value(engine: Engine) {
+    let store = engine.store();
     assert_eq!(look(&store, |view| view.setting("name")), None);
 
     for value in ["one", "two"] {
@@ -172,9 +175,8 @@ async fn a_setting_keeps_the_last_value() {
     assert_eq!(look(&store, |view| view.setting("name")).as_deref(), Some("two"));
 }
 
-#[tokio::test]
-async fn identifiers_and_tokens_are_new_each_time() {
-    let store = store();
+async fn identifiers_and_tokens_are_new_each_time(engine: Engine) {
+    let store = engine.store();
 
     let (ids, tokens) = change(&store, |change| {
         let ids = (0..50).map(|_| change.new_id("note")).collect::<Result<Vec<_>, _>>()?;
@@ -188,9 +190,8 @@ async fn identifiers_and_tokens_are_new_each_time() {
     assert_ne!(tokens[0], tokens[1]);
 }
 
-#[tokio::test]
-async fn watchers_hear_of_what_was_stored_and_removed_and_of_nothing_else() {
-    let store = store();
+async fn watchers_hear_of_what_was_stored_and_removed_and_of_nothing_else(engine: Engine) {
+    let store = engine.store();
     let heard: Arc<Mutex<Vec<Vec<String>>>> = Arc::default();
     let log = heard.clone();
     store.watch(move |changed| log.lock().unwrap().push(changed.to_vec()));
@@ -218,9 +219,8 @@ async fn watchers_hear_of_what_was_stored_and_removed_and_of_nothing_else() {
     assert_eq!(store.commits(), before + 5);
 }
 
-#[tokio::test]
-async fn a_watcher_that_panics_harms_neither_the_change_nor_the_next_watcher() {
-    let store = store();
+async fn a_watcher_that_panics_harms_neither_the_change_nor_the_next_watcher(engine: Engine) {
+    let store = engine.store();
     let heard: Arc<Mutex<usize>> = Arc::default();
     let count = heard.clone();
     store.watch(|_| std::panic::resume_unwind(Box::new("on purpose")));

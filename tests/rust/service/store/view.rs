@@ -4,15 +4,17 @@ use ginnel::service::store::{StorageFault, Store, StoreError};
 use rusqlite::Connection;
 
 use super::{Note, note, put};
+use crate::engines::{Engine, on_each_engine};
 use crate::service::support::Folder;
+
+on_each_engine!(pages_go_from_the_newest_to_the_oldest, a_document_exists_under_its_own_kind,);
 
 fn ids(notes: Vec<Note>) -> Vec<String> {
     notes.into_iter().map(|note| note.id).collect()
 }
 
-#[tokio::test]
-async fn pages_go_from_the_newest_to_the_oldest() {
-    let store = Store::open(None).unwrap();
+async fn pages_go_from_the_newest_to_the_oldest(engine: Engine) {
+    let store = engine.store();
     for number in 1..=5 {
         put(&store, note(number)).await;
     }
@@ -29,9 +31,8 @@ async fn pages_go_from_the_newest_to_the_oldest() {
     assert_eq!(page(None, usize::MAX).len(), 5);
 }
 
-#[tokio::test]
-async fn a_document_exists_under_its_own_kind() {
-    let store = Store::open(None).unwrap();
+async fn a_document_exists_under_its_own_kind(engine: Engine) {
+    let store = engine.store();
     put(&store, note(1)).await;
     let exists = |id: &str| store.read_blocking(|view| view.exists(id)).unwrap();
 

@@ -1,0 +1,288 @@
+//! Several nodes on one server: what they rely on, and what becomes of changes when the server or the
+//! way to it breaks.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use ginnel::service::store::{Store, StoreError};
+
+use super::{Note, note};
+use crate::engines::{self, PostgresServer};
+
+/// Adds one to a number that is stored, which has to be read for that.
+async fn count_up(store: &Store) -> Result<(), StoreError> {
+    let count = store.write(|change| -> Result<(), StoreError> {
+        let known = change.find::<Note>("note_count")?.map_or("0".to_owned(), |note| note.text);
+        let next = known.parse::<u32>().unwrap() + 1;
+        change.put(&Note { id: "note_count".to_owned(), text: next.to_string() })
+    });
+    count.await
+}
+
+fn counted(store: &Store) -> u32 {
+    let found = store.read_blocking(|view| view.find::<Note>("note_count")).unwrap();
+    found.map_or(0, |note| note.text.parse().unwrap())
+}
+
+/// How many of 600 increments are lost when four sessions make them in this way. `{lock}` and `{read}`
+/// stand for statements.
+fn lost_updates(body: &str) -> i64 {
+    let server = engines::server();
+    let database = server.new_database();
+    server.psql(
+        &database,
+        "CREATE TABLE lock (version bigint); INSERT INTO lock VALUES (0);
+         CREATE TABLE counter (value bigint); INSERT INTO counter VALUES (0)",
+    );
+    let script = format!(
+        "DO $$ DECLARE seen bigint; BEGIN FOR i IN 1..150 LOOP {body}
+         UPDATE counter SET value = seen + 1; COMMIT; END LOOP; END $$"
+    );
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| server.psql(&database, &script));
+        }
+    });
+    600 - server.psql(&database, "SELECT value FROM counter").parse::<i64>().unwrap()
+}
+
+#[test]
+fn only_a_read_in_a_statement_after_the_lock_loses_no_update() {
+    let lock_then_read =
+        "UPDATE lock SET version = version + 1; SELECT value INTO seen FROM counter;";
+    let both_in_one = "WITH locked AS (UPDATE lock SET version = version + 1 RETURNING version)
+        SELECT value INTO seen FROM counter, locked;";
+    let read_then_lock =
+        "SELECT value INTO seen FROM counter; UPDATE lock SET version = version + 1;";
+
+    assert_eq!(lost_updates(lock_then_read), 0);
+    assert!(lost_updates(both_in_one) > 0, "the order of the statements would not matter");
+    assert!(lost_updates(read_then_lock) > 0, "the order of the statements would not matter");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_lose_no_change_of_each_other_and_hear_of_it() {
+    let database = engines::new_database();
+    let nodes: Vec<_> = (0..3).map(|_| Arc::new(engines::open(&database))).collect();
+    let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = heard.clone();
+    nodes[0].watch(move |changed| log.lock().unwrap().extend_from_slice(changed));
+
+    let writers = nodes.iter().cloned().map(|node| {
+        tokio::spawn(async move {
+            for _ in 0..50 {
+                count_up(&node).await.unwrap();
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+    nodes[1].write(|change| change.put(&note(7))).await.unwrap();
+
+    assert!(nodes.iter().all(|node| counted(node) == 150));
+    while !heard.lock().unwrap().contains(&"note_007".to_owned()) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let count = heard.lock().unwrap().iter().filter(|id| *id == "note_count").count();
+    assert_eq!(count, 150, "each change is told of once, whoever made it");
+}
+
+#[tokio::test]
+async fn identifiers_of_one_node_are_larger_than_those_of_another_before() {
+    let database = engines::new_database();
+    let (one, other) = (engines::open(&database), engines::open(&database));
+    let mut ids = Vec::new();
+
+    for node in [&one, &other, &one, &other] {
+        ids.push(
+            node.write(|change| {
+                let id = change.new_id("note")?;
+                change.put(&Note { id: id.clone(), text: String::new() })?;
+                Ok::<_, StoreError>(id)
+            })
+            .await
+            .unwrap(),
+        );
+    }
+
+    assert!(ids.is_sorted_by(|earlier, later| earlier < later), "{ids:?}");
+}
+
+/// How a connection is cut when a commit is sent over it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    /// The server gets the commit, and its response is lost.
+    Response,
+    /// The commit is lost.
+    Commit,
+    /// The client is cut off first, and the server gets the commit later.
+    Late,
+}
+
+/// A way to the server that cuts a connection when the next commit is sent over it.
+struct Cutter {
+    port: u16,
+    next: Arc<Mutex<Option<Cut>>>,
+    cuts: Arc<AtomicUsize>,
+    ended: Arc<AtomicBool>,
+}
+
+impl Cutter {
+    fn start(server: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (next, cuts): (Arc<Mutex<Option<Cut>>>, Arc<AtomicUsize>) = Default::default();
+        let ended = Arc::new(AtomicBool::new(false));
+        let (of_thread, counted, is_over) = (next.clone(), cuts.clone(), ended.clone());
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let upstream = TcpStream::connect(("127.0.0.1", server)).unwrap();
+                let (mut from, mut to) =
+                    (upstream.try_clone().unwrap(), client.try_clone().unwrap());
+                thread::spawn(move || {
+                    let _ = std::io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+                let (next, cuts) = (of_thread.clone(), counted.clone());
+                thread::spawn(move || forward(client, upstream, &next, &cuts));
+            }
+        });
+        Self { port, next, cuts, ended }
+    }
+}
+
+impl Drop for Cutter {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+    }
+}
+
+fn contains(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+fn forward(
+    mut client: TcpStream,
+    mut server: TcpStream,
+    next: &Mutex<Option<Cut>>,
+    cuts: &AtomicUsize,
+) {
+    let mut buffer = vec![0; 1 << 16];
+    let mut writes = false;
+    while let Ok(read @ 1..) = client.read(&mut buffer) {
+        let bytes = &buffer[..read];
+        // Readers commit as well; only who writes sets this.
+        writes |= contains(bytes, "synchronous_commit");
+        let cut = match writes && contains(bytes, "COMMIT") {
+            true => next.lock().unwrap().take(),
+            false => None,
+        };
+        let Some(cut) = cut else {
+            if server.write_all(bytes).is_err() {
+                break;
+            }
+            continue;
+        };
+        cuts.fetch_add(1, Ordering::Relaxed);
+        match cut {
+            Cut::Response => server.write_all(bytes).unwrap(),
+            Cut::Commit => {}
+            Cut::Late => {
+                client.shutdown(Shutdown::Both).unwrap();
+                thread::sleep(Duration::from_millis(100));
+                server.write_all(bytes).unwrap();
+            }
+        }
+        client.shutdown(Shutdown::Both).ok();
+        thread::sleep(Duration::from_millis(20));
+        break;
+    }
+    let _ = server.shutdown(Shutdown::Both);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_is_made_once_however_its_commit_is_cut_off() {
+    let cuts: usize = match std::env::var("GINNEL_CUTS") {
+        Ok(cuts) => cuts.parse().unwrap(),
+        Err(_) => 20,
+    };
+    let server = engines::server();
+    let database = server.new_database();
+    let cutter = Cutter::start(server.port());
+    let address = format!("postgres://ginnel@127.0.0.1:{}/{database}", cutter.port);
+    let store = engines::open(&address.parse().unwrap());
+    count_up(&store).await.unwrap();
+    let direct = engines::open(&server.address(&database).parse().unwrap());
+
+    for number in 0..cuts {
+        let cut = [Cut::Response, Cut::Commit, Cut::Late][number % 3];
+        let before = counted(&direct);
+        *cutter.next.lock().unwrap() = Some(cut);
+
+        let made = count_up(&store).await;
+
+        assert!(made.is_ok(), "{cut:?}: {made:?}");
+        assert_eq!(counted(&direct), before + 1, "{cut:?}");
+    }
+    assert_eq!(cutter.cuts.load(Ordering::Relaxed), cuts);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_acknowledged_change_is_lost_when_the_server_is_killed() {
+    let server = Arc::new(PostgresServer::start(&[]));
+    let database = server.new_database();
+    let store = Arc::new(engines::open(&server.address(&database).parse().unwrap()));
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers = (0..8).map(|writer| {
+        let (store, stop) = (store.clone(), stop.clone());
+        tokio::spawn(async move {
+            let mut acknowledged = Vec::new();
+            for number in 0.. {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let id = format!("note_{writer}_{number:06}");
+                let note = Note { id: id.clone(), text: String::new() };
+                if store.write(move |change| change.put(&note)).await.is_ok() {
+                    acknowledged.push(id);
+                }
+            }
+            acknowledged
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+
+    for _ in 0..3 {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let server = server.clone();
+        tokio::task::spawn_blocking(move || {
+            server.kill();
+            server.run(&[]);
+        })
+        .await
+        .unwrap();
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    stop.store(true, Ordering::Relaxed);
+    let mut acknowledged = Vec::new();
+    for writer in writers {
+        acknowledged.extend(writer.await.unwrap());
+    }
+
+    assert!(!acknowledged.is_empty());
+    let ids = server.psql(&database, "SELECT id FROM ginnel.resources");
+    let stored: std::collections::HashSet<_> = ids.lines().collect();
+    let lost: Vec<_> = acknowledged.iter().filter(|id| !stored.contains(id.as_str())).collect();
+    assert!(lost.is_empty(), "{} of {}: {lost:?}", lost.len(), acknowledged.len());
+    store.close();
+    server.kill();
+}
