@@ -148,6 +148,10 @@ class ServiceSettings(TypedDict, total=False):
 
     path: str | PathLike[str]
     """The SQLite database; without it, all data is lost when the process ends."""
+    store: str
+    """The database on PostgreSQL, postgres://USER@HOST/NAME, for several nodes; without a
+    password.
+    """
     audit_retention: Duration
     """How long events of the audit trail are kept; by default 90d."""
     force_open: bool

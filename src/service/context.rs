@@ -122,8 +122,7 @@ impl Context {
     }
 
     /// The resource with this identifier, with its addresses.
-    pub async fn find<R: StoredResource>(&self, id: &str) -> Result<R, Refusal> {
-        let id = id.to_owned();
+    pub async fn find<R: StoredResource>(&self, id: String) -> Result<R, Refusal> {
         let found = self.read(move |view| found::<R>(view, &id)).await?;
         Ok(self.located(found))
     }

@@ -46,7 +46,7 @@ async fn list(service: Context, params: List) -> OperationResult<List> {
 }
 
 async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    service.find(&params.id).await
+    service.find(params.id).await
 }
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {

@@ -61,7 +61,7 @@ async fn list(service: Context, params: List) -> OperationResult<List> {
 }
 
 async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    Ok(with_tunnels(&service, service.find(&params.id).await?))
+    Ok(with_tunnels(&service, service.find(params.id).await?))
 }
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
