@@ -25,11 +25,12 @@ mod signals;
 
 use std::ffi::OsString;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Command};
 
 pub use error::Exit;
 
+use crate::client::redaction::mask_login;
 use error::CliError;
 
 /// What a subcommand is: how it is called, and what it does.
@@ -125,5 +126,15 @@ fn explain(error: &clap::Error) -> Result<(), CliError> {
         .filter(|line| !line.is_empty())
         .map(|line| line.trim_start_matches("error: "))
         .collect();
-    Err(CliError::usage(usage.join(" ")))
+    Err(CliError::usage(without_login(error, usage.join(" "))))
+}
+
+/// What is said of a wrong value, without the password of an address.
+fn without_login(error: &clap::Error, text: String) -> String {
+    match error.get(ContextKind::InvalidValue) {
+        Some(ContextValue::String(value)) if value.contains("://") => {
+            text.replace(value.as_str(), &mask_login(value))
+        }
+        _ => text,
+    }
 }

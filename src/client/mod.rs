@@ -46,7 +46,7 @@ mod query;
 mod rate;
 #[cfg(unix)]
 mod reactor;
-mod redaction;
+pub(crate) mod redaction;
 #[cfg(unix)]
 mod registration;
 mod request;

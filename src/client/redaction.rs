@@ -81,7 +81,7 @@ fn pattern(secret: &str) -> Option<Regex> {
 }
 
 /// An address without user and password, even where it is not quite an address.
-pub(super) fn mask_login(address: &str) -> String {
+pub(crate) fn mask_login(address: &str) -> String {
     let Some((login, host)) = address.rsplit_once('@') else { return address.to_owned() };
     let scheme = login.split_once("://").map(|(scheme, _)| format!("{scheme}://"));
     format!("{}{MASK}@{host}", scheme.unwrap_or_default())

@@ -40,9 +40,12 @@ pub(super) struct PyService {
     /// Where it is watched, `host:port`.
     #[pyo3(get)]
     admin_addr: Option<String>,
-    /// The database; none where it is in memory.
+    /// The file of the database; none where there is no file.
     #[pyo3(get)]
     path: Option<PathBuf>,
+    /// Whether the data end with the service.
+    #[pyo3(get)]
+    in_memory: bool,
     #[pyo3(get)]
     ca_pem: String,
     #[pyo3(get)]
@@ -208,6 +211,7 @@ impl PyService {
         let options =
             options.into_options().map_err(|problem| error::raise(py, "ConfigError", &problem))?;
         let path = options.path.clone();
+        let in_memory = path.is_none() && options.store.is_none();
         let runtime = ThreadRuntime::start("ginnel-service")?;
         let started = py.detach(|| runtime.block_on(service::Service::start(options)));
         let service = started.map_err(|problem| error::not_started(py, &problem))?;
@@ -223,6 +227,7 @@ impl PyService {
             https_address: service.gateway().https_address().map(|it| it.to_string()),
             admin_addr: service.admin_address().map(|it| it.to_string()),
             path,
+            in_memory,
             ca_pem: service.gateway().authority().pem().to_owned(),
             ca_path: service.gateway().authority().path().map(ToOwned::to_owned),
             running: Mutex::new(Some(running)),

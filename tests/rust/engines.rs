@@ -72,7 +72,22 @@ pub fn new_database() -> PostgresOptions {
 pub fn server() -> &'static PostgresServer {
     static SERVER: OnceLock<PostgresServer> = OnceLock::new();
     // Where the tests only look at what the server does, its disk is not what they wait for.
-    SERVER.get_or_init(|| PostgresServer::start(&["-c", "fsync=off"]))
+    SERVER.get_or_init(|| {
+        remove_abandoned();
+        PostgresServer::start(&["-c", "fsync=off"])
+    })
+}
+
+/// Removes the folders of servers whose tests have ended: nothing is dropped at the end of a process.
+fn remove_abandoned() {
+    for folder in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let name = folder.file_name().to_string_lossy().into_owned();
+        let process = name.strip_prefix("ginnel-pg-").and_then(|rest| rest.split('-').next());
+        let is_abandoned = |id: &str| !PathBuf::from("/proc").join(id).exists();
+        if process.is_some_and(is_abandoned) {
+            let _ = fs::remove_dir_all(folder.path());
+        }
+    }
 }
 
 /// A server of PostgreSQL in a folder of its own.

@@ -186,8 +186,8 @@ class Service(InProcess):
             }
         )
         self._rehearsal = _native.Rehearsal(self._service)
-        # To return to; a database in a file may be large, and is not ours to empty.
-        self._first = self.snapshot() if self._service.path is None else None
+        # To return to; other databases may be large, and are not ours to empty.
+        self._first = self.snapshot() if self._service.in_memory else None
 
     @property
     def url(self) -> str:

@@ -1,0 +1,89 @@
+"""A server of PostgreSQL, for the store that several nodes share."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from itertools import count
+
+from addresses import free_port
+from processes import wait_until
+
+NOBODY = 65534
+
+
+class PostgresServer:
+    """A server in a folder of its own, with databases by number."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder, self.port = folder, free_port()
+        self._numbers = count()
+
+    def run(self, program: str, *arguments: object, **options: object) -> subprocess.Popen[str]:
+        """Starts one of its programs, which refuse to be run by an administrator."""
+        user = NOBODY if os.geteuid() == 0 else None
+        command = [str(programs() / program), *map(str, arguments)]
+        return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
+            command, cwd=self.folder, user=user, group=user, text=True, **options
+        )
+
+    def call(self, program: str, *arguments: object) -> str:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        with self.run(program, *arguments, **pipes) as process:
+            output, _ = process.communicate(timeout=60)
+            assert process.returncode == 0, output
+            return output
+
+    def is_ready(self) -> bool:
+        with self.run("pg_isready", "-q", "-h", "127.0.0.1", "-p", self.port) as process:
+            return process.wait(10) == 0
+
+    def new_database(self) -> str:
+        """The address of a new, empty database."""
+        name = f"test_{next(self._numbers)}"
+        self.sql("postgres", f"CREATE DATABASE {name}")
+        return f"postgres://ginnel@127.0.0.1:{self.port}/{name}"
+
+    def sql(self, database: str, statement: str) -> str:
+        at = ("-h", "127.0.0.1", "-p", self.port, "-U", "ginnel", "-d", database)
+        return self.call("psql", "-X", "-q", "-A", "-t", *at, "-c", statement).strip()
+
+
+@contextlib.contextmanager
+def running() -> Iterator[PostgresServer]:
+    """A server that has started."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="ginnel-postgres-"))
+    server = PostgresServer(folder)
+    try:
+        if os.geteuid() == 0:
+            os.chown(folder, NOBODY, NOBODY)
+        server.call("initdb", "-D", "data", "-U", "ginnel", "-A", "trust", "--no-sync")
+        options = ("-c", "listen_addresses=127.0.0.1", "-c", "fsync=off")
+        at = ("-D", "data", "-k", folder, "-p", server.port)
+        with (folder / "log").open("w") as log:
+            process = server.run("postgres", *at, *options, stdout=log, stderr=log)
+        try:
+            wait_until(server.is_ready, "a server of PostgreSQL")
+            yield server
+        finally:
+            process.terminate()
+            process.wait(30)
+    finally:
+        shutil.rmtree(folder)
+
+
+def programs() -> pathlib.Path:
+    """The folder of the server's programs."""
+    installed = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    named = os.environ.get("GINNEL_POSTGRES")
+    for folder in [pathlib.Path(named)] if named else installed:
+        if (folder / "initdb").exists():
+            return folder
+    raise AssertionError(
+        "PostgreSQL is missing: run `make packages`, or name it in GINNEL_POSTGRES"
+    )

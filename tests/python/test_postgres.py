@@ -1,0 +1,110 @@
+"""Services whose data are on PostgreSQL, as Python and the command line start them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import ginnel
+import postgres
+from ginnel.exceptions import AuthenticationError, ConfigError, ServiceStoreError
+from processes import Command, wait_until
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[postgres.PostgresServer]:
+    with postgres.running() as server:
+        yield server
+
+
+@pytest.fixture
+def store(server: postgres.PostgresServer) -> str:
+    return server.new_database()
+
+
+async def test_resources_are_kept_for_the_next_service(store: str, make_client: Any) -> None:
+    with ginnel.Service(store=store) as service:
+        client = make_client(service.api_key, base_url=service.url)
+        policy = await client.ip_policies.create(description="office")
+        await client.ip_policies.update(policy.id, metadata="{}")
+        other = await client.ip_policies.create(description="other")
+        await client.ip_policies.delete(other.id)
+        key = (await client.api_keys.create(description="kept")).token
+
+    with ginnel.Service(store=store) as service:
+        assert service.api_key is None, "only the first start makes a key"
+        client = make_client(key, base_url=service.url)
+        found = await client.ip_policies.get(policy.id)
+        assert (found.description, found.metadata) == ("office", "{}")
+        assert [listed.id for listed in await client.ip_policies.list().to_list()] == [policy.id]
+
+
+def test_a_key_that_one_node_deletes_is_refused_by_the_others(store: str) -> None:
+    with (
+        ginnel.Service(store=store) as one,
+        ginnel.Service(store=store) as other,
+        ginnel.RemoteClient(one.api_key, base_url=one.url) as admin,
+    ):
+        key = admin.api_keys.create(description="short-lived")
+        with ginnel.RemoteClient(key.token, base_url=other.url) as client:
+            assert client.api_keys.get(key.id).description == "short-lived"
+
+            admin.api_keys.delete(key.id)
+
+            wait_until(lambda: is_refused(client), "the key to be refused", 5)
+
+
+def is_refused(client: ginnel.RemoteClient) -> bool:
+    try:
+        client.ip_policies.list().to_list()
+    except AuthenticationError:
+        return True
+    return False
+
+
+def test_a_reset_leaves_a_shared_database_as_it_is(store: str) -> None:
+    with (
+        ginnel.Service(store=store) as service,
+        ginnel.RemoteClient(service.api_key, base_url=service.url) as client,
+    ):
+        policy = client.ip_policies.create(description="stays")
+
+        service.reset()
+
+        assert client.ip_policies.get(policy.id).description == "stays"
+
+
+@pytest.mark.parametrize(
+    ("store", "error", "words"),
+    [
+        ("postgres://ginnel:secret@127.0.0.1/x", ConfigError, "password"),
+        ("postgres://ginnel@192.0.2.1/x?sslmode=disable", ConfigError, "sslmode"),
+        ("mysql://ginnel@127.0.0.1/x", ConfigError, "postgres"),
+        ("postgres://ginnel@127.0.0.1:1/x", ServiceStoreError, "127.0.0.1|refused"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_refused(
+    store: str, error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words) as refused:
+        ginnel.Service(store=store)
+
+    assert "secret" not in str(refused.value)
+
+
+def test_the_command_serves_from_a_database_on_postgresql(store: str) -> None:
+    with Command("serve", "--store", store, "--http-port", "none", "--https-port", "none") as serve:
+        service = serve.line()
+        with ginnel.RemoteClient(service["api_key"], base_url=service["url"]) as client:
+            assert client.api_keys.list().to_list()
+
+
+def test_the_command_refuses_a_password_in_an_argument() -> None:
+    with Command("serve", "--store", "postgres://ginnel:secret@127.0.0.1/x") as serve:
+        code, complaint = serve.ended()
+
+    assert code == 2
+    assert "PGPASSFILE" in complaint
+    assert "secret" not in complaint
