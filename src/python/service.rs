@@ -112,6 +112,13 @@ impl ServiceArguments {
         if passed.iter().any(|name| name == "certificate") {
             config.options.certificate.clone_from(&own.certificate);
         }
+        let is_passed = |name: &str| passed.iter().any(|it| it == name);
+        if own.path.is_some() && !is_passed("store") {
+            config.options.store = None;
+        }
+        if own.store.is_some() && !is_passed("path") {
+            config.options.path = None;
+        }
         let (kept_calls, origin) = (own.kept_calls, own.origin.clone());
         let keys: Vec<_> = passed.iter().flat_map(|name| keys_of(name)).collect();
         replace_settings(&mut config, own, &keys)?;

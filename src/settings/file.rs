@@ -137,6 +137,11 @@ impl ConfigFile {
     }
 
     /// What the file says of a setting, and where; none where it says nothing.
+    /// Whether something is wrong with the file itself.
+    pub fn is_broken(&self) -> bool {
+        !self.problems.is_empty()
+    }
+
     pub(super) fn values(&self, key: &str) -> Option<(&[String], TextPlace)> {
         let value = self.values.iter().find(|value| value.key == key)?;
         Some((&value.texts, value.place))

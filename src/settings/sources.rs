@@ -25,18 +25,6 @@ pub enum SettingOrigin {
     Flag(String),
 }
 
-impl SettingOrigin {
-    /// How much it counts.
-    pub fn rank(&self) -> u8 {
-        match self {
-            Self::Default => 0,
-            Self::File(..) => 1,
-            Self::Environment(_) => 2,
-            Self::Flag(_) => 3,
-        }
-    }
-}
-
 impl fmt::Display for SettingOrigin {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -67,6 +55,8 @@ pub struct ResolvedSettings<C> {
     /// The configuration.
     pub config: C,
     origins: BTreeMap<&'static str, SettingOrigin>,
+    /// How strong their sources are: a later file is stronger than an earlier one.
+    strengths: BTreeMap<&'static str, usize>,
 }
 
 impl<C> ResolvedSettings<C> {
@@ -83,9 +73,12 @@ impl<C> ResolvedSettings<C> {
     /// Whether one setting has the say over another that stands for the same: its source is at least
     /// as strong.
     pub fn outweighs(&self, key: &str, other: &str) -> bool {
-        self.origin(key).rank() >= self.origin(other).rank()
+        self.strengths.get(key) >= self.strengths.get(other)
     }
 }
+
+/// What is shorter is no secret, and stands in many words.
+const MIN_SECRET_BYTES: usize = 4;
 
 /// Puts a configuration together.
 ///
@@ -96,13 +89,20 @@ pub fn resolve<C: Default>(
     sections: &'static [SettingSection<C>],
     sources: &SettingSources<'_>,
 ) -> Result<ResolvedSettings<C>, Vec<String>> {
-    let mut resolved = ResolvedSettings { config: C::default(), origins: BTreeMap::new() };
+    let (origins, strengths) = (BTreeMap::new(), BTreeMap::new());
+    let mut resolved = ResolvedSettings { config: C::default(), origins, strengths };
+    let secrets = secrets(sections, sources);
     let mut problems: Vec<_> = sources.files.iter().flat_map(|it| it.problems.clone()).collect();
     for setting in sections.iter().flat_map(|section| section.settings) {
-        for (origin, values) in said(setting, sources) {
+        for (strength, origin, values) in said(setting, sources) {
             match setting.replace(&mut resolved.config, &values) {
-                Ok(()) => drop(resolved.origins.insert(setting.key, origin)),
-                Err(problem) => problems.push(placed(setting, &origin, &problem)),
+                Ok(()) => {
+                    resolved.strengths.insert(setting.key, strength);
+                    resolved.origins.insert(setting.key, origin);
+                }
+                Err(problem) => {
+                    problems.push(placed(setting, &origin, &without(&secrets, problem)));
+                }
             }
         }
     }
@@ -113,18 +113,19 @@ pub fn resolve<C: Default>(
 fn said<'s, C>(
     setting: &'static Setting<C>,
     sources: &'s SettingSources<'s>,
-) -> impl Iterator<Item = (SettingOrigin, Vec<OsString>)> + 's {
-    let files = sources.files.iter().filter_map(|file| {
+) -> impl Iterator<Item = (usize, SettingOrigin, Vec<OsString>)> + 's {
+    let strongest = sources.files.len();
+    let files = sources.files.iter().enumerate().filter_map(|(at, file)| {
         let (values, place) = file.values(setting.key)?;
-        Some((SettingOrigin::File(file.path().to_owned(), place), texts(values)))
+        Some((at, SettingOrigin::File(file.path().to_owned(), place), texts(values)))
     });
     let environment = setting.environment().and_then(|variable| {
         let value = (sources.environment)(&variable).filter(is_meant)?;
-        Some((SettingOrigin::Environment(variable), items(setting, value)))
+        Some((strongest, SettingOrigin::Environment(variable), items(setting, value)))
     });
     let flag = setting.flag().and_then(|flag| {
         let values = (sources.flags)(&flag)?;
-        Some((SettingOrigin::Flag(flag), values))
+        Some((strongest + 1, SettingOrigin::Flag(flag), values))
     });
     files.chain(environment).chain(flag)
 }
@@ -144,6 +145,20 @@ fn items<C>(setting: &Setting<C>, value: OsString) -> Vec<OsString> {
         }
         _ => vec![value],
     }
+}
+
+/// What files say of secrets: it may stand at another key by mistake.
+fn secrets<C>(sections: &'static [SettingSection<C>], sources: &SettingSources<'_>) -> Vec<String> {
+    let settings = sections.iter().flat_map(|section| section.settings);
+    let keys = settings.filter(|setting| setting.field.kind == ValueKind::Secret);
+    let texts = |key| sources.files.iter().filter_map(move |file| Some(file.values(key)?.0));
+    keys.flat_map(|setting| texts(setting.key)).flatten().cloned().collect()
+}
+
+/// A problem that shows no secret.
+fn without(secrets: &[String], problem: String) -> String {
+    let known = secrets.iter().filter(|secret| secret.len() >= MIN_SECRET_BYTES);
+    known.fold(problem, |problem, secret| problem.replace(secret.as_str(), mask::MASK))
 }
 
 fn placed<C>(setting: &Setting<C>, origin: &SettingOrigin, problem: &str) -> String {

@@ -107,7 +107,8 @@ pub fn read_text(path: &Path, text: &str) -> ConfigFile {
 /// # Errors
 /// With every problem, each with the flag, the variable or the place in the file that it comes from.
 pub fn load(sources: &SettingSources<'_>) -> Result<ResolvedSettings<AgentConfig>, Vec<String>> {
-    let unversioned = sources.files.iter().filter(|file| !file.sets("version"));
+    let unversioned =
+        sources.files.iter().filter(|file| !file.sets("version") && !file.is_broken());
     let missing = |file: &ConfigFile| {
         format!("{}: version: is missing; write `version: 2`", mask::path(file.path()))
     };

@@ -96,7 +96,10 @@ fn coverage(options: &Options, path: &Path, leaf: &LeafFields) -> Option<Finding
     let own = own.filter(|url| url.scheme_str() == Some("https"));
     let own = own.and_then(|url| url.host().map(str::to_owned));
     let needed: Vec<_> = tunnels.into_iter().chain(own).collect();
-    let covers = |name: &String| leaf.dns_names.iter().any(|pattern| matches_name(pattern, name));
+    let covers = |name: &String| {
+        leaf.dns_names.iter().any(|pattern| matches_name(pattern, name))
+            || leaf.ips.iter().any(|ip| ip == name.trim_matches(['[', ']']))
+    };
     let missing: Vec<_> = needed.iter().filter(|name| !covers(name)).collect();
     let missing: Vec<_> = missing.iter().map(|name| name.replace(SOME_NAME, "*")).collect();
     let (names, path) = (leaf.dns_names.join(", "), path.display());
