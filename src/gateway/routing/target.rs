@@ -35,6 +35,11 @@ pub trait Target: Send + Sync + 'static {
         false
     }
 
+    /// Whether a connection that has carried a request may wait for another.
+    fn may_idle(&self) -> bool {
+        true
+    }
+
     /// Opens a connection for this visitor, who came this way.
     fn dial<'a>(
         &'a self,

@@ -186,7 +186,8 @@ fn relay(
     connection: UpstreamConnection,
     upstream: &Upstream,
 ) -> ResponseBody {
-    let pool = (upstream.target.reuse() != ConnectionReuse::Nobody).then(|| upstream.pool.clone());
+    let may_wait = upstream.target.reuse() != ConnectionReuse::Nobody && upstream.target.may_idle();
+    let pool = may_wait.then(|| upstream.pool.clone());
     match (connection, body) {
         (UpstreamConnection::Http1(connection), _) => {
             ResponseBody::relay(http1::Http1Body::new(connection, pool))

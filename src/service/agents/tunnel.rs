@@ -215,6 +215,11 @@ impl Target for OnlineTunnel {
         self.session.session.open_streams() >= self.session.streams.open()
     }
 
+    fn may_idle(&self) -> bool {
+        // Tunnels of an agent share its streams, and none closes what waits in the pool of another.
+        self.session.session.open_streams() <= self.session.streams.open() / 4 * 3
+    }
+
     fn dial<'a>(
         &'a self,
         visitor: &'a Visitor,

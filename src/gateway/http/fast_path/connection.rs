@@ -209,7 +209,8 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
             return ExchangeEnd::Failed;
         }
         let is_quiet = upstream.pool.permits(IdleState::after(&self.answer));
-        if is_quiet && head.keep_alive && self.body.is_complete() {
+        let may_wait = head.keep_alive && self.body.is_complete() && upstream.target.may_idle();
+        if is_quiet && may_wait {
             connection.rest();
             upstream.pool.http1.put(connection);
         }
