@@ -25,8 +25,8 @@ use tokio::sync::watch;
 
 use crate::gateway::Gateway;
 use crate::gateway::modules::policy_cache::PolicyCache;
-use crate::logging::{ignore, or_debug};
-use crate::service::store::{self, Store};
+use crate::logging::ignore;
+use crate::service::store::{self, StorageFault, Store};
 use route_tables::{RouteTables, is_published};
 use tcp_edges::TcpEdges;
 
@@ -77,8 +77,14 @@ impl Publisher {
             }
         });
         store.read_blocking(|view| tables.load(view))?;
-        let thread =
-            PublisherThread { tables, queue, progress, gateway, store: Arc::downgrade(store) };
+        let thread = PublisherThread {
+            tables,
+            queue,
+            progress,
+            gateway,
+            store: Arc::downgrade(store),
+            unread: Vec::new(),
+        };
         std::thread::Builder::new()
             .name("ginnel-publisher".to_owned())
             .spawn(move || thread.run())
@@ -121,6 +127,8 @@ struct PublisherThread {
     progress: watch::Sender<u64>,
     gateway: Gateway,
     store: Weak<Store>,
+    /// What was changed while the database could not be read.
+    unread: Vec<String>,
 }
 
 impl PublisherThread {
@@ -129,7 +137,7 @@ impl PublisherThread {
         loop {
             match self.queue.recv_timeout(RETRY_INTERVAL) {
                 Ok(change) => self.publish(change),
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => self.refresh(Vec::new()),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             if retried.elapsed() >= RETRY_INTERVAL && !self.gateway.is_closing() {
@@ -146,15 +154,28 @@ impl PublisherThread {
             number = change.number;
             ids.extend(change.ids);
         }
-        let Some(store) = self.store.upgrade() else { return };
-        // The change is made whatever becomes of it here. A database that cannot be read has told
-        // whoever changed it.
-        let refresh = || store.read_blocking(|view| self.tables.refresh(view, &ids));
-        match catch_unwind(AssertUnwindSafe(refresh)) {
-            Ok(refreshed) => drop(or_debug!(refreshed, "the routes stay as they were")),
-            Err(_) => tracing::error!("a change could not be made live: {}", ids.join(", ")),
-        }
+        self.refresh(ids);
         self.progress.send_replace(number);
+    }
+
+    /// Makes what was changed live, with what could not be read before.
+    fn refresh(&mut self, ids: Vec<String>) {
+        let mut all = std::mem::take(&mut self.unread);
+        all.extend(ids);
+        let Some(store) = self.store.upgrade().filter(|_| !all.is_empty()) else { return };
+        let refresh = || store.read_blocking(|view| self.tables.refresh(view, &all));
+        match catch_unwind(AssertUnwindSafe(refresh)) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!("routes stay as they were: {error}");
+                // A document that cannot be used must not be in the way of others.
+                if matches!(error.fault(), Some(StorageFault::Timeout | StorageFault::Unreachable))
+                {
+                    self.unread = all;
+                }
+            }
+            Err(_) => tracing::error!("a change could not be made live: {}", all.join(", ")),
+        }
     }
 }
 

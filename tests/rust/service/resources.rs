@@ -16,6 +16,8 @@ on_each_engine!(
     a_backend_module_names_its_backend,
     defaults_are_shown,
     a_bot_takes_its_keys_with_it,
+    changes_that_read_much_are_made,
+    names_that_differ_in_a_byte_that_cannot_be_stored_are_one,
 );
 
 async fn route(service: &Running) -> (String, String) {
@@ -216,4 +218,32 @@ async fn a_restart_keeps_everything() {
     assert_eq!(after.replace(service.service.url(), &url), before);
     let taken = service.post("/edges/https", json!({"hostports": ["a.example:443"]})).await;
     assert_eq!(taken.code(), 7122);
+}
+
+async fn changes_that_read_much_are_made(engine: Engine) {
+    let service = Running::on(engine).await;
+    let policy = service.create("/ip_policies", json!({})).await;
+    for number in 0..150 {
+        let cidr = format!("10.0.{number}.0/24");
+        let rule = json!({"cidr": cidr, "ip_policy_id": policy, "action": "allow"});
+        service.create("/ip_policy_rules", rule).await;
+    }
+    let hosts: Vec<_> = (0..100).map(|number| format!("h{number}.d{number}.example:443")).collect();
+
+    let edge = service.post("/edges/https", json!({"hostports": hosts})).await;
+    let deleted = service.delete(&format!("/ip_policies/{policy}")).await;
+
+    assert_eq!((edge.status, deleted.status), (201, 204), "{}", edge.json);
+    assert_eq!(service.get("/ip_policy_rules").await.json["ip_policy_rules"], json!([]));
+    assert_eq!(edge.json["hostports"].as_array().unwrap().len(), 100);
+}
+
+async fn names_that_differ_in_a_byte_that_cannot_be_stored_are_one(engine: Engine) {
+    let service = Running::on(engine).await;
+    let name = json!({"name": "a\u{0}b"});
+    let first = service.post("/bot_users", name.clone()).await;
+
+    let second = service.post("/bot_users", name).await;
+
+    assert_eq!((first.status, second.status), (201, 409), "{}", second.json);
 }

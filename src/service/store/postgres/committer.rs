@@ -4,7 +4,7 @@
 //! `cluster`, and then fetches what the jobs are known to read. That it is two statements is what the
 //! correctness rests on: at READ COMMITTED each statement sees what was committed before it began. One
 //! statement that locked and read would read what was true before it waited for the lock, and so would
-//! one before the lock; both lose changes of other nodes (`tests/rust/service/store/isolation.rs`).
+//! one before the lock; both lose changes of other nodes (`tests/rust/service/store/postgres.rs`).
 //!
 //! Then the jobs run on an overlay. The second flight stores what they have changed, notes the changed
 //! identifiers with a token of the batch, and commits. Where the response to that is lost, the version
@@ -33,8 +33,8 @@ const BATCH_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long is waited before it is tried again, at first and at most.
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_millis(500);
-/// How many rounds of reads a batch may need: a chain of reads that is longer has no end.
-const MAX_ROUNDS: usize = 64;
+/// How many rounds of reads a batch makes for all its jobs together.
+const MAX_ROUNDS: usize = 16;
 /// How many changes are kept for nodes that have not seen them yet.
 const KEPT_CHANGES: i64 = 100_000;
 /// How many versions pass between two removals of older ones.
@@ -108,11 +108,20 @@ impl PostgresCommitter {
             let token = self.tokens.next()?;
             let error = match self.attempt(batch, &token) {
                 Ok(changed) => return Ok(changed),
-                Err(BatchAttemptError::Final(error)) => return Err(error),
-                Err(BatchAttemptError::Failed(error)) => error,
+                Err(BatchAttemptError::Final(error)) => {
+                    // A transaction may still be open there.
+                    self.session = None;
+                    return Err(error);
+                }
+                Err(BatchAttemptError::Failed(error)) => {
+                    self.tokens.forget(&token);
+                    error
+                }
                 Err(BatchAttemptError::Unknown { version, error }) => {
                     tracing::info!("it is not known whether a change was stored: {error}");
-                    match self.is_stored(version, &token, deadline)? {
+                    let stored = self.is_stored(version, &token, deadline)?;
+                    self.tokens.forget(&token);
+                    match stored {
                         Some(changed) => return Ok(changed),
                         None => error,
                     }
@@ -158,7 +167,10 @@ impl PostgresCommitter {
         let layer = overlay.take();
         let changes = statements::store(&layer)?;
         let end = EndOfBatch { version, token, changed: &changed, last_id: self.ids.latest() };
+        // Noted before: when the response is lost, the follower may see the version first.
+        self.tokens.note_unresolved(token);
         end.commit(session, &changes)?;
+        self.tokens.forget(token);
         Ok(changed)
     }
 
@@ -184,7 +196,6 @@ impl PostgresCommitter {
                     std::thread::sleep(MIN_PAUSE);
                 }
                 Err(error) => {
-                    self.tokens.note_unresolved(token);
                     let problem = format!("it is not known whether the change was stored: {error}");
                     return Err(StoreError::Server {
                         fault: Some(StorageFault::Unreachable),
@@ -331,7 +342,9 @@ impl BatchRun<'_> {
             self.fetch(&unfetched)?;
             waiting = next;
         }
-        Err(StoreError::Inconsistent("a change reads without an end").into())
+        // What reads on and on does so over the connection, one statement after the other.
+        querying.extend(waiting);
+        querying.into_iter().try_for_each(|job| self.run_querying(job.as_mut()))
     }
 
     fn run_one(&mut self, job: &mut dyn Job, unfetched: &mut HashSet<Lookup>) -> JobEnd {

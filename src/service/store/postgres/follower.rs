@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::error::ServerError;
 use super::server::{Rows, Server, ServerSession};
 use super::tokens::BatchTokens;
-use crate::logging::{ignore, or_debug};
+use crate::logging::ignore;
 use crate::service::store::StoreError;
 use crate::service::store::tables::Row;
 use crate::service::store::writer::WriterShared;
@@ -48,12 +48,13 @@ impl Follower {
         let seen = rows.first().map(|row| row.integer(0)).transpose()?.unwrap_or_default();
         let state = Arc::new(FollowerState::default());
         let following = state.clone();
-        let mut follow = Following { server, session: Some(session), seen, tokens, shared };
+        let mut follow =
+            Following { server, session: Some(session), seen, tokens, shared, is_blind: false };
         let thread = std::thread::Builder::new()
             .name("ginnel-follower".to_owned())
             .spawn(move || {
                 while following.wait() {
-                    or_debug!(follow.look(), "cannot look for changes of other nodes");
+                    follow.look_or_doubt();
                 }
             })
             .map_err(|source| StoreError::File { path: "follower thread".into(), source })?;
@@ -96,9 +97,23 @@ struct Following {
     seen: i64,
     tokens: Arc<BatchTokens>,
     shared: Arc<WriterShared>,
+    /// Whether the last look failed.
+    is_blind: bool,
 }
 
 impl Following {
+    /// Looks; where it cannot, nothing that is remembered of callers is trusted.
+    fn look_or_doubt(&mut self) {
+        let looked = self.look();
+        if let Err(error) = &looked {
+            if !self.is_blind {
+                tracing::warn!("cannot look for changes of other nodes: {error}");
+            }
+            self.shared.note_commit(&[]);
+        }
+        self.is_blind = looked.is_err();
+    }
+
     /// Tells of what has been changed since the last look.
     fn look(&mut self) -> Result<(), StoreError> {
         let session = match self.session.take() {

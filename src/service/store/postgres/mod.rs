@@ -39,7 +39,7 @@ use tokens::BatchTokens;
 pub(super) struct PostgresReaders {
     pool: Arc<ReaderPool>,
     /// As many threads wait for responses at once.
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
     follower: Follower,
 }
 
@@ -58,7 +58,8 @@ pub(super) fn open(
     let committer = PostgresCommitter::new(server.clone(), ids, tokens.clone());
     let writer = Writer::start(|_| Ok(committer))?;
     let follower = Follower::start(server.clone(), tokens, writer.shared())?;
-    let (pool, permits) = (Arc::new(ReaderPool::new(server)), Semaphore::new(MAX_READERS));
+    let (pool, permits) =
+        (Arc::new(ReaderPool::new(server)), Arc::new(Semaphore::new(MAX_READERS)));
     Ok((PostgresReaders { pool, permits, follower }, writer))
 }
 
@@ -80,11 +81,14 @@ impl PostgresReaders {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        let permit = self.permits.acquire().await.map_err(|_| StoreError::Closed)?;
+        let permit = self.permits.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let pool = self.pool.clone();
-        let read = tokio::task::spawn_blocking(move || pool.read(work)).await;
-        drop(permit);
-        read.map_err(|_| StoreError::Panicked)?
+        let read = tokio::task::spawn_blocking(move || {
+            // The thread reads on when nobody waits for it any more.
+            let _permit = permit;
+            pool.read(work)
+        });
+        read.await.map_err(|_| StoreError::Panicked)?
     }
 
     /// Reads no more.

@@ -62,6 +62,9 @@ pub enum PostgresAddressError {
         /// What is wrong with it.
         problem: &'static str,
     },
+    /// There is no such parameter; its value is not shown, for it may be a secret.
+    #[error("{0} is not a known parameter: host, passfile, sslmode and sslrootcert are")]
+    UnknownParameter(String),
     /// A file with passwords cannot be used.
     #[error("cannot read {path}: {problem}", path = .path.display())]
     PasswordFile {
@@ -156,7 +159,8 @@ impl Parameters {
                     _ => return Err(wrong("is neither disable nor verify-full")),
                 });
             }
-            _ => return Err(wrong("is not a known parameter")),
+            // It may be a password under another name.
+            _ => return Err(PostgresAddressError::UnknownParameter(name.to_owned())),
         }
         Ok(())
     }

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use super::tables::storable;
 use crate::service::store::StoreError;
 use crate::service::store::schema::Table;
 use crate::service::store::select::Select;
@@ -93,9 +94,17 @@ impl LookupShape {
     }
 }
 
+/// A value as the server will have it.
+fn stored(value: &Param<'_>) -> Value {
+    match value {
+        Param::Text(text) => Value::Text(storable(text).into_owned()),
+        other => Value::from(*other),
+    }
+}
+
 impl Lookup {
     fn of(select: &'static Select, values: &[Param<'_>]) -> Self {
-        let values = values.iter().map(|value| Value::from(*value)).collect();
+        let values = values.iter().map(stored).collect();
         Self { shape: LookupShape::of(select), values }
     }
 }
@@ -216,7 +225,7 @@ impl Overlay {
     }
 
     pub(super) fn put(&mut self, table: &'static Table, row: &[Param<'_>]) {
-        self.current.put(table, row.iter().map(|value| Value::from(*value)).collect());
+        self.current.put(table, row.iter().map(stored).collect());
     }
 
     pub(super) fn delete(
@@ -226,7 +235,7 @@ impl Overlay {
         values: &[Param<'_>],
     ) {
         let shape = LookupShape { table, by, range: None };
-        let values: Vec<_> = values.iter().map(|value| Value::from(*value)).collect();
+        let values: Vec<_> = values.iter().map(stored).collect();
         self.current.forget(shape, &values);
         // What is new has no stored rows, but a job before this one may have made some.
         self.current.removed.entry(shape).or_default().insert(values);

@@ -12,7 +12,7 @@ const TOKEN_BYTES: usize = 16;
 /// The tokens of the batches of this process.
 pub(super) struct BatchTokens {
     prefix: [u8; PREFIX_BYTES],
-    /// Those of batches of which it is not known whether they were stored.
+    /// Those of batches of which it is not known, or not yet, whether they were stored.
     unresolved: Mutex<HashSet<Vec<u8>>>,
 }
 
@@ -31,9 +31,14 @@ impl BatchTokens {
         Ok(token)
     }
 
-    /// Notes a batch that failed and may have been stored all the same.
+    /// Notes a batch that may be stored without this process being told so.
     pub(super) fn note_unresolved(&self, token: &[u8]) {
         self.unresolved.lock().unwrap_or_else(PoisonError::into_inner).insert(token.to_owned());
+    }
+
+    /// Notes that what became of a batch is known.
+    pub(super) fn forget(&self, token: &[u8]) {
+        self.unresolved.lock().unwrap_or_else(PoisonError::into_inner).remove(token);
     }
 
     /// True when the batch is one of this process, whose changes have been told of here.
