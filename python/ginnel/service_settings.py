@@ -124,7 +124,9 @@ class AgentSettings(TypedDict, total=False):
     68KiB.
     """
     heartbeat_interval: Duration
-    """The time between two heartbeats of a session; from 50ms to 1d; by default 10s."""
+    """The interval of heartbeats: an agent is asked when it sent nothing for one and a half,
+    and each sixth time; from 50ms to 1d; by default 10s.
+    """
     heartbeat_tolerance: Duration
     """How late a heartbeat may come back before the agent is taken for gone; from 50ms to 1d;
     by default 15s.

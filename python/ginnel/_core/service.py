@@ -124,7 +124,8 @@ class Service(InProcess):
                 three quarters of them.
             max_agent_connections: The most connections of agents at once, as above; the last
                 quarter is for addresses that an agent is connected from.
-            heartbeat: Seconds between two heartbeats of an agent, and how late one may be.
+            heartbeat: The interval of heartbeats in seconds, and how late one may be: an agent that
+                sent nothing for one and a half intervals is asked for one, any other each six.
             reserve: Seconds for which the addresses of an agent that is gone are kept for it. After
                 a restart of the service they are kept for 30 days, at most 1,000 of an account.
             admin_addr: Where `/healthz`, `/readyz` and `/metrics` listen, `host:port`; port 0 picks

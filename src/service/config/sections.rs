@@ -380,7 +380,7 @@ const AGENT_LIMITS: SettingSection<ServeConfig> = SettingSection {
         .live(),
         row!(
             options.heartbeat_interval: Duration, "agent.heartbeat_interval", "DURATION",
-            "The time between two heartbeats of a session"
+            "The interval of heartbeats: an agent is asked when it sent nothing for one and a half, and each sixth time"
         )
         .between(MIN_TIME, MAX_TIME)
         .live(),
