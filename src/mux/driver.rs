@@ -216,7 +216,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Driver<Io> {
                 Poll::Ready(Ok(0)) => return Err(SessionEnd::PeerClosed),
                 Poll::Ready(Ok(length)) => {
                     left = left.saturating_sub(length);
-                    self.shared.presence.heard();
+                    self.shared.presence.received();
                     self.login.as_mut().map_or(Ok(()), |login| login.count(length))?;
                 }
                 Poll::Ready(Err(error)) => return Err(broken(error)),

@@ -20,8 +20,8 @@ pub const HEARTBEAT: u32 = 0xffff_ffff;
 
 /// How often it is looked in an interval whether something has come.
 const LOOKS: u32 = 2;
-/// After so many intervals a peer is asked that could be heard all the time: it may send, and take
-/// nothing.
+/// After so many intervals a peer is asked from which bytes came all the time: it may send, and
+/// take nothing.
 const LONGEST_WAIT: u32 = 6;
 
 /// Beats until it is dropped, or the session is over.
@@ -143,15 +143,15 @@ async fn beat(
     }
 }
 
-/// Waits until it is time to ask a peer that may have been heard meanwhile; says when something may
+/// Waits until it is time to ask a peer that may have sent meanwhile; says when something may
 /// have come last.
 async fn silence(presence: &Presence, interval: Duration) -> Instant {
-    presence.take_heard();
+    presence.take_received();
     let mut silence = Silence::new(Instant::now(), interval);
     loop {
         sleep_until(silence.looked + interval / LOOKS).await;
         presence.review();
-        if silence.is_over(Instant::now(), presence.take_heard()) {
+        if silence.is_over(Instant::now(), presence.take_received()) {
             return silence.last_seen;
         }
     }
@@ -173,9 +173,9 @@ impl Silence {
     }
 
     /// Whether the peer is to be asked, after another look.
-    fn is_over(&mut self, now: Instant, is_heard: bool) -> bool {
+    fn is_over(&mut self, now: Instant, is_received: bool) -> bool {
         let looked = std::mem::replace(&mut self.looked, now);
-        if is_heard {
+        if is_received {
             self.last_seen = looked;
         }
         // One look more than an interval: a beat of the peer may be on its way.
@@ -202,16 +202,16 @@ mod tests {
 
     const INTERVAL: Duration = Duration::from_secs(10);
 
-    /// The seconds after which a peer is asked that is heard in these seconds, and those in which it may
-    /// have been heard last.
-    fn asked_after(heard: &[u64]) -> (u64, u64) {
+    /// The seconds after which a peer is asked that sends in these seconds, and those in which it may
+    /// have sent last.
+    fn asked_after(sent: &[u64]) -> (u64, u64) {
         let began = Instant::now();
         let mut silence = Silence::new(began, INTERVAL);
         let mut before = Duration::ZERO;
         loop {
             let now = before + INTERVAL / LOOKS;
             let came = |second: &u64| (before..now).contains(&Duration::from_secs(*second));
-            if silence.is_over(began + now, heard.iter().any(came)) {
+            if silence.is_over(began + now, sent.iter().any(came)) {
                 return (now.as_secs(), (silence.last_seen - began).as_secs());
             }
             before = now;

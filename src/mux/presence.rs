@@ -5,19 +5,19 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// Whether the peer is there, and when it is time to look at what is held for it.
 #[derive(Debug, Default)]
 pub(crate) struct Presence {
-    heard: AtomicBool,
+    received: AtomicBool,
     due: AtomicBool,
 }
 
 impl Presence {
     /// Bytes of the peer have come.
-    pub(crate) fn heard(&self) {
-        self.heard.store(true, Relaxed);
+    pub(crate) fn received(&self) {
+        self.received.store(true, Relaxed);
     }
 
     /// Whether bytes have come since this was last asked for.
-    pub(crate) fn take_heard(&self) -> bool {
-        self.heard.swap(false, Relaxed)
+    pub(crate) fn take_received(&self) -> bool {
+        self.received.swap(false, Relaxed)
     }
 
     /// Some seconds have passed: what is held for a peer that sends little may be given back.

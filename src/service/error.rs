@@ -33,7 +33,7 @@ pub enum Error {
     /// There is no folder for backups.
     #[error("{}: backups go to a folder that exists", .0.display())]
     BackupFolder(std::path::PathBuf),
-    /// A file and a server are given for the database.
+    /// Both a file and a server are set for the database.
     #[error("path and store exclude each other: the database is in a file, or on PostgreSQL")]
     TwoStores,
     /// The database cannot be used.

@@ -126,7 +126,7 @@ pub fn load(sources: &SettingSources<'_>) -> Result<ResolvedSettings<AgentConfig
     Ok(resolved)
 }
 
-/// The keys that were given and change nothing here.
+/// The keys that are set and change nothing here.
 pub fn without_effect(resolved: &ResolvedSettings<AgentConfig>) -> Vec<&'static str> {
     let keys = WITHOUT_EFFECT.settings.iter().map(|setting| setting.key);
     keys.filter(|key| resolved.is_set(key)).collect()

@@ -60,9 +60,9 @@ fn password_in(line: &str, config: &Config) -> Option<String> {
     let port = config.get_ports().first()?.to_string();
     let expected = [host.as_str(), &port, config.get_dbname()?, config.get_user()?];
     let fields = fields(line);
-    let [given @ .., password] = fields.as_slice() else { return None };
+    let [named @ .., password] = fields.as_slice() else { return None };
     let is_for = |(field, expected): (&String, &str)| field == "*" || field == expected;
-    let is_server = given.len() == expected.len() && given.iter().zip(expected).all(is_for);
+    let is_server = named.len() == expected.len() && named.iter().zip(expected).all(is_for);
     is_server.then(|| password.clone())
 }
 

@@ -142,15 +142,15 @@ pub(super) fn fetch(shape: &LookupShape, lookups: &[Lookup]) -> Result<ArrayCall
     let (selected, name) = (selected.join(", "), table.name);
     let mut names = by.to_vec();
     let mut condition = join(by);
-    let mut given = names.join(", ");
+    let mut aliases = names.join(", ");
     if let Some(range) = range {
         names.extend([*range, *range]);
         condition = format!("{condition} AND t.{range} >= w.range_from AND t.{range} < w.range_to");
-        given = format!("{given}, range_from, range_to");
+        aliases = format!("{aliases}, range_from, range_to");
     }
     let rows = unnest(table, &names);
     let sql =
-        format!("SELECT {selected} FROM {rows} AS w({given}) JOIN {name} AS t ON {condition}");
+        format!("SELECT {selected} FROM {rows} AS w({aliases}) JOIN {name} AS t ON {condition}");
     let columns = columns(table, &names, lookups.iter().map(|lookup| &lookup.values))?;
     Ok(ArrayCall { sql, columns })
 }

@@ -31,7 +31,7 @@ impl BatchTokens {
         Ok(token)
     }
 
-    /// Notes a batch that may be stored without this process being told so.
+    /// Notes a batch that may be stored without this process knowing it.
     pub(super) fn note_unresolved(&self, token: &[u8]) {
         self.unresolved.lock().unwrap_or_else(PoisonError::into_inner).insert(token.to_owned());
     }
@@ -41,7 +41,7 @@ impl BatchTokens {
         self.unresolved.lock().unwrap_or_else(PoisonError::into_inner).remove(token);
     }
 
-    /// True when the batch is one of this process, whose changes have been told of here.
+    /// True when the batch is one of this process, whose changes the watchers here know.
     pub(super) fn is_told(&self, token: &[u8]) -> bool {
         let mut unresolved = self.unresolved.lock().unwrap_or_else(PoisonError::into_inner);
         token.starts_with(&self.prefix) && !unresolved.remove(token)
