@@ -42,7 +42,8 @@ impl Callers {
             return Ok(caller);
         }
         let sent = headers.clone();
-        let caller = Arc::new(store.read(move |view| authenticate(view, &sent)).await?);
+        let read = store.read(move |view| authenticate(view, &sent)).await;
+        let caller = Arc::new(read.map_err(Refusal::for_strangers)?);
         if let Some(digest) = digest {
             self.remember(commits, digest, caller.clone());
         }

@@ -59,6 +59,15 @@ impl Refusal {
         refusal
     }
 
+    /// The same for somebody who has not shown a key: failures are logged, and shown without details.
+    pub(super) fn for_strangers(mut self) -> Self {
+        if self.status >= 500 {
+            tracing::warn!(err = self.message, "a key could not be checked");
+            "the key could not be checked".clone_into(&mut self.message);
+        }
+        self
+    }
+
     /// A failure that a test has asked for.
     pub(super) fn asked_for(status: u16) -> Self {
         Self::plain(status, "this failure was injected")
@@ -118,5 +127,20 @@ impl From<store::StoreError> for Refusal {
 impl From<InvalidModule> for Refusal {
     fn from(InvalidModule { number, message }: InvalidModule) -> Self {
         Self::new(ErrorCode::bad_request(number), message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_learn_that_something_failed_and_not_what() {
+        let failed =
+            Refusal::new(code::STORE_UNREACHABLE, "no entry for host 10.0.0.5").for_strangers();
+        let refused = Refusal::new(code::RATE_LIMITED, "too many").for_strangers();
+
+        assert_eq!((failed.status, failed.message.contains("10.0.0.5")), (503, false));
+        assert_eq!(refused.message, "too many");
     }
 }
