@@ -228,6 +228,11 @@ impl RequestTrace {
         }
     }
 
+    /// Leaves it to others to tell of the request.
+    pub(crate) fn discard(&mut self) {
+        self.record = None;
+    }
+
     /// Notes what a request asks for.
     pub(crate) fn request<B>(&mut self, request: &Request<B>) {
         self.note(|it| {

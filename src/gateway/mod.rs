@@ -35,6 +35,7 @@ pub use routing::endpoint_spec::{
     TlsTerminationSpec, Webhook,
 };
 pub(crate) use routing::internal::is_internal;
+pub use routing::node::{EndpointTraffic, NodeRoute, RemoteHosts};
 pub use routing::target::{
     BoxFuture, ConnectionReuse, DialError, RouteRef, Target, TunnelGroups, UpstreamProtocol,
     Visitor, VisitorTls,
@@ -176,6 +177,8 @@ pub(crate) struct GatewayState {
     /// Where what follows a change of the configuration runs.
     runtime: tokio::runtime::Handle,
     groups: ArcSwap<Option<Arc<dyn TunnelGroups>>>,
+    /// None where there are no other nodes.
+    remote_hosts: ArcSwap<Option<Arc<dyn RemoteHosts>>>,
     ip_policies: IpPolicies,
     pools: UpstreamPools,
     hosts: Hosts,
@@ -236,6 +239,7 @@ impl Gateway {
             authority,
             runtime: tokio::runtime::Handle::current(),
             groups: ArcSwap::from_pointee(None),
+            remote_hosts: ArcSwap::from_pointee(None),
             ip_policies: IpPolicies::default(),
             pools,
             hosts: Hosts::default(),

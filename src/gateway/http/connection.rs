@@ -26,6 +26,7 @@ use crate::gateway::metrics::RequestRecord;
 use crate::gateway::modules::module::Modules;
 use crate::gateway::modules::traffic_policy::ConnectionExecution;
 use crate::gateway::routing::backend::BackendKind;
+use crate::gateway::routing::hosts::HostClaim;
 use crate::gateway::routing::internal::is_internal;
 use crate::gateway::routing::target::{ConnectionReuse, Target, UpstreamProtocol, Visitor};
 use crate::gateway::routing::virtual_host::{Rejection, Route, VirtualHost};
@@ -52,6 +53,8 @@ pub(crate) enum HostSelection {
     Single(Arc<ArcSwap<VirtualHost>>),
     /// The host decides; a virtual host with a TLS policy is for those who came by it.
     ByHost(Option<Arc<TlsPolicy>>),
+    /// The same for a visitor of another node, who has ended TLS: the host is here or nowhere.
+    Relayed,
 }
 
 /// One visitor who speaks HTTP.
@@ -166,8 +169,8 @@ impl HttpConnection {
     /// Gives a request a name, where requests get one: a trusted proxy may have done so before.
     fn name_request(&self, headers: &mut HeaderMap) -> Option<HeaderValue> {
         let ids = self.gateway.request_ids.as_ref()?;
-        if let Some(known) = headers.get(REQUEST_ID).filter(|known| self.is_proxy && is_name(known))
-        {
+        let is_known = |name: &&HeaderValue| (self.is_proxy || self.is_relayed()) && is_name(name);
+        if let Some(known) = headers.get(REQUEST_ID).filter(is_known) {
             return Some(known.clone());
         }
         let made = or_debug!(ids.next(prefix::REQUEST), "a request gets no name");
@@ -210,12 +213,15 @@ impl HttpConnection {
         forwarded::remove(request.headers_mut(), self.is_proxy);
         let virtual_host = match &self.host_selection {
             HostSelection::Single(slot) => slot.load_full(),
-            HostSelection::ByHost(passed) => {
+            HostSelection::ByHost(_) | HostSelection::Relayed => {
                 let (host, port) =
                     head::host(request.headers()).ok_or(error_response::NO_ENDPOINT)?;
-                match self.virtual_host(host, port, request.uri(), passed.as_ref())? {
+                match self.virtual_host(host, port, request.uri())? {
                     HostMatch::VirtualHost(virtual_host) => virtual_host,
                     HostMatch::Redirect(url) => return Ok(redirect(url)),
+                    HostMatch::Node(virtual_host) => {
+                        return self.relay(&virtual_host, request, trace, record).await;
+                    }
                 }
             }
         };
@@ -242,6 +248,37 @@ impl HttpConnection {
         );
         self.admit(&mut context, route, &request).await?;
         route.serve(&mut context, request).await
+    }
+
+    /// Sends a request to the node that serves its host, as it came; that node tells of it and counts it.
+    async fn relay(
+        &self,
+        virtual_host: &VirtualHost,
+        request: Request<RequestBody>,
+        trace: &mut RequestTrace,
+        record: &mut Option<RequestRecord>,
+    ) -> Result<Response<ResponseBody>, Rejection> {
+        trace.discard();
+        if let Some(record) = record {
+            record.discard();
+        }
+        let route = virtual_host.route("").ok_or(error_response::NO_ENDPOINT)?;
+        let Requester { visitor, attributes } = &self.client;
+        let mut context = RequestContext::new(
+            &self.gateway,
+            visitor,
+            attributes,
+            &self.origin,
+            &self.runtime,
+            trace,
+            route.route_ref(),
+        );
+        route.serve(&mut context, request).await
+    }
+
+    /// Whether another node has taken the visitor.
+    fn is_relayed(&self) -> bool {
+        matches!(self.host_selection, HostSelection::Relayed)
     }
 
     /// What an authority is told that asks whether a host name leads here; none where nobody does.
@@ -323,8 +360,11 @@ impl HttpConnection {
         host: String,
         port: Option<u16>,
         uri: impl Display,
-        passed: Option<&Arc<TlsPolicy>>,
     ) -> Result<HostMatch, ErrorResponse> {
+        let passed = match &self.host_selection {
+            HostSelection::ByHost(passed) => passed.as_ref(),
+            HostSelection::Single(_) | HostSelection::Relayed => None,
+        };
         let visitor = self.visitor();
         let is_secure = visitor.tls.is_some();
         let usual = if is_secure { 443 } else { 80 };
@@ -339,7 +379,15 @@ impl HttpConnection {
         {
             return Err(error_response::MISDIRECTED);
         }
-        let claim = self.gateway.hosts.find(&host, port).ok_or(error_response::NO_ENDPOINT)?;
+        let claim = self.gateway.hosts.find(&host, port);
+        let may_be_elsewhere = self.gateway.has_remote_hosts() && !self.is_relayed();
+        if may_be_elsewhere
+            && claim.as_ref().is_none_or(HostClaim::is_offline)
+            && let Some(virtual_host) = self.gateway.remote_host(&host, port)
+        {
+            return Ok(HostMatch::Node(virtual_host));
+        }
+        let claim = claim.ok_or(error_response::NO_ENDPOINT)?;
         if !is_secure
             && claim.port != port
             && self.gateway.https.get().is_some()
@@ -402,10 +450,10 @@ impl RequestRouting for HttpConnection {
         let virtual_host = match &self.host_selection {
             HostSelection::Single(slot) => slot.load_full(),
             HostSelection::ByHost(_) if challenges.http(path).is_some() => return None,
-            HostSelection::ByHost(passed) => {
+            HostSelection::ByHost(_) | HostSelection::Relayed => {
                 let (host, port) = head::split(host);
-                match self.virtual_host(host, port, path, passed.as_ref()) {
-                    Ok(HostMatch::VirtualHost(virtual_host)) => virtual_host,
+                match self.virtual_host(host, port, path) {
+                    Ok(HostMatch::VirtualHost(found) | HostMatch::Node(found)) => found,
                     _ => return None,
                 }
             }
@@ -435,6 +483,8 @@ enum HostMatch {
     VirtualHost(Arc<VirtualHost>),
     /// At another address.
     Redirect(String),
+    /// At another node.
+    Node(Arc<VirtualHost>),
 }
 
 /// A policy wants the connection to be closed without an answer.

@@ -86,10 +86,11 @@ pub(crate) fn is_authority(host: &[u8]) -> bool {
     })
 }
 
-/// Readies a request for its upstream; true when it asks for another protocol.
+/// Readies a request for its upstream, which is told who asks, unless another node knows that already;
+/// true when it asks for another protocol.
 pub(crate) fn outbound<B>(
     request: &mut Request<B>,
-    origin: &VisitorOrigin,
+    origin: Option<&VisitorOrigin>,
 ) -> Result<bool, ErrorResponse> {
     let version = request.version();
     *request.version_mut() = Version::HTTP_11;
@@ -106,16 +107,21 @@ pub(crate) fn outbound<B>(
         headers.insert(UPGRADE, protocol);
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     }
-    origin.add_to(headers)?;
+    if let Some(origin) = origin {
+        origin.add_to(headers)?;
+    }
     Ok(upgrades)
 }
 
-/// Readies the head of an answer for the visitor; an upgrade keeps what belongs to it.
-pub(crate) fn inbound(headers: &mut HeaderMap, upgraded: bool) {
+/// Readies the head of an answer for the visitor; an upgrade keeps what belongs to it, and another node
+/// speaks for the service.
+pub(crate) fn inbound(headers: &mut HeaderMap, upgraded: bool, is_node: bool) {
     let protocol = headers.get(UPGRADE).filter(|_| upgraded).cloned();
     strip_hop_by_hop(headers);
     headers.remove(PROXY_AUTHENTICATE);
-    headers.remove(ERROR_CODE);
+    if !is_node {
+        headers.remove(ERROR_CODE);
+    }
     if let Some(protocol) = protocol {
         headers.insert(UPGRADE, protocol);
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
@@ -187,7 +193,7 @@ mod tests {
             ("proxy-authorization", "Basic x"),
         ]);
 
-        let upgrades = outbound(&mut request, &origin()).unwrap();
+        let upgrades = outbound(&mut request, Some(&origin())).unwrap();
 
         let mut names: Vec<_> = request.headers().keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
@@ -215,7 +221,7 @@ mod tests {
             ("upgrade", "websocket"),
         ]);
 
-        assert!(outbound(&mut request, &origin()).unwrap());
+        assert!(outbound(&mut request, Some(&origin())).unwrap());
 
         assert_eq!(request.headers()["connection"], "upgrade");
         assert_eq!(request.headers()["upgrade"], "websocket");
@@ -230,7 +236,7 @@ mod tests {
             ("cdn-loop", "other.test, ginnel"),
         ]);
 
-        outbound(&mut request, &origin()).unwrap();
+        outbound(&mut request, Some(&origin())).unwrap();
 
         let headers = request.headers();
         assert_eq!(headers["x-forwarded-for"], "198.51.100.1, 192.0.2.7");

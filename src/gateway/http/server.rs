@@ -33,7 +33,7 @@ use crate::gateway::routing::target::{Visitor, VisitorTls};
 use crate::gateway::timeouts::TickLimits;
 use crate::gateway::tls::challenges::ACME_TLS;
 use crate::logging::{ignore, or_debug};
-use crate::net::tls::{self, PlainOrTls};
+use crate::net::tls::{self, ClientSocket};
 use crate::net::{self, AcceptedConnection, Permit, ShutdownPhase, ShutdownSignal};
 
 /// How long the end of a connection may take.
@@ -61,7 +61,7 @@ pub(crate) async fn serve_plain(
     let local = or_debug!(stream.local_addr(), "a connection has no address");
     let Some(local) = local else { return };
     let visitor = Visitor { peer, local, proto: "http", tls: None, passthrough: false };
-    http1(gateway, host_selection, (PlainOrTls::Plain(stream), permit), visitor, shutdown).await;
+    http1(gateway, host_selection, (ClientSocket::Plain(stream), permit), visitor, shutdown).await;
 }
 
 /// Serves a visitor who speaks HTTP over TLS.
@@ -90,7 +90,7 @@ pub(crate) async fn serve_tls(
     let is_http2 = tls.alpn == "h2";
     let visitor =
         Visitor { peer, local, proto: "https", tls: Some(Arc::new(tls)), passthrough: false };
-    let socket = PlainOrTls::Tls(Box::new(stream));
+    let socket = ClientSocket::Tls(Box::new(stream));
     if is_http2 {
         // Nothing goes on after it, as protocols do that HTTP/1.1 is left for.
         let _permit = permit;
@@ -154,10 +154,10 @@ pub(crate) fn tls_info(stream: &TlsStream<TcpStream>) -> VisitorTls {
     }
 }
 
-async fn http1(
+pub(crate) async fn http1(
     gateway: Arc<GatewayState>,
     host_selection: HostSelection,
-    (socket, permit): (PlainOrTls, Permit),
+    (socket, permit): (ClientSocket, Permit),
     visitor: Visitor,
     shutdown: ShutdownSignal,
 ) {
@@ -202,7 +202,7 @@ async fn serve_http1(
 async fn http2(
     gateway: Arc<GatewayState>,
     host_selection: HostSelection,
-    socket: PlainOrTls,
+    socket: ClientSocket,
     visitor: Visitor,
     shutdown: ShutdownSignal,
 ) {

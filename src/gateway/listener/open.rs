@@ -67,7 +67,7 @@ impl GatewayState {
     ) -> Result<Listener, GatewayError> {
         let tls_policy = match &host_selection {
             HostSelection::Single(virtual_host) => virtual_host.load_full().tls_policy.clone(),
-            HostSelection::ByHost(_) => None,
+            HostSelection::ByHost(_) | HostSelection::Relayed => None,
         };
         let config = match tls_policy {
             Some(tls_policy) => tls_policy.config.clone(),

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use crate::gateway::routing::backend::{Backend, BackendKind};
 use crate::gateway::routing::endpoint_spec::{EndpointOptions, Proto};
 use crate::gateway::routing::hosts::Hosts;
+use crate::gateway::routing::node::EndpointTraffic;
 use crate::gateway::routing::target::Target;
 use crate::gateway::routing::virtual_host::VirtualHost;
 use crate::gateway::{GatewayError, GatewayState};
@@ -94,6 +95,11 @@ impl PublicEndpoint {
     /// What is done with the traffic on the way.
     pub fn options(&self) -> &EndpointOptions {
         &self.options
+    }
+
+    /// What visitors of other nodes meet.
+    pub fn traffic(&self) -> EndpointTraffic {
+        EndpointTraffic(self.routes.virtual_host.clone())
     }
 
     /// Sends traffic to another target from the next request on; to none, the endpoint keeps its

@@ -42,6 +42,13 @@ pub(crate) struct HostClaim {
     by_agent: bool,
 }
 
+impl HostClaim {
+    /// True for the endpoint of an agent that is gone for now.
+    pub(crate) fn is_offline(&self) -> bool {
+        self.by_agent && self.virtual_host.load().is_offline()
+    }
+}
+
 impl Default for Hosts {
     fn default() -> Self {
         let shards = std::iter::repeat_with(ArcSwap::default).take(SHARDS).collect();

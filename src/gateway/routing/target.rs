@@ -30,6 +30,12 @@ pub trait Target: Send + Sync + 'static {
         false
     }
 
+    /// Whether another node takes the connections as it takes those of its own visitors: requests go
+    /// there as they came, and their responses come back complete.
+    fn is_node(&self) -> bool {
+        false
+    }
+
     /// Whether it carries as many connections as it can, so that idle ones are worth closing.
     fn is_full(&self) -> bool {
         false
@@ -55,6 +61,9 @@ pub enum ConnectionReuse {
     Nobody,
     /// Visitors from the same address who came the same way: the connection names both.
     SameAddress,
+    /// Visitors from the same address who came the same way and agreed on the same with TLS: the
+    /// connection names all of it.
+    SameVisitor,
     /// Everybody.
     Everybody,
 }

@@ -173,6 +173,14 @@ impl Route {
         self.modules.as_ref().is_some_and(Modules::read_paths)
     }
 
+    /// Whether requests go to another node, which tells the target who asks.
+    fn leads_to_node(&self) -> bool {
+        match &self.backend.load().kind {
+            BackendKind::Upstream(upstream) => upstream.target.is_node(),
+            _ => false,
+        }
+    }
+
     /// What those are told who are led on from here.
     pub(crate) fn route_ref(&self) -> RouteRef {
         RouteRef { edge_id: self.edge_id.clone(), route_id: self.id.clone() }
@@ -220,7 +228,8 @@ impl Route {
         context: &RequestContext<'_>,
         mut request: Request<RequestBody>,
     ) -> Result<OutboundRequest, ErrorResponse> {
-        let upgrades = head::outbound(&mut request, context.origin)?;
+        let origin = (!self.leads_to_node()).then_some(context.origin);
+        let upgrades = head::outbound(&mut request, origin)?;
         if let Some(host) = &self.host_header {
             request.headers_mut().insert(HOST, host.clone());
         }

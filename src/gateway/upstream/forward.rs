@@ -40,9 +40,13 @@ impl Upstream {
         visitor: &Visitor,
         route_ref: &RouteRef,
     ) -> Option<ConnectionIdentity> {
-        let identity =
-            || ConnectionIdentity { address: visitor.peer.ip(), route_ref: route_ref.clone() };
-        (self.target.reuse() == ConnectionReuse::SameAddress).then(identity)
+        let speaks = match self.target.reuse() {
+            ConnectionReuse::Nobody | ConnectionReuse::Everybody => return None,
+            ConnectionReuse::SameAddress => None,
+            ConnectionReuse::SameVisitor => Some((visitor.proto, visitor.tls.clone())),
+        };
+        let (address, route_ref) = (visitor.peer.ip(), route_ref.clone());
+        Some(ConnectionIdentity { address, route_ref, speaks })
     }
 
     /// Opens a connection; idle ones make room for it where that is needed.
@@ -162,7 +166,7 @@ async fn send(
     let unreached = upstream.target.is_agent()
         && head.status == StatusCode::BAD_GATEWAY
         && head::says_unreachable(&head.headers);
-    head::inbound(&mut head.headers, switches);
+    head::inbound(&mut head.headers, switches, upstream.target.is_node());
     if !switches {
         let response = Response::from_parts(head, relay(body, connection, upstream));
         return SendOutcome::Done(if unreached {

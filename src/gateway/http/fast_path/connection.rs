@@ -13,7 +13,9 @@ use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::gateway::http::error_response::{self, ErrorResponse};
 use crate::gateway::http::fast_path::request::{self, FastPathRequest};
 use crate::gateway::http::fast_path::request_body::{RequestBodyCopy, RequestBodyError};
-use crate::gateway::http::fast_path::response::{self, FastPathResponse, ResponseOptions};
+use crate::gateway::http::fast_path::response::{
+    self, FastPathResponse, ResponseOptions, ResponseSource,
+};
 use crate::gateway::http::fast_path::response_timeout::ResponseTimeout;
 use crate::gateway::http::fast_path::routing::{FastPathTarget, RequestRouting};
 use crate::gateway::http::fast_path::spare_buffers::{self, MAX_IDLE_BUFFER_BYTES};
@@ -228,7 +230,9 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         let identity = upstream.identity(visitor, route_ref);
         self.out.clear();
         self.answer.clear();
-        request::rewrite(&self.buffer, request, self.http_connection.origin(), &mut self.out);
+        // Another node knows who asks, and tells the target itself.
+        let origin = (!upstream.target.is_node()).then(|| self.http_connection.origin());
+        request::rewrite(&self.buffer, request, origin, &mut self.out);
         let sent = self.body.pending().min(MAX_COALESCED_BYTES);
         let beginning = self.buffer.get(request.length..request.length + sent);
         self.out.extend_from_slice(beginning.unwrap_or_default());
@@ -297,12 +301,12 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         request.closes || self.is_closing()
     }
 
-    fn options(&self, request: &FastPathRequest, names_unreachable: bool) -> ResponseOptions<'l> {
+    fn options(&self, request: &FastPathRequest, source: ResponseSource) -> ResponseOptions<'l> {
         ResponseOptions {
             to_head: request.is_head,
             closes: self.closes(request) || self.body.is_refused(),
             code_prefix: self.http_connection.code_prefix(),
-            names_unreachable,
+            source,
         }
     }
 
@@ -312,7 +316,7 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         self.body.discard(&mut self.buffer);
         self.out.clear();
         self.status = error.status;
-        response::write_error(error, self.options(request, false), &mut self.out);
+        response::write_error(error, self.options(request, ResponseSource::Server), &mut self.out);
         let sent = self.stream.write_all(&self.out).await;
         match sent.and(self.stream.flush().await) {
             Ok(()) => ExchangeEnd::Completed,
@@ -329,10 +333,10 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
         upstream: &Upstream,
     ) -> Result<FastPathResponse, AnswerError> {
         self.out.clear();
-        let is_agent = upstream.target.is_agent();
+        let source = ResponseSource::of(upstream.target.as_ref());
         let mut provisional = 0;
         loop {
-            match response::read(&self.answer, self.options(request, is_agent), &mut self.out) {
+            match response::read(&self.answer, self.options(request, source), &mut self.out) {
                 Ok(None) => self.read_more_of_head(connection, provisional).await?,
                 Ok(Some(head)) if head.status >= 200 => {
                     self.answer.advance(head.length);

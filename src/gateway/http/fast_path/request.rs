@@ -110,11 +110,12 @@ fn is_special(header: &HeadField<'_>) -> bool {
     }
 }
 
-/// Writes a head as it goes on: its own lines, but for what only proxies may say, then who asks.
+/// Writes a head as it goes on: its own lines, but for what only proxies may say, then who asks, unless
+/// that is known there.
 pub(crate) fn rewrite(
     bytes: &[u8],
     request: &FastPathRequest,
-    origin: &VisitorOrigin,
+    origin: Option<&VisitorOrigin>,
     out: &mut Vec<u8>,
 ) {
     let mut head = HeadWriter::resume(out);
@@ -130,7 +131,9 @@ pub(crate) fn rewrite(
         head.field(name, value);
     }
     let host = bytes.get(request.host.clone()).unwrap_or_default();
-    origin.write(host, &mut head);
+    if let Some(origin) = origin {
+        origin.write(host, &mut head);
+    }
     head.end();
 }
 
@@ -156,7 +159,7 @@ mod tests {
         };
 
         let mut out = Vec::new();
-        rewrite(bytes, &request, &origin, &mut out);
+        rewrite(bytes, &request, Some(&origin), &mut out);
 
         assert_eq!((&bytes[request.path.clone()], request.is_safe), (&b"/a"[..], true));
         assert!(!request.closes);
@@ -179,7 +182,7 @@ mod tests {
         };
 
         let mut out = Vec::new();
-        rewrite(bytes, &request, &origin, &mut out);
+        rewrite(bytes, &request, Some(&origin), &mut out);
 
         assert!(request.is_forwarded);
         assert_eq!(

@@ -4,6 +4,7 @@ use http::header::DATE;
 
 use crate::gateway::http::error_response::{self, ERROR_CODE, ErrorResponse};
 use crate::gateway::http::response_writer::now;
+use crate::gateway::routing::target::Target;
 use crate::http1::{
     self, Body, ConnectionOptions, HeadError, HeadField, HeadWriter, ResponseHead, elements,
     is_hop_by_hop,
@@ -29,8 +30,30 @@ pub(crate) struct ResponseOptions<'t> {
     pub closes: bool,
     /// What stands before the number of a code.
     pub code_prefix: &'t str,
-    /// The upstream may say that it cannot reach what it forwards to.
-    pub names_unreachable: bool,
+    /// Whose answer it is.
+    pub source: ResponseSource,
+}
+
+/// Who answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ResponseSource {
+    /// A server, or the service itself: codes are for the service to give.
+    Server,
+    /// An agent, which may say that it cannot reach what it forwards to.
+    Agent,
+    /// Another node, which speaks for the service.
+    Node,
+}
+
+impl ResponseSource {
+    /// Who answers for a target.
+    pub(crate) fn of(target: &dyn Target) -> Self {
+        match (target.is_agent(), target.is_node()) {
+            (true, _) => Self::Agent,
+            (_, true) => Self::Node,
+            _ => Self::Server,
+        }
+    }
 }
 
 /// Reads the head of an answer and writes it as the visitor gets it; none while a part is missing.
@@ -57,13 +80,15 @@ fn pass_on(
     }
     let mut writer = HeadWriter::response_with(true, status, head.reason.as_bytes(), out);
     let has_body = body != Body::NONE;
-    for header in head.fields.iter().filter(|header| !framing.drops(header, status, has_body)) {
+    for header in
+        head.fields.iter().filter(|header| !framing.drops(header, status, has_body, options.source))
+    {
         writer.field(header.name, header.value);
     }
     if !framing.dated {
         writer.display(DATE, now());
     }
-    if status == 502 && framing.unreachable && options.names_unreachable {
+    if status == 502 && framing.unreachable && options.source == ResponseSource::Agent {
         write_code(error_response::UNREACHABLE.number, options.code_prefix, &mut writer);
     }
     if body == Body::UntilClose {
@@ -106,11 +131,17 @@ impl<'h> ResponseHeadFacts<'h> {
     }
 
     /// Whether a header does not go on: it concerns one connection, or is for the service to say.
-    fn drops(&self, header: &HeadField<'_>, status: u16, has_body: bool) -> bool {
+    fn drops(
+        &self,
+        header: &HeadField<'_>,
+        status: u16,
+        has_body: bool,
+        source: ResponseSource,
+    ) -> bool {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
         match header.name.len() {
             14 if is("content-length") => status == 204,
-            16 if is(ERROR_CODE.as_str()) => true,
+            16 if is(ERROR_CODE.as_str()) => source != ResponseSource::Node,
             17 if is("transfer-encoding") => !has_body,
             18 if is("proxy-authenticate") => true,
             _ => is_hop_by_hop(header.name) || self.names(header.name),
@@ -158,7 +189,7 @@ mod tests {
         to_head: false,
         closes: false,
         code_prefix: "ERR_X_",
-        names_unreachable: true,
+        source: ResponseSource::Agent,
     };
 
     fn passed(head: &str, options: ResponseOptions<'_>) -> (String, FastPathResponse) {

@@ -1,4 +1,4 @@
-//! The socket of a client, with or without TLS.
+//! The socket of a client: with or without TLS, or carried by somebody else.
 
 use std::io;
 use std::pin::Pin;
@@ -8,22 +8,30 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-/// The socket of a client, with or without TLS.
-pub(crate) enum PlainOrTls {
+/// A connection that can be read and written.
+pub trait AsyncReadWrite: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> AsyncReadWrite for T {}
+
+/// The socket of a client.
+pub(crate) enum ClientSocket {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+    /// It was accepted elsewhere, and its bytes are carried here.
+    Relayed(Box<dyn AsyncReadWrite>),
 }
 
 macro_rules! either {
     ($socket:expr, $inner:ident => $call:expr) => {
         match $socket {
-            PlainOrTls::Plain($inner) => $call,
-            PlainOrTls::Tls($inner) => $call,
+            ClientSocket::Plain($inner) => $call,
+            ClientSocket::Tls($inner) => $call,
+            ClientSocket::Relayed($inner) => $call,
         }
     };
 }
 
-impl AsyncRead for PlainOrTls {
+impl AsyncRead for ClientSocket {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -33,7 +41,7 @@ impl AsyncRead for PlainOrTls {
     }
 }
 
-impl AsyncWrite for PlainOrTls {
+impl AsyncWrite for ClientSocket {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
