@@ -7,6 +7,7 @@
 
 mod access;
 mod bind_request;
+mod command;
 mod listener;
 mod login;
 mod proxy_protocol;
@@ -22,6 +23,7 @@ mod stream_shares;
 mod tunnel;
 mod tunnel_table;
 
+pub(crate) use command::AgentCommand;
 pub(crate) use listener::{AgentListener, BoundAgentListener};
 pub(crate) use registry::{OnlineAgent, Registry};
 pub use settings::AgentSettings;

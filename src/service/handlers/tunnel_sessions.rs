@@ -1,22 +1,16 @@
 //! Tunnel sessions: the agents that are connected.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::{Context, Handler, OperationResult, on};
 use crate::api::Operation;
 use crate::api::id::prefix;
 use crate::api::remote::Ref;
 use crate::api::remote::tunnel_sessions::{Get, List, Restart, Stop, TunnelSession, Update};
-use crate::protocol::message::{self, CommandResponse};
-use crate::protocol::rpc::{self, RpcRequest};
 use crate::service::Refusal;
-use crate::service::agents::OnlineAgent;
+use crate::service::agents::{AgentCommand, OnlineAgent};
 use crate::service::code::{self, ErrorCode};
 use crate::service::context::check_before;
-
-/// How long an agent may take to obey.
-const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) fn handlers() -> Vec<Handler> {
     vec![on(list), on(get), on(stop), on(restart), on(update)]
@@ -36,39 +30,29 @@ async fn get(service: Context, params: Get) -> OperationResult<Get> {
 }
 
 async fn stop(service: Context, params: Stop) -> OperationResult<Stop> {
-    let online = find(&service, &params.id)?;
-    command(&online, &online.unsupported[0], &message::Stop {}, code::STOP_REFUSED).await
+    command(&service, &params.id, AgentCommand::Stop, code::STOP_REFUSED).await
 }
 
 async fn restart(service: Context, params: Restart) -> OperationResult<Restart> {
-    let online = find(&service, &params.id)?;
-    command(&online, &online.unsupported[1], &message::Restart {}, code::RESTART_REFUSED).await
+    command(&service, &params.id, AgentCommand::Restart, code::RESTART_REFUSED).await
 }
 
 async fn update(service: Context, params: Update) -> OperationResult<Update> {
-    let online = find(&service, &params.id)?;
-    let update = message::Update::default();
-    command(&online, &online.unsupported[2], &update, code::UPDATE_REFUSED).await
+    command(&service, &params.id, AgentCommand::Update, code::UPDATE_REFUSED).await
 }
 
 fn find(service: &Context, id: &str) -> Result<Arc<OnlineAgent>, Refusal> {
     service.shared.registry.session(id).ok_or_else(Refusal::not_found)
 }
 
-async fn command<R: RpcRequest<Answer = CommandResponse>>(
-    online: &OnlineAgent,
-    unsupported: &Option<String>,
-    request: &R,
+async fn command(
+    service: &Context,
+    id: &str,
+    command: AgentCommand,
     code: ErrorCode,
 ) -> Result<(), Refusal> {
-    let refuse = |reason: &str| Err(Refusal::new(code, format!("the agent refuses: {reason}")));
-    if let Some(reason) = unsupported {
-        return refuse(reason);
-    }
-    match rpc::call(&online.session, request, STOP_TIMEOUT).await {
-        Ok(answer) => answer.failure().map_or(Ok(()), |failure| refuse(&failure.to_string())),
-        Err(error) => refuse(&error.to_string()),
-    }
+    let sent = command.send(&*find(service, id)?).await;
+    sent.map_err(|reason| Refusal::new(code, format!("the agent refuses: {reason}")))
 }
 
 fn show(service: &Context, online: &Arc<OnlineAgent>) -> TunnelSession {
