@@ -73,6 +73,8 @@ pub mod prefix {
         TUNNEL = "tn",
         /// Endpoint.
         ENDPOINT = "ep",
+        /// Node of a cluster.
+        NODE = "node",
         /// Audit event.
         AUDIT_EVENT = "aev",
         /// One operation, as named in an error.

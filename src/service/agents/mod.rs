@@ -29,3 +29,4 @@ pub(crate) use registry::{OnlineAgent, Registry};
 pub use settings::AgentSettings;
 pub(crate) use state::AgentsState;
 pub(crate) use tunnel::{OnlineTunnel, TunnelKind};
+pub(crate) use tunnel_table::{Labeled, TunnelTable};

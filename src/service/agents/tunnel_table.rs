@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// What a tunnel is found by.
-pub(super) trait Labeled {
+pub(crate) trait Labeled {
     /// Unique identifier; tunnels are ordered by it.
     fn id(&self) -> &str;
 
@@ -22,7 +22,7 @@ pub(super) trait Labeled {
 }
 
 /// The tunnels that are online.
-pub(super) struct TunnelTable<T> {
+pub(crate) struct TunnelTable<T> {
     by_id: BTreeMap<String, Arc<T>>,
     /// The tunnels with a label, by its key and its value, in the order of their identifiers.
     by_label: HashMap<String, HashMap<String, Vec<Arc<T>>>>,
@@ -35,7 +35,7 @@ impl<T> Default for TunnelTable<T> {
 }
 
 impl<T: Labeled> TunnelTable<T> {
-    pub(super) fn insert(&mut self, tunnel: Arc<T>) {
+    pub(crate) fn insert(&mut self, tunnel: Arc<T>) {
         for (key, value) in tunnel.labels().into_iter().flatten() {
             let values = self.by_label.entry(key.clone()).or_default();
             let tunnels = values.entry(value.clone()).or_default();
@@ -46,7 +46,7 @@ impl<T: Labeled> TunnelTable<T> {
         self.by_id.insert(tunnel.id().to_owned(), tunnel);
     }
 
-    pub(super) fn remove(&mut self, id: &str) {
+    pub(crate) fn remove(&mut self, id: &str) {
         let Some(tunnel) = self.by_id.remove(id) else { return };
         for (key, value) in tunnel.labels().into_iter().flatten() {
             self.remove_label(key, value, id);
@@ -67,22 +67,22 @@ impl<T: Labeled> TunnelTable<T> {
         }
     }
 
-    pub(super) fn get(&self, id: &str) -> Option<&Arc<T>> {
+    pub(crate) fn get(&self, id: &str) -> Option<&Arc<T>> {
         self.by_id.get(id)
     }
 
     /// All tunnels, oldest first.
-    pub(super) fn values(&self) -> impl Iterator<Item = &Arc<T>> {
+    pub(crate) fn values(&self) -> impl Iterator<Item = &Arc<T>> {
         self.by_id.values()
     }
 
     /// The tunnels that have all of these labels, oldest first; none for no labels.
-    pub(super) fn serving(&self, labels: &BTreeMap<String, String>) -> Vec<Arc<T>> {
+    pub(crate) fn serving(&self, labels: &BTreeMap<String, String>) -> Vec<Arc<T>> {
         self.serving_from(labels, 0, usize::MAX)
     }
 
     /// At most `most` of them, beginning with the one after `skipped`, counted around.
-    pub(super) fn serving_from(
+    pub(crate) fn serving_from(
         &self,
         labels: &BTreeMap<String, String>,
         skipped: usize,

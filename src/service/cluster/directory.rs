@@ -1,0 +1,395 @@
+//! The nodes of the cluster, and the tunnels of the other ones, in memory.
+//!
+//! A tunnel is found only while its node has the epoch of its row. So the rows of a fenced node are void
+//! the moment that its new epoch is seen, and it does not matter in which order rows and nodes are read.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Instant;
+
+use tokio::sync::watch;
+
+use super::LEASE;
+use super::node::{NodeDocument, NodeRecord, NodeState};
+use super::rows::{EndpointKey, RemoteTunnel, TunnelDocument};
+use crate::service::agents::TunnelTable;
+
+/// What a node knows of the cluster.
+pub(crate) struct Directory {
+    /// The node whose directory it is.
+    own_id: String,
+    state: RwLock<DirectoryState>,
+    /// Counted up with each change.
+    changed: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct DirectoryState {
+    /// All nodes, by their identifiers; the own one too.
+    nodes: BTreeMap<String, KnownNode>,
+    /// Tunnels of others; some may be of epochs that are over.
+    tunnels: TunnelTable<RemoteTunnel>,
+    by_key: HashMap<EndpointKey, Vec<Arc<RemoteTunnel>>>,
+}
+
+/// A node as it was last seen.
+#[derive(Debug, Clone)]
+pub(crate) struct KnownNode {
+    pub id: Arc<str>,
+    pub record: Arc<NodeRecord>,
+    pub state: NodeState,
+    /// When its beat or its epoch was last seen to change, by the clock of this process.
+    pub seen: Instant,
+}
+
+impl KnownNode {
+    /// Whether it should have beaten long ago. Whoever has said that it stops is not expected to.
+    pub fn is_lapsed(&self, now: Instant) -> bool {
+        self.state.fenced || (!self.state.stopped && now.duration_since(self.seen) >= LEASE)
+    }
+}
+
+impl Directory {
+    /// The empty directory of a node.
+    pub fn new(own_id: &str) -> Self {
+        Self { own_id: own_id.to_owned(), state: RwLock::default(), changed: watch::Sender::new(0) }
+    }
+
+    /// Gets a new value with each change of nodes and tunnels; beats are none.
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// The node with this identifier, alive or lapsed.
+    pub fn node(&self, id: &str) -> Option<KnownNode> {
+        self.read().nodes.get(id).cloned()
+    }
+
+    /// All nodes, oldest first; the own one too.
+    pub fn nodes(&self) -> Vec<KnownNode> {
+        self.read().nodes.values().cloned().collect()
+    }
+
+    /// The tunnel of another node with this identifier.
+    pub fn tunnel(&self, id: &str) -> Option<Arc<RemoteTunnel>> {
+        let state = self.read();
+        state.tunnels.get(id).filter(|tunnel| state.is_current(tunnel)).cloned()
+    }
+
+    /// The tunnels of other nodes at an endpoint, which are those of one bind.
+    pub fn at(&self, key: &EndpointKey) -> Vec<Arc<RemoteTunnel>> {
+        self.read().at(key)
+    }
+
+    /// The tunnels of other nodes at a host on the shared ports: by its name, else by the longest
+    /// wildcard; there by the port, else whichever speaks HTTPS, else HTTP.
+    pub fn at_host(&self, host: &str, port: u16) -> Vec<Arc<RemoteTunnel>> {
+        let state = self.read();
+        if state.by_key.is_empty() {
+            return Vec::new();
+        }
+        let at = |name: &str| {
+            let ports = [port, 443, 80].into_iter();
+            let found = ports.map(|port| state.at(&EndpointKey::http(name, port)));
+            found.into_iter().find(|found| !found.is_empty())
+        };
+        let parents = std::iter::successors(parent_of(host), |name| parent_of(name));
+        let wild = || parents.into_iter().find_map(|parent| at(&format!("*.{parent}")));
+        at(host).or_else(wild).unwrap_or_default()
+    }
+
+    /// At most `most` of the tunnels of other nodes that serve all of these labels, oldest first, beginning
+    /// with the one after `skipped`, counted around; none for no labels.
+    pub fn serving(
+        &self,
+        labels: &BTreeMap<String, String>,
+        skipped: usize,
+        most: usize,
+    ) -> Vec<Arc<RemoteTunnel>> {
+        let state = self.read();
+        let mut found = state.tunnels.serving_from(labels, skipped, most);
+        found.retain(|tunnel| state.is_current(tunnel));
+        found
+    }
+
+    /// How many tunnels of other nodes are known.
+    pub fn tunnel_count(&self) -> usize {
+        self.read().tunnels.values().count()
+    }
+
+    /// The nodes that are lapsed and not fenced yet, but for the own one.
+    pub fn lapsed(&self, now: Instant) -> Vec<KnownNode> {
+        let state = self.read();
+        let others = state.nodes.values().filter(|node| *node.id != *self.own_id);
+        others.filter(|node| node.is_lapsed(now) && !node.state.fenced).cloned().collect()
+    }
+
+    /// Begins all leases anew: whoever could not look for a while has seen nobody, which says nothing
+    /// about them.
+    pub fn renew_leases(&self, now: Instant) {
+        self.write().nodes.values_mut().for_each(|node| node.seen = now);
+    }
+
+    /// Notes nodes and tunnels as the database has them at `now`: `None` for those that it has not.
+    pub fn note(
+        &self,
+        nodes: impl IntoIterator<Item = (String, Option<NodeDocument>)>,
+        tunnels: impl IntoIterator<Item = (String, Option<TunnelDocument>)>,
+        now: Instant,
+    ) {
+        let mut state = self.write();
+        let mut is_changed = false;
+        for (id, node) in nodes {
+            is_changed |= state.note_node(&id, node, now);
+        }
+        for (id, tunnel) in tunnels {
+            let tunnel = tunnel.filter(|tunnel| tunnel.owner.node_id != self.own_id);
+            is_changed |= state.note_tunnel(&id, tunnel);
+        }
+        drop(state);
+        if is_changed {
+            self.changed.send_modify(|changes| *changes += 1);
+        }
+    }
+
+    /// The identifiers of all nodes and tunnels that are known.
+    pub fn ids(&self) -> Vec<String> {
+        let state = self.read();
+        let tunnels = state.tunnels.values().map(|tunnel| tunnel.id.to_string());
+        state.nodes.keys().cloned().chain(tunnels).collect()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, DirectoryState> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, DirectoryState> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl DirectoryState {
+    /// Whether a tunnel is one of its node's present epoch.
+    fn is_current(&self, tunnel: &RemoteTunnel) -> bool {
+        let node = self.nodes.get(&*tunnel.node_id);
+        node.is_some_and(|node| node.record.epoch == tunnel.epoch && node.state.is_serving())
+    }
+
+    fn at(&self, key: &EndpointKey) -> Vec<Arc<RemoteTunnel>> {
+        let found = self.by_key.get(key).into_iter().flatten();
+        found.filter(|tunnel| self.is_current(tunnel)).cloned().collect()
+    }
+
+    /// True when more than its beat has changed.
+    fn note_node(&mut self, id: &str, node: Option<NodeDocument>, now: Instant) -> bool {
+        let Some(NodeDocument { id, state, record }) = node else {
+            return self.nodes.remove(id).is_some();
+        };
+        let Some(known) = self.nodes.get_mut(&id) else {
+            let node =
+                KnownNode { id: id.as_str().into(), record: Arc::new(record), state, seen: now };
+            self.nodes.insert(id, node);
+            return true;
+        };
+        if known.state.beat != state.beat || known.record.epoch != record.epoch {
+            known.seen = now;
+        }
+        let ended = (known.state.fenced, known.state.stopped) != (state.fenced, state.stopped);
+        known.state = state;
+        let is_other = *known.record != record;
+        if is_other {
+            known.record = Arc::new(record);
+        }
+        is_other || ended
+    }
+
+    /// True when the tunnel is another, or has gone.
+    fn note_tunnel(&mut self, id: &str, row: Option<TunnelDocument>) -> bool {
+        let tunnel = row.map(RemoteTunnel::of);
+        let before = self.tunnels.get(id).cloned();
+        if before.as_deref() == tunnel.as_ref() {
+            return false;
+        }
+        if let Some(before) = before {
+            self.remove(&before);
+        }
+        if let Some(tunnel) = tunnel {
+            self.insert(Arc::new(tunnel));
+        }
+        true
+    }
+
+    fn insert(&mut self, tunnel: Arc<RemoteTunnel>) {
+        if let Some(key) = tunnel.key() {
+            self.by_key.entry(key.clone()).or_default().push(tunnel.clone());
+        }
+        self.tunnels.insert(tunnel);
+    }
+
+    fn remove(&mut self, tunnel: &RemoteTunnel) {
+        self.tunnels.remove(&tunnel.id);
+        let Some(key) = tunnel.key() else { return };
+        let Some(tunnels) = self.by_key.get_mut(key) else { return };
+        tunnels.retain(|other| other.id != tunnel.id);
+        if tunnels.is_empty() {
+            self.by_key.remove(key);
+        }
+    }
+}
+
+/// What follows the first label of a name.
+fn parent_of(name: &str) -> Option<&str> {
+    name.split_once('.').map(|(_, parent)| parent)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::time::Duration;
+
+    use super::*;
+    use crate::service::cluster::rows::{EndpointRow, RowOwner};
+
+    fn node(id: &str, epoch: u64, beat: u64) -> (String, Option<NodeDocument>) {
+        let record = NodeRecord { name: id.to_owned(), epoch, ..NodeRecord::default() };
+        let state = NodeState { beat, ..NodeState::default() };
+        (id.to_owned(), Some(NodeDocument { id: id.to_owned(), state, record }))
+    }
+
+    fn row(id: &str, node_id: &str, epoch: u64) -> TunnelDocument {
+        let owner = RowOwner { node_id: node_id.to_owned(), epoch };
+        TunnelDocument { id: id.to_owned(), owner, ..TunnelDocument::default() }
+    }
+
+    fn named(id: &str, node_id: &str, epoch: u64, key: EndpointKey) -> TunnelDocument {
+        let endpoint = EndpointRow { key, ..EndpointRow::default() };
+        TunnelDocument { endpoint: Some(endpoint), ..row(id, node_id, epoch) }
+    }
+
+    fn labeled(id: &str, node_id: &str, label: &str) -> TunnelDocument {
+        let labels = BTreeMap::from([("app".to_owned(), label.to_owned())]);
+        TunnelDocument { labels: Some(labels), ..row(id, node_id, 1) }
+    }
+
+    /// The directory of `node_a`, with two other nodes in epoch 1.
+    fn directory(tunnels: Vec<TunnelDocument>) -> Directory {
+        let directory = Directory::new("node_a");
+        let nodes = ["node_a", "node_b", "node_c"].map(|id| node(id, 1, 0));
+        let tunnels = tunnels.into_iter().map(|row| (row.id.clone(), Some(row)));
+        directory.note(nodes, tunnels, Instant::now());
+        directory
+    }
+
+    fn ids(tunnels: &[Arc<RemoteTunnel>]) -> Vec<&str> {
+        tunnels.iter().map(|tunnel| &*tunnel.id).collect()
+    }
+
+    #[test]
+    fn a_tunnel_of_another_node_is_found_by_name_port_and_identifier() {
+        let directory = directory(vec![
+            named("tn_1", "node_b", 1, EndpointKey::http("a.test", 443)),
+            named("tn_2", "node_c", 1, EndpointKey::http("a.test", 443)),
+            named("tn_3", "node_b", 1, EndpointKey::http("*.wild.test", 80)),
+            named("tn_4", "node_b", 1, EndpointKey::port(2000)),
+            named("tn_5", "node_b", 1, EndpointKey::bytes("db.internal", 5432)),
+            named("tn_6", "node_a", 1, EndpointKey::port(3000)),
+        ]);
+
+        assert_eq!(ids(&directory.at_host("a.test", 443)), ["tn_1", "tn_2"], "of both nodes");
+        assert_eq!(ids(&directory.at_host("a.test", 80)), ["tn_1", "tn_2"], "as on one node");
+        assert_eq!(ids(&directory.at_host("x.y.wild.test", 443)), ["tn_3"]);
+        assert!(directory.at_host("wild.test", 80).is_empty());
+        assert_eq!(ids(&directory.at(&EndpointKey::port(2000))), ["tn_4"]);
+        assert_eq!(ids(&directory.at(&EndpointKey::bytes("db.internal", 5432))), ["tn_5"]);
+        assert!(directory.at(&EndpointKey::port(3000)).is_empty(), "its own are not there");
+        assert_eq!(&*directory.tunnel("tn_4").unwrap().node_id, "node_b");
+        assert_eq!(directory.tunnel_count(), 5);
+    }
+
+    #[test]
+    fn labeled_tunnels_are_found_in_turn() {
+        let directory = directory(vec![
+            labeled("tn_1", "node_b", "shop"),
+            labeled("tn_2", "node_c", "shop"),
+            labeled("tn_3", "node_c", "mail"),
+        ]);
+        let labels = BTreeMap::from([("app".to_owned(), "shop".to_owned())]);
+
+        assert_eq!(ids(&directory.serving(&labels, 0, 9)), ["tn_1", "tn_2"]);
+        assert_eq!(ids(&directory.serving(&labels, 1, 1)), ["tn_2"]);
+        assert!(directory.serving(&BTreeMap::new(), 0, 9).is_empty());
+    }
+
+    #[test]
+    fn the_rows_of_a_fenced_epoch_are_void() {
+        let key = EndpointKey::http("a.test", 443);
+        let directory = directory(vec![named("tn_1", "node_b", 1, key.clone())]);
+        let mut changes = directory.subscribe();
+
+        directory.note([node("node_b", 2, 0)], [], Instant::now());
+        assert!(changes.has_changed().unwrap());
+        assert!(directory.at(&key).is_empty() && directory.tunnel("tn_1").is_none());
+
+        let again = named("tn_1", "node_b", 2, key.clone());
+        directory.note([], [("tn_1".to_owned(), Some(again))], Instant::now());
+        assert_eq!(ids(&directory.at(&key)), ["tn_1"], "they are announced again");
+
+        changes.mark_unchanged();
+        directory.note([], [("tn_1".to_owned(), None)], Instant::now());
+        assert!(changes.has_changed().unwrap() && directory.at(&key).is_empty());
+        assert!(directory.read().by_key.is_empty(), "nothing is kept of a tunnel that is gone");
+    }
+
+    #[test]
+    fn a_row_may_be_read_before_its_node() {
+        let directory = directory(vec![row("tn_1", "node_d", 5)]);
+        assert!(directory.tunnel("tn_1").is_none());
+
+        directory.note([node("node_d", 5, 0)], [], Instant::now());
+
+        assert!(directory.tunnel("tn_1").is_some());
+    }
+
+    #[test]
+    fn a_node_lapses_when_its_beat_is_not_seen_to_change() {
+        let directory = directory(Vec::new());
+        let began = Instant::now();
+        let lapsed = |after: Duration| {
+            let nodes = directory.lapsed(began + after).into_iter();
+            nodes.map(|node| node.id.to_string()).collect::<Vec<_>>()
+        };
+        let changes = directory.subscribe();
+
+        directory.note([node("node_b", 1, 1)], [], began + Duration::from_secs(10));
+        assert!(!changes.has_changed().unwrap(), "a beat is no change");
+        assert_eq!(lapsed(Duration::from_secs(14)), [""; 0]);
+        assert_eq!(lapsed(Duration::from_secs(16)), ["node_c"], "and never the own one");
+
+        // Read again, it has not beaten again.
+        directory.note([node("node_b", 1, 1)], [], began + Duration::from_secs(20));
+        assert_eq!(lapsed(Duration::from_secs(26)), ["node_b", "node_c"]);
+
+        directory.renew_leases(began + Duration::from_secs(26));
+        assert_eq!(lapsed(Duration::from_secs(40)), [""; 0]);
+    }
+
+    #[test]
+    fn who_has_stopped_or_is_fenced_does_not_lapse_again() {
+        let directory = directory(Vec::new());
+        let ended = |id: &str, state| {
+            let (id, node) = node(id, 1, 0);
+            (id, node.map(|node| NodeDocument { state, ..node }))
+        };
+        let fenced = NodeState { fenced: true, ..NodeState::default() };
+        let stopped = NodeState { stopped: true, ..NodeState::default() };
+
+        let now = Instant::now();
+        directory.note([ended("node_b", fenced), ended("node_c", stopped)], [], now);
+
+        let later = now + Duration::from_secs(60);
+        assert!(directory.lapsed(later).is_empty());
+        let is_lapsed = |id| directory.node(id).unwrap().is_lapsed(later);
+        assert_eq!((is_lapsed("node_b"), is_lapsed("node_c")), (true, false));
+    }
+}
