@@ -51,7 +51,8 @@ use modules::ip_policies::IpPolicies;
 use modules::traffic_policy::Fetcher;
 use routing::hosts::{HostChanges, Hosts};
 use routing::virtual_host::VirtualHost;
-use tls::authority::{Authority, CertificateError};
+use tls::authority::Authority;
+use tls::certificate_error::CertificateError;
 use upstream::forward::Upstream;
 use upstream::pool::UpstreamPools;
 

@@ -119,6 +119,12 @@ pub(super) fn is_revoked(view: &View<'_>, credential_id: &str) -> Result<bool, s
     }
 }
 
+/// A token for a key that does not exist yet; its identifier is larger than those of all before.
+pub(super) fn unused_key_token(change: &Transaction<'_>) -> Result<Secret, store::StoreError> {
+    let id = change.new_id(prefix::API_KEY)?;
+    Ok(Secret(change.new_token(&id)?))
+}
+
 /// Makes the first credential of a new database, for agents; on a later start, checks the one given.
 ///
 /// The token is returned when it was made here or given.
@@ -248,17 +254,17 @@ pub(super) fn bootstrap(
     Ok(Some(token))
 }
 
-/// Makes a key for the first admin of a database, who is made where there is none.
-pub(super) fn new_admin_key(change: &Transaction<'_>) -> Result<Secret, Error> {
+/// Makes a key of this token for the first admin of a database, who is made where there is none.
+pub(super) fn new_admin_key(change: &Transaction<'_>, token: Secret) -> Result<(), Error> {
     let user = match first_admin(change)? {
         Some(user) => user,
         None => new_admin(change)?,
     };
-    let (key_id, token) = new_key(change, &user, "made by ginnel admin-key new", None)?;
+    let (key_id, _) = new_key(change, &user, "made by ginnel admin-key new", Some(token))?;
     if change.setting(FIRST_KEY)?.is_none() {
         change.set(FIRST_KEY, &key_id)?;
     }
-    Ok(token)
+    Ok(())
 }
 
 fn first_admin(view: &View<'_>) -> Result<Option<User>, store::StoreError> {

@@ -149,7 +149,7 @@ pub(super) fn of_storage(fault: StorageFault) -> (ErrorCode, Option<u64>) {
         StorageFault::Detached => (STORE_DETACHED, None),
         StorageFault::Damaged => (STORE_DAMAGED, None),
         StorageFault::Timeout => (STORE_TIMEOUT, Some(5)),
-        StorageFault::Unreachable => (STORE_UNREACHABLE, Some(2)),
+        StorageFault::Unreachable | StorageFault::Uncertain => (STORE_UNREACHABLE, Some(2)),
         StorageFault::Closed => (STORE_CLOSED, Some(1)),
     }
 }

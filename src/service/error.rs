@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use super::store;
 use crate::api::mask;
 use crate::gateway::GatewayError;
-use crate::gateway::tls::authority::CertificateError;
+use crate::gateway::tls::certificate_error::CertificateError;
 
 /// Why a service did not start.
 #[derive(Debug, thiserror::Error)]

@@ -13,6 +13,7 @@ mod acme;
 mod address;
 mod agents;
 mod audit;
+mod authority;
 mod backup;
 mod body;
 mod callers;
@@ -85,7 +86,7 @@ use publish::Publisher;
 use rehearsal::Rehearsal;
 use reload::ReloadRequests;
 use store::{MissingLog, Snapshot, Store};
-use tokens::{TokenFiles, Tokens};
+use tokens::{TokenFiles, Tokens, UnshownTokens};
 
 use crate::net::private::PrivateListener;
 
@@ -143,7 +144,11 @@ impl Service {
         let backups = Arc::<BackupProgress>::default();
         backup::start(&store, options.backup.clone(), path.clone(), backups.clone());
         let prepared = async {
-            let authority = authority(path, options.certificate).await?;
+            let stored = match options.store {
+                Some(_) => Some(authority::stored_or_new(&store).await?),
+                None => None,
+            };
+            let authority = authority::open(stored, path, options.certificate).await?;
             if let Some(host) = options::host_of(options.public_url.as_deref()) {
                 authority.add_host(&host);
             }
@@ -157,9 +162,11 @@ impl Service {
                 let agents = agents(agent_settings, &store, &gateway, &registry, ids).await?;
                 // Last, because new tokens are shown once: by whoever has got a service.
                 let files = token_files.clone();
+                let given = tokens.clone();
                 let tokens = store.write(move |change| files.prepare(change, tokens)).await?;
+                let unshown = UnshownTokens::of(options.store.is_some(), &given, &tokens);
                 let agents = agents.map(BoundAgentListener::open).transpose()?;
-                Ok((publisher, registry, agents, tokens, audit))
+                Ok((publisher, registry, agents, (tokens, unshown), audit))
             };
             match opened.await {
                 Ok((publisher, registry, agents, tokens, audit)) => {
@@ -171,7 +178,8 @@ impl Service {
                 }
             }
         };
-        let (gateway, publisher, registry, agents, tokens, audit) = match prepared.await {
+        let (gateway, publisher, registry, agents, (tokens, unshown), audit) = match prepared.await
+        {
             Ok(prepared) => prepared,
             Err(error) => {
                 close(store).await;
@@ -212,6 +220,7 @@ impl Service {
         let listener = serve_api(socket, api, limit.clone(), timeouts, &shutdown);
         let listener = listener.map_err(|source| Error::Bind { address: url.clone(), source })?;
         monitor.started(&shared, &limit, agents.as_ref());
+        unshown.show();
         Ok(Self {
             shared,
             shutdown,
@@ -427,21 +436,6 @@ fn acme(
     let (store, gateway) = (shared.store.clone(), shared.gateway.clone());
     let managed = ManagedService { store, gateway, own_name: options::host_of(public_url) };
     AcmeManager::start(options, managed).map(Some)
-}
-
-/// The certificate authority that belongs to a database.
-async fn authority(
-    database: Option<PathBuf>,
-    certificate: Option<(PathBuf, PathBuf)>,
-) -> Result<Arc<Authority>, Error> {
-    let opened = tokio::task::spawn_blocking(move || {
-        let authority = Authority::open(database.as_deref()).map_err(Error::Authority)?;
-        if let Some((chain, key)) = certificate {
-            authority.provide(&chain, &key)?;
-        }
-        Ok::<_, Error>(authority)
-    });
-    opened.await.map_err(|_| store::StoreError::Panicked)?
 }
 
 impl Drop for Service {

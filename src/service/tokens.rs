@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Error;
 use super::accounts::{self, TokenFault};
 use super::audit::{AuditSettings, AuditTrail};
-use super::store::{Store, Transaction, View};
+use super::store::{DatabaseLocation, StorageFault, Store, StoreError, Transaction, View};
 use crate::api::Secret;
 use crate::files;
 use crate::logging::or_debug;
@@ -72,42 +72,88 @@ impl TokenFiles {
     }
 }
 
-/// Makes an admin key for the database in a file that no service uses, for one that was lost.
+/// First tokens that have no file, and whoever starts the service has not got yet.
+pub(super) struct UnshownTokens {
+    are_there: bool,
+}
+
+impl UnshownTokens {
+    /// Those that were made, and are not among those given.
+    pub(super) fn of(is_on_server: bool, given: &Tokens, made: &Tokens) -> Self {
+        let is_new = given.admin_key.is_none() && made.admin_key.is_some();
+        Self { are_there: is_on_server && is_new }
+    }
+
+    /// They are in the hands of whoever starts the service.
+    pub(super) fn show(mut self) {
+        self.are_there = false;
+    }
+}
+
+impl Drop for UnshownTokens {
+    fn drop(&mut self) {
+        if self.are_there {
+            tracing::warn!(
+                "the database has its first admin key, which was not shown because the service did not \
+                 start: make another with `ginnel admin-key new --store`"
+            );
+        }
+    }
+}
+
+/// Makes an admin key for a database, for one that was lost. No service may use a database in a file
+/// meanwhile; those that share one on a server take the key at once.
 ///
 /// The key is written to `out`, which must not exist, before it is valid.
 ///
 /// # Errors
 /// When there is no database, it cannot be used, or `out` cannot be written.
-pub async fn new_admin_key(path: &Path, out: Option<&Path>) -> Result<Secret, Error> {
-    let (path, out) = (path.to_owned(), out.map(ToOwned::to_owned));
-    let opened = tokio::task::spawn_blocking(move || Store::open_existing(&path)).await;
-    let store = opened.map_err(|_| super::store::StoreError::Panicked)??;
-    let trail = Arc::new(AuditTrail::open(&store, AuditSettings::default())?);
-    let written = out.clone();
-    let made = store.write(move |change| {
-        let key = accounts::new_admin_key(change)?;
-        trail.record_admin_key(change)?;
-        match &written {
-            Some(path) => write_new(path, key),
-            None => Ok(key),
-        }
+pub async fn new_admin_key(
+    database: &DatabaseLocation,
+    out: Option<&Path>,
+) -> Result<Secret, Error> {
+    let location = database.clone();
+    let opened = tokio::task::spawn_blocking(move || location.open()).await;
+    let store = Arc::new(opened.map_err(|_| StoreError::Panicked)??);
+    let made = make_admin_key(&store, out).await;
+    let closed = tokio::task::spawn_blocking(move || store.close()).await;
+    or_debug!(closed, "closing the database broke");
+    made
+}
+
+/// The token is made and written before the key, because a change may be made more than once until it
+/// is stored.
+async fn make_admin_key(store: &Arc<Store>, out: Option<&Path>) -> Result<Secret, Error> {
+    let opened = store.clone();
+    let trail = move || AuditTrail::open(&opened, AuditSettings::default());
+    let trail = tokio::task::spawn_blocking(trail).await.map_err(|_| StoreError::Panicked)??;
+    let token = store.write(accounts::unused_key_token).await?;
+    if let Some(out) = out {
+        write_new(out, &token)?;
+    }
+    let (trail, key) = (Arc::new(trail), token.clone());
+    let stored = store.write(move |change| -> Result<(), Error> {
+        accounts::new_admin_key(change, key)?;
+        Ok(trail.record_admin_key(change)?)
     });
-    let made = made.await;
-    if let (Err(error), Some(out)) = (&made, &out)
-        && !matches!(error, Error::TokenFile { .. })
+    let stored = stored.await;
+    if let (Err(error), Some(out)) = (&stored, out)
+        && !is_uncertain(error)
     {
         // What it holds is not valid; the error that led here is the one to report.
         or_debug!(std::fs::remove_file(out), "a file of tokens stays");
     }
-    // Closing blocks, but nothing else runs here.
-    store.close();
-    made
+    stored.map(|()| token)
 }
 
-fn write_new(path: &Path, token: Secret) -> Result<Secret, Error> {
-    let written = files::write_new(path, text(&token).as_bytes(), files::SECRET_MODE);
-    written.map_err(|source| Error::TokenFile { path: path.to_owned(), source })?;
-    Ok(token)
+/// Whether the change may have been made all the same.
+fn is_uncertain(error: &Error) -> bool {
+    matches!(error, Error::Store(error) if error.fault() == Some(StorageFault::Uncertain))
+}
+
+fn write_new(path: &Path, token: &Secret) -> Result<(), Error> {
+    let written = files::write_new(path, text(token).as_bytes(), files::SECRET_MODE);
+    written.map_err(|source| Error::TokenFile { path: path.to_owned(), source })
 }
 
 /// Keeps a token that was made, where it has a file.

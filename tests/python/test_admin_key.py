@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import ginnel
+import postgres
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -65,3 +66,30 @@ def test_no_database_is_made_for_a_key(tmp_path: Path) -> None:
     assert done.returncode == 4
     assert "does not exist" in done.stderr
     assert not (tmp_path / "ginnel.db").exists()
+
+
+def test_services_that_share_a_database_run_on_and_take_the_new_key() -> None:
+    with postgres.running() as server:
+        store = server.new_database()
+        with ginnel.Service(store=store) as service:
+            done = run("--store", store)
+
+            assert (done.returncode, done.stderr) == (0, "")
+            with ginnel.RemoteClient(done.stdout.strip(), base_url=service.url) as client:
+                assert client.bot_users.create(name="only admins make bots").id
+        empty = run("--store", server.new_database())
+
+    assert (empty.returncode, empty.stdout) == (4, "")
+    assert "does not exist" in empty.stderr
+
+
+def test_a_database_is_named_once_and_without_a_password() -> None:
+    for wrong in [
+        ("--path", "x.db", "--store", "postgres://ginnel@127.0.0.1/x"),
+        ("--store", "postgres://ginnel:secret@127.0.0.1/x"),
+        (),
+    ]:
+        done = run(*wrong)
+
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "secret" not in done.stderr

@@ -16,7 +16,7 @@ use crate::gateway::routing::endpoint_spec::{EndpointOptions, EndpointSpec, Prot
 use crate::gateway::routing::internal::{self, is_internal};
 use crate::gateway::routing::target::Target;
 use crate::gateway::routing::virtual_host::VirtualHost;
-use crate::gateway::tls::authority::CertificateError;
+use crate::gateway::tls::certificate_error::CertificateError;
 use crate::gateway::tls::policy::{TlsParams, TlsPolicy};
 use crate::gateway::{Gateway, GatewayError, GatewayState};
 use crate::net::Listener;

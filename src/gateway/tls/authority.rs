@@ -8,32 +8,29 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use chrono::{Datelike, Days, NaiveDate, Utc};
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, date_time_ymd,
-};
+use rcgen::{ExtendedKeyUsagePurpose, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256};
 use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use crate::api::{Timestamp, mask};
+use crate::api::Timestamp;
 use crate::files;
+use crate::gateway::tls::authority_key::AuthorityKey;
+use crate::gateway::tls::certificate_error::CertificateError;
 use crate::gateway::tls::challenges::Challenges;
 use crate::gateway::tls::interfaces;
+use crate::gateway::tls::leaf::{certified_key, leaf_params};
 use crate::gateway::tls::named::NamedCertificates;
 use crate::gateway::tls::policy::TlsParams;
 use crate::net::tls::certificate::{self, Unusable};
+use crate::net::tls::server_config;
 use crate::net::tls::x509::CertificateFields;
-use crate::net::tls::{provider, server_config};
 
 /// The names of this machine, for visitors who ask for none.
 const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
@@ -46,47 +43,11 @@ const VALID_DAYS: u64 = 397;
 /// When a certificate is made anew, long before it ends.
 const RENEW_AFTER: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// Why there is no certificate.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CertificateError {
-    /// A file of the authority, or a given one, cannot be read or written.
-    #[error("cannot use {path}: {source}", path = mask::path(.path))]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What the operating system said.
-        source: io::Error,
-    },
-    /// What a file holds is not what it should.
-    #[error("{path}: {problem}", path = mask::path(.path))]
-    Content {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// A given certificate or its key cannot be used.
-    #[error("{field}: {problem}")]
-    Unusable {
-        /// The option of tunnels that holds it.
-        field: &'static str,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// Making a certificate failed.
-    #[error("cannot make a certificate: {0}")]
-    Making(#[from] rcgen::Error),
-    /// The TLS library takes a key or a setting for wrong.
-    #[error("cannot set up TLS: {0}")]
-    Tls(#[from] rustls::Error),
-}
-
 /// A certificate authority with the certificates that it has issued.
 pub struct Authority {
     pem: String,
     path: Option<PathBuf>,
-    issuer: Issuer<'static, KeyPair>,
+    pub(super) issuer: Issuer<'static, KeyPair>,
     /// One key serves all certificates: making one takes longer than signing.
     key: KeyPair,
     local: Mutex<LocalCertificate>,
@@ -148,21 +109,30 @@ impl Authority {
     /// # Errors
     /// When its files cannot be read or written, or hold something else.
     pub fn open(database: Option<&Path>) -> Result<Arc<Self>, CertificateError> {
-        let (path, (pem, signing)) = match database {
-            None => (None, make()?),
-            Some(database) => {
-                let (certificate, key) =
-                    (files::beside(database, "-ca.pem"), files::beside(database, "-ca.key"));
-                let kept = read_or_create(&certificate, &key)?;
-                (Some(certificate), kept)
-            }
-        };
+        let Some(database) = database else { return Self::of(AuthorityKey::new()?) };
+        let (certificate, key) =
+            (files::beside(database, "-ca.pem"), files::beside(database, "-ca.key"));
+        let kept = AuthorityKey::beside(&certificate, &key)?;
+        Self::with_key(kept, Some(certificate))
+    }
+
+    /// The authority with a key that is kept elsewhere.
+    ///
+    /// # Errors
+    /// When the system gives no random bytes.
+    pub fn of(key: AuthorityKey) -> Result<Arc<Self>, CertificateError> {
+        Self::with_key(key, None)
+    }
+
+    fn with_key(
+        authority: AuthorityKey,
+        path: Option<PathBuf>,
+    ) -> Result<Arc<Self>, CertificateError> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-        let issuer = Issuer::new(authority_params(&signing), signing);
         Ok(Arc::new(Self {
-            pem,
+            pem: authority.pem().to_owned(),
             path,
-            issuer,
+            issuer: authority.into_issuer(),
             key,
             local: Mutex::default(),
             issued: Mutex::default(),
@@ -367,133 +337,14 @@ fn certified(chain: &Path, key: &Path) -> Result<Arc<CertifiedKey>, CertificateE
     })
 }
 
-/// What says who the authority is; the same for the same key, so that it need not be read back.
-fn authority_params(key: &KeyPair) -> CertificateParams {
-    let mut params = CertificateParams::default();
-    let id = params.key_identifier(key);
-    let fast_path_target: String = id.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-    params.distinguished_name = rcgen::DistinguishedName::new();
-    params
-        .distinguished_name
-        .push(DnType::CommonName, format!("ginnel local authority {fast_path_target}"));
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    params.not_before = date_time_ymd(2025, 1, 1);
-    params.not_after = date_time_ymd(2050, 1, 1);
-    params
-}
-
-fn make() -> Result<(String, KeyPair), CertificateError> {
-    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-    let pem = authority_params(&key).self_signed(&key)?.pem();
-    Ok((pem, key))
-}
-
 fn issue(
     issuer: &Issuer<'static, KeyPair>,
     key: &KeyPair,
     names: &[String],
 ) -> Result<IssuedCertificate, CertificateError> {
-    let mut params = CertificateParams::new(names)?;
-    params.distinguished_name = rcgen::DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, "ginnel");
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    params.use_authority_key_identifier_extension = true;
-    let day = |day: NaiveDate| {
-        let part = |number: u32| u8::try_from(number).unwrap_or(1);
-        date_time_ymd(day.year(), part(day.month()), part(day.day()))
-    };
-    let today = Utc::now().date_naive();
-    // From yesterday on, since not all clocks agree.
-    params.not_before = day(today.checked_sub_days(Days::new(1)).unwrap_or(today));
-    params.not_after = day(today.checked_add_days(Days::new(VALID_DAYS)).unwrap_or(today));
-    let leaf = params.signed_by(key, issuer)?;
-    let private = PrivateKeyDer::try_from(key.serialize_der())
-        .map_err(|problem| rustls::Error::General(problem.to_owned()))?;
-    let signing = provider().key_provider.load_private_key(private)?;
-    let certified = Arc::new(CertifiedKey::new(vec![leaf.der().clone()], signing));
-    Ok(IssuedCertificate { certified, made: Instant::now() })
-}
-
-/// The authority in two files, which are made when there is neither.
-///
-/// One without the other is refused: whoever trusts the old authority would not trust a new one.
-fn read_or_create(
-    certificate: &Path,
-    private: &Path,
-) -> Result<(String, KeyPair), CertificateError> {
-    if is_there(private)? && !is_there(certificate)? {
-        finish(certificate, private)?;
-    }
-    match (is_there(certificate)?, is_there(private)?) {
-        (true, true) => read(certificate, private),
-        (false, false) => {
-            let (pem, key) = make()?;
-            write(certificate, &pem, private, &key.serialize_pem())?;
-            Ok((pem, key))
-        }
-        (true, false) => Err(alone(private, certificate)),
-        (false, true) => Err(alone(certificate, private)),
-    }
-}
-
-fn read(certificate: &Path, private: &Path) -> Result<(String, KeyPair), CertificateError> {
-    let text = |path: &Path| {
-        String::from_utf8(read_file(path)?).map_err(|problem| content(path, problem.to_string()))
-    };
-    let (pem, key) = (text(certificate)?, text(private)?);
-    let der = CertificateDer::from_pem_slice(pem.as_bytes())
-        .map_err(|problem| content(certificate, problem.to_string()))?;
-    let signing =
-        KeyPair::from_pem(&key).map_err(|problem| content(private, problem.to_string()))?;
-    let der_key = PrivateKeyDer::from_pem_slice(key.as_bytes())
-        .map_err(|problem| content(private, problem.to_string()))?;
-    CertifiedKey::from_der(vec![der], der_key, &provider()).map_err(|problem| {
-        content(private, format!("does not belong to {}: {problem}", certificate.display()))
-    })?;
-    Ok((pem, signing))
-}
-
-/// Writes both files; a process that is killed in between leaves what [`finish`] completes.
-fn write(certificate: &Path, pem: &str, private: &Path, key: &str) -> Result<(), CertificateError> {
-    let failed = |source| CertificateError::File { path: private.to_owned(), source };
-    let staged_pem = files::stage(certificate, pem.as_bytes(), files::PUBLIC_MODE);
-    let staged_pem = staged_pem.map_err(failed)?;
-    let staged_key = files::stage(private, key.as_bytes(), files::SECRET_MODE);
-    let staged_key = staged_key.map_err(failed)?;
-    files::sync_folder(private).map_err(failed)?;
-    // The key first: an authority that is published without its key could never issue.
-    std::fs::rename(staged_key, private).map_err(failed)?;
-    std::fs::rename(staged_pem, certificate).map_err(failed)?;
-    files::sync_folder(private).map_err(failed)
-}
-
-/// Gives a certificate its name where a process was killed after its key had got one.
-fn finish(certificate: &Path, private: &Path) -> Result<(), CertificateError> {
-    let staged = files::staged(certificate);
-    if is_there(&staged)? && read(&staged, private).is_ok() {
-        let failed = |source| CertificateError::File { path: certificate.to_owned(), source };
-        std::fs::rename(&staged, certificate).map_err(failed)?;
-        files::sync_folder(certificate).map_err(failed)?;
-    }
-    Ok(())
-}
-
-fn is_there(path: &Path) -> Result<bool, CertificateError> {
-    path.try_exists().map_err(|source| CertificateError::File { path: path.to_owned(), source })
-}
-
-fn alone(missing: &Path, other: &Path) -> CertificateError {
-    let other = other.display();
-    let problem = format!(
-        "is missing, but {other} is there; put it back, or move the other away for a new authority"
-    );
-    content(missing, problem)
-}
-
-fn content(path: &Path, problem: String) -> CertificateError {
-    CertificateError::Content { path: path.to_owned(), problem }
+    let usages = [ExtendedKeyUsagePurpose::ServerAuth];
+    let leaf = leaf_params(names, &usages, VALID_DAYS)?.signed_by(key, issuer)?;
+    Ok(IssuedCertificate { certified: certified_key(&leaf, key)?, made: Instant::now() })
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, CertificateError> {

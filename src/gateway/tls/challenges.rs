@@ -10,7 +10,7 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::server::ClientHello;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
-use crate::gateway::tls::authority::CertificateError;
+use crate::gateway::tls::certificate_error::CertificateError;
 use crate::net::tls::{any_client, provider, server_config};
 
 /// The protocol that an authority asks for, and nobody else (RFC 8737, section 6.2).

@@ -7,7 +7,8 @@ use rustls::sign::SingleCertAndKey;
 use rustls::{ServerConfig, SupportedProtocolVersion};
 
 use crate::gateway::routing::endpoint_spec::TlsTerminationSpec;
-use crate::gateway::tls::authority::{Authority, CertificateError};
+use crate::gateway::tls::authority::Authority;
+use crate::gateway::tls::certificate_error::CertificateError;
 use crate::net::tls::certificate::{self, Unusable};
 use crate::net::tls::{self, any_client};
 

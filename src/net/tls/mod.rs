@@ -19,6 +19,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{
     Acceptor, ClientHello, NoClientAuth, ResolvesServerCert, WebPkiClientVerifier,
 };
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
     ClientConfig, ConfigBuilder, RootCertStore, ServerConfig, SupportedProtocolVersion,
     WantsVerifier,
@@ -46,6 +47,15 @@ fn client_builder() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, rustls
 /// How to connect to servers whose certificates these have signed.
 pub(crate) fn client_config(roots: RootCertStore) -> Result<ClientConfig, rustls::Error> {
     Ok(client_builder()?.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// The same, for a client that shows this certificate to servers which ask for one.
+pub(crate) fn client_config_as(
+    roots: RootCertStore,
+    identity: Arc<CertifiedKey>,
+) -> Result<ClientConfig, rustls::Error> {
+    let resolver = Arc::new(SingleCertAndKey::from(identity));
+    Ok(client_builder()?.with_root_certificates(roots).with_client_cert_resolver(resolver))
 }
 
 /// How to connect to any server: TLS hides the traffic, and nobody says whom to trust.

@@ -3,7 +3,7 @@
 use std::error::Error as _;
 use std::time::Duration;
 
-use crate::gateway::tls::authority::CertificateError;
+use crate::gateway::tls::certificate_error::CertificateError;
 use crate::service::certificates::ManagedFailure;
 use crate::service::store::StoreError;
 

@@ -101,7 +101,7 @@ impl AuditTrail {
         self.pending.push(event, self.origin.now());
     }
 
-    /// Stores what a command did to a database that no service uses.
+    /// Stores what the command did to a database.
     pub(super) fn record_admin_key(
         &self,
         change: &Transaction<'_>,

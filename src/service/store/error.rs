@@ -135,7 +135,7 @@ pub enum StoreError {
         problem: &'static str,
     },
     /// The commit that held the change failed, or went to a file that has lost its name.
-    #[error("the change was not stored: {problem}")]
+    #[error("{}{problem}", if *fault == Some(StorageFault::Uncertain) { "" } else { "the change was not stored: " })]
     Commit {
         /// What is wrong with the storage, if that was the reason.
         fault: Option<StorageFault>,
@@ -173,6 +173,8 @@ pub enum StorageFault {
     Timeout,
     /// The database server cannot be reached, or refuses to work.
     Unreachable,
+    /// The database server was lost in the middle of a commit, and could not be asked about it since.
+    Uncertain,
     /// The database is closed.
     Closed,
 }
@@ -189,6 +191,7 @@ impl StorageFault {
             Self::Damaged => "the database is damaged",
             Self::Timeout => "the database took too long",
             Self::Unreachable => "the database server cannot be reached",
+            Self::Uncertain => "it is not known whether the change was stored",
             Self::Closed => "the database is being closed",
         }
     }

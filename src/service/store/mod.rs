@@ -12,6 +12,7 @@ mod audit;
 mod batch_error;
 mod error;
 mod health;
+mod location;
 mod metrics;
 mod postgres;
 mod schema;
@@ -28,6 +29,7 @@ use std::path::Path;
 pub use audit::{EventQuery, StoredEvent};
 pub use error::{StorageFault, StoreError};
 pub use health::HealthEvents;
+pub use location::DatabaseLocation;
 pub use postgres::{PostgresAddressError, PostgresOptions, is_postgres_address};
 pub use snapshot::Snapshot;
 pub(super) use sqlite::resolve;
@@ -114,6 +116,17 @@ impl Store {
     pub fn open_postgres(options: PostgresOptions, origin: Origin) -> Result<Self, StoreError> {
         let (readers, writer) = postgres::open(options, origin)?;
         Ok(Self { readers: EngineReaders::Postgres(Box::new(readers)), writer, _locks: None })
+    }
+
+    /// Opens a database on PostgreSQL that has the tables of a service. Blocks on the network.
+    ///
+    /// # Errors
+    /// When it has none, and as those of [`Store::open_postgres`].
+    pub fn open_existing_postgres(options: PostgresOptions) -> Result<Self, StoreError> {
+        if !postgres::has_tables(&options)? {
+            return Err(StoreError::Missing(options.to_string().into()));
+        }
+        Self::open_postgres(options, Origin::default())
     }
 
     /// True while writes are refused because the file has lost its name; reads go on.

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ginnel::api::Secret;
-use ginnel::gateway::tls::Authority;
+use ginnel::gateway::tls::{Authority, AuthorityKey};
 use ginnel::gateway::{EndpointOptions, EndpointSpec, GatewaySettings, Proto, TlsTerminationSpec};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::client::TlsStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::support::{Direct, bound, edges_with, mirror, soon, upstream};
 use crate::service::support::Folder;
@@ -23,14 +24,18 @@ pub fn trusting(authority: &Authority, alpn: &[&str]) -> TlsConnector {
 }
 
 fn trusting_pem(pem: &str, alpn: &[&str]) -> TlsConnector {
+    let mut config = trusting_config(pem);
+    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+    TlsConnector::from(Arc::new(config))
+}
+
+fn trusting_config(pem: &str) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider);
     let builder = builder.with_safe_default_protocol_versions().unwrap();
-    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
-    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
-    TlsConnector::from(Arc::new(config))
+    builder.with_root_certificates(roots).with_no_client_auth()
 }
 
 pub async fn connect(
@@ -151,6 +156,43 @@ fn an_authority_lives_beside_its_database() {
     }
     std::fs::write(folder.file("db-ca.key"), "nonsense").unwrap();
     assert!(Authority::open(Some(&database)).is_err());
+}
+
+/// Whether one node lets the other in, and the other believes it to be who it asked for.
+async fn nodes_agree(client: Arc<ClientConfig>, server: Arc<ServerConfig>, name: &str) -> bool {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let accepted = tokio::spawn(async move {
+        let (tcp, _) = listener.accept().await.unwrap();
+        let mut stream = TlsAcceptor::from(server).accept(tcp).await?;
+        stream.write_all(b"hello").await?;
+        stream.shutdown().await
+    });
+    let tcp = TcpStream::connect(address).await.unwrap();
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let mut received = Vec::new();
+    if let Ok(mut stream) = soon(TlsConnector::from(client).connect(name, tcp)).await {
+        let _ = soon(stream.read_to_end(&mut received)).await;
+    }
+    accepted.await.unwrap().is_ok() && received == b"hello"
+}
+
+#[tokio::test]
+async fn nodes_trust_each_other_by_name_and_nobody_else() {
+    let made = AuthorityKey::new().unwrap();
+    let same = AuthorityKey::from_pem(made.pem(), &made.key_pem()).unwrap();
+    let one = Authority::of(made).unwrap();
+    let node = |authority: &Authority, name: &str| authority.node_tls(name, &["x"]).unwrap();
+    let (first, second) = (node(&one, "node-1"), node(&Authority::of(same).unwrap(), "node-2"));
+    let stranger = node(&Authority::open(None).unwrap(), "node-1");
+    let visitor = Arc::new(trusting_config(one.pem()));
+
+    assert!(nodes_agree(first.client.clone(), second.server.clone(), "node-2").await);
+    assert!(nodes_agree(second.client, first.server.clone(), "node-1").await);
+    assert!(!nodes_agree(first.client.clone(), second.server, "node-3").await);
+    assert!(!nodes_agree(stranger.client, first.server.clone(), "node-1").await);
+    assert!(!nodes_agree(first.client, stranger.server, "node-1").await);
+    assert!(!nodes_agree(visitor, first.server, "node-1").await);
 }
 
 #[tokio::test]

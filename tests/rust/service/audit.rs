@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ginnel::api::Origin;
-use ginnel::service::store::{EventQuery, Store, StoreError, StoredEvent};
+use ginnel::service::store::{DatabaseLocation, EventQuery, Store, StoreError, StoredEvent};
 use ginnel::service::{Options, new_admin_key};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -241,7 +241,7 @@ async fn events_outlive_a_restart_and_stay_in_order() {
     service.create("/ip_policies", json!({})).await;
     service.delete("/ip_policies/ipp_none").await;
     service.stop().await;
-    new_admin_key(&folder.file("db"), None).await.unwrap();
+    new_admin_key(&DatabaseLocation::File(folder.file("db")), None).await.unwrap();
 
     let mut service = Running::with(folder.options("db")).await;
     service.key = key;

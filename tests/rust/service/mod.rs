@@ -5,6 +5,7 @@ mod agents;
 mod audit;
 mod bad_input;
 mod http;
+mod nodes;
 mod paging;
 mod resources;
 mod store;

@@ -198,7 +198,7 @@ impl PostgresCommitter {
                 Err(error) => {
                     let problem = format!("it is not known whether the change was stored: {error}");
                     return Err(StoreError::Server {
-                        fault: Some(StorageFault::Unreachable),
+                        fault: Some(StorageFault::Uncertain),
                         problem,
                     });
                 }

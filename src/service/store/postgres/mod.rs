@@ -25,6 +25,7 @@ use tokio::sync::Semaphore;
 
 pub use options::{PostgresAddressError, PostgresOptions, is_postgres_address};
 
+use super::tables::Row;
 use super::writer::Writer;
 use super::{StoreError, View};
 use crate::api::Origin;
@@ -61,6 +62,13 @@ pub(super) fn open(
     let (pool, permits) =
         (Arc::new(ReaderPool::new(server)), Arc::new(Semaphore::new(MAX_READERS)));
     Ok((PostgresReaders { pool, permits, follower }, writer))
+}
+
+/// True when the database has the tables of a service.
+pub(super) fn has_tables(options: &PostgresOptions) -> Result<bool, StoreError> {
+    let session = Server::new(options.clone())?.connect("")?;
+    let found = session.query("SELECT to_regclass('ginnel.cluster')::text", &[])?;
+    Ok(found.first().map(|row| row.value(0)).transpose()?.flatten().is_some())
 }
 
 impl PostgresReaders {

@@ -1,0 +1,51 @@
+//! Where a database is: in a file, or on a server.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use super::postgres::{PostgresAddressError, PostgresOptions, is_postgres_address};
+use super::{Store, StoreError};
+
+/// Where a database is.
+#[derive(Debug, Clone)]
+pub enum DatabaseLocation {
+    /// In a file of SQLite.
+    File(PathBuf),
+    /// On a server of PostgreSQL.
+    Server(Box<PostgresOptions>),
+}
+
+impl DatabaseLocation {
+    /// Opens the database, which must exist. Blocks on the disk or the network.
+    ///
+    /// # Errors
+    /// When there is none, or it cannot be used.
+    pub fn open(&self) -> Result<Store, StoreError> {
+        match self {
+            Self::File(path) => Store::open_existing(path),
+            Self::Server(options) => Store::open_existing_postgres((**options).clone()),
+        }
+    }
+}
+
+/// An address of the form `postgres://…` is one of a server; anything else is the path of a file.
+impl FromStr for DatabaseLocation {
+    type Err = PostgresAddressError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match is_postgres_address(text) {
+            true => Ok(Self::Server(Box::new(text.parse()?))),
+            false => Ok(Self::File(text.into())),
+        }
+    }
+}
+
+impl fmt::Display for DatabaseLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Server(options) => options.fmt(f),
+        }
+    }
+}
