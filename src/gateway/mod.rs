@@ -89,6 +89,8 @@ pub struct GatewaySettings {
     pub code_prefix: String,
     /// The proxies in front of the service.
     pub trusted_proxies: TrustedProxies,
+    /// True when connections of these begin with a header of the PROXY protocol, version 2.
+    pub proxy_protocol: bool,
     /// What becomes of requests with ambiguous paths where routes or rules look at paths.
     pub ambiguous_paths: AmbiguousPaths,
     /// How many connections are held at once; none for what the file descriptors of the process
@@ -123,6 +125,7 @@ impl Default for GatewaySettings {
             tls_endpoints: false,
             code_prefix: "ERR_NGROK_".to_owned(),
             trusted_proxies: TrustedProxies::default(),
+            proxy_protocol: false,
             ambiguous_paths: AmbiguousPaths::default(),
             connections: None,
             connections_per_address: None,
@@ -322,9 +325,24 @@ impl Gateway {
         self.0.groups.store(Arc::new(Some(groups)));
     }
 
-    /// Everything that happens to public traffic from now on.
+    /// Everything that happens to public traffic from now on, on other nodes too.
     pub fn events(&self) -> EventSubscriber {
         self.0.events.subscribe()
+    }
+
+    /// The same for this node alone.
+    pub fn own_events(&self) -> EventSubscriber {
+        self.0.events.listen()
+    }
+
+    /// Whether somebody wants to know what happens on other nodes.
+    pub fn wants_remote_events(&self) -> bool {
+        self.0.events.wants_remote()
+    }
+
+    /// Tells of what has happened on another node.
+    pub fn pass_on_event(&self, event: Event) {
+        self.0.events.pass_on(event);
     }
 
     /// Whether an agent's endpoint has a `host:port` now.

@@ -33,13 +33,11 @@ pub(crate) async fn carry(
     mut shutdown: ShutdownSignal,
     proto: &'static str,
 ) {
-    let AcceptedConnection { stream, peer, permit: _permit } = connection;
+    let AcceptedConnection { stream, peer, local, permit: _permit } = connection;
     // With TLS it is the visitor who speaks first; with anything else, who knows.
     if proto == "tls" && !server::protocol(&gateway, &stream, &mut shutdown).await {
         return;
     }
-    let local = or_debug!(stream.local_addr(), "a connection has no address");
-    let Some(local) = local else { return };
     let visitor = Visitor { peer, local, proto, tls: None, passthrough: proto == "tls" };
     pass(&gateway, &slot, ClientSocket::Plain(stream), &visitor, shutdown).await;
 }
@@ -52,12 +50,10 @@ pub(crate) async fn carry_unwrapped(
     mut shutdown: ShutdownSignal,
     config: Arc<ServerConfig>,
 ) {
-    let AcceptedConnection { stream, peer, permit: _permit } = connection;
+    let AcceptedConnection { stream, peer, local, permit: _permit } = connection;
     if !server::protocol(&gateway, &stream, &mut shutdown).await {
         return;
     }
-    let local = or_debug!(stream.local_addr(), "a connection has no address");
-    let Some(local) = local else { return };
     let stream = tls::accept(stream, config, gateway.timeouts().handshake).await;
     let stream = or_debug!(stream, "a TLS handshake of a visitor failed");
     let Some(stream) = stream else { return };

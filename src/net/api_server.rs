@@ -18,8 +18,8 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 
 use super::{
-    AcceptedConnection, ConnectionLimit, FIRST_BYTE_TIMEOUT, HEAD_TIMEOUT, Listener, Shutdown,
-    ShutdownPhase, ShutdownSignal, first_byte,
+    AcceptedConnection, ConnectionLimit, FIRST_BYTE_TIMEOUT, HEAD_TIMEOUT, Listener, ProxyProtocol,
+    Shutdown, ShutdownPhase, ShutdownSignal, first_byte,
 };
 use crate::http1::StrictStream;
 use crate::logging::or_debug;
@@ -70,9 +70,13 @@ pub(crate) fn serve_api(
     timeouts: impl Fn() -> ApiTimeouts + Send + Sync + 'static,
     shutdown: &Shutdown,
 ) -> std::io::Result<Listener> {
-    Listener::serve(socket, limit, shutdown, move |connection, shutdown| {
-        Box::pin(serve(connection, api.clone(), timeouts(), shutdown))
-    })
+    Listener::serve(
+        socket,
+        limit,
+        shutdown,
+        ProxyProtocol::default(),
+        move |connection, shutdown| Box::pin(serve(connection, api.clone(), timeouts(), shutdown)),
+    )
 }
 
 /// Where a connection comes from, in the extensions of its requests.
@@ -85,7 +89,7 @@ async fn serve(
     timeouts: ApiTimeouts,
     mut shutdown: ShutdownSignal,
 ) {
-    let AcceptedConnection { stream, permit: _permit, peer } = connection;
+    let AcceptedConnection { stream, permit: _permit, peer, .. } = connection;
     let speaking = first_byte(&stream, timeouts.first_byte);
     if shutdown.run_until(ShutdownPhase::Graceful, speaking).await != Some(true) {
         return;

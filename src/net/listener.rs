@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tracing::Instrument;
 
+use super::proxy_header::{self, ProxiedAddresses, ProxyProtocol};
 use super::{ConnectionLimit, Permit, Shutdown, ShutdownPhase, ShutdownSignal};
 
 use crate::logging::or_debug;
@@ -35,7 +36,10 @@ pub(crate) struct Listener {
 /// A connection that was taken.
 pub(crate) struct AcceptedConnection {
     pub stream: TcpStream,
+    /// Where the client is, which may be behind a proxy.
     pub peer: SocketAddr,
+    /// Where the client has connected to.
+    pub local: SocketAddr,
     /// To be kept for as long as the socket is open.
     pub permit: Permit,
 }
@@ -44,7 +48,8 @@ pub(crate) struct AcceptedConnection {
 pub(crate) type ConnectionTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Listener {
-    /// Serves the connections that the limit lets in, until the shutdown begins or this is dropped.
+    /// Serves the connections that the limit lets in, until the shutdown begins or this is dropped. A proxy
+    /// of which a header is expected says first for whom it has connected.
     /// Others are closed at once, so that nobody stands in line behind them. What serves a connection
     /// learns of a graceful end from its signal, and is cut off at a forced one.
     ///
@@ -54,12 +59,14 @@ impl Listener {
         socket: TcpListener,
         limit: Arc<ConnectionLimit>,
         shutdown: &Shutdown,
-        serve: impl Fn(AcceptedConnection, ShutdownSignal) -> ConnectionTask + Send + 'static,
+        proxies: ProxyProtocol,
+        serve: impl Fn(AcceptedConnection, ShutdownSignal) -> ConnectionTask + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let address = socket.local_addr()?;
         let (socket, shutdown) = (Arc::new(socket), shutdown.child());
         shutdown.close_with(&socket);
-        tokio::spawn(accept_all(socket, limit, shutdown.signal(), Box::new(serve)));
+        let accepting = Accepting { limit, proxies, serve: Arc::new(serve) };
+        tokio::spawn(accept_all(socket, accepting, shutdown.signal()));
         Ok(Self { address, shutdown })
     }
 
@@ -80,28 +87,65 @@ impl Drop for Listener {
     }
 }
 
-type Serve = Box<dyn Fn(AcceptedConnection, ShutdownSignal) -> ConnectionTask + Send>;
+type Serve = Arc<dyn Fn(AcceptedConnection, ShutdownSignal) -> ConnectionTask + Send + Sync>;
 
-async fn accept_all(
-    socket: Arc<TcpListener>,
+/// What becomes of connections.
+#[derive(Clone)]
+struct Accepting {
     limit: Arc<ConnectionLimit>,
-    mut shutdown: ShutdownSignal,
+    proxies: ProxyProtocol,
     serve: Serve,
-) {
+}
+
+async fn accept_all(socket: Arc<TcpListener>, accepting: Accepting, mut shutdown: ShutdownSignal) {
     loop {
-        let accepting = accept(&socket, &limit);
-        let accepted = shutdown.run_until(ShutdownPhase::Graceful, accepting).await;
-        let Some(connection) = accepted else { return };
+        let accepted = accept(&socket, &accepting.limit);
+        let accepted = shutdown.run_until(ShutdownPhase::Graceful, accepted).await;
+        let Some((stream, peer, permit)) = accepted else { return };
+        let local = or_debug!(stream.local_addr(), "a connection has no address");
+        let Some(local) = local else { continue };
+        let connection = AcceptedConnection { stream, peer, local, permit };
+        let mut shutdown = shutdown.clone();
+        let serving = match accepting.proxies.is_expected(peer.ip()) {
+            false => accepting.serve(connection, shutdown.clone()),
+            true => Box::pin(accepting.clone().serve_proxied(connection, shutdown.clone())),
+        };
+        tokio::spawn(async move { shutdown.run_until(ShutdownPhase::Forced, serving).await });
+    }
+}
+
+impl Accepting {
+    fn serve(&self, connection: AcceptedConnection, shutdown: ShutdownSignal) -> ConnectionTask {
         let span = tracing::debug_span!("connection", peer = %connection.peer);
-        let (serving, mut shutdown) = (serve(connection, shutdown.clone()), shutdown.clone());
-        tokio::spawn(async move {
-            shutdown.run_until(ShutdownPhase::Forced, serving.instrument(span)).await
-        });
+        let serving = (self.serve)(connection, shutdown);
+        Box::pin(serving.instrument(span))
+    }
+
+    /// Serves the client of a proxy, who counts in the limit instead of it.
+    async fn serve_proxied(self, mut connection: AcceptedConnection, shutdown: ShutdownSignal) {
+        let mut waiting = shutdown.clone();
+        let header = proxy_header::read(&mut connection.stream);
+        let header = waiting.run_until(ShutdownPhase::Graceful, header).await;
+        let header = header.unwrap_or(Ok(None));
+        let Some(addresses) =
+            or_debug!(header, peer = %connection.peer, "a proxy does not say for whom it comes")
+        else {
+            return;
+        };
+        if let Some(ProxiedAddresses { client, destination }) = addresses {
+            let Some(permit) = self.limit.admit(client.ip()) else { return };
+            connection =
+                AcceptedConnection { peer: client, local: destination, permit, ..connection };
+        }
+        self.serve(connection, shutdown).await;
     }
 }
 
 /// The next connection that the limit lets in.
-async fn accept(socket: &TcpListener, limit: &Arc<ConnectionLimit>) -> AcceptedConnection {
+async fn accept(
+    socket: &TcpListener,
+    limit: &Arc<ConnectionLimit>,
+) -> (TcpStream, SocketAddr, Permit) {
     let mut failures = 0;
     loop {
         match socket.accept().await {
@@ -110,7 +154,7 @@ async fn accept(socket: &TcpListener, limit: &Arc<ConnectionLimit>) -> AcceptedC
                 let Some(permit) = limit.admit(peer.ip()) else { continue };
                 // Answers are written whole; waiting for more to send only delays them.
                 or_debug!(stream.set_nodelay(true), "cannot switch delays off");
-                return AcceptedConnection { stream, peer, permit };
+                return (stream, peer, permit);
             }
             // It concerns this connection alone.
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => {
@@ -147,7 +191,7 @@ mod tests {
                 std::future::pending().await
             })
         };
-        Listener::serve(socket, limit, shutdown, serve).unwrap()
+        Listener::serve(socket, limit, shutdown, ProxyProtocol::default(), serve).unwrap()
     }
 
     #[tokio::test]

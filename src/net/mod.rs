@@ -11,6 +11,7 @@ mod connection_limit;
 pub(crate) mod descriptors;
 mod listener;
 pub(crate) mod private;
+mod proxy_header;
 mod shutdown;
 mod timeouts;
 pub(crate) mod tls;
@@ -21,5 +22,6 @@ pub(crate) use connection_limit::{
     ConnectionCaps, ConnectionCounts, ConnectionLimit, Permit, SourceAddress,
 };
 pub(crate) use listener::{AcceptedConnection, ConnectionTask, Listener};
+pub(crate) use proxy_header::ProxyProtocol;
 pub(crate) use shutdown::{Shutdown, ShutdownPhase, ShutdownSignal};
 pub(crate) use timeouts::{FIRST_BYTE_TIMEOUT, HANDSHAKE_TIMEOUT, HEAD_TIMEOUT, first_byte};

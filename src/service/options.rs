@@ -70,6 +70,9 @@ pub struct Options {
     /// The proxies in front of the service, whose `X-Forwarded-For` names the visitor; none by
     /// default.
     pub trusted_proxies: TrustedProxies,
+    /// True when connections of these proxies to the ports for visitors and agents begin with a header of
+    /// the PROXY protocol, version 2.
+    pub proxy_protocol: bool,
     /// What becomes of requests with ambiguous paths where routes or rules look at paths.
     pub ambiguous_paths: AmbiguousPaths,
     /// How many connections of visitors are held at once; none, the default, for what the file
@@ -155,6 +158,7 @@ impl Default for Options {
             acme: AcmeOptions::default(),
             reserved_domains_only: false,
             trusted_proxies: edge.trusted_proxies,
+            proxy_protocol: edge.proxy_protocol,
             ambiguous_paths: edge.ambiguous_paths,
             edge_connections: edge.connections,
             edge_connections_per_address: edge.connections_per_address,
@@ -243,6 +247,7 @@ impl Options {
             tls_endpoints: self.tls_endpoints,
             code_prefix: self.code_prefix.clone(),
             trusted_proxies: self.trusted_proxies.clone(),
+            proxy_protocol: self.proxy_protocol,
             ambiguous_paths: self.ambiguous_paths,
             connections: self.edge_connections,
             connections_per_address: self.edge_connections_per_address,
@@ -262,6 +267,7 @@ impl Options {
             port: self.agent_port?,
             connections: self.agent_caps(),
             trusted_proxies: self.trusted_proxies.clone(),
+            proxy_protocol: self.proxy_protocol,
             heartbeat_interval: self.heartbeat_interval,
             heartbeat_tolerance: self.heartbeat_tolerance,
             login_timeout: self.login_timeout,

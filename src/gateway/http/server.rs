@@ -54,12 +54,10 @@ pub(crate) async fn serve_plain(
     connection: AcceptedConnection,
     mut shutdown: ShutdownSignal,
 ) {
-    let AcceptedConnection { stream, peer, permit } = connection;
+    let AcceptedConnection { stream, peer, local, permit } = connection;
     if !protocol(&gateway, &stream, &mut shutdown).await {
         return;
     }
-    let local = or_debug!(stream.local_addr(), "a connection has no address");
-    let Some(local) = local else { return };
     let visitor = Visitor { peer, local, proto: "http", tls: None, passthrough: false };
     http1(gateway, host_selection, (ClientSocket::Plain(stream), permit), visitor, shutdown).await;
 }
@@ -72,12 +70,10 @@ pub(crate) async fn serve_tls(
     mut shutdown: ShutdownSignal,
     config: Arc<ServerConfig>,
 ) {
-    let AcceptedConnection { stream, peer, permit } = connection;
+    let AcceptedConnection { stream, peer, local, permit } = connection;
     if !protocol(&gateway, &stream, &mut shutdown).await {
         return;
     }
-    let local = or_debug!(stream.local_addr(), "a connection has no address");
-    let Some(local) = local else { return };
     let accepted = accept_tls(&gateway, host_selection, stream, config).await;
     let accepted = or_debug!(accepted, "a TLS handshake of a visitor failed");
     let Some((mut stream, host_selection)) = accepted else { return };

@@ -13,7 +13,7 @@ use crate::gateway::http::server;
 use crate::gateway::routing::virtual_host::VirtualHost;
 use crate::gateway::tls::policy::ALPN;
 use crate::gateway::{GatewayError, GatewayState, tcp};
-use crate::net::{AcceptedConnection, ConnectionTask, Listener, ShutdownSignal};
+use crate::net::{AcceptedConnection, ConnectionTask, Listener, ProxyProtocol, ShutdownSignal};
 
 impl GatewayState {
     /// Listens on a port of the service's host.
@@ -32,7 +32,7 @@ impl GatewayState {
     fn serve<F>(
         self: &Arc<Self>,
         socket: TcpListener,
-        serve: impl Fn(Arc<Self>, AcceptedConnection, ShutdownSignal) -> F + Send + 'static,
+        serve: impl Fn(Arc<Self>, AcceptedConnection, ShutdownSignal) -> F + Send + Sync + 'static,
     ) -> Result<Listener, GatewayError>
     where
         F: Future<Output = ()> + Send + 'static,
@@ -44,7 +44,12 @@ impl GatewayState {
                 None => Box::pin(ready(())),
             }
         };
-        let listener = Listener::serve(socket, self.limit.clone(), &self.shutdown, serve);
+        let live = self.live.clone();
+        let proxies = match self.settings.proxy_protocol {
+            true => ProxyProtocol::of(move |address| live.load().trusted_proxies.contains(address)),
+            false => ProxyProtocol::default(),
+        };
+        let listener = Listener::serve(socket, self.limit.clone(), &self.shutdown, proxies, serve);
         listener.map_err(|source| self.listen_error(0, source))
     }
 

@@ -13,7 +13,9 @@ use tokio::task::JoinHandle;
 use crate::gateway::tls::authority::Authority;
 use crate::logging::or_debug;
 use crate::mux::{MuxSession, Side};
-use crate::net::{self, AcceptedConnection, ConnectionLimit, Listener, Shutdown, tls};
+use crate::net::{
+    self, AcceptedConnection, ConnectionLimit, Listener, ProxyProtocol, Shutdown, tls,
+};
 use crate::service::Error;
 use crate::service::agents::reservation::Reservation;
 use crate::service::agents::settings::AgentSettings;
@@ -68,9 +70,17 @@ impl BoundAgentListener {
         let sweeping = tokio::spawn(sweep(state.clone()));
         // Their sessions are ended by the registry, which tells them why.
         let shutdown = Shutdown::default();
-        let listener = Listener::serve(socket, limit.clone(), &shutdown, move |connection, _| {
-            Box::pin(welcome(connection, config.clone(), state.clone()))
-        });
+        let trusted = settings.clone();
+        let proxies = match settings.load().proxy_protocol {
+            true => {
+                ProxyProtocol::of(move |address| trusted.load().trusted_proxies.contains(address))
+            }
+            false => ProxyProtocol::default(),
+        };
+        let listener =
+            Listener::serve(socket, limit.clone(), &shutdown, proxies, move |connection, _| {
+                Box::pin(welcome(connection, config.clone(), state.clone()))
+            });
         let failed = |source| Error::Bind { address: "the port for agents".to_owned(), source };
         Ok(AgentListener { listener: listener.map_err(failed)?, limit, settings, sweeping })
     }
@@ -120,7 +130,7 @@ async fn welcome(
     config: Arc<ServerConfig>,
     state: Arc<AgentsState>,
 ) {
-    let AcceptedConnection { stream, peer, permit: _permit } = connection;
+    let AcceptedConnection { stream, peer, permit: _permit, .. } = connection;
     let settings = state.settings.load_full();
     if !net::first_byte(&stream, settings.first_byte_timeout).await {
         return;

@@ -21,6 +21,8 @@ pub struct AgentSettings {
     pub handshake_timeout: Duration,
     /// The proxies in front of the service.
     pub trusted_proxies: TrustedProxies,
+    /// True when connections of these begin with a header of the PROXY protocol.
+    pub proxy_protocol: bool,
     /// Time between two heartbeats.
     pub heartbeat_interval: Duration,
     /// How late a heartbeat may come back.

@@ -143,6 +143,10 @@ const PUBLIC_TRAFFIC: SettingSection<ServeConfig> = SettingSection {
         )
         .live(),
         row!(
+            options.proxy_protocol: bool, "proxy_protocol", "BOOL",
+            "Trusted proxies begin connections of visitors and agents with the PROXY protocol, version 2"
+        ),
+        row!(
             options.ambiguous_paths: AmbiguousPaths, "ambiguous_paths", "WHAT",
             "What to do with ambiguous paths, if a route or a rule looks at paths"
         )

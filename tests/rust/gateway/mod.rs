@@ -10,6 +10,7 @@ mod inside;
 mod modules;
 mod order;
 mod policies;
+mod proxied;
 mod request_bodies;
 mod slow;
 mod smuggling;
