@@ -57,6 +57,8 @@ class TrafficEvent:
     """What actions logged."""
     request_id: str | None = None
     """The id that visitor and upstream have in `X-Request-Id`; None where requests get none."""
+    node: str | None = None
+    """The name of the node that served it, where that is another one than this."""
 
     def __repr__(self) -> str:
         from ._repr.traffic import event_line

@@ -107,10 +107,10 @@ async fn serve(mut running: RunningConfig, access: Option<AccessOutput>) -> Resu
     }
     tokio::spawn(complain_of(service.storage_health()));
     if events {
-        tokio::spawn(tell(service.events()));
+        tokio::spawn(tell(service.own_events()));
     }
     let access = match access {
-        Some((output, format)) => Some(AccessLog::start(service.events(), output, format)?),
+        Some((output, format)) => Some(AccessLog::start(service.own_events(), output, format)?),
         None => None,
     };
     let systemd = SystemdNotifier::from_environment();

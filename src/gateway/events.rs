@@ -2,18 +2,20 @@
 //!
 //! Nobody waits for a listener: who falls behind misses events and learns how many.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Instant;
 
 use chrono::{SecondsFormat, Utc};
 use http::header::{HOST, HeaderValue};
 use http::{Request, Response};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
 
 use crate::api::mask;
 use crate::gateway::http::error_response::ERROR_CODE;
@@ -24,15 +26,18 @@ use crate::net::{Shutdown, ShutdownPhase, ShutdownSignal};
 const MAX_EVENT_BACKLOG: usize = 1024;
 
 /// What happened to one request, or to one connection of bytes.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// When it was decided, RFC 3339.
     pub time: String,
     /// The name of the request, as visitor and upstream have it in `X-Request-Id`; none where requests
     /// get none.
     pub request_id: Option<String>,
+    /// The name of the node that has served it; none for this one.
+    #[serde(default)]
+    pub node: Option<String>,
     /// What the visitor spoke: `http`, `https`, `tcp` or `tls`.
-    pub proto: &'static str,
+    pub proto: Cow<'static, str>,
     /// Where the visitor came from.
     pub peer: SocketAddr,
     /// The method; none for a connection of bytes.
@@ -52,7 +57,7 @@ pub struct Event {
     /// The backend that took it.
     pub backend_id: Option<String>,
     /// The module that turned it away or answered it, such as `ip_restriction` or `policy`.
-    pub module: Option<&'static str>,
+    pub module: Option<Cow<'static, str>>,
     /// The rule of the policy that did.
     pub rule: Option<String>,
     /// The action of the rule.
@@ -74,7 +79,7 @@ impl Event {
             dur_ms = self.duration_ms,
             peer = %self.peer,
             err = self.code,
-            module = self.module,
+            module = self.module.as_deref(),
             method = self.method,
             path = target.map(mask::target).as_deref(),
             "a request or a connection of a visitor has ended"
@@ -100,6 +105,16 @@ fn host_of(authority: &str) -> &str {
 pub struct EventSubscriber {
     receiver: broadcast::Receiver<Arc<Event>>,
     shutdown: ShutdownSignal,
+    wish: Option<RemoteWish>,
+}
+
+/// The wish for the events of other nodes; dropping it takes it back.
+struct RemoteWish(Arc<AtomicUsize>);
+
+impl Drop for RemoteWish {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }
 
 /// What a listener hears.
@@ -114,10 +129,17 @@ pub enum EventDelivery {
 impl EventSubscriber {
     /// The next event; none when the service has ended.
     pub async fn next(&mut self) -> Option<EventDelivery> {
-        match self.shutdown.run_until(ShutdownPhase::Forced, self.receiver.recv()).await? {
-            Ok(event) => Some(EventDelivery::Event(event)),
-            Err(broadcast::error::RecvError::Lagged(missed)) => Some(EventDelivery::Missed(missed)),
-            Err(broadcast::error::RecvError::Closed) => None,
+        loop {
+            return match self
+                .shutdown
+                .run_until(ShutdownPhase::Forced, self.receiver.recv())
+                .await?
+            {
+                Ok(event) if event.node.is_some() && self.wish.is_none() => continue,
+                Ok(event) => Some(EventDelivery::Event(event)),
+                Err(RecvError::Lagged(missed)) => Some(EventDelivery::Missed(missed)),
+                Err(RecvError::Closed) => None,
+            };
         }
     }
 }
@@ -127,6 +149,8 @@ pub(crate) struct EventBus {
     sender: broadcast::Sender<Arc<Event>>,
     /// False while nobody listens; a request looks here first, because it costs next to nothing.
     subscribed: AtomicBool,
+    /// How many want the events of other nodes as well.
+    remote_wishes: Arc<AtomicUsize>,
     /// Of those who listen; nobody waits for them.
     shutdown: Shutdown,
 }
@@ -136,18 +160,30 @@ impl Default for EventBus {
         Self {
             sender: broadcast::Sender::new(MAX_EVENT_BACKLOG),
             subscribed: AtomicBool::new(false),
+            remote_wishes: Arc::default(),
             shutdown: Shutdown::default(),
         }
     }
 }
 
 impl EventBus {
-    /// Listens from now on.
+    /// Listens from now on, also to what other nodes tell.
     pub(crate) fn subscribe(&self) -> EventSubscriber {
+        self.remote_wishes.fetch_add(1, Relaxed);
+        EventSubscriber { wish: Some(RemoteWish(self.remote_wishes.clone())), ..self.listen() }
+    }
+
+    /// Listens from now on, and does not ask other nodes.
+    pub(crate) fn listen(&self) -> EventSubscriber {
         let (receiver, shutdown) = (self.sender.subscribe(), self.shutdown.signal());
-        let events = EventSubscriber { receiver, shutdown };
+        let events = EventSubscriber { receiver, shutdown, wish: None };
         self.subscribed.store(true, Release);
         events
+    }
+
+    /// Whether somebody wants the events of other nodes.
+    pub(crate) fn wants_remote(&self) -> bool {
+        self.remote_wishes.load(Relaxed) > 0
     }
 
     /// Nothing more happens.
@@ -166,8 +202,14 @@ impl EventBus {
         RequestTrace { record }
     }
 
+    /// Tells of an event.
     pub(crate) fn publish(&self, event: Event) {
         event.log();
+        self.pass_on(event);
+    }
+
+    /// Tells of an event of another node, which has logged it.
+    pub(crate) fn pass_on(&self, event: Event) {
         if !self.subscribed.load(Relaxed) {
             return;
         }
@@ -250,7 +292,8 @@ impl RequestTrace {
         to.publish(Event {
             time: Utc::now().to_rfc3339_opts(SecondsFormat::Millis, true),
             request_id: record.request_id,
-            proto: visitor.proto,
+            node: None,
+            proto: visitor.proto.into(),
             peer: visitor.peer,
             method: record.method,
             host: record.host,
@@ -260,7 +303,7 @@ impl RequestTrace {
             edge_id: owned(record.edge_id),
             route_id: owned(record.route_id),
             backend_id: owned(record.backend_id),
-            module: record.module,
+            module: record.module.map(Cow::Borrowed),
             rule: record.rule,
             action: record.action,
             logs: record.logs,

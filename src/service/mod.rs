@@ -295,7 +295,12 @@ impl Service {
         &self.shared.gateway
     }
 
-    /// What is decided on public traffic from now on.
+    /// What is decided on the public traffic of this node from now on.
+    pub fn own_events(&self) -> gateway::EventSubscriber {
+        self.shared.gateway.own_events()
+    }
+
+    /// What is decided on public traffic from now on, on other nodes too.
     pub fn events(&self) -> gateway::EventSubscriber {
         self.shared.gateway.events()
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::api::Timestamp;
-use crate::gateway::{PublicEndpoint, Target, TunnelGroups};
+use crate::gateway::{EndpointTraffic, PublicEndpoint, Target, TunnelGroups};
 use crate::logging::or_debug;
 use crate::mux::{Code, MuxSession};
 use crate::net::SourceAddress;
@@ -340,6 +340,13 @@ impl Registry {
     /// The tunnel with this identifier.
     pub fn tunnel(&self, id: &str) -> Option<Arc<OnlineTunnel>> {
         self.lock().tunnels.get(id).cloned()
+    }
+
+    /// What is done with the traffic of a bind's endpoint, while somebody serves it.
+    pub fn traffic(&self, bind_id: &str) -> Option<EndpointTraffic> {
+        let inner = self.lock();
+        let bound = inner.binds.get(bind_id).filter(|bound| bound.tunnel.is_some())?;
+        bound.endpoint.as_ref().map(PublicEndpoint::traffic)
     }
 
     /// The online tunnels that serve all of these labels, oldest first.

@@ -60,6 +60,12 @@ impl Directory {
         self.changed.subscribe()
     }
 
+    /// The node whose directory it is, and its epoch; 0 before that is known.
+    pub fn own(&self) -> (String, u64) {
+        let own = self.node(&self.own_id);
+        (self.own_id.clone(), own.map_or(0, |own| own.record.epoch))
+    }
+
     /// The node with this identifier, alive or lapsed.
     pub fn node(&self, id: &str) -> Option<KnownNode> {
         self.read().nodes.get(id).cloned()

@@ -13,6 +13,7 @@
 
 mod directory;
 mod node;
+mod peers;
 mod rows;
 
 use std::time::Duration;

@@ -495,14 +495,14 @@ async fn every_decision_is_told() {
 
     let passed = next().await;
     assert_eq!((passed.method.as_deref(), passed.path.as_deref()), (Some("GET"), Some("/a?b")));
-    assert_eq!((passed.host.as_deref(), passed.proto), (Some("a.test"), "http"));
-    assert_eq!((passed.status, passed.code.as_deref(), passed.module), (Some(202), None, None));
+    assert_eq!((passed.host.as_deref(), &*passed.proto), (Some("a.test"), "http"));
+    assert_eq!((passed.status, passed.code.as_deref(), &passed.module), (Some(202), None, &None));
     assert_eq!(passed.edge_id, Some(edge));
     assert_eq!(passed.route_id, Some(route));
     assert_eq!(passed.backend_id.as_deref(), backend["backend_id"].as_str());
     let turned = next().await;
     assert_eq!((turned.status, turned.code.as_deref()), (Some(403), Some("ERR_NGROK_3211")));
-    assert_eq!((turned.module, &turned.backend_id), (Some("user_agent_filter"), &None));
+    assert_eq!((turned.module.as_deref(), &turned.backend_id), (Some("user_agent_filter"), &None));
     site.service.service.gateway().stop(std::time::Duration::from_secs(1)).await;
     assert!(events.next().await.is_none());
 }

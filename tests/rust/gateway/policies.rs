@@ -383,10 +383,10 @@ async fn decisions_and_logs_are_told() {
     };
 
     let passed = next().await;
-    assert_eq!((passed.module, &passed.rule), (None, &None));
+    assert_eq!((&passed.module, &passed.rule), (&None, &None));
     assert_eq!(passed.logs[0]["path"], "/yes", "{:?}", passed.logs);
     let denied = next().await;
-    assert_eq!(denied.module, Some("policy"));
+    assert_eq!(denied.module.as_deref(), Some("policy"));
     assert_eq!((denied.rule.as_deref(), denied.action.as_deref()), (Some("deny"), Some("deny")));
     assert_eq!((denied.status, &denied.backend_id), (Some(403), &None));
 }

@@ -1,0 +1,213 @@
+//! Connections between nodes: one session for each two, in which either opens streams.
+//!
+//! A session is TLS by the certificates of the authority that all nodes have, and a `mux` session in it
+//! (`link` makes it, `sessions` knows it). The node with the smaller identifier connects. `message` is what
+//! is said, `serve` does what the other node asks for, and `target` is the other node, or a tunnel of its
+//! agents, as the gateway sees it; `routing` chooses among them.
+//!
+//! What one node asks another for is done there and not handed on, so that there is one hop at most.
+
+mod events;
+mod link;
+mod message;
+mod routing;
+mod serve;
+mod sessions;
+mod target;
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+pub(crate) use routing::ClusterRouting;
+
+use self::link::Linker;
+use self::message::{SessionCommand, SessionCommandAnswer};
+use super::Directory;
+use crate::gateway::Gateway;
+use crate::gateway::tls::authority::Authority;
+use crate::logging::or_debug;
+use crate::mux::Code;
+use crate::net::{ConnectionCaps, ConnectionLimit, Listener, ProxyProtocol, Shutdown};
+use crate::protocol::rpc;
+use crate::service::Error;
+use crate::service::agents::{AgentCommand, Registry};
+
+/// How long an agent of another node may take to obey: five seconds there, and the way.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(6);
+/// How many connections other nodes may hold; there are a few hundred nodes at most.
+const MAX_CONNECTIONS: usize = 2048;
+
+/// A socket on which no node is let in yet: its address stands in the row of the node.
+pub(crate) struct BoundPeerListener {
+    socket: TcpListener,
+    address: SocketAddr,
+}
+
+/// The other nodes, as this one is connected to them; dropping it ends all sessions.
+pub(crate) struct Peers {
+    linker: Arc<Linker>,
+    _listener: Listener,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// What other nodes may ask for.
+pub(crate) struct PeerServices {
+    pub gateway: Gateway,
+    pub registry: Arc<Registry>,
+}
+
+/// The session with another node, for whoever looks at it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PeerStatus {
+    pub node_id: Arc<str>,
+    /// The lower version of both.
+    pub protocol_version: u32,
+    /// How long the last heartbeat took; none before the first came back.
+    pub latency: Option<Duration>,
+    /// Streams of both sides.
+    pub streams: usize,
+}
+
+/// Why a command did not reach an agent of another node, or was not obeyed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CommandFailure {
+    /// There is no session with the node now.
+    Unreachable(String),
+    /// The node does not have the agent any more.
+    Gone,
+    /// The agent does not obey.
+    Refused(String),
+}
+
+impl BoundPeerListener {
+    /// Listens.
+    ///
+    /// # Errors
+    /// When the address cannot be listened on.
+    pub async fn bind(address: &str) -> Result<Self, Error> {
+        let failed = |source: std::io::Error| match source.kind() {
+            std::io::ErrorKind::AddrInUse => Error::AddressInUse(address.to_owned()),
+            _ => Error::Bind { address: address.to_owned(), source },
+        };
+        let socket = TcpListener::bind(address).await.map_err(failed)?;
+        let bound = socket.local_addr().map_err(failed)?;
+        Ok(Self { socket, address: bound })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Lets other nodes in, and connects to them, from now on.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up.
+    pub fn open(
+        self,
+        directory: Arc<Directory>,
+        authority: &Authority,
+        services: PeerServices,
+    ) -> Result<Peers, Error> {
+        let caps =
+            ConnectionCaps { total: MAX_CONNECTIONS, per_address: MAX_CONNECTIONS, reserved: 0 };
+        let limit = ConnectionLimit::new("nodes", caps, |_| false);
+        let linker = Arc::new(Linker::new(directory, authority, services)?);
+        let (accepting, shutdown) = (Arc::downgrade(&linker), Shutdown::default());
+        let listener = Listener::serve(
+            self.socket,
+            limit,
+            &shutdown,
+            ProxyProtocol::default(),
+            move |connection, _| {
+                let linker = accepting.upgrade();
+                Box::pin(async move {
+                    if let Some(linker) = linker {
+                        linker.accept(connection).await;
+                    }
+                })
+            },
+        );
+        let failed = |source| Error::Bind { address: self.address.to_string(), source };
+        let listener = listener.map_err(failed)?;
+        let tasks = vec![
+            tokio::spawn(link::keep_all(Arc::downgrade(&linker))),
+            tokio::spawn(events::merge(Arc::downgrade(&linker))),
+        ];
+        Ok(Peers { linker, _listener: listener, tasks })
+    }
+}
+
+impl Peers {
+    /// Finds hosts and tunnels of other nodes, for the gateway.
+    pub fn routing(&self) -> Arc<ClusterRouting> {
+        let Linker { directory, sessions, services, .. } = self.linker.as_ref();
+        Arc::new(ClusterRouting::new(
+            directory.clone(),
+            sessions.clone(),
+            services.registry.clone(),
+        ))
+    }
+
+    /// The sessions that there are now.
+    pub fn status(&self) -> Vec<PeerStatus> {
+        let sessions = self.linker.sessions.all().into_iter();
+        let status = sessions.map(|session| PeerStatus {
+            node_id: session.node_id.clone(),
+            protocol_version: session.protocol_version,
+            latency: *session.latency.borrow(),
+            streams: session.mux.streams(),
+        });
+        status.collect()
+    }
+
+    /// Has an agent of another node obey.
+    ///
+    /// # Errors
+    /// When it cannot be reached, or does not obey.
+    pub async fn send_command(
+        &self,
+        node_id: &str,
+        session_id: &str,
+        command: AgentCommand,
+    ) -> Result<(), CommandFailure> {
+        let unreachable = || CommandFailure::Unreachable("no session with its node".to_owned());
+        let session = self.linker.sessions.get(node_id).ok_or_else(unreachable)?;
+        let request = SessionCommand { session_id: session_id.to_owned(), command };
+        let answer = rpc::call(&session.mux, &request, COMMAND_TIMEOUT).await;
+        match answer.map_err(|error| CommandFailure::Unreachable(error.to_string()))? {
+            SessionCommandAnswer { is_gone: true, .. } => Err(CommandFailure::Gone),
+            SessionCommandAnswer { refusal, .. } if !refusal.is_empty() => {
+                Err(CommandFailure::Refused(refusal))
+            }
+            SessionCommandAnswer { .. } => Ok(()),
+        }
+    }
+
+    /// Says goodbye to all other nodes.
+    pub async fn stop(self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        let mut leaving = tokio::task::JoinSet::new();
+        for session in self.linker.sessions.all() {
+            leaving.spawn(async move {
+                session.mux.go_away(Code::NONE, "the node is stopping").await;
+            });
+        }
+        while let Some(left) = leaving.join_next().await {
+            or_debug!(left, "a goodbye to another node broke");
+        }
+    }
+}
+
+impl Drop for Peers {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        self.linker.sessions.all().iter().for_each(|session| session.mux.close());
+    }
+}

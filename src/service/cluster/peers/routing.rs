@@ -1,0 +1,67 @@
+//! Which node, or which of its tunnels, a visitor is led to.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::sessions::PeerSessions;
+use super::target::RemoteTunnelTarget;
+use crate::gateway::{NodeRoute, RemoteHosts, Target, TunnelGroups};
+use crate::service::agents::Registry;
+use crate::service::cluster::{Directory, RemoteTunnel};
+
+/// Finds hosts and tunnels wherever they are in the cluster.
+pub(crate) struct ClusterRouting {
+    directory: Arc<Directory>,
+    sessions: Arc<PeerSessions>,
+    registry: Arc<Registry>,
+}
+
+impl ClusterRouting {
+    pub(super) fn new(
+        directory: Arc<Directory>,
+        sessions: Arc<PeerSessions>,
+        registry: Arc<Registry>,
+    ) -> Self {
+        Self { directory, sessions, registry }
+    }
+
+    fn target(&self, tunnel: Arc<RemoteTunnel>) -> Arc<dyn Target> {
+        Arc::new(RemoteTunnelTarget { sessions: self.sessions.clone(), tunnel })
+    }
+}
+
+impl RemoteHosts for ClusterRouting {
+    fn find(&self, host: &str, port: u16) -> Option<Arc<NodeRoute>> {
+        let tunnels = self.directory.at_host(host, port);
+        let mut sessions = tunnels.iter().filter_map(|it| self.sessions.get(&it.node_id));
+        sessions.next().map(|session| session.route.clone())
+    }
+}
+
+impl TunnelGroups for ClusterRouting {
+    fn matching(
+        &self,
+        labels: &BTreeMap<String, String>,
+        skipped: usize,
+        most: usize,
+    ) -> Vec<Arc<dyn Target>> {
+        let mut own = self.registry.matching(labels, skipped, most);
+        let mut others = self.directory.serving(labels, skipped, most);
+        // Whom nobody can reach now is not tried.
+        others.retain(|tunnel| self.sessions.get(&tunnel.node_id).is_some());
+        if others.is_empty() {
+            return own;
+        }
+        // Each tunnel has its turn, on whichever node it is.
+        let others = others.into_iter().map(|tunnel| self.target(tunnel));
+        let mut all = match skipped % (own.len() + others.len()) < own.len() {
+            true => {
+                own.extend(others);
+                own
+            }
+            false => others.chain(own).collect(),
+        };
+        all.truncate(most);
+        all
+    }
+}

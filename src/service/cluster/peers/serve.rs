@@ -1,0 +1,108 @@
+//! What other nodes ask for.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncWriteExt, copy_bidirectional_with_sizes};
+use tokio::time::timeout;
+
+use super::PeerServices;
+use super::message::{self, DialStatus, SessionCommand, SessionCommandAnswer, VisitorHeader, kind};
+use crate::gateway::{DialError, Io, Target};
+use crate::logging::{ignore, or_debug};
+use crate::mux::heartbeat::{self, HEARTBEAT};
+use crate::mux::{Code, Incoming, Stream};
+use crate::protocol::read_kind;
+use crate::protocol::rpc::IncomingCall;
+
+/// How much is copied at a time between another node and an agent, in bytes.
+const COPY_BUFFER_BYTES: usize = 16 << 10;
+/// How long a tunnel may take to be dialed; the node that asks has limits of its own.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Serves what another node asks for, until the session is over.
+pub(super) async fn serve(services: Arc<PeerServices>, mut incoming: Incoming) {
+    while let Some(stream) = incoming.next().await {
+        let services = services.clone();
+        tokio::spawn(async move {
+            let served = Box::pin(answer(&services, stream)).await;
+            or_debug!(served, "cannot serve another node");
+        });
+    }
+}
+
+async fn answer(services: &PeerServices, mut stream: Stream) -> io::Result<()> {
+    let kind = read_kind(&mut stream).await?;
+    match kind {
+        HEARTBEAT => heartbeat::answer(stream).await,
+        kind::VISITOR => {
+            let visitor = message::read::<VisitorHeader>(&mut stream).await?.visitor()?;
+            services.gateway.serve_relayed(Box::new(stream), visitor).await;
+        }
+        kind::BYTES => carry(services, stream).await?,
+        kind::TUNNEL => dial(services, stream).await?,
+        kind::COMMAND => command(services, stream).await?,
+        kind::EVENTS => services.send_events(stream).await?,
+        unknown => {
+            tracing::debug!(kind = unknown, "another node asks for what is not known here");
+            stream.reset(Code::CANCELLED);
+        }
+    }
+    Ok(())
+}
+
+/// Carries a visitor's bytes to an endpoint of this node.
+async fn carry(services: &PeerServices, mut stream: Stream) -> io::Result<()> {
+    let header = message::read::<VisitorHeader>(&mut stream).await?;
+    let visitor = header.visitor()?;
+    match services.registry.traffic(&header.id) {
+        Some(endpoint) => {
+            services.gateway.carry_relayed(Box::new(stream), visitor, endpoint).await;
+        }
+        None => stream.reset(Code::CANCELLED),
+    }
+    Ok(())
+}
+
+/// Connects another node with a tunnel of this one.
+async fn dial(services: &PeerServices, mut stream: Stream) -> io::Result<()> {
+    let header = message::read::<VisitorHeader>(&mut stream).await?;
+    let (visitor, through) = (header.visitor()?, header.route_ref());
+    let dialed = match services.registry.tunnel(&header.id) {
+        Some(tunnel) => timeout(DIAL_TIMEOUT, tunnel.dial(&visitor, &through)).await,
+        None => Ok(Err(DialError::Offline)),
+    };
+    let (status, io) = match dialed {
+        Ok(Ok(io)) => (DialStatus::Connected, Some(io)),
+        Ok(Err(DialError::Offline)) => (DialStatus::Offline, None),
+        Ok(Err(DialError::Busy)) => (DialStatus::Busy, None),
+        Ok(Err(DialError::Unreachable(_))) | Err(_) => (DialStatus::Unreachable, None),
+    };
+    stream.write_all(&[status as u8]).await?;
+    match io {
+        Some(io) => copy(stream, io).await,
+        None => stream.shutdown().await,
+    }
+}
+
+async fn copy(mut stream: Stream, mut io: Io) -> io::Result<()> {
+    let (from, to) = (COPY_BUFFER_BYTES, COPY_BUFFER_BYTES);
+    let copied = copy_bidirectional_with_sizes(&mut stream, &mut io, from, to).await;
+    ignore(copied, "how a connection ends concerns the two whose it is");
+    Ok(())
+}
+
+/// Has an agent of this node obey.
+async fn command(services: &PeerServices, stream: Stream) -> io::Result<()> {
+    let call = IncomingCall::read(kind::COMMAND, stream).await.map_err(io::Error::other)?;
+    let SessionCommand { session_id, command } = call.decode().map_err(io::Error::other)?;
+    let answer = match services.registry.session(&session_id) {
+        None => SessionCommandAnswer { is_gone: true, ..SessionCommandAnswer::default() },
+        Some(online) => {
+            let refusal = command.send(&online).await.err().unwrap_or_default();
+            SessionCommandAnswer { refusal, is_gone: false }
+        }
+    };
+    call.answer(&answer).await.map_err(io::Error::other)
+}

@@ -1,0 +1,123 @@
+//! Other nodes, and the tunnels at them, as places where connections can go.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::io::AsyncReadExt;
+
+use super::message::{self, DialStatus, VisitorHeader, kind};
+use super::sessions::PeerSessions;
+use crate::gateway::{
+    BoxFuture, ConnectionReuse, DialError, Io, RouteRef, Target, UpstreamProtocol, Visitor,
+};
+use crate::logging::or_debug;
+use crate::mux::Stream;
+use crate::service::cluster::RemoteTunnel;
+
+/// Another node, which does with requests what the endpoint of its agent wants done.
+pub(super) struct NodeTarget {
+    pub sessions: Arc<PeerSessions>,
+    pub node_id: Arc<str>,
+    pub key: String,
+}
+
+/// A tunnel of another node, for the edges of this one.
+pub(super) struct RemoteTunnelTarget {
+    pub sessions: Arc<PeerSessions>,
+    pub tunnel: Arc<RemoteTunnel>,
+}
+
+impl Target for NodeTarget {
+    fn key(&self) -> &str {
+        &self.key
+    }
+
+    fn reuse(&self) -> ConnectionReuse {
+        ConnectionReuse::SameVisitor
+    }
+
+    fn is_node(&self) -> bool {
+        true
+    }
+
+    fn dial<'a>(
+        &'a self,
+        visitor: &'a Visitor,
+        through: &'a RouteRef,
+    ) -> BoxFuture<'a, Result<Io, DialError>> {
+        Box::pin(async move {
+            let header = VisitorHeader::new(visitor, "", through);
+            let stream = self.sessions.open(&self.node_id, kind::VISITOR, &header).await?;
+            Ok(Box::new(stream) as Io)
+        })
+    }
+}
+
+impl Target for RemoteTunnelTarget {
+    fn key(&self) -> &str {
+        &self.tunnel.id
+    }
+
+    fn reuse(&self) -> ConnectionReuse {
+        // A tunnel that edges lead to has no PROXY protocol.
+        ConnectionReuse::SameAddress
+    }
+
+    fn protocol(&self) -> UpstreamProtocol {
+        self.tunnel.speaks
+    }
+
+    fn is_agent(&self) -> bool {
+        true
+    }
+
+    fn dial<'a>(
+        &'a self,
+        visitor: &'a Visitor,
+        through: &'a RouteRef,
+    ) -> BoxFuture<'a, Result<Io, DialError>> {
+        Box::pin(async move {
+            let header = VisitorHeader::new(visitor, &self.tunnel.id, through);
+            let mut stream =
+                self.sessions.open(&self.tunnel.node_id, kind::TUNNEL, &header).await?;
+            match or_debug!(status(&mut stream).await, "a node does not say if it has a tunnel") {
+                Some(DialStatus::Connected) => Ok(Box::new(stream) as Io),
+                Some(DialStatus::Busy) => Err(DialError::Busy),
+                Some(DialStatus::Unreachable) => {
+                    Err(DialError::Unreachable("said by another node".to_owned()))
+                }
+                Some(DialStatus::Offline) | None => Err(DialError::Offline),
+            }
+        })
+    }
+}
+
+async fn status(stream: &mut Stream) -> io::Result<DialStatus> {
+    stream.read_u8().await.map(DialStatus::of)
+}
+
+impl PeerSessions {
+    /// Opens a stream to a node, whose first message is this.
+    async fn open(
+        &self,
+        node_id: &str,
+        kind: u32,
+        header: &VisitorHeader,
+    ) -> Result<Stream, DialError> {
+        let session = self.get(node_id).ok_or(DialError::Offline)?;
+        let opened = session.mux.open(message::first(kind, header)).await;
+        opened.map_err(|_| DialError::Offline)
+    }
+
+    /// Opens a stream for the bytes of a visitor, to an endpoint of a node.
+    pub(super) async fn open_bytes(
+        &self,
+        node_id: &str,
+        bind_id: &str,
+        visitor: &Visitor,
+    ) -> Result<Stream, DialError> {
+        let through = RouteRef { edge_id: "".into(), route_id: "".into() };
+        let header = VisitorHeader::new(visitor, bind_id, &through);
+        self.open(node_id, kind::BYTES, &header).await
+    }
+}

@@ -1,0 +1,314 @@
+//! Two nodes in one process, each with a gateway of its own, and visitors who come to the wrong one.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::{BoundPeerListener, CommandFailure, PeerServices, Peers};
+use crate::api::Secret;
+use crate::api::id::prefix;
+use crate::gateway::tls::authority::Authority;
+use crate::gateway::{
+    Credentials, EndpointOptions, EndpointSpec, EventDelivery, Gateway, GatewaySettings, Proto,
+    PublicEndpoint, Target,
+};
+use crate::service::agents::{AgentCommand, Registry};
+use crate::service::cluster::rows::{EndpointRow, RowOwner};
+use crate::service::cluster::{
+    Directory, EndpointKey, NodeDocument, NodeRecord, NodeState, PROTOCOL_VERSION, TunnelDocument,
+};
+
+/// How long the nodes may take to find each other.
+const LINK_TIMEOUT: Duration = Duration::from_secs(10);
+
+struct Node {
+    gateway: Gateway,
+    directory: Arc<Directory>,
+    peers: Peers,
+}
+
+/// Two nodes that are connected: visitors come to the first, agents are at the second.
+async fn two_nodes() -> [Node; 2] {
+    nodes_of(PROTOCOL_VERSION).await
+}
+
+/// The same, where the second says that it speaks this version.
+async fn nodes_of(version: u32) -> [Node; 2] {
+    let authority = Authority::open(None).unwrap();
+    let mut bound = Vec::new();
+    for _ in 0..2 {
+        bound.push(BoundPeerListener::bind("127.0.0.1:0").await.unwrap());
+    }
+    let rows: Vec<_> = bound.iter().enumerate().map(|(at, it)| row(at, it, version)).collect();
+    let mut nodes = Vec::new();
+    for (at, listener) in bound.into_iter().enumerate() {
+        let gateway = Gateway::start(GatewaySettings::default(), authority.clone()).await.unwrap();
+        let directory = Arc::new(Directory::new(&id(at)));
+        let known = rows.iter().map(|row| (row.id.clone(), Some(row.clone())));
+        directory.note(known, [], Instant::now());
+        let services = PeerServices { gateway: gateway.clone(), registry: Arc::default() };
+        let peers = listener.open(directory.clone(), &authority, services).unwrap();
+        gateway.find_hosts_in(peers.routing());
+        nodes.push(Node { gateway, directory, peers });
+    }
+    let nodes: [Node; 2] = nodes.try_into().ok().unwrap();
+    let linked = async {
+        while nodes.iter().any(|node| node.peers.status().is_empty()) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LINK_TIMEOUT, linked).await.unwrap();
+    nodes
+}
+
+fn id(at: usize) -> String {
+    format!("{}_{at}", prefix::NODE)
+}
+
+fn row(at: usize, listener: &BoundPeerListener, protocol_version: u32) -> NodeDocument {
+    let record = NodeRecord {
+        name: format!("node-{at}"),
+        epoch: 1,
+        peer_address: listener.address().to_string(),
+        protocol_version,
+        ..NodeRecord::default()
+    };
+    NodeDocument { id: id(at), state: NodeState::default(), record }
+}
+
+/// Makes a host public at the second node, and known to the first.
+async fn publish(nodes: &[Node; 2], spec: EndpointSpec, target: Arc<dyn Target>) -> PublicEndpoint {
+    let port = if spec.proto == Proto::Https { 443 } else { 80 };
+    let key = EndpointKey::http(spec.host.as_deref().unwrap(), port);
+    let endpoint = nodes[1].gateway.bind(spec, target).await.unwrap();
+    let tunnel = TunnelDocument {
+        id: "tn_1".to_owned(),
+        owner: RowOwner { node_id: id(1), epoch: 1 },
+        endpoint: Some(EndpointRow { key, ..EndpointRow::default() }),
+        ..TunnelDocument::default()
+    };
+    nodes[0].directory.note([], [(tunnel.id.clone(), Some(tunnel))], Instant::now());
+    endpoint
+}
+
+fn http(host: &str) -> EndpointSpec {
+    EndpointSpec { host: Some(host.to_owned()), ..EndpointSpec::any(Proto::Http) }
+}
+
+/// A server that answers each request with its head.
+async fn mirror() -> Arc<dyn Target> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(reflect(stream));
+        }
+    });
+    Arc::new(crate::gateway::upstream::static_target::StaticTarget::new(&address, false).unwrap())
+}
+
+async fn reflect(mut stream: TcpStream) {
+    let mut read = Vec::new();
+    while stream.read_buf(&mut read).await.is_ok_and(|more| more > 0) {
+        let Some(end) = read.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+        let head: Vec<u8> = read.drain(..end + 4).collect();
+        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", head.len());
+        let written = stream.write_all(&[answer.into_bytes(), head].concat()).await;
+        if written.is_err() {
+            return;
+        }
+    }
+}
+
+/// What a visitor of a node gets.
+async fn visit(node: &Node, request: &str) -> String {
+    let mut stream = TcpStream::connect(node.gateway.http_address().unwrap()).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    tokio::time::timeout(LINK_TIMEOUT, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+fn get(host: &str, more: &str) -> String {
+    format!("GET /a?b=c HTTP/1.1\r\nhost: {host}\r\n{more}connection: close\r\n\r\n")
+}
+
+fn count(text: &str, part: &str) -> usize {
+    text.to_ascii_lowercase().matches(part).count()
+}
+
+#[tokio::test]
+async fn a_visitor_of_the_wrong_node_is_served_as_if_it_were_the_right_one() {
+    let nodes = two_nodes().await;
+    let _endpoint = publish(&nodes, http("app.test"), mirror().await).await;
+
+    // The second takes the long way: visitors may not say for whom they come.
+    for more in ["", "x-forwarded-for: 192.0.2.66\r\n", "te: trailers\r\n"] {
+        let there = visit(&nodes[1], &get("app.test", more)).await;
+        let here = visit(&nodes[0], &get("app.test", more)).await;
+
+        assert!(here.starts_with("HTTP/1.1 200"), "{here}");
+        assert_eq!(count(&here, "x-forwarded-for: 127.0.0.1\r\n"), 1, "{here}");
+        assert_eq!(count(&here, "192.0.2.66"), 0, "{here}");
+        for name in ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "cdn-loop"] {
+            assert_eq!(count(&here, name), count(&there, name), "{name}: {here}\n{there}");
+        }
+    }
+    assert!(visit(&nodes[0], &get("other.test", "")).await.starts_with("HTTP/1.1 404"));
+}
+
+#[tokio::test]
+async fn what_the_endpoint_wants_done_is_done_where_the_agent_is() {
+    let nodes = two_nodes().await;
+    let password = Secret("open sesame".to_owned());
+    let basic_auth = vec![Credentials { username: "ali".to_owned(), password }];
+    let options = EndpointOptions { basic_auth, ..EndpointOptions::default() };
+    let spec = EndpointSpec { options, ..http("app.test") };
+    let _endpoint = publish(&nodes, spec, mirror().await).await;
+    let mut events = nodes[0].gateway.events();
+
+    let there = visit(&nodes[1], &get("app.test", "")).await;
+    let here = visit(&nodes[0], &get("app.test", "")).await;
+
+    assert!(here.starts_with("HTTP/1.1 401"), "{here}");
+    assert_eq!(count(&here, "www-authenticate"), 1, "{here}");
+    assert_eq!(count(&here, "error-code"), count(&there, "error-code"), "{here}\n{there}");
+    // The first node asks the second for its events a moment after somebody listens.
+    let told = async {
+        loop {
+            visit(&nodes[0], &get("app.test", "")).await;
+            let next = tokio::time::timeout(Duration::from_millis(50), events.next()).await;
+            if let Ok(Some(EventDelivery::Event(event))) = next {
+                return event;
+            }
+        }
+    };
+    let event = tokio::time::timeout(LINK_TIMEOUT, told).await.unwrap();
+    assert_eq!(event.node.as_deref(), Some("node-1"), "it is told once, by whoever serves");
+    assert_eq!((event.status, event.host.as_deref()), (Some(401), Some("app.test")));
+}
+
+#[tokio::test]
+async fn a_visitor_is_led_on_once_at_most() {
+    let nodes = two_nodes().await;
+    let endpoint = publish(&nodes, http("app.test"), mirror().await).await;
+    // Each node takes the other for the one that has the agent.
+    let tunnel = TunnelDocument {
+        id: "tn_2".to_owned(),
+        owner: RowOwner { node_id: id(0), epoch: 1 },
+        endpoint: Some(EndpointRow {
+            key: EndpointKey::http("app.test", 80),
+            ..EndpointRow::default()
+        }),
+        ..TunnelDocument::default()
+    };
+    nodes[1].directory.note([], [(tunnel.id.clone(), Some(tunnel))], Instant::now());
+    drop(endpoint);
+
+    assert!(visit(&nodes[0], &get("app.test", "")).await.starts_with("HTTP/1.1 404"));
+}
+
+#[tokio::test]
+async fn an_agent_that_is_gone_here_is_found_where_it_is_now() {
+    let nodes = two_nodes().await;
+    let endpoint = publish(&nodes, http("app.test"), mirror().await).await;
+    let left = nodes[0].gateway.bind(http("app.test"), mirror().await).await.unwrap();
+    let is_from = |answer: &str| answer.starts_with("HTTP/1.1 200");
+
+    assert!(is_from(&visit(&nodes[0], &get("app.test", "")).await));
+    left.retarget(None);
+    assert!(is_from(&visit(&nodes[0], &get("app.test", "")).await));
+    endpoint.retarget(None);
+    assert!(visit(&nodes[0], &get("app.test", "")).await.starts_with("HTTP/1.1 404"));
+}
+
+#[tokio::test]
+async fn another_protocol_goes_on_through_both_nodes() {
+    let nodes = two_nodes().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        let switch =
+            b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+        stream.write_all(switch).await.unwrap();
+        let (mut reading, mut writing) = stream.split();
+        tokio::io::copy(&mut reading, &mut writing).await.unwrap();
+    });
+    let target = Arc::new(
+        crate::gateway::upstream::static_target::StaticTarget::new(&address, false).unwrap(),
+    );
+    let _endpoint = publish(&nodes, http("app.test"), target).await;
+    let mut stream = TcpStream::connect(nodes[0].gateway.http_address().unwrap()).await.unwrap();
+    let request =
+        b"GET / HTTP/1.1\r\nhost: app.test\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+    stream.write_all(request).await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+
+    stream.write_all(b"hello").await.unwrap();
+
+    let mut echo = [0; 5];
+    stream.read_exact(&mut echo).await.unwrap();
+    assert!(head.starts_with(b"HTTP/1.1 101"));
+    assert_eq!(&echo, b"hello");
+}
+
+#[tokio::test]
+async fn a_command_for_an_agent_that_is_not_there_says_so() {
+    let nodes = two_nodes().await;
+    let send = |node_id: String| {
+        let peers = &nodes[0].peers;
+        async move { peers.send_command(&node_id, "ts_1", AgentCommand::Stop).await }
+    };
+
+    assert_eq!(send(id(1)).await, Err(CommandFailure::Gone));
+    assert!(matches!(send(id(7)).await, Err(CommandFailure::Unreachable(_))));
+}
+
+#[tokio::test]
+async fn nodes_of_two_versions_speak_the_lower_one() {
+    let nodes = nodes_of(PROTOCOL_VERSION + 1).await;
+    let _endpoint = publish(&nodes, http("app.test"), mirror().await).await;
+
+    assert!(visit(&nodes[0], &get("app.test", "")).await.starts_with("HTTP/1.1 200"));
+    assert_eq!(nodes[0].peers.status()[0].protocol_version, PROTOCOL_VERSION);
+}
+
+#[tokio::test]
+async fn who_has_no_certificate_of_the_authority_is_not_let_in() {
+    let authority = Authority::open(None).unwrap();
+    let listener = BoundPeerListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, known) = (listener.address(), row(2, &listener, PROTOCOL_VERSION));
+    let gateway = Gateway::start(GatewaySettings::default(), authority.clone()).await.unwrap();
+    let directory = Arc::new(Directory::new(&id(2)));
+    let services =
+        PeerServices { gateway: gateway.clone(), registry: Arc::new(Registry::default()) };
+    let peers = listener.open(directory, &authority, services).unwrap();
+
+    let strangers = Authority::open(None).unwrap();
+    let other = BoundPeerListener::bind("127.0.0.1:0").await.unwrap();
+    let theirs = Arc::new(Directory::new(&id(1)));
+    // It has the smaller identifier, so it is the one that connects.
+    theirs.note([(known.id.clone(), Some(known))], [], Instant::now());
+    let services = PeerServices { gateway, registry: Arc::new(Registry::default()) };
+    let stranger = other.open(theirs, &strangers, services).unwrap();
+    let mut plain = TcpStream::connect(address).await.unwrap();
+    plain.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    let mut answer = Vec::new();
+    let read = plain.read_to_end(&mut answer).await;
+
+    assert!(read.is_err() || !answer.starts_with(b"HTTP"));
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(peers.status().is_empty() && stranger.status().is_empty());
+}
