@@ -136,8 +136,8 @@ class AgentSettings(TypedDict, total=False):
     more than 500; from 1 to 4000; by default 500.
     """
     queue_timeout: Duration
-    """How long a visitor waits for one of them to end when there are that many; no longer than
-    edge.dial_timeout; from 0s to 1d; by default 1s.
+    """How long a visitor waits for one of them to end when there are that many; from 0s to 1d;
+    by default 1s.
     """
     reserve: Duration
     """How long the addresses of an agent that is gone are kept for it; from 0s to 30d; by

@@ -41,6 +41,7 @@ pub use routing::target::{
     Visitor, VisitorTls,
 };
 pub use timeouts::Timeouts;
+pub use upstream::budget::ConnectionBudget;
 pub use upstream::io::{AsyncReadWrite, Io};
 
 use self::http::connection::HostSelection;
@@ -428,7 +429,7 @@ impl GatewayState {
 
     /// A target with its connections.
     fn upstream(&self, target: Arc<dyn Target>) -> Upstream {
-        let pool = self.pools.of(target.key());
+        let pool = self.pools.of(target.as_ref());
         Upstream { target, pool }
     }
 

@@ -201,8 +201,8 @@ def test_a_connection_may_carry_so_many_requests_with_http2() -> None:
 
 @contextlib.contextmanager
 def agent_limits(**limits: Any) -> Iterator[ginnel.Service]:
-    """A service with limits of agents; their streams end with the requests that they carry."""
-    settings: Any = {"agent": limits, "edge": {"upstream_idle_connections": 0}}
+    """A service with limits of agents, in which dials take a moment at most."""
+    settings: Any = {"agent": limits, "edge": {"dial_timeout": "50ms"}}
     with ginnel.Service(settings=settings) as service:
         yield service
 
@@ -228,6 +228,47 @@ def test_a_visitor_waits_for_one_of_so_many_streams(queue_timeout: str, expected
         upstream.release.set()
 
         assert (first.result(), second.result()) == (200, expected)
+
+
+@pytest.mark.parametrize("queue_timeout", ["0s", "60s"])
+def test_a_stream_that_idles_makes_room_for_visitors_of_other_tunnels(queue_timeout: str) -> None:
+    streams = 8
+    with (
+        agent_limits(max_streams=streams, queue_timeout=queue_timeout) as service,
+        ginnel.Agent(service) as agent,
+        Upstream() as upstream,
+        ThreadPoolExecutor(streams) as visitors,
+    ):
+        web, other = (
+            agent.client().tunnels.start(addr=upstream.port, proto="http", name=name).public_url
+            for name in ("web", "other")
+        )
+        assert status(f"{web}/quick") == 200
+
+        slow = [visitors.submit(status, f"{other}/slow") for _ in range(streams)]
+
+        upstream.wait_for(1 + streams)
+        upstream.release.set()
+        assert {visit.result() for visit in slow} == {200}
+
+
+def test_a_visitor_of_a_tcp_tunnel_gets_a_stream_that_idles_elsewhere() -> None:
+    with (
+        agent_limits(max_streams=4, queue_timeout="60s") as service,
+        ginnel.Agent(service) as agent,
+        Upstream() as upstream,
+        contextlib.ExitStack() as held,
+    ):
+        tunnels = agent.client().tunnels
+        web = tunnels.start(addr=upstream.port, proto="http", name="web").public_url
+        tcp = tunnels.start(addr=upstream.port, proto="tcp", name="tcp").public_url
+        assert status(f"{web}/quick") == 200
+
+        for _ in range(4):
+            stream = held.enter_context(connected({"tcp": tcp}, "tcp"))
+            stream.sendall(b"GET / HTTP/1.1\r\n\r\n")
+
+            assert stream.recv(65536).startswith(b"HTTP/1.1 200 ")
 
 
 def test_an_agent_that_sends_more_than_a_login_has_is_let_go() -> None:

@@ -111,7 +111,7 @@ impl<'e> BackendCandidates<'e> {
                 PendingCandidate::Tunnel(target, from) => {
                     self.tried += 1;
                     self.from = Some(from);
-                    let pool = self.gateway.pools.of(target.key());
+                    let pool = self.gateway.pools.of(target.as_ref());
                     return Some(BackendCandidate::Upstream(Upstream { target, pool }));
                 }
                 PendingCandidate::Backend(slot, depth) => {

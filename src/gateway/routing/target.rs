@@ -5,8 +5,10 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::gateway::Io;
+use crate::gateway::upstream::budget::ConnectionBudget;
 
 /// A future that can be kept behind a trait.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -36,9 +38,14 @@ pub trait Target: Send + Sync + 'static {
         false
     }
 
-    /// Whether it carries as many connections as it can, so that idle ones are worth closing.
-    fn is_full(&self) -> bool {
-        false
+    /// The room for connections that it shares with others; none where it has no limit.
+    fn budget(&self) -> Option<Arc<ConnectionBudget>> {
+        None
+    }
+
+    /// How long a visitor may wait for room, before a connection is opened.
+    fn queue_timeout(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// Whether a connection that has carried a request may wait for another.

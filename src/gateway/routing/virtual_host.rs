@@ -320,10 +320,7 @@ impl Route {
             trace.note(|it| it.backend_id = candidates.from.clone());
             // An answer in HTTP is nothing for a visitor who speaks something else.
             let BackendCandidate::Upstream(upstream) = candidate else { return None };
-            let dialing = upstream.dial(visitor, route_ref);
-            let dialed =
-                crate::gateway::upstream::forward::within(gateway.timeouts().dial, dialing).await;
-            let dialed = dialed.map_err(|late| DialError::Unreachable(late.to_string())).flatten();
+            let dialed = upstream.dial(visitor, route_ref, gateway.timeouts().dial).await;
             if let Some(io) = or_debug!(dialed, "cannot reach a backend") {
                 return Some(io);
             }

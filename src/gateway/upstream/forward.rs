@@ -6,7 +6,6 @@ use std::time::Duration;
 use http::header::UPGRADE;
 use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
-use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use crate::gateway::Io;
@@ -49,16 +48,16 @@ impl Upstream {
         Some(ConnectionIdentity { address, route_ref, speaks })
     }
 
-    /// Opens a connection; idle ones make room for it where that is needed.
+    /// Opens a connection, which may take so long once there is room for it.
     pub(crate) async fn dial(
         &self,
         visitor: &Visitor,
         route_ref: &RouteRef,
+        dial_timeout: Duration,
     ) -> Result<Io, DialError> {
-        if self.target.is_full() {
-            self.pool.clear();
-        }
-        self.target.dial(visitor, route_ref).await
+        let limit = dial_timeout.saturating_add(self.target.queue_timeout());
+        let dialed = timeout(limit, self.target.dial(visitor, route_ref)).await;
+        dialed.map_err(|late| DialError::Unreachable(late.to_string()))?
     }
 }
 
@@ -113,14 +112,7 @@ pub(crate) async fn forward(
             }
         }
     }
-    let dialed = match dial(upstream, visitor, route_ref, runtime.dial_timeout).await {
-        // What waits for other visitors takes up room.
-        Err(DialError::Busy) if upstream.pool.clear() => {
-            dial(upstream, visitor, route_ref, runtime.dial_timeout).await
-        }
-        dialed => dialed,
-    };
-    let connection = match dialed {
+    let connection = match dial(upstream, visitor, route_ref, runtime.dial_timeout).await {
         Ok(connection) => connection,
         Err(reason) => return ForwardOutcome::DialFailed(Box::new(exchange), reason),
     };
@@ -209,16 +201,10 @@ async fn dial(
     route_ref: &RouteRef,
     limit: Duration,
 ) -> Result<UpstreamConnection, DialError> {
-    let unreachable = |problem: &dyn std::fmt::Display| DialError::Unreachable(problem.to_string());
-    let dialed = within(limit, upstream.dial(visitor, route_ref)).await;
-    let io = dialed.map_err(|late| unreachable(&late))??;
+    let io = upstream.dial(visitor, route_ref, limit).await?;
     let (protocol, identity) = (upstream.target.protocol(), upstream.identity(visitor, route_ref));
-    UpstreamConnection::new(io, protocol, identity).await.map_err(|problem| unreachable(&problem))
-}
-
-/// Gives up what takes longer than opening a connection may.
-pub(crate) async fn within<F: Future>(limit: Duration, dialing: F) -> Result<F::Output, Elapsed> {
-    timeout(limit, dialing).await
+    let connection = UpstreamConnection::new(io, protocol, identity).await;
+    connection.map_err(|problem| DialError::Unreachable(problem.to_string()))
 }
 
 impl OutboundRequest {

@@ -1,5 +1,6 @@
 //! Connections to targets: dialed or from a pool, with HTTP/1.1 or HTTP/2 spoken on them.
 
+pub(crate) mod budget;
 pub(crate) mod connection;
 pub(crate) mod forward;
 pub(crate) mod http1;

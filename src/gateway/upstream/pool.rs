@@ -2,9 +2,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use crate::gateway::routing::target::Target;
+use crate::gateway::upstream::budget::{ConnectionBudget, IdleConnections};
 use crate::gateway::upstream::http1::{ConnectionIdentity, Http1Connection};
 use crate::gateway::upstream::http2::Http2Connection;
 use crate::reuse::{IdleState, ReuseBan};
@@ -34,10 +36,11 @@ pub(crate) struct UpstreamPool {
 }
 
 impl UpstreamPool {
-    fn new(max_idle: &MaxIdle) -> Self {
+    fn new(max_idle: &MaxIdle, budget: Option<Arc<ConnectionBudget>>) -> Self {
         let ban = ReuseBan::default();
-        let (http1, http2) = (ban.clone(), ban.clone());
-        Self { http1: IdlePool::new(max_idle, http1), http2: IdlePool::new(max_idle, http2), ban }
+        let http1 = IdlePool::new(max_idle, ban.clone(), budget.clone());
+        let http2 = IdlePool::new(max_idle, ban.clone(), budget);
+        Self { http1, http2, ban }
     }
 
     /// Whether a connection that has carried an answer may be kept for another.
@@ -51,12 +54,6 @@ impl UpstreamPool {
         self.http2.close();
     }
 
-    /// Drops all, so that others can be opened; false when there was none.
-    pub(crate) fn clear(&self) -> bool {
-        let (http1, http2) = (self.http1.clear(), self.http2.clear());
-        http1 || http2
-    }
-
     /// Whether there is nothing to remember of the target.
     fn is_empty(&self) -> bool {
         self.http1.is_empty() && self.http2.is_empty() && !self.ban.is_active()
@@ -68,24 +65,32 @@ impl UpstreamPool {
     }
 }
 
+impl IdleConnections for UpstreamPool {
+    fn clear(&self) -> bool {
+        let (http1, http2) = (self.http1.clear(), self.http2.clear());
+        http1 || http2
+    }
+}
+
 /// Idle connections of one kind.
 pub(crate) struct IdlePool<T> {
-    idle: Mutex<IdleConnections<T>>,
+    idle: Mutex<IdleQueue<T>>,
     max_idle: MaxIdle,
     ban: ReuseBan,
+    budget: Option<Arc<ConnectionBudget>>,
 }
 
 /// Idle connections, the one that was used last at the end.
-struct IdleConnections<T> {
+struct IdleQueue<T> {
     connections: VecDeque<T>,
     /// No connection waits any more.
     is_closed: bool,
 }
 
 impl<T: PooledConnection> IdlePool<T> {
-    fn new(max_idle: &MaxIdle, ban: ReuseBan) -> Self {
-        let idle = Mutex::new(IdleConnections { connections: VecDeque::new(), is_closed: false });
-        Self { idle, max_idle: max_idle.clone(), ban }
+    fn new(max_idle: &MaxIdle, ban: ReuseBan, budget: Option<Arc<ConnectionBudget>>) -> Self {
+        let idle = Mutex::new(IdleQueue { connections: VecDeque::new(), is_closed: false });
+        Self { idle, max_idle: max_idle.clone(), ban, budget }
     }
 
     /// A connection that can carry a request of whom it named: the one that was used last.
@@ -115,6 +120,11 @@ impl<T: PooledConnection> IdlePool<T> {
         while idle.connections.len() > max_idle {
             idle.connections.pop_front();
         }
+        drop(idle);
+        // Asked after it was put: whoever began to wait before that has not seen it.
+        if self.budget.as_ref().is_some_and(|budget| budget.is_awaited()) {
+            self.clear();
+        }
     }
 
     fn close(&self) {
@@ -139,7 +149,7 @@ impl<T: PooledConnection> IdlePool<T> {
         });
     }
 
-    fn lock(&self) -> MutexGuard<'_, IdleConnections<T>> {
+    fn lock(&self) -> MutexGuard<'_, IdleQueue<T>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -161,14 +171,21 @@ impl UpstreamPools {
         self.max_idle.store(max_idle, Relaxed);
     }
 
-    /// The pool of the targets with this key.
-    pub(crate) fn of(&self, key: &str) -> Arc<UpstreamPool> {
+    /// The pool of a target, and of all with its key.
+    pub(crate) fn of(&self, target: &dyn Target) -> Arc<UpstreamPool> {
+        let key = target.key();
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pool) = pools.get(key) {
             return pool.clone();
         }
-        let pool = || Arc::new(UpstreamPool::new(&self.max_idle));
-        pools.entry(key.to_owned()).or_insert_with(pool).clone()
+        let budget = target.budget();
+        let pool = Arc::new(UpstreamPool::new(&self.max_idle, budget.clone()));
+        pools.insert(key.to_owned(), pool.clone());
+        if let Some(budget) = budget {
+            let pool: Weak<UpstreamPool> = Arc::downgrade(&pool);
+            budget.add(pool);
+        }
+        pool
     }
 
     /// Drops the idle connections to the target with this key, which takes no more requests; those

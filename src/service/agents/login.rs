@@ -176,6 +176,7 @@ impl PendingLogin {
                 connections: settings.streams,
                 queue_timeout: settings.queue_timeout,
             },
+            budget: Arc::default(),
             shares: StreamShares::new(settings.trusted_proxies.clone()),
             counts: self.state.registry.counts().clone(),
             agent,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::api::Timestamp;
-use crate::gateway::{EndpointTraffic, PublicEndpoint, Target, TunnelGroups};
+use crate::gateway::{ConnectionBudget, EndpointTraffic, PublicEndpoint, Target, TunnelGroups};
 use crate::logging::or_debug;
 use crate::mux::{Code, MuxSession};
 use crate::net::SourceAddress;
@@ -53,6 +53,7 @@ pub(crate) struct OnlineAgent {
     pub cookie: Hidden,
     pub session: MuxSession,
     pub streams: AgentStreamLimits,
+    pub budget: Arc<ConnectionBudget>,
     pub shares: StreamShares,
     pub counts: Arc<SessionCounts>,
     pub agent: AuthenticatedAgent,

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use crate::api::Timestamp;
 
 use crate::gateway::{
-    BoxFuture, ConnectionReuse, DialError, Io, RouteRef, Target, UpstreamProtocol, Visitor,
-    is_internal,
+    BoxFuture, ConnectionBudget, ConnectionReuse, DialError, Io, RouteRef, Target,
+    UpstreamProtocol, Visitor, is_internal,
 };
 use crate::mux::{Code, Group, Stream};
 use crate::protocol::message::ProxyHeader;
@@ -24,6 +24,8 @@ use crate::service::agents::tunnel_table::Labeled;
 
 /// For how long it leaves others theirs.
 const POLITE_DELAY: Duration = Duration::from_millis(20);
+/// How long closing idle connections may take, before anything else is done to make room.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(250);
 /// How often it looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -143,34 +145,57 @@ impl OnlineTunnel {
         }
     }
 
+    fn is_full(&self) -> bool {
+        self.session.session.open_streams() >= self.session.streams.open()
+    }
+
+    /// Opens a stream; none when there are as many as there may be.
+    async fn try_open(
+        &self,
+        header: &ProxyHeader,
+        address: IpAddr,
+    ) -> Result<Option<Stream>, DialError> {
+        // Many may wait, and making the first frame is most of the work.
+        if self.is_full() {
+            return Ok(None);
+        }
+        let OnlineAgent { session, shares, counts, streams, .. } = self.session.as_ref();
+        let opened =
+            proxy::open_proxy(session, streams.open(), Some(self.life.streams), header).await;
+        let stream = opened.map_err(|_| DialError::Offline)?;
+        if let Some(stream) = &stream {
+            shares.hold(address, stream);
+            counts.stream_opened();
+        }
+        Ok(stream)
+    }
+
     /// Opens a stream as soon as there are fewer than there may be.
     async fn open_in_turn(
         &self,
         header: &ProxyHeader,
         address: IpAddr,
     ) -> Result<Stream, DialError> {
-        let OnlineAgent { session, shares, counts, streams, .. } = self.session.as_ref();
+        if let Some(stream) = self.try_open(header, address).await? {
+            return Ok(stream);
+        }
+        let OnlineAgent { budget, shares, streams, .. } = self.session.as_ref();
+        let waiting = budget.wait();
+        let polite = if waiting.has_closed_idle { CLOSE_TIMEOUT } else { POLITE_DELAY };
+        let half = streams.queue_timeout / 2;
+        let limit = match waiting.has_closed_idle {
+            true => streams.queue_timeout.max(CLOSE_TIMEOUT),
+            false => streams.queue_timeout,
+        };
         let start = Instant::now();
         loop {
-            // Many may wait, and making the first frame is most of the work.
-            let opened = match self.is_full() {
-                true => Ok(None),
-                false => {
-                    proxy::open_proxy(session, streams.open(), Some(self.life.streams), header)
-                        .await
-                }
-            };
-            let waited = start.elapsed();
-            match opened.map_err(|_| DialError::Offline)? {
-                Some(stream) => {
-                    shares.hold(address, &stream);
-                    counts.stream_opened();
-                    return Ok(stream);
-                }
-                None if waited >= streams.queue_timeout => return Err(DialError::Busy),
-                None if waited >= POLITE_DELAY
-                    && shares.make_room(address, waited >= streams.queue_timeout / 2) => {}
-                None => tokio::time::sleep(LOOK_INTERVAL).await,
+            if let Some(stream) = self.try_open(header, address).await? {
+                return Ok(stream);
+            }
+            match start.elapsed() {
+                waited if waited >= limit => return Err(DialError::Busy),
+                waited if waited >= polite && shares.make_room(address, waited >= half) => {}
+                _ => tokio::time::sleep(LOOK_INTERVAL).await,
             }
         }
     }
@@ -211,12 +236,16 @@ impl Target for OnlineTunnel {
         true
     }
 
-    fn is_full(&self) -> bool {
-        self.session.session.open_streams() >= self.session.streams.open()
+    fn budget(&self) -> Option<Arc<ConnectionBudget>> {
+        Some(self.session.budget.clone())
+    }
+
+    fn queue_timeout(&self) -> Duration {
+        self.session.streams.queue_timeout
     }
 
     fn may_idle(&self) -> bool {
-        // Tunnels of an agent share its streams, and none closes what waits in the pool of another.
+        // A visitor from another address would have to wait until one of them is closed.
         self.session.session.open_streams() <= self.session.streams.open() / 4 * 3
     }
 

@@ -402,7 +402,7 @@ const AGENT_LIMITS: SettingSection<ServeConfig> = SettingSection {
         .live(),
         row!(
             options.agent_queue_timeout: Duration, "agent.queue_timeout", "DURATION",
-            "How long a visitor waits for one of them to end when there are that many; no longer than edge.dial_timeout"
+            "How long a visitor waits for one of them to end when there are that many"
         )
         .between(0, MAX_TIME)
         .live(),

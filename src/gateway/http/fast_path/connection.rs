@@ -22,7 +22,7 @@ use crate::gateway::http::fast_path::spare_buffers::{self, MAX_IDLE_BUFFER_BYTES
 use crate::gateway::http::visitor_stream::VisitorStream;
 use crate::gateway::metrics::RequestRecord;
 use crate::gateway::routing::target::{DialError, RouteRef};
-use crate::gateway::upstream::forward::{Upstream, within};
+use crate::gateway::upstream::forward::Upstream;
 use crate::gateway::upstream::http1::Http1Connection;
 use crate::http1::{Body, Expects, LAST_CHUNK, LINE_END, RequestHead, write_chunk_size};
 use crate::logging::ignore;
@@ -242,13 +242,13 @@ impl<'l, R: RequestRouting> FastPathConnection<'l, R> {
             }
         }
         let limit = self.http_connection.dial_timeout();
-        let io = match within(limit, upstream.dial(visitor, route_ref)).await {
-            Ok(Ok(io)) => io,
-            Ok(Err(DialError::Unreachable(_))) | Err(_) => {
+        let io = match upstream.dial(visitor, route_ref, limit).await {
+            Ok(io) => io,
+            Err(DialError::Unreachable(_)) => {
                 return Err(self.fail(request, error_response::UNREACHABLE).await);
             }
             // Others may have to make room, or the backend is not what it was.
-            Ok(Err(_)) => return Err(ExchangeEnd::NotStarted),
+            Err(_) => return Err(ExchangeEnd::NotStarted),
         };
         let mut connection = Http1Connection::new(io, identity);
         let is_begun = self.write_head(&mut connection, sent).await;
