@@ -155,7 +155,7 @@ impl Service {
             let gateway = Gateway::start(gateway_settings, authority).await?;
             let opened = async {
                 let audit = AuditTrail::start(&store, audit_settings).await?;
-                let publisher = Publisher::start(gateway.clone(), &store)?;
+                let publisher = Publisher::start(gateway.clone(), &store).await?;
                 let registry = Arc::new(Registry::default());
                 gateway.find_tunnels_in(registry.clone());
                 let ids = Ids::of(options.origin.part(2));
@@ -187,8 +187,8 @@ impl Service {
             }
         };
         let shared = ServiceState {
+            callers: Callers::of(&store),
             store,
-            callers: Callers::default(),
             base,
             code_prefix: options.code_prefix,
             live: live.clone(),

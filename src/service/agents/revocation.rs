@@ -61,9 +61,23 @@ fn review_all(registry: &Registry, store: &Store, notifier: &Notifier, accounts:
     let depends = |agent: &AuthenticatedAgent| {
         accounts.contains(agent.credential_id.as_str()) || accounts.contains(&*agent.owner_id)
     };
-    for agent in registry.agents().into_iter().filter(depends) {
-        let access = store.read_blocking(|view| accounts::access_list(view, &agent));
-        apply(registry, notifier, &agent, access);
+    let agents: Vec<_> = registry.agents().into_iter().filter(depends).collect();
+    if agents.is_empty() {
+        return;
+    }
+    // One read for all: with a server, each costs a round trip or more.
+    let read = store.read_blocking::<_, StoreError>(|view| {
+        Ok(agents.iter().map(|agent| accounts::access_list(view, agent)).collect::<Vec<_>>())
+    });
+    match read {
+        Ok(access) => {
+            for (agent, access) in agents.iter().zip(access) {
+                apply(registry, notifier, agent, access);
+            }
+        }
+        Err(error) => {
+            agents.iter().for_each(|agent| send_all_back(registry, notifier, agent, &error))
+        }
     }
 }
 
@@ -86,12 +100,20 @@ fn apply(
             }
         }
         // Nobody knows what holds for the agent: it has to come back and be looked at then.
-        Err(err) => {
-            tracing::warn!(%err, "an agent is sent away: its access cannot be looked up");
-            for online in registry.sessions().into_iter().filter(|it| it.agent == *agent) {
-                notifier.send_back(online);
-            }
-        }
+        Err(error) => send_all_back(registry, notifier, agent, &error),
+    }
+}
+
+/// Ends the sessions of an agent, which may come back.
+fn send_all_back(
+    registry: &Registry,
+    notifier: &Notifier,
+    agent: &AuthenticatedAgent,
+    error: &StoreError,
+) {
+    tracing::warn!(%error, "an agent is sent away: its access cannot be looked up");
+    for online in registry.sessions().into_iter().filter(|it| it.agent == *agent) {
+        notifier.send_back(online);
     }
 }
 

@@ -21,6 +21,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::gateway::Gateway;
@@ -58,10 +59,22 @@ impl Publisher {
     ///
     /// # Errors
     /// When the database cannot be read, or no thread can be started.
-    pub(super) fn start(
+    pub(super) async fn start(
         gateway: Gateway,
         store: &Arc<Store>,
     ) -> Result<Arc<Self>, store::StoreError> {
+        let store = store.clone();
+        // Edges open listeners, which needs a runtime.
+        let runtime = Handle::current();
+        let started = tokio::task::spawn_blocking(move || {
+            let _entered = runtime.enter();
+            Self::load(gateway, &store)
+        });
+        started.await.map_err(|_| store::StoreError::Panicked)?
+    }
+
+    /// As [`Publisher::start`]; blocks on the database.
+    fn load(gateway: Gateway, store: &Arc<Store>) -> Result<Arc<Self>, store::StoreError> {
         let policies = Arc::<PolicyCache>::default();
         let tcp_edges = Arc::new(TcpEdges::new(gateway.clone()));
         let mut tables = RouteTables::new(&gateway, policies.clone(), tcp_edges.clone());
@@ -218,7 +231,7 @@ mod tests {
         let authority = Authority::open(None).unwrap();
         let gateway = Gateway::start(settings, authority).await.unwrap();
         let store = Arc::new(Store::open(None).unwrap());
-        let publisher = Publisher::start(gateway, &store).unwrap();
+        let publisher = Publisher::start(gateway, &store).await.unwrap();
         (store, publisher)
     }
 

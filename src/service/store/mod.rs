@@ -210,6 +210,19 @@ impl Store {
         self.writer.commits()
     }
 
+    /// How often something may have been changed that watchers did not get, as by a commit that failed
+    /// nobody knows how; none while the changes of other nodes cannot be seen.
+    ///
+    /// What was read after this number was taken is true for as long as it is the same and watchers get
+    /// no change of it. Of a change on another node, they get it within a second.
+    pub fn doubts(&self) -> Option<u64> {
+        let sees_all = match &self.readers {
+            EngineReaders::Sqlite(_) => true,
+            EngineReaders::Postgres(readers) => readers.sees_changes(),
+        };
+        sees_all.then(|| self.writer.doubts())
+    }
+
     /// Calls `watcher` after every commit with the identifiers of the documents that it stored or
     /// removed, on the thread that writes and before the changes are answered. Watchers are called one
     /// after the other, in the order in which they came; they may read, but not wait for a write.

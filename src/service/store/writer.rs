@@ -64,6 +64,8 @@ type Watcher = Box<dyn Fn(&[String]) + Send + Sync>;
 #[derive(Default)]
 pub(super) struct WriterShared {
     commits: AtomicU64,
+    /// How often there may have been changes that nobody was told of.
+    doubts: AtomicU64,
     pub health: Health,
     pub metrics: WriterMetrics,
     /// Set when locks of other programs are waited for no longer.
@@ -159,6 +161,10 @@ impl Writer {
         self.shared.commits.load(Ordering::Acquire)
     }
 
+    pub(super) fn doubts(&self) -> u64 {
+        self.shared.doubts.load(Ordering::Acquire)
+    }
+
     pub(super) fn health(&self) -> &Health {
         &self.shared.health
     }
@@ -213,7 +219,7 @@ fn work_off<C: Committer>(
         if let Ok(changed) = &committed {
             shared.note_commit(changed);
         } else {
-            shared.count_commit();
+            shared.note_doubt();
         }
         let committed = committed.map(drop).map_err(|failure| shared.explain(failure));
         for job in batch.jobs.drain(..) {
@@ -246,6 +252,12 @@ impl WriterShared {
     pub(super) fn note_commit(&self, changed: &[String]) {
         self.count_commit();
         self.tell(changed);
+    }
+
+    /// Notes that something may have been changed, and nobody knows what.
+    pub(super) fn note_doubt(&self) {
+        self.count_commit();
+        self.doubts.fetch_add(1, Ordering::Release);
     }
 
     /// Before anyone hears of the change, so that nobody who has heard of it trusts older reads.

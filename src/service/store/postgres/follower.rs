@@ -1,12 +1,13 @@
 //! Learns what other nodes have changed.
 //!
 //! A thread reads the versions past those that it has seen, at least every [`INTERVAL`]: that is the
-//! guarantee, which needs nothing of the server but a table.
+//! guarantee, which needs nothing of the server but a table. While it has not looked for [`TRUST`],
+//! because the server is away, or this process was stopped, nobody trusts what is remembered here.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::error::ServerError;
 use super::server::{Rows, Server, ServerSession};
@@ -18,9 +19,14 @@ use crate::service::store::writer::WriterShared;
 
 /// How often it is looked for changes of other nodes.
 const INTERVAL: Duration = Duration::from_millis(250);
+/// How long after a look what is remembered is taken to be true: a change of another node is seen, or
+/// looked up, within a second.
+const TRUST: Duration = Duration::from_millis(750);
+/// How long a look may take.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(3);
 /// How many versions are read at once.
 const MAX_VERSIONS: i64 = 1000;
-const SETTINGS: &str = "SET search_path = ginnel; SET statement_timeout = '10s'; SET jit = off;
+const SETTINGS: &str = "SET search_path = ginnel; SET statement_timeout = '2s'; SET jit = off;
     SET enable_seqscan = off";
 
 /// The thread that looks for changes.
@@ -29,11 +35,13 @@ pub(super) struct Follower {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-#[derive(Default)]
 struct FollowerState {
     stopped: AtomicBool,
     lock: Mutex<()>,
     woken: Condvar,
+    started: Instant,
+    /// When the last look began that saw everything, in milliseconds after the start.
+    looked: AtomicU64,
 }
 
 impl Follower {
@@ -43,10 +51,17 @@ impl Follower {
         tokens: Arc<BatchTokens>,
         shared: Arc<WriterShared>,
     ) -> Result<Self, StoreError> {
-        let session = server.connect(SETTINGS)?;
+        let started = Instant::now();
+        let session = server.connect(SETTINGS)?.with_timeout(LOOK_TIMEOUT);
         let rows = session.query("SELECT version FROM cluster", &[])?;
         let seen = rows.first().map(|row| row.integer(0)).transpose()?.unwrap_or_default();
-        let state = Arc::new(FollowerState::default());
+        let state = Arc::new(FollowerState {
+            stopped: AtomicBool::default(),
+            lock: Mutex::default(),
+            woken: Condvar::default(),
+            started,
+            looked: AtomicU64::default(),
+        });
         let following = state.clone();
         let mut follow =
             Following { server, session: Some(session), seen, tokens, shared, is_blind: false };
@@ -54,11 +69,20 @@ impl Follower {
             .name("ginnel-follower".to_owned())
             .spawn(move || {
                 while following.wait() {
-                    follow.look_or_doubt();
+                    let began = following.elapsed();
+                    if follow.look_or_complain() {
+                        following.looked.store(began, Ordering::Release);
+                    }
                 }
             })
             .map_err(|source| StoreError::File { path: "follower thread".into(), source })?;
         Ok(Self { state, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Whether it was looked for changes a moment ago.
+    pub(super) fn sees_changes(&self) -> bool {
+        let age = self.state.elapsed().saturating_sub(self.state.looked.load(Ordering::Acquire));
+        u128::from(age) < TRUST.as_millis()
     }
 
     /// Looks no more; waits until the last look is over.
@@ -80,6 +104,11 @@ impl Drop for Follower {
 }
 
 impl FollowerState {
+    /// How many milliseconds have passed since the start.
+    fn elapsed(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
     /// Waits until it is time to look; false when there is no more to look for.
     fn wait(&self) -> bool {
         let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,33 +131,44 @@ struct Following {
 }
 
 impl Following {
-    /// Looks; where it cannot, nothing that is remembered of callers is trusted.
-    fn look_or_doubt(&mut self) {
+    /// Looks; false when it cannot.
+    fn look_or_complain(&mut self) -> bool {
         let looked = self.look();
-        if let Err(error) = &looked {
-            if !self.is_blind {
-                tracing::warn!("cannot look for changes of other nodes: {error}");
-            }
-            self.shared.note_commit(&[]);
+        if let Err(error) = &looked
+            && !self.is_blind
+        {
+            tracing::warn!("cannot look for changes of other nodes: {error}");
         }
         self.is_blind = looked.is_err();
+        !self.is_blind
     }
 
     /// Tells of what has been changed since the last look.
     fn look(&mut self) -> Result<(), StoreError> {
         let session = match self.session.take() {
             Some(session) if !session.is_closed() => session,
-            _ => self.server.connect(SETTINGS)?,
+            _ => self.server.connect(SETTINGS)?.with_timeout(LOOK_TIMEOUT),
         };
-        let rows = newer(&session, self.seen)?;
-        self.session = Some(session);
-        for row in &rows {
-            let (version, token) = (row.integer(0)?, row.bytes(1)?);
-            if !self.tokens.is_told(token) {
-                self.shared.note_commit(&serde_json::from_str::<Vec<String>>(row.text(2)?)?);
+        loop {
+            let rows = newer(&session, self.seen)?;
+            for row in &rows {
+                self.note(row)?;
             }
-            self.seen = version;
+            if i64::try_from(rows.len()).is_ok_and(|count| count < MAX_VERSIONS) {
+                break;
+            }
         }
+        self.session = Some(session);
+        Ok(())
+    }
+
+    /// Tells of the changes of a version.
+    fn note(&mut self, row: &tokio_postgres::Row) -> Result<(), StoreError> {
+        let (version, token) = (row.integer(0)?, row.bytes(1)?);
+        if !self.tokens.is_told(token) {
+            self.shared.note_commit(&serde_json::from_str::<Vec<String>>(row.text(2)?)?);
+        }
+        self.seen = version;
         Ok(())
     }
 }

@@ -99,6 +99,11 @@ impl PostgresReaders {
         read.await.map_err(|_| StoreError::Panicked)?
     }
 
+    /// Whether the changes of other nodes were seen a moment ago.
+    pub(super) fn sees_changes(&self) -> bool {
+        self.follower.sees_changes()
+    }
+
     /// Reads no more.
     pub(super) fn close(&self) {
         self.follower.stop();

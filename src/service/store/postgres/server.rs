@@ -50,7 +50,7 @@ impl Server {
 
     /// Makes a connection, with these settings.
     pub(super) fn connect(&self, settings: &str) -> Result<ServerSession, ServerError> {
-        let client = self.wait(async {
+        let connecting = async {
             let config = &self.0.options.config;
             let spawned = &self.0.runtime;
             let client = match self.0.tls.clone() {
@@ -71,14 +71,21 @@ impl Server {
             };
             client.batch_execute(settings).await?;
             Ok::<_, tokio_postgres::Error>(client)
-        })??;
-        Ok(ServerSession { client, server: self.clone(), statements: Mutex::default() })
+        };
+        let client = self.wait(connecting, RESPONSE_TIMEOUT)??;
+        let server = self.clone();
+        Ok(ServerSession {
+            client,
+            server,
+            statements: Mutex::default(),
+            timeout: RESPONSE_TIMEOUT,
+        })
     }
 
     /// Waits for a response.
-    fn wait<F: Future>(&self, response: F) -> Result<F::Output, ServerError> {
+    fn wait<F: Future>(&self, response: F, limit: Duration) -> Result<F::Output, ServerError> {
         let _entered = self.0.runtime.handle().enter();
-        let limited = timeout(RESPONSE_TIMEOUT, response);
+        let limited = timeout(limit, response);
         block_on(limited).map_err(|_| ServerError::Unanswered)
     }
 }
@@ -88,6 +95,8 @@ pub(super) struct ServerSession {
     client: Client,
     server: Server,
     statements: Mutex<HashMap<String, Statement>>,
+    /// How long a response may take.
+    timeout: Duration,
 }
 
 /// A statement with its parameters.
@@ -100,6 +109,15 @@ pub(super) struct ServerCall<'a> {
 pub(super) type Rows = Vec<tokio_postgres::Row>;
 
 impl ServerSession {
+    /// Waits for responses no longer than this.
+    pub(super) fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    fn wait<F: Future>(&self, response: F) -> Result<F::Output, ServerError> {
+        self.server.wait(response, self.timeout)
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.client.is_closed()
     }
@@ -117,7 +135,7 @@ impl ServerSession {
 
     /// Runs statements without parameters.
     pub(super) fn execute(&self, sql: &str) -> Result<(), ServerError> {
-        Ok(self.server.wait(self.client.batch_execute(sql))??)
+        Ok(self.wait(self.client.batch_execute(sql))??)
     }
 
     /// Sends statements without waiting for what becomes of them.
@@ -155,7 +173,7 @@ impl ServerSession {
             ));
         }
         flight.extend(end.map(plain));
-        self.server.wait(all_in_order(flight))
+        self.wait(all_in_order(flight))
     }
 
     /// The statement, prepared once a connection; its parameters are `?1` and so on.
@@ -166,7 +184,7 @@ impl ServerSession {
         }
         drop(known);
         let text = sql.replace('?', "$");
-        let statement = self.server.wait(self.client.prepare(&text))??;
+        let statement = self.wait(self.client.prepare(&text))??;
         let mut known = self.statements.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(sql.to_owned(), statement.clone());
         Ok(statement)
