@@ -409,3 +409,32 @@ def test_a_file_of_a_service_in_python_that_is_wrong(tmp_path: Path) -> None:
     ]
     with pytest.raises(ginnel.ConfigError, match="cannot read"):
         ginnel.Service(config=tmp_path / "none.yml")
+
+
+def test_files_that_a_configuration_names_must_be_there_for_a_service_in_python(
+    tmp_path: Path,
+) -> None:
+    gone = tmp_path / "gone"
+    secrets = f"admin_key_file: {gone}/key\nauthtoken_file: {gone}/token\n"
+    certificate = f"certificate: {gone}/cert.pem\ncertificate_key: {gone}/key.pem\n"
+    path = written(tmp_path, secrets + certificate)
+
+    for key in (None, KEY):
+        with pytest.raises(ginnel.ConfigError) as caught:
+            ginnel.Service(config=path, api_key=key)
+
+        for name in ("key", "token", "cert.pem"):
+            assert f"{gone}/{name}: " in str(caught.value)
+
+
+def test_a_service_in_python_needs_neither_logs_of_its_file_nor_a_folder_that_is_replaced(
+    tmp_path: Path,
+) -> None:
+    gone = tmp_path / "gone"
+    path = written(tmp_path, f"path: {gone}/g.db\nlog_file: {gone}/g.log\naccess_log: {gone}/a\n")
+
+    with pytest.raises(ginnel.ServiceStoreError, match="the folder does not exist"):
+        in_process(path)
+    with ginnel.Service(path=tmp_path / "here.db", config=path) as service:
+        assert service.api_key
+    assert not gone.exists()

@@ -131,7 +131,10 @@ class Service(InProcess):
             admin_addr: Where `/healthz`, `/readyz` and `/metrics` listen, `host:port`; port 0 picks
                 a free port. By default nowhere, and then nothing is counted.
             config: A configuration file, as `ginnel serve` reads it. What concerns the command
-                itself is not used: logs, `json`, `events` and `grace`.
+                itself is not used: logs, `json`, `events` and `grace`; the files of logs need not
+                exist. Certificates, keys and tokens that it names must be readable on this machine,
+                also where an argument takes the place of that setting; the folders of the database
+                and of backups must exist where they are used. Nothing is started otherwise.
             settings: What else can be set, under the keys of that file: timeouts and limits,
                 certificates by ACME, backups, how long audit events are kept. Such as
                 `{"edge": {"idle_timeout": 120}, "acme": {"directory": "letsencrypt"}}`. Durations
@@ -143,7 +146,8 @@ class Service(InProcess):
                 given.
 
         Raises:
-            ConfigError: An option is unusable; the message names it.
+            ConfigError: An option is unusable, or the configuration names files that cannot be
+                read; the message names each.
             ServiceAddressError: An address is in use, or cannot be listened on.
             ServiceStoreError: The database cannot be used; its file is left as it was.
             ServiceError: Something else; the message says what.
