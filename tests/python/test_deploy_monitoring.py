@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,11 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 DASHBOARD = json.loads((DEPLOY / "grafana" / "ginnel.json").read_text())
 RULES = yaml.safe_load((DEPLOY / "prometheus" / "ginnel.rules.yml").read_text())
 METRIC = re.compile(r"\b((?:ginnel|process)_\w+)(\{[^}]*\})?")
+LABEL = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"")
+GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
+TEMPLATE = re.compile(r"\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}")
+OF_SCRAPES = {"instance", "job"}
+"""Labels that Prometheus itself adds."""
 
 
 def queries() -> Iterator[tuple[str, str]]:
@@ -37,6 +43,22 @@ def queries() -> Iterator[tuple[str, str]]:
     for group in RULES["groups"]:
         for rule in group["rules"]:
             yield rule["alert"], rule["expr"]
+
+
+def texts() -> Iterator[tuple[str, str, str]]:
+    """The texts that name labels of a query, with the query and who asks."""
+    for panel in DASHBOARD["panels"]:
+        for target in panel.get("targets", []):
+            yield panel["title"], target["expr"], target.get("legendFormat", "")
+    for group in RULES["groups"]:
+        for rule in group["rules"]:
+            yield rule["alert"], rule["expr"], " ".join(rule["annotations"].values())
+
+
+def labels_of(query: str, families: dict[str, set[str]]) -> set[str]:
+    """The labels of all metrics of a query that had a sample."""
+    labels = (families.get(name, set()) for name, _ in METRIC.findall(query))
+    return OF_SCRAPES.union(*labels)
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +75,11 @@ def families() -> dict[str, set[str]]:
         tunnel = local.tunnels.start(name="web", addr=upstream.port, proto="http")
         assert status(tunnel.public_url) == 200
         assert remote.api_keys.list().first()
+        bytes_only = local.tunnels.start(name="bytes", addr=upstream.port, proto="tcp")
+        host, _, port = bytes_only.public_url.removeprefix("tcp://").rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=30) as visitor:
+            visitor.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert visitor.recv(65536).startswith(b"HTTP/1.1 200 ")
 
         def scrape() -> None:
             for url in (service.admin_url, agent.admin_url):
@@ -64,9 +91,10 @@ def families() -> dict[str, set[str]]:
 
         def has_traffic() -> bool:
             scrape()
-            return bool(found.get("ginnel_http_requests_total"))
+            counters = ("ginnel_http_requests_total", "ginnel_stream_connections_total")
+            return all(found.get(name) for name in counters)
 
-        wait_until(has_traffic, "a request that is counted")
+        wait_until(has_traffic, "a request and a connection that are counted")
     return found
 
 
@@ -80,9 +108,21 @@ def test_each_query_asks_for_what_is_there(
         base = name.removesuffix("_total")
         assert name in families or base in families, f"{asker}: {name}"
         known = families.get(name, set())
-        for label in re.findall(r"(\w+)=~?\"", selector):
+        for label in LABEL.findall(selector):
             if known:
-                assert label in known | {"instance", "job"}, f"{asker}: {name} has no {label}"
+                assert label in known | OF_SCRAPES, f"{asker}: {name} has no {label}"
+    for labels in GROUPING.findall(query):
+        named = {label.strip() for label in labels.split(",") if label.strip()}
+        assert named <= labels_of(query, families), f"{asker}: {labels}"
+
+
+@pytest.mark.parametrize(("asker", "query", "text"), list(texts()))
+def test_each_text_names_labels_that_its_query_leaves(
+    asker: str, query: str, text: str, families: dict[str, set[str]]
+) -> None:
+    left = {label.strip() for labels in GROUPING.findall(query) for label in labels.split(",")}
+    for label in TEMPLATE.findall(text):
+        assert label in (left or labels_of(query, families)), f"{asker}: {label}"
 
 
 def test_panels_have_places_and_names_of_their_own() -> None:
