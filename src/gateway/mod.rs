@@ -21,6 +21,7 @@ mod timeouts;
 pub mod tls;
 pub(crate) mod upstream;
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -201,6 +202,8 @@ pub(crate) struct GatewayState {
     http: OnceLock<SocketAddr>,
     https: OnceLock<SocketAddr>,
     listeners: Mutex<Vec<Listener>>,
+    /// For endpoints of other nodes.
+    relayed_ports: Mutex<HashMap<u16, Listener>>,
 }
 
 /// Why public traffic cannot be taken.
@@ -259,6 +262,7 @@ impl Gateway {
             http: OnceLock::new(),
             https: OnceLock::new(),
             listeners: Mutex::default(),
+            relayed_ports: Mutex::default(),
         });
         if let Some(port) = gateway.settings.http_port {
             let listener =

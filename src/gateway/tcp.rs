@@ -72,6 +72,10 @@ pub(crate) async fn pass(
     let mut trace = gateway.events.trace();
     // What a change of the configuration replaces is not kept for as long as the connection lives.
     let Some(route) = slot.load_full().route("").cloned() else { return };
+    if route.leads_to_node() {
+        // That node tells of it.
+        trace.discard();
+    }
     trace.note(|it| it.edge_id = Some(route.edge_id.clone()));
     if let Some(metrics) = &route.metrics {
         metrics.connected(visitor.proto);

@@ -135,7 +135,7 @@ async fn accept_tls(
 }
 
 /// What TLS has agreed on.
-pub(crate) fn tls_info(stream: &TlsStream<TcpStream>) -> VisitorTls {
+pub(crate) fn tls_info<S>(stream: &TlsStream<S>) -> VisitorTls {
     let (_, connection) = stream.get_ref();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     VisitorTls {

@@ -261,6 +261,7 @@ impl GatewayState {
         };
         let (_, port) = addr.rsplit_once(':').ok_or_else(|| invalid("is not host:port"))?;
         let port = port.parse().map_err(|_| invalid("has no port"))?;
+        self.release_port(port);
         match self.listen(port).await {
             Err(GatewayError::Listen { source, .. }) if source.kind() == ErrorKind::AddrInUse => {
                 Err(BindError::Taken(addr.to_owned()))

@@ -99,7 +99,7 @@ impl PublicEndpoint {
 
     /// What visitors of other nodes meet.
     pub fn traffic(&self) -> EndpointTraffic {
-        EndpointTraffic(self.routes.virtual_host.clone())
+        EndpointTraffic { virtual_host: self.routes.virtual_host.clone(), proto: self.proto }
     }
 
     /// Sends traffic to another target from the next request on; to none, the endpoint keeps its

@@ -5,8 +5,9 @@
 //! that says who the visitor is, and that node does all that the endpoint wants done. It looks no further,
 //! so that there is one hop at most.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use tracing::Instrument;
@@ -16,9 +17,10 @@ use crate::gateway::http::server;
 use crate::gateway::routing::backend::{Backend, BackendKind};
 use crate::gateway::routing::target::{Target, Visitor};
 use crate::gateway::routing::virtual_host::{Route, VirtualHost};
-use crate::gateway::{Gateway, GatewayState, Io, tcp};
-use crate::net::tls::ClientSocket;
-use crate::net::{Permit, ShutdownPhase};
+use crate::gateway::{Gateway, GatewayError, GatewayState, Io, Proto, tcp};
+use crate::logging::or_debug;
+use crate::net::tls::{self, ClientSocket};
+use crate::net::{Listener, Permit, ShutdownPhase, ShutdownSignal};
 
 /// Knows which hosts the agents of other nodes serve.
 pub trait RemoteHosts: Send + Sync + 'static {
@@ -31,8 +33,11 @@ pub trait RemoteHosts: Send + Sync + 'static {
 /// Leads to another node, for all hosts that it serves.
 pub struct NodeRoute(Arc<VirtualHost>);
 
-/// What is done with the traffic of an agent's endpoint.
-pub struct EndpointTraffic(pub(super) Arc<ArcSwap<VirtualHost>>);
+/// What is done with the traffic of an agent's endpoint that has a port of its own.
+pub struct EndpointTraffic {
+    pub(super) virtual_host: Arc<ArcSwap<VirtualHost>>,
+    pub(super) proto: Proto,
+}
 
 impl NodeRoute {
     pub(crate) fn virtual_host(&self) -> &Arc<VirtualHost> {
@@ -78,10 +83,34 @@ impl Gateway {
     /// Carries the bytes of a visitor that another node has taken to an endpoint of this one; returns when
     /// the connection is over.
     pub async fn carry_relayed(&self, io: Io, visitor: Visitor, endpoint: EndpointTraffic) {
-        let Some(_permit) = self.admit(visitor.peer.ip()) else { return };
-        let (socket, shutdown) = (ClientSocket::Relayed(io), self.0.shutdown.signal());
-        let carrying = tcp::pass(&self.0, &endpoint.0, socket, &visitor, shutdown);
-        carrying.instrument(relayed(&visitor)).await;
+        let Some(permit) = self.admit(visitor.peer.ip()) else { return };
+        let (span, mut shutdown) = (relayed(&visitor), self.0.shutdown.signal());
+        let carrying = endpoint.carry(self.0.clone(), (io, permit), visitor, shutdown.clone());
+        shutdown.run_until(ShutdownPhase::Forced, carrying.instrument(span)).await;
+    }
+
+    /// Takes connections at a port for the endpoint of another node, until [`Gateway::release_port`] or an
+    /// endpoint of this node wants it; `node` opens connections to it.
+    ///
+    /// # Errors
+    /// When the port cannot be listened on.
+    pub async fn relay_port(&self, port: u16, node: Arc<dyn Target>) -> Result<(), GatewayError> {
+        let NodeRoute(virtual_host) = self.node_route(node);
+        let socket = self.0.listen(port).await?;
+        let slot = Arc::new(ArcSwap::new(virtual_host));
+        let listener = self.0.listen_tcp(socket, slot, "tcp")?;
+        self.0.relayed_ports().insert(port, listener);
+        Ok(())
+    }
+
+    /// Whether connections at a port are taken for another node.
+    pub fn is_relaying(&self, port: u16) -> bool {
+        self.0.relayed_ports().contains_key(&port)
+    }
+
+    /// Takes no more connections at a port for another node.
+    pub fn release_port(&self, port: u16) {
+        self.0.release_port(port);
     }
 
     /// Counts a connection that another node has taken among those of visitors.
@@ -99,9 +128,61 @@ impl GatewayState {
         Some(route.virtual_host().clone())
     }
 
+    /// Leaves a port to an endpoint of this node.
+    pub(super) fn release_port(&self, port: u16) {
+        self.relayed_ports().remove(&port);
+    }
+
+    fn relayed_ports(&self) -> MutexGuard<'_, HashMap<u16, Listener>> {
+        self.relayed_ports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether there may be other nodes.
     pub(crate) fn has_remote_hosts(&self) -> bool {
         self.remote_hosts.load().is_some()
+    }
+}
+
+impl EndpointTraffic {
+    /// Serves a connection as the listener of the endpoint does.
+    async fn carry(
+        self,
+        gateway: Arc<GatewayState>,
+        (io, permit): (Io, Permit),
+        mut visitor: Visitor,
+        shutdown: ShutdownSignal,
+    ) {
+        let tls_policy = self.virtual_host.load_full().tls_policy.clone();
+        let has_tls = match self.proto {
+            Proto::Https => gateway.settings.tls_endpoints,
+            Proto::Tls => tls_policy.is_some(),
+            Proto::Http | Proto::Tcp => false,
+        };
+        let mut socket = ClientSocket::Relayed(io);
+        if has_tls {
+            let usual = || gateway.authority.server_config(&[]).ok();
+            let Some(config) = tls_policy.map(|it| it.config.clone()).or_else(usual) else {
+                return;
+            };
+            let accepted = tls::accept(socket, config, gateway.timeouts().handshake).await;
+            let accepted = or_debug!(accepted, "a TLS handshake of a visitor failed");
+            let Some(stream) = accepted else { return };
+            visitor.tls = Some(Arc::new(server::tls_info(&stream)));
+            socket = ClientSocket::Relayed(Box::new(stream));
+        }
+        match self.proto {
+            Proto::Http | Proto::Https => {
+                visitor.proto = if has_tls { "https" } else { "http" };
+                let host_selection = HostSelection::Single(self.virtual_host);
+                server::http1(gateway, host_selection, (socket, permit), visitor, shutdown).await;
+            }
+            Proto::Tcp | Proto::Tls => {
+                visitor.proto = if self.proto == Proto::Tls { "tls" } else { "tcp" };
+                visitor.passthrough = self.proto == Proto::Tls && !has_tls;
+                let _permit = permit;
+                tcp::pass(&gateway, &self.virtual_host, socket, &visitor, shutdown).await;
+            }
+        }
     }
 }
 

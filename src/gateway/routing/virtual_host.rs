@@ -174,7 +174,7 @@ impl Route {
     }
 
     /// Whether requests go to another node, which tells the target who asks.
-    fn leads_to_node(&self) -> bool {
+    pub(crate) fn leads_to_node(&self) -> bool {
         match &self.backend.load().kind {
             BackendKind::Upstream(upstream) => upstream.target.is_node(),
             _ => false,

@@ -87,6 +87,13 @@ impl Directory {
         self.read().at(key)
     }
 
+    /// The ports at which other nodes have endpoints.
+    pub fn ports(&self) -> Vec<u16> {
+        let state = self.read();
+        let ports = state.by_key.keys().filter_map(|key| Some((key, key.own_port()?)));
+        ports.filter(|(key, _)| !state.at(key).is_empty()).map(|(_, port)| port).collect()
+    }
+
     /// The tunnels of other nodes at a host on the shared ports: by its name, else by the longest
     /// wildcard; there by the port, else whichever speaks HTTPS, else HTTP.
     pub fn at_host(&self, host: &str, port: u16) -> Vec<Arc<RemoteTunnel>> {

@@ -132,6 +132,11 @@ impl EndpointKey {
         Self(format!("port {port}"))
     }
 
+    /// The port, where it is one.
+    pub fn own_port(&self) -> Option<u16> {
+        self.0.strip_prefix("port ")?.parse().ok()
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

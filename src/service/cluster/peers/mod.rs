@@ -10,6 +10,7 @@
 mod events;
 mod link;
 mod message;
+mod ports;
 mod routing;
 mod serve;
 mod sessions;
@@ -139,6 +140,7 @@ impl BoundPeerListener {
         let tasks = vec![
             tokio::spawn(link::keep_all(Arc::downgrade(&linker))),
             tokio::spawn(events::merge(Arc::downgrade(&linker))),
+            tokio::spawn(ports::keep(Arc::downgrade(&linker))),
         ];
         Ok(Peers { linker, _listener: listener, tasks })
     }

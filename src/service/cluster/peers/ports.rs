@@ -1,0 +1,95 @@
+//! Ports of endpoints that are at other nodes: a balancer sends their visitors to any node.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::link::Linker;
+use super::sessions::PeerSessions;
+use crate::gateway::{BoxFuture, ConnectionReuse, DialError, Io, RouteRef, Target, Visitor};
+use crate::service::cluster::{Directory, EndpointKey};
+
+/// How often a port that something else has is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The endpoint at a port, at whichever node it is when a visitor comes.
+struct PortTarget {
+    directory: Arc<Directory>,
+    sessions: Arc<PeerSessions>,
+    port: u16,
+    key: String,
+}
+
+impl Target for PortTarget {
+    fn key(&self) -> &str {
+        &self.key
+    }
+
+    fn reuse(&self) -> ConnectionReuse {
+        ConnectionReuse::Nobody
+    }
+
+    fn is_node(&self) -> bool {
+        true
+    }
+
+    fn dial<'a>(
+        &'a self,
+        visitor: &'a Visitor,
+        _: &'a RouteRef,
+    ) -> BoxFuture<'a, Result<Io, DialError>> {
+        Box::pin(async move {
+            for tunnel in self.directory.at(&EndpointKey::port(self.port)) {
+                let opened =
+                    self.sessions.open_bytes(&tunnel.node_id, &tunnel.bind_id, visitor).await;
+                if let Ok(stream) = opened {
+                    return Ok(Box::new(stream) as Io);
+                }
+            }
+            Err(DialError::Offline)
+        })
+    }
+}
+
+/// Listens on the ports of all endpoints of other nodes, as they come and go.
+pub(super) async fn keep(linker: Weak<Linker>) {
+    let Some(mut changes) = linker.upgrade().map(|linker| linker.directory.subscribe()) else {
+        return;
+    };
+    let mut held = HashSet::new();
+    loop {
+        let Some(strong) = linker.upgrade() else { return };
+        update(&strong, &mut held).await;
+        drop(strong);
+        if let Ok(Err(_)) = timeout(RETRY_INTERVAL, changes.changed()).await {
+            return;
+        }
+    }
+}
+
+/// Listens where it is not yet listened, and nowhere else.
+async fn update(linker: &Linker, held: &mut HashSet<u16>) {
+    let gateway = &linker.services.gateway;
+    let wanted: HashSet<_> = linker.directory.ports().into_iter().collect();
+    held.retain(|port| {
+        let stays = wanted.contains(port);
+        if !stays {
+            gateway.release_port(*port);
+        }
+        stays
+    });
+    for port in wanted {
+        if held.contains(&port) && gateway.is_relaying(port) {
+            continue;
+        }
+        let (directory, sessions) = (linker.directory.clone(), linker.sessions.clone());
+        let target = PortTarget { directory, sessions, port, key: format!("node port {port}") };
+        match gateway.relay_port(port, Arc::new(target)).await {
+            Ok(()) => drop(held.insert(port)),
+            // The node that has it may be on the same machine, or an agent of this node has it as well.
+            Err(err) => tracing::debug!(port, %err, "cannot listen for another node"),
+        }
+    }
+}
