@@ -190,6 +190,10 @@ class ServiceSettings(TypedDict, total=False):
     """A PEM file with the private key of the certificate."""
     trusted_proxies: Sequence[str]
     """Proxies whose X-Forwarded-For header is trusted: addresses or CIDRs."""
+    proxy_protocol: bool
+    """Trusted proxies begin connections of visitors and agents with the PROXY protocol,
+    version 2; by default false.
+    """
     ambiguous_paths: Literal["reject", "normalize"]
     """What to do with ambiguous paths, if a route or a rule looks at paths; by default reject."""
     tls_endpoints: bool
