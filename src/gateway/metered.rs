@@ -8,16 +8,16 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::gateway::metrics::ByteCounts;
-use crate::net::tls::ClientSocket;
+use crate::net::tls::AcceptedSocket;
 
 /// The socket of a visitor, whose bytes are counted where somebody wants to know.
 pub(crate) struct MeteredSocket {
-    socket: ClientSocket,
+    socket: AcceptedSocket,
     bytes: Option<Arc<ByteCounts>>,
 }
 
 impl MeteredSocket {
-    pub(crate) fn new(socket: ClientSocket, bytes: Option<Arc<ByteCounts>>) -> Self {
+    pub(crate) fn new(socket: AcceptedSocket, bytes: Option<Arc<ByteCounts>>) -> Self {
         Self { socket, bytes }
     }
 

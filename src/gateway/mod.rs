@@ -15,6 +15,7 @@ pub(crate) mod listener;
 pub(crate) mod metered;
 pub(crate) mod metrics;
 pub(crate) mod modules;
+mod relayed;
 pub(crate) mod routing;
 pub(crate) mod tcp;
 mod timeouts;
@@ -30,16 +31,15 @@ use arc_swap::ArcSwap;
 
 pub use events::{Event, EventDelivery, EventSubscriber};
 pub use listener::trusted_proxies::{TrustedProxies, TrustedProxyError};
-pub use routing::endpoint::{BindError, PublicEndpoint};
+pub use routing::endpoint::{BindError, EndpointTraffic, PublicEndpoint};
 pub use routing::endpoint_spec::{
     AllowDeny, Credentials, EndpointOptions, EndpointSpec, HeaderChangesSpec, Proto,
     TlsTerminationSpec, Webhook,
 };
 pub(crate) use routing::internal::is_internal;
-pub use routing::node::{EndpointTraffic, NodeRoute, RemoteHosts};
 pub use routing::target::{
-    BoxFuture, ConnectionReuse, DialError, RouteRef, Target, TunnelGroups, UpstreamProtocol,
-    Visitor, VisitorTls,
+    BoxFuture, ConnectionReuse, DialError, RemoteHosts, RouteRef, Target, TunnelGroups,
+    UpstreamProtocol, Visitor, VisitorTls,
 };
 pub use timeouts::Timeouts;
 pub use upstream::budget::ConnectionBudget;

@@ -18,7 +18,7 @@ use crate::gateway::routing::target::Visitor;
 use crate::gateway::routing::virtual_host::{Route, VirtualHost};
 use crate::gateway::{GatewayState, Io};
 use crate::logging::or_debug;
-use crate::net::tls::{self, ClientSocket};
+use crate::net::tls::{self, AcceptedSocket};
 use crate::net::{AcceptedConnection, ShutdownPhase, ShutdownSignal};
 use crate::policy::Carried;
 
@@ -39,7 +39,7 @@ pub(crate) async fn carry(
         return;
     }
     let visitor = Visitor { peer, local, proto, tls: None, passthrough: proto == "tls" };
-    pass(&gateway, &slot, ClientSocket::Plain(stream), &visitor, shutdown).await;
+    pass(&gateway, &slot, AcceptedSocket::Plain(stream), &visitor, shutdown).await;
 }
 
 /// Carries what a visitor says over TLS that ends here.
@@ -59,13 +59,13 @@ pub(crate) async fn carry_unwrapped(
     let Some(stream) = stream else { return };
     let tls = Some(Arc::new(server::tls_info(&stream)));
     let visitor = Visitor { peer, local, proto: "tls", tls, passthrough: false };
-    pass(&gateway, &slot, ClientSocket::Tls(Box::new(stream)), &visitor, shutdown).await;
+    pass(&gateway, &slot, AcceptedSocket::Tls(Box::new(stream)), &visitor, shutdown).await;
 }
 
 pub(crate) async fn pass(
     gateway: &GatewayState,
     slot: &ArcSwap<VirtualHost>,
-    socket: ClientSocket,
+    socket: AcceptedSocket,
     visitor: &Visitor,
     mut shutdown: ShutdownSignal,
 ) {

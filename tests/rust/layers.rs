@@ -70,7 +70,7 @@ const FOR_ALL: &[&str] = &["fork", "logging"];
 const ROOMS: &[(&str, &str, &[&str])] = &[
     ("service/store", "service", &["store"]),
     ("service/publish", "service", &["certificates", "check", "publish", "references", "store"]),
-    ("service/cluster", "service", &["agents", "cluster", "store"]),
+    ("service/cluster", "service", &["Error", "agents", "cluster", "store"]),
     (
         "service/agents",
         "service",

@@ -26,11 +26,13 @@ use crate::gateway::metrics::RequestRecord;
 use crate::gateway::modules::module::Modules;
 use crate::gateway::modules::traffic_policy::ConnectionExecution;
 use crate::gateway::routing::backend::BackendKind;
-use crate::gateway::routing::hosts::HostClaim;
 use crate::gateway::routing::internal::is_internal;
-use crate::gateway::routing::target::{ConnectionReuse, Target, UpstreamProtocol, Visitor};
+use crate::gateway::routing::target::{
+    ConnectionReuse, RouteRef, Target, UpstreamProtocol, Visitor,
+};
 use crate::gateway::routing::virtual_host::{Rejection, Route, VirtualHost};
 use crate::gateway::tls::policy::TlsPolicy;
+use crate::gateway::upstream::forward::Upstream;
 use crate::gateway::{GatewayState, LiveGatewaySettings};
 use crate::http1::{RequestHead, is_forwarded};
 use crate::logging::or_debug;
@@ -219,8 +221,8 @@ impl HttpConnection {
                 match self.virtual_host(host, port, request.uri())? {
                     HostMatch::VirtualHost(virtual_host) => virtual_host,
                     HostMatch::Redirect(url) => return Ok(redirect(url)),
-                    HostMatch::Node(virtual_host) => {
-                        return self.relay(&virtual_host, request, trace, record).await;
+                    HostMatch::Node(node) => {
+                        return self.relay(node, request, trace, record).await;
                     }
                 }
             }
@@ -253,7 +255,7 @@ impl HttpConnection {
     /// Sends a request to the node that serves its host, as it came; that node tells of it and counts it.
     async fn relay(
         &self,
-        virtual_host: &VirtualHost,
+        node: Upstream,
         request: Request<RequestBody>,
         trace: &mut RequestTrace,
         record: &mut Option<RequestRecord>,
@@ -262,7 +264,7 @@ impl HttpConnection {
         if let Some(record) = record {
             record.discard();
         }
-        let route = virtual_host.route("").ok_or(error_response::NO_ENDPOINT)?;
+        let route = Route::to_node(node);
         let Requester { visitor, attributes } = &self.client;
         let mut context = RequestContext::new(
             &self.gateway,
@@ -382,10 +384,10 @@ impl HttpConnection {
         let claim = self.gateway.hosts.find(&host, port);
         let may_be_elsewhere = self.gateway.has_remote_hosts() && !self.is_relayed();
         if may_be_elsewhere
-            && claim.as_ref().is_none_or(HostClaim::is_offline)
-            && let Some(virtual_host) = self.gateway.remote_host(&host, port)
+            && claim.as_ref().is_none_or(|claim| claim.is_offline())
+            && let Some(node) = self.gateway.remote_host(&host, port)
         {
-            return Ok(HostMatch::Node(virtual_host));
+            return Ok(HostMatch::Node(node));
         }
         let claim = claim.ok_or(error_response::NO_ENDPOINT)?;
         if !is_secure
@@ -453,7 +455,11 @@ impl RequestRouting for HttpConnection {
             HostSelection::ByHost(_) | HostSelection::Relayed => {
                 let (host, port) = head::split(host);
                 match self.virtual_host(host, port, path) {
-                    Ok(HostMatch::VirtualHost(found) | HostMatch::Node(found)) => found,
+                    Ok(HostMatch::VirtualHost(virtual_host)) => virtual_host,
+                    Ok(HostMatch::Node(upstream)) => {
+                        let (route_ref, changes, metrics) = (RouteRef::none(), Vec::new(), None);
+                        return Some(FastPathTarget { upstream, route_ref, changes, metrics });
+                    }
                     _ => return None,
                 }
             }
@@ -484,7 +490,7 @@ enum HostMatch {
     /// At another address.
     Redirect(String),
     /// At another node.
-    Node(Arc<VirtualHost>),
+    Node(Upstream),
 }
 
 /// A policy wants the connection to be closed without an answer.

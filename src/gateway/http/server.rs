@@ -33,7 +33,7 @@ use crate::gateway::routing::target::{Visitor, VisitorTls};
 use crate::gateway::timeouts::TickLimits;
 use crate::gateway::tls::challenges::ACME_TLS;
 use crate::logging::{ignore, or_debug};
-use crate::net::tls::{self, ClientSocket};
+use crate::net::tls::{self, AcceptedSocket};
 use crate::net::{self, AcceptedConnection, Permit, ShutdownPhase, ShutdownSignal};
 
 /// How long the end of a connection may take.
@@ -59,7 +59,8 @@ pub(crate) async fn serve_plain(
         return;
     }
     let visitor = Visitor { peer, local, proto: "http", tls: None, passthrough: false };
-    http1(gateway, host_selection, (ClientSocket::Plain(stream), permit), visitor, shutdown).await;
+    http1(gateway, host_selection, (AcceptedSocket::Plain(stream), permit), visitor, shutdown)
+        .await;
 }
 
 /// Serves a visitor who speaks HTTP over TLS.
@@ -86,7 +87,7 @@ pub(crate) async fn serve_tls(
     let is_http2 = tls.alpn == "h2";
     let visitor =
         Visitor { peer, local, proto: "https", tls: Some(Arc::new(tls)), passthrough: false };
-    let socket = ClientSocket::Tls(Box::new(stream));
+    let socket = AcceptedSocket::Tls(Box::new(stream));
     if is_http2 {
         // Nothing goes on after it, as protocols do that HTTP/1.1 is left for.
         let _permit = permit;
@@ -153,7 +154,7 @@ pub(crate) fn tls_info<S>(stream: &TlsStream<S>) -> VisitorTls {
 pub(crate) async fn http1(
     gateway: Arc<GatewayState>,
     host_selection: HostSelection,
-    (socket, permit): (ClientSocket, Permit),
+    (socket, permit): (AcceptedSocket, Permit),
     visitor: Visitor,
     shutdown: ShutdownSignal,
 ) {
@@ -198,7 +199,7 @@ async fn serve_http1(
 async fn http2(
     gateway: Arc<GatewayState>,
     host_selection: HostSelection,
-    socket: ClientSocket,
+    socket: AcceptedSocket,
     visitor: Visitor,
     shutdown: ShutdownSignal,
 ) {

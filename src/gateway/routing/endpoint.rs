@@ -8,7 +8,6 @@ use arc_swap::ArcSwap;
 use crate::gateway::routing::backend::{Backend, BackendKind};
 use crate::gateway::routing::endpoint_spec::{EndpointOptions, Proto};
 use crate::gateway::routing::hosts::Hosts;
-use crate::gateway::routing::node::EndpointTraffic;
 use crate::gateway::routing::target::Target;
 use crate::gateway::routing::virtual_host::VirtualHost;
 use crate::gateway::{GatewayError, GatewayState};
@@ -62,6 +61,12 @@ pub struct PublicEndpoint {
     pub(super) name: Option<(String, u16)>,
     pub(super) gateway: Arc<GatewayState>,
     pub(super) _door: Option<Listener>,
+}
+
+/// What is done with the traffic of an endpoint that has a port of its own.
+pub struct EndpointTraffic {
+    pub(in crate::gateway) virtual_host: Arc<ArcSwap<VirtualHost>>,
+    pub(in crate::gateway) proto: Proto,
 }
 
 /// What is served at an endpoint.

@@ -9,6 +9,5 @@ mod endpoint_modules;
 pub(crate) mod endpoint_spec;
 pub(crate) mod hosts;
 pub(crate) mod internal;
-pub(crate) mod node;
 pub(crate) mod target;
 pub(crate) mod virtual_host;

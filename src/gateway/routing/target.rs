@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crate::gateway::Io;
@@ -84,6 +84,14 @@ pub struct RouteRef {
     pub route_id: Arc<str>,
 }
 
+impl RouteRef {
+    /// Of what no edge has led here.
+    pub fn none() -> Self {
+        static EMPTY: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(""));
+        Self { edge_id: EMPTY.clone(), route_id: EMPTY.clone() }
+    }
+}
+
 /// What HTTP requests are spoken with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UpstreamProtocol {
@@ -104,6 +112,14 @@ pub trait TunnelGroups: Send + Sync + 'static {
         skipped: usize,
         most: usize,
     ) -> Vec<Arc<dyn Target>>;
+}
+
+/// Knows which hosts the agents of other nodes serve.
+pub trait RemoteHosts: Send + Sync + 'static {
+    /// The node that serves a host, in lower case, for requests that come to this port: 443 for HTTPS, 80
+    /// for HTTP unless the visitor has named another; none where no other node serves it, or none that can
+    /// be reached.
+    fn find(&self, host: &str, port: u16) -> Option<Arc<dyn Target>>;
 }
 
 /// Why no connection to a target could be opened; nothing was sent then.

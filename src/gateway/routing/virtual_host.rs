@@ -21,7 +21,7 @@ use crate::gateway::modules::websocket_tcp;
 use crate::gateway::routing::backend::{Backend, BackendCandidate, BackendCandidates, BackendKind};
 use crate::gateway::routing::target::{BoxFuture, DialError, RouteRef, Visitor};
 use crate::gateway::tls::policy::TlsPolicy;
-use crate::gateway::upstream::forward::{ForwardOutcome, OutboundRequest, forward};
+use crate::gateway::upstream::forward::{ForwardOutcome, OutboundRequest, Upstream, forward};
 use crate::logging::or_debug;
 use crate::policy::path::{self, AmbiguousPaths};
 
@@ -169,6 +169,19 @@ impl PathMatch {
 }
 
 impl Route {
+    /// Leads to another node, which does the rest.
+    pub(crate) fn to_node(node: Upstream) -> Self {
+        let backend = Backend { id: "".into(), kind: BackendKind::Upstream(node) };
+        Self {
+            id: "".into(),
+            edge_id: "".into(),
+            modules: None,
+            host_header: None,
+            backend: Arc::new(ArcSwap::from_pointee(backend)),
+            metrics: None,
+        }
+    }
+
     fn reads_paths(&self) -> bool {
         self.modules.as_ref().is_some_and(Modules::read_paths)
     }

@@ -1,10 +1,10 @@
 //! TLS, for all that speak it: one provider of cryptography, whom to trust, and handshakes that end.
 //!
 //! [`certificate`] reads certificates and keys from PEM, [`x509`] says what a certificate is for, and
-//! [`ClientSocket`] is a socket with or without TLS.
+//! [`AcceptedSocket`] is a socket with or without TLS.
 
+mod accepted_socket;
 pub(crate) mod certificate;
-mod client_socket;
 mod verifier;
 pub(crate) mod x509;
 
@@ -29,8 +29,8 @@ use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
-pub use client_socket::AsyncReadWrite;
-pub(crate) use client_socket::ClientSocket;
+pub(crate) use accepted_socket::AcceptedSocket;
+pub use accepted_socket::AsyncReadWrite;
 use verifier::AnyCertificate;
 
 /// What makes keys and signatures. It is never made the default of the process, which others share.

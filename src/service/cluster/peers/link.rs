@@ -144,7 +144,7 @@ impl Linker {
             node_id: node_id.clone(),
             protocol_version: PROTOCOL_VERSION.min(their_version),
             mux: mux.clone(),
-            route: Arc::new(gateway.node_route(Arc::new(target))),
+            target: Arc::new(target),
             latency: beat.watch(),
             is_followed: AtomicBool::new(false),
         });

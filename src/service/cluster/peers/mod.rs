@@ -29,6 +29,7 @@ pub(crate) use routing::ClusterRouting;
 
 use self::link::Linker;
 use self::message::{SessionCommand, SessionCommandAnswer};
+use self::sessions::PeerSession;
 use super::Directory;
 use crate::gateway::Gateway;
 use crate::gateway::tls::authority::Authority;
@@ -195,14 +196,14 @@ impl Peers {
     /// Says goodbye to all other nodes.
     pub async fn stop(self) {
         self.tasks.iter().for_each(JoinHandle::abort);
-        let mut leaving = tokio::task::JoinSet::new();
-        for session in self.linker.sessions.all() {
-            leaving.spawn(async move {
-                session.mux.go_away(Code::NONE, "the node is stopping").await;
-            });
-        }
-        while let Some(left) = leaving.join_next().await {
-            or_debug!(left, "a goodbye to another node broke");
+        let goodbye = |session: Arc<PeerSession>| async move {
+            session.mux.go_away(Code::NONE, "the node is stopping").await;
+        };
+        let sessions = self.linker.sessions.all().into_iter();
+        // All at once: who does not listen takes a second.
+        let leaving: Vec<_> = sessions.map(|session| tokio::spawn(goodbye(session))).collect();
+        for left in leaving {
+            or_debug!(left.await, "a goodbye to another node broke");
         }
     }
 }

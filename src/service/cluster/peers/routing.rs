@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::sessions::PeerSessions;
 use super::target::RemoteTunnelTarget;
-use crate::gateway::{NodeRoute, RemoteHosts, Target, TunnelGroups};
+use crate::gateway::{RemoteHosts, Target, TunnelGroups};
 use crate::service::agents::Registry;
 use crate::service::cluster::{Directory, RemoteTunnel};
 
@@ -31,10 +31,10 @@ impl ClusterRouting {
 }
 
 impl RemoteHosts for ClusterRouting {
-    fn find(&self, host: &str, port: u16) -> Option<Arc<NodeRoute>> {
+    fn find(&self, host: &str, port: u16) -> Option<Arc<dyn Target>> {
         let tunnels = self.directory.at_host(host, port);
         let mut sessions = tunnels.iter().filter_map(|it| self.sessions.get(&it.node_id));
-        sessions.next().map(|session| session.route.clone())
+        sessions.next().map(|session| session.target.clone())
     }
 }
 

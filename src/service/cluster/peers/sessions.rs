@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::gateway::NodeRoute;
+use crate::gateway::Target;
 use crate::mux::MuxSession;
 
 /// The sessions with other nodes, by the identifiers of these.
@@ -20,8 +20,8 @@ pub(super) struct PeerSession {
     /// The lower version of both.
     pub protocol_version: u32,
     pub mux: MuxSession,
-    /// Leads to the hosts of its agents.
-    pub route: Arc<NodeRoute>,
+    /// What requests for the hosts of its agents go to.
+    pub target: Arc<dyn Target>,
     pub latency: watch::Receiver<Option<Duration>>,
     /// Whether its events are passed on already.
     pub is_followed: AtomicBool,

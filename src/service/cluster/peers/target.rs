@@ -116,8 +116,7 @@ impl PeerSessions {
         bind_id: &str,
         visitor: &Visitor,
     ) -> Result<Stream, DialError> {
-        let through = RouteRef { edge_id: "".into(), route_id: "".into() };
-        let header = VisitorHeader::new(visitor, bind_id, &through);
+        let header = VisitorHeader::new(visitor, bind_id, &RouteRef::none());
         self.open(node_id, kind::BYTES, &header).await
     }
 }

@@ -12,9 +12,13 @@ use super::{BoundPeerListener, CommandFailure, PeerServices, Peers};
 use crate::api::Secret;
 use crate::api::id::prefix;
 use crate::gateway::tls::authority::Authority;
+use crate::gateway::upstream::static_target::StaticTarget;
 use crate::gateway::{
     Credentials, EndpointOptions, EndpointSpec, EventDelivery, Gateway, GatewaySettings, Proto,
     PublicEndpoint, Target,
+};
+use crate::net::{
+    ConnectionCaps, ConnectionLimit, ConnectionTask, Listener, ProxyProtocol, Shutdown,
 };
 use crate::service::agents::{AgentCommand, Registry};
 use crate::service::cluster::rows::{EndpointRow, RowOwner};
@@ -24,6 +28,9 @@ use crate::service::cluster::{
 
 /// How long the nodes may take to find each other.
 const LINK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What servers speak.
+const VERSION: &str = "HTTP/1.1";
 
 struct Node {
     gateway: Gateway,
@@ -99,16 +106,40 @@ fn http(host: &str) -> EndpointSpec {
     EndpointSpec { host: Some(host.to_owned()), ..EndpointSpec::any(Proto::Http) }
 }
 
+/// A server of the process.
+async fn server(
+    serve: impl Fn(TcpStream) -> ConnectionTask + Send + Sync + 'static,
+) -> Arc<dyn Target> {
+    let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let caps = ConnectionCaps { total: 99, per_address: 99, reserved: 0 };
+    let limit = ConnectionLimit::new("nobody", caps, |_| false);
+    let (shutdown, proxies) = (Shutdown::default(), ProxyProtocol::default());
+    let accepting = Listener::serve(socket, limit, &shutdown, proxies, move |connection, _| {
+        serve(connection.stream)
+    });
+    let listener = accepting.unwrap();
+    let address = listener.address().to_string();
+    // It ends with the process.
+    std::mem::forget((listener, shutdown));
+    Arc::new(StaticTarget::new(&address, false).unwrap())
+}
+
+/// Switches to another protocol, which repeats what it hears.
+async fn echo(mut stream: TcpStream) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    let switch =
+        b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+    stream.write_all(switch).await.unwrap();
+    let (mut reading, mut writing) = stream.split();
+    tokio::io::copy(&mut reading, &mut writing).await.unwrap();
+}
+
 /// A server that answers each request with its head.
 async fn mirror() -> Arc<dyn Target> {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(reflect(stream));
-        }
-    });
-    Arc::new(crate::gateway::upstream::static_target::StaticTarget::new(&address, false).unwrap())
+    server(|stream| Box::pin(reflect(stream))).await
 }
 
 async fn reflect(mut stream: TcpStream) {
@@ -116,7 +147,7 @@ async fn reflect(mut stream: TcpStream) {
     while stream.read_buf(&mut read).await.is_ok_and(|more| more > 0) {
         let Some(end) = read.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
         let head: Vec<u8> = read.drain(..end + 4).collect();
-        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", head.len());
+        let answer = format!("{VERSION} 200 OK\r\ncontent-length: {}\r\n\r\n", head.len());
         let written = stream.write_all(&[answer.into_bytes(), head].concat()).await;
         if written.is_err() {
             return;
@@ -137,6 +168,11 @@ fn get(host: &str, more: &str) -> String {
     format!("GET /a?b=c HTTP/1.1\r\nhost: {host}\r\n{more}connection: close\r\n\r\n")
 }
 
+/// The status of a response.
+fn status(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap_or_default()
+}
+
 fn count(text: &str, part: &str) -> usize {
     text.to_ascii_lowercase().matches(part).count()
 }
@@ -151,14 +187,14 @@ async fn a_visitor_of_the_wrong_node_is_served_as_if_it_were_the_right_one() {
         let there = visit(&nodes[1], &get("app.test", more)).await;
         let here = visit(&nodes[0], &get("app.test", more)).await;
 
-        assert!(here.starts_with("HTTP/1.1 200"), "{here}");
+        assert_eq!(status(&here), "200", "{here}");
         assert_eq!(count(&here, "x-forwarded-for: 127.0.0.1\r\n"), 1, "{here}");
         assert_eq!(count(&here, "192.0.2.66"), 0, "{here}");
         for name in ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "cdn-loop"] {
             assert_eq!(count(&here, name), count(&there, name), "{name}: {here}\n{there}");
         }
     }
-    assert!(visit(&nodes[0], &get("other.test", "")).await.starts_with("HTTP/1.1 404"));
+    assert_eq!(status(&visit(&nodes[0], &get("other.test", "")).await), "404");
 }
 
 #[tokio::test]
@@ -174,7 +210,7 @@ async fn what_the_endpoint_wants_done_is_done_where_the_agent_is() {
     let there = visit(&nodes[1], &get("app.test", "")).await;
     let here = visit(&nodes[0], &get("app.test", "")).await;
 
-    assert!(here.starts_with("HTTP/1.1 401"), "{here}");
+    assert_eq!(status(&here), "401", "{here}");
     assert_eq!(count(&here, "www-authenticate"), 1, "{here}");
     assert_eq!(count(&here, "error-code"), count(&there, "error-code"), "{here}\n{there}");
     // The first node asks the second for its events a moment after somebody listens.
@@ -209,7 +245,7 @@ async fn a_visitor_is_led_on_once_at_most() {
     nodes[1].directory.note([], [(tunnel.id.clone(), Some(tunnel))], Instant::now());
     drop(endpoint);
 
-    assert!(visit(&nodes[0], &get("app.test", "")).await.starts_with("HTTP/1.1 404"));
+    assert_eq!(status(&visit(&nodes[0], &get("app.test", "")).await), "404");
 }
 
 #[tokio::test]
@@ -217,35 +253,19 @@ async fn an_agent_that_is_gone_here_is_found_where_it_is_now() {
     let nodes = two_nodes().await;
     let endpoint = publish(&nodes, http("app.test"), mirror().await).await;
     let left = nodes[0].gateway.bind(http("app.test"), mirror().await).await.unwrap();
-    let is_from = |answer: &str| answer.starts_with("HTTP/1.1 200");
+    let is_from = |answer: &str| status(answer) == "200";
 
     assert!(is_from(&visit(&nodes[0], &get("app.test", "")).await));
     left.retarget(None);
     assert!(is_from(&visit(&nodes[0], &get("app.test", "")).await));
     endpoint.retarget(None);
-    assert!(visit(&nodes[0], &get("app.test", "")).await.starts_with("HTTP/1.1 404"));
+    assert_eq!(status(&visit(&nodes[0], &get("app.test", "")).await), "404");
 }
 
 #[tokio::test]
 async fn another_protocol_goes_on_through_both_nodes() {
     let nodes = two_nodes().await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    tokio::spawn(async move {
-        let (mut stream, _) = listener.accept().await.unwrap();
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            head.push(stream.read_u8().await.unwrap());
-        }
-        let switch =
-            b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
-        stream.write_all(switch).await.unwrap();
-        let (mut reading, mut writing) = stream.split();
-        tokio::io::copy(&mut reading, &mut writing).await.unwrap();
-    });
-    let target = Arc::new(
-        crate::gateway::upstream::static_target::StaticTarget::new(&address, false).unwrap(),
-    );
+    let target = server(|stream| Box::pin(echo(stream))).await;
     let _endpoint = publish(&nodes, http("app.test"), target).await;
     let mut stream = TcpStream::connect(nodes[0].gateway.http_address().unwrap()).await.unwrap();
     let request =
@@ -260,7 +280,7 @@ async fn another_protocol_goes_on_through_both_nodes() {
 
     let mut echo = [0; 5];
     stream.read_exact(&mut echo).await.unwrap();
-    assert!(head.starts_with(b"HTTP/1.1 101"));
+    assert_eq!(status(str::from_utf8(&head).unwrap()), "101");
     assert_eq!(&echo, b"hello");
 }
 
@@ -281,7 +301,7 @@ async fn nodes_of_two_versions_speak_the_lower_one() {
     let nodes = nodes_of(PROTOCOL_VERSION + 1).await;
     let _endpoint = publish(&nodes, http("app.test"), mirror().await).await;
 
-    assert!(visit(&nodes[0], &get("app.test", "")).await.starts_with("HTTP/1.1 200"));
+    assert_eq!(status(&visit(&nodes[0], &get("app.test", "")).await), "200");
     assert_eq!(nodes[0].peers.status()[0].protocol_version, PROTOCOL_VERSION);
 }
 

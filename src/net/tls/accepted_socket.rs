@@ -14,7 +14,7 @@ pub trait AsyncReadWrite: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> AsyncReadWrite for T {}
 
 /// The socket of a client.
-pub(crate) enum ClientSocket {
+pub(crate) enum AcceptedSocket {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
     /// It was accepted elsewhere, and its bytes are carried here.
@@ -24,14 +24,14 @@ pub(crate) enum ClientSocket {
 macro_rules! either {
     ($socket:expr, $inner:ident => $call:expr) => {
         match $socket {
-            ClientSocket::Plain($inner) => $call,
-            ClientSocket::Tls($inner) => $call,
-            ClientSocket::Relayed($inner) => $call,
+            AcceptedSocket::Plain($inner) => $call,
+            AcceptedSocket::Tls($inner) => $call,
+            AcceptedSocket::Relayed($inner) => $call,
         }
     };
 }
 
-impl AsyncRead for ClientSocket {
+impl AsyncRead for AcceptedSocket {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -41,7 +41,7 @@ impl AsyncRead for ClientSocket {
     }
 }
 
-impl AsyncWrite for ClientSocket {
+impl AsyncWrite for AcceptedSocket {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -14,36 +14,14 @@ use tracing::Instrument;
 
 use crate::gateway::http::connection::HostSelection;
 use crate::gateway::http::server;
-use crate::gateway::routing::backend::{Backend, BackendKind};
-use crate::gateway::routing::target::{Target, Visitor};
+use crate::gateway::routing::endpoint::EndpointTraffic;
+use crate::gateway::routing::target::{RemoteHosts, Target, Visitor};
 use crate::gateway::routing::virtual_host::{Route, VirtualHost};
+use crate::gateway::upstream::forward::Upstream;
 use crate::gateway::{Gateway, GatewayError, GatewayState, Io, Proto, tcp};
 use crate::logging::or_debug;
-use crate::net::tls::{self, ClientSocket};
+use crate::net::tls::{self, AcceptedSocket};
 use crate::net::{Listener, Permit, ShutdownPhase, ShutdownSignal};
-
-/// Knows which hosts the agents of other nodes serve.
-pub trait RemoteHosts: Send + Sync + 'static {
-    /// Where the requests for a host go, in lower case, that come to this port: 443 for HTTPS, 80 for HTTP
-    /// unless the visitor has named another; none where no other node serves it, or none that can be
-    /// reached.
-    fn find(&self, host: &str, port: u16) -> Option<Arc<NodeRoute>>;
-}
-
-/// Leads to another node, for all hosts that it serves.
-pub struct NodeRoute(Arc<VirtualHost>);
-
-/// What is done with the traffic of an agent's endpoint that has a port of its own.
-pub struct EndpointTraffic {
-    pub(super) virtual_host: Arc<ArcSwap<VirtualHost>>,
-    pub(super) proto: Proto,
-}
-
-impl NodeRoute {
-    pub(crate) fn virtual_host(&self) -> &Arc<VirtualHost> {
-        &self.0
-    }
-}
 
 impl Gateway {
     /// Says who knows the hosts of other nodes.
@@ -51,24 +29,11 @@ impl Gateway {
         self.0.remote_hosts.store(Arc::new(Some(remote)));
     }
 
-    /// Leads to another node; `node` opens connections to it.
-    pub fn node_route(&self, node: Arc<dyn Target>) -> NodeRoute {
-        let backend = Backend { id: "".into(), kind: BackendKind::Upstream(self.upstream(node)) };
-        NodeRoute(Arc::new(VirtualHost::of(Route {
-            id: "".into(),
-            edge_id: "".into(),
-            modules: None,
-            host_header: None,
-            backend: Arc::new(ArcSwap::from_pointee(backend)),
-            metrics: None,
-        })))
-    }
-
     /// Serves the requests of a visitor that another node has taken, and who speaks HTTP; returns when
     /// the connection is over.
     pub async fn serve_relayed(&self, io: Io, visitor: Visitor) {
         let Some(permit) = self.admit(visitor.peer.ip()) else { return };
-        let (gateway, socket) = (self.0.clone(), ClientSocket::Relayed(io));
+        let (gateway, socket) = (self.0.clone(), AcceptedSocket::Relayed(io));
         let (span, mut shutdown) = (relayed(&visitor), self.0.shutdown.signal());
         let serving = server::http1(
             gateway,
@@ -95,9 +60,9 @@ impl Gateway {
     /// # Errors
     /// When the port cannot be listened on.
     pub async fn relay_port(&self, port: u16, node: Arc<dyn Target>) -> Result<(), GatewayError> {
-        let NodeRoute(virtual_host) = self.node_route(node);
         let socket = self.0.listen(port).await?;
-        let slot = Arc::new(ArcSwap::new(virtual_host));
+        let route = Route::to_node(self.upstream(node));
+        let slot = Arc::new(ArcSwap::from_pointee(VirtualHost::of(route)));
         let listener = self.0.listen_tcp(socket, slot, "tcp")?;
         self.0.relayed_ports().insert(port, listener);
         Ok(())
@@ -120,16 +85,15 @@ impl Gateway {
 }
 
 impl GatewayState {
-    /// Where a host is served by an agent of another node; none where nobody is, or where there are no
-    /// other nodes.
-    pub(crate) fn remote_host(&self, host: &str, port: u16) -> Option<Arc<VirtualHost>> {
+    /// The node that serves a host; none where no other node does, or where there are no others.
+    pub(crate) fn remote_host(&self, host: &str, port: u16) -> Option<Upstream> {
         let remote = self.remote_hosts.load();
-        let route = (**remote).as_ref()?.find(host, port)?;
-        Some(route.virtual_host().clone())
+        let node = (**remote).as_ref()?.find(host, port)?;
+        Some(self.upstream(node))
     }
 
     /// Leaves a port to an endpoint of this node.
-    pub(super) fn release_port(&self, port: u16) {
+    pub(crate) fn release_port(&self, port: u16) {
         self.relayed_ports().remove(&port);
     }
 
@@ -158,7 +122,7 @@ impl EndpointTraffic {
             Proto::Tls => tls_policy.is_some(),
             Proto::Http | Proto::Tcp => false,
         };
-        let mut socket = ClientSocket::Relayed(io);
+        let mut socket = AcceptedSocket::Relayed(io);
         if has_tls {
             let usual = || gateway.authority.server_config(&[]).ok();
             let Some(config) = tls_policy.map(|it| it.config.clone()).or_else(usual) else {
@@ -168,7 +132,7 @@ impl EndpointTraffic {
             let accepted = or_debug!(accepted, "a TLS handshake of a visitor failed");
             let Some(stream) = accepted else { return };
             visitor.tls = Some(Arc::new(server::tls_info(&stream)));
-            socket = ClientSocket::Relayed(Box::new(stream));
+            socket = AcceptedSocket::Relayed(Box::new(stream));
         }
         match self.proto {
             Proto::Http | Proto::Https => {
