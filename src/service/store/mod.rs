@@ -30,7 +30,7 @@ pub use audit::{EventQuery, StoredEvent};
 pub use error::{StorageFault, StoreError};
 pub use health::HealthEvents;
 pub use location::DatabaseLocation;
-pub use postgres::{PostgresAddressError, PostgresOptions, is_postgres_address};
+pub use postgres::{ChangeNews, PostgresAddressError, PostgresOptions, is_postgres_address};
 pub use snapshot::Snapshot;
 pub(super) use sqlite::resolve;
 pub use sqlite::{
@@ -221,6 +221,14 @@ impl Store {
             EngineReaders::Postgres(readers) => readers.sees_changes(),
         };
         sees_all.then(|| self.writer.doubts())
+    }
+
+    /// How well it is known here what other nodes have changed; none where there are no others.
+    pub fn news(&self) -> Option<ChangeNews> {
+        match &self.readers {
+            EngineReaders::Sqlite(_) => None,
+            EngineReaders::Postgres(readers) => Some(readers.news()),
+        }
     }
 
     /// Calls `watcher` after every commit with the identifiers of the documents that it stored or

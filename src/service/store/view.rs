@@ -9,6 +9,9 @@ use super::select::{self, Select};
 use super::tables::{Keep, Param, ReadTables, Value};
 use Param::{Integer, Text};
 
+/// How many documents one statement looks up.
+const MAX_FOUND_AT_ONCE: usize = 50;
+
 /// A resource as the store keeps it.
 pub trait Document: Serialize + DeserializeOwned {
     /// The prefix of the identifiers; it names the kind of the document as well.
@@ -44,6 +47,24 @@ impl<'connection> View<'connection> {
             found = Some(serde_json::from_str(row.text(0)?)?);
             Ok(())
         })?;
+        Ok(found)
+    }
+
+    /// The documents with these identifiers, in no order; those that there are.
+    pub fn find_all<D: Document>(&self, ids: &[String]) -> Result<Vec<D>, StoreError> {
+        let mut found = Vec::new();
+        for chunk in ids.chunks(MAX_FOUND_AT_ONCE) {
+            // As many places as there may be, so that there is one statement to prepare.
+            let places = (0..MAX_FOUND_AT_ONCE).map(|at| format!("?{}", at + 2));
+            let places = places.collect::<Vec<_>>().join(", ");
+            let sql = format!("SELECT body FROM resources WHERE kind = ?1 AND id IN ({places})");
+            let missing = std::iter::repeat_n(Text(""), MAX_FOUND_AT_ONCE - chunk.len());
+            let values = std::iter::once(Text(D::PREFIX)).chain(chunk.iter().map(|id| Text(id)));
+            self.query(&sql, &values.chain(missing).collect::<Vec<_>>(), &mut |row| {
+                found.push(serde_json::from_str(row.text(0)?)?);
+                Ok(())
+            })?;
+        }
         Ok(found)
     }
 

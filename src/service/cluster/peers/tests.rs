@@ -130,8 +130,7 @@ async fn echo(mut stream: TcpStream) {
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.unwrap());
     }
-    let switch =
-        b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+    let switch = format!("{VERSION} 101 Switching\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n");
     stream.write_all(switch).await.unwrap();
     let (mut reading, mut writing) = stream.split();
     tokio::io::copy(&mut reading, &mut writing).await.unwrap();

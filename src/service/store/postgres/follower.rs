@@ -4,8 +4,8 @@
 //! guarantee, which needs nothing of the server but a table. While it has not looked for [`TRUST`],
 //! because the server is away, or this process was stopped, nobody trusts what is remembered here.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,15 @@ const MAX_VERSIONS: i64 = 1000;
 const SETTINGS: &str = "SET search_path = ginnel; SET statement_timeout = '2s'; SET jit = off;
     SET enable_seqscan = off";
 
+/// How well it is known what other nodes have changed.
+#[derive(Debug, Clone, Copy)]
+pub struct ChangeNews {
+    /// The newest version whose changes are known.
+    pub version: i64,
+    /// How long ago it was looked for newer ones.
+    pub age: Duration,
+}
+
 /// The thread that looks for changes.
 pub(super) struct Follower {
     state: Arc<FollowerState>,
@@ -39,9 +48,8 @@ struct FollowerState {
     stopped: AtomicBool,
     lock: Mutex<()>,
     woken: Condvar,
-    started: Instant,
-    /// When the last look began that saw everything, in milliseconds after the start.
-    looked: AtomicU64,
+    /// The newest version that is known, and when the look began that saw it.
+    looked: Mutex<(i64, Instant)>,
 }
 
 impl Follower {
@@ -51,17 +59,10 @@ impl Follower {
         tokens: Arc<BatchTokens>,
         shared: Arc<WriterShared>,
     ) -> Result<Self, StoreError> {
-        let started = Instant::now();
         let session = server.connect(SETTINGS)?.with_timeout(LOOK_TIMEOUT);
         let rows = session.query("SELECT version FROM cluster", &[])?;
         let seen = rows.first().map(|row| row.integer(0)).transpose()?.unwrap_or_default();
-        let state = Arc::new(FollowerState {
-            stopped: AtomicBool::default(),
-            lock: Mutex::default(),
-            woken: Condvar::default(),
-            started,
-            looked: AtomicU64::default(),
-        });
+        let state = Arc::new(FollowerState::new(seen));
         let following = state.clone();
         let mut follow =
             Following { server, session: Some(session), seen, tokens, shared, is_blind: false };
@@ -69,9 +70,9 @@ impl Follower {
             .name("ginnel-follower".to_owned())
             .spawn(move || {
                 while following.wait() {
-                    let began = following.elapsed();
+                    let began = Instant::now();
                     if follow.look_or_complain() {
-                        following.looked.store(began, Ordering::Release);
+                        following.note(follow.seen, began);
                     }
                 }
             })
@@ -81,8 +82,13 @@ impl Follower {
 
     /// Whether it was looked for changes a moment ago.
     pub(super) fn sees_changes(&self) -> bool {
-        let age = self.state.elapsed().saturating_sub(self.state.looked.load(Ordering::Acquire));
-        u128::from(age) < TRUST.as_millis()
+        self.news().age < TRUST
+    }
+
+    /// How well it is known what others have changed.
+    pub(super) fn news(&self) -> ChangeNews {
+        let (version, looked) = *self.state.looked();
+        ChangeNews { version, age: looked.elapsed() }
     }
 
     /// Looks no more; waits until the last look is over.
@@ -104,9 +110,23 @@ impl Drop for Follower {
 }
 
 impl FollowerState {
-    /// How many milliseconds have passed since the start.
-    fn elapsed(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    fn new(seen: i64) -> Self {
+        let looked = Mutex::new((seen, Instant::now()));
+        Self {
+            stopped: AtomicBool::default(),
+            lock: Mutex::default(),
+            woken: Condvar::new(),
+            looked,
+        }
+    }
+
+    fn looked(&self) -> MutexGuard<'_, (i64, Instant)> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that every change up to a version is known now.
+    fn note(&self, seen: i64, began: Instant) {
+        *self.looked() = (seen, began);
     }
 
     /// Waits until it is time to look; false when there is no more to look for.

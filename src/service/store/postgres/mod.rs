@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
+pub use follower::ChangeNews;
 pub use options::{PostgresAddressError, PostgresOptions, is_postgres_address};
 
 use super::tables::Row;
@@ -102,6 +103,11 @@ impl PostgresReaders {
     /// Whether the changes of other nodes were seen a moment ago.
     pub(super) fn sees_changes(&self) -> bool {
         self.follower.sees_changes()
+    }
+
+    /// How well it is known what other nodes have changed.
+    pub(super) fn news(&self) -> ChangeNews {
+        self.follower.news()
     }
 
     /// Reads no more.
