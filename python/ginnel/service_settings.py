@@ -154,6 +154,12 @@ class ServiceSettings(TypedDict, total=False):
     """The database on PostgreSQL, postgres://USER@HOST/NAME, for several nodes; without a
     password.
     """
+    node_name: str
+    """The name of this node, if several share a database on PostgreSQL; by default the name of
+    the machine.
+    """
+    peer_addr: str
+    """Where other nodes reach this one."""
     audit_retention: Duration
     """How long events of the audit trail are kept; by default 90d."""
     force_open: bool

@@ -70,6 +70,7 @@ impl From<Error> for CliError {
             | Error::BackupFolder(_)
             | Error::ConnectionLimit(_)
             | Error::TwoStores
+            | Error::NodeNameTaken { .. }
             | Error::RateLimit
             | Error::Acme(_) => Exit::Usage,
         };

@@ -43,6 +43,7 @@ struct Subcommand {
 const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { command: serve::command, run: serve::run },
     Subcommand { command: operations::reload, run: operations::run_reload },
+    Subcommand { command: operations::cluster, run: operations::run_cluster },
     Subcommand { command: admin_key::command, run: admin_key::run },
     Subcommand { command: backup::backup, run: backup::run_backup },
     Subcommand { command: backup::restore, run: backup::run_restore },

@@ -31,6 +31,7 @@ use arc_swap::ArcSwap;
 
 pub use events::{Event, EventDelivery, EventSubscriber};
 pub use listener::trusted_proxies::{TrustedProxies, TrustedProxyError};
+pub(crate) use routing::endpoint::EndpointPlace;
 pub use routing::endpoint::{BindError, EndpointTraffic, PublicEndpoint};
 pub use routing::endpoint_spec::{
     AllowDeny, Credentials, EndpointOptions, EndpointSpec, HeaderChangesSpec, Proto,

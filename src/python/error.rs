@@ -43,6 +43,7 @@ pub(super) fn not_started(py: Python<'_>, error: &service::Error) -> PyErr {
         | Error::ConnectionLimit(_)
         | Error::RateLimit
         | Error::TwoStores
+        | Error::NodeNameTaken { .. }
         | Error::Acme(_) => "ConfigError",
         _ => "ServiceError",
     };

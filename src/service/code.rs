@@ -66,6 +66,7 @@ codes! {
     STORE_TIMEOUT = 9726, 503, "The database took too long.";
     STORE_CLOSED = 9727, 503, "The database is being closed.";
     STORE_UNREACHABLE = 9728, 503, "The database server cannot be reached.";
+    NODE_UNREACHABLE = 9729, 503, "The node that has the session cannot be reached.";
     DOMAIN_OWN_DUPLICATE = 413, 409, "The owner has reserved the domain already.";
     DOMAIN_DUPLICATE = 414, 409, "Another owner has reserved the domain.";
     DOMAIN_CONFLICT = 417, 409, "A domain above or below belongs to another owner.";

@@ -7,6 +7,7 @@ use super::address::Base;
 use super::audit::{AuditTrail, AuditedCall};
 use super::backup::BackupProgress;
 use super::callers::Callers;
+use super::cluster::{self, Cluster, OwnedRow, Peers};
 use super::live::LiveSettings;
 use super::monitoring::ApiMetrics;
 use super::publish::Publisher;
@@ -43,6 +44,10 @@ pub(super) struct ServiceState {
     pub publisher: Arc<Publisher>,
     /// The agents that are connected, and their tunnels.
     pub registry: Arc<Registry>,
+    /// The cluster of which the service is a node; none where it is the only one.
+    pub cluster: Option<Arc<Cluster>>,
+    /// The other nodes; none where there are none, or where they cannot reach this one.
+    pub peers: Option<Arc<Peers>>,
     /// Who changed what.
     pub audit: Arc<AuditTrail>,
     /// How backups go.
@@ -160,6 +165,22 @@ impl Context {
         let more = items.len() > limit;
         items.truncate(limit);
         self.page_of(info, items, id, more.then_some(limit))
+    }
+
+    /// One page of rows of all nodes, newest first.
+    pub async fn page_of_rows<R: OwnedRow + Send + 'static>(
+        &self,
+        info: &Info,
+        before: Option<String>,
+        limit: Option<i64>,
+    ) -> Result<Page<R>, Refusal> {
+        let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(100);
+        let read =
+            self.read(move |view| Ok(cluster::page::<R>(view, before.as_deref(), limit + 1)?));
+        let mut items = read.await?;
+        let more = items.len() > limit;
+        items.truncate(limit);
+        Ok(self.page_of(info, items, |item| item.id(), more.then_some(limit)))
     }
 
     /// A page that holds `items`; `more` is the size of the next page, if there is one.

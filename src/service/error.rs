@@ -39,6 +39,17 @@ pub enum Error {
     /// The database cannot be used.
     #[error(transparent)]
     Store(#[from] store::StoreError),
+    /// Another node of the cluster has the name, and lives.
+    #[error(
+        "node_name: another node of this database is called {name:?} and runs since {started_at}: \
+         stop it, or choose another --node-name"
+    )]
+    NodeNameTaken {
+        /// The name.
+        name: String,
+        /// When the other one was started, by its own clock.
+        started_at: String,
+    },
     /// The files of the local certificate authority cannot be used.
     #[error(transparent)]
     Authority(CertificateError),

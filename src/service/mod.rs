@@ -19,7 +19,6 @@ mod body;
 mod callers;
 mod certificates;
 mod check;
-#[cfg_attr(not(test), expect(dead_code, reason = "nodes do not announce themselves yet"))]
 mod cluster;
 pub mod code;
 pub mod config;
@@ -79,6 +78,7 @@ use agents::{AgentListener, AgentsState, BoundAgentListener, Registry};
 use audit::AuditTrail;
 use backup::BackupProgress;
 use callers::Callers;
+use cluster::{BoundPeerListener, Cluster, NodeOptions, PeerServices, Peers};
 use context::ServiceState;
 use live::ApiSettings;
 use monitoring::{ApiMetrics, ServiceMonitor};
@@ -141,6 +141,14 @@ impl Service {
         let token_files = TokenFiles::of(path.as_deref(), &tokens);
         let opened = open(path.clone(), &options, token_files.clone(), tokens.clone());
         let store = Arc::new(opened.await?);
+        let joined = join(&store, &options).await;
+        let (cluster, peer_listener) = match joined {
+            Ok(joined) => joined,
+            Err(error) => {
+                close(store).await;
+                return Err(error);
+            }
+        };
         let backups = Arc::<BackupProgress>::default();
         backup::start(&store, options.backup.clone(), path.clone(), backups.clone());
         let prepared = async {
@@ -156,17 +164,25 @@ impl Service {
             let opened = async {
                 let audit = AuditTrail::start(&store, audit_settings).await?;
                 let publisher = Publisher::start(gateway.clone(), &store).await?;
-                let registry = Arc::new(Registry::default());
-                gateway.find_tunnels_in(registry.clone());
+                let registry = Arc::new(Registry::new(cluster.clone()));
+                let peers = peers(peer_listener, cluster.as_ref(), &gateway, &registry)?;
                 let ids = Ids::of(options.origin.part(2));
-                let agents = agents(agent_settings, &store, &gateway, &registry, ids).await?;
+                let state = |settings| AgentsState {
+                    settings: Arc::new(ArcSwap::from_pointee(settings)),
+                    store: store.clone(),
+                    gateway: gateway.clone(),
+                    registry: registry.clone(),
+                    ids,
+                    cluster: cluster.clone(),
+                };
+                let agents = agents(agent_settings.map(state), &gateway).await?;
                 // Last, because new tokens are shown once: by whoever has got a service.
                 let files = token_files.clone();
                 let given = tokens.clone();
                 let tokens = store.write(move |change| files.prepare(change, tokens)).await?;
                 let unshown = UnshownTokens::of(options.store.is_some(), &given, &tokens);
                 let agents = agents.map(BoundAgentListener::open).transpose()?;
-                Ok((publisher, registry, agents, (tokens, unshown), audit))
+                Ok((publisher, (registry, peers), agents, (tokens, unshown), audit))
             };
             match opened.await {
                 Ok((publisher, registry, agents, tokens, audit)) => {
@@ -178,14 +194,15 @@ impl Service {
                 }
             }
         };
-        let (gateway, publisher, registry, agents, (tokens, unshown), audit) = match prepared.await
-        {
-            Ok(prepared) => prepared,
-            Err(error) => {
-                close(store).await;
-                return Err(error);
-            }
-        };
+        let (gateway, publisher, (registry, peers), agents, (tokens, unshown), audit) =
+            match prepared.await {
+                Ok(prepared) => prepared,
+                Err(error) => {
+                    leave(cluster.as_ref()).await;
+                    close(store).await;
+                    return Err(error);
+                }
+            };
         let shared = ServiceState {
             callers: Callers::of(&store),
             store,
@@ -198,6 +215,8 @@ impl Service {
             gateway,
             publisher,
             registry,
+            cluster,
+            peers,
             audit,
             backups,
             rehearsal: Rehearsal::new(options.kept_calls),
@@ -211,6 +230,7 @@ impl Service {
             Ok(acme) => acme,
             Err(error) => {
                 shared.gateway.close();
+                leave(shared.cluster.as_ref()).await;
                 close(shared.store.clone()).await;
                 return Err(error);
             }
@@ -374,6 +394,8 @@ impl Service {
         if let Some(agents) = self.agents.take() {
             agents.close();
         }
+        // Before visitors are let go: those of other nodes are led elsewhere from now on.
+        leave(self.shared.cluster.as_ref()).await;
         let (gateway, store) = (&self.shared.gateway, self.shared.store.clone());
         tokio::select! {
             _ = async { tokio::join!(self.shutdown.stop(grace), gateway.stop(grace)) }, if !is_forced => {}
@@ -384,6 +406,9 @@ impl Service {
             }
         }
         self.shared.registry.dismiss().await;
+        if let Some(peers) = &self.shared.peers {
+            peers.stop().await;
+        }
         self.shared.audit.flush(&self.shared.store).await;
         self.remove_token_files();
         close(self.shared.store.clone()).await;
@@ -414,18 +439,53 @@ async fn admin(
     started.map(Some).map_err(failed)
 }
 
-/// Listens for agents, where that is wanted.
-async fn agents(
-    settings: Option<agents::AgentSettings>,
+/// Tells other nodes, where there are any, that this one stops.
+async fn leave(cluster: Option<&Arc<Cluster>>) {
+    if let Some(cluster) = cluster {
+        cluster.stop().await;
+    }
+}
+
+/// Makes the service a node, where its database has nodes; the listener for others is open before they
+/// hear of it.
+async fn join(
     store: &Arc<Store>,
+    options: &Options,
+) -> Result<(Option<Arc<Cluster>>, Option<BoundPeerListener>), Error> {
+    let listener = match &options.peer_addr {
+        Some(address) if options.store.is_some() => Some(BoundPeerListener::bind(address).await?),
+        _ => None,
+    };
+    let peer_address = listener.as_ref().map(BoundPeerListener::public_address);
+    let node = NodeOptions { name: options.node_name.clone(), peer_address };
+    Ok((Cluster::join(store, node).await?, listener))
+}
+
+/// Connects to the other nodes, and has the gateway find what they serve.
+fn peers(
+    listener: Option<BoundPeerListener>,
+    cluster: Option<&Arc<Cluster>>,
     gateway: &Gateway,
     registry: &Arc<Registry>,
-    ids: Ids,
+) -> Result<Option<Arc<Peers>>, Error> {
+    let (Some(listener), Some(cluster)) = (listener, cluster) else {
+        gateway.find_tunnels_in(registry.clone());
+        return Ok(None);
+    };
+    let services = PeerServices { gateway: gateway.clone(), registry: registry.clone() };
+    let peers = listener.open(cluster.directory.clone(), gateway.authority(), services)?;
+    let routing = peers.routing();
+    gateway.find_tunnels_in(routing.clone());
+    gateway.find_hosts_in(routing);
+    Ok(Some(Arc::new(peers)))
+}
+
+/// Listens for agents, where that is wanted.
+async fn agents(
+    state: Option<AgentsState>,
+    gateway: &Gateway,
 ) -> Result<Option<BoundAgentListener>, Error> {
-    let Some(settings) = settings else { return Ok(None) };
-    let (store, registry) = (store.clone(), registry.clone());
-    let settings = Arc::new(ArcSwap::from_pointee(settings));
-    let state = AgentsState { settings, store, gateway: gateway.clone(), registry, ids };
+    let Some(state) = state else { return Ok(None) };
     Ok(Some(BoundAgentListener::bind(Arc::new(state), gateway.authority()).await?))
 }
 
@@ -445,6 +505,9 @@ fn acme(
 
 impl Drop for Service {
     fn drop(&mut self) {
+        if let Some(cluster) = &self.shared.cluster {
+            cluster.close();
+        }
         self.shared.gateway.close();
     }
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::agents::AgentListener;
+use super::cluster::Cluster;
 use super::context::ServiceState;
 use super::handlers;
 use crate::admin::{MonitorTarget, ReadyFor};
@@ -65,7 +66,9 @@ impl MonitorTarget for ServiceMonitor {
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.state().and_then(|state| backup_failure(&state)).into_iter().collect()
+        let Some(state) = self.state() else { return Vec::new() };
+        let cluster = state.cluster.as_ref().map(|cluster| cluster_warnings(cluster));
+        backup_failure(&state).into_iter().chain(cluster.into_iter().flatten()).collect()
     }
 
     fn figures(&self) -> Vec<Box<dyn Collect>> {
@@ -78,6 +81,17 @@ impl MonitorTarget for ServiceMonitor {
         figures.push(Box::new(ServiceFigures { state, limits }));
         figures
     }
+}
+
+/// What is wrong in the cluster; traffic goes on meanwhile.
+fn cluster_warnings(cluster: &Cluster) -> Vec<String> {
+    let blind = cluster
+        .blindness()
+        .map(|age| format!("cluster: no news from the database for {} s", age.as_secs()));
+    let now = Instant::now();
+    let nodes = cluster.directory.nodes().into_iter().filter(|node| node.is_lapsed(now));
+    let lapsed = nodes.map(|node| format!("cluster: the node {:?} has lapsed", node.record.name));
+    blind.into_iter().chain(lapsed).collect()
 }
 
 /// Why there is no backup since the last one, if it failed.
@@ -151,10 +165,35 @@ impl Collect for ServiceFigures {
     fn collect(&self, families: &mut Families<'_>) -> fmt::Result {
         self.collect_connections(families)?;
         self.collect_sessions(families)?;
+        if let Some(cluster) = &self.state.cluster {
+            collect_cluster(cluster, families)?;
+        }
         self.state.store.collect(families)?;
         self.state.backups.collect(families)?;
         self.state.metrics.as_ref().map_or(Ok(()), |metrics| metrics.collect(families))
     }
+}
+
+/// The figures of the cluster, as this node sees it.
+fn collect_cluster(cluster: &Cluster, families: &mut Families<'_>) -> fmt::Result {
+    let now = Instant::now();
+    let nodes = cluster.directory.nodes().into_iter().filter(|node| !node.state.stopped);
+    let (lapsed, alive): (Vec<_>, Vec<_>) = nodes.partition(|node| node.is_lapsed(now));
+    let help = "Nodes of the cluster, as this one sees them.";
+    let mut family = families.gauge("ginnel_cluster_nodes", help)?;
+    family.level(&[("state", "alive")], alive.len() as f64)?;
+    family.level(&[("state", "lapsed")], lapsed.len() as f64)?;
+    let lag = alive.iter().map(|node| node.version_lag).max().unwrap_or_default();
+    let help = "How many changes of the database the slowest node was behind.";
+    families.gauge("ginnel_cluster_version_lag", help)?.level(&[], lag as f64)?;
+    let help = "Tunnels of other nodes that this one knows.";
+    let tunnels = cluster.directory.tunnel_count();
+    families.gauge("ginnel_cluster_remote_tunnels", help)?.level(&[], tunnels as f64)?;
+    let help = "How long ago this node learned what others have changed.";
+    let age = cluster.news_age().as_secs_f64();
+    families.gauge("ginnel_cluster_news_age_seconds", help)?.level(&[], age)?;
+    let help = "The epoch of this node, which grows when it is taken for gone.";
+    families.gauge("ginnel_cluster_epoch", help)?.level(&[], cluster.owner().epoch as f64)
 }
 
 impl ServiceFigures {

@@ -29,6 +29,10 @@ pub struct Options {
     pub path: Option<PathBuf>,
     /// The database on PostgreSQL, in place of a file.
     pub store: Option<PostgresOptions>,
+    /// What the node is called, one of several on PostgreSQL; the name of the machine by default.
+    pub node_name: Option<String>,
+    /// Where other nodes reach this one, `host:port`; nowhere by default.
+    pub peer_addr: Option<String>,
     /// The name or address to listen on; loopback by default.
     pub host: String,
     /// The port to listen on; 0, the default, picks a free port.
@@ -140,6 +144,8 @@ impl Default for Options {
         Self {
             path: None,
             store: None,
+            node_name: None,
+            peer_addr: None,
             host: "127.0.0.1".to_owned(),
             port: 0,
             admin_key: None,

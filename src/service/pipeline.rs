@@ -19,6 +19,7 @@ use tracing::Instrument;
 use super::audit::AuditedCall;
 use super::context::{Context, ServiceState};
 use super::handlers::{Handler, PathHandlers};
+use super::store::{StorageFault, StoreError};
 use super::{Refusal, body, code, cors, decode};
 use crate::api::id::prefix;
 use crate::api::{HandlerFuture, Info, success_response};
@@ -173,7 +174,10 @@ pub(super) async fn checked<F>(
 where
     F: Future<Output = Result<EncodedResponse, Refusal>>,
 {
-    let found = shared.callers.find(&shared.store, &head.headers).await;
+    let found = match check_news(shared) {
+        Ok(()) => shared.callers.find(&shared.store, &head.headers).await,
+        Err(refusal) => Err(refusal),
+    };
     let id = head.extensions.get().map(|RequestId(id)| id.as_str());
     let call = {
         let proxies = &shared.live.load().trusted_proxies;
@@ -197,6 +201,16 @@ where
         shared.audit.conclude(&call, &result);
     }
     result
+}
+
+/// Refuses to answer on what may not be true any more: another node may have changed it.
+fn check_news(shared: &ServiceState) -> Result<(), Refusal> {
+    let Some(age) = shared.cluster.as_ref().and_then(|cluster| cluster.blindness()) else {
+        return Ok(());
+    };
+    let problem = format!("no news of other nodes for {} s", age.as_secs());
+    let fault = Some(StorageFault::Unreachable);
+    Err(StoreError::Server { fault, problem }.into())
 }
 
 async fn arguments(

@@ -70,11 +70,11 @@ const FOR_ALL: &[&str] = &["fork", "logging"];
 const ROOMS: &[(&str, &str, &[&str])] = &[
     ("service/store", "service", &["store"]),
     ("service/publish", "service", &["certificates", "check", "publish", "references", "store"]),
-    ("service/cluster", "service", &["Error", "agents", "cluster", "store"]),
+    ("service/cluster", "service", &["Error", "agents", "cluster", "error", "store"]),
     (
         "service/agents",
         "service",
-        &["Error", "Refusal", "accounts", "agents", "code", "domains", "error", "store"],
+        &["Error", "Refusal", "accounts", "agents", "cluster", "code", "domains", "error", "store"],
     ),
     (
         "gateway/listener",

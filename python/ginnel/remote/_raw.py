@@ -56,6 +56,7 @@ from .edges.tcp_modules import (
 )
 from .ip_policies import AsyncIpPolicies, IpPolicies
 from .ip_policy_rules import AsyncIpPolicyRules, IpPolicyRules
+from .nodes import AsyncNodes, Nodes
 from .reserved_domains import AsyncReservedDomains, ReservedDomains
 from .tls_certificates import AsyncTlsCertificates, TlsCertificates
 from .tunnel_sessions import AsyncTunnelSessions, TunnelSessions
@@ -660,6 +661,18 @@ class AsyncRawTunnelSessions(Resource):
     update = raw_async(AsyncTunnelSessions.update)
 
 
+class RawNodes(Resource):
+    """`nodes`, with its responses as they came."""
+
+    list = raw_list(Nodes.list)
+
+
+class AsyncRawNodes(Resource):
+    """`nodes`, with its responses as they came."""
+
+    list = raw_async_list(AsyncNodes.list)
+
+
 class RawAuditEvents(Resource):
     """`audit_events`, with its responses as they came."""
 
@@ -990,6 +1003,11 @@ class RawRemoteResources(RawCalls):
         return RawTunnelSessions(self._core)
 
     @cached_property
+    def nodes(self) -> RawNodes:
+        """`nodes`"""
+        return RawNodes(self._core)
+
+    @cached_property
     def audit_events(self) -> RawAuditEvents:
         """`audit_events`"""
         return RawAuditEvents(self._core)
@@ -1062,6 +1080,11 @@ class AsyncRawRemoteResources(AsyncRawCalls):
     def tunnel_sessions(self) -> AsyncRawTunnelSessions:
         """`tunnel_sessions`"""
         return AsyncRawTunnelSessions(self._core)
+
+    @cached_property
+    def nodes(self) -> AsyncRawNodes:
+        """`nodes`"""
+        return AsyncRawNodes(self._core)
 
     @cached_property
     def audit_events(self) -> AsyncRawAuditEvents:

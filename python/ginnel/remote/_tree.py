@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .edges import AsyncEdges, Edges
     from .ip_policies import AsyncIpPolicies, IpPolicies
     from .ip_policy_rules import AsyncIpPolicyRules, IpPolicyRules
+    from .nodes import AsyncNodes, Nodes
     from .reserved_domains import AsyncReservedDomains, ReservedDomains
     from .tls_certificates import AsyncTlsCertificates, TlsCertificates
     from .tunnel_sessions import AsyncTunnelSessions, TunnelSessions
@@ -108,6 +109,13 @@ class RemoteResources(Resource):
         from .tunnel_sessions import TunnelSessions
 
         return TunnelSessions(self._core)
+
+    @cached_property
+    def nodes(self) -> Nodes:
+        """`nodes`"""
+        from .nodes import Nodes
+
+        return Nodes(self._core)
 
     @cached_property
     def audit_events(self) -> AuditEvents:
@@ -210,6 +218,13 @@ class AsyncRemoteResources(Resource):
         from .tunnel_sessions import AsyncTunnelSessions
 
         return AsyncTunnelSessions(self._core)
+
+    @cached_property
+    def nodes(self) -> AsyncNodes:
+        """`nodes`"""
+        from .nodes import AsyncNodes
+
+        return AsyncNodes(self._core)
 
     @cached_property
     def audit_events(self) -> AsyncAuditEvents:

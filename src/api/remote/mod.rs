@@ -10,6 +10,7 @@ pub mod credentials;
 pub mod edges;
 pub mod ip_policies;
 pub mod ip_policy_rules;
+pub mod nodes;
 pub mod reserved_domains;
 pub mod tls_certificates;
 pub mod tunnel_sessions;
@@ -48,6 +49,7 @@ const RESOURCES: &[Resource] = &[
     bot_users::RESOURCE,
     tunnels::RESOURCE,
     tunnel_sessions::RESOURCE,
+    nodes::RESOURCE,
     audit_events::RESOURCE,
     configuration::RESOURCE,
 ];

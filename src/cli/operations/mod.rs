@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use serde_json::{Map, Value};
 
 use super::error::CliError;
 use crate::api::{Info, Operation, Resource, encode_arguments, local, remote};
@@ -34,6 +35,7 @@ const CLIENT_CERT: &str = ":client-cert";
 const CLIENT_KEY: &str = ":client-key";
 const DEADLINE: &str = ":deadline";
 const PROXY: &str = ":proxy";
+const JSON: &str = ":json";
 const ALLOW_HTTP: &str = ":allow-http";
 
 const API_HELP: &str = "\
@@ -81,6 +83,25 @@ pub(super) fn reload() -> Command {
         .arg(file.value_parser(value_parser!(PathBuf)).help("A file that holds the key"))
 }
 
+/// `ginnel cluster`.
+pub(super) fn cluster() -> Command {
+    let file = Arg::new(KEY_FILE).long("api-key-file").value_name("FILE");
+    let json = Arg::new(JSON).long("json").action(ArgAction::SetTrue);
+    let status = Command::new("status")
+        .about("Show the nodes that share a database: leases, sessions, tunnels, version lag")
+        .after_help(
+            "Any node can be asked. A node is lapsed if the one that responds has not seen it for\n\
+             15 seconds; other nodes take over its agents then.",
+        )
+        .args(common("GINNEL_BASE_URL"))
+        .arg(file.value_parser(value_parser!(PathBuf)).help("A file that holds the key"))
+        .arg(json.conflicts_with(OUTPUT_ARG).help("The same as --output json"));
+    Command::new("cluster")
+        .about("Look after several nodes that share a database")
+        .subcommand_required(true)
+        .subcommand(status)
+}
+
 /// `ginnel local`.
 pub(super) fn local() -> Command {
     Command::new("local")
@@ -99,6 +120,18 @@ pub(super) fn run_api(matches: &ArgMatches) -> Result<(), CliError> {
 /// Runs `ginnel reload`.
 pub(super) fn run_reload(matches: &ArgMatches) -> Result<(), CliError> {
     call(Api::Remote, &remote::configuration::Reload::INFO, matches)
+}
+
+/// Runs `ginnel cluster`.
+pub(super) fn run_cluster(matches: &ArgMatches) -> Result<(), CliError> {
+    let Some(("status", matches)) = matches.subcommand() else {
+        return Err(CliError::usage("no command given; try `ginnel cluster --help`"));
+    };
+    let format = match matches.get_flag(JSON) {
+        true => show::OutputFormat::Json,
+        false => show::OutputFormat::of(matches.get_one::<String>(OUTPUT_ARG)),
+    };
+    call_with(Api::Remote, &remote::nodes::List::INFO, Map::new(), (matches, format))
 }
 
 /// Runs `ginnel local`.
@@ -122,7 +155,17 @@ fn run(api: Api, resources: &[&'static Resource], matches: &ArgMatches) -> Resul
 }
 
 fn call(api: Api, info: &'static Info, matches: &ArgMatches) -> Result<(), CliError> {
-    let call = encode_arguments(info, arguments::read(info, matches)?)?;
+    let format = show::OutputFormat::of(matches.get_one::<String>(OUTPUT_ARG));
+    call_with(api, info, arguments::read(info, matches)?, (matches, format))
+}
+
+fn call_with(
+    api: Api,
+    info: &'static Info,
+    arguments: Map<String, Value>,
+    (matches, format): (&ArgMatches, show::OutputFormat),
+) -> Result<(), CliError> {
+    let call = encode_arguments(info, arguments)?;
     let mut options = options(api, matches);
     if matches.get_flag(CURL_ARG) {
         return curl::print(info, &call, options);
@@ -130,10 +173,9 @@ fn call(api: Api, info: &'static Info, matches: &ArgMatches) -> Result<(), CliEr
     if api == Api::Remote {
         options.api_key = key::find(matches.get_one(KEY_FILE))?;
     }
-    let shown = show::OutputFormat::of(matches.get_one::<String>(OUTPUT_ARG));
     // Only lists have this option.
     let max = matches.try_get_one::<usize>(MAX).ok().flatten();
-    send::perform(info, call, options, shown, max.copied())
+    send::perform(info, call, options, format, max.copied())
 }
 
 fn options(api: Api, matches: &ArgMatches) -> ClientOptions {

@@ -69,6 +69,17 @@ pub struct EndpointTraffic {
     pub(in crate::gateway) proto: Proto,
 }
 
+/// What visitors find an endpoint by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EndpointPlace<'a> {
+    /// A name on the shared ports, and the port that goes with it.
+    Name(&'a str, u16),
+    /// A name and a port that only policies lead to, for bytes.
+    Inside(&'a str, u16),
+    /// A port of its own.
+    Port(u16),
+}
+
 /// What is served at an endpoint.
 #[derive(Clone)]
 pub(super) struct EndpointRoutes {
@@ -95,6 +106,17 @@ impl PublicEndpoint {
     /// Where it listens, where it has a port of its own; `EndpointSpec::addr` gives it back later.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
+    }
+
+    /// What visitors find it by; nothing else that is public may have the same.
+    pub(crate) fn place(&self) -> Option<EndpointPlace<'_>> {
+        let is_http = matches!(self.proto, Proto::Http | Proto::Https);
+        match (&self.name, self.address) {
+            (Some((name, port)), _) if is_http => Some(EndpointPlace::Name(name, *port)),
+            (Some((name, port)), _) => Some(EndpointPlace::Inside(name, *port)),
+            (None, Some(address)) => Some(EndpointPlace::Port(address.port())),
+            (None, None) => None,
+        }
     }
 
     /// What is done with the traffic on the way.

@@ -58,8 +58,12 @@ impl BoundAgentListener {
         authority.add_host(&host);
         authority.add_address(address.ip());
         let config = authority.server_config(&[])?;
-        Reservation::all_wait(&state.store, state.ids.now()).await?;
+        // The agents of other nodes have not gone because this one begins.
+        if state.cluster.is_none() {
+            Reservation::all_wait(&state.store, state.ids.now()).await?;
+        }
         revocation::follow(&state);
+        revocation::end_lost(&state);
         Ok(Self { socket, config, state })
     }
 
@@ -162,7 +166,7 @@ async fn sweep(state: Arc<AgentsState>) {
         let over = state.registry.sweep(state.settings.load().reserve);
         if !over.is_empty() {
             // A reservation that stays on disk lets its owner come back later than promised.
-            or_debug!(Reservation::drop(&state.store, over).await, "reservations stay");
+            state.drop_reservations(over).await;
         }
     }
 }

@@ -151,6 +151,7 @@ impl PendingLogin {
         if registry.session(&registration.online.id).is_none() {
             return Err(token_refused(TokenFault::Unknown));
         }
+        self.state.announced().await;
         registry.counts().session_begun(!auth.client_id.is_empty());
         let answer = auth_answer(&registration.online);
         Ok((registration, answer))

@@ -14,10 +14,12 @@ use crate::net::SourceAddress;
 use crate::protocol::message::Hidden;
 use crate::service::accounts::AuthenticatedAgent;
 use crate::service::agents::access::AccessList;
+use crate::service::agents::rows;
 use crate::service::agents::session_counts::SessionCounts;
 use crate::service::agents::stream_shares::StreamShares;
 use crate::service::agents::tunnel::{OnlineTunnel, TunnelKind};
 use crate::service::agents::tunnel_table::TunnelTable;
+use crate::service::cluster::Cluster;
 
 /// How long a goodbye may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
@@ -41,6 +43,8 @@ struct RegistryState {
     binds_of_sessions: HashMap<String, HashSet<String>>,
     tunnels: TunnelTable<OnlineTunnel>,
     binds: HashMap<String, RegisteredEndpoint>,
+    /// Where other nodes are told of all that; none where there are none.
+    cluster: Option<Arc<Cluster>>,
 }
 
 /// An agent that is connected.
@@ -105,6 +109,12 @@ pub(crate) enum Reclaimed {
 }
 
 impl Registry {
+    /// The registry of a node, or of a service that is none.
+    pub fn new(cluster: Option<Arc<Cluster>>) -> Self {
+        let inner = RegistryState { cluster, ..RegistryState::default() };
+        Self { inner: Mutex::new(inner), counts: Arc::default() }
+    }
+
     /// Notes that an agent is connected; a session that it left behind is ended.
     pub fn add(&self, online: &Arc<OnlineAgent>) {
         let mut inner = self.lock();
@@ -115,6 +125,9 @@ impl Registry {
         clients.push(online.clone());
         *inner.sources.entry(SourceAddress::of(online.ip)).or_default() += 1;
         inner.sessions.insert(online.id.clone(), online.clone());
+        if let Some(cluster) = &inner.cluster {
+            cluster.add_session(rows::session_row(online));
+        }
     }
 
     /// Whether an agent that shows this id and cookie has, or had a moment ago, a session.
@@ -143,6 +156,9 @@ impl Registry {
             let Entry::Occupied(mut bound) = inner.binds.entry(bind_id) else { continue };
             let Some(tunnel) = bound.get().tunnel_of(online) else { continue };
             inner.tunnels.remove(&tunnel.id);
+            if let Some(cluster) = &inner.cluster {
+                cluster.remove(&tunnel.id);
+            }
             bound.get_mut().let_go();
             // Labels are no address: nothing has to wait.
             if bound.get().endpoint.is_none() {
@@ -165,7 +181,7 @@ impl Registry {
         let mut bound =
             RegisteredEndpoint { token, agent, endpoint, tunnel: Some(tunnel.clone()), idle: None };
         if inner.sessions.contains_key(&tunnel.session.id) {
-            inner.tunnels.insert(tunnel);
+            inner.add_tunnel(tunnel, bound.endpoint.as_ref());
             inner.note_bind(session_id, &bind_id);
         } else {
             tunnel.stop();
@@ -208,12 +224,16 @@ impl Registry {
         let url = endpoint.url().to_owned();
         bound.idle = None;
         let moved = std::mem::replace(&mut bound.agent, agent.clone()) != *agent;
+        let row = inner.cluster.as_ref().map(|_| rows::tunnel_row(&tunnel, Some(endpoint)));
         let before = bound.tunnel.replace(tunnel.clone());
         if let Some(before) = before {
-            inner.tunnels.remove(&before.id);
+            inner.remove_tunnel(&before.id);
         }
         inner.note_bind(tunnel.session.id.clone(), bind_id);
         inner.tunnels.insert(tunnel);
+        if let Some((cluster, row)) = inner.cluster.as_ref().zip(row) {
+            cluster.add_tunnel(row);
+        }
         Reclaimed::Done { url, moved }
     }
 
@@ -226,8 +246,8 @@ impl Registry {
         if let Some(binds) = inner.binds_of_sessions.get_mut(&online.id) {
             binds.remove(bind_id);
         }
-        let tunnel = inner.binds.remove(bind_id)?.tunnel?;
-        inner.tunnels.remove(&tunnel.id);
+        let tunnel = inner.remove_bind(bind_id)?.tunnel?;
+        inner.remove_tunnel(&tunnel.id);
         Some(tunnel)
     }
 
@@ -249,7 +269,7 @@ impl Registry {
         let inner = &mut *guard;
         let own = inner.sessions.values().filter(|online| online.agent == *agent);
         let sessions: Vec<_> = own.cloned().collect();
-        inner.binds.retain(|_, bound| bound.agent != *agent);
+        inner.retain_binds(|bound| bound.agent != *agent);
         let mut expelled = Vec::with_capacity(sessions.len());
         for online in sessions {
             inner.remove_session(&online);
@@ -257,7 +277,7 @@ impl Registry {
             let tunnels = inner.tunnels.values().filter(|tunnel| tunnel.session.id == online.id);
             let tunnels: Vec<_> = tunnels.cloned().collect();
             for tunnel in &tunnels {
-                inner.tunnels.remove(&tunnel.id);
+                inner.remove_tunnel(&tunnel.id);
                 tunnel.stop();
             }
             expelled.push((online, tunnels));
@@ -279,7 +299,7 @@ impl Registry {
         let mut guard = self.lock();
         let inner = &mut *guard;
         let mut stopped = Vec::new();
-        inner.binds.retain(|_, bound| {
+        inner.retain_binds(|bound| {
             let stays = bound.agent != *agent || bound.is_allowed(access);
             if !stays {
                 stopped.extend(bound.tunnel.take());
@@ -287,19 +307,19 @@ impl Registry {
             stays
         });
         for tunnel in &stopped {
-            inner.tunnels.remove(&tunnel.id);
+            inner.remove_tunnel(&tunnel.id);
             tunnel.stop();
         }
         stopped
     }
 
-    /// Ends a bind and gives its address up.
-    pub(crate) fn drop_bind(&self, bind_id: &str) {
+    /// Ends a bind and gives its address up; returns the tunnel that it had.
+    pub(crate) fn drop_bind(&self, bind_id: &str) -> Option<Arc<OnlineTunnel>> {
         let mut inner = self.lock();
-        if let Some(tunnel) = inner.binds.remove(bind_id).and_then(|bound| bound.tunnel) {
-            inner.tunnels.remove(&tunnel.id);
-            tunnel.stop();
-        }
+        let tunnel = inner.remove_bind(bind_id)?.tunnel?;
+        inner.remove_tunnel(&tunnel.id);
+        tunnel.stop();
+        Some(tunnel)
     }
 
     /// Gives up the addresses that nobody came back for within `reserve`; says which.
@@ -309,7 +329,7 @@ impl Registry {
             |bound: &RegisteredEndpoint| bound.idle.is_some_and(|since| since.elapsed() >= reserve);
         let over = inner.binds.iter().filter(|(_, bound)| is_over(bound));
         let over = over.map(|(id, _)| id.clone()).collect::<Vec<_>>();
-        over.iter().for_each(|id| drop(inner.binds.remove(id)));
+        over.iter().for_each(|id| drop(inner.remove_bind(id)));
         over
     }
 
@@ -380,6 +400,9 @@ impl RegistryState {
     /// Takes a session off the lists of sessions.
     fn remove_session(&mut self, online: &OnlineAgent) {
         if self.sessions.remove(&online.id).is_some() {
+            if let Some(cluster) = &self.cluster {
+                cluster.remove(&online.id);
+            }
             self.remove_source(SourceAddress::of(online.ip));
         }
         let Some(clients) = self.clients.get_mut(&online.client_id) else { return };
@@ -396,6 +419,41 @@ impl RegistryState {
                 sessions.remove();
             }
         }
+    }
+
+    /// Adds a tunnel, with its endpoint if it has one.
+    fn add_tunnel(&mut self, tunnel: Arc<OnlineTunnel>, endpoint: Option<&PublicEndpoint>) {
+        if let Some(cluster) = &self.cluster {
+            cluster.add_tunnel(rows::tunnel_row(&tunnel, endpoint));
+        }
+        self.tunnels.insert(tunnel);
+    }
+
+    fn remove_tunnel(&mut self, id: &str) {
+        self.tunnels.remove(id);
+        if let Some(cluster) = &self.cluster {
+            cluster.remove(id);
+        }
+    }
+
+    /// Removes a bind, whose address nobody is to have any more.
+    fn remove_bind(&mut self, bind_id: &str) -> Option<RegisteredEndpoint> {
+        let bound = self.binds.remove(bind_id)?;
+        if let Some(cluster) = &self.cluster {
+            cluster.let_go(bind_id);
+        }
+        Some(bound)
+    }
+
+    fn retain_binds(&mut self, mut stays: impl FnMut(&mut RegisteredEndpoint) -> bool) {
+        let cluster = &self.cluster;
+        self.binds.retain(|bind_id, bound| {
+            let stays = stays(bound);
+            if let Some(cluster) = cluster.as_ref().filter(|_| !stays) {
+                cluster.let_go(bind_id);
+            }
+            stays
+        });
     }
 
     /// Notes that a session has a bind.

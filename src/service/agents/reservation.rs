@@ -15,6 +15,7 @@ use crate::api::Timestamp;
 use crate::api::id::{has_prefix, prefix};
 use crate::gateway::{EndpointSpec, PublicEndpoint};
 use crate::service::accounts;
+use crate::service::cluster::{EndpointKey, hold};
 use crate::service::store::{Document, Store, StoreError, Transaction, View};
 
 /// How long an address waits for an agent that was gone when the service started.
@@ -93,6 +94,27 @@ impl Reservation {
         let keep = move |change: &Transaction<'_>| {
             change.put(&self)?;
             change.link(&self.id, ROLE, [credential_id.as_str()])
+        };
+        store.write(keep).await
+    }
+
+    /// As [`Reservation::keep`], in a cluster: the endpoint with this key is the bind's then, which this
+    /// node holds; false when it is another's.
+    pub async fn keep_on(
+        self,
+        store: &Store,
+        credential_id: &str,
+        key: EndpointKey,
+        node_id: String,
+    ) -> Result<bool, StoreError> {
+        let credential_id = credential_id.to_owned();
+        let keep = move |change: &Transaction<'_>| {
+            if !hold(change, &self.id, &key, &node_id)? {
+                return Ok(false);
+            }
+            change.put(&self)?;
+            change.link(&self.id, ROLE, [credential_id.as_str()])?;
+            Ok(true)
         };
         store.write(keep).await
     }

@@ -42,6 +42,19 @@ pub(crate) fn follow(state: &AgentsState) {
     });
 }
 
+/// Ends the tunnels of this node whose endpoints another node has given to others, from now on.
+pub(crate) fn end_lost(state: &AgentsState) {
+    let Some(cluster) = &state.cluster else { return };
+    let (registry, notifier) = (Arc::downgrade(&state.registry), Notifier::of(state));
+    cluster.on_lost(move |bind_id| {
+        let Some(registry) = registry.upgrade() else { return };
+        if let Some(tunnel) = registry.drop_bind(bind_id) {
+            let problem = format!("{} is already online at another node", tunnel.public_name());
+            notifier.stop(tunnel, &AgentRefusal(problem, 334));
+        }
+    });
+}
+
 /// Looks at an agent again whose session or tunnel has just been noted: what allowed it may be gone.
 pub(crate) async fn review(state: &AgentsState, agent: &AuthenticatedAgent) {
     let looked_up = agent.clone();
@@ -96,7 +109,11 @@ fn apply(
         }
         Ok(Some(entries)) => {
             for tunnel in registry.narrow(agent, &AccessList(entries)) {
-                notifier.stop(tunnel);
+                let problem = format!(
+                    "the access list of the authtoken does not allow {} any more",
+                    tunnel.public_name()
+                );
+                notifier.stop(tunnel, &AgentRefusal(problem, 600));
             }
         }
         // Nobody knows what holds for the agent: it has to come back and be looked at then.
@@ -167,12 +184,8 @@ impl Notifier {
     }
 
     /// Ends a tunnel; its session goes on.
-    fn stop(&self, tunnel: Arc<OnlineTunnel>) {
-        let problem = format!(
-            "the access list of the authtoken does not allow {} any more",
-            tunnel.public_name()
-        );
-        let notice = self.notice(&tunnel, &AgentRefusal(problem, 600));
+    fn stop(&self, tunnel: Arc<OnlineTunnel>, reason: &AgentRefusal) {
+        let notice = self.notice(&tunnel, reason);
         self.runtime.spawn(async move {
             let telling = rpc::tell(&tunnel.session.session, &notice);
             // The tunnel is over whether or not its agent listens.

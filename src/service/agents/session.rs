@@ -26,6 +26,10 @@ use crate::service::agents::state::{AgentRefusal, AgentsState};
 use crate::service::agents::tunnel::{Life, OnlineTunnel, TunnelKind};
 use crate::service::agents::{bind_request, revocation};
 
+/// How many addresses are tried for an agent that takes any: those of other nodes are not known to be
+/// theirs before.
+const MAX_ADDRESSES: usize = 8;
+
 /// One agent that has authenticated.
 struct AgentSession {
     state: Arc<AgentsState>,
@@ -138,9 +142,7 @@ impl AgentSession {
                 // New visitors do not reach it any more; who waits for the answer may rely on that.
                 self.state.gateway.close_idle(&tunnel.id);
                 let answered = call.answer(&CommandResponse::default()).await;
-                // Without the note the address is only kept for longer.
-                let dropped = Reservation::drop(&self.state.store, vec![unbind.id]).await;
-                or_debug!(dropped, "a reservation stays");
+                self.state.drop_reservations(vec![unbind.id]).await;
                 answered
             }
             other => {
@@ -170,18 +172,44 @@ impl AgentSession {
             }
             None => bind_request::secret()?,
         };
-        let (endpoint, tunnel) = self.open(&plan, &bind_id, spec).await?;
         let token = match bind.extra.token.is_empty() {
             true => bind_request::secret()?.into(),
             false => bind.extra.token.clone(),
         };
-        let agent = &online.agent;
-        let kept = Reservation::of(&bind_id, token.reveal(), &agent.owner_id, &endpoint);
-        kept.keep(&self.state.store, &agent.credential_id).await?;
+        let (endpoint, tunnel) = self.open_and_keep(&plan, &bind_id, spec, &token).await?;
         let answer = answer(bind, &bind_id, endpoint.url(), &token, &tunnel);
         self.state.registry.bind(token, Some(endpoint), tunnel.clone());
         self.confirm(&tunnel).await?;
+        self.state.announced().await;
         Ok(answer)
+    }
+
+    /// Opens an endpoint, and writes down whose it is, which no other node may do then.
+    async fn open_and_keep(
+        &self,
+        plan: &BindPlan<'_>,
+        bind_id: &str,
+        spec: EndpointSpec,
+        token: &Hidden,
+    ) -> Result<(PublicEndpoint, Arc<OnlineTunnel>), AgentRefusal> {
+        let agent = &self.online.agent;
+        let taken = |url: &str| AgentRefusal(format!("{url} is already online"), 334);
+        if let Some(url) = self.state.taken_elsewhere(&spec, bind_id) {
+            return Err(taken(&url));
+        }
+        let is_open = spec.host.is_none() && spec.subdomain.is_none() && spec.addr.is_none();
+        let attempts = if is_open { MAX_ADDRESSES } else { 1 };
+        let mut last = String::new();
+        for _ in 0..attempts {
+            let (endpoint, tunnel) = self.open(plan, bind_id, spec.clone()).await?;
+            let kept = Reservation::of(bind_id, token.reveal(), &agent.owner_id, &endpoint);
+            if self.state.keep(kept, &agent.credential_id, &endpoint).await? {
+                endpoint.retarget(Some(tunnel.clone()));
+                return Ok((endpoint, tunnel));
+            }
+            endpoint.url().clone_into(&mut last);
+        }
+        Err(taken(&last))
     }
 
     /// Takes a tunnel back that was noted when nothing allowed it any more.
@@ -200,10 +228,10 @@ impl AgentSession {
     }
 
     async fn take_back(&self, tunnel: &OnlineTunnel) {
-        self.state.registry.drop_bind(&tunnel.bind_id);
-        // Without the note the address is only kept for longer.
-        let dropped = Reservation::drop(&self.state.store, vec![tunnel.bind_id.clone()]).await;
-        or_debug!(dropped, "a reservation stays");
+        if self.state.registry.drop_bind(&tunnel.bind_id).is_none() {
+            tracing::debug!(bind = tunnel.bind_id, "the tunnel had ended already");
+        }
+        self.state.drop_reservations(vec![tunnel.bind_id.clone()]).await;
     }
 
     /// The bind that the agent had, taken from whoever has it now.
@@ -228,6 +256,7 @@ impl AgentSession {
             Reservation::assign(&self.state.store, &bind.id, &agent.credential_id).await?;
         }
         self.confirm(&tunnel).await?;
+        self.state.announced().await;
         Ok(Some(answer(bind, &bind.id, &url, &bind.extra.token, &tunnel)))
     }
 
@@ -255,7 +284,6 @@ impl AgentSession {
         }
         let tunnel = plan.tunnel(bind_id, endpoint.url(), id, endpoint_id);
         self.state.check_domain(&self.online, tunnel.host()).await?;
-        endpoint.retarget(Some(tunnel.clone()));
         Ok((endpoint, tunnel))
     }
 
@@ -282,6 +310,7 @@ impl AgentSession {
         });
         self.state.registry.bind(Hidden::default(), None, tunnel.clone());
         self.confirm(&tunnel).await?;
+        self.state.announced().await;
         Ok(bind_id)
     }
 

@@ -6,13 +6,17 @@ use arc_swap::ArcSwap;
 
 use super::settings::AgentSettings;
 use crate::api::id::Ids;
-use crate::gateway::Gateway;
+use crate::gateway::{EndpointSpec, Gateway, Proto, PublicEndpoint};
+use crate::logging::or_debug;
 use crate::protocol::message::error_text;
 use crate::service::accounts;
 use crate::service::agents::access::AccessList;
 use crate::service::agents::registry::{OnlineAgent, Registry};
+use crate::service::agents::reservation::Reservation;
+use crate::service::agents::rows;
+use crate::service::cluster::{Cluster, EndpointKey, RemotePlace};
 use crate::service::domains::{DomainClaim, DomainDenial};
-use crate::service::store::{self, Store};
+use crate::service::store::{self, Store, StoreError};
 
 /// What all sessions share.
 pub(crate) struct AgentsState {
@@ -22,6 +26,8 @@ pub(crate) struct AgentsState {
     pub gateway: Gateway,
     pub registry: Arc<Registry>,
     pub ids: Ids,
+    /// The cluster of which the service is a node; none where it is the only one.
+    pub cluster: Option<Arc<Cluster>>,
 }
 
 /// Why something is refused: words and the number of a code.
@@ -81,6 +87,59 @@ impl AgentsState {
             Err(DomainDenial::Unreserved) => {
                 Err(AgentRefusal(format!("the domain {host:?} is not reserved"), 319))
             }
+        }
+    }
+
+    /// Writes down whose address an endpoint is; false when it is another bind's on another node.
+    pub(crate) async fn keep(
+        &self,
+        kept: Reservation,
+        credential_id: &str,
+        endpoint: &PublicEndpoint,
+    ) -> Result<bool, StoreError> {
+        let Some(cluster) = &self.cluster else {
+            kept.keep(&self.store, credential_id).await?;
+            return Ok(true);
+        };
+        let (bind_id, key) = (kept.id.clone(), rows::endpoint_key(endpoint));
+        cluster.hold(&bind_id, key.clone());
+        let written = kept.keep_on(&self.store, credential_id, key, cluster.owner().node_id).await;
+        if !matches!(written, Ok(true)) {
+            cluster.forget(&bind_id);
+        }
+        written
+    }
+
+    /// The address of another bind's tunnel on another node, where an agent wants to have its own.
+    pub(crate) fn taken_elsewhere(&self, spec: &EndpointSpec, bind_id: &str) -> Option<String> {
+        let (cluster, host) = (self.cluster.as_ref()?, spec.host.as_deref()?);
+        let port = match spec.proto {
+            Proto::Http => 80,
+            Proto::Https => 443,
+            Proto::Tcp | Proto::Tls => return None,
+        };
+        let key = EndpointKey::http(&host.to_ascii_lowercase(), port);
+        let others = cluster.directory.at(&key);
+        let other = others.iter().find(|tunnel| *tunnel.bind_id != *bind_id)?;
+        match &other.place {
+            RemotePlace::Endpoint { url, .. } => Some(url.to_string()),
+            RemotePlace::Labels(_) => None,
+        }
+    }
+
+    /// Gives up the addresses of binds that the registry has ended.
+    pub(crate) async fn drop_reservations(&self, bind_ids: Vec<String>) {
+        // In a cluster the registry has announced it, and other nodes may hold them.
+        if self.cluster.is_none() {
+            // Without the note an address is only kept for longer.
+            or_debug!(Reservation::drop(&self.store, bind_ids).await, "reservations stay");
+        }
+    }
+
+    /// Waits until other nodes can see what was announced before, where there are any.
+    pub(crate) async fn announced(&self) {
+        if let Some(cluster) = &self.cluster {
+            cluster.settled().await;
         }
     }
 

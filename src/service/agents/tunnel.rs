@@ -13,14 +13,14 @@ use crate::api::Timestamp;
 
 use crate::gateway::{
     BoxFuture, ConnectionBudget, ConnectionReuse, DialError, Io, RouteRef, Target,
-    UpstreamProtocol, Visitor, is_internal,
+    UpstreamProtocol, Visitor,
 };
 use crate::mux::{Code, Group, Stream};
 use crate::protocol::message::ProxyHeader;
 use crate::protocol::proxy;
 use crate::service::agents::proxy_protocol::ProxyVersion;
 use crate::service::agents::registry::OnlineAgent;
-use crate::service::agents::tunnel_table::Labeled;
+use crate::service::agents::tunnel_table::{Labeled, public_host};
 
 /// For how long it leaves others theirs.
 const POLITE_DELAY: Duration = Duration::from_millis(20);
@@ -81,11 +81,6 @@ impl Labeled for OnlineTunnel {
 }
 
 impl OnlineTunnel {
-    /// Whether the tunnel serves all of these labels; none are served by nobody.
-    pub fn serves(&self, labels: &BTreeMap<String, String>) -> bool {
-        !labels.is_empty() && self.has_all(labels)
-    }
-
     /// Cuts off what the tunnel carries; it carries nothing any more.
     pub fn stop(&self) {
         // Before the streams are looked for: whoever opens one later than that sees it.
@@ -114,10 +109,7 @@ impl OnlineTunnel {
     /// that only policies lead to.
     pub fn host(&self) -> Option<&str> {
         let TunnelKind::Endpoint { url, .. } = &self.kind else { return None };
-        let place = url.split("://").nth(1)?;
-        let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
-        let is_address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
-        Some(host).filter(|host| !is_address && !is_internal(host))
+        public_host(url)
     }
 
     fn proxy_version(&self) -> Option<ProxyVersion> {

@@ -4,7 +4,10 @@
 //! more tunnels there are.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
+
+use crate::gateway::is_internal;
 
 /// What a tunnel is found by.
 pub(crate) trait Labeled {
@@ -117,6 +120,15 @@ fn around<V>(values: &[V], skipped: usize, most: usize) -> impl Iterator<Item = 
     let first = skipped.checked_rem(values.len()).unwrap_or(0);
     let (before, after) = values.split_at(first);
     after.iter().chain(before).take(most)
+}
+
+/// The host name in the address of a tunnel; none for an address of numbers, or a name that only policies
+/// lead to.
+pub(crate) fn public_host(url: &str) -> Option<&str> {
+    let place = url.split("://").nth(1)?;
+    let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
+    let is_address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    Some(host).filter(|host| !is_address && !is_internal(host))
 }
 
 #[cfg(test)]

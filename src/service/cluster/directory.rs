@@ -5,13 +5,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use super::LEASE;
-use super::node::{NodeDocument, NodeRecord, NodeState};
-use super::rows::{EndpointKey, RemoteTunnel, TunnelDocument};
+use super::node::{LEASE, NodeDocument, NodeRecord, NodeState};
+use super::rows::{EndpointKey, RemoteTunnel, RowOwner, TunnelDocument};
 use crate::service::agents::TunnelTable;
 
 /// What a node knows of the cluster.
@@ -40,9 +39,16 @@ pub(crate) struct KnownNode {
     pub state: NodeState,
     /// When its beat or its epoch was last seen to change, by the clock of this process.
     pub seen: Instant,
+    /// How many versions of the database it was behind then.
+    pub version_lag: i64,
 }
 
 impl KnownNode {
+    /// Whose rows are those of the node now.
+    pub fn owner(&self) -> RowOwner {
+        RowOwner { node_id: self.id.to_string(), epoch: self.record.epoch }
+    }
+
     /// Whether it should have beaten long ago. Whoever has said that it stops is not expected to.
     pub fn is_lapsed(&self, now: Instant) -> bool {
         self.state.fenced || (!self.state.stopped && now.duration_since(self.seen) >= LEASE)
@@ -56,6 +62,7 @@ impl Directory {
     }
 
     /// Gets a new value with each change of nodes and tunnels; beats are none.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the sessions between nodes"))]
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
@@ -77,6 +84,7 @@ impl Directory {
     }
 
     /// The tunnel of another node with this identifier.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the sessions between nodes"))]
     pub fn tunnel(&self, id: &str) -> Option<Arc<RemoteTunnel>> {
         let state = self.read();
         state.tunnels.get(id).filter(|tunnel| state.is_current(tunnel)).cloned()
@@ -96,6 +104,7 @@ impl Directory {
 
     /// The tunnels of other nodes at a host on the shared ports: by its name, else by the longest
     /// wildcard; there by the port, else whichever speaks HTTPS, else HTTP.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the sessions between nodes"))]
     pub fn at_host(&self, host: &str, port: u16) -> Vec<Arc<RemoteTunnel>> {
         let state = self.read();
         if state.by_key.is_empty() {
@@ -113,6 +122,7 @@ impl Directory {
 
     /// At most `most` of the tunnels of other nodes that serve all of these labels, oldest first, beginning
     /// with the one after `skipped`, counted around; none for no labels.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the sessions between nodes"))]
     pub fn serving(
         &self,
         labels: &BTreeMap<String, String>,
@@ -123,6 +133,13 @@ impl Directory {
         let mut found = state.tunnels.serving_from(labels, skipped, most);
         found.retain(|tunnel| state.is_current(tunnel));
         found
+    }
+
+    /// A tunnel of another node that something is true of.
+    pub fn find(&self, is_meant: impl Fn(&RemoteTunnel) -> bool) -> Option<Arc<RemoteTunnel>> {
+        let state = self.read();
+        let mut current = state.tunnels.values().filter(|tunnel| state.is_current(tunnel));
+        current.find(|tunnel| is_meant(tunnel)).cloned()
     }
 
     /// How many tunnels of other nodes are known.
@@ -137,23 +154,36 @@ impl Directory {
         others.filter(|node| node.is_lapsed(now) && !node.state.fenced).cloned().collect()
     }
 
+    /// The nodes that have ended at least so long ago, for the first of those that live: none for others.
+    pub fn ended(&self, now: Instant, since: Duration) -> Vec<KnownNode> {
+        let state = self.read();
+        let first = state.nodes.values().find(|it| it.state.is_serving() && !it.is_lapsed(now));
+        if first.is_none_or(|first| *first.id != *self.own_id) {
+            return Vec::new();
+        }
+        let ended = state.nodes.values().filter(|it| !it.state.is_serving());
+        ended.filter(|it| now.duration_since(it.seen) >= since).cloned().collect()
+    }
+
     /// Begins all leases anew: whoever could not look for a while has seen nobody, which says nothing
     /// about them.
     pub fn renew_leases(&self, now: Instant) {
         self.write().nodes.values_mut().for_each(|node| node.seen = now);
     }
 
-    /// Notes nodes and tunnels as the database has them at `now`: `None` for those that it has not.
+    /// Notes nodes and tunnels as the database has them at `now`, whose changes are known up to `version`:
+    /// `None` for those that it has not.
     pub fn note(
         &self,
         nodes: impl IntoIterator<Item = (String, Option<NodeDocument>)>,
         tunnels: impl IntoIterator<Item = (String, Option<TunnelDocument>)>,
         now: Instant,
+        version: i64,
     ) {
         let mut state = self.write();
         let mut is_changed = false;
         for (id, node) in nodes {
-            is_changed |= state.note_node(&id, node, now);
+            is_changed |= state.note_node(&id, node, now, version);
         }
         for (id, tunnel) in tunnels {
             let tunnel = tunnel.filter(|tunnel| tunnel.owner.node_id != self.own_id);
@@ -194,20 +224,34 @@ impl DirectoryState {
     }
 
     /// True when more than its beat has changed.
-    fn note_node(&mut self, id: &str, node: Option<NodeDocument>, now: Instant) -> bool {
-        let Some(NodeDocument { id, state, record }) = node else {
+    fn note_node(
+        &mut self,
+        id: &str,
+        node: Option<NodeDocument>,
+        now: Instant,
+        version: i64,
+    ) -> bool {
+        let Some(NodeDocument { id, state, record, .. }) = node else {
             return self.nodes.remove(id).is_some();
         };
         let Some(known) = self.nodes.get_mut(&id) else {
-            let node =
-                KnownNode { id: id.as_str().into(), record: Arc::new(record), state, seen: now };
+            let node = KnownNode {
+                id: id.as_str().into(),
+                record: Arc::new(record),
+                state,
+                seen: now,
+                version_lag: 0,
+            };
             self.nodes.insert(id, node);
             return true;
         };
-        if known.state.beat != state.beat || known.record.epoch != record.epoch {
-            known.seen = now;
-        }
         let ended = (known.state.fenced, known.state.stopped) != (state.fenced, state.stopped);
+        if ended || known.state.beat != state.beat || known.record.epoch != record.epoch {
+            known.seen = now;
+            // A node that has just begun has not said yet what it knows.
+            let lag = if state.beat == 0 { 0 } else { version - state.seen_version };
+            known.version_lag = lag.max(0);
+        }
         known.state = state;
         let is_other = *known.record != record;
         if is_other {
@@ -259,15 +303,16 @@ fn parent_of(name: &str) -> Option<&str> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::time::Duration;
-
     use super::*;
-    use crate::service::cluster::rows::{EndpointRow, RowOwner};
+    use crate::service::cluster::rows::EndpointRow;
 
     fn node(id: &str, epoch: u64, beat: u64) -> (String, Option<NodeDocument>) {
         let record = NodeRecord { name: id.to_owned(), epoch, ..NodeRecord::default() };
         let state = NodeState { beat, ..NodeState::default() };
-        (id.to_owned(), Some(NodeDocument { id: id.to_owned(), state, record }))
+        (
+            id.to_owned(),
+            Some(NodeDocument { id: id.to_owned(), state, record, ..NodeDocument::default() }),
+        )
     }
 
     fn row(id: &str, node_id: &str, epoch: u64) -> TunnelDocument {
@@ -290,7 +335,7 @@ mod tests {
         let directory = Directory::new("node_a");
         let nodes = ["node_a", "node_b", "node_c"].map(|id| node(id, 1, 0));
         let tunnels = tunnels.into_iter().map(|row| (row.id.clone(), Some(row)));
-        directory.note(nodes, tunnels, Instant::now());
+        directory.note(nodes, tunnels, Instant::now(), 0);
         directory
     }
 
@@ -340,16 +385,16 @@ mod tests {
         let directory = directory(vec![named("tn_1", "node_b", 1, key.clone())]);
         let mut changes = directory.subscribe();
 
-        directory.note([node("node_b", 2, 0)], [], Instant::now());
+        directory.note([node("node_b", 2, 0)], [], Instant::now(), 0);
         assert!(changes.has_changed().unwrap());
         assert!(directory.at(&key).is_empty() && directory.tunnel("tn_1").is_none());
 
         let again = named("tn_1", "node_b", 2, key.clone());
-        directory.note([], [("tn_1".to_owned(), Some(again))], Instant::now());
+        directory.note([], [("tn_1".to_owned(), Some(again))], Instant::now(), 0);
         assert_eq!(ids(&directory.at(&key)), ["tn_1"], "they are announced again");
 
         changes.mark_unchanged();
-        directory.note([], [("tn_1".to_owned(), None)], Instant::now());
+        directory.note([], [("tn_1".to_owned(), None)], Instant::now(), 0);
         assert!(changes.has_changed().unwrap() && directory.at(&key).is_empty());
         assert!(directory.read().by_key.is_empty(), "nothing is kept of a tunnel that is gone");
     }
@@ -359,7 +404,7 @@ mod tests {
         let directory = directory(vec![row("tn_1", "node_d", 5)]);
         assert!(directory.tunnel("tn_1").is_none());
 
-        directory.note([node("node_d", 5, 0)], [], Instant::now());
+        directory.note([node("node_d", 5, 0)], [], Instant::now(), 0);
 
         assert!(directory.tunnel("tn_1").is_some());
     }
@@ -374,13 +419,13 @@ mod tests {
         };
         let changes = directory.subscribe();
 
-        directory.note([node("node_b", 1, 1)], [], began + Duration::from_secs(10));
+        directory.note([node("node_b", 1, 1)], [], began + Duration::from_secs(10), 0);
         assert!(!changes.has_changed().unwrap(), "a beat is no change");
         assert_eq!(lapsed(Duration::from_secs(14)), [""; 0]);
         assert_eq!(lapsed(Duration::from_secs(16)), ["node_c"], "and never the own one");
 
         // Read again, it has not beaten again.
-        directory.note([node("node_b", 1, 1)], [], began + Duration::from_secs(20));
+        directory.note([node("node_b", 1, 1)], [], began + Duration::from_secs(20), 0);
         assert_eq!(lapsed(Duration::from_secs(26)), ["node_b", "node_c"]);
 
         directory.renew_leases(began + Duration::from_secs(26));
@@ -398,7 +443,7 @@ mod tests {
         let stopped = NodeState { stopped: true, ..NodeState::default() };
 
         let now = Instant::now();
-        directory.note([ended("node_b", fenced), ended("node_c", stopped)], [], now);
+        directory.note([ended("node_b", fenced), ended("node_c", stopped)], [], now, 0);
 
         let later = now + Duration::from_secs(60);
         assert!(directory.lapsed(later).is_empty());

@@ -2,30 +2,35 @@
 //!
 //! Each service on PostgreSQL is a node (`node`): a row with a name, an address for other nodes and an
 //! epoch. Sessions and tunnels of its agents are rows of that epoch (`rows`). Every node has the nodes and
-//! tunnels of all others in memory (`directory`), fed by the changes of the database.
+//! tunnels of all others in memory (`directory`), fed by the changes of the database. `member` is the node
+//! at work, `membership` what happens to its row, `announcements` what of its rows is to be written, `holds`
+//! whose an endpoint is, and `cleaning` removes what is left of nodes that have ended.
 //!
 //! Whether a node is alive is for each of the others to judge, by its own monotonic clock: a node counts a
-//! beat up, and one whose beat has not been seen to change for [`LEASE`] is lapsed. No two clocks are
+//! beat up, and one whose beat has not been seen to change for 15 seconds is lapsed. No two clocks are
 //! compared, so a clock that jumps changes nothing. A lapsed node is fenced: its epoch is counted up, which
 //! makes its rows void at once, whoever removes them later.
 //!
 //! A service on SQLite is one node and has none of this.
 
+mod announcements;
+mod cleaning;
 mod directory;
+mod holds;
+mod listing;
+mod member;
+mod membership;
 mod node;
 mod peers;
+mod process;
 mod rows;
 
-use std::time::Duration;
-
-#[expect(unused_imports, reason = "nodes do not announce themselves yet")]
-pub(crate) use {
-    directory::{Directory, KnownNode},
-    node::{NodeDocument, NodeRecord, NodeState},
-    rows::{EndpointKey, RemotePlace, RemoteTunnel, SessionDocument, TlsHandling, TunnelDocument},
+pub(crate) use directory::KnownNode;
+pub(crate) use holds::hold;
+pub(crate) use listing::{OwnedRow, find, page};
+pub(crate) use member::{Cluster, NodeOptions};
+pub(crate) use peers::{BoundPeerListener, CommandFailure, PeerServices, Peers};
+pub(crate) use rows::{
+    EndpointKey, EndpointRow, RemotePlace, RemoteTunnel, RowOwner, SessionDocument, TlsHandling,
+    TunnelDocument,
 };
-
-/// How long a node may be seen without a beat before it is lapsed.
-pub(crate) const LEASE: Duration = Duration::from_secs(15);
-/// The version of what nodes say to each other.
-pub(crate) const PROTOCOL_VERSION: u32 = 1;

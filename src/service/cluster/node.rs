@@ -1,16 +1,26 @@
 //! A node, as the database has it.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::api::Timestamp;
 use crate::api::id::prefix;
 use crate::service::store::Document;
 
+/// How long a node may be seen without a beat before it is lapsed.
+pub(super) const LEASE: Duration = Duration::from_secs(15);
+/// The version of what nodes say to each other.
+pub(super) const PROTOCOL_VERSION: u32 = 1;
+
 /// The row of a node, which begins with its start and outlives it until its addresses are given up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NodeDocument {
     /// Unique identifier, `node_` and 27 characters; new at each start.
     pub id: String,
+    /// What names its process on its machine; empty where nothing does.
+    #[serde(default)]
+    pub process: String,
     #[serde(flatten)]
     pub state: NodeState,
     #[serde(flatten)]
@@ -41,6 +51,11 @@ pub(crate) struct NodeRecord {
 pub(crate) struct NodeState {
     /// Counted up by the node to show that it lives.
     pub beat: u64,
+    /// The newest version of the database whose changes it knew at its last beat.
+    pub seen_version: i64,
+    /// How many agents were connected to it then, and how many tunnels these had.
+    pub sessions: u64,
+    pub tunnels: u64,
     /// True once another node has taken its epoch from it.
     pub fenced: bool,
     /// True once it has stopped in order.

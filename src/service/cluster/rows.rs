@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::Timestamp;
 use crate::api::id::prefix;
 use crate::gateway::UpstreamProtocol;
-use crate::service::agents::Labeled;
+use crate::service::agents::{Labeled, public_host};
 use crate::service::store::Document;
 
 /// Whose row it is; it counts only while the node has this epoch.
@@ -74,6 +74,8 @@ pub(crate) struct TunnelDocument {
     /// What its agent names it by; the tunnels of one bind are one to visitors.
     pub bind_id: String,
     pub session_id: String,
+    /// The user or bot user whose agent offers it.
+    pub account_id: String,
     pub metadata: String,
     pub forwards_to: String,
     pub started_at: Timestamp,
@@ -158,6 +160,8 @@ pub(crate) struct RemoteTunnel {
     /// The tunnels of one bind are one to visitors, on whichever nodes they are.
     pub bind_id: Box<str>,
     pub session_id: Box<str>,
+    /// The user or bot user whose agent offers it.
+    pub account_id: Box<str>,
     pub speaks: UpstreamProtocol,
     pub place: RemotePlace,
 }
@@ -186,9 +190,17 @@ impl RemoteTunnel {
             epoch: row.owner.epoch,
             bind_id: row.bind_id.into(),
             session_id: row.session_id.into(),
+            account_id: row.account_id.into(),
             speaks: if row.http2 { UpstreamProtocol::Http2 } else { UpstreamProtocol::Http1 },
             place,
         }
+    }
+
+    /// The host name that it has in public; none where it has labels, an address or a name that only
+    /// policies lead to.
+    pub fn host(&self) -> Option<&str> {
+        let RemotePlace::Endpoint { url, .. } = &self.place else { return None };
+        public_host(url)
     }
 
     /// What visitors find its endpoint by; none for a labeled tunnel.
@@ -227,9 +239,11 @@ mod tests {
         let row: TunnelDocument = serde_json::from_str(row).unwrap();
 
         assert_eq!((row.owner.node_id.as_str(), row.owner.epoch), ("node_1", 7));
-        let endpoint = row.endpoint.unwrap();
+        let endpoint = row.endpoint.clone().unwrap();
         assert_eq!(endpoint.key, EndpointKey::http("a.test", 443));
         assert_eq!(endpoint.tls, TlsHandling::Unknown);
+        let tunnel = RemoteTunnel::of(TunnelDocument { endpoint: Some(endpoint), ..row });
+        assert_eq!(tunnel.host(), Some("a.test"));
     }
 
     #[test]

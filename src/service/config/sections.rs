@@ -50,6 +50,15 @@ const STORAGE: SettingSection<ServeConfig> = SettingSection {
             "The database on PostgreSQL, postgres://USER@HOST/NAME, for several nodes; without a password"
         ),
         row!(
+            options.node_name: OptionalText, "node_name", "NAME",
+            "The name of this node, if several share a database on PostgreSQL"
+        )
+        .unset("the name of the machine"),
+        row!(
+            options.peer_addr: OptionalText, "peer_addr", "HOST:PORT",
+            "Where other nodes reach this one"
+        ),
+        row!(
             options.audit_retention: Duration, "audit_retention", "DURATION",
             "How long events of the audit trail are kept"
         )

@@ -10,6 +10,7 @@ mod credentials;
 mod edges;
 mod ip_policies;
 mod ip_policy_rules;
+mod nodes;
 mod reserved_domains;
 mod tls_certificates;
 mod tunnel_sessions;
@@ -39,6 +40,7 @@ pub(super) fn all() -> Vec<Handler> {
         bot_users::handlers(),
         tunnels::handlers(),
         tunnel_sessions::handlers(),
+        nodes::handlers(),
         audit_events::handlers(),
         configuration::handlers(),
     ];

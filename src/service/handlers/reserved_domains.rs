@@ -14,7 +14,8 @@ use crate::service::address::Base;
 use crate::service::agents::OnlineTunnel;
 use crate::service::certificates::{CERTIFICATE, ManagedName};
 use crate::service::check;
-use crate::service::context::{StoredResource, found, remove, wrong_prefix};
+use crate::service::cluster::RemoteTunnel;
+use crate::service::context::{ServiceState, StoredResource, found, remove, wrong_prefix};
 use crate::service::domains::{self, DOMAIN, DOMAINS, HOSTPORTS_OWNER};
 use crate::service::references::HOSTPORTS;
 use crate::service::store::{Document, Transaction, View};
@@ -60,7 +61,7 @@ async fn create(service: Context, params: Create) -> OperationResult<Create> {
     let create = service.change(move |change| {
         let owner_id = accounts::owner(change, &caller, params.owner_id)?;
         check_free(change, &name, &owner_id)?;
-        check_online(&shared.registry.tunnels(), &name, &owner_id)?;
+        check_online(&shared, &name, &owner_id)?;
         let mut domain = ReservedDomain {
             id: change.new_id(prefix::RESERVED_DOMAIN)?,
             created_at: Some(change.now()),
@@ -200,22 +201,30 @@ fn conflict(name: &str, other: &str) -> Refusal {
 
 /// Whether an agent of another owner has a name that belongs to a domain.
 fn is_foreign(tunnel: &OnlineTunnel, domain: &str, owner_id: &str) -> bool {
-    let belongs = |host: &str| match domain.strip_prefix('*') {
-        Some(suffix) => host.ends_with(suffix),
-        None => host == domain,
-    };
+    let belongs = |host: &str| belongs(host, domain);
     tunnel.session.agent.owner_id != owner_id && tunnel.host().is_some_and(belongs)
 }
 
-fn check_online(
-    tunnels: &[std::sync::Arc<OnlineTunnel>],
-    name: &str,
-    owner_id: &str,
-) -> Result<(), Refusal> {
-    match tunnels.iter().find(|tunnel| is_foreign(tunnel, name, owner_id)) {
+fn belongs(host: &str, domain: &str) -> bool {
+    match domain.strip_prefix('*') {
+        Some(suffix) => host.ends_with(suffix),
+        None => host == domain,
+    }
+}
+
+fn check_online(shared: &ServiceState, name: &str, owner_id: &str) -> Result<(), Refusal> {
+    let tunnels = shared.registry.tunnels();
+    let here = tunnels.iter().find(|tunnel| is_foreign(tunnel, name, owner_id));
+    let elsewhere = || {
+        let is_foreign = |tunnel: &RemoteTunnel| {
+            *tunnel.account_id != *owner_id && tunnel.host().is_some_and(|it| belongs(it, name))
+        };
+        Some(shared.cluster.as_ref()?.directory.find(is_foreign)?.id.to_string())
+    };
+    match here.map(|tunnel| tunnel.id.clone()).or_else(elsewhere) {
         None => Ok(()),
-        Some(tunnel) => {
-            let message = format!("domain: {name:?} is in use by the tunnel {}", tunnel.id);
+        Some(id) => {
+            let message = format!("domain: {name:?} is in use by the tunnel {id}");
             Err(Refusal::new(code::DOMAIN_ONLINE, message))
         }
     }
@@ -228,7 +237,9 @@ fn end_tunnels_of_others(service: &Context, domain: &ReservedDomain) {
     let registry = &service.shared.registry;
     for tunnel in registry.tunnels().iter().filter(|it| is_foreign(it, name, owner_id)) {
         tracing::info!(tunnel = %tunnel.id, "a tunnel ends: its host name was reserved by another");
-        registry.drop_bind(&tunnel.bind_id);
+        if registry.drop_bind(&tunnel.bind_id).is_none() {
+            tracing::debug!(tunnel = %tunnel.id, "the tunnel had ended already");
+        }
     }
 }
 

@@ -1,14 +1,13 @@
 //! Tunnel sessions: the agents that are connected.
 
-use std::sync::Arc;
-
 use super::{Context, Handler, OperationResult, on};
 use crate::api::Operation;
 use crate::api::id::prefix;
 use crate::api::remote::Ref;
 use crate::api::remote::tunnel_sessions::{Get, List, Restart, Stop, TunnelSession, Update};
 use crate::service::Refusal;
-use crate::service::agents::{AgentCommand, OnlineAgent};
+use crate::service::agents::{AgentCommand, session_row};
+use crate::service::cluster::{self, CommandFailure, SessionDocument};
 use crate::service::code::{self, ErrorCode};
 use crate::service::context::check_before;
 
@@ -18,15 +17,31 @@ pub(super) fn handlers() -> Vec<Handler> {
 
 async fn list(service: Context, params: List) -> OperationResult<List> {
     check_before(params.before_id.as_deref(), prefix::TUNNEL_SESSION)?;
-    let online = service.shared.registry.sessions();
-    let page =
-        service.page_of_online(&List::INFO, &params.before_id, params.limit, online, |it| &it.id);
-    let items = page.items.iter().map(|online| show(&service, online)).collect();
+    let List { before_id, limit } = params;
+    let page = match service.shared.cluster {
+        Some(_) => service.page_of_rows::<SessionDocument>(&List::INFO, before_id, limit).await?,
+        None => {
+            let online = service.shared.registry.sessions();
+            let page = service.page_of_online(&List::INFO, &before_id, limit, online, |it| &it.id);
+            let rows = page.items.iter().map(|online| session_row(online)).collect();
+            page.with_items(rows)
+        }
+    };
+    let items = page.items.iter().map(|session| show(&service, session)).collect();
     Ok(page.with_items(items))
 }
 
 async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    Ok(show(&service, &find(&service, &params.id)?))
+    let found = match service.shared.cluster {
+        Some(_) => find_row(&service, &params.id).await?,
+        None => service.shared.registry.session(&params.id).map(|online| session_row(&online)),
+    };
+    Ok(show(&service, &found.ok_or_else(Refusal::not_found)?))
+}
+
+async fn find_row(service: &Context, id: &str) -> Result<Option<SessionDocument>, Refusal> {
+    let id = id.to_owned();
+    service.read(move |view| Ok(cluster::find(view, &id)?)).await
 }
 
 async fn stop(service: Context, params: Stop) -> OperationResult<Stop> {
@@ -41,33 +56,43 @@ async fn update(service: Context, params: Update) -> OperationResult<Update> {
     command(&service, &params.id, AgentCommand::Update, code::UPDATE_REFUSED).await
 }
 
-fn find(service: &Context, id: &str) -> Result<Arc<OnlineAgent>, Refusal> {
-    service.shared.registry.session(id).ok_or_else(Refusal::not_found)
-}
-
+/// Has an agent obey, through its node if that is another.
 async fn command(
     service: &Context,
     id: &str,
     command: AgentCommand,
     code: ErrorCode,
 ) -> Result<(), Refusal> {
-    let sent = command.send(&*find(service, id)?).await;
-    sent.map_err(|reason| Refusal::new(code, format!("the agent refuses: {reason}")))
+    let refused = |reason: String| Refusal::new(code, format!("the agent refuses: {reason}"));
+    if let Some(online) = service.shared.registry.session(id) {
+        return command.send(&online).await.map_err(refused);
+    }
+    let peers = service.shared.peers.as_ref().ok_or_else(Refusal::not_found)?;
+    let session = find_row(service, id).await?.ok_or_else(Refusal::not_found)?;
+    let sent = peers.send_command(&session.owner.node_id, id, command).await;
+    sent.map_err(|failure| match failure {
+        CommandFailure::Gone => Refusal::not_found(),
+        CommandFailure::Refused(reason) => refused(reason),
+        CommandFailure::Unreachable(reason) => {
+            let message = format!("the session is at another node: {reason}");
+            Refusal::new(code::NODE_UNREACHABLE, message)
+        }
+    })
 }
 
-fn show(service: &Context, online: &Arc<OnlineAgent>) -> TunnelSession {
+fn show(service: &Context, session: &SessionDocument) -> TunnelSession {
     let base = &service.shared.base;
-    let credential_id = &online.agent.credential_id;
+    let credential_id = &session.credential_id;
     TunnelSession {
-        id: online.id.clone(),
-        uri: base.of(&online.id),
-        agent_version: Some(online.agent_version.clone()),
+        id: session.id.clone(),
+        uri: base.of(&session.id),
+        agent_version: Some(session.agent_version.clone()),
         credential: Some(Ref { id: credential_id.clone(), uri: base.of(credential_id) }),
-        ip: Some(online.ip.to_string()),
-        metadata: Some(online.metadata.clone()),
-        os: Some(online.os.clone()),
+        ip: Some(session.ip.clone()),
+        metadata: Some(session.metadata.clone()),
+        os: Some(session.os.clone()),
         region: Some("local".to_owned()),
-        started_at: Some(online.started_at.clone()),
+        started_at: Some(session.started_at.clone()),
         transport: Some("tcp/tls".to_owned()),
     }
 }

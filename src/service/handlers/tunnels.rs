@@ -1,7 +1,6 @@
-//! Tunnels: what connected agents offer.
+//! Tunnels: what connected agents offer, on whichever node.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::{Context, Handler, OperationResult, on};
 use crate::api::Operation;
@@ -10,7 +9,8 @@ use crate::api::remote::Ref;
 use crate::api::remote::backends::tunnel_group::TunnelGroupBackend;
 use crate::api::remote::tunnels::{Get, List, Tunnel};
 use crate::service::Refusal;
-use crate::service::agents::{self, TunnelKind};
+use crate::service::agents::tunnel_row;
+use crate::service::cluster::{self, TunnelDocument};
 use crate::service::context::check_before;
 
 pub(super) fn handlers() -> Vec<Handler> {
@@ -19,16 +19,27 @@ pub(super) fn handlers() -> Vec<Handler> {
 
 async fn list(service: Context, params: List) -> OperationResult<List> {
     check_before(params.before_id.as_deref(), prefix::TUNNEL)?;
-    let online = service.shared.registry.tunnels();
-    let page =
-        service.page_of_online(&List::INFO, &params.before_id, params.limit, online, |it| &it.id);
+    let List { before_id, limit } = params;
+    let page = match service.shared.cluster {
+        Some(_) => service.page_of_rows::<TunnelDocument>(&List::INFO, before_id, limit).await?,
+        None => {
+            let online = service.shared.registry.tunnels();
+            let page = service.page_of_online(&List::INFO, &before_id, limit, online, |it| &it.id);
+            let rows = page.items.iter().map(|tunnel| tunnel_row(tunnel, None)).collect();
+            page.with_items(rows)
+        }
+    };
     let groups = labels_of_groups(&service).await?;
     let items = page.items.iter().map(|tunnel| show(&service, tunnel, &groups)).collect();
     Ok(page.with_items(items))
 }
 
 async fn get(service: Context, params: Get) -> OperationResult<Get> {
-    let found = service.shared.registry.tunnel(&params.id).ok_or_else(Refusal::not_found)?;
+    let found = match service.shared.cluster {
+        Some(_) => service.read(move |view| Ok(cluster::find(view, &params.id)?)).await?,
+        None => service.shared.registry.tunnel(&params.id).map(|it| tunnel_row(&it, None)),
+    };
+    let found = found.ok_or_else(Refusal::not_found)?;
     Ok(show(&service, &found, &labels_of_groups(&service).await?))
 }
 
@@ -43,7 +54,7 @@ async fn labels_of_groups(service: &Context) -> Result<Groups, Refusal> {
     read.await
 }
 
-fn show(service: &Context, tunnel: &Arc<agents::OnlineTunnel>, groups: &Groups) -> Tunnel {
+fn show(service: &Context, tunnel: &TunnelDocument, groups: &Groups) -> Tunnel {
     let base = &service.shared.base;
     let refer = |id: &str| Ref { id: id.to_owned(), uri: base.of(id) };
     let shown = Tunnel {
@@ -51,21 +62,22 @@ fn show(service: &Context, tunnel: &Arc<agents::OnlineTunnel>, groups: &Groups) 
         started_at: Some(tunnel.started_at.clone()),
         metadata: Some(tunnel.metadata.clone()),
         region: Some("local".to_owned()),
-        tunnel_session: Some(refer(&tunnel.session.id)),
+        tunnel_session: Some(refer(&tunnel.session_id)),
         forwards_to: Some(tunnel.forwards_to.clone()),
         ..Tunnel::default()
     };
-    match &tunnel.kind {
-        TunnelKind::Endpoint { endpoint_id, url, proto, .. } => Tunnel {
-            public_url: Some(url.clone()),
-            proto: Some(proto.clone()),
-            endpoint: Some(refer(endpoint_id)),
+    if let Some(endpoint) = &tunnel.endpoint {
+        return Tunnel {
+            public_url: Some(endpoint.url.clone()),
+            proto: Some(endpoint.proto.clone()),
+            endpoint: Some(refer(&endpoint.id)),
             ..shown
-        },
-        TunnelKind::Labeled(labels) => {
-            let serves = groups.iter().filter(|(_, params)| tunnel.serves(params));
-            let backends = serves.map(|(id, _)| refer(id)).collect();
-            Tunnel { labels: Some(labels.clone()), backends: Some(backends), ..shown }
-        }
+        };
     }
+    let labels = tunnel.labels.clone().unwrap_or_default();
+    let serves = |asked: &BTreeMap<String, String>| {
+        !asked.is_empty() && asked.iter().all(|(key, value)| labels.get(key) == Some(value))
+    };
+    let backends = groups.iter().filter(|(_, asked)| serves(asked)).map(|(id, _)| refer(id));
+    Tunnel { backends: Some(backends.collect()), labels: Some(labels.clone()), ..shown }
 }

@@ -24,7 +24,8 @@ use crate::net::{AcceptedConnection, tls};
 use crate::protocol::read_kind;
 use crate::protocol::rpc::{self, IncomingCall};
 use crate::service::Error;
-use crate::service::cluster::{Directory, KnownNode, PROTOCOL_VERSION};
+use crate::service::cluster::directory::{Directory, KnownNode};
+use crate::service::cluster::node::PROTOCOL_VERSION;
 
 /// What nodes speak inside TLS.
 const ALPN: [&str; 1] = ["ginnel-node"];

@@ -30,7 +30,7 @@ pub(crate) use routing::ClusterRouting;
 use self::link::Linker;
 use self::message::{SessionCommand, SessionCommandAnswer};
 use self::sessions::PeerSession;
-use super::Directory;
+use super::directory::Directory;
 use crate::gateway::Gateway;
 use crate::gateway::tls::authority::Authority;
 use crate::logging::or_debug;
@@ -48,6 +48,7 @@ const MAX_CONNECTIONS: usize = 2048;
 /// A socket on which no node is let in yet: its address stands in the row of the node.
 pub(crate) struct BoundPeerListener {
     socket: TcpListener,
+    host: String,
     address: SocketAddr,
 }
 
@@ -72,8 +73,6 @@ pub(crate) struct PeerStatus {
     pub protocol_version: u32,
     /// How long the last heartbeat took; none before the first came back.
     pub latency: Option<Duration>,
-    /// Streams of both sides.
-    pub streams: usize,
 }
 
 /// Why a command did not reach an agent of another node, or was not obeyed.
@@ -99,7 +98,13 @@ impl BoundPeerListener {
         };
         let socket = TcpListener::bind(address).await.map_err(failed)?;
         let bound = socket.local_addr().map_err(failed)?;
-        Ok(Self { socket, address: bound })
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host).to_owned();
+        Ok(Self { socket, host, address: bound })
+    }
+
+    /// Where other nodes reach it: at the host that was named, and the port that it has.
+    pub fn public_address(&self) -> String {
+        format!("{}:{}", self.host, self.address.port())
     }
 
     /// Where it listens.
@@ -165,7 +170,6 @@ impl Peers {
             node_id: session.node_id.clone(),
             protocol_version: session.protocol_version,
             latency: *session.latency.borrow(),
-            streams: session.mux.streams(),
         });
         status.collect()
     }
@@ -194,7 +198,7 @@ impl Peers {
     }
 
     /// Says goodbye to all other nodes.
-    pub async fn stop(self) {
+    pub async fn stop(&self) {
         self.tasks.iter().for_each(JoinHandle::abort);
         let goodbye = |session: Arc<PeerSession>| async move {
             session.mux.go_away(Code::NONE, "the node is stopping").await;

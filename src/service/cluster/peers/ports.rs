@@ -9,7 +9,8 @@ use tokio::time::timeout;
 use super::link::Linker;
 use super::sessions::PeerSessions;
 use crate::gateway::{BoxFuture, ConnectionReuse, DialError, Io, RouteRef, Target, Visitor};
-use crate::service::cluster::{Directory, EndpointKey};
+use crate::service::cluster::EndpointKey;
+use crate::service::cluster::directory::Directory;
 
 /// How often a port that something else has is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);

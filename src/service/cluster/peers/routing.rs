@@ -7,7 +7,8 @@ use super::sessions::PeerSessions;
 use super::target::RemoteTunnelTarget;
 use crate::gateway::{RemoteHosts, Target, TunnelGroups};
 use crate::service::agents::Registry;
-use crate::service::cluster::{Directory, RemoteTunnel};
+use crate::service::cluster::RemoteTunnel;
+use crate::service::cluster::directory::Directory;
 
 /// Finds hosts and tunnels wherever they are in the cluster.
 pub(crate) struct ClusterRouting {

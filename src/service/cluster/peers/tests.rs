@@ -21,10 +21,10 @@ use crate::net::{
     ConnectionCaps, ConnectionLimit, ConnectionTask, Listener, ProxyProtocol, Shutdown,
 };
 use crate::service::agents::{AgentCommand, Registry};
+use crate::service::cluster::directory::Directory;
+use crate::service::cluster::node::{NodeDocument, NodeRecord, PROTOCOL_VERSION};
 use crate::service::cluster::rows::{EndpointRow, RowOwner};
-use crate::service::cluster::{
-    Directory, EndpointKey, NodeDocument, NodeRecord, NodeState, PROTOCOL_VERSION, TunnelDocument,
-};
+use crate::service::cluster::{EndpointKey, TunnelDocument};
 
 /// How long the nodes may take to find each other.
 const LINK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -56,7 +56,7 @@ async fn nodes_of(version: u32) -> [Node; 2] {
         let gateway = Gateway::start(GatewaySettings::default(), authority.clone()).await.unwrap();
         let directory = Arc::new(Directory::new(&id(at)));
         let known = rows.iter().map(|row| (row.id.clone(), Some(row.clone())));
-        directory.note(known, [], Instant::now());
+        directory.note(known, [], Instant::now(), 0);
         let services = PeerServices { gateway: gateway.clone(), registry: Arc::default() };
         let peers = listener.open(directory.clone(), &authority, services).unwrap();
         gateway.find_hosts_in(peers.routing());
@@ -84,7 +84,7 @@ fn row(at: usize, listener: &BoundPeerListener, protocol_version: u32) -> NodeDo
         protocol_version,
         ..NodeRecord::default()
     };
-    NodeDocument { id: id(at), state: NodeState::default(), record }
+    NodeDocument { id: id(at), record, ..NodeDocument::default() }
 }
 
 /// Makes a host public at the second node, and known to the first.
@@ -98,7 +98,7 @@ async fn publish(nodes: &[Node; 2], spec: EndpointSpec, target: Arc<dyn Target>)
         endpoint: Some(EndpointRow { key, ..EndpointRow::default() }),
         ..TunnelDocument::default()
     };
-    nodes[0].directory.note([], [(tunnel.id.clone(), Some(tunnel))], Instant::now());
+    nodes[0].directory.note([], [(tunnel.id.clone(), Some(tunnel))], Instant::now(), 0);
     endpoint
 }
 
@@ -131,7 +131,7 @@ async fn echo(mut stream: TcpStream) {
         head.push(stream.read_u8().await.unwrap());
     }
     let switch = format!("{VERSION} 101 Switching\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n");
-    stream.write_all(switch).await.unwrap();
+    stream.write_all(switch.as_bytes()).await.unwrap();
     let (mut reading, mut writing) = stream.split();
     tokio::io::copy(&mut reading, &mut writing).await.unwrap();
 }
@@ -241,7 +241,7 @@ async fn a_visitor_is_led_on_once_at_most() {
         }),
         ..TunnelDocument::default()
     };
-    nodes[1].directory.note([], [(tunnel.id.clone(), Some(tunnel))], Instant::now());
+    nodes[1].directory.note([], [(tunnel.id.clone(), Some(tunnel))], Instant::now(), 0);
     drop(endpoint);
 
     assert_eq!(status(&visit(&nodes[0], &get("app.test", "")).await), "404");
@@ -319,7 +319,7 @@ async fn who_has_no_certificate_of_the_authority_is_not_let_in() {
     let other = BoundPeerListener::bind("127.0.0.1:0").await.unwrap();
     let theirs = Arc::new(Directory::new(&id(1)));
     // It has the smaller identifier, so it is the one that connects.
-    theirs.note([(known.id.clone(), Some(known))], [], Instant::now());
+    theirs.note([(known.id.clone(), Some(known))], [], Instant::now(), 0);
     let services = PeerServices { gateway, registry: Arc::new(Registry::default()) };
     let stranger = other.open(theirs, &strangers, services).unwrap();
     let mut plain = TcpStream::connect(address).await.unwrap();

@@ -2,6 +2,7 @@
 
 use super::Context;
 use crate::service::check::{Flaw, host_port};
+use crate::service::cluster::EndpointKey;
 use crate::service::domains::{DOMAIN, DomainClaim, DomainDenial, HOSTPORTS_OWNER};
 use crate::service::publish::Publisher;
 use crate::service::references::HOSTPORTS;
@@ -37,12 +38,22 @@ pub(super) fn check(hostports: &[String]) -> Result<(), Refusal> {
 /// Refuses hosts of an HTTPS edge that an agent's endpoint has now.
 pub(super) fn check_names(service: &Context, hostports: &[String]) -> Result<(), Refusal> {
     for (index, text) in hostports.iter().enumerate() {
-        if service.shared.gateway.is_online(text) {
+        if service.shared.gateway.is_online(text) || is_online_elsewhere(service, text) {
             let message = format!("hostports[{index}]: {text:?} is the address of a tunnel now");
             return Err(Refusal::new(code::HOSTPORT_ONLINE, message));
         }
     }
     Ok(())
+}
+
+/// Whether an agent of another node has a `host:port` now.
+fn is_online_elsewhere(service: &Context, hostport: &str) -> bool {
+    let Some(cluster) = &service.shared.cluster else { return false };
+    let text = hostport.to_ascii_lowercase();
+    let parts = text.rsplit_once(':').and_then(|(name, port)| Some((name, port.parse().ok()?)));
+    parts.is_some_and(|(name, port)| {
+        !cluster.directory.at(&EndpointKey::http(name, port)).is_empty()
+    })
 }
 
 /// Refuses ports of a TCP edge that somebody else listens on; its own are fine.

@@ -1,0 +1,79 @@
+//! Agents and their tunnels as the rows that other nodes see.
+
+use crate::gateway::{EndpointPlace, Proto, PublicEndpoint, UpstreamProtocol};
+use crate::service::agents::registry::OnlineAgent;
+use crate::service::agents::tunnel::{OnlineTunnel, TunnelKind};
+use crate::service::cluster::{
+    EndpointKey, EndpointRow, RowOwner, SessionDocument, TlsHandling, TunnelDocument,
+};
+
+/// The row of a session; whose it is, is said when it is written.
+pub(crate) fn session_row(online: &OnlineAgent) -> SessionDocument {
+    SessionDocument {
+        id: online.id.clone(),
+        owner: RowOwner::default(),
+        credential_id: online.agent.credential_id.clone(),
+        account_id: online.agent.owner_id.clone(),
+        ip: online.ip.to_string(),
+        os: online.os.clone(),
+        agent_version: online.agent_version.clone(),
+        metadata: online.metadata.clone(),
+        started_at: online.started_at.clone(),
+    }
+}
+
+/// The row of a tunnel, with its endpoint if it has one of its own.
+pub(crate) fn tunnel_row(
+    tunnel: &OnlineTunnel,
+    endpoint: Option<&PublicEndpoint>,
+) -> TunnelDocument {
+    let row = TunnelDocument {
+        id: tunnel.id.clone(),
+        owner: RowOwner::default(),
+        bind_id: tunnel.bind_id.clone(),
+        session_id: tunnel.session.id.clone(),
+        account_id: tunnel.session.agent.owner_id.clone(),
+        metadata: tunnel.metadata.clone(),
+        forwards_to: tunnel.forwards_to.clone(),
+        started_at: tunnel.started_at.clone(),
+        http2: tunnel.speaks == UpstreamProtocol::Http2,
+        endpoint: None,
+        labels: None,
+    };
+    match &tunnel.kind {
+        TunnelKind::Labeled(labels) => TunnelDocument { labels: Some(labels.clone()), ..row },
+        TunnelKind::Endpoint { endpoint_id, url, proto, proxy_proto } => {
+            let endpoint = EndpointRow {
+                id: endpoint_id.clone(),
+                url: url.clone(),
+                proto: proto.clone(),
+                key: endpoint.map(endpoint_key).unwrap_or_default(),
+                tls: endpoint.map(tls_handling).unwrap_or_default(),
+                proxy_proto: *proxy_proto,
+            };
+            TunnelDocument { endpoint: Some(endpoint), ..row }
+        }
+    }
+}
+
+/// What no two binds of the cluster have.
+pub(crate) fn endpoint_key(endpoint: &PublicEndpoint) -> EndpointKey {
+    match endpoint.place() {
+        Some(EndpointPlace::Name(host, port)) => EndpointKey::http(host, port),
+        Some(EndpointPlace::Inside(host, port)) => EndpointKey::bytes(host, port),
+        Some(EndpointPlace::Port(port)) => EndpointKey::port(port),
+        None => EndpointKey::default(),
+    }
+}
+
+fn tls_handling(endpoint: &PublicEndpoint) -> TlsHandling {
+    let options = endpoint.options();
+    if options.mutual_tls_cas.is_some() {
+        return TlsHandling::Mutual;
+    }
+    match (endpoint.proto(), &options.tls_termination) {
+        (Proto::Tls, Some(_)) => TlsHandling::Terminated,
+        (Proto::Tls, None) => TlsHandling::PassedThrough,
+        _ => TlsHandling::Usual,
+    }
+}

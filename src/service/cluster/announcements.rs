@@ -1,0 +1,314 @@
+//! What a node wants the database to say of its agents, and what of that is not written yet.
+//!
+//! Nobody who serves traffic waits for a goodbye: what changes is noted here and written later, many
+//! together, until it is written. What is noted of one row is its last state, so that nothing is written in
+//! the wrong order, however often it has to be tried.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, watch};
+
+use super::rows::{EndpointKey, RowOwner, SessionDocument, TunnelDocument};
+
+/// How many rows one change writes at most.
+const MAX_BATCH_ROWS: usize = 500;
+
+/// What there is to write of a row or a bind.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum RowChange {
+    Session(Box<SessionDocument>),
+    Tunnel(Box<TunnelDocument>),
+    Remove(String),
+    Hold { bind_id: String, key: EndpointKey },
+    LetGo(String),
+}
+
+/// What a change is of.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Subject {
+    Row(String),
+    Bind(String),
+}
+
+/// The rows of a node, and which of them are to be written.
+pub(super) struct Announcements {
+    state: Mutex<AnnouncementState>,
+    /// Everything below this number is written.
+    written: watch::Sender<u64>,
+    noted: Notify,
+}
+
+#[derive(Default)]
+struct AnnouncementState {
+    owner: RowOwner,
+    sessions: HashMap<String, SessionDocument>,
+    tunnels: HashMap<String, TunnelDocument>,
+    binds: HashMap<String, EndpointKey>,
+    /// What is to be written, in the order in which it was noted.
+    queue: BTreeMap<u64, Subject>,
+    places: HashMap<Subject, u64>,
+    next: u64,
+}
+
+/// Changes that are written together.
+pub(super) struct AnnouncementBatch {
+    pub owner: RowOwner,
+    pub changes: Vec<RowChange>,
+    subjects: Vec<(u64, Subject)>,
+}
+
+impl Announcements {
+    pub(super) fn new(owner: RowOwner) -> Self {
+        let state = AnnouncementState { owner, ..AnnouncementState::default() };
+        Self { state: Mutex::new(state), written: watch::Sender::new(0), noted: Notify::new() }
+    }
+
+    /// Whose rows they are now.
+    pub(super) fn owner(&self) -> RowOwner {
+        self.lock().owner.clone()
+    }
+
+    /// Notes a session.
+    pub(super) fn add_session(&self, session: SessionDocument) {
+        let mut state = self.lock();
+        state.note(Subject::Row(session.id.clone()));
+        state.sessions.insert(session.id.clone(), session);
+        self.noted.notify_one();
+    }
+
+    /// Notes a tunnel.
+    pub(super) fn add_tunnel(&self, tunnel: TunnelDocument) {
+        let mut state = self.lock();
+        state.note(Subject::Row(tunnel.id.clone()));
+        state.tunnels.insert(tunnel.id.clone(), tunnel);
+        self.noted.notify_one();
+    }
+
+    /// Notes that a session or a tunnel is gone.
+    pub(super) fn remove(&self, id: &str) {
+        let mut state = self.lock();
+        if state.sessions.remove(id).is_some() || state.tunnels.remove(id).is_some() {
+            state.note(Subject::Row(id.to_owned()));
+            self.noted.notify_one();
+        }
+    }
+
+    /// Remembers that a bind is held, which the caller writes.
+    pub(super) fn hold(&self, bind_id: &str, key: EndpointKey) {
+        self.lock().binds.insert(bind_id.to_owned(), key);
+    }
+
+    /// Forgets a bind that others have taken, or that was never held.
+    pub(super) fn forget(&self, bind_id: &str) {
+        self.lock().binds.remove(bind_id);
+    }
+
+    /// Notes that a bind is held no more.
+    pub(super) fn let_go(&self, bind_id: &str) {
+        let mut state = self.lock();
+        if state.binds.remove(bind_id).is_some() {
+            state.note(Subject::Bind(bind_id.to_owned()));
+            self.noted.notify_one();
+        }
+    }
+
+    /// How many sessions and tunnels there are.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let state = self.lock();
+        (state.sessions.len() as u64, state.tunnels.len() as u64)
+    }
+
+    /// Has everything written again, for a new epoch.
+    pub(super) fn renew(&self, owner: RowOwner) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        state.owner = owner;
+        // Binds first: whose name is another's now is not announced.
+        let binds = state.binds.keys().cloned().map(Subject::Bind);
+        let rows = state.sessions.keys().chain(state.tunnels.keys()).cloned().map(Subject::Row);
+        let subjects = binds.chain(rows).collect::<Vec<_>>();
+        subjects.into_iter().for_each(|subject| state.note(subject));
+        self.noted.notify_one();
+    }
+
+    /// Waits until everything is written that was noted before.
+    pub(super) async fn settled(&self) {
+        let last = self.lock().next;
+        let mut written = self.written.subscribe();
+        if written.wait_for(|written| *written >= last).await.is_err() {
+            // The sender is part of this.
+            tracing::debug!("nothing more is announced");
+        }
+    }
+
+    /// Waits for something to write, and takes it.
+    pub(super) async fn next(&self) -> AnnouncementBatch {
+        loop {
+            let noted = self.noted.notified();
+            let batch = self.lock().take();
+            if !batch.subjects.is_empty() {
+                return batch;
+            }
+            noted.await;
+        }
+    }
+
+    /// Notes that a batch is written.
+    pub(super) fn done(&self, batch: &AnnouncementBatch) {
+        let state = self.lock();
+        let first = state.queue.keys().next().copied();
+        tracing::trace!(rows = batch.changes.len(), "rows are written");
+        self.written.send_replace(first.unwrap_or(state.next));
+    }
+
+    /// Has a batch written later that could not be written.
+    pub(super) fn retry(&self, batch: AnnouncementBatch) {
+        let mut state = self.lock();
+        for (place, subject) in batch.subjects {
+            // What was noted again meanwhile is written then.
+            if !state.places.contains_key(&subject) {
+                state.places.insert(subject.clone(), place);
+                state.queue.insert(place, subject);
+            }
+        }
+        self.noted.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, AnnouncementState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AnnouncementState {
+    fn note(&mut self, subject: Subject) {
+        if let Some(place) = self.places.remove(&subject) {
+            self.queue.remove(&place);
+        }
+        self.places.insert(subject.clone(), self.next);
+        self.queue.insert(self.next, subject);
+        self.next += 1;
+    }
+
+    fn take(&mut self) -> AnnouncementBatch {
+        let mut subjects = Vec::new();
+        while subjects.len() < MAX_BATCH_ROWS
+            && let Some((place, subject)) = self.queue.pop_first()
+        {
+            self.places.remove(&subject);
+            subjects.push((place, subject));
+        }
+        let changes = subjects.iter().map(|(_, subject)| self.change_of(subject)).collect();
+        AnnouncementBatch { owner: self.owner.clone(), changes, subjects }
+    }
+
+    /// What is to be written of something as it is now.
+    fn change_of(&self, subject: &Subject) -> RowChange {
+        let owner = || self.owner.clone();
+        match subject {
+            Subject::Row(id) => {
+                if let Some(session) = self.sessions.get(id) {
+                    let session = SessionDocument { owner: owner(), ..session.clone() };
+                    RowChange::Session(Box::new(session))
+                } else if let Some(tunnel) = self.tunnels.get(id) {
+                    let tunnel = TunnelDocument { owner: owner(), ..tunnel.clone() };
+                    RowChange::Tunnel(Box::new(tunnel))
+                } else {
+                    RowChange::Remove(id.clone())
+                }
+            }
+            Subject::Bind(id) => match self.binds.get(id) {
+                Some(key) => RowChange::Hold { bind_id: id.clone(), key: key.clone() },
+                None => RowChange::LetGo(id.clone()),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    fn is_ready(future: Pin<&mut impl Future<Output = ()>>) -> bool {
+        future.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    fn owner(epoch: u64) -> RowOwner {
+        RowOwner { node_id: "node_1".to_owned(), epoch }
+    }
+
+    fn tunnel(id: &str) -> TunnelDocument {
+        TunnelDocument { id: id.to_owned(), owner: owner(1), ..TunnelDocument::default() }
+    }
+
+    #[tokio::test]
+    async fn what_could_not_be_written_is_written_as_it_is_later() {
+        let rows = Announcements::new(owner(1));
+        rows.add_tunnel(tunnel("tn_1"));
+        rows.add_tunnel(tunnel("tn_2"));
+        let batch = rows.next().await;
+        assert_eq!(batch.changes.len(), 2);
+
+        rows.remove("tn_1");
+        rows.retry(batch);
+
+        let batch = rows.next().await;
+        let changes =
+            [RowChange::Tunnel(Box::new(tunnel("tn_2"))), RowChange::Remove("tn_1".to_owned())];
+        assert_eq!(batch.changes, changes);
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_told_when_all_is_written_that_was_noted_before() {
+        let rows = Announcements::new(owner(1));
+        rows.settled().await;
+        rows.add_tunnel(tunnel("tn_1"));
+        let mut settled = Box::pin(rows.settled());
+        let first = rows.next().await;
+        rows.add_tunnel(tunnel("tn_2"));
+
+        rows.retry(first);
+        assert!(!is_ready(settled.as_mut()));
+        let both = rows.next().await;
+        rows.done(&both);
+
+        assert!(is_ready(settled.as_mut()));
+    }
+
+    #[tokio::test]
+    async fn a_new_epoch_has_all_written_again_binds_first() {
+        let rows = Announcements::new(owner(1));
+        rows.add_tunnel(tunnel("tn_1"));
+        rows.done(&rows.next().await);
+        rows.hold("bind", EndpointKey::port(1));
+
+        rows.renew(owner(2));
+
+        let batch = rows.next().await;
+        let again = TunnelDocument { owner: owner(2), ..tunnel("tn_1") };
+        let bind_id = "bind".to_owned();
+        let changes = [
+            RowChange::Hold { bind_id, key: EndpointKey::port(1) },
+            RowChange::Tunnel(Box::new(again)),
+        ];
+        assert_eq!((batch.owner.epoch, batch.changes.as_slice()), (2, changes.as_slice()));
+    }
+
+    #[tokio::test]
+    async fn a_bind_that_is_held_again_is_not_let_go() {
+        let rows = Announcements::new(owner(1));
+        rows.hold("bind", EndpointKey::port(1));
+        rows.let_go("bind");
+        let failed = rows.next().await;
+        assert_eq!(failed.changes, [RowChange::LetGo("bind".to_owned())]);
+
+        rows.hold("bind", EndpointKey::port(2));
+        rows.retry(failed);
+
+        let (bind_id, key) = ("bind".to_owned(), EndpointKey::port(2));
+        assert_eq!(rows.next().await.changes, [RowChange::Hold { bind_id, key }]);
+    }
+}

@@ -1,0 +1,551 @@
+//! A service as one node of a cluster: its row, its rows, and what it knows of the others.
+//!
+//! Three tasks: one writes what is announced, one reads what has changed of nodes and tunnels into the
+//! directory, and one beats, fences whoever has lapsed and removes what is left of nodes that ended.
+//!
+//! A node that finds its epoch over (it was stopped for a while, or could not reach the database) goes on
+//! serving, takes a new epoch and announces everything again. Only an endpoint that is another bind's
+//! meanwhile is ended then: a lapsed lease alone takes nothing from anybody.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
+
+use super::announcements::{AnnouncementBatch, Announcements, RowChange};
+use super::directory::Directory;
+use super::membership::{self, Joined};
+use super::node::{LEASE, NodeDocument, NodeRecord, NodeState, PROTOCOL_VERSION};
+use super::process::{self, LocalNode};
+use super::rows::{EndpointKey, RowOwner, SessionDocument, TunnelDocument};
+use super::{cleaning, holds};
+use crate::api::id::{has_prefix, prefix};
+use crate::logging::or_debug;
+use crate::service::Error;
+use crate::service::agents::Reservation;
+use crate::service::store::{Store, StoreError, Transaction};
+
+/// How often a node counts its beat up.
+const BEAT_INTERVAL: Duration = Duration::from_secs(5);
+/// How often it is looked for what has lapsed.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// How long after a failure something is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
+/// How old news may be before nothing is said on the word of the database.
+const MAX_NEWS_AGE: Duration = Duration::from_secs(2);
+/// How long a node may take to say that it stops, and whoever announces something to see it written.
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many documents are read at once when all are.
+const PAGE_SIZE: usize = 1000;
+
+/// What a node is called, and where others reach it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NodeOptions {
+    /// The name of the machine, unless there is another.
+    pub name: Option<String>,
+    /// `host:port`; none where other nodes cannot reach it.
+    pub peer_address: Option<String>,
+}
+
+/// Ends a bind of this node that another has got.
+type OnLost = Box<dyn Fn(&str) + Send + Sync>;
+
+/// A service as one node of a cluster.
+pub(crate) struct Cluster {
+    store: Arc<Store>,
+    pub directory: Arc<Directory>,
+    node: Mutex<NodeDocument>,
+    rows: Announcements,
+    /// Set when the own epoch is over.
+    superseded: Notify,
+    on_lost: OnceLock<OnLost>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+    _local: LocalNode,
+}
+
+/// Why rows were not written.
+#[derive(Debug, thiserror::Error)]
+enum AnnounceError {
+    #[error("the epoch of this node is over")]
+    Superseded,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Cluster {
+    /// Makes a service a node, where its database has nodes; waits for another of the same name that may
+    /// have ended, and refuses where it lives.
+    pub(crate) async fn join(
+        store: &Arc<Store>,
+        options: NodeOptions,
+    ) -> Result<Option<Arc<Self>>, Error> {
+        if store.news().is_none() {
+            return Ok(None);
+        }
+        let record = NodeRecord {
+            name: options.name.unwrap_or_else(machine_name),
+            peer_address: options.peer_address.unwrap_or_default(),
+            protocol_version: PROTOCOL_VERSION,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ..NodeRecord::default()
+        };
+        let node = get_name(store, record).await?;
+        tracing::info!(node = node.record.name, epoch = node.record.epoch, "this node has joined");
+        let cluster = Arc::new(Self {
+            store: store.clone(),
+            directory: Arc::new(Directory::new(&node.id)),
+            rows: Announcements::new(owner_of(&node)),
+            superseded: Notify::new(),
+            on_lost: OnceLock::new(),
+            tasks: Mutex::default(),
+            _local: LocalNode::new(&node.id),
+            node: Mutex::new(node),
+        });
+        cluster.start().await?;
+        Ok(Some(cluster))
+    }
+
+    /// Reads what there is, and starts the tasks.
+    async fn start(self: &Arc<Self>) -> Result<(), Error> {
+        let (sender, changes) = mpsc::unbounded_channel();
+        // Before all is read, so that no change is missed.
+        self.store.watch(move |changed| {
+            let shared = |id: &&String| is_shared(id);
+            let ids: Vec<String> = changed.iter().filter(shared).cloned().collect();
+            if !ids.is_empty() && sender.send(ids).is_err() {
+                tracing::trace!("the node has stopped, and follows no changes");
+            }
+        });
+        self.load().await?;
+        let tasks = [
+            tokio::spawn(self.clone().follow(changes)),
+            tokio::spawn(self.clone().announce()),
+            tokio::spawn(self.clone().live()),
+        ];
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).extend(tasks);
+        Ok(())
+    }
+
+    /// The node itself, as it was last written.
+    pub(crate) fn node(&self) -> NodeDocument {
+        self.node.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How old what is known of the other nodes is.
+    pub(crate) fn news_age(&self) -> Duration {
+        self.store.news().map_or(Duration::ZERO, |news| news.age)
+    }
+
+    /// The same, where that is too old.
+    pub(crate) fn blindness(&self) -> Option<Duration> {
+        Some(self.news_age()).filter(|age| *age > MAX_NEWS_AGE)
+    }
+
+    /// Whose rows those of this service are now.
+    pub(crate) fn owner(&self) -> RowOwner {
+        self.rows.owner()
+    }
+
+    /// Calls `lost` with each bind whose endpoint has become another's; set once.
+    pub(crate) fn on_lost(&self, lost: impl Fn(&str) + Send + Sync + 'static) {
+        self.on_lost.get_or_init(|| Box::new(lost));
+    }
+
+    /// Announces a session.
+    pub(crate) fn add_session(&self, session: SessionDocument) {
+        self.rows.add_session(session);
+    }
+
+    /// Announces a tunnel.
+    pub(crate) fn add_tunnel(&self, tunnel: TunnelDocument) {
+        self.rows.add_tunnel(tunnel);
+    }
+
+    /// Announces that a session or a tunnel is gone.
+    pub(crate) fn remove(&self, id: &str) {
+        self.rows.remove(id);
+    }
+
+    /// Remembers that this node holds a bind, which the caller writes.
+    pub(crate) fn hold(&self, bind_id: &str, key: EndpointKey) {
+        self.rows.hold(bind_id, key);
+    }
+
+    /// Forgets a bind that this node has not got.
+    pub(crate) fn forget(&self, bind_id: &str) {
+        self.rows.forget(bind_id);
+    }
+
+    /// Announces that this node holds a bind no more: its address is given up where no other does.
+    pub(crate) fn let_go(&self, bind_id: &str) {
+        self.rows.let_go(bind_id);
+    }
+
+    /// Waits until others can read what was announced before; not for long where the database is away.
+    pub(crate) async fn settled(&self) {
+        let settled = tokio::time::timeout(SETTLE_TIMEOUT, self.rows.settled()).await;
+        or_debug!(settled, "what was announced is not written yet");
+    }
+
+    /// Ends the tasks: nothing is announced any more, and the lease lapses.
+    pub(crate) fn close(&self) {
+        for task in self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            task.abort();
+        }
+    }
+
+    /// Ends the tasks, and says that the node stops; its rows are void then.
+    pub(crate) async fn stop(&self) {
+        self.close();
+        let owner = self.owner();
+        let stopped = self.store.write(move |change| membership::stop(change, &owner));
+        // Without it the lease lapses.
+        let Ok(stopped) = tokio::time::timeout(STOP_TIMEOUT, stopped).await else {
+            return tracing::warn!("other nodes are not told in time that this one stops");
+        };
+        or_debug!(stopped, "other nodes are not told that this one stops");
+        let node_id = self.owner().node_id;
+        let removed =
+            tokio::time::timeout(STOP_TIMEOUT, cleaning::remove_rows(&self.store, &node_id));
+        or_debug!(removed.await, "the rows of this node are left to others");
+    }
+
+    /// Writes what is announced.
+    async fn announce(self: Arc<Self>) {
+        loop {
+            let batch = self.rows.next().await;
+            match self.write(&batch).await {
+                Ok(lost) => {
+                    self.rows.done(&batch);
+                    lost.iter().for_each(|bind_id| self.lose(bind_id));
+                }
+                Err(error) => {
+                    tracing::debug!("rows of this node are not written yet: {error}");
+                    self.rows.retry(batch);
+                    if matches!(error, AnnounceError::Superseded) {
+                        self.superseded.notify_one();
+                    }
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Writes rows; gives the binds whose endpoints are another's.
+    async fn write(&self, batch: &AnnouncementBatch) -> Result<Vec<String>, AnnounceError> {
+        let (owner, changes) = (batch.owner.clone(), Arc::new(batch.changes.clone()));
+        let write = move |change: &Transaction<'_>| {
+            if membership::serving(change, &owner)?.is_none() {
+                return Err(AnnounceError::Superseded);
+            }
+            let mut lost = Vec::new();
+            for row in changes.iter() {
+                if !apply(change, row, &owner)?
+                    && let RowChange::Hold { bind_id, .. } = row
+                {
+                    lost.push(bind_id.clone());
+                }
+            }
+            Ok(lost)
+        };
+        self.store.write(write).await
+    }
+
+    fn lose(&self, bind_id: &str) {
+        tracing::warn!(bind = bind_id, "an endpoint of this node is another's now, and ends here");
+        self.rows.forget(bind_id);
+        if let Some(lost) = self.on_lost.get() {
+            lost(bind_id);
+        }
+    }
+
+    /// Reads all nodes and tunnels into the directory.
+    async fn load(&self) -> Result<(), StoreError> {
+        let known = self.directory.ids();
+        let read = self.store.read(|view| {
+            let nodes = view.page::<NodeDocument>(None, PAGE_SIZE)?;
+            let mut tunnels: Vec<TunnelDocument> = Vec::new();
+            loop {
+                let last = tunnels.last().map(|tunnel| tunnel.id.clone());
+                let page = view.page::<TunnelDocument>(last.as_deref(), PAGE_SIZE)?;
+                let is_last = page.len() < PAGE_SIZE;
+                tunnels.extend(page);
+                if is_last {
+                    return Ok::<_, StoreError>((nodes, tunnels));
+                }
+            }
+        });
+        let (nodes, tunnels) = read.await?;
+        self.note(known, nodes, tunnels);
+        Ok(())
+    }
+
+    /// Reads what has changed into the directory.
+    async fn follow(self: Arc<Self>, mut changes: mpsc::UnboundedReceiver<Vec<String>>) {
+        let mut ids = BTreeSet::new();
+        while let Some(changed) = changes.recv().await {
+            ids.extend(changed);
+            while let Ok(more) = changes.try_recv() {
+                ids.extend(more);
+            }
+            while let Err(error) = self.refresh(ids.iter().cloned().collect()).await {
+                tracing::debug!("what has changed in the cluster cannot be read yet: {error}");
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
+            ids.clear();
+        }
+    }
+
+    async fn refresh(&self, ids: Vec<String>) -> Result<(), StoreError> {
+        let looked_up = ids.clone();
+        let read = self.store.read(move |view| {
+            let nodes = |id: &String| has_prefix(id, prefix::NODE);
+            let (nodes, tunnels): (Vec<_>, Vec<_>) = looked_up.into_iter().partition(nodes);
+            Ok::<_, StoreError>((view.find_all(&nodes)?, view.find_all(&tunnels)?))
+        });
+        let (nodes, tunnels) = read.await?;
+        self.note(ids, nodes, tunnels);
+        Ok(())
+    }
+
+    /// Notes what was read of these identifiers.
+    fn note(&self, ids: Vec<String>, nodes: Vec<NodeDocument>, tunnels: Vec<TunnelDocument>) {
+        let owner = self.owner();
+        let own = nodes.iter().find(|node| node.id == owner.node_id);
+        let is_over = match own {
+            Some(node) => node.record.epoch > owner.epoch,
+            None => ids.contains(&owner.node_id),
+        };
+        if is_over {
+            self.superseded.notify_one();
+        }
+        let nodes: Vec<_> = nodes.into_iter().map(|node| (node.id.clone(), Some(node))).collect();
+        let tunnels: Vec<_> = tunnels.into_iter().map(|row| (row.id.clone(), Some(row))).collect();
+        let read: BTreeSet<&String> =
+            nodes.iter().map(|(id, _)| id).chain(tunnels.iter().map(|(id, _)| id)).collect();
+        let gone = ids.iter().filter(|id| !read.contains(id)).cloned();
+        let (gone_nodes, gone_tunnels): (Vec<_>, Vec<_>) =
+            gone.partition(|id| has_prefix(id, prefix::NODE));
+        let nodes = nodes.iter().cloned().chain(gone_nodes.into_iter().map(|id| (id, None)));
+        let tunnels = tunnels.iter().cloned().chain(gone_tunnels.into_iter().map(|id| (id, None)));
+        self.directory.note(nodes, tunnels, Instant::now(), self.seen_version());
+    }
+
+    /// Beats, and looks after others.
+    async fn live(self: Arc<Self>) {
+        let mut watch = ClusterWatch::new(Instant::now());
+        loop {
+            tokio::select! {
+                () = self.superseded.notified() => self.rejoin().await,
+                () = tokio::time::sleep(LOOK_INTERVAL) => {}
+            }
+            let now = Instant::now();
+            if now.duration_since(watch.beaten) >= BEAT_INTERVAL {
+                watch.beaten = now;
+                self.beat().await;
+            }
+            match watch.look(Instant::now(), self.news_age()) {
+                NewsState::Blind => {}
+                NewsState::Regained { after } => {
+                    self.directory.renew_leases(Instant::now());
+                    if after >= LEASE {
+                        or_debug!(self.load().await, "the cluster cannot be read yet");
+                    }
+                }
+                NewsState::Clear => self.look_after_others().await,
+            }
+        }
+    }
+
+    async fn beat(&self) {
+        let owner = self.owner();
+        let (sessions, tunnels) = self.rows.counts();
+        let seen_version = self.seen_version();
+        let said = NodeState { seen_version, sessions, tunnels, ..NodeState::default() };
+        let beaten = self.store.write(move |change| membership::beat(change, &owner, said));
+        match beaten.await {
+            Ok(true) => {}
+            Ok(false) => self.superseded.notify_one(),
+            Err(err) => tracing::debug!(%err, "this node cannot beat"),
+        }
+    }
+
+    /// The newest version of the database whose changes are known here.
+    fn seen_version(&self) -> i64 {
+        self.store.news().map_or(0, |news| news.version)
+    }
+
+    /// Takes a new epoch, if the own one is over, and announces everything in it.
+    async fn rejoin(&self) {
+        let (owner, node) = (self.owner(), self.node());
+        let joined = self.store.write(move |change| match membership::serving(change, &owner)? {
+            Some(_) => Ok::<_, StoreError>(None),
+            None => membership::rejoin(change, node).map(Some),
+        });
+        match joined.await {
+            Ok(None) => {}
+            Ok(Some(node)) => {
+                tracing::warn!(
+                    epoch = node.record.epoch,
+                    "other nodes took this one for gone; it announces itself again"
+                );
+                self.rows.renew(owner_of(&node));
+                *self.node.lock().unwrap_or_else(PoisonError::into_inner) = node;
+            }
+            Err(err) => {
+                tracing::debug!(%err, "this node cannot join again yet");
+                tokio::time::sleep(RETRY_PAUSE).await;
+                self.superseded.notify_one();
+            }
+        }
+    }
+
+    /// Fences who has lapsed, and removes what is left of who has ended, if that is for this node to do.
+    async fn look_after_others(&self) {
+        for node in self.directory.lapsed(Instant::now()) {
+            let (owner, beat) = (node.owner(), node.state.beat);
+            let name = &node.record.name;
+            let fenced = self.store.write(move |change| membership::fence(change, &owner, beat));
+            match fenced.await {
+                Ok(true) => {
+                    tracing::warn!(node = name, "a node has lapsed; its agents may come here")
+                }
+                Ok(false) => {}
+                Err(err) => {
+                    tracing::debug!(%err, node = name, "a node that has lapsed is not fenced")
+                }
+            }
+        }
+        for node in self.directory.ended(Instant::now(), cleaning::RESERVATION) {
+            let cleaned = cleaning::remove_node(&self.store, &node).await;
+            or_debug!(cleaned, "what a node has left stays for now");
+        }
+    }
+}
+
+/// Whether what others do can be seen.
+#[derive(Debug, PartialEq)]
+enum NewsState {
+    Clear,
+    Blind,
+    /// For the first time after a while in which nobody's silence said anything.
+    Regained {
+        after: Duration,
+    },
+}
+
+/// When this node did what it does from time to time.
+struct ClusterWatch {
+    beaten: Instant,
+    looked: Instant,
+    /// Since when it cannot see what others do.
+    blind: Option<Instant>,
+}
+
+impl ClusterWatch {
+    fn new(now: Instant) -> Self {
+        Self { beaten: now, looked: now, blind: None }
+    }
+
+    /// Judges by the age of news, and by how long ago this was asked: a process that was stopped has seen
+    /// nothing meanwhile.
+    fn look(&mut self, now: Instant, age: Duration) -> NewsState {
+        let before = std::mem::replace(&mut self.looked, now);
+        if now.duration_since(before) > MAX_NEWS_AGE {
+            self.blind.get_or_insert(before);
+        }
+        if age > MAX_NEWS_AGE {
+            self.blind.get_or_insert(now.checked_sub(age).unwrap_or(now));
+            return NewsState::Blind;
+        }
+        let since = self.blind.take();
+        since.map_or(NewsState::Clear, |since| NewsState::Regained {
+            after: now.duration_since(since),
+        })
+    }
+}
+
+/// Makes a change of a row; false when the endpoint of a bind is another's.
+fn apply(change: &Transaction<'_>, row: &RowChange, owner: &RowOwner) -> Result<bool, StoreError> {
+    match row {
+        RowChange::Session(session) => membership::put_session(change, session)?,
+        RowChange::Tunnel(tunnel) => membership::put_tunnel(change, tunnel)?,
+        RowChange::Remove(id) => membership::remove_row(change, id)?,
+        RowChange::Hold { bind_id, key } => {
+            return holds::hold(change, bind_id, key, &owner.node_id);
+        }
+        RowChange::LetGo(bind_id) => {
+            if holds::let_go(change, bind_id, &owner.node_id)? {
+                change.remove::<Reservation>(bind_id)?;
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Whether an identifier is one of what the directory has.
+fn is_shared(id: &str) -> bool {
+    [prefix::NODE, prefix::TUNNEL].iter().any(|kind| has_prefix(id, kind))
+}
+
+fn owner_of(node: &NodeDocument) -> RowOwner {
+    RowOwner { node_id: node.id.clone(), epoch: node.record.epoch }
+}
+
+/// Adds a node, as soon as no other has its name.
+async fn get_name(store: &Arc<Store>, record: NodeRecord) -> Result<NodeDocument, Error> {
+    let mut seen: Option<(Instant, NodeDocument)> = None;
+    loop {
+        let asked = record.clone();
+        let joined = store.write(move |change| membership::join(change, asked, process::own()));
+        let other = match joined.await? {
+            Joined::Done(node) => return Ok(node),
+            Joined::Taken(other) => other,
+        };
+        let (since, first) = seen.get_or_insert_with(|| {
+            tracing::info!(node = record.name, "a node of this name may still run: waiting for it");
+            (Instant::now(), other.clone())
+        });
+        if other.state.beat != first.state.beat || other.id != first.id {
+            let NodeRecord { name, started_at, .. } = other.record;
+            return Err(Error::NodeNameTaken { name, started_at: started_at.0 });
+        }
+        if since.elapsed() >= LEASE || process::has_ended(&other.process, &other.id) {
+            let (owner, beat) = (owner_of(&other), other.state.beat);
+            store.write(move |change| membership::fence(change, &owner, beat)).await?;
+        } else {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+    }
+}
+
+fn machine_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_could_not_look_or_was_stopped_begins_leases_anew() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let (fresh, old) = (Duration::from_millis(100), Duration::from_secs(5));
+        let mut watch = ClusterWatch::new(began);
+
+        assert_eq!(watch.look(at(1), fresh), NewsState::Clear);
+        assert_eq!(watch.look(at(2), old), NewsState::Blind);
+        let NewsState::Regained { after } = watch.look(at(3), fresh) else { panic!("still blind") };
+        assert!(after >= Duration::from_secs(1));
+        assert_eq!(watch.look(at(4), fresh), NewsState::Clear);
+
+        // As after SIGSTOP: the thread that follows changes may be the first to run again.
+        let after = Duration::from_secs(20);
+        assert_eq!(watch.look(at(24), fresh), NewsState::Regained { after });
+        assert_eq!(watch.look(at(25), fresh), NewsState::Clear);
+    }
+}
