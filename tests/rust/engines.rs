@@ -183,12 +183,22 @@ impl PostgresServer {
 
     /// Runs SQL; gives its result as text.
     pub fn psql(&self, database: &str, sql: &str) -> String {
+        self.psql_in_turn(database, &[sql])
+    }
+
+    /// As [`PostgresServer::psql`], each in a transaction of its own.
+    pub fn psql_in_turn(&self, database: &str, statements: &[&str]) -> String {
         let output = as_owner("psql")
             .args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1"])
-            .args(["-U", "ginnel", "-p", &self.port.to_string(), "-d", database, "-c", sql])
+            .args(["-U", "ginnel", "-p", &self.port.to_string(), "-d", database])
+            .args(statements.iter().flat_map(|sql| ["-c", sql]))
             .output()
             .unwrap();
-        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{statements:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 

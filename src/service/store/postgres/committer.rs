@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::error::ServerError;
+use super::follower::FollowerState;
 use super::overlay::{JobEnd, Lookup, LookupShape, Overlay, StoredRow};
 use super::server::{Rows, Server, ServerCall, ServerSession};
 use super::statements::{self, ArrayCall};
@@ -58,6 +59,8 @@ pub(super) struct PostgresCommitter {
     ids: Ids,
     session: Option<ServerSession>,
     tokens: Arc<BatchTokens>,
+    /// Who notifies other nodes.
+    follower: Arc<FollowerState>,
 }
 
 /// Why an attempt has failed.
@@ -92,8 +95,13 @@ impl From<JobFailure> for BatchAttemptError {
 }
 
 impl PostgresCommitter {
-    pub(super) fn new(server: Server, ids: Ids, tokens: Arc<BatchTokens>) -> Self {
-        Self { server, ids, session: None, tokens }
+    pub(super) fn new(
+        server: Server,
+        ids: Ids,
+        tokens: Arc<BatchTokens>,
+        follower: Arc<FollowerState>,
+    ) -> Self {
+        Self { server, ids, session: None, tokens, follower }
     }
 
     /// Tries until the batch is stored, is refused for good, or has taken too long.
@@ -119,7 +127,8 @@ impl PostgresCommitter {
                 }
                 Err(BatchAttemptError::Unknown { version, error }) => {
                     tracing::info!("it is not known whether a change was stored: {error}");
-                    let stored = self.is_stored(version, &token, deadline)?;
+                    let resolved = self.is_stored(version, &token, deadline);
+                    let stored = resolved.inspect_err(|_| self.abandon(&token, shared))?;
                     self.tokens.forget(&token);
                     match stored {
                         Some(changed) => return Ok(changed),
@@ -136,6 +145,13 @@ impl PostgresCommitter {
             tracing::debug!("a change is tried again: {error}");
             std::thread::sleep(pause);
             pause = (pause * 2).min(MAX_PAUSE);
+        }
+    }
+
+    /// Leaves it to the follower to find out what became of a batch.
+    fn abandon(&self, token: &[u8], shared: &WriterShared) {
+        if let Some(changed) = self.tokens.abandon(token) {
+            shared.note_commit(&changed);
         }
     }
 
@@ -168,7 +184,7 @@ impl PostgresCommitter {
         let changes = statements::store(&layer)?;
         let end = EndOfBatch { version, token, changed: &changed, last_id: self.ids.latest() };
         // Noted before: when the response is lost, the follower may see the version first.
-        self.tokens.note_unresolved(token);
+        self.tokens.begin(token);
         end.commit(session, &changes)?;
         self.tokens.forget(token);
         Ok(changed)
@@ -216,7 +232,9 @@ impl Committer for PostgresCommitter {
         Ok(self.commit_in_time(batch, shared)?)
     }
 
-    fn tidy_up(&mut self, _: &WriterShared) {}
+    fn tidy_up(&mut self, _: &WriterShared) {
+        self.follower.note_commit();
+    }
 
     fn close(self) -> Result<(), BatchError> {
         Ok(())

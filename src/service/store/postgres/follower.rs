@@ -1,7 +1,8 @@
 //! Learns what other nodes have changed.
 //!
 //! A thread reads the versions past those that it has seen, at least every [`INTERVAL`]: that is the
-//! guarantee, which needs nothing of the server but a table. While it has not looked for [`TRUST`],
+//! guarantee, which needs nothing of the server but a table. A notification has it look at once; it is sent
+//! after the commit, by this thread and over its own connection, so that no change waits for it. While it has not looked for [`TRUST`],
 //! because the server is away, or this process was stopped, nobody trusts what is remembered here.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,13 +13,15 @@ use std::time::{Duration, Instant};
 use super::error::ServerError;
 use super::server::{Rows, Server, ServerSession};
 use super::tokens::BatchTokens;
-use crate::logging::ignore;
+use crate::logging::{ignore, or_debug};
 use crate::service::store::StoreError;
 use crate::service::store::tables::Row;
 use crate::service::store::writer::WriterShared;
 
 /// How often it is looked for changes of other nodes.
 const INTERVAL: Duration = Duration::from_millis(250);
+/// How much time passes at least between two looks, and between two notifications.
+const MIN_PAUSE: Duration = Duration::from_millis(5);
 /// How long after a look what is remembered is taken to be true: a change of another node is seen, or
 /// looked up, within a second.
 const TRUST: Duration = Duration::from_millis(750);
@@ -27,6 +30,7 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(3);
 /// How many versions are read at once.
 const MAX_VERSIONS: i64 = 1000;
 const SETTINGS: &str = "SET search_path = ginnel; SET statement_timeout = '2s'; SET jit = off;
+    SET synchronous_commit = off;
     SET enable_seqscan = off";
 
 /// How well it is known what other nodes have changed.
@@ -44,12 +48,22 @@ pub(super) struct Follower {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-struct FollowerState {
+/// What has the thread look, or say that there is something to see.
+pub(super) struct FollowerState {
     stopped: AtomicBool,
-    lock: Mutex<()>,
+    hints: Mutex<Hints>,
     woken: Condvar,
     /// The newest version that is known, and when the look began that saw it.
     looked: Mutex<(i64, Instant)>,
+}
+
+/// What has happened since the thread was last awake.
+#[derive(Debug, Default, Clone, Copy)]
+struct Hints {
+    /// This node has committed a change.
+    committed: bool,
+    /// Another node says that it has.
+    notified: bool,
 }
 
 impl Follower {
@@ -58,24 +72,19 @@ impl Follower {
         server: Server,
         tokens: Arc<BatchTokens>,
         shared: Arc<WriterShared>,
+        state: Arc<FollowerState>,
     ) -> Result<Self, StoreError> {
-        let session = server.connect(SETTINGS)?.with_timeout(LOOK_TIMEOUT);
+        let connection = FollowerConnection { server, name: tokens.name(), state: state.clone() };
+        let session = connection.make()?;
         let rows = session.query("SELECT version FROM cluster", &[])?;
         let seen = rows.first().map(|row| row.integer(0)).transpose()?.unwrap_or_default();
-        let state = Arc::new(FollowerState::new(seen));
+        state.note(seen, Instant::now());
+        let follow =
+            Following { connection, session: Some(session), seen, tokens, shared, is_blind: false };
         let following = state.clone();
-        let mut follow =
-            Following { server, session: Some(session), seen, tokens, shared, is_blind: false };
         let thread = std::thread::Builder::new()
             .name("ginnel-follower".to_owned())
-            .spawn(move || {
-                while following.wait() {
-                    let began = Instant::now();
-                    if follow.look_or_complain() {
-                        following.note(follow.seen, began);
-                    }
-                }
-            })
+            .spawn(move || follow.run(&following))
             .map_err(|source| StoreError::File { path: "follower thread".into(), source })?;
         Ok(Self { state, thread: Mutex::new(Some(thread)) })
     }
@@ -93,8 +102,7 @@ impl Follower {
 
     /// Looks no more; waits until the last look is over.
     pub(super) fn stop(&self) {
-        self.state.stopped.store(true, Ordering::Release);
-        self.state.woken.notify_all();
+        self.state.stop();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             ignore(thread.join(), "a panic of its own has been reported by then");
@@ -104,20 +112,35 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        self.state.stopped.store(true, Ordering::Release);
-        self.state.woken.notify_all();
+        self.state.stop();
     }
 }
 
 impl FollowerState {
-    fn new(seen: i64) -> Self {
-        let looked = Mutex::new((seen, Instant::now()));
+    pub(super) fn new() -> Self {
         Self {
             stopped: AtomicBool::default(),
-            lock: Mutex::default(),
-            woken: Condvar::new(),
-            looked,
+            hints: Mutex::default(),
+            woken: Condvar::default(),
+            looked: Mutex::new((0, Instant::now())),
         }
+    }
+
+    /// Has the other nodes notified of a change.
+    pub(super) fn note_commit(&self) {
+        self.hints().committed = true;
+        self.woken.notify_all();
+    }
+
+    /// Has the thread look at once.
+    fn note_notification(&self) {
+        self.hints().notified = true;
+        self.woken.notify_all();
+    }
+
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.woken.notify_all();
     }
 
     fn looked(&self) -> MutexGuard<'_, (i64, Instant)> {
@@ -129,18 +152,46 @@ impl FollowerState {
         *self.looked() = (seen, began);
     }
 
-    /// Waits until it is time to look; false when there is no more to look for.
-    fn wait(&self) -> bool {
-        let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let runs = |_: &mut ()| !self.stopped.load(Ordering::Acquire);
-        let waited = self.woken.wait_timeout_while(lock, INTERVAL, runs);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
-        !self.stopped.load(Ordering::Acquire)
+    /// Waits for a hint, for so long at most; none when there is no more to look for.
+    fn wait(&self, limit: Duration) -> Option<Hints> {
+        let is_quiet = |hints: &mut Hints| {
+            !hints.committed && !hints.notified && !self.stopped.load(Ordering::Acquire)
+        };
+        let waited = self.woken.wait_timeout_while(self.hints(), limit, is_quiet);
+        let (mut hints, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        (!self.stopped.load(Ordering::Acquire)).then(|| std::mem::take(&mut *hints))
+    }
+
+    fn hints(&self) -> MutexGuard<'_, Hints> {
+        self.hints.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How the connection is made over which the thread looks.
+struct FollowerConnection {
+    server: Server,
+    /// What tells the notifications of this process from those of others.
+    name: String,
+    state: Arc<FollowerState>,
+}
+
+impl FollowerConnection {
+    fn make(&self) -> Result<ServerSession, StoreError> {
+        let (name, state) = (self.name.clone(), Arc::downgrade(&self.state));
+        let session = self.server.connect_listening(SETTINGS, move |sender| {
+            if let Some(state) = state.upgrade().filter(|_| sender != name) {
+                state.note_notification();
+            }
+        })?;
+        let session = session.with_timeout(LOOK_TIMEOUT);
+        // Some servers have none of this, and some proxies lose it: then changes are seen at the next look.
+        or_debug!(session.execute("LISTEN ginnel_changes"), "the database sends no notifications");
+        Ok(session)
     }
 }
 
 struct Following {
-    server: Server,
+    connection: FollowerConnection,
     session: Option<ServerSession>,
     /// The newest version whose changes are known here.
     seen: i64,
@@ -151,6 +202,33 @@ struct Following {
 }
 
 impl Following {
+    /// Looks when it is time or another node says so, and notifies the others of changes; the changes of a
+    /// moment have one notification.
+    fn run(mut self, state: &FollowerState) {
+        let mut looked = Instant::now();
+        while let Some(hints) = state.wait(INTERVAL.saturating_sub(looked.elapsed())) {
+            if hints.committed {
+                self.notify();
+            }
+            if hints.notified || looked.elapsed() >= INTERVAL {
+                looked = Instant::now();
+                if self.look_or_complain() {
+                    state.note(self.seen, looked);
+                }
+            }
+            std::thread::sleep(MIN_PAUSE);
+        }
+    }
+
+    /// Hints to the other nodes that there is something to see.
+    fn notify(&self) {
+        if let Some(session) = self.session.as_ref().filter(|session| !session.is_closed()) {
+            let sent =
+                session.query("SELECT pg_notify('ginnel_changes', ?1)", &[&self.connection.name]);
+            or_debug!(sent, "other nodes are not notified");
+        }
+    }
+
     /// Looks; false when it cannot.
     fn look_or_complain(&mut self) -> bool {
         let looked = self.look();
@@ -167,7 +245,7 @@ impl Following {
     fn look(&mut self) -> Result<(), StoreError> {
         let session = match self.session.take() {
             Some(session) if !session.is_closed() => session,
-            _ => self.server.connect(SETTINGS)?.with_timeout(LOOK_TIMEOUT),
+            _ => self.connection.make()?,
         };
         loop {
             let rows = newer(&session, self.seen)?;
@@ -185,8 +263,9 @@ impl Following {
     /// Tells of the changes of a version.
     fn note(&mut self, row: &tokio_postgres::Row) -> Result<(), StoreError> {
         let (version, token) = (row.integer(0)?, row.bytes(1)?);
-        if !self.tokens.is_told(token) {
-            self.shared.note_commit(&serde_json::from_str::<Vec<String>>(row.text(2)?)?);
+        let changed: Vec<String> = serde_json::from_str(row.text(2)?)?;
+        if self.tokens.is_news(token, &changed) {
+            self.shared.note_commit(&changed);
         }
         self.seen = version;
         Ok(())

@@ -32,7 +32,7 @@ use super::{StoreError, View};
 use crate::api::Origin;
 use crate::api::id::Ids;
 use committer::PostgresCommitter;
-use follower::Follower;
+use follower::{Follower, FollowerState};
 use pool::{MAX_READERS, ReaderPool};
 use server::Server;
 use tokens::BatchTokens;
@@ -57,9 +57,10 @@ pub(super) fn open(
     let session = session.or_else(|_| server.connect(migrate::SETTINGS))?;
     let ids = migrate::prepare(&session, Ids::of(origin), &address)?;
     let tokens = Arc::new(BatchTokens::new()?);
-    let committer = PostgresCommitter::new(server.clone(), ids, tokens.clone());
+    let state = Arc::new(FollowerState::new());
+    let committer = PostgresCommitter::new(server.clone(), ids, tokens.clone(), state.clone());
     let writer = Writer::start(|_| Ok(committer))?;
-    let follower = Follower::start(server.clone(), tokens, writer.shared())?;
+    let follower = Follower::start(server.clone(), tokens, writer.shared(), state)?;
     let (pool, permits) =
         (Arc::new(ReaderPool::new(server)), Arc::new(Semaphore::new(MAX_READERS)));
     Ok((PostgresReaders { pool, permits, follower }, writer))

@@ -10,14 +10,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, NoTls, Statement};
+use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Statement};
 
 use super::error::ServerError;
 use super::options::{PostgresOptions, TlsMode};
 use super::tls::PostgresTls;
-use crate::logging::or_debug;
 use crate::service::store::StoreError;
 use crate::thread_runtime::ThreadRuntime;
 
@@ -50,22 +50,27 @@ impl Server {
 
     /// Makes a connection, with these settings.
     pub(super) fn connect(&self, settings: &str) -> Result<ServerSession, ServerError> {
+        self.connect_listening(settings, |_| {})
+    }
+
+    /// As [`Server::connect`]; the payloads of notifications are handed over as they come.
+    pub(super) fn connect_listening(
+        &self,
+        settings: &str,
+        notified: impl Fn(&str) + Send + 'static,
+    ) -> Result<ServerSession, ServerError> {
         let connecting = async {
             let config = &self.0.options.config;
             let spawned = &self.0.runtime;
             let client = match self.0.tls.clone() {
                 Some(tls) => {
                     let (client, connection) = config.connect(tls).await?;
-                    spawned.handle().spawn(async move {
-                        or_debug!(connection.await, "a connection to the database broke");
-                    });
+                    spawned.handle().spawn(carry(connection, notified));
                     client
                 }
                 None => {
                     let (client, connection) = config.connect(NoTls).await?;
-                    spawned.handle().spawn(async move {
-                        or_debug!(connection.await, "a connection to the database broke");
-                    });
+                    spawned.handle().spawn(carry(connection, notified));
                     client
                 }
             };
@@ -87,6 +92,25 @@ impl Server {
         let _entered = self.0.runtime.handle().enter();
         let limited = timeout(limit, response);
         block_on(limited).map_err(|_| ServerError::Unanswered)
+    }
+}
+
+/// Carries what is sent and received over a connection until it ends.
+async fn carry<S, T>(mut connection: Connection<S, T>, notified: impl Fn(&str))
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    loop {
+        match std::future::poll_fn(|context| connection.poll_message(context)).await {
+            Some(Ok(AsyncMessage::Notification(notification))) => notified(notification.payload()),
+            Some(Ok(_)) => {}
+            Some(Err(error)) => {
+                tracing::debug!("a connection to the database broke: {error}");
+                return;
+            }
+            None => return,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What tells the batches of this process from those of other nodes.
 
-use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::service::store::StoreError;
 
@@ -13,7 +13,15 @@ const TOKEN_BYTES: usize = 16;
 pub(super) struct BatchTokens {
     prefix: [u8; PREFIX_BYTES],
     /// Those of batches of which it is not known, or not yet, whether they were stored.
-    unresolved: Mutex<HashSet<Vec<u8>>>,
+    unresolved: Mutex<HashMap<Vec<u8>, UnresolvedBatch>>,
+}
+
+/// A batch of which it is not known whether it was stored.
+enum UnresolvedBatch {
+    /// Whoever commits it tells of its changes if it was; those that were seen to be stored are kept.
+    InFlight(Option<Vec<String>>),
+    /// Whoever sees it stored tells of its changes.
+    Abandoned,
 }
 
 impl BatchTokens {
@@ -21,6 +29,11 @@ impl BatchTokens {
         let mut prefix = [0; PREFIX_BYTES];
         getrandom::fill(&mut prefix)?;
         Ok(Self { prefix, unresolved: Mutex::default() })
+    }
+
+    /// What no other process is called.
+    pub(super) fn name(&self) -> String {
+        format!("{:016x}", u64::from_be_bytes(self.prefix))
     }
 
     /// A new one.
@@ -31,19 +44,76 @@ impl BatchTokens {
         Ok(token)
     }
 
-    /// Notes a batch that may be stored without this process knowing it.
-    pub(super) fn note_unresolved(&self, token: &[u8]) {
-        self.unresolved.lock().unwrap_or_else(PoisonError::into_inner).insert(token.to_owned());
+    /// Notes a batch that may be stored from now on.
+    pub(super) fn begin(&self, token: &[u8]) {
+        self.unresolved().insert(token.to_owned(), UnresolvedBatch::InFlight(None));
     }
 
     /// Notes that what became of a batch is known.
     pub(super) fn forget(&self, token: &[u8]) {
-        self.unresolved.lock().unwrap_or_else(PoisonError::into_inner).remove(token);
+        self.unresolved().remove(token);
     }
 
-    /// True when the batch is one of this process, whose changes the watchers here know.
-    pub(super) fn is_told(&self, token: &[u8]) -> bool {
-        let mut unresolved = self.unresolved.lock().unwrap_or_else(PoisonError::into_inner);
-        token.starts_with(&self.prefix) && !unresolved.remove(token)
+    /// Notes that whoever committed a batch knows no more what became of it; gives its changes when it was
+    /// seen to be stored.
+    pub(super) fn abandon(&self, token: &[u8]) -> Option<Vec<String>> {
+        let mut unresolved = self.unresolved();
+        if let Some(UnresolvedBatch::InFlight(Some(changed))) = unresolved.remove(token) {
+            return Some(changed);
+        }
+        unresolved.insert(token.to_owned(), UnresolvedBatch::Abandoned);
+        None
+    }
+
+    /// Notes that a batch was stored; true when whoever sees that is to tell of its changes: it is not one
+    /// of this process, or was abandoned.
+    pub(super) fn is_news(&self, token: &[u8], changed: &[String]) -> bool {
+        if !token.starts_with(&self.prefix) {
+            return true;
+        }
+        let mut unresolved = self.unresolved();
+        match unresolved.get_mut(token) {
+            Some(UnresolvedBatch::InFlight(seen)) => {
+                *seen = Some(changed.to_owned());
+                false
+            }
+            Some(UnresolvedBatch::Abandoned) => unresolved.remove(token).is_some(),
+            None => false,
+        }
+    }
+
+    fn unresolved(&self) -> MutexGuard<'_, HashMap<Vec<u8>, UnresolvedBatch>> {
+        self.unresolved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_changes_of_a_batch_are_told_once_whatever_became_of_it() {
+        let (tokens, changed) = (BatchTokens::new().unwrap(), vec!["ak_1".to_owned()]);
+        let other = BatchTokens::new().unwrap().next().unwrap();
+        assert!(tokens.is_news(&other, &changed));
+
+        let stored = tokens.next().unwrap();
+        tokens.begin(&stored);
+        assert!(!tokens.is_news(&stored, &changed), "it is told by whoever commits it");
+        tokens.forget(&stored);
+        assert!(!tokens.is_news(&stored, &changed));
+
+        let seen_before = tokens.next().unwrap();
+        tokens.begin(&seen_before);
+        assert!(!tokens.is_news(&seen_before, &changed));
+        assert_eq!(tokens.abandon(&seen_before), Some(changed.clone()));
+
+        let seen_after = tokens.next().unwrap();
+        tokens.begin(&seen_after);
+        assert_eq!(tokens.abandon(&seen_after), None);
+        assert!(tokens.is_news(&seen_after, &changed));
+        assert!(!tokens.is_news(&seen_after, &changed));
     }
 }

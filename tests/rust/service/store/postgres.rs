@@ -286,3 +286,44 @@ async fn no_acknowledged_change_is_lost_when_the_server_is_killed() {
     store.close();
     server.kill();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_nodes_are_notified_of_a_change_and_once_of_many() {
+    let database = engines::new_database();
+    let node = engines::open(&database);
+    let name = database.to_string().rsplit('/').next().unwrap().to_owned();
+    let listening = tokio::task::spawn_blocking(move || {
+        engines::server().psql_in_turn(&name, &["LISTEN ginnel_changes", "SELECT pg_sleep(2)"])
+    });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+
+    for number in 0..100 {
+        node.write(move |change| change.put(&note(number))).await.unwrap();
+    }
+
+    let notified = listening.await.unwrap().matches("Asynchronous notification").count();
+    assert!((1..100).contains(&notified), "{notified} notifications");
+}
+
+/// How long after the response to a change another node hears of it, in milliseconds.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a measurement: run it alone, with --nocapture"]
+async fn propagation() {
+    let database = engines::new_database();
+    let (writer, reader) = (engines::open(&database), engines::open(&database));
+    let (heard, news) = std::sync::mpsc::channel();
+    reader.watch(move |_| heard.send(std::time::Instant::now()).unwrap());
+    let mut times = Vec::new();
+    for number in 0..1000 {
+        writer.write(move |change| change.put(&note(number))).await.unwrap();
+        let answered = std::time::Instant::now();
+        let heard = tokio::task::block_in_place(|| news.recv().unwrap());
+        times.push(heard.saturating_duration_since(answered).as_secs_f64() * 1e3);
+        tokio::time::sleep(Duration::from_millis(u64::from(number % 17))).await;
+    }
+    times.sort_by(f64::total_cmp);
+    println!(
+        "propagation: p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms",
+        times[500], times[990], times[999]
+    );
+}
