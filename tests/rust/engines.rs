@@ -219,7 +219,7 @@ impl PostgresServer {
 }
 
 /// Who runs the server, which refuses to be run by an administrator.
-fn owner() -> u32 {
+pub fn owner() -> u32 {
     match rustix::process::geteuid().as_raw() {
         0 => 65534,
         user => user,

@@ -16,6 +16,7 @@ on_each_engine!(a_failed_change_leaves_nothing_behind,);
 
 mod migrations;
 mod postgres;
+mod postgres_tls;
 mod snapshot;
 mod transaction;
 mod view;
