@@ -1,0 +1,121 @@
+"""Several `ginnel serve` on one database: leases, names, and what `ginnel cluster status` shows."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import ginnel
+import postgres
+from processes import Command, wait_until
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[postgres.PostgresServer]:
+    with postgres.running() as server:
+        yield server
+
+
+@pytest.fixture
+def store(server: postgres.PostgresServer) -> str:
+    return server.new_database()
+
+
+def node(store: str, name: str) -> Command:
+    ports = ("--http-port", "none", "--https-port", "none")
+    own = ("--node-name", name, "--peer-addr", "127.0.0.1:0")
+    return Command("serve", "--store", store, *own, *ports)
+
+
+def states(client: ginnel.RemoteClient) -> dict[str | None, str | None]:
+    return {node.name: node.state for node in client.nodes.list()}
+
+
+async def test_both_clients_list_the_nodes(store: str, make_client: Any) -> None:
+    one = ginnel.Service(store=store, settings={"node_name": "one"})
+    with one, ginnel.Service(store=store, settings={"node_name": "two"}) as two:
+        client = make_client(one.api_key, base_url=two.url)
+
+        nodes = await client.nodes.list().to_list()
+
+        assert [(node.name, node.own) for node in nodes] == [("two", True), ("one", False)]
+        assert {node.state for node in nodes} == {"alive"}
+
+
+def test_a_service_of_its_own_has_no_nodes(ginnel_remote: ginnel.RemoteClient) -> None:
+    assert ginnel_remote.nodes.list().to_list() == []
+
+
+def test_a_node_that_is_killed_lapses_and_its_name_is_free_at_once(store: str) -> None:
+    with node(store, "one") as one, contextlib.ExitStack() as stack:
+        service = one.line()
+        two = stack.enter_context(node(store, "two"))
+        two.line()
+        with ginnel.RemoteClient(service["api_key"], base_url=service["url"]) as client:
+            wait_until(lambda: states(client) == {"one": "alive", "two": "alive"}, "both", 10)
+            two.process.send_signal(signal.SIGKILL)
+            wait_until(lambda: states(client)["two"] == "lapsed", "the lease to lapse", 40)
+
+            again = stack.enter_context(node(store, "two"))
+            again.line()
+
+            wait_until(lambda: "alive" in by_name(client, "two"), "the node to be back", 10)
+
+
+def by_name(client: ginnel.RemoteClient, name: str) -> set[str | None]:
+    return {node.state for node in client.nodes.list() if node.name == name}
+
+
+def test_a_node_that_was_stopped_for_a_while_comes_back_in_a_new_epoch(store: str) -> None:
+    with node(store, "one") as one, node(store, "two") as two:
+        service = one.line()
+        two.line()
+        with ginnel.RemoteClient(service["api_key"], base_url=service["url"]) as client:
+            epoch = epoch_of(client, "two")
+            two.process.send_signal(signal.SIGSTOP)
+            try:
+                wait_until(lambda: "lapsed" in by_name(client, "two"), "the lease to lapse", 40)
+                time.sleep(1)
+            finally:
+                two.process.send_signal(signal.SIGCONT)
+
+            wait_until(lambda: by_name(client, "two") == {"alive"}, "the node to be back", 20)
+            assert epoch_of(client, "two") > epoch
+            assert by_name(client, "one") == {"alive"}
+
+
+def epoch_of(client: ginnel.RemoteClient, name: str) -> int:
+    found = [node.epoch for node in client.nodes.list() if node.name == name]
+    assert len(found) == 1
+    assert found[0] is not None
+    return found[0]
+
+
+def test_the_command_shows_the_nodes(store: str) -> None:
+    with node(store, "one") as one:
+        service = one.line()
+        key = {"GINNEL_API_KEY": service["api_key"]}
+        status = [sys.executable, "-m", "ginnel", "cluster", "status", "--base-url", service["url"]]
+        shown = subprocess.run([*status, "--json"], env=key, capture_output=True, check=True)
+        table = subprocess.run(status, env=key, capture_output=True, check=True, text=True)
+
+    nodes = json.loads(shown.stdout)
+    assert [(node["name"], node["own"]) for node in nodes] == [("one", True)]
+    assert "alive" in table.stdout
+
+
+def test_a_second_node_of_a_name_is_refused_while_the_first_lives(store: str) -> None:
+    with node(store, "one") as one:
+        one.line()
+        with node(store, "one") as other:
+            code, complaints = other.ended()
+
+    assert (code, "--node-name" in complaints) == (2, True), complaints
