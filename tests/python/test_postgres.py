@@ -44,7 +44,7 @@ async def test_resources_are_kept_for_the_next_service(store: str, make_client: 
 def test_a_key_that_one_node_deletes_is_refused_by_the_others(store: str) -> None:
     with (
         ginnel.Service(store=store) as one,
-        ginnel.Service(store=store) as other,
+        ginnel.Service(store=store, settings={"node_name": "other"}) as other,
         ginnel.RemoteClient(one.api_key, base_url=one.url) as admin,
     ):
         key = admin.api_keys.create(description="short-lived")
