@@ -67,9 +67,14 @@ async fn command(
     if let Some(online) = service.shared.registry.session(id) {
         return command.send(&online).await.map_err(refused);
     }
-    let peers = service.shared.peers.as_ref().ok_or_else(Refusal::not_found)?;
+    if service.shared.cluster.is_none() {
+        return Err(Refusal::not_found());
+    }
     let session = find_row(service, id).await?.ok_or_else(Refusal::not_found)?;
-    let sent = peers.send_command(&session.owner.node_id, id, command).await;
+    let sent = match &service.shared.peers {
+        Some(peers) => peers.send_command(&session.owner.node_id, id, command).await,
+        None => Err(CommandFailure::Unreachable("this one has no peer_addr".to_owned())),
+    };
     sent.map_err(|failure| match failure {
         CommandFailure::Gone => Refusal::not_found(),
         CommandFailure::Refused(reason) => refused(reason),

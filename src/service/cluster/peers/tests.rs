@@ -164,7 +164,7 @@ async fn visit(node: &Node, request: &str) -> String {
 }
 
 fn get(host: &str, more: &str) -> String {
-    format!("GET /a?b=c HTTP/1.1\r\nhost: {host}\r\n{more}connection: close\r\n\r\n")
+    format!("GET /a?b=c {VERSION}\r\nhost: {host}\r\n{more}connection: close\r\n\r\n")
 }
 
 /// The status of a response.
@@ -267,9 +267,10 @@ async fn another_protocol_goes_on_through_both_nodes() {
     let target = server(|stream| Box::pin(echo(stream))).await;
     let _endpoint = publish(&nodes, http("app.test"), target).await;
     let mut stream = TcpStream::connect(nodes[0].gateway.http_address().unwrap()).await.unwrap();
-    let request =
-        b"GET / HTTP/1.1\r\nhost: app.test\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
-    stream.write_all(request).await.unwrap();
+    let request = format!(
+        "GET / {VERSION}\r\nhost: app.test\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.unwrap());
@@ -323,7 +324,7 @@ async fn who_has_no_certificate_of_the_authority_is_not_let_in() {
     let services = PeerServices { gateway, registry: Arc::new(Registry::default()) };
     let stranger = other.open(theirs, &strangers, services).unwrap();
     let mut plain = TcpStream::connect(address).await.unwrap();
-    plain.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    plain.write_all(get("app.test", "").as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     let read = plain.read_to_end(&mut answer).await;
 
