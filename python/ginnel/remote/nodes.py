@@ -44,6 +44,10 @@ class Node(Record):
     """How many agents were connected to it then."""
     tunnels: int | None = None
     """How many tunnels these had."""
+    latency_us: int | None = None
+    """How many microseconds a heartbeat takes to it and back; none where the node that responds is not
+     connected to it.
+    """
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 
