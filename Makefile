@@ -2,14 +2,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo check test fuzz packages bench dev docs wheels generate lint format
+.PHONY: help demo cluster-demo check test fuzz packages bench dev docs wheels generate lint format
 
 help: ## Say what each target does.
-	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
 
 demo: dev ## Set up, and walk both APIs against a service and an agent of our own.
 	$(BIN)/python examples/remote_tour.py
 	$(BIN)/python examples/agent_tour.py
+
+cluster-demo: dev packages ## Start PostgreSQL, three nodes, HAProxy and two agents on this machine, and kill a node.
+	$(BIN)/python deploy/cluster/demo.py
 
 check: $(VENV)/ready ## Check formats, lints, types and unit tests of what compiles already; under a minute.
 	cargo fmt --check

@@ -90,6 +90,25 @@ def test_the_linter_of_docker_finds_nothing_wrong() -> None:
     assert checked(program("hadolint"), str(DEPLOY / "Dockerfile")) == ""
 
 
+def test_the_balancer_of_a_cluster_has_a_configuration_that_it_takes() -> None:
+    checked(program("haproxy"), "-c", "-f", str(DEPLOY / "cluster" / "haproxy.cfg"))
+
+
+def test_the_compose_file_of_a_cluster_has_three_nodes_with_settings_that_exist() -> None:
+    path = DEPLOY / "cluster" / "compose.yml"
+    checked(program("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", str(path))
+    services = yaml.safe_load(path.read_text())["services"]
+    nodes = [service for name, service in services.items() if name.startswith("node")]
+    assert len(nodes) == 3
+    known = checked(sys.executable, "-m", "ginnel", "serve", "--help")
+    for node in nodes:
+        for variable in node["environment"]:
+            flag = variable.removeprefix("GINNEL_").lower().replace("_", "-")
+            assert f"--{flag}" in known, variable
+        for argument in node["command"][1:]:
+            assert argument.split("=")[0] in known, argument
+
+
 def test_the_compose_file_is_one_and_its_variables_are_settings() -> None:
     path = DEPLOY / "compose.yml"
     checked(program("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", str(path))
