@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import ginnel
+import postgres
 from ginnel._core.pager import Pager
 from ginnel._core.resource import Resource
 
@@ -84,9 +85,24 @@ class PagerFace:
         return self._pager.first()
 
 
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[postgres.PostgresServer]:
+    with postgres.running() as server:
+        yield server
+
+
 @pytest.fixture
-def service() -> Iterator[ginnel.Service]:
-    with ginnel.Service() as service:
+def storage(request: pytest.FixtureRequest) -> dict[str, str]:
+    """Where a service keeps its data: in memory, or for `ON_BOTH_STORES` on PostgreSQL too."""
+    if getattr(request, "param", "memory") == "memory":
+        return {}
+    server: postgres.PostgresServer = request.getfixturevalue("postgres_server")
+    return {"store": server.new_database()}
+
+
+@pytest.fixture
+def service(storage: dict[str, str]) -> Iterator[ginnel.Service]:
+    with ginnel.Service(**storage) as service:  # type: ignore[arg-type]
         yield service
 
 

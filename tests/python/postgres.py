@@ -6,15 +6,21 @@ import contextlib
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from itertools import count
 
+import pytest
+
 from addresses import free_port
 from processes import wait_until
 
 NOBODY = 65534
+
+ON_BOTH_STORES = pytest.mark.parametrize("storage", ["memory", "postgresql"], indirect=True)
+"""Has tests that take `storage`, or the service on it, run on each engine."""
 
 
 class PostgresServer:
@@ -71,7 +77,8 @@ def running() -> Iterator[PostgresServer]:
             wait_until(server.is_ready, "a server of PostgreSQL")
             yield server
         finally:
-            process.terminate()
+            # It would wait for its clients otherwise.
+            process.send_signal(signal.SIGINT)
             process.wait(30)
     finally:
         shutil.rmtree(folder)

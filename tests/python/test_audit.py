@@ -10,10 +10,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import ginnel
+from postgres import ON_BOTH_STORES
+
+pytestmark = ON_BOTH_STORES
 
 
-def test_events_are_listed_by_what_they_are_about() -> None:
-    with ginnel.Service() as service, service.client() as remote:
+def test_events_are_listed_by_what_they_are_about(service: ginnel.Service) -> None:
+    with service.client() as remote:
         first = remote.ip_policies.create(description="first")
         second = remote.ip_policies.create(description="second")
         remote.ip_policies.delete(first.id)
@@ -34,26 +37,24 @@ def test_events_are_listed_by_what_they_are_about() -> None:
         assert isinstance(of_first[0].created_at, datetime)
 
 
-async def test_events_are_listed_by_the_asyncio_client() -> None:
-    with ginnel.Service() as service:
-        async with service.async_client() as remote:
-            policy = await remote.ip_policies.create()
-            events = [event async for event in remote.audit_events.list(principal=None)]
-            found = await remote.audit_events.get(events[0].id)
+async def test_events_are_listed_by_the_asyncio_client(service: ginnel.Service) -> None:
+    async with service.async_client() as remote:
+        policy = await remote.ip_policies.create()
+        events = [event async for event in remote.audit_events.list(principal=None)]
+        found = await remote.audit_events.get(events[0].id)
     assert (found.operation, found.resource_ids) == ("ip_policies.create", [policy.id])
 
 
-def test_a_time_without_a_time_zone_is_no_moment() -> None:
+def test_a_time_without_a_time_zone_is_no_moment(service: ginnel.Service) -> None:
     with (
-        ginnel.Service() as service,
         service.client() as remote,
         pytest.raises(ginnel.ValidationError, match="a datetime with a time zone"),
     ):
         remote.audit_events.list(created_after=datetime(2026, 1, 2)).first()
 
 
-def test_the_command_lists_events() -> None:
-    with ginnel.Service() as service, service.client() as remote:
+def test_the_command_lists_events(service: ginnel.Service) -> None:
+    with service.client() as remote:
         policy = remote.ip_policies.create()
         command = [sys.executable, "-m", "ginnel", "api", "audit-events", "list", "-o", "json"]
         listed = subprocess.run(

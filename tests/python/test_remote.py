@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 import ginnel
+from postgres import ON_BOTH_STORES
+
+pytestmark = ON_BOTH_STORES
 
 
 async def test_the_token_is_told_once(client: Any) -> None:
