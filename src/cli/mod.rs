@@ -22,6 +22,7 @@ mod serve;
 mod serve_reload;
 mod settings;
 mod signals;
+mod store;
 
 use std::ffi::OsString;
 
@@ -47,6 +48,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { command: admin_key::command, run: admin_key::run },
     Subcommand { command: backup::backup, run: backup::run_backup },
     Subcommand { command: backup::restore, run: backup::run_restore },
+    Subcommand { command: store::command, run: store::run },
     Subcommand { command: doctor::command, run: doctor::run },
     Subcommand { command: agent::agent, run: agent::run_agent },
     Subcommand { command: agent::http, run: agent::run_http },

@@ -53,6 +53,11 @@ pub(super) async fn stored_or_new(store: &Store) -> Result<AuthorityKey, Error> 
             store.write(move |change| keep(change, fresh)).await?
         }
     };
+    usable((certificate, key))
+}
+
+/// The authority that a database held.
+pub(super) fn usable((certificate, key): StoredAuthority) -> Result<AuthorityKey, Error> {
     Ok(AuthorityKey::from_pem(&certificate, &key).map_err(|unusable| {
         tracing::error!("the certificate authority in the database is unusable: {unusable}");
         UNUSABLE
@@ -60,9 +65,10 @@ pub(super) async fn stored_or_new(store: &Store) -> Result<AuthorityKey, Error> 
 }
 
 /// The certificate and the key.
-type StoredAuthority = (String, String);
+pub(super) type StoredAuthority = (String, String);
 
-fn find(view: &View<'_>) -> Result<Option<StoredAuthority>, StoreError> {
+/// The authority that a database holds.
+pub(super) fn find(view: &View<'_>) -> Result<Option<StoredAuthority>, StoreError> {
     match (view.setting(CERTIFICATE)?, view.setting(KEY)?) {
         (Some(certificate), Some(key)) => Ok(Some((certificate, key))),
         (None, None) => Ok(None),
@@ -74,7 +80,12 @@ fn keep(change: &Transaction<'_>, fresh: StoredAuthority) -> Result<StoredAuthor
     if let Some(stored) = find(change)? {
         return Ok(stored);
     }
-    change.set(CERTIFICATE, &fresh.0)?;
-    change.set(KEY, &fresh.1)?;
+    put(change, &fresh)?;
     Ok(fresh)
+}
+
+/// Has a database hold an authority.
+pub(super) fn put(change: &Transaction<'_>, authority: &StoredAuthority) -> Result<(), StoreError> {
+    change.set(CERTIFICATE, &authority.0)?;
+    change.set(KEY, &authority.1)
 }

@@ -42,6 +42,7 @@ mod rehearsal;
 pub mod reload;
 mod routes;
 pub mod store;
+mod store_copy;
 mod tokens;
 
 use std::net::SocketAddr;
@@ -59,6 +60,7 @@ pub use live::ApiLimits;
 pub use options::{Options, read_admin_key, read_authtoken};
 pub use refusal::Refusal;
 pub use rehearsal::{Called, InjectedFault};
+pub use store_copy::copy_store;
 pub use tokens::new_admin_key;
 
 use arc_swap::ArcSwap;

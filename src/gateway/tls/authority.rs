@@ -20,8 +20,7 @@ use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 use crate::api::Timestamp;
-use crate::files;
-use crate::gateway::tls::authority_key::AuthorityKey;
+use crate::gateway::tls::authority_key::{AuthorityFiles, AuthorityKey};
 use crate::gateway::tls::certificate_error::CertificateError;
 use crate::gateway::tls::challenges::Challenges;
 use crate::gateway::tls::interfaces;
@@ -110,10 +109,8 @@ impl Authority {
     /// When its files cannot be read or written, or hold something else.
     pub fn open(database: Option<&Path>) -> Result<Arc<Self>, CertificateError> {
         let Some(database) = database else { return Self::of(AuthorityKey::new()?) };
-        let (certificate, key) =
-            (files::beside(database, "-ca.pem"), files::beside(database, "-ca.key"));
-        let kept = AuthorityKey::beside(&certificate, &key)?;
-        Self::with_key(kept, Some(certificate))
+        let files = AuthorityFiles::of(database);
+        Self::with_key(files.find_or_make()?, Some(files.certificate))
     }
 
     /// The authority with a key that is kept elsewhere.

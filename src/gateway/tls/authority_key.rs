@@ -2,7 +2,7 @@
 //!
 //! It is kept in two files beside a database, or by whoever calls [`AuthorityKey::from_pem`].
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
@@ -40,11 +40,6 @@ impl AuthorityKey {
         Ok(Self { pem: certificate.to_owned(), key: signing })
     }
 
-    /// That of a database, from the files beside it, which are made when there is neither.
-    pub(super) fn beside(certificate: &Path, private: &Path) -> Result<Self, CertificateError> {
-        read_or_create(certificate, private)
-    }
-
     /// The certificate that clients must trust.
     pub fn pem(&self) -> &str {
         &self.pem
@@ -75,22 +70,75 @@ fn authority_params(key: &KeyPair) -> CertificateParams {
     params
 }
 
-/// The authority in two files, which are made when there is neither.
-///
-/// One without the other is refused: whoever trusts the old authority would not trust a new one.
-fn read_or_create(certificate: &Path, private: &Path) -> Result<AuthorityKey, CertificateError> {
-    if is_there(private)? && !is_there(certificate)? {
-        finish(certificate, private)?;
-    }
-    match (is_there(certificate)?, is_there(private)?) {
-        (true, true) => read(certificate, private),
-        (false, false) => {
-            let made = AuthorityKey::new()?;
-            write(certificate, made.pem(), private, &made.key_pem())?;
-            Ok(made)
+/// The two files beside a database that hold its authority.
+pub struct AuthorityFiles {
+    pub(super) certificate: PathBuf,
+    private: PathBuf,
+}
+
+impl AuthorityFiles {
+    /// Those of the database in a file; they need not be there.
+    pub fn of(database: &Path) -> Self {
+        Self {
+            certificate: files::beside(database, "-ca.pem"),
+            private: files::beside(database, "-ca.key"),
         }
-        (true, false) => Err(alone(private, certificate)),
-        (false, true) => Err(alone(certificate, private)),
+    }
+
+    /// The authority, if there is one.
+    ///
+    /// # Errors
+    /// When there is one file without the other, for whoever trusts the old authority would not trust a
+    /// new one; or they cannot be read, or hold something else.
+    pub fn find(&self) -> Result<Option<AuthorityKey>, CertificateError> {
+        let Self { certificate, private } = self;
+        if is_there(private)? && !is_there(certificate)? {
+            finish(certificate, private)?;
+        }
+        match (is_there(certificate)?, is_there(private)?) {
+            (true, true) => read(certificate, private).map(Some),
+            (false, false) => Ok(None),
+            (true, false) => Err(alone(private, certificate)),
+            (false, true) => Err(alone(certificate, private)),
+        }
+    }
+
+    /// The authority, which is made when there is none.
+    pub(super) fn find_or_make(&self) -> Result<AuthorityKey, CertificateError> {
+        if let Some(found) = self.find()? {
+            return Ok(found);
+        }
+        let made = AuthorityKey::new()?;
+        self.write(&made)?;
+        Ok(made)
+    }
+
+    /// Writes an authority to files that are not there; false when they are there and are of this one.
+    ///
+    /// # Errors
+    /// When there are files of another one, or they cannot be written.
+    pub fn keep(&self, authority: &AuthorityKey) -> Result<bool, CertificateError> {
+        match self.find()? {
+            None => self.write(authority).map(|()| true),
+            Some(found) if found.key_pem() == authority.key_pem() => Ok(false),
+            Some(_) => Err(content(
+                &self.certificate,
+                "is of another authority; move it and its key away".to_owned(),
+            )),
+        }
+    }
+
+    /// Removes the files.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn remove(&self) -> std::io::Result<()> {
+        std::fs::remove_file(&self.certificate)?;
+        std::fs::remove_file(&self.private)
+    }
+
+    fn write(&self, authority: &AuthorityKey) -> Result<(), CertificateError> {
+        write(&self.certificate, authority.pem(), &self.private, &authority.key_pem())
     }
 }
 

@@ -63,6 +63,12 @@ pub enum StoreError {
     /// A file has the name that a copy is to have.
     #[error("{}: exists already", .0.display())]
     Exists(PathBuf),
+    /// What was to be empty is not.
+    #[error("{}: holds a database already, and a copy goes to an empty one", .0.display())]
+    NotEmpty(PathBuf),
+    /// A copy of a table has other rows than the table.
+    #[error("the copy of {0} does not hold what was copied")]
+    CopyDiffers(&'static str),
     /// The database is damaged.
     #[error("{path}: is damaged: {problem}", path = .path.display())]
     Damaged {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::postgres::{PostgresAddressError, PostgresOptions, is_postgres_address};
-use super::{Store, StoreError};
+use super::{Store, StoreError, Transaction, postgres, sqlite};
 
 /// Where a database is.
 #[derive(Debug, Clone)]
@@ -25,6 +25,21 @@ impl DatabaseLocation {
         match self {
             Self::File(path) => Store::open_existing(path),
             Self::Server(options) => Store::open_existing_postgres((**options).clone()),
+        }
+    }
+
+    /// Makes a file, which must not be there, or the tables on a server, which may be, with what `fill`
+    /// stores: all of it or nothing. Blocks on the disk or the network.
+    ///
+    /// # Errors
+    /// When that cannot be done, or what `fill` returns; the file or the server is as it was then.
+    pub fn fill<T, E: From<StoreError>>(
+        &self,
+        fill: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        match self {
+            Self::File(path) => sqlite::new_file(path, fill),
+            Self::Server(options) => postgres::fill(options, fill),
         }
     }
 }

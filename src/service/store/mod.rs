@@ -10,6 +10,7 @@
 
 mod audit;
 mod batch_error;
+mod copy;
 mod error;
 mod health;
 mod location;
@@ -27,6 +28,7 @@ mod writer;
 use std::path::Path;
 
 pub use audit::{EventQuery, StoredEvent};
+pub use copy::CopiedTable;
 pub use error::{StorageFault, StoreError};
 pub use health::HealthEvents;
 pub use location::DatabaseLocation;

@@ -82,6 +82,11 @@ pub(super) trait WriteTables: ReadTables {
         values: &[Param<'_>],
     ) -> Result<(), StoreError>;
 
+    /// Hands what was put so far to the engine, where it is collected before.
+    fn flush(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Hears of an identifier that was made by this change, and that no row has yet.
     fn note_new(&self, _id: &str) {}
 }

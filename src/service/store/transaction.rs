@@ -13,7 +13,7 @@ use crate::api::id::Ids;
 pub struct Transaction<'connection> {
     view: View<'connection>,
     pub(super) tables: &'connection dyn WriteTables,
-    ids: &'connection Ids,
+    pub(super) ids: &'connection Ids,
     /// The documents that were stored or removed.
     changed: RefCell<Vec<String>>,
 }

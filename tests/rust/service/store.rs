@@ -14,6 +14,7 @@ use crate::engines::{Engine, on_each_engine};
 
 on_each_engine!(a_failed_change_leaves_nothing_behind,);
 
+mod copy;
 mod migrations;
 mod postgres;
 mod postgres_tls;

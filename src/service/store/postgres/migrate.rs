@@ -43,6 +43,19 @@ pub(super) fn prepare(session: &ServerSession, ids: Ids, address: &str) -> Resul
     Ok(ids)
 }
 
+/// Makes the tables in a transaction that is open already, and that takes them back if it ends without
+/// success; gives what makes identifiers larger than those stored.
+pub(super) fn prepare_within(
+    session: &ServerSession,
+    ids: Ids,
+    address: &str,
+) -> Result<Ids, StoreError> {
+    session.execute("CREATE SCHEMA IF NOT EXISTS ginnel")?;
+    session.execute(HOUSEKEEPING)?;
+    ids.continue_after(&migrate(session, address)?);
+    Ok(ids)
+}
+
 /// Gives the last identifier.
 fn migrate(session: &ServerSession, address: &str) -> Result<String, StoreError> {
     let rows = session.query("SELECT schema, last_id FROM cluster FOR UPDATE", &[])?;

@@ -6,6 +6,7 @@
 
 mod committer;
 mod error;
+mod fill;
 mod follower;
 mod migrate;
 mod options;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
+pub(super) use fill::fill;
 pub use follower::ChangeNews;
 pub use options::{PostgresAddressError, PostgresOptions, is_postgres_address};
 

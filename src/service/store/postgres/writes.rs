@@ -74,15 +74,18 @@ impl<'a> JobTables<'a> {
     ) -> Result<(), StoreError> {
         match self.rows(session, sql, values) {
             Ok(rows) => hand_over(&rows, keep),
-            Err(failure) => {
-                let problem = match &failure {
-                    JobFailure::Server(error) => error.to_string(),
-                    JobFailure::Store(error) => error.to_string(),
-                };
-                self.failure.set(Some(failure));
-                Err(StoreError::Server { fault: None, problem })
-            }
+            Err(failure) => Err(self.fail(failure)),
         }
+    }
+
+    /// Notes why the batch cannot go on; gives what the job is to end with.
+    fn fail(&self, failure: JobFailure) -> StoreError {
+        let problem = match &failure {
+            JobFailure::Server(error) => error.to_string(),
+            JobFailure::Store(error) => error.to_string(),
+        };
+        self.failure.set(Some(failure));
+        StoreError::Server { fault: None, problem }
     }
 }
 
@@ -133,6 +136,12 @@ impl WriteTables for JobTables<'_> {
     ) -> Result<(), StoreError> {
         self.overlay.borrow_mut().delete(table, by, values);
         Ok(())
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        let Some(session) = self.session else { return Ok(()) };
+        let layer = self.overlay.borrow_mut().take_current();
+        store(session, &layer).map_err(|failure| self.fail(failure))
     }
 
     fn note_new(&self, id: &str) {

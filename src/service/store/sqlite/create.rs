@@ -24,24 +24,26 @@ use crate::service::store::{StoreError, Transaction};
 const UNFINISHED: &str = "-unfinished";
 
 /// Makes a database; what `fill` stores is in it from the start. The caller has locked the name.
-pub(super) fn create<E: From<StoreError>>(
+pub(super) fn create<T, E: From<StoreError>>(
     path: &Path,
     ids: &Ids,
-    fill: impl FnOnce(&Transaction<'_>) -> Result<(), E>,
-) -> Result<FileLock, E> {
+    fill: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+) -> Result<(FileLock, T), E> {
     let unfinished = files::beside(path, UNFINISHED);
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).create_new(true);
     let opened = files::with_mode(options, files::SECRET_MODE).open(&unfinished);
     let file = opened.map_err(|source| StoreError::File { path: unfinished.clone(), source })?;
     let lock = FileLock::of_new(file, &unfinished)?;
-    let created = write(&unfinished, ids, fill)
-        .and_then(|()| publish(&lock, &unfinished, path).map_err(E::from));
+    let created = write(&unfinished, ids, fill).and_then(|filled| {
+        publish(&lock, &unfinished, path)?;
+        Ok(filled)
+    });
     if created.is_err() {
         // The error that led here is the one to report.
         or_debug!(remove_unfinished(path), "a file that is not finished stays");
     }
-    created.map(|()| lock)
+    created.map(|filled| (lock, filled))
 }
 
 /// Removes what a process left that was killed while it made the database.
@@ -51,18 +53,18 @@ pub(super) fn remove_unfinished(path: &Path) -> Result<(), StoreError> {
     remove(&unfinished)
 }
 
-fn write<E: From<StoreError>>(
+fn write<T, E: From<StoreError>>(
     path: &Path,
     ids: &Ids,
-    fill: impl FnOnce(&Transaction<'_>) -> Result<(), E>,
-) -> Result<(), E> {
+    fill: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+) -> Result<T, E> {
     let database = Database::new(Connection::open(path).map_err(StoreError::from)?)?;
     prepare(&database)?;
     let transaction = database.unchecked_transaction().map_err(StoreError::from)?;
-    fill(&Transaction::new(&SqliteTables::of(&database), ids))?;
+    let filled = fill(&Transaction::new(&SqliteTables::of(&database), ids))?;
     transaction.commit().map_err(StoreError::from)?;
     database.close()?;
-    Ok(())
+    Ok(filled)
 }
 
 fn prepare(database: &Database) -> Result<(), StoreError> {

@@ -27,10 +27,12 @@ pub use restore::{RestoreReport, restore};
 
 pub(super) use open::{
     Locks, OpenDatabase, existing as open_existing, file as open_file, memory as open_memory,
+    new_file,
 };
 pub(in crate::service) use place::resolve;
 pub(super) use readers::Readers;
 pub(super) use start::start;
+pub(super) use state::STATE;
 
 use super::StoreError;
 

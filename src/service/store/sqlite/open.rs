@@ -90,7 +90,7 @@ pub(in crate::service::store) fn file<E: From<StoreError>>(
     create::remove_unfinished(path)?;
     if is_new(path) {
         let ids = Ids::of(origin);
-        let file = create::create(path, &ids, fill)?;
+        let (file, ()) = create::create(path, &ids, fill)?;
         let locks = Locks { _file: file, _name: name };
         return Ok(OpenDatabase::of_file(writer(path, schema::NEWEST)?, ids, locks));
     }
@@ -106,6 +106,22 @@ pub(in crate::service::store) fn file<E: From<StoreError>>(
     let opened = writer(path, schema)?;
     let ids = ids(&opened.0, origin)?;
     Ok(OpenDatabase::of_file(opened, ids, Locks { _file: file, _name: name }))
+}
+
+/// Makes a file that must not be there, with what `fill` stores.
+pub(in crate::service::store) fn new_file<T, E: From<StoreError>>(
+    path: &Path,
+    fill: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+) -> Result<T, E> {
+    let path = &place::resolve(path);
+    check_place(path)?;
+    let _name = NameLock::take(path)?;
+    create::remove_unfinished(path)?;
+    if !is_new(path) {
+        return Err(StoreError::Exists(path.to_owned()).into());
+    }
+    let (_file, filled) = create::create(path, &Ids::default(), fill)?;
+    Ok(filled)
 }
 
 /// Opens a file that must be there.

@@ -13,7 +13,7 @@ use crate::files;
 use crate::service::store::StoreError;
 
 /// The setting that says it.
-const STATE: &str = "state";
+pub(in crate::service::store) const STATE: &str = "state";
 const OPEN: &str = "open";
 const CLOSED: &str = "closed";
 

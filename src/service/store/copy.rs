@@ -1,0 +1,185 @@
+//! All rows of a database for another one, whatever their engines, and the proof that both are equal.
+
+use sha2::{Digest, Sha256};
+
+use super::schema::{self, Table};
+use super::sqlite::STATE;
+use super::tables::{Param, Value};
+use super::{Store, StoreError, Transaction, View};
+
+/// How many rows are copied at once.
+const ROWS_AT_ONCE: usize = 500;
+
+/// What was copied of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopiedTable {
+    /// Its name.
+    pub name: &'static str,
+    /// How many rows it has.
+    pub rows: u64,
+    /// SHA-256 of its rows in the order of their keys, in hexadecimal digits.
+    pub digest: String,
+}
+
+/// The values of a row, in the order of the columns of its table.
+type TableRow = Vec<Value>;
+
+impl Transaction<'_> {
+    /// Stores all rows that another database holds at one moment, and reads them again; all but the
+    /// settings in `left_out`, and those that an engine keeps for itself.
+    ///
+    /// # Errors
+    /// When this database is not empty, what is read again differs, or one of the two fails.
+    pub fn copy_from(
+        &self,
+        source: &Store,
+        left_out: &[&str],
+    ) -> Result<Vec<CopiedTable>, StoreError> {
+        let is_copied = |table: &Table, row: &TableRow| match (table.name, row.first()) {
+            (name, Some(Value::Text(setting))) if name == schema::META.name => {
+                setting != STATE && !left_out.contains(&setting.as_str())
+            }
+            _ => true,
+        };
+        let tables = || schema::tables_of(schema::NEWEST);
+        let copied: Vec<_> = source.read_blocking(|view| {
+            let copy = |table| self.copy_table(view, table, |row| is_copied(table, row));
+            tables().map(copy).collect::<Result<_, StoreError>>()
+        })?;
+        for (table, original) in tables().zip(&copied) {
+            let mut digest = TableDigest::default();
+            self.each_page(table, |rows| {
+                rows.iter().for_each(|row| digest.add(row));
+                Ok(())
+            })?;
+            if digest.finish(table) != *original {
+                return Err(StoreError::CopyDiffers(table.name));
+            }
+        }
+        Ok(copied)
+    }
+
+    fn copy_table(
+        &self,
+        source: &View<'_>,
+        table: &'static Table,
+        is_copied: impl Fn(&TableRow) -> bool,
+    ) -> Result<CopiedTable, StoreError> {
+        let mut digest = TableDigest::default();
+        source.each_page(table, |rows| {
+            for row in rows.into_iter().filter(&is_copied) {
+                self.note_id(table, &row);
+                self.tables.put(table, &row.iter().map(Value::as_param).collect::<Vec<_>>())?;
+                digest.add(&row);
+            }
+            self.tables.flush()
+        })?;
+        Ok(digest.finish(table))
+    }
+
+    /// Has the identifiers that are made later be larger than that of a row.
+    fn note_id(&self, table: &Table, row: &[Value]) {
+        if let Some(Value::Text(id)) = table.position("id").and_then(|at| row.get(at)) {
+            self.ids.continue_after(id);
+        }
+    }
+}
+
+impl View<'_> {
+    /// True when no table has a row.
+    pub fn is_empty(&self) -> Result<bool, StoreError> {
+        let mut found = false;
+        for table in schema::tables_of(schema::NEWEST) {
+            let sql = format!("SELECT 1 FROM {} LIMIT 1", table.name);
+            self.query(&sql, &[], &mut |_| {
+                found = true;
+                Ok(())
+            })?;
+        }
+        Ok(!found)
+    }
+
+    /// Hands over the rows of a table, some at a time, in the order of their keys.
+    fn each_page(
+        &self,
+        table: &Table,
+        mut keep: impl FnMut(Vec<TableRow>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut last: Option<TableRow> = None;
+        loop {
+            let rows = self.page_after(table, last.as_ref())?;
+            let is_last = rows.len() < ROWS_AT_ONCE;
+            last = rows.last().cloned();
+            keep(rows)?;
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    fn page_after(
+        &self,
+        table: &Table,
+        last: Option<&TableRow>,
+    ) -> Result<Vec<TableRow>, StoreError> {
+        let key = table.key.iter().filter_map(|name| table.position(name));
+        let values: Vec<Param<'_>> = match last {
+            Some(last) => key.filter_map(|at| last.get(at)).map(Value::as_param).collect(),
+            None => Vec::new(),
+        };
+        let width = table.columns.len();
+        let mut rows: Vec<TableRow> = Vec::new();
+        self.query(&page_sql(table, last.is_some()), &values, &mut |row| {
+            let values = (0..width).filter_map(|at| row.value(at).transpose());
+            rows.push(values.collect::<Result<_, _>>()?);
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+}
+
+/// Rows in the order of the key; the first ones, or those after a key.
+fn page_sql(table: &Table, is_later: bool) -> String {
+    let (columns, key) = (table.names().collect::<Vec<_>>().join(", "), table.key.join(", "));
+    let places: Vec<_> = (1..=table.key.len()).map(|at| format!("?{at}")).collect();
+    let after = match is_later {
+        true => format!(" WHERE ({key}) > ({})", places.join(", ")),
+        false => String::new(),
+    };
+    format!("SELECT {columns} FROM {}{after} ORDER BY {key} LIMIT {ROWS_AT_ONCE}", table.name)
+}
+
+/// What tells whether two tables have the same rows.
+#[derive(Default)]
+struct TableDigest {
+    rows: u64,
+    hash: Sha256,
+}
+
+impl TableDigest {
+    fn add(&mut self, row: &[Value]) {
+        self.rows += 1;
+        for value in row {
+            match value {
+                // PostgreSQL cannot hold this character, and stores another one in its place.
+                Value::Text(text) => self.add_bytes(text.replace('\0', "\u{fffd}").as_bytes()),
+                Value::Bytes(bytes) => self.add_bytes(bytes),
+                Value::Integer(number) => self.add_bytes(&number.to_be_bytes()),
+            }
+        }
+    }
+
+    /// The length first, so that no two rows are the same bytes.
+    fn add_bytes(&mut self, bytes: &[u8]) {
+        self.hash.update((bytes.len() as u64).to_be_bytes());
+        self.hash.update(bytes);
+    }
+
+    fn finish(self, table: &Table) -> CopiedTable {
+        CopiedTable {
+            name: table.name,
+            rows: self.rows,
+            digest: format!("{:x}", self.hash.finalize()),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+"""The command `ginnel store copy`: from a file to PostgreSQL, and back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ginnel
+import postgres
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[postgres.PostgresServer]:
+    with postgres.running() as server:
+        yield server
+
+
+@pytest.fixture
+def store(server: postgres.PostgresServer) -> str:
+    return server.new_database()
+
+
+def copy(source: Path | str, target: Path | str, *more: str) -> subprocess.CompletedProcess[str]:
+    line = ["store", "copy", "--from", str(source), "--to", str(target), *more]
+    return subprocess.run(
+        [sys.executable, "-m", "ginnel", *line], capture_output=True, text=True, timeout=60
+    )
+
+
+def content(service: ginnel.Service, key: str) -> list[str]:
+    """All that the lists of a service show, and the authority that its agents trust."""
+    with ginnel.RemoteClient(key, base_url=service.url) as client:
+        listed = [resource.to_json() for resource in client.ip_policies.list()]
+        listed += [resource.to_json() for resource in client.bot_users.list()]
+        listed += [resource.to_json() for resource in client.reserved_domains.list()]
+        listed += [resource.to_json() for resource in client.api_keys.list()]
+    # Addresses of resources say which service they are of.
+    return [text.replace(service.url, "") for text in [*listed, service.ca_pem]]
+
+
+def filled(path: Path) -> tuple[str, list[str]]:
+    """A service with resources of each kind that was stopped: its key and its content."""
+    with ginnel.Service(path) as service, service.client() as client:
+        for number in range(3):
+            client.ip_policies.create(description=f"\N{BRICK} {number}", metadata="{}")
+        bot = client.bot_users.create(name="bot")
+        client.api_keys.create(owner_id=bot.id, description="of the bot")
+        client.reserved_domains.create(domain="kept.localhost")
+        assert service.api_key
+        return service.api_key, content(service, service.api_key)
+
+
+def test_a_service_on_a_copy_answers_the_same_and_a_copy_back_too(
+    tmp_path: Path, store: str
+) -> None:
+    path, back = tmp_path / "ginnel.db", tmp_path / "back.db"
+    key, before = filled(path)
+
+    there = copy(path, store, "--json")
+    with ginnel.Service(store=store) as service:
+        assert service.api_key is None, "the keys are those that were copied"
+        assert content(service, key) == before
+        with ginnel.RemoteClient(key, base_url=service.url) as client:
+            added = client.ip_policies.create(description="on PostgreSQL")
+    and_back = copy(store, back, "--json")
+
+    assert (there.returncode, and_back.returncode) == (0, 0), there.stderr + and_back.stderr
+    rows, rows_back = json.loads(there.stdout)["rows"], json.loads(and_back.stdout)["rows"]
+    assert rows_back["resources"] == rows["resources"] + 1
+    assert Path(f"{back}-ca.pem").read_text() == Path(f"{path}-ca.pem").read_text()
+    assert Path(f"{back}-ca.key").stat().st_mode & 0o777 == 0o600
+    with ginnel.Service(back) as service:
+        assert service.ca_pem == before[-1]
+        with ginnel.RemoteClient(key, base_url=service.url) as client:
+            first, *others = client.ip_policies.list()
+            assert first.id == added.id
+            assert len(others) == 3
+            assert client.ip_policies.create().id > added.id
+
+
+def test_what_is_copied_is_said_in_a_line(tmp_path: Path, store: str) -> None:
+    filled(tmp_path / "ginnel.db")
+
+    done = copy(tmp_path / "ginnel.db", store)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"copied to {store}: ")
+    assert len(done.stdout.splitlines()) == 1
+
+
+def test_a_copy_goes_to_an_empty_place_alone(tmp_path: Path, store: str) -> None:
+    path = tmp_path / "ginnel.db"
+    filled(path)
+    assert copy(path, store).returncode == 0
+
+    for source, target in [(str(path), store), (store, str(path))]:
+        done = copy(source, target)
+
+        assert (done.returncode, done.stdout) == (4, "")
+        assert "already" in done.stderr
+
+
+def test_another_authority_beside_the_target_is_not_replaced(tmp_path: Path, store: str) -> None:
+    path, target = tmp_path / "ginnel.db", tmp_path / "target.db"
+    filled(path)
+    filled(target)
+    target.unlink()
+    authority = Path(f"{target}-ca.pem").read_text()
+    assert copy(path, store).returncode == 0
+
+    done = copy(store, target)
+
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "another authority" in done.stderr
+    assert not target.exists()
+    assert Path(f"{target}-ca.pem").read_text() == authority
+
+
+def test_a_file_in_use_is_not_copied(tmp_path: Path, store: str) -> None:
+    with ginnel.Service(tmp_path / "ginnel.db"):
+        done = copy(tmp_path / "ginnel.db", store)
+
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "stop the service first" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--from", "--to"])
+def test_addresses_have_no_password(tmp_path: Path, option: str) -> None:
+    places = {"--from": str(tmp_path / "a.db"), "--to": str(tmp_path / "b.db")}
+    places[option] = "postgres://ginnel:secret@127.0.0.1/x"
+
+    done = copy(places["--from"], places["--to"])
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "secret" not in done.stderr
+    assert option in done.stderr
