@@ -64,7 +64,7 @@ fn longest_pause(attempts: u32, outage: Duration) -> Duration {
 }
 
 /// A number from 0 to 1.
-fn random_fraction() -> f64 {
+pub(super) fn random_fraction() -> f64 {
     let mut bytes = [0; 2];
     match getrandom::fill(&mut bytes) {
         Ok(()) => f64::from(u16::from_le_bytes(bytes)) / f64::from(u16::MAX),

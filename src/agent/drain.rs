@@ -7,10 +7,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::inner::AgentInner;
-use super::session::{self, SessionState};
+use super::session::{self, OnlineSessions, SessionState};
 use super::tunnels::RunningTunnel;
 use crate::logging::or_debug;
-use crate::mux::MuxSession;
 use crate::net::ShutdownPhase;
 
 /// How long the service may take to confirm that it sends no more visitors.
@@ -23,20 +22,26 @@ const UNBINDS_AT_ONCE: usize = 32;
 pub(super) async fn graceful(shared: &AgentInner, grace: Duration) {
     shared.shutdown.begin(ShutdownPhase::Graceful);
     // Without a session nobody is being served.
-    let SessionState::Online(online) = shared.state.borrow().clone() else { return };
+    let SessionState::Online(sessions) = shared.state.borrow().clone() else { return };
     let tunnels = shared.tunnels.all();
     tokio::select! {
-        () = drain(&online.session, &tunnels, grace) => {}
-        _ = online.session.ended() => {}
+        () = drain(&sessions, &tunnels, grace) => {}
+        () = all_ended(&sessions) => {}
+    }
+}
+
+async fn all_ended(sessions: &OnlineSessions) {
+    for online in sessions.iter() {
+        online.session.ended().await;
     }
 }
 
 /// What is left when the time is over is cut off by the caller.
-async fn drain(session: &MuxSession, tunnels: &[Arc<RunningTunnel>], grace: Duration) {
+async fn drain(sessions: &OnlineSessions, tunnels: &[Arc<RunningTunnel>], grace: Duration) {
     let began = Instant::now();
     tunnels.iter().for_each(|tunnel| tunnel.set_stopping());
     or_debug!(
-        timeout(UNBIND_TIMEOUT, unbind_all(session, tunnels)).await,
+        timeout(UNBIND_TIMEOUT, unbind_all(sessions, tunnels)).await,
         "the service was not told of all tunnels that are over"
     );
     tunnels.iter().for_each(|tunnel| tunnel.finish());
@@ -51,12 +56,13 @@ async fn drain(session: &MuxSession, tunnels: &[Arc<RunningTunnel>], grace: Dura
     );
 }
 
-async fn unbind_all(session: &MuxSession, tunnels: &[Arc<RunningTunnel>]) {
-    for some in tunnels.chunks(UNBINDS_AT_ONCE) {
+async fn unbind_all(sessions: &OnlineSessions, tunnels: &[Arc<RunningTunnel>]) {
+    let bound = |tunnel| sessions.iter().map(move |online| (online.clone(), Arc::clone(tunnel)));
+    let all: Vec<_> = tunnels.iter().flat_map(bound).collect();
+    for some in all.chunks(UNBINDS_AT_ONCE) {
         let mut unbinding = JoinSet::new();
-        for tunnel in some {
-            let (session, tunnel) = (session.clone(), tunnel.clone());
-            unbinding.spawn(async move { session::unbind(&session, &tunnel).await });
+        for (online, tunnel) in some.iter().cloned() {
+            unbinding.spawn(async move { session::unbind(&online, &tunnel).await });
         }
         unbinding.join_all().await;
     }

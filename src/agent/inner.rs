@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use super::capture::CaptureStore;
 use super::options::AgentOptions;
 use super::relay::ForbiddenAddresses;
+use super::session::NodeClaims;
 use super::session::state::{SessionState, SharedSessionHistory};
 use super::tunnels::Tunnels;
 use crate::net::Shutdown;
@@ -22,6 +23,8 @@ pub(crate) struct AgentInner {
     pub(super) tunnels: Tunnels,
     pub(super) state: watch::Sender<SessionState>,
     pub(super) shutdown: Shutdown,
+    /// The nodes of the service that the sessions lead to.
+    pub(super) claims: Arc<NodeClaims>,
     pub(super) history: SharedSessionHistory,
     pub(super) closed: ForbiddenAddresses,
     pub(super) reuse_bans: ReuseBans,

@@ -20,6 +20,7 @@ mod page;
 pub mod relay;
 mod replay;
 mod session;
+mod slot;
 mod tls;
 mod tunnels;
 mod web;
@@ -36,9 +37,9 @@ pub(crate) use inner::AgentInner;
 pub use options::{AgentOptions, WebAddress};
 pub use page::masked_target;
 pub use replay::ReplayError;
-pub use session::{OnlineSession, SessionState, StartError, TunnelBindError};
+pub use session::{OnlineSession, OnlineSessions, SessionState, StartError, TunnelBindError};
 pub use tls::Trust;
-pub use tunnels::{BoundEndpoint, LocalService, RunningTunnel, TunnelStatus};
+pub use tunnels::{LocalService, RunningTunnel, TunnelStatus};
 
 use crate::admin::AdminListener;
 use crate::api::local::tunnels::AgentTunnel;
@@ -95,6 +96,7 @@ impl Agent {
             tunnels: Tunnels::default(),
             state: watch::Sender::new(SessionState::Connecting),
             shutdown: Shutdown::default(),
+            claims: Arc::default(),
             history: SharedSessionHistory::default(),
             closed,
             reuse_bans: ReuseBans::default(),
@@ -223,16 +225,16 @@ impl Drop for Agent {
 impl AgentInner {
     /// Starts the tunnels of a definition.
     async fn start_tunnel(&self, definition: Definition) -> Result<AgentTunnel, StartError> {
-        let online = match &*self.state.borrow() {
-            SessionState::Online(online) if self.shutdown.phase() == ShutdownPhase::Running => {
-                online.clone()
+        let sessions = match &*self.state.borrow() {
+            SessionState::Online(sessions) if self.shutdown.phase() == ShutdownPhase::Running => {
+                sessions.clone()
             }
             _ => return Err(TunnelBindError::Offline.into()),
         };
         let definition = Arc::new(definition);
         let mut started: Vec<Arc<RunningTunnel>> = Vec::new();
         for (suffix, proto) in protocols(&definition) {
-            let started_one = self.start_one(&online, &definition, suffix, proto).await;
+            let started_one = self.start_one(&sessions, &definition, suffix, proto).await;
             match started_one {
                 Ok(tunnel) => started.push(tunnel),
                 Err(error) => {
@@ -252,7 +254,7 @@ impl AgentInner {
 
     async fn start_one(
         &self,
-        online: &OnlineSession,
+        sessions: &OnlineSessions,
         definition: &Arc<Definition>,
         suffix: &str,
         proto: Option<&'static str>,
@@ -263,11 +265,17 @@ impl AgentInner {
             let problem = format!("name: tunnel {:?} already exists", tunnel.name);
             return Err(StartError::Definition(vec![problem]));
         }
-        if let Err(error) = session::bind(&online.session, &tunnel).await {
-            self.tunnels.remove(&tunnel.name);
-            return Err(error.into());
+        match bind_in_any(sessions, &tunnel).await {
+            Ok(()) => {
+                // The other session binds it by itself, and again whenever it has to.
+                self.tunnels.note_started();
+                Ok(tunnel)
+            }
+            Err(error) => {
+                self.tunnels.remove(&tunnel.name);
+                Err(error.into())
+            }
         }
-        Ok(tunnel)
     }
 
     fn prepare(
@@ -317,15 +325,26 @@ impl AgentInner {
     /// Ends a tunnel; false when there is none of that name.
     async fn stop_tunnel(&self, name: &str) -> bool {
         let Some(tunnel) = self.tunnels.remove(name) else { return false };
-        let online = match &*self.state.borrow() {
-            SessionState::Online(online) => Some(online.clone()),
-            _ => None,
-        };
-        if let Some(online) = online {
-            session::unbind(&online.session, &tunnel).await;
-        }
+        session::unbind_everywhere(&self.state, &tunnel).await;
         true
     }
+}
+
+/// Binds a tunnel in the first session that can; the other one is tried where a session or the service
+/// failed, and not where the service refuses the tunnel.
+async fn bind_in_any(
+    sessions: &OnlineSessions,
+    tunnel: &RunningTunnel,
+) -> Result<(), TunnelBindError> {
+    let mut last = TunnelBindError::Offline;
+    for online in sessions.iter() {
+        match session::bind(online, tunnel).await {
+            Err(error @ (TunnelBindError::Offline | TunnelBindError::Lost(_))) => last = error,
+            Err(error) if error.is_fault() => last = error,
+            other => return other,
+        }
+    }
+    Err(last)
 }
 
 /// What is bound for a definition: what follows its name, and the protocol.

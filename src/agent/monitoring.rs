@@ -57,18 +57,18 @@ impl Collect for AgentFigures {
 
 impl AgentFigures {
     fn collect_session(&self, families: &mut Families<'_>) -> fmt::Result {
-        let streams = match &*self.0.state.borrow() {
-            SessionState::Online(online) => Some(online.session.streams()),
-            _ => None,
-        };
-        let is_online = f64::from(u8::from(streams.is_some()));
+        let streams: Vec<_> =
+            self.0.state.borrow().sessions().map(|online| online.session.streams()).collect();
+        let is_online = f64::from(u8::from(!streams.is_empty()));
         let help = "1 while the agent has a session with the service.";
         families.gauge("ginnel_agent_online", help)?.level(&[], is_online)?;
+        let help = "Sessions with the service; 2 where it has several nodes and none is away.";
+        families.gauge("ginnel_agent_sessions", help)?.level(&[], streams.len() as f64)?;
         let reconnects = self.0.with_history(|history| history.reconnects);
-        let help = "How often the session was lost and made again.";
+        let help = "How often a session was lost and made again.";
         families.counter("ginnel_agent_reconnects", help)?.count(&[], reconnects)?;
-        let help = "Streams that are open in the session.";
-        let open = streams.unwrap_or_default() as f64;
+        let help = "Streams that are open in the sessions.";
+        let open = streams.iter().sum::<usize>() as f64;
         families.gauge("ginnel_agent_streams", help)?.level(&[], open)
     }
 

@@ -10,8 +10,9 @@ use crate::api::Secret;
 /// How an agent is to run.
 #[derive(Debug, Clone)]
 pub struct AgentOptions {
-    /// Where the service takes agents, `host:port`.
-    pub server_addr: String,
+    /// Where the service takes agents, each `host:port`. Where its nodes are several, the agent keeps
+    /// sessions to two of them.
+    pub server_addrs: Vec<String>,
     /// Whose certificate the service may show.
     pub trust: Trust,
     /// What the service knows the agent by.
@@ -55,7 +56,7 @@ impl AgentOptions {
     /// The options for a service; everything else is as usual.
     pub fn new(server_addr: impl Into<String>, authtoken: Secret, trust: Trust) -> Self {
         Self {
-            server_addr: server_addr.into(),
+            server_addrs: vec![server_addr.into()],
             trust,
             authtoken,
             metadata: String::new(),

@@ -1,15 +1,18 @@
 //! The tunnels that the agent runs.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rustls::ServerConfig;
+use tokio::sync::watch;
 
 use super::capture::{CaptureSource, Via};
 use super::definition::Definition;
 use super::metrics::TunnelMetrics;
 use super::relay::{Activity, BoxReader, BoxWriter, HttpForwarder, LocalUpstream, copy, serve};
+use super::slot::{PerSlot, SessionSlot};
 use crate::api::local::tunnels::{AgentTunnel, AgentTunnelConfig};
 use crate::logging::or_debug;
 use crate::mux::Stream;
@@ -41,8 +44,7 @@ pub struct RunningTunnel {
     pub metrics: Arc<TunnelMetrics>,
     /// How its connections are served.
     pub service: LocalService,
-    bound: Mutex<BoundEndpoint>,
-    status: Mutex<TunnelStatus>,
+    binding: Mutex<TunnelBinding>,
     /// Each of its connections holds a signal.
     shutdown: Shutdown,
 }
@@ -84,12 +86,31 @@ pub enum LocalService {
     Bytes(LocalUpstream),
 }
 
+/// Where visitors reach a tunnel.
+#[derive(Debug, Default)]
+struct TunnelBinding {
+    /// The public address, the same in all sessions; none for a labeled tunnel.
+    url: Option<String>,
+    binds: PerSlot<SessionBind>,
+    status: TunnelStatus,
+}
+
+/// What one session has of a tunnel.
+#[derive(Debug, Default)]
+struct SessionBind {
+    /// What the service gave last, which stays reserved for it.
+    id: String,
+    token: Hidden,
+    /// Visitors reach the tunnel over this session.
+    is_bound: bool,
+}
+
 /// What the service gave for a bind.
 #[derive(Debug, Clone, Default)]
-pub struct BoundEndpoint {
+pub(super) struct BoundEndpoint {
     /// What the service names it by; empty before it is bound.
     pub id: String,
-    /// What proves that it is ours.
+    /// What proves that it is ours; empty for a labeled tunnel.
     pub token: Hidden,
     /// The public address; none for a labeled tunnel.
     pub url: Option<String>,
@@ -97,7 +118,11 @@ pub struct BoundEndpoint {
 
 /// The tunnels that the agent runs, in the order of their start.
 #[derive(Debug, Default)]
-pub struct Tunnels(Mutex<Vec<Arc<RunningTunnel>>>);
+pub struct Tunnels {
+    list: Mutex<Vec<Arc<RunningTunnel>>>,
+    /// Counts those that came to be bound in a first session.
+    started: watch::Sender<u64>,
+}
 
 impl RunningTunnel {
     pub(super) fn new(
@@ -111,47 +136,87 @@ impl RunningTunnel {
         let mut id = [0; 16];
         getrandom::fill(&mut id)?;
         let id = id.iter().map(|byte| format!("{byte:02x}")).collect();
-        let (bound, status) = (Mutex::default(), Mutex::default());
-        let shutdown = Shutdown::default();
-        Ok(Self { id, name, definition, proto, options, metrics, service, bound, status, shutdown })
+        let (binding, shutdown) = Default::default();
+        Ok(Self { id, name, definition, proto, options, metrics, service, binding, shutdown })
     }
 
-    /// What the service gave for it.
-    pub fn bound(&self) -> BoundEndpoint {
-        self.bound.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The public address; none before it is known, and for a labeled tunnel.
+    pub fn url(&self) -> Option<String> {
+        self.binding().url.clone()
     }
 
-    pub(super) fn set_bound(&self, bound: BoundEndpoint) {
-        *self.bound.lock().unwrap_or_else(PoisonError::into_inner) = bound;
+    /// What to name at the next bind in a session: what the service gave there, else in the other one.
+    pub(super) fn reserved(&self, slot: SessionSlot) -> BoundEndpoint {
+        let binding = self.binding();
+        let (own, other) = (binding.binds.get(slot), binding.binds.get(slot.other()));
+        let last = if own.id.is_empty() { other } else { own };
+        let (id, token) = (last.id.clone(), last.token.clone());
+        BoundEndpoint { id, token, url: binding.url.clone() }
+    }
+
+    /// What the service names it by in a session, where it is bound there.
+    pub(super) fn bind_id(&self, slot: SessionSlot) -> Option<String> {
+        let binding = self.binding();
+        Some(binding.binds.get(slot)).filter(|bind| bind.is_bound).map(|bind| bind.id.clone())
+    }
+
+    /// Whether visitors reach it over the session in a slot.
+    pub(super) fn is_bound(&self, slot: SessionSlot) -> bool {
+        self.binding().binds.get(slot).is_bound
+    }
+
+    /// Whether it was bound in some session before.
+    pub(super) fn is_started(&self) -> bool {
+        self.binding().status != TunnelStatus::Connecting
+    }
+
+    /// Notes that visitors reach it over a session; false if they reach it at another address over the
+    /// other one, which it keeps.
+    pub(super) fn set_bound(&self, slot: SessionSlot, bound: BoundEndpoint) -> bool {
+        let mut binding = self.binding();
+        let has_other = binding.binds.get(slot.other()).is_bound;
+        let is_elsewhere = has_other && place(&binding.url) != place(&bound.url);
+        let bind = binding.binds.get_mut(slot);
+        if is_elsewhere {
+            *bind = SessionBind::default();
+            return false;
+        }
+        *bind = SessionBind { id: bound.id, token: bound.token, is_bound: true };
+        if !has_other {
+            binding.url = bound.url;
+        }
+        binding.status = TunnelStatus::Online;
+        true
+    }
+
+    /// Notes why visitors do not reach it over a session for now; what the service gave stays reserved.
+    pub(super) fn set_unbound(&self, slot: SessionSlot, reason: &str) {
+        let mut binding = self.binding();
+        binding.binds.get_mut(slot).is_bound = false;
+        // One that is being started is for its starter to speak of.
+        let is_started = binding.status != TunnelStatus::Connecting;
+        if is_started && !binding.binds.get(slot.other()).is_bound {
+            binding.status = TunnelStatus::Reconnecting(reason.to_owned());
+        }
     }
 
     /// Whether visitors can reach it.
     pub fn status(&self) -> TunnelStatus {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn set_status(&self, status: TunnelStatus) {
-        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
-    }
-
-    /// Notes that visitors can reach it.
-    pub(super) fn set_online(&self) {
-        self.set_status(TunnelStatus::Online);
-    }
-
-    /// Notes why visitors cannot reach it for now; what the service gave stays reserved for it.
-    pub(super) fn set_reconnecting(&self, reason: &str) {
-        self.set_status(TunnelStatus::Reconnecting(reason.to_owned()));
+        self.binding().status.clone()
     }
 
     /// Notes why the service refuses the agent.
     pub(super) fn set_refused(&self, reason: &str) {
-        self.set_status(TunnelStatus::Offline(reason.to_owned()));
+        self.binding().status = TunnelStatus::Offline(reason.to_owned());
     }
 
     /// Notes that it takes no new visitors.
     pub(super) fn set_stopping(&self) {
-        self.set_status(TunnelStatus::Stopping);
+        self.binding().status = TunnelStatus::Stopping;
+    }
+
+    fn binding(&self) -> MutexGuard<'_, TunnelBinding> {
+        self.binding.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends its connections.
@@ -232,7 +297,7 @@ impl RunningTunnel {
 
     /// The tunnel as the agent API shows it.
     pub fn show(&self) -> AgentTunnel {
-        let url = self.bound().url;
+        let url = self.url();
         let proto = url.as_deref().and_then(|url| url.split(':').next()).or(self.proto);
         AgentTunnel {
             ID: Some(self.id.clone()),
@@ -253,6 +318,16 @@ impl RunningTunnel {
     pub fn inspects(&self) -> bool {
         matches!(&self.service, LocalService::Http(front) if front.captures.is_some())
     }
+}
+
+/// What has to be the same in all sessions of a public address. Each node may have other ports, before
+/// which something else stands: where names tell tunnels apart, ports do not.
+fn place(url: &Option<String>) -> Option<&str> {
+    let url = url.as_deref()?;
+    let (scheme, place) = url.split_once("://")?;
+    let (host, _) = place.rsplit_once(':').unwrap_or((place, ""));
+    let is_address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    Some(if scheme == "tcp" || is_address { place } else { host })
 }
 
 /// Waits until a connection must end: at once, or as soon as it carries nothing.
@@ -286,12 +361,25 @@ impl Tunnels {
 
     /// The tunnel that the service names so.
     pub(super) fn bound_as(&self, id: &str) -> Option<Arc<RunningTunnel>> {
-        self.lock().iter().find(|tunnel| tunnel.bound().id == id).cloned()
+        let is_it = |tunnel: &RunningTunnel| {
+            tunnel.binding().binds.iter().any(|bind| bind.id == id && !id.is_empty())
+        };
+        self.lock().iter().find(|tunnel| is_it(tunnel)).cloned()
     }
 
     /// Whether this very tunnel still runs.
     pub(super) fn has(&self, tunnel: &Arc<RunningTunnel>) -> bool {
         self.lock().iter().any(|other| Arc::ptr_eq(other, tunnel))
+    }
+
+    /// Gets a new value whenever a tunnel has come to be bound in a first session.
+    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.started.subscribe()
+    }
+
+    /// Notes that a tunnel is bound in a first session.
+    pub(super) fn note_started(&self) {
+        self.started.send_modify(|started| *started += 1);
     }
 
     /// Adds a tunnel unless one of its name runs.
@@ -314,6 +402,6 @@ impl Tunnels {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<RunningTunnel>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -33,7 +33,7 @@ struct RunningAgent {
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct AgentArguments {
-    server_addr: String,
+    server_addrs: Vec<String>,
     authtoken: String,
     ca_pem: Option<String>,
     ca_path: Option<PathBuf>,
@@ -57,7 +57,8 @@ impl AgentArguments {
             (None, Some(path)) => Trust::file(&path).map_err(|problem| format!("ca: {problem}"))?,
             (None, None) => Trust::System,
         };
-        let mut options = AgentOptions::new(self.server_addr, Secret(self.authtoken), trust);
+        let mut options = AgentOptions::new("", Secret(self.authtoken), trust);
+        options.server_addrs = self.server_addrs;
         options.web_addr = match self.web_addr {
             None => WebAddress::Off,
             Some(address) if address.is_empty() => WebAddress::Default,

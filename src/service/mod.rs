@@ -48,7 +48,7 @@ mod tokens;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 pub use crate::gateway::{TrustedProxies, TrustedProxyError};
@@ -169,6 +169,7 @@ impl Service {
                 let registry = Arc::new(Registry::new(cluster.clone()));
                 let peers = peers(peer_listener, cluster.as_ref(), &gateway, &registry)?;
                 let ids = Ids::of(options.origin.part(2));
+                let name = cluster.as_ref().map(|cluster| cluster.node().record.name);
                 let state = |settings| AgentsState {
                     settings: Arc::new(ArcSwap::from_pointee(settings)),
                     store: store.clone(),
@@ -176,6 +177,7 @@ impl Service {
                     registry: registry.clone(),
                     ids,
                     cluster: cluster.clone(),
+                    node: name.map(OnceLock::from).unwrap_or_default(),
                 };
                 let agents = agents(agent_settings.map(state), &gateway).await?;
                 // Last, because new tokens are shown once: by whoever has got a service.
@@ -361,6 +363,12 @@ impl Service {
     /// Sets the clock of [`Options::origin`] forward; false where it is the system's.
     pub fn advance(&self, by: Duration) -> bool {
         self.shared.origin.advance(by)
+    }
+
+    /// Tells agents which node of a cluster this service is, as one on PostgreSQL does by itself; for tests
+    /// of agents. False where they are told another name, or no agents are accepted.
+    pub fn name_node(&self, name: &str) -> bool {
+        self.agents.as_ref().is_some_and(|agents| agents.name_node(name))
     }
 
     /// Everything that the database holds now. What agents have bound is not part of it.

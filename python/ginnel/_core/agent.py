@@ -29,7 +29,7 @@ class Agent(InProcess):
         self,
         service: Service | None = None,
         *,
-        server_addr: str | None = None,
+        server_addr: str | Sequence[str] | None = None,
         authtoken: str | None = None,
         ca: str | PathLike[str] | None = None,
         web_addr: str | None = "127.0.0.1:0",
@@ -46,7 +46,8 @@ class Agent(InProcess):
         Args:
             service: The service in this process to connect to; it brings address, authtoken and
                 certificate.
-            server_addr: Where another service accepts agents, `host:port`.
+            server_addr: Where another service accepts agents, `host:port`; several for the nodes
+                of a cluster.
             authtoken: The authtoken for that service; default: `GINNEL_AUTHTOKEN`.
             ca: A PEM file of the certificates to trust instead of the system's.
             web_addr: Where the agent API listens, `host:port`; port 0 picks a free port; ""
@@ -77,7 +78,8 @@ class Agent(InProcess):
             from os import environ
 
             authtoken = environ.get("GINNEL_AUTHTOKEN")
-        if not server_addr:
+        server_addrs = [server_addr] if isinstance(server_addr, str) else list(server_addr or ())
+        if not server_addrs or not all(server_addrs):
             raise ConfigError("server_addr is missing; pass it, or a service that accepts agents")
         if not authtoken:
             raise ConfigError("authtoken is missing; pass it or set GINNEL_AUTHTOKEN")
@@ -86,7 +88,7 @@ class Agent(InProcess):
         self._logs = Attachment(self)
         self._agent = _native.Agent(
             {
-                "server_addr": server_addr,
+                "server_addrs": server_addrs,
                 "authtoken": authtoken,
                 "ca_pem": pem,
                 "ca_path": ca,

@@ -47,8 +47,8 @@ pub struct AgentConfig {
     version: ConfigVersion,
     /// The options of the agent; what others below say is not in them yet.
     options: AgentOptions,
-    /// Where the service takes agents, `host:port`.
-    pub server_addr: Option<String>,
+    /// Where the service takes agents, each `host:port`.
+    pub server_addr: Vec<String>,
     /// What the service knows the agent by.
     pub authtoken: Option<Secret>,
     /// A file that holds it.
@@ -76,7 +76,7 @@ impl Default for AgentConfig {
         Self {
             version: ConfigVersion,
             options: AgentOptions::new("", Secret::default(), Trust::System),
-            server_addr: None,
+            server_addr: Vec::new(),
             authtoken: None,
             authtoken_file: None,
             api_key: None,
@@ -139,8 +139,11 @@ impl AgentConfig {
     /// When a key is missing or unusable; the message names it.
     pub fn options(&self) -> Result<AgentOptions, Error> {
         let missing = |option: &str| wrong(option, "is missing");
+        if self.server_addr.is_empty() {
+            return Err(missing("server_addr"));
+        }
         Ok(AgentOptions {
-            server_addr: self.server_addr.clone().ok_or_else(|| missing("server_addr"))?,
+            server_addrs: self.server_addr.clone(),
             authtoken: self.authtoken.clone().ok_or_else(|| missing("authtoken"))?,
             trust: self.trust()?,
             ..self.local_options()
@@ -247,10 +250,25 @@ mod tests {
         .config;
 
         let options = config.options().unwrap();
-        assert_eq!((options.authtoken.0.as_str(), options.server_addr.as_str()), ("two", "a:1"));
+        assert_eq!(options.authtoken.0, "two");
+        assert_eq!(options.server_addrs, ["a:1"]);
         assert_eq!(config.tunnels.keys().collect::<Vec<_>>(), ["raw", "web"]);
         assert_eq!(config.tunnel("raw").unwrap().address.shown(), "localhost:22");
         assert!(config.problems().is_empty());
+    }
+
+    #[test]
+    fn a_service_has_one_address_or_several() {
+        let addresses = |text: &str| {
+            let text = format!("version: 2\nauthtoken: x\nserver_addr: {text}\n");
+            read(&[&text]).unwrap().config.options().unwrap().server_addrs
+        };
+
+        assert_eq!(addresses("a:1"), ["a:1"]);
+        assert_eq!(addresses("[a:1, b:2]"), ["a:1", "b:2"]);
+
+        let none = read(&["version: 2\nauthtoken: x\nserver_addr: []\n"]).unwrap().config;
+        assert_eq!(none.options().unwrap_err().to_string(), "server_addr: is missing");
     }
 
     #[test]

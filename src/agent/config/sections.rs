@@ -39,8 +39,8 @@ const SERVICE: SettingSection<AgentConfig> = SettingSection {
     title: "Service",
     settings: &[
         row!(
-            server_addr: Option<String>, "server_addr", "HOST:PORT",
-            "The address where the service accepts agents"
+            server_addr: Vec<String>, "server_addr", "HOST:PORT",
+            "The address where the service accepts agents; several for the nodes of a cluster"
         ),
         row!(
             authtoken: Option<Secret>, "authtoken", "TOKEN",

@@ -10,7 +10,7 @@ use super::live::CaptureUsage;
 use crate::agent::capture::CaptureLimit;
 use crate::agent::inner::AgentInner;
 use crate::agent::options::WebAddress;
-use crate::agent::session::SessionState;
+use crate::agent::session::OnlineSession;
 use crate::agent::{RunningTunnel, Trust};
 use crate::api::local::tunnels::AgentTunnel;
 use crate::api::{mask, secrets, yaml};
@@ -26,6 +26,8 @@ pub(super) struct StatusPage {
     pub region: Option<String>,
     /// Milliseconds of the last heartbeat.
     pub latency: Option<f64>,
+    /// The nodes of the service that the agent has sessions with; none where it has no nodes.
+    pub nodes: Vec<NodeView>,
     pub reconnects: u64,
     pub usage: CaptureUsage,
     pub tunnels: Vec<TunnelView>,
@@ -33,6 +35,14 @@ pub(super) struct StatusPage {
     pub options: Map<String, Value>,
     /// Recent errors, newest first.
     pub failures: Vec<FailureView>,
+}
+
+/// A node of the service.
+#[derive(Debug, Serialize)]
+pub(super) struct NodeView {
+    pub name: String,
+    /// Milliseconds of the last heartbeat.
+    pub latency: Option<f64>,
 }
 
 /// A tunnel that runs.
@@ -54,18 +64,16 @@ pub(super) struct FailureView {
 impl StatusPage {
     pub fn of(shared: &AgentInner) -> Self {
         let state = shared.state.borrow().clone();
-        let online = match &state {
-            SessionState::Online(online) => Some(online),
-            _ => None,
-        };
-        let latency = online.and_then(|online| online.latency());
+        let online = state.sessions().next();
+        let latency = online.and_then(OnlineSession::latency);
         let failures = shared.with_history(|history| history.failures.clone());
         Self {
             version: env!("CARGO_PKG_VERSION"),
             uptime: shared.started.elapsed().as_secs(),
             state: state.name(),
             region: online.map(|online| online.region.clone()),
-            latency: latency.map(|latency| latency.as_secs_f64() * 1000.0),
+            latency: latency.map(millis),
+            nodes: state.sessions().filter_map(NodeView::of).collect(),
             reconnects: shared.with_history(|history| history.reconnects),
             usage: shared.captures.usage().into(),
             tunnels: shared.tunnels.all().iter().map(|tunnel| TunnelView::of(tunnel)).collect(),
@@ -73,6 +81,17 @@ impl StatusPage {
             failures: failures.iter().rev().map(FailureView::of).collect(),
         }
     }
+}
+
+impl NodeView {
+    fn of(online: &OnlineSession) -> Option<Self> {
+        let name = online.node.as_deref()?.to_owned();
+        Some(Self { name, latency: online.latency().map(millis) })
+    }
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
 }
 
 impl FailureView {
@@ -94,7 +113,10 @@ fn options(shared: &AgentInner) -> Map<String, Value> {
     let options = &shared.options;
     let time = |duration: Duration| format!("{}ms", duration.as_millis());
     let shown = json!({
-        "server_addr": options.server_addr,
+        "server_addr": match options.server_addrs.as_slice() {
+            [one] => json!(one),
+            several => json!(several),
+        },
         "root_cas": match &options.trust {
             Trust::System => "trusted",
             Trust::Pem(_) => "a file",

@@ -146,7 +146,7 @@ impl Detail {
 /// Where the public reaches the target of a record.
 pub(super) fn url(shared: &AgentInner, record: &CaptureRecord, target: &str) -> Option<String> {
     let tunnel = shared.tunnels.find(&record.tunnel_name)?;
-    let url = tunnel.bound().url?;
+    let url = tunnel.url()?;
     Some(format!("{}{target}", url.trim_end_matches('/')))
 }
 

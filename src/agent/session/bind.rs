@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use tokio::sync::watch;
+
 use super::RPC_TIMEOUT;
 use super::state::{OnlineSession, SessionState};
 use crate::agent::backoff::{Backoff, MAX_PAUSE};
 use crate::agent::definition::EndpointDefinition;
 use crate::agent::inner::AgentInner;
+use crate::agent::slot::SessionSlot;
 use crate::agent::tunnels::{BoundEndpoint, RunningTunnel};
 use crate::logging::or_debug;
 use crate::mux::MuxSession;
@@ -44,6 +47,9 @@ pub enum TunnelBindError {
     /// The service refused it.
     #[error("{0}")]
     Refused(RemoteError),
+    /// Another node gave it another address than the one at which visitors reach it.
+    #[error("another node gave it the address {0}")]
+    OtherAddress(String),
 }
 
 impl TunnelBindError {
@@ -53,20 +59,57 @@ impl TunnelBindError {
     }
 }
 
-/// Binds the tunnels that there are; only then the agent is online. Those that the service refuses
-/// are tried again for as long as the session lives.
-pub(super) async fn bind_all(shared: &AgentInner, online: &OnlineSession) {
-    let mut refused = bind_some(shared, online, shared.tunnels.all()).await;
-    shared.state.send_replace(SessionState::Online(online.clone()));
+/// Binds the tunnels that there are; only then the session is online. Those that the service refuses
+/// are tried again for as long as the session lives, and those that are started in the other session are
+/// bound in this one as well.
+pub(super) async fn keep_bound(shared: &AgentInner, online: &OnlineSession) {
+    let mut started = shared.tunnels.subscribe();
+    let mut refused = bind_some(shared, online, unbound(shared, online.slot, &[])).await;
+    shared.state.send_modify(|state| state.insert(online.clone()));
     let mut backoff = Backoff::new(Instant::now());
-    while !refused.is_empty() {
-        let can_succeed = refused.iter().any(|refused| refused.is_retriable);
-        let pause = if can_succeed { backoff.next_pause(Instant::now()) } else { MAX_PAUSE };
-        tokio::time::sleep(pause).await;
-        let again = refused.into_iter().map(|refused| refused.tunnel).collect();
-        refused = bind_some(shared, online, again).await;
+    let mut due = next_attempt(&refused, &mut backoff);
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep_until(due.into()), if !refused.is_empty() => {
+                let again = refused.into_iter().map(|refused| refused.tunnel).collect();
+                refused = bind_some(shared, online, again).await;
+                due = next_attempt(&refused, &mut backoff);
+            }
+            changed = started.changed() => {
+                // The sender lives as long as the agent.
+                if changed.is_err() { return }
+                let was_idle = refused.is_empty();
+                let new = unbound(shared, online.slot, &refused);
+                refused.extend(bind_some(shared, online, new).await);
+                if was_idle {
+                    backoff = Backoff::new(Instant::now());
+                    due = next_attempt(&refused, &mut backoff);
+                }
+            }
+        }
         shared.state.send_modify(|_| {});
     }
+}
+
+/// When refused tunnels are tried again.
+fn next_attempt(refused: &[RefusedTunnel], backoff: &mut Backoff) -> Instant {
+    let now = Instant::now();
+    let can_succeed = refused.iter().any(|refused| refused.is_retriable);
+    now + if can_succeed { backoff.next_pause(now) } else { MAX_PAUSE }
+}
+
+/// The tunnels that are not bound in a session, but for those that were refused there. One that is being
+/// started is for its starter to bind.
+fn unbound(
+    shared: &AgentInner,
+    slot: SessionSlot,
+    refused: &[RefusedTunnel],
+) -> Vec<Arc<RunningTunnel>> {
+    let is_refused =
+        |tunnel: &_| refused.iter().any(|refused| Arc::ptr_eq(&refused.tunnel, tunnel));
+    let mut tunnels = shared.tunnels.all();
+    tunnels.retain(|it| it.is_started() && !it.is_bound(slot) && !is_refused(it));
+    tunnels
 }
 
 /// A tunnel that the service has refused.
@@ -87,11 +130,9 @@ async fn bind_some(
         if !shared.tunnels.has(&tunnel) || shared.is_stopping() {
             continue;
         }
-        match rebind(&online.session, &tunnel).await {
+        match rebind(online, &tunnel).await {
             // It was stopped meanwhile, when nobody could tell the service.
-            Ok(()) if !shared.tunnels.has(&tunnel) => {
-                unbind(&online.session, &tunnel).await;
-            }
+            Ok(()) if !shared.tunnels.has(&tunnel) => unbind(online, &tunnel).await,
             Ok(()) => {}
             // The next session is for it, and the addresses with it.
             Err(TunnelBindError::Offline | TunnelBindError::Lost(_)) => {
@@ -100,8 +141,12 @@ async fn bind_some(
             }
             Err(TunnelBindError::Refused(failure)) => {
                 let is_retriable = !needs_person(&failure);
-                shared.note_unbound(&tunnel, &failure);
+                shared.note_unbound(&tunnel, online.slot, &failure);
                 refused.push(RefusedTunnel { tunnel, is_retriable });
+            }
+            Err(TunnelBindError::OtherAddress(url)) => {
+                tracing::warn!(tunnel = %tunnel.name, url, "a node gave a tunnel another address");
+                refused.push(RefusedTunnel { tunnel, is_retriable: true });
             }
         }
     }
@@ -115,38 +160,60 @@ fn needs_person(failure: &RemoteError) -> bool {
 
 /// Binds a tunnel; what the service gave is noted in it.
 pub(in crate::agent) async fn bind(
-    session: &MuxSession,
+    online: &OnlineSession,
     tunnel: &RunningTunnel,
 ) -> Result<(), TunnelBindError> {
-    let before = tunnel.bound();
+    bind_as(online, tunnel, tunnel.reserved(online.slot)).await
+}
+
+/// Binds a tunnel as what the service gave before, or as something new.
+async fn bind_as(
+    online: &OnlineSession,
+    tunnel: &RunningTunnel,
+    before: BoundEndpoint,
+) -> Result<(), TunnelBindError> {
+    let session = &online.session;
     let bound = match tunnel.proto {
-        Some(proto) => {
-            let bind = Bind {
-                id: before.id,
-                proto: proto.to_owned(),
-                forwards_to: tunnel.definition.address.shown(),
-                forwards_proto: String::new(),
-                opts: tunnel.options.clone(),
-                extra: BindExtra {
-                    name: tunnel.name.clone(),
-                    token: before.token,
-                    metadata: tunnel.definition.metadata.clone(),
-                    ..BindExtra::default()
-                },
-            };
-            let answer = rpc::call(session, &bind, RPC_TIMEOUT).await?;
-            if let Some(failure) = answer.failure() {
-                return Err(TunnelBindError::Refused(failure));
-            }
-            BoundEndpoint { id: answer.id, token: answer.extra.token, url: Some(answer.url) }
-        }
+        Some(proto) => bind_endpoint(session, tunnel, proto, before).await?,
         None => {
             BoundEndpoint { id: bind_labeled(session, tunnel).await?, ..BoundEndpoint::default() }
         }
     };
-    tunnel.set_bound(bound);
-    tunnel.set_online();
-    Ok(())
+    let (id, url) = (bound.id.clone(), bound.url.clone());
+    if tunnel.set_bound(online.slot, bound) {
+        return Ok(());
+    }
+    // Visitors know the address that it has in the other session.
+    unbind_id(session, &tunnel.name, id).await;
+    Err(TunnelBindError::OtherAddress(url.unwrap_or_default()))
+}
+
+async fn bind_endpoint(
+    session: &MuxSession,
+    tunnel: &RunningTunnel,
+    proto: &str,
+    before: BoundEndpoint,
+) -> Result<BoundEndpoint, TunnelBindError> {
+    let bind = Bind {
+        id: before.id,
+        proto: proto.to_owned(),
+        forwards_to: tunnel.definition.address.shown(),
+        forwards_proto: String::new(),
+        opts: tunnel.options.clone(),
+        extra: BindExtra {
+            name: tunnel.name.clone(),
+            token: before.token,
+            metadata: tunnel.definition.metadata.clone(),
+            ..BindExtra::default()
+        },
+    };
+    let answer = rpc::call(session, &bind, RPC_TIMEOUT).await?;
+    match answer.failure() {
+        Some(failure) => Err(TunnelBindError::Refused(failure)),
+        None => {
+            Ok(BoundEndpoint { id: answer.id, token: answer.extra.token, url: Some(answer.url) })
+        }
+    }
 }
 
 async fn bind_labeled(
@@ -171,17 +238,15 @@ async fn bind_labeled(
 }
 
 /// Binds a tunnel at its old address, or where that is gone at another. Where both are refused, the
-/// old address stays reserved for it; a service that failed is not asked for another.
-async fn rebind(session: &MuxSession, tunnel: &RunningTunnel) -> Result<(), TunnelBindError> {
-    let before = tunnel.bound();
-    match bind(session, tunnel).await {
-        Err(TunnelBindError::Refused(failure)) if is_taken(&failure) || needs_person(&failure) => {
-            tunnel.set_bound(BoundEndpoint::default());
-            let bound = bind(session, tunnel).await;
-            if bound.is_err() {
-                tunnel.set_bound(before);
-            }
-            bound
+/// old address stays reserved for it; a service that failed is not asked for another, and none is asked
+/// for another while visitors reach the old one over the other session.
+async fn rebind(online: &OnlineSession, tunnel: &RunningTunnel) -> Result<(), TunnelBindError> {
+    match bind(online, tunnel).await {
+        Err(TunnelBindError::Refused(failure))
+            if (is_taken(&failure) || needs_person(&failure))
+                && !tunnel.is_bound(online.slot.other()) =>
+        {
+            bind_as(online, tunnel, BoundEndpoint::default()).await
         }
         other => other,
     }
@@ -192,10 +257,26 @@ fn is_taken(failure: &RemoteError) -> bool {
     failure.number() == Some(ENDPOINT_TAKEN_CODE)
 }
 
-/// Tells the service that a tunnel is over.
-pub(in crate::agent) async fn unbind(session: &MuxSession, tunnel: &RunningTunnel) {
-    let unbind = Unbind { id: tunnel.bound().id, extra: None };
+/// Tells the service that a tunnel is over, where it is bound in this session.
+pub(in crate::agent) async fn unbind(online: &OnlineSession, tunnel: &RunningTunnel) {
+    if let Some(id) = tunnel.bind_id(online.slot) {
+        unbind_id(&online.session, &tunnel.name, id).await;
+    }
+}
+
+/// Tells the service in all sessions that a tunnel is over.
+pub(in crate::agent) async fn unbind_everywhere(
+    state: &watch::Sender<SessionState>,
+    tunnel: &RunningTunnel,
+) {
+    let sessions: Vec<_> = state.borrow().sessions().cloned().collect();
+    for online in sessions {
+        unbind(&online, tunnel).await;
+    }
+}
+
+async fn unbind_id(session: &MuxSession, tunnel: &str, id: String) {
     // A service that is gone has forgotten it anyway.
-    let unbound = rpc::call(session, &unbind, RPC_TIMEOUT).await;
-    or_debug!(unbound, tunnel = %tunnel.name, "the service was not told that a tunnel is over");
+    let unbound = rpc::call(session, &Unbind { id, extra: None }, RPC_TIMEOUT).await;
+    or_debug!(unbound, tunnel, "the service was not told that a tunnel is over");
 }

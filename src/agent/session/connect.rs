@@ -1,20 +1,29 @@
 //! Connecting to the service, and introducing oneself.
 
+use std::fmt::Display;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use super::RPC_TIMEOUT;
-use super::state::{OnlineSession, SessionHistory};
+use super::addresses::{AddressBook, NextAddress};
+use super::claims::{ClaimGuard, NodeClaim, NodeClaims};
+use super::state::OnlineSession;
 use crate::agent::backoff::Backoff;
 use crate::agent::inner::AgentInner;
 use crate::agent::options::AgentOptions;
-use crate::mux::{Incoming, MuxSession, Side, heartbeat};
+use crate::agent::slot::SessionSlot;
+use crate::logging::ignore;
+use crate::mux::{Code, Incoming, MuxSession, Side, heartbeat};
 use crate::net::tls::server_name;
-use crate::protocol::message::{Auth, AuthExtra};
+use crate::protocol::message::{Auth, AuthAnswer, AuthExtra, Hidden};
 use crate::protocol::rpc;
 
 /// The codes by which a service refuses the credential itself: the authtoken is malformed, of a form
@@ -27,58 +36,177 @@ pub(super) enum ConnectError {
     Retriable(String),
     /// The service refuses the authtoken.
     Credential(String),
+    /// The session would lead to the node of the other one.
+    SameNode,
 }
 
-/// Connects to the service and logs in.
-pub(super) async fn connect(
-    shared: &Arc<AgentInner>,
-    backoff: &Backoff,
-) -> Result<(OnlineSession, Incoming), ConnectError> {
-    let options = &shared.options;
-    let address = &options.server_addr;
-    let limit = backoff.connect_timeout(options.connect_timeout, Instant::now());
-    let stream = match tokio::time::timeout(limit, dial(options, &shared.tls)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return Err(ConnectError::Retriable(format!("{address}: {error}"))),
-        Err(_) => return Err(ConnectError::Retriable(format!("{address}: no response"))),
-    };
-    let (session, incoming) = MuxSession::start(stream, Side::Agent);
-    let auth = shared.with_history(|history| auth_request(options, history));
-    let answer = rpc::call(&session, &auth, RPC_TIMEOUT).await;
-    let answer = answer.map_err(|error| ConnectError::Retriable(error.to_string()))?;
-    if let Some(failure) = answer.failure() {
-        session.close();
-        let is_credential = failure.number().is_some_and(|it| CREDENTIAL_CODES.contains(&it));
-        let kind = if is_credential { ConnectError::Credential } else { ConnectError::Retriable };
-        return Err(kind(failure.to_string()));
+/// A session that has logged in.
+pub(super) struct ConnectedSession {
+    pub online: OnlineSession,
+    pub incoming: Incoming,
+    /// No other session leads to the same node meanwhile.
+    pub claim: ClaimGuard,
+}
+
+/// What makes the session of a slot again and again.
+pub(super) struct SessionKeeper {
+    slot: SessionSlot,
+    addresses: AddressBook,
+    backoff: Backoff,
+    /// Where the other session led when an address was last chosen.
+    other: Option<NodeClaim>,
+    /// What the service gave to come back with; each session has its own, for the service ends a session
+    /// when another one shows its id.
+    client_id: String,
+    cookie: Hidden,
+}
+
+type ServiceStream = tokio_rustls::client::TlsStream<TcpStream>;
+
+impl SessionKeeper {
+    /// The first session begins with the first address, the second with the next.
+    pub fn new(options: &AgentOptions, slot: SessionSlot) -> Self {
+        let first = usize::from(slot == SessionSlot::Second);
+        Self {
+            slot,
+            addresses: AddressBook::new(&options.server_addrs, first),
+            backoff: Backoff::new(Instant::now()),
+            other: None,
+            client_id: String::new(),
+            cookie: Hidden::default(),
+        }
     }
-    shared.update_history(|history| {
-        history.client_id = answer.client_id;
-        history.cookie = answer.extra.cookie;
-    });
-    let beat = heartbeat::keep(&session, options.heartbeat_interval, options.heartbeat_tolerance);
+
+    /// Connects to the service and logs in.
+    pub async fn connect(
+        &mut self,
+        shared: &Arc<AgentInner>,
+    ) -> Result<ConnectedSession, ConnectError> {
+        let options = &shared.options;
+        let (name, stream) = self.reach(shared).await?;
+        let address = stream.get_ref().0.peer_addr();
+        let address = address.map_err(|error| retriable(&name, error))?;
+        let (session, incoming) = MuxSession::start(stream, Side::Agent);
+        let answer = self.log_in(options, &session).await?;
+        let node = Some(answer.extra.node.as_str()).filter(|node| !node.is_empty());
+        let node: Option<Arc<str>> = node.map(Arc::from);
+        let claim = NodeClaim { node: node.clone(), address };
+        let Some(claim) = shared.claims.claim(self.slot, claim) else {
+            tracing::debug!(
+                address = name,
+                node = node.as_deref(),
+                "the other session is enough for this node"
+            );
+            self.addresses.rest(address, Instant::now());
+            session.go_away(Code::NONE, "").await;
+            return Err(ConnectError::SameNode);
+        };
+        self.addresses.succeeded();
+        tracing::info!(address = name, node = node.as_deref(), "connected to the service");
+        let latency = keep_beating(options, &session);
+        let (slot, region) = (self.slot, answer.extra.region);
+        let online = OnlineSession { session, slot, latency, region, node };
+        Ok(ConnectedSession { online, incoming, claim })
+    }
+
+    /// Notes that a session which lived so long was lost.
+    pub fn session_lost(&mut self, lived: Duration) {
+        self.backoff.session_lost(lived, Instant::now());
+    }
+
+    /// Waits before the next attempt.
+    pub async fn pause(&mut self) {
+        tokio::time::sleep(self.backoff.next_pause(Instant::now())).await;
+    }
+
+    /// Connects to the next address, when it is its time.
+    async fn reach(
+        &mut self,
+        shared: &AgentInner,
+    ) -> Result<(String, ServiceStream), ConnectError> {
+        let limit = self.backoff.connect_timeout(shared.options.connect_timeout, Instant::now());
+        let (name, addresses) = self.next_address(&shared.claims, limit).await?;
+        match timeout(limit, dial(&name, &addresses, &shared.tls)).await {
+            Ok(Ok(stream)) => Ok((name, stream)),
+            Ok(Err(error)) => Err(retriable(&name, error)),
+            Err(_) => Err(retriable(&name, "no response")),
+        }
+    }
+
+    async fn next_address(
+        &mut self,
+        claims: &NodeClaims,
+        limit: Duration,
+    ) -> Result<(String, Vec<SocketAddr>), ConnectError> {
+        loop {
+            let other = claims.get(self.slot.other());
+            if other != self.other {
+                self.addresses.wake();
+                self.other = other;
+            }
+            let occupied = self.other.as_ref().map(|other| other.address);
+            let next = self.addresses.next(occupied, Instant::now(), limit).await;
+            match next.map_err(|(name, error)| retriable(&name, error))? {
+                NextAddress::Try { name, addresses } => return Ok((name, addresses)),
+                NextAddress::Rest(until) => {
+                    let changed = claims.changed(self.slot.other(), self.other.as_ref());
+                    let rested = timeout_at(until.into(), changed).await;
+                    ignore(rested, "the rest is over, or has no reason any more");
+                }
+            }
+        }
+    }
+
+    async fn log_in(
+        &mut self,
+        options: &AgentOptions,
+        session: &MuxSession,
+    ) -> Result<AuthAnswer, ConnectError> {
+        let auth = auth_request(options, &self.client_id, &self.cookie);
+        let answer = rpc::call(session, &auth, RPC_TIMEOUT).await;
+        let answer = answer.map_err(|error| ConnectError::Retriable(error.to_string()))?;
+        if let Some(failure) = answer.failure() {
+            session.close();
+            let is_credential = failure.number().is_some_and(|it| CREDENTIAL_CODES.contains(&it));
+            let kind =
+                if is_credential { ConnectError::Credential } else { ConnectError::Retriable };
+            return Err(kind(failure.to_string()));
+        }
+        answer.client_id.clone_into(&mut self.client_id);
+        self.cookie = answer.extra.cookie.clone();
+        Ok(answer)
+    }
+}
+
+fn retriable(name: &str, problem: impl Display) -> ConnectError {
+    ConnectError::Retriable(format!("{name}: {problem}"))
+}
+
+/// Sends heartbeats for as long as the session lives; returns how long they take.
+fn keep_beating(options: &AgentOptions, session: &MuxSession) -> watch::Receiver<Option<Duration>> {
+    let beat = heartbeat::keep(session, options.heartbeat_interval, options.heartbeat_tolerance);
     let latency = beat.watch();
     let alive = session.clone();
     tokio::spawn(async move {
         alive.ended().await;
         drop(beat);
     });
-    Ok((OnlineSession { session, latency, region: answer.extra.region }, incoming))
+    latency
 }
 
 async fn dial(
-    options: &AgentOptions,
+    name: &str,
+    addresses: &[SocketAddr],
     tls: &Arc<ClientConfig>,
-) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
-    let stream = TcpStream::connect(&options.server_addr).await?;
+) -> io::Result<ServiceStream> {
+    let stream = TcpStream::connect(addresses).await?;
     stream.set_nodelay(true)?;
     let keepalive = socket2::TcpKeepalive::new().with_time(Duration::from_secs(30));
     socket2::SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
-    let name = server_name(&options.server_addr)?;
-    TlsConnector::from(tls.clone()).connect(name, stream).await
+    TlsConnector::from(tls.clone()).connect(server_name(name)?, stream).await
 }
 
-fn auth_request(options: &AgentOptions, history: &SessionHistory) -> Auth {
+fn auth_request(options: &AgentOptions, client_id: &str, cookie: &Hidden) -> Auth {
     let nanoseconds = |duration: Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
     let supported = |yes: bool| {
         Some(if yes { String::new() } else { "remote management is switched off".to_owned() })
@@ -86,7 +214,7 @@ fn auth_request(options: &AgentOptions, history: &SessionHistory) -> Auth {
     let version = env!("CARGO_PKG_VERSION");
     Auth {
         version: vec!["3".to_owned(), "2".to_owned()],
-        client_id: history.client_id.clone(),
+        client_id: client_id.to_owned(),
         extra: AuthExtra {
             os: std::env::consts::OS.to_owned(),
             arch: std::env::consts::ARCH.to_owned(),
@@ -95,7 +223,7 @@ fn auth_request(options: &AgentOptions, history: &SessionHistory) -> Auth {
             client_type: "ginnel".to_owned(),
             user_agent: format!("ginnel/{version}"),
             metadata: options.metadata.clone(),
-            cookie: history.cookie.clone(),
+            cookie: cookie.clone(),
             heartbeat_interval: nanoseconds(options.heartbeat_interval),
             heartbeat_tolerance: nanoseconds(options.heartbeat_tolerance),
             restart_unsupported_error: supported(options.remote_management),

@@ -4,12 +4,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::bind::unbind_everywhere;
+use super::state::OnlineSession;
 use crate::agent::capture::{CaptureSource, Via};
 use crate::agent::drain;
 use crate::agent::inner::AgentInner;
 use crate::agent::tunnels::Tunnels;
 use crate::logging::or_debug;
-use crate::mux::{Code, MuxSession, Stream, heartbeat};
+use crate::mux::{Code, Stream, heartbeat};
 use crate::net::ShutdownPhase;
 use crate::protocol::message::{CommandResponse, StopTunnel};
 use crate::protocol::rpc::IncomingCall;
@@ -19,7 +21,7 @@ use crate::protocol::{proxy, read_kind, stream_kind};
 const MAX_ID_BYTES: usize = 64;
 
 /// Serves one stream of the service.
-pub(super) async fn serve(shared: Arc<AgentInner>, session: MuxSession, mut stream: Stream) {
+pub(super) async fn serve(shared: Arc<AgentInner>, online: OnlineSession, mut stream: Stream) {
     // A stream that breaks harms no other.
     let kind = or_debug!(read_kind(&mut stream).await, "a stream ended before it said its kind");
     let Some(kind) = kind else { return };
@@ -33,17 +35,19 @@ pub(super) async fn serve(shared: Arc<AgentInner>, session: MuxSession, mut stre
             let Some(stop) = stop else { return };
             if let Some(tunnel) = shared.tunnels.bound_as(&stop.id) {
                 shared.tunnels.remove(&tunnel.name);
+                tunnel.set_unbound(online.slot, &stop.message);
+                unbind_everywhere(&shared.state, &tunnel).await;
                 shared.update_history(|history| history.add_failure(stop.message));
             }
         }
         stream_kind::STOP | stream_kind::RESTART | stream_kind::UPDATE => {
-            execute(&shared, &session, kind, stream).await;
+            execute(&shared, &online, kind, stream).await;
         }
         _ => stream.reset(Code::REFUSED),
     }
 }
 
-async fn execute(shared: &Arc<AgentInner>, session: &MuxSession, kind: u32, stream: Stream) {
+async fn execute(shared: &Arc<AgentInner>, online: &OnlineSession, kind: u32, stream: Stream) {
     let call = or_debug!(IncomingCall::read(kind, stream).await, "cannot read a command");
     let Some(call) = call else { return };
     let reason = match kind {
@@ -63,7 +67,8 @@ async fn execute(shared: &Arc<AgentInner>, session: &MuxSession, kind: u32, stre
         drain::graceful(shared, shared.options.grace).await;
         shared.shutdown.begin(ShutdownPhase::Forced);
     } else {
-        session.close();
+        // The other session, where there is one, goes on: no address is away meanwhile.
+        online.session.close();
     }
 }
 

@@ -6,7 +6,7 @@ use super::rejection::WebRejection;
 use crate::agent::definition::Definition;
 use crate::agent::inner::AgentInner;
 use crate::agent::replay::ReplayError;
-use crate::agent::session::{SessionState, StartError, TunnelBindError};
+use crate::agent::session::{StartError, TunnelBindError};
 use crate::api::local::{requests, root, status, tunnels};
 use crate::api::{Operation, OperationHandler, Page, PathOperations, on};
 
@@ -47,15 +47,13 @@ async fn get_root(_: Shared, _: root::Get) -> WebResult<root::Get> {
 
 async fn get_status(agent: Shared, _: status::Get) -> WebResult<status::Get> {
     let state = agent.state.borrow().clone();
-    let legs = match &state {
-        SessionState::Online(online) => {
-            let latency = online
-                .latency()
-                .map(|latency| format!("{}ms", (latency.as_secs_f64() * 1000.0).ceil()));
-            vec![status::Leg { region: Some(online.region.clone()), latency }]
-        }
-        _ => Vec::new(),
-    };
+    let legs = state.sessions().map(|online| {
+        let latency = online.latency();
+        let latency = latency.map(|it| format!("{}ms", (it.as_secs_f64() * 1000.0).ceil()));
+        let node = online.node.as_deref().map(str::to_owned);
+        status::Leg { region: Some(online.region.clone()), latency, node }
+    });
+    let legs = legs.collect();
     Ok(status::Status {
         status: state.name().to_owned(),
         agent_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
@@ -85,6 +83,9 @@ async fn start_tunnel(agent: Shared, start: tunnels::Start) -> WebResult<tunnels
             let code = failure.code.map(|code| format!("\n{code}")).unwrap_or_default();
             let problem = format!("{}{code}", failure.message);
             WebRejection::new(502, 103, "failed to start tunnel", problem)
+        }
+        StartError::Bind(error @ TunnelBindError::OtherAddress(_)) => {
+            WebRejection::new(502, 103, "failed to start tunnel", error.to_string())
         }
     })
 }

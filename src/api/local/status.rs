@@ -17,7 +17,8 @@ wire! {
 
     /// The session of an agent with its service.
     pub struct Session {
-        /// The connections of the session; none while the agent is not online.
+        /// The connections to the service; none while the agent is not online, and two to two nodes of a
+        /// service that has several.
         pub legs: Vec<Leg>,
     }
 
@@ -27,6 +28,8 @@ wire! {
         pub region: Option<String>,
         /// The time of a round trip, such as `87ms`.
         pub latency: Option<String>,
+        /// The node of the service that it leads to, where the service has several.
+        pub node: Option<String>,
     }
 }
 

@@ -10,7 +10,7 @@ use terminal_size::{Height, Width, terminal_size};
 
 use super::event_log::{plain, try_command};
 use crate::agent::capture::{CaptureRecord, CapturedMessage};
-use crate::agent::{Agent, SessionState, masked_target};
+use crate::agent::{Agent, OnlineSession, SessionState, masked_target};
 use crate::api::local::tunnels::AgentTunnel;
 use crate::cli::signals::{JobControl, JobSignal, is_terminal_gone, outlives_terminal};
 use crate::logging::or_debug;
@@ -160,7 +160,10 @@ impl Console {
     fn facts(&self, agent: &Agent, tunnels: &[AgentTunnel]) -> Vec<(&'static str, String)> {
         let state = agent.state();
         let mut facts = vec![("Session", session(agent, &state))];
-        if let SessionState::Online(online) = &state {
+        let nodes: Vec<_> = state.sessions().filter_map(node).collect();
+        if !nodes.is_empty() {
+            facts.push(("Nodes", nodes.join(", ")));
+        } else if let Some(online) = state.sessions().next() {
             let latency = online.latency().map(|time| format!("{:.1} ms", millis(time)));
             facts.push(("Region", online.region.clone()));
             facts.push(("Latency", latency.unwrap_or_else(|| "-".to_owned())));
@@ -204,6 +207,15 @@ fn session(agent: &Agent, state: &SessionState) -> String {
         0 => shown,
         times => format!("{shown}, reconnected {times} times"),
     }
+}
+
+/// The node that a session leads to, and how far it is.
+fn node(online: &OnlineSession) -> Option<String> {
+    let name = online.node.as_deref()?;
+    Some(match online.latency() {
+        Some(latency) => format!("{name} ({:.1} ms)", millis(latency)),
+        None => name.to_owned(),
+    })
 }
 
 /// What the tunnels have carried; percentiles in seconds.

@@ -200,6 +200,18 @@ impl EventLog {
         }
     }
 
+    /// Tells which nodes of the service the agent has sessions with, where it has nodes; `shown` is what
+    /// was told before.
+    fn nodes(self, state: &SessionState, shown: &mut Vec<String>) {
+        let nodes = state.sessions().filter_map(|online| online.node.as_deref());
+        let nodes: Vec<_> = nodes.map(str::to_owned).collect();
+        if nodes != *shown && !nodes.is_empty() {
+            let fields = json!({"nodes": nodes});
+            self.line("sessions", &format!("sessions with {}", nodes.join(", ")), fields);
+        }
+        *shown = nodes;
+    }
+
     /// Tells how the link to the service is.
     fn state(self, state: &'static str, reason: Option<String>) {
         let text = match &reason {
@@ -213,6 +225,7 @@ impl EventLog {
     pub async fn live(self, agent: &Agent) {
         let mut state = agent.watch();
         let (mut shown, mut statuses) = ("", HashMap::new());
+        let mut nodes = Vec::new();
         loop {
             let changed = state.changed().await;
             let now = state.borrow_and_update().clone();
@@ -222,6 +235,7 @@ impl EventLog {
                 shown = now.name();
                 self.state(shown, agent.last_error().filter(|_| !is_online));
             }
+            self.nodes(&now, &mut nodes);
             if is_online {
                 self.statuses(agent, &mut statuses);
             }

@@ -238,7 +238,7 @@ pub(in crate::cli) fn load_config(
 }
 
 fn options(config: &AgentConfig) -> Result<AgentOptions, CliError> {
-    if config.server_addr.is_none() {
+    if config.server_addr.is_empty() {
         let problem =
             format!("server_addr is missing; pass --server-addr or set {SERVER_ADDR_VARIABLE}");
         return Err(CliError::usage(problem));
@@ -365,7 +365,7 @@ fn say_nothing_to_read(is_drawn: bool) {
 }
 
 fn connect_to(options: &mut AgentOptions, service: &Service) {
-    options.server_addr = service.agent_address().map(|it| it.to_string()).unwrap_or_default();
+    options.server_addrs = service.agent_address().iter().map(ToString::to_string).collect();
     options.authtoken = service.authtoken().cloned().unwrap_or_default();
     options.trust = Trust::Pem(service.gateway().authority().pem().as_bytes().to_vec());
     let own = service.url().strip_prefix("http://").map(str::parse::<std::net::SocketAddr>);

@@ -117,6 +117,9 @@ pub struct AuthAnswerExtra {
     /// The session's id in the management API.
     #[serde(rename = "AgentSessionID")]
     pub agent_session_id: String,
+    /// Which node of a cluster the service is; empty where it is the only one.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub node: String,
 }
 
 /// One further address of the service.

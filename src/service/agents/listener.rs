@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -40,7 +39,7 @@ pub(crate) struct BoundAgentListener {
 pub(crate) struct AgentListener {
     listener: Listener,
     limit: Arc<ConnectionLimit>,
-    settings: Arc<ArcSwap<AgentSettings>>,
+    state: Arc<AgentsState>,
     sweeping: JoinHandle<()>,
 }
 
@@ -72,6 +71,7 @@ impl BoundAgentListener {
         let Self { socket, config, state } = self;
         let (limit, settings) = (limit(&state), state.settings.clone());
         let sweeping = tokio::spawn(sweep(state.clone()));
+        let welcoming = state.clone();
         // Their sessions are ended by the registry, which tells them why.
         let shutdown = Shutdown::default();
         let trusted = settings.clone();
@@ -83,10 +83,10 @@ impl BoundAgentListener {
         };
         let listener =
             Listener::serve(socket, limit.clone(), &shutdown, proxies, move |connection, _| {
-                Box::pin(welcome(connection, config.clone(), state.clone()))
+                Box::pin(welcome(connection, config.clone(), welcoming.clone()))
             });
         let failed = |source| Error::Bind { address: "the port for agents".to_owned(), source };
-        Ok(AgentListener { listener: listener.map_err(failed)?, limit, settings, sweeping })
+        Ok(AgentListener { listener: listener.map_err(failed)?, limit, state, sweeping })
     }
 }
 
@@ -104,7 +104,12 @@ impl AgentListener {
     /// Takes over new settings but for the address; sessions keep those that they began with.
     pub fn reconfigure(&self, settings: AgentSettings) {
         self.limit.set_caps(settings.connections);
-        self.settings.store(Arc::new(settings));
+        self.state.settings.store(Arc::new(settings));
+    }
+
+    /// Tells agents from now on which node of a cluster this is; false if they are told another.
+    pub fn name_node(&self, name: &str) -> bool {
+        self.state.node.get_or_init(|| name.to_owned()) == name
     }
 
     /// Takes no more agents.

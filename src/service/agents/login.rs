@@ -153,7 +153,7 @@ impl PendingLogin {
         }
         self.state.announced().await;
         registry.counts().session_begun(!auth.client_id.is_empty());
-        let answer = auth_answer(&registration.online);
+        let answer = auth_answer(&registration.online, self.state.node.get());
         Ok((registration, answer))
     }
 
@@ -195,7 +195,7 @@ impl PendingLogin {
     }
 }
 
-fn auth_answer(online: &OnlineAgent) -> AuthAnswer {
+fn auth_answer(online: &OnlineAgent, node: Option<&String>) -> AuthAnswer {
     AuthAnswer {
         version: VERSION.to_owned(),
         client_id: online.client_id.clone(),
@@ -204,6 +204,7 @@ fn auth_answer(online: &OnlineAgent) -> AuthAnswer {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             region: REGION.to_owned(),
             cookie: online.cookie.clone(),
+            node: node.cloned().unwrap_or_default(),
             ..AuthAnswerExtra::default()
         },
     }

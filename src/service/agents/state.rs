@@ -1,6 +1,6 @@
 //! What all sessions with agents share, and how they are told no.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 
@@ -28,6 +28,8 @@ pub(crate) struct AgentsState {
     pub ids: Ids,
     /// The cluster of which the service is a node; none where it is the only one.
     pub cluster: Option<Arc<Cluster>>,
+    /// What the node is called, for agents; none where it is the only one.
+    pub node: OnceLock<String>,
 }
 
 /// Why something is refused: words and the number of a code.

@@ -18,4 +18,5 @@ mod silent;
 pub mod support;
 mod swapped;
 mod tls;
+mod two_nodes;
 mod whole;

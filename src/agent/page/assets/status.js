@@ -54,6 +54,7 @@ function show(status) {
     ["State", session(status)],
     ["Region", status.region || "none"],
     ["Latency", status.latency == null ? "not measured yet" : time(status.latency)],
+    ...(status.nodes.length ? [["Nodes", nodes(status.nodes)]] : []),
     ["Reconnects", String(status.reconnects)],
     ["Uptime", duration(status.uptime)],
     ["Agent version", status.version],
@@ -67,6 +68,12 @@ function show(status) {
     [name, typeof value === "string" ? value : JSON.stringify(value)]));
   failures(status.failures);
   tunnels(status.tunnels);
+}
+
+/** The nodes of the service that the agent has sessions with. */
+function nodes(all) {
+  const shown = ({ name, latency }) => latency == null ? name : `${name} (${time(latency)})`;
+  return all.map(shown).join(", ");
 }
 
 /** The state of the session, and while there is none the reason. */
