@@ -23,7 +23,7 @@ use crate::agent::slot::SessionSlot;
 use crate::logging::ignore;
 use crate::mux::{Code, Incoming, MuxSession, Side, heartbeat};
 use crate::net::tls::server_name;
-use crate::protocol::message::{Auth, AuthAnswer, AuthExtra, Hidden};
+use crate::protocol::message::{Auth, AuthAnswer, AuthExtra, Hidden, SAME_NODE_CODE};
 use crate::protocol::rpc;
 
 /// The codes by which a service refuses the credential itself: the authtoken is malformed, of a form
@@ -82,27 +82,38 @@ impl SessionKeeper {
         &mut self,
         shared: &Arc<AgentInner>,
     ) -> Result<ConnectedSession, ConnectError> {
-        let options = &shared.options;
         let (name, stream) = self.reach(shared).await?;
         let address = stream.get_ref().0.peer_addr();
         let address = address.map_err(|error| retriable(&name, error))?;
+        let entered = self.enter(shared, stream, address).await;
+        if matches!(entered, Err(ConnectError::SameNode)) {
+            tracing::debug!(address = name, "the other session leads to the same node");
+            self.addresses.rest(address, Instant::now());
+        }
+        let connected = entered?;
+        let node = connected.online.node.as_deref();
+        tracing::info!(address = name, node, "connected to the service");
+        self.addresses.succeeded();
+        Ok(connected)
+    }
+
+    /// Makes a session of a connection.
+    async fn enter(
+        &mut self,
+        shared: &AgentInner,
+        stream: ServiceStream,
+        address: SocketAddr,
+    ) -> Result<ConnectedSession, ConnectError> {
+        let options = &shared.options;
         let (session, incoming) = MuxSession::start(stream, Side::Agent);
         let answer = self.log_in(options, &session).await?;
         let node = Some(answer.extra.node.as_str()).filter(|node| !node.is_empty());
         let node: Option<Arc<str>> = node.map(Arc::from);
         let claim = NodeClaim { node: node.clone(), address };
         let Some(claim) = shared.claims.claim(self.slot, claim) else {
-            tracing::debug!(
-                address = name,
-                node = node.as_deref(),
-                "the other session is enough for this node"
-            );
-            self.addresses.rest(address, Instant::now());
             session.go_away(Code::NONE, "").await;
             return Err(ConnectError::SameNode);
         };
-        self.addresses.succeeded();
-        tracing::info!(address = name, node = node.as_deref(), "connected to the service");
         let latency = keep_beating(options, &session);
         let (slot, region) = (self.slot, answer.extra.region);
         let online = OnlineSession { session, slot, latency, region, node };
@@ -162,15 +173,20 @@ impl SessionKeeper {
         options: &AgentOptions,
         session: &MuxSession,
     ) -> Result<AuthAnswer, ConnectError> {
-        let auth = auth_request(options, &self.client_id, &self.cookie);
+        let mut auth = auth_request(options, &self.client_id, &self.cookie);
+        let other = self.other.as_ref().and_then(|other| other.node.as_deref());
+        auth.extra.other_node = other.unwrap_or_default().to_owned();
         let answer = rpc::call(session, &auth, RPC_TIMEOUT).await;
         let answer = answer.map_err(|error| ConnectError::Retriable(error.to_string()))?;
         if let Some(failure) = answer.failure() {
             session.close();
-            let is_credential = failure.number().is_some_and(|it| CREDENTIAL_CODES.contains(&it));
-            let kind =
-                if is_credential { ConnectError::Credential } else { ConnectError::Retriable };
-            return Err(kind(failure.to_string()));
+            return Err(match failure.number() {
+                Some(SAME_NODE_CODE) => ConnectError::SameNode,
+                Some(code) if CREDENTIAL_CODES.contains(&code) => {
+                    ConnectError::Credential(failure.to_string())
+                }
+                _ => ConnectError::Retriable(failure.to_string()),
+            });
         }
         answer.client_id.clone_into(&mut self.client_id);
         self.cookie = answer.extra.cookie.clone();

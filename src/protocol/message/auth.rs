@@ -6,6 +6,9 @@ use serde_json::Value;
 use crate::protocol::message::error_text::failure;
 use crate::protocol::message::{Hidden, RemoteError};
 
+/// The code by which a node refuses the second session of an agent that is connected to it.
+pub const SAME_NODE_CODE: u16 = 9740;
+
 /// Who the agent is; the first call of a session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
@@ -67,6 +70,10 @@ pub struct AuthExtra {
     pub custom_cas: bool,
     /// Counts further connections of one agent.
     pub leg_number: u32,
+    /// The node of a cluster that the agent's other session leads to, which refuses this one; empty
+    /// where there is no other.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub other_node: String,
 }
 
 /// The service's answer to [`Auth`].

@@ -13,7 +13,7 @@ mod hidden;
 mod lenient_json;
 mod options;
 
-pub use auth::{Auth, AuthAnswer, AuthAnswerExtra, AuthExtra, ConnectAddress};
+pub use auth::{Auth, AuthAnswer, AuthAnswerExtra, AuthExtra, ConnectAddress, SAME_NODE_CODE};
 pub use base64::Base64Bytes;
 pub use bind::{
     Bind, BindAnswer, BindAnswerExtra, BindExtra, BindLabeled, BindLabeledAnswer, PatchTunnelState,

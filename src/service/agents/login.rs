@@ -11,7 +11,9 @@ use std::time::Duration;
 use crate::api::id::prefix;
 use crate::logging::{ignore, or_debug};
 use crate::mux::{Incoming, MuxSession, Stream};
-use crate::protocol::message::{Auth, AuthAnswer, AuthAnswerExtra, AuthExtra, SrvInfoAnswer};
+use crate::protocol::message::{
+    Auth, AuthAnswer, AuthAnswerExtra, AuthExtra, SAME_NODE_CODE, SrvInfoAnswer,
+};
 use crate::protocol::rpc::IncomingCall;
 use crate::protocol::{read_kind, stream_kind};
 use crate::service::accounts::{self, AuthenticatedAgent, TokenFault};
@@ -112,7 +114,12 @@ impl PendingLogin {
                 Some(LoggedInAgent { registration, heartbeat, answer: (call, answer) })
             }
             Err(refused) => {
-                tracing::info!(peer = %self.peer, err = %refused.0, "an agent was refused");
+                // One behind a balancer comes again until it is at another node.
+                if refused.1 == SAME_NODE_CODE {
+                    tracing::debug!(peer = %self.peer, "an agent has a session here already");
+                } else {
+                    tracing::info!(peer = %self.peer, err = %refused.0, "an agent was refused");
+                }
                 let error = Some(self.state.text(refused));
                 // An agent that is gone already needs no reason.
                 let answer = AuthAnswer { error, ..AuthAnswer::default() };
@@ -133,6 +140,10 @@ impl PendingLogin {
         let shown = auth_token.reveal().to_owned();
         let found = self.state.store.read(move |view| accounts::agent(view, &shown)).await?;
         let agent = found.map_err(token_refused)?;
+        if self.state.node.get().is_some_and(|node| *node == auth.extra.other_node) {
+            let problem = "the other session of the agent leads to the same node".to_owned();
+            return Err(AgentRefusal(problem, SAME_NODE_CODE));
+        }
         let registry = &self.state.registry;
         let returns = !auth.client_id.is_empty() && registry.returning(&auth.client_id, cookie);
         // An id without its cookie may be of a session before a restart of the service: then nobody

@@ -9,7 +9,7 @@ use reqwest::Client;
 use serde_json::{Value, json};
 
 use super::support::{Reply, client};
-use crate::agent::support::{mirror, online};
+use crate::agent::support::{mirror, online, options_of};
 use crate::engines::{PostgresServer, new_database};
 
 /// Longer than a lease, and than anything else here.
@@ -89,6 +89,13 @@ impl Nodes {
         let request = self.http.post(url).header("content-type", "application/json");
         let response = request.body(definition.to_string()).send().await.unwrap();
         (response.status().as_u16(), body_of(response).await)
+    }
+
+    /// What a visitor of a node gets.
+    async fn visit(&self, node: usize, host: &str) -> u16 {
+        let at = self.nodes[node].gateway().http_address().unwrap();
+        let request = self.http.get(format!("http://{at}/")).header("host", host);
+        request.send().await.unwrap().status().as_u16()
     }
 
     async fn stop(self) {
@@ -359,6 +366,45 @@ async fn without_news_the_api_refuses_and_traffic_goes_on() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     nodes.until(0, STATES, &["alive"]).await;
+    nodes.stop().await;
+}
+
+#[tokio::test]
+async fn an_agent_of_ours_has_its_tunnels_at_two_nodes() {
+    let mut nodes = Nodes::start(&["a", "b"]).await;
+    let addresses = nodes.nodes.iter().map(|node| node.agent_address().unwrap().to_string());
+    let mut options = options_of(&nodes.nodes[0]);
+    options.server_addrs = addresses.collect();
+    let agent = Agent::start(options).await.unwrap();
+    online(&agent).await;
+    let definition = json!({"name": "web", "addr": mirror().await, "proto": "http",
+        "schemes": ["http"], "hostname": "web.tunnels.test"});
+    assert_eq!(nodes.tunnel(&agent, definition).await.0, 201);
+    let labeled = json!({"name": "group", "addr": 9, "labels": ["app=shop"]});
+    assert_eq!(nodes.tunnel(&agent, labeled).await.0, 201);
+    let began = Instant::now();
+    while nodes.list(0, "/tunnels", "tunnels", "id").await.len() != 4 {
+        assert!(began.elapsed() < PATIENCE, "each tunnel at each node");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for node in [0, 1] {
+        assert_eq!(nodes.visit(node, "web.tunnels.test").await, 200);
+    }
+
+    let lost = nodes.nodes.remove(0);
+    let (mut state, stopping) = (agent.watch(), lost.stop(Duration::ZERO));
+    let visiting = async {
+        for _ in 0..100 {
+            assert_eq!(nodes.visit(0, "web.tunnels.test").await, 200);
+        }
+    };
+    tokio::join!(stopping, visiting);
+    let one = state.wait_for(|state| state.sessions().count() == 1);
+    drop(tokio::time::timeout(PATIENCE, one).await.unwrap().unwrap());
+    assert_eq!(agent.tunnels()[0].status.as_deref(), Some("online"));
+
+    agent.stop(Duration::ZERO).await;
+    nodes.until(0, TUNNELS, &[]).await;
     nodes.stop().await;
 }
 
