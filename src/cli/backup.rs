@@ -1,30 +1,55 @@
 //! `ginnel backup` and `ginnel restore`: copies of a database, and the way back.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
 
 use super::error::CliError;
 use super::output::say;
+use super::{download, operations};
 use crate::service::store::{self, BackupReport, Overwrite, RestoreReport, StoreError};
 
 const PATH: &str = "path";
+const URL: &str = "url";
 const FORCE: &str = "force";
 const JSON: &str = "json";
 const COPY: &str = "copy";
+
+/// How long a service may take to make a copy, and to go on with sending it.
+const SILENCE: Duration = Duration::from_secs(600);
 
 pub(super) fn backup() -> Command {
     Command::new("backup")
         .about("Copy a database while a service uses it, and check the copy")
         .after_help(
             "The copy is one file that only its owner can read. It holds every change that was\n\
-             answered before the command began, and has its name when it is checked and on disk.\n\n\
-             Example:\n  ginnel backup --path ginnel.db ginnel-monday.db",
+             answered before the command began, and has its name when it is checked and on disk.\n\
+             With --url the service makes the copy and sends it. The key must be that of an admin;\n\
+             it is taken from --api-key-file, from GINNEL_API_KEY, or asked for.\n\n\
+             Examples:\n  ginnel backup --path ginnel.db ginnel-monday.db\n  \
+             ginnel backup --url https://api.example.com ginnel-monday.db",
         )
-        .arg(database("The database"))
+        .arg(database("The database").required(false).required_unless_present(URL))
+        .arg(
+            Arg::new(URL)
+                .long(URL)
+                .value_name("URL")
+                .conflicts_with(PATH)
+                .help("The management API of a running service, instead of the database"),
+        )
         .arg(copy("OUT", "The file for the copy"))
         .args(flags("Replace the file if there is one"))
+        .args(remote_options())
+}
+
+/// The options that go with the URL of a service.
+fn remote_options() -> impl Iterator<Item = Arg> {
+    let help =
+        "How many seconds the service may be silent, as while it makes the copy; default: 600";
+    let options = operations::remote_connection(help);
+    options.map(|option| option.conflicts_with(PATH).help_heading("Options of --url"))
 }
 
 pub(super) fn restore() -> Command {
@@ -41,8 +66,14 @@ pub(super) fn restore() -> Command {
 }
 
 pub(super) fn run_backup(matches: &ArgMatches) -> Result<(), CliError> {
-    let report = store::back_up(&file(matches, PATH), &file(matches, COPY), overwrite(matches));
-    let report = report.map_err(|error| explain(error, "use --force to replace it"))?;
+    let report = match matches.get_one::<String>(URL) {
+        None => store::back_up(&file(matches, PATH), &file(matches, COPY), overwrite(matches))
+            .map_err(explain_existing)?,
+        Some(url) => {
+            let client = operations::remote_client(matches, url.clone(), SILENCE)?;
+            download::download(&client, &file(matches, COPY), overwrite(matches))?
+        }
+    };
     if matches.get_flag(JSON) {
         say(&as_json(&report).to_string());
     } else {
@@ -104,6 +135,11 @@ fn as_json(report: &BackupReport) -> Value {
     let rows: serde_json::Map<_, _> =
         report.rows.iter().map(|(table, rows)| ((*table).to_owned(), (*rows).into())).collect();
     json!({"path": report.path, "bytes": report.bytes, "schema": report.schema, "rows": rows})
+}
+
+/// Why a database was not copied.
+pub(super) fn explain_existing(error: StoreError) -> CliError {
+    explain(error, "use --force to replace it")
 }
 
 /// Says what to do about it, where something can be done.

@@ -8,6 +8,7 @@ mod backup;
 mod completion;
 mod config;
 mod doctor;
+mod download;
 mod error;
 mod grace;
 mod log_file;

@@ -147,9 +147,15 @@ impl Attempts {
 
     /// Until when the attempt may take, if there is a limit.
     pub fn limit(&self) -> Option<TimeLimit> {
-        let attempt = self.settings.timeout.and_then(|duration| {
-            TimeLimit::new(self.attempt_started, duration, TimeLimitKind::Attempt)
-        });
+        self.limit_from(self.attempt_started)
+    }
+
+    /// The same for an attempt that has made progress at that time.
+    pub fn limit_from(&self, start: Instant) -> Option<TimeLimit> {
+        let attempt = self
+            .settings
+            .timeout
+            .and_then(|duration| TimeLimit::new(start, duration, TimeLimitKind::Attempt));
         let call = self
             .settings
             .deadline

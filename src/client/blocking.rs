@@ -14,20 +14,25 @@ use super::dial::{AttemptError, DialContext, dial};
 use super::pool::{Checkout, ConnectionPool, Lease};
 use super::socket::{ClientSocket, POLL_INTERVAL};
 use super::time_limit::TimeLimit;
-use super::{ApiResponse, CallEvent, Error, Observer};
+use super::{ApiResponse, CallEvent, Cause, Error, Observer};
 use crate::http1::Response;
+
+/// Takes the body of a success piece by piece; false ends the call.
+pub(super) type BodySink<'a> = &'a mut dyn FnMut(&[u8]) -> bool;
 
 thread_local! {
     /// Where answers arrive.
     static RECEIVE_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs a call to its end on this thread.
+/// Runs a call to its end on this thread. With a sink, an attempt has its timeout anew with each piece
+/// that arrives.
 pub(super) fn run(
     pool: &Arc<ConnectionPool<ClientSocket>>,
     mut attempts: Attempts,
     mut observer: Option<Observer<'_>>,
     is_interrupted: &mut dyn FnMut() -> bool,
+    mut sink: Option<BodySink<'_>>,
 ) -> Result<ApiResponse, Error> {
     let filter = observer.as_ref().map(|observer| observer.filter);
     loop {
@@ -39,7 +44,7 @@ pub(super) fn run(
         let mut events = Vec::new();
         events.extend(observer.is_some().then_some(sent));
         notify(&mut observer, &mut events)?;
-        let outcome = match attempt(pool, &mut attempts, is_interrupted) {
+        let outcome = match attempt(pool, &mut attempts, is_interrupted, &mut sink) {
             Ok(response) => Ok(response),
             Err(AttemptError::Failed(cause)) => Err(cause),
             Err(AttemptError::Interrupted) => return Err(Error::Interrupted),
@@ -93,6 +98,7 @@ fn attempt(
     pool: &Arc<ConnectionPool<ClientSocket>>,
     attempts: &mut Attempts,
     is_interrupted: &mut dyn FnMut() -> bool,
+    sink: &mut Option<BodySink<'_>>,
 ) -> Result<Response, AttemptError> {
     let limit = attempts.limit();
     let mut lease = lease(pool, attempts, limit, is_interrupted)?;
@@ -102,9 +108,9 @@ fn attempt(
         lease.connection = Some(dial(attempts.settings(), context)?);
     }
     RECEIVE_BUFFER.with(|buffer| match buffer.try_borrow_mut() {
-        Ok(mut buffer) => exchange(lease, attempts, &mut buffer, limit, is_interrupted),
+        Ok(mut buffer) => exchange(lease, attempts, &mut buffer, is_interrupted, sink),
         // Within another call, as in the handler of a signal.
-        Err(_) => exchange(lease, attempts, &mut Vec::new(), limit, is_interrupted),
+        Err(_) => exchange(lease, attempts, &mut Vec::new(), is_interrupted, sink),
     })
 }
 
@@ -145,15 +151,19 @@ fn exchange(
     mut lease: Lease<ClientSocket>,
     attempts: &mut Attempts,
     buffer: &mut Vec<u8>,
-    limit: Option<TimeLimit>,
     is_interrupted: &mut dyn FnMut() -> bool,
+    sink: &mut Option<BodySink<'_>>,
 ) -> Result<Response, AttemptError> {
+    let mut limit = attempts.limit();
     buffer.resize(RECEIVE_BYTES, 0);
     let connection = lease.connection.as_mut().ok_or(AttemptError::Interrupted)?;
     #[cfg(unix)]
     connection.socket.leave_reactor();
     let request = attempts.request();
     let mut exchange = connection.begin(request)?;
+    if sink.is_some() {
+        exchange = exchange.streaming();
+    }
     let mut is_sent = false;
     let mut interrupt_checked = Instant::now();
     let response = loop {
@@ -162,7 +172,12 @@ fn exchange(
         }
         // Where sending is stuck, the answer may be there already.
         let wait = is_sent && wait_for_last_interval(connection, limit);
-        match connection.receive_once(&mut exchange, buffer, wait)?.0 {
+        let (outcome, count) = connection.receive_once(&mut exchange, buffer, wait)?;
+        if let Some(sink) = sink.as_deref_mut().filter(|_| count > 0) {
+            limit = attempts.limit_from(Instant::now());
+            deliver(sink, &exchange.take_piece())?;
+        }
+        match outcome {
             ReceiveOutcome::Complete(response) => break response,
             // A server that sends little by little lets no tick pass.
             ReceiveOutcome::More if interrupt_checked.elapsed() < POLL_INTERVAL => {}
@@ -177,12 +192,22 @@ fn exchange(
             return Err(AttemptError::Failed(limit.cause(true)));
         }
     };
+    if let Some(sink) = sink.as_deref_mut().filter(|_| response.status / 100 == 2) {
+        if response.is_coded {
+            return Err(Cause::Body("it has a coding that was not asked for".to_owned()).into());
+        }
+        deliver(sink, response.body())?;
+    }
     if connection.may_stay(&exchange, request, &response)
         && attempts.permits_reuse(response.has_surplus)
     {
         lease.keep();
     }
     Ok(response)
+}
+
+fn deliver(sink: BodySink<'_>, piece: &[u8]) -> Result<(), AttemptError> {
+    if piece.is_empty() || sink(piece) { Ok(()) } else { Err(AttemptError::Interrupted) }
 }
 
 /// Whether a whole tick is left. Where less is, this waits for as much, or until something arrives.

@@ -193,6 +193,16 @@ impl<S: SocketIo> ApiConnection<S> {
 }
 
 impl HttpExchange {
+    /// The same for a response whose body is taken piece by piece.
+    pub fn streaming(self) -> Self {
+        Self { reader: self.reader.streaming(), ..self }
+    }
+
+    /// What has come of the body of a success since the last time.
+    pub fn take_piece(&mut self) -> Vec<u8> {
+        self.reader.take_piece()
+    }
+
     fn feed(&mut self, bytes: &[u8]) -> Result<Option<Response>, Cause> {
         self.reader.feed(bytes).map_err(invalid_response)
     }

@@ -197,11 +197,24 @@ impl Client {
     ) -> Result<Option<ApiResponse>, Error> {
         let attempts = self.begin(call)?;
         let pool = self.socket_pool();
-        match blocking::run(&pool, attempts, observer, &mut interrupted) {
+        match blocking::run(&pool, attempts, observer, &mut interrupted, None) {
             Ok(answer) => Ok(Some(answer)),
             Err(Error::Interrupted) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Sends a request from a thread that may wait, and hands the body of a success to `sink` piece by
+    /// piece, as it came. The timeout of an attempt is the time without any progress. `sink` ends the call
+    /// by returning false.
+    ///
+    /// # Errors
+    /// As [`Client::send`], when the status is not one of success, and [`Error::Interrupted`] when `sink`
+    /// has ended it.
+    pub fn download(&self, call: Call, sink: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Error> {
+        let attempts = self.begin(call)?;
+        let pool = self.socket_pool();
+        blocking::run(&pool, attempts, None, &mut || false, Some(sink))?.accept().map(drop)
     }
 
     /// Sends a request on the network thread, which hands the answer to `done`. Aborting the task

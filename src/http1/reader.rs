@@ -53,6 +53,8 @@ pub struct ResponseReader {
     response: Response,
     /// How many bytes of interim answers were dropped.
     interim_bytes: usize,
+    /// Whether the body is taken piece by piece.
+    is_streaming: bool,
 }
 
 #[derive(Debug)]
@@ -78,7 +80,23 @@ impl ResponseReader {
     /// Nothing has come yet.
     pub fn new(max_body_bytes: usize) -> Self {
         let (state, response) = (ReaderState::Head { searched: 0 }, Response::default());
-        Self { max_body_bytes, state, response, interim_bytes: 0 }
+        Self { max_body_bytes, state, response, interim_bytes: 0, is_streaming: false }
+    }
+
+    /// The same for a body that is taken piece by piece with [`ResponseReader::take_piece`]; the limit
+    /// is that of what was not taken yet.
+    pub fn streaming(self) -> Self {
+        Self { is_streaming: true, ..self }
+    }
+
+    /// What has come of the body of a success since the last time.
+    pub fn take_piece(&mut self) -> Vec<u8> {
+        match &mut self.response.body {
+            ResponseBody::Own(content) if self.response.status / 100 == 2 => {
+                std::mem::take(content)
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Whether nothing of the answer has come.
@@ -172,7 +190,7 @@ impl ResponseReader {
         response.keeps_alive = head.keeps_alive;
         response.is_coded = head.is_coded;
         match head.body {
-            Body::Length(length) => self.begin_length(head.bytes, length),
+            Body::Length(length) if !self.is_streaming => self.begin_length(head.bytes, length),
             body => {
                 let begun = response.bytes.split_off(head.bytes);
                 self.state = ReaderState::Body(body);
@@ -440,6 +458,32 @@ mod tests {
         let mut reader = ResponseReader::new(64);
         reader.feed(b"H").unwrap();
         assert!(!reader.is_unbegun());
+    }
+
+    #[test]
+    fn a_body_of_any_size_is_taken_in_pieces() {
+        for head in ["Content-Length: 200", "Transfer-Encoding: chunked", "X: y"] {
+            let chunked = format!("c8\r\n{}\r\n0\r\n\r\n", "y".repeat(200));
+            let body = if head.contains("chunked") { chunked } else { "y".repeat(200) };
+            for (status, is_taken) in [(200, true), (403, false)] {
+                let text = format!("HTTP/1.1 {status} X\r\n{head}\r\n\r\n{body}");
+                let mut reader = ResponseReader::new(64).streaming();
+                let (mut taken, mut outcome) = (0, Ok(None));
+                for piece in text.as_bytes().chunks(7) {
+                    outcome = reader.feed(piece);
+                    if !matches!(outcome, Ok(None)) {
+                        break;
+                    }
+                    taken += reader.take_piece().len();
+                }
+                if is_taken {
+                    let last = outcome.unwrap().map_or_else(|| reader.finish(), Ok).unwrap();
+                    assert_eq!(taken + last.body().len(), 200, "{head}");
+                } else {
+                    assert_eq!((taken, outcome.unwrap_err()), (0, ResponseError::LargeBody(64)));
+                }
+            }
+        }
     }
 
     #[test]

@@ -56,6 +56,9 @@ codes! {
     OWNER_UNKNOWN = 634, 400, "The owner does not exist.";
     OWNER_INACTIVE = 636, 400, "The owner is not active.";
     AUDIT_NEEDS_ADMIN = 9730, 403, "Only an admin may read audit events.";
+    BACKUP_NEEDS_ADMIN = 9731, 403, "Only an admin may back up the database.";
+    BACKUP_UNDER_WAY = 9732, 409, "Another copy of the database is under way.";
+    BACKUP_ELSEWHERE = 9733, 400, "The database is on a server, which has its own tools for backups.";
     UNEXPECTED = 722, 500, "An unexpected failure.";
     STORE_LOCKED = 9720, 503, "Another program has locked the database.";
     STORE_FULL = 9721, 503, "No space is left for the database.";

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::accounts::Caller;
 use super::address::Base;
 use super::audit::{AuditTrail, AuditedCall};
-use super::backup::BackupProgress;
+use super::backup::{BackupDownloads, BackupProgress};
 use super::callers::Callers;
 use super::cluster::{self, Cluster, OwnedRow, Peers};
 use super::live::LiveSettings;
@@ -52,6 +52,8 @@ pub(super) struct ServiceState {
     pub audit: Arc<AuditTrail>,
     /// How backups go.
     pub backups: Arc<BackupProgress>,
+    /// Copies of the database for callers.
+    pub downloads: BackupDownloads,
     /// What tests have asked for.
     pub rehearsal: Rehearsal,
     /// Makes the identifiers of operations, as named in refusals.

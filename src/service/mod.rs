@@ -78,7 +78,7 @@ use acme::{AcmeManager, ManagedService};
 use address::Base;
 use agents::{AgentListener, AgentsState, BoundAgentListener, Registry};
 use audit::AuditTrail;
-use backup::BackupProgress;
+use backup::{BackupDownloads, BackupProgress};
 use callers::Callers;
 use cluster::{BoundPeerListener, Cluster, NodeOptions, PeerServices, Peers};
 use context::ServiceState;
@@ -152,6 +152,7 @@ impl Service {
             }
         };
         let backups = Arc::<BackupProgress>::default();
+        let downloads = BackupDownloads::of(path.as_deref());
         backup::start(&store, options.backup.clone(), path.clone(), backups.clone());
         let prepared = async {
             let stored = match options.store {
@@ -223,6 +224,7 @@ impl Service {
             peers,
             audit,
             backups,
+            downloads,
             rehearsal: Rehearsal::new(options.kept_calls),
             operation_ids: Ids::of(options.origin.part(1)),
             metrics: admin.is_some().then(ApiMetrics::default),

@@ -149,8 +149,19 @@ pub(super) async fn respond(
     body: &mut Incoming,
     result: Result<EncodedResponse, Refusal>,
 ) -> Response {
+    let result = result.map(|success| success_response(success.status, success.body));
+    finish(shared, headers, body, result).await
+}
+
+/// The same where a success is a response of its own.
+pub(super) async fn finish(
+    shared: &ServiceState,
+    headers: &HeaderMap,
+    body: &mut Incoming,
+    result: Result<Response, Refusal>,
+) -> Response {
     let mut response = match result {
-        Ok(EncodedResponse { status, body }) => success_response(status, body),
+        Ok(response) => response,
         Err(refusal) => {
             body::drain(headers, body).await;
             refusal.into_response(&shared.code_prefix)
@@ -164,15 +175,15 @@ pub(super) async fn respond(
 }
 
 /// Finds out who calls, then runs all checks up to the fields, and `serve` when they pass.
-pub(super) async fn checked<F>(
+pub(super) async fn checked<T, F>(
     shared: &Arc<ServiceState>,
     info: &'static Info,
     head: &request::Parts,
     body: &mut Incoming,
     serve: impl FnOnce(Context, Map<String, Value>) -> F,
-) -> Result<EncodedResponse, Refusal>
+) -> Result<T, Refusal>
 where
-    F: Future<Output = Result<EncodedResponse, Refusal>>,
+    F: Future<Output = Result<T, Refusal>>,
 {
     let found = match check_news(shared) {
         Ok(()) => shared.callers.find(&shared.store, &head.headers).await,

@@ -14,11 +14,13 @@ use hyper::body::Incoming;
 use serde_json::{Map, Value};
 
 use super::Refusal;
-use super::context::ServiceState;
+use super::backup::Download;
+use super::context::{Context, ServiceState};
 use super::handlers::{self, PathHandlers};
 use super::home;
 use super::pipeline::{self, EncodedResponse};
-use crate::api::{Info, Output, Verb, openapi, remote};
+use crate::api::remote::{self, DATABASE_BACKUP};
+use crate::api::{Info, Output, Verb, openapi};
 use crate::net::ApiService;
 
 /// The root: where the lists are.
@@ -40,6 +42,8 @@ enum ApiPath {
     Root,
     /// The OpenAPI document.
     Description(Bytes),
+    /// A copy of the database.
+    Download,
     Operations(PathHandlers),
 }
 
@@ -66,6 +70,7 @@ impl ApiRoutes {
         let mut routes = Self { shared, paths: matchit::Router::new() };
         routes.add("/", ApiPath::Root);
         routes.add("/openapi.json", ApiPath::Description(description));
+        routes.add(DATABASE_BACKUP.path, ApiPath::Download);
         for (template, handlers) in PathHandlers::by_template(handlers::all()) {
             routes.add(template, ApiPath::Operations(handlers));
         }
@@ -94,6 +99,10 @@ impl ApiRoutes {
                 return pipeline::respond_to(shared, handlers, &head, &mut body).await;
             }
             Ok(ApiPath::Root) => return self.root(&head, &mut body).await,
+            Ok(ApiPath::Download) if head.method == Method::POST => {
+                return self.download(&head, &mut body).await;
+            }
+            Ok(ApiPath::Download) => Refusal::no_such_method(head.uri.path(), "POST, OPTIONS"),
             Ok(ApiPath::Description(document)) if reads(&head) => {
                 return described(document.clone());
             }
@@ -118,6 +127,23 @@ impl ApiRoutes {
         let result = pipeline::checked(shared, &ROOT, head, body, serve).await;
         pipeline::respond(shared, &head.headers, body, result).await
     }
+
+    /// A copy of the database.
+    async fn download(&self, head: &request::Parts, body: &mut Incoming) -> Response {
+        let shared = &self.shared;
+        let serve = |Context { caller, .. }, _| async move {
+            shared.downloads.begin(shared.store.clone(), &caller).await.map(copy_of)
+        };
+        let result = pipeline::checked(shared, &DATABASE_BACKUP, head, body, serve).await;
+        pipeline::finish(shared, &head.headers, body, result).await
+    }
+}
+
+fn copy_of(download: Download) -> Response {
+    let mut response = Response::new(download.into_body());
+    let database = HeaderValue::from_static("application/vnd.sqlite3");
+    response.headers_mut().insert(CONTENT_TYPE, database);
+    response
 }
 
 fn reads(head: &request::Parts) -> bool {

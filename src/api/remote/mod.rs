@@ -17,7 +17,7 @@ pub mod tunnel_sessions;
 pub mod tunnels;
 
 use super::macros::wire;
-use super::{Info, Resource};
+use super::{Info, Output, Resource, Verb};
 
 wire! {
     /// A reference to a resource.
@@ -53,6 +53,18 @@ const RESOURCES: &[Resource] = &[
     audit_events::RESOURCE,
     configuration::RESOURCE,
 ];
+
+/// A copy of the database. Its result is a file of any size, which no client keeps in memory: so it is
+/// no operation of a resource.
+pub const DATABASE_BACKUP: Info = Info {
+    resource: "database",
+    name: "backup",
+    doc: " Copy the database; only an admin may do so.\n",
+    method: Verb::POST,
+    path: "/database/backup",
+    parameters: &[],
+    output: Output::Nothing,
+};
 
 /// Every resource of the API.
 pub fn resources() -> impl Iterator<Item = &'static Resource> {

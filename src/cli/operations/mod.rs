@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 
 use super::error::CliError;
 use crate::api::{Info, Operation, Resource, encode_arguments, local, remote};
-use crate::client::{Api, ClientCert, ClientOptions};
+use crate::client::{Api, Client, ClientCert, ClientOptions};
 
 /// The names of the options that every operation has. No parameter of an operation has such a name.
 const OUTPUT_ARG: &str = ":output";
@@ -182,9 +182,40 @@ fn options(api: Api, matches: &ArgMatches) -> ClientOptions {
     ClientOptions {
         api,
         base_url: matches.get_one(BASE_URL).cloned(),
-        timeout: matches.get_one::<u64>(TIMEOUT).copied().map(Duration::from_secs),
         max_retries: matches.get_one(RETRIES).copied(),
         deadline: matches.get_one::<u64>(DEADLINE).copied().map(Duration::from_secs),
+        ..connection_options(matches)
+    }
+}
+
+/// A client for the management API at an address, as the options of [`remote_connection`] say; without
+/// one of them, `timeout` is how long an attempt may take.
+pub(super) fn remote_client(
+    matches: &ArgMatches,
+    base_url: String,
+    timeout: Duration,
+) -> Result<Client, CliError> {
+    let options = connection_options(matches);
+    Ok(Client::new(ClientOptions {
+        api: Api::Remote,
+        base_url: Some(base_url),
+        api_key: key::find(matches.get_one(KEY_FILE))?,
+        timeout: Some(options.timeout.unwrap_or(timeout)),
+        deadline: Some(Duration::ZERO),
+        ..options
+    })?)
+}
+
+/// The options of a command that calls the management API in a way of its own.
+pub(super) fn remote_connection(timeout: &'static str) -> impl Iterator<Item = Arg> {
+    let file = option(KEY_FILE, "FILE").value_parser(value_parser!(PathBuf));
+    [file.help("A file that holds the key")].into_iter().chain(connection(timeout))
+}
+
+/// What the options of [`connection`] say.
+fn connection_options(matches: &ArgMatches) -> ClientOptions {
+    ClientOptions {
+        timeout: matches.get_one::<u64>(TIMEOUT).copied().map(Duration::from_secs),
         ca_bundle: matches.get_one(CA_BUNDLE).cloned(),
         client_cert: client_cert(matches),
         proxy: matches.get_one(PROXY).cloned(),
@@ -203,30 +234,43 @@ fn client_cert(matches: &ArgMatches) -> Option<ClientCert> {
 /// Where the help lists the options of every operation, after those of the operation itself.
 const OPTIONS_HEADING: &str = "Options of every call";
 
+fn option(id: &'static str, value: &'static str) -> Arg {
+    Arg::new(id).long(id.trim_start_matches(':')).value_name(value)
+}
+
+fn flag(id: &'static str) -> Arg {
+    Arg::new(id).long(id.trim_start_matches(':')).action(ArgAction::SetTrue)
+}
+
 /// The options of every operation.
 fn common(variable: &'static str) -> Vec<Arg> {
-    let known = |id: &'static str| {
-        Arg::new(id).long(id.trim_start_matches(':')).global(true).help_heading(OPTIONS_HEADING)
-    };
-    let option = |id: &'static str, value| known(id).value_name(value);
-    let flag = |id: &'static str| known(id).action(ArgAction::SetTrue);
-    vec![
+    let of_calls = [
         option(OUTPUT_ARG, "FORMAT")
             .short('o')
             .value_parser(["table", "json", "jsonl", "csv"])
             .default_value("table")
             .help("The output format"),
-        flag(CURL_ARG).help("Print the request as a curl command, secrets masked, and send nothing"),
+        flag(CURL_ARG)
+            .help("Print the request as a curl command, secrets masked, and send nothing"),
         option(BASE_URL, "URL").help(format!("The URL of the API; default: {variable}")),
-        option(TIMEOUT, "SECONDS")
-            .value_parser(value_parser!(u64))
-            .help("How long one attempt may take"),
         option(DEADLINE, "SECONDS")
             .value_parser(value_parser!(u64))
             .help("How long a call may take with its retries and pauses"),
         option(RETRIES, "N")
             .value_parser(value_parser!(u32))
             .help("How many times to retry a failed attempt"),
+    ];
+    let timeout = connection("How long one attempt may take");
+    let all = of_calls.into_iter().chain(timeout);
+    all.map(|arg| arg.global(true).help_heading(OPTIONS_HEADING)).collect()
+}
+
+/// The options of every connection to an API.
+fn connection(timeout: &'static str) -> [Arg; 6] {
+    [
+        option(TIMEOUT, "SECONDS")
+            .value_parser(value_parser!(u64))
+            .help(timeout),
         option(CA_BUNDLE, "FILE")
             .value_parser(value_parser!(PathBuf))
             .help("A PEM file of certificates to trust instead of the system's; default: GINNEL_CA_BUNDLE"),

@@ -1,5 +1,6 @@
-//! Backups that a service makes of its database from time to time.
+//! Backups that a service makes of its database: from time to time, and for callers of its API.
 
+mod download;
 mod folder;
 mod status;
 
@@ -9,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use super::store::{BackupReport, Overwrite, Store, StoreError};
 use crate::logging::or_debug;
+pub(super) use download::{BackupDownloads, Download};
 use folder::BackupFolder;
 pub(super) use status::BackupProgress;
 pub use status::BackupStatus;
