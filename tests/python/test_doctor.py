@@ -163,6 +163,41 @@ def test_a_certificate_has_names(
     assert expected in finding["message"]
 
 
+def test_host_names_of_edges_are_resolved_and_have_certificates(tmp_path: Path) -> None:
+    issued = trustme.CA().issue_cert("*.shop.invalid")
+    issued.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    issued.cert_chain_pems[0].write_to_path(str(tmp_path / "chain.pem"))
+    lines = [f"certificate: {tmp_path / 'chain.pem'}", f"certificate_key: {tmp_path / 'key.pem'}"]
+    config = configured(tmp_path, *lines)
+    with ginnel.Service() as service, service.client() as client:
+        key = service.api_key or ""
+
+        def look(*arguments: str | Path) -> Findings:
+            return doctor("--url", service.url, *arguments, GINNEL_API_KEY=key)[1]
+
+        none = look("--config", config)
+        client.edges.https.create(hostports=["localhost:80"])
+        sound = look("--config", config)
+        client.edges.https.create(hostports=["a.shop.invalid:443", "bank.invalid:443"])
+        without_config = look()
+        found = look("--config", config)
+
+    assert not {"edges", "names"} & none.keys()
+    assert sound["edges"][0] == {
+        "check": "edges",
+        "severity": "ok",
+        "message": "all 1 host names of edges are resolved",
+    }
+    assert "names" not in sound
+    assert "names" not in without_config
+    [unknown], [uncovered] = found["edges"], found["names"]
+    assert (unknown["severity"], uncovered["severity"]) == ("warning", "warning")
+    assert unknown["message"].endswith(": a.shop.invalid, bank.invalid")
+    assert "A or AAAA records" in unknown["remedy"]
+    assert uncovered["message"] == "no certificate is for the edges' names bank.invalid"
+    assert "acme.directory" in uncovered["remedy"]
+
+
 def test_the_clock_is_compared_with_that_of_a_service() -> None:
     with ginnel.Service() as service:
         _, found = doctor("--url", service.url, GINNEL_API_KEY=service.api_key or "")

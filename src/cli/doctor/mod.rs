@@ -1,6 +1,7 @@
 //! `ginnel doctor`: looks at what a service or an agent needs, and says what to do about what is wrong.
 
 mod bundle;
+mod edges;
 mod finding;
 mod network;
 mod reach;
@@ -90,7 +91,13 @@ fn examine(matches: &ArgMatches, config: Option<&ServeConfig>) -> Vec<Finding> {
         findings.extend(network::certificates(options));
     }
     if let Some(url) = matches.get_one::<String>(URL) {
-        findings.extend(reach::management_api(url));
+        let api = reach::management_api(url);
+        let responds = api.iter().all(|finding| finding.severity != Severity::Problem);
+        findings.extend(api);
+        if responds {
+            let options = options.filter(|_| matches.contains_id("config"));
+            findings.extend(edges::hosts(url, options));
+        }
     }
     if let Some(url) = matches.get_one::<String>(AGENT_URL) {
         findings.push(reach::agent(url));

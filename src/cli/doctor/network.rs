@@ -12,7 +12,7 @@ use crate::net::tls::x509::LeafFields;
 use crate::service::Options;
 
 /// A label that no tunnel has: what it resolves to, any other does.
-const SOME_NAME: &str = "ginnel-doctor";
+pub(super) const SOME_NAME: &str = "ginnel-doctor";
 /// With fewer days than this, a certificate should be renewed.
 const FEW_DAYS: i64 = 14;
 const SECONDS_A_DAY: i64 = 86_400;
@@ -88,6 +88,12 @@ pub(super) fn certificates(options: &Options) -> Vec<Finding> {
     [life(path, end)].into_iter().chain(coverage(options, path, &leaf)).collect()
 }
 
+/// The names and addresses that the certificate of the service is for.
+pub(super) fn certified_names(options: &Options) -> Vec<String> {
+    let leaf = options.certificate.as_ref().and_then(|(path, _)| leaf_of(path).ok());
+    leaf.map(|(leaf, _)| [leaf.dns_names, leaf.ips].concat()).unwrap_or_default()
+}
+
 /// The names of tunnels and of the service itself that the certificate is not for; where the service
 /// obtains certificates itself, these are.
 fn coverage(options: &Options, path: &Path, leaf: &LeafFields) -> Option<Finding> {
@@ -121,7 +127,7 @@ fn coverage(options: &Options, path: &Path, leaf: &LeafFields) -> Option<Finding
 }
 
 /// Whether a certificate's name, which may begin with `*.`, is for a host.
-fn matches_name(pattern: &str, host: &str) -> bool {
+pub(super) fn matches_name(pattern: &str, host: &str) -> bool {
     match pattern.strip_prefix("*.") {
         Some(parent) => {
             host.split_once('.').is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(parent))

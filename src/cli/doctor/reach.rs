@@ -65,7 +65,8 @@ pub(super) fn agent(url: &str) -> Finding {
     }
 }
 
-fn call<O: Operation>(api: Api, url: &str, operation: &O) -> Result<Value, String> {
+/// What an operation returns.
+pub(super) fn call<O: Operation>(api: Api, url: &str, operation: &O) -> Result<Value, String> {
     send(api, url, operation)?.decode().map_err(|error| error.to_string())
 }
 
