@@ -59,6 +59,10 @@ class TrafficEvent:
     """The id that visitor and upstream have in `X-Request-Id`; None where requests get none."""
     node: str | None = None
     """The name of the node that served it, where that is another one than this."""
+    received_bytes: int | None = None
+    """The bytes that the visitor of a connection has sent; None for a request."""
+    sent_bytes: int | None = None
+    """The bytes that the visitor of a connection was sent; None for a request."""
 
     def __repr__(self) -> str:
         from ._repr.traffic import event_line

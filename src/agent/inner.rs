@@ -7,6 +7,7 @@ use rustls::ClientConfig;
 use tokio::sync::watch;
 
 use super::capture::CaptureStore;
+use super::metrics::RequestCounts;
 use super::options::AgentOptions;
 use super::relay::ForbiddenAddresses;
 use super::session::NodeClaims;
@@ -21,6 +22,7 @@ pub(crate) struct AgentInner {
     pub(super) tls: Arc<ClientConfig>,
     pub(super) captures: Arc<CaptureStore>,
     pub(super) tunnels: Tunnels,
+    pub(super) requests: RequestCounts,
     pub(super) state: watch::Sender<SessionState>,
     pub(super) shutdown: Shutdown,
     /// The nodes of the service that the sessions lead to.

@@ -5,12 +5,13 @@
 //! caught up when somebody looks. Nothing here reads a clock.
 
 use std::collections::BinaryHeap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::api::Number;
 use crate::api::local::tunnels::{ConnectionMetrics, HttpMetrics, Metrics};
 use crate::logging::ignore;
+use crate::metrics::CodeCounts;
 
 /// How long one tick of the moving averages is.
 const TICK_INTERVAL: Duration = Duration::from_secs(5);
@@ -20,6 +21,28 @@ const MAX_SAMPLES: usize = 1028;
 const DECAY_PER_SECOND: f64 = 0.015;
 /// After how long the weights are brought back to small numbers.
 const RESCALE_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// The kinds of tunnels that carry requests: those of a bind by its protocol, and labeled ones.
+const KINDS: [&str; 3] = ["http", "https", LABELED];
+const LABELED: &str = "labeled";
+
+/// How the requests of all tunnels ended, those of tunnels that are no more among them.
+#[derive(Debug, Default)]
+pub(crate) struct RequestCounts([Arc<CodeCounts>; KINDS.len()]);
+
+impl RequestCounts {
+    /// Where a tunnel counts; `proto` is that of its bind.
+    pub(super) fn of(&self, proto: Option<&str>) -> Arc<CodeCounts> {
+        let kind = proto.unwrap_or(LABELED);
+        let place = KINDS.iter().position(|known| *known == kind);
+        self.0[place.unwrap_or_default()].clone()
+    }
+
+    /// The kinds of tunnels, and how requests of each ended.
+    pub(super) fn by_kind(&self) -> impl Iterator<Item = (&'static str, &CodeCounts)> {
+        KINDS.into_iter().zip(self.0.iter().map(Arc::as_ref))
+    }
+}
 
 /// What one tunnel has carried.
 #[derive(Debug)]

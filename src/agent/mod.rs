@@ -49,7 +49,7 @@ use crate::reuse::ReuseBans;
 use capture::CaptureStore;
 use definition::{Definition, EndpointDefinition};
 use hosts::AllowedHosts;
-use metrics::TunnelMetrics;
+use metrics::{RequestCounts, TunnelMetrics};
 use monitoring::AgentMonitor;
 use relay::{ForbiddenAddresses, HttpForwarder, LocalAddress, LocalUpstream};
 use session::state::SharedSessionHistory;
@@ -93,6 +93,7 @@ impl Agent {
             captures: CaptureStore::new(options.inspect),
             options,
             tls,
+            requests: RequestCounts::default(),
             tunnels: Tunnels::default(),
             state: watch::Sender::new(SessionState::Connecting),
             shutdown: Shutdown::default(),
@@ -315,6 +316,7 @@ impl AgentInner {
                 scheme: if proto == Some("http") { "http" } else { "https" },
                 captures: inspects.then(|| self.captures.clone()),
                 metrics: metrics.clone(),
+                responses: self.requests.of(proto),
             }),
         };
         let options = definition.bind_options();

@@ -73,6 +73,13 @@ impl AgentFigures {
     }
 
     fn collect_tunnels(&self, families: &mut Families<'_>) -> fmt::Result {
+        let help = "Requests by the kind of their tunnel and the class of the response.";
+        let mut family = families.counter("ginnel_agent_requests", help)?;
+        for (kind, codes) in self.0.requests.by_kind() {
+            for (code, count) in codes.counted() {
+                family.count(&[("kind", kind), ("code", code)], count)?;
+            }
+        }
         let tunnels = self.tunnels();
         let help = "Requests that tunnels have taken.";
         let mut family = families.counter("ginnel_agent_tunnel_requests", help)?;

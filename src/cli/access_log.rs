@@ -108,6 +108,7 @@ fn write(queue: &Receiver<Arc<Event>>, mut output: LogOutput, format: LogFormat)
 /// What a line says: no query, no header but the host, no body.
 fn fields(event: &Event) -> impl Iterator<Item = (&'static str, LogValue)> {
     let text = |text: &str| Some(LogValue::Text(text.to_owned()));
+    let integer = |count| LogValue::Integer(i64::try_from(count).unwrap_or(i64::MAX));
     let maybe = |value: &Option<String>| value.as_deref().and_then(text);
     let path = event.path.as_deref().and_then(|path| path.split('?').next());
     [
@@ -120,6 +121,8 @@ fn fields(event: &Event) -> impl Iterator<Item = (&'static str, LogValue)> {
         ("path", path.and_then(text)),
         ("status", event.status.map(|status| LogValue::Integer(status.into()))),
         ("dur_ms", Some(LogValue::Float(event.duration_ms))),
+        ("received_bytes", event.received_bytes.map(integer)),
+        ("sent_bytes", event.sent_bytes.map(integer)),
         ("edge", maybe(&event.edge_id)),
         ("route", maybe(&event.route_id)),
         ("backend", maybe(&event.backend_id)),

@@ -21,6 +21,7 @@ use crate::api::mask;
 use crate::gateway::http::error_response::ERROR_CODE;
 use crate::gateway::routing::target::Visitor;
 use crate::net::{Shutdown, ShutdownPhase, ShutdownSignal};
+use crate::policy::Carried;
 
 /// How many events a listener may fall behind.
 const MAX_EVENT_BACKLOG: usize = 1024;
@@ -67,6 +68,12 @@ pub struct Event {
     /// From the head of the request to the head of the answer, or from opening to closing, in
     /// milliseconds.
     pub duration_ms: f64,
+    /// The bytes that the visitor has sent; none for a request, whose event comes before its body.
+    #[serde(default)]
+    pub received_bytes: Option<u64>,
+    /// The bytes that the visitor was sent; none for a request, whose event comes before its body.
+    #[serde(default)]
+    pub sent_bytes: Option<u64>,
 }
 
 impl Event {
@@ -241,6 +248,8 @@ pub(crate) struct TraceRecord {
     pub rule: Option<String>,
     pub action: Option<String>,
     pub logs: Vec<Value>,
+    /// What a connection of bytes has carried.
+    pub carried: Option<Carried>,
 }
 
 impl Default for TraceRecord {
@@ -258,6 +267,7 @@ impl Default for TraceRecord {
             rule: None,
             action: None,
             logs: Vec::new(),
+            carried: None,
         }
     }
 }
@@ -308,6 +318,8 @@ impl RequestTrace {
             action: record.action,
             logs: record.logs,
             duration_ms: record.since.elapsed().as_secs_f64() * 1000.0,
+            received_bytes: record.carried.map(|carried| carried.received),
+            sent_bytes: record.carried.map(|carried| carried.sent),
         });
     }
 }

@@ -9,21 +9,32 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::gateway::metrics::ByteCounts;
 use crate::net::tls::AcceptedSocket;
+use crate::policy::Carried;
 
-/// The socket of a visitor, whose bytes are counted where somebody wants to know.
+/// The socket of a visitor, whose bytes are counted: those of the connection, and with those of others
+/// where somebody wants to know.
 pub(crate) struct MeteredSocket {
     socket: AcceptedSocket,
     bytes: Option<Arc<ByteCounts>>,
+    carried: Carried,
 }
 
 impl MeteredSocket {
     pub(crate) fn new(socket: AcceptedSocket, bytes: Option<Arc<ByteCounts>>) -> Self {
-        Self { socket, bytes }
+        Self { socket, bytes, carried: Carried::default() }
     }
 
-    fn written(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if let (Poll::Ready(Ok(written)), Some(bytes)) = (&written, &self.bytes) {
-            bytes.sent(*written);
+    /// What the connection has carried until now, however it ends.
+    pub(crate) fn carried(&self) -> Carried {
+        self.carried
+    }
+
+    fn written(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(written)) = &written {
+            self.carried.sent += *written as u64;
+            if let Some(bytes) = &self.bytes {
+                bytes.sent(*written);
+            }
         }
         written
     }
@@ -39,6 +50,7 @@ impl AsyncRead for MeteredSocket {
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.socket).poll_read(cx, buffer);
         let received = buffer.filled().len() - before;
+        this.carried.received += received as u64;
         if let Some(bytes) = this.bytes.as_ref().filter(|_| received > 0) {
             bytes.received(received);
         }

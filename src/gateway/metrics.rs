@@ -9,13 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use crate::metrics::{Collect, DurationHistogram, Families, NameTable};
+use crate::metrics::{CodeCounts, Collect, DurationHistogram, Families, NameTable};
 use crate::policy::actions;
 
 /// What visitors speak, as [`Visitor::proto`](crate::gateway::Visitor) has it.
 const PROTOS: [&str; 4] = ["http", "https", "tcp", "tls"];
-/// How requests end: without a response, or with one of such a status.
-const CODES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
 /// What routes without an edge are called: those of agents' own addresses.
 const ENDPOINT: &str = "endpoint";
 /// Where a request counts that no route takes.
@@ -37,7 +35,7 @@ pub(crate) struct GatewayMetrics {
 /// What is counted of one edge.
 #[derive(Debug)]
 pub(crate) struct EdgeMetrics {
-    requests: [[AtomicU64; CODES.len()]; PROTOS.len()],
+    requests: [CodeCounts; PROTOS.len()],
     durations: DurationHistogram,
     connections: [AtomicU64; PROTOS.len()],
 }
@@ -156,8 +154,7 @@ impl Drop for RequestRecord {
         if self.is_discarded {
             return;
         }
-        let code = usize::from(self.status / 100).min(CODES.len() - 1);
-        self.edge.requests[self.proto][code].fetch_add(1, Relaxed);
+        self.edge.requests[self.proto].count(self.status);
         self.edge.durations.observe(self.started.elapsed(), self.name.as_deref());
     }
 }
@@ -208,8 +205,8 @@ fn collect_edges(
     let mut family = families.counter("ginnel_http_requests", help)?;
     for (id, edge) in edges {
         for (proto, codes) in PROTOS.iter().zip(&edge.requests) {
-            for (code, count) in CODES.iter().zip(codes) {
-                count_some(&mut family, &[("edge", id), ("proto", proto), ("code", code)], count)?;
+            for (code, count) in codes.counted() {
+                family.count(&[("edge", id), ("proto", proto), ("code", code)], count)?;
             }
         }
     }
@@ -241,6 +238,6 @@ fn count_some(
 
 impl EdgeMetrics {
     fn has_requests(&self) -> bool {
-        self.requests.iter().flatten().any(|count| count.load(Relaxed) > 0)
+        self.requests.iter().any(|codes| codes.counted().next().is_some())
     }
 }

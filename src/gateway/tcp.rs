@@ -20,7 +20,6 @@ use crate::gateway::{GatewayState, Io};
 use crate::logging::or_debug;
 use crate::net::tls::{self, AcceptedSocket};
 use crate::net::{AcceptedConnection, ShutdownPhase, ShutdownSignal};
-use crate::policy::Carried;
 
 /// How much is copied at a time, in bytes.
 const COPY_BUFFER_BYTES: usize = 64 << 10;
@@ -84,13 +83,15 @@ pub(crate) async fn pass(
     let mut passed = Vec::new();
     if let Some(target) = enter(gateway, route, visitor, &mut trace, &mut passed).await {
         let carrying = carry_both(&mut socket, target);
-        let carried = shutdown.run_until(ShutdownPhase::Forced, carrying).await.unwrap_or_default();
+        let ended = shutdown.run_until(ShutdownPhase::Forced, carrying).await;
+        or_debug!(ended.unwrap_or(Ok(())), "a connection broke");
         for (route, execution) in passed {
             if let Some(rules) = rules_of(&route) {
-                execution.leave(gateway, rules, carried, &mut trace);
+                execution.leave(gateway, rules, socket.carried(), &mut trace);
             }
         }
     }
+    trace.note(|it| it.carried = Some(socket.carried()));
     trace.publish::<()>(&gateway.events, visitor, None);
 }
 
@@ -137,12 +138,8 @@ fn rules_of(route: &Route) -> Option<&Rules> {
     route.modules.as_ref().and_then(Modules::rules)
 }
 
-/// Carries bytes both ways; how it ends concerns the two, who see it.
-async fn carry_both(socket: &mut MeteredSocket, mut target: Io) -> Carried {
-    let carried =
-        copy_bidirectional_with_sizes(socket, &mut target, COPY_BUFFER_BYTES, COPY_BUFFER_BYTES)
-            .await;
-    let carried = or_debug!(carried, "a connection broke");
-    let (received, sent) = carried.unwrap_or_default();
-    Carried { received, sent }
+/// Carries bytes both ways.
+async fn carry_both(socket: &mut MeteredSocket, mut target: Io) -> std::io::Result<()> {
+    let buffers = (COPY_BUFFER_BYTES, COPY_BUFFER_BYTES);
+    copy_bidirectional_with_sizes(socket, &mut target, buffers.0, buffers.1).await.map(drop)
 }

@@ -13,12 +13,14 @@
 //! `HistogramWithExemplars` keeps them. It writes OpenMetrics alone; [`exposition`] makes the older text
 //! format of that.
 
+mod code_counts;
 mod exposition;
 mod families;
 mod histogram;
 mod name_table;
 mod process;
 
+pub(crate) use code_counts::CodeCounts;
 pub(crate) use exposition::{ScrapeFormat, render};
 pub(crate) use families::{Collect, Families, Family};
 pub(crate) use histogram::{DurationHistogram, Histogram, SIZE_BOUNDS};

@@ -8,6 +8,8 @@ import json
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import urllib.error
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ginnel
+from addresses import free_port
 from processes import Command, Upstream, wait_until
 
 if TYPE_CHECKING:
@@ -185,6 +188,44 @@ def test_a_line_for_each_request_with_the_id_that_visitor_and_upstream_have(
     assert re.fullmatch(REQUEST_ID, second["request_id"])
     assert second["request_id"] == other["X-Request-Id"]
     assert "planted" not in path.read_text()
+
+
+def tcp_edge(told: dict[str, Any], backend_port: int) -> int:
+    """The port of a TCP edge."""
+    port = free_port()
+    with ginnel.RemoteClient(told["api_key"], base_url=told["url"]) as remote:
+        backend = remote.backends.static.create(address=f"127.0.0.1:{backend_port}")
+        remote.edges.tcp.create(hostports=[f"localhost:{port}"], backend={"backend_id": backend.id})
+    return port
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_connection_has_its_bytes_however_it_ends(tmp_path: Path, is_reset: bool) -> None:
+    path = tmp_path / "access.log"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        Command("serve", "--access-log", str(path)) as service,
+    ):
+        port = tcp_edge(service.line(), listener.getsockname()[1])
+        visitor = socket.create_connection(("127.0.0.1", port))
+        visitor.sendall(b"x" * 1000)
+        target, _ = listener.accept()
+        with visitor, target:
+            assert len(target.recv(1000, socket.MSG_WAITALL)) == 1000
+            target.sendall(b"y" * 300)
+            assert len(visitor.recv(300, socket.MSG_WAITALL)) == 300
+            if is_reset:
+                # Closing without waiting, which the other side sees as an error.
+                linger = struct.pack("ii", 1, 0)
+                visitor.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            visitor.close()
+            if not is_reset:
+                assert target.recv(1) == b""
+        wait_until(lambda: len(lines(path)) == 1, "a line")
+
+    line = logfmt(lines(path)[0])
+    assert line["proto"] == "tcp"
+    assert (line["received_bytes"], line["sent_bytes"]) == ("1000", "300")
 
 
 def test_the_id_of_a_trusted_proxy_stays(tmp_path: Path, upstream: Upstream) -> None:

@@ -192,6 +192,8 @@ def test_requests_on_the_fast_path_and_to_tunnels_count_too(
             assert its.ready() == (200, [])
             assert its.value("ginnel_agent_online") == 1
             assert its.value("ginnel_agent_tunnel_requests_total", tunnel="web") == 2
+            labels = {"kind": "https", "code": "2xx"}
+            wait_until(lambda: its.value("ginnel_agent_requests_total", **labels) == 2, "its class")
             assert its.value("ginnel_capture_requests") == 2
             assert its.value("ginnel_capture_bytes") > 0
             assert its.value("ginnel_capture_evictions_total") == 0

@@ -1,7 +1,7 @@
 //! One request and its answer.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -50,6 +50,8 @@ pub(super) struct RelayExchange<'a> {
     pub write: &'a mut BoxWriter,
     pub buffer: &'a mut BytesMut,
     pub activity: &'a Activity<'a>,
+    /// Where the status of the response goes; 0 until it begins.
+    pub status: &'a AtomicU16,
 }
 
 /// How an exchange ended well.
@@ -109,7 +111,7 @@ impl RelayExchange<'_> {
     ) -> Result<RelayOutcome, RelayError> {
         let LocalConnection { read, write, buffer, response_wait, .. } = local;
         response_wait.begin();
-        let (sent, answering) = (AtomicBool::new(false), AtomicBool::new(false));
+        let sent = AtomicBool::new(false);
         let mut sending = RequestCopy {
             read: self.read,
             buffer: self.buffer,
@@ -127,7 +129,7 @@ impl RelayExchange<'_> {
             buffer,
             trailer: Vec::new(),
             write: self.write,
-            answering: &answering,
+            status: self.status,
             activity: self.activity,
         };
         let ended = tokio::select! {
@@ -140,7 +142,7 @@ impl RelayExchange<'_> {
             recording.request_cut_off();
         }
         let answered = ended.unwrap_or_else(|unsent| {
-            let is_answered = answering.load(Ordering::Relaxed);
+            let is_answered = self.status.load(Ordering::Relaxed) > 0;
             let received = self.recording.map_or(0, Recording::request_length);
             Err(unsent.failure(&self.head.body, received, is_whole, is_answered))
         });
@@ -283,8 +285,8 @@ struct ResponseCopy<'a> {
     buffer: &'a mut BytesMut,
     trailer: Vec<u8>,
     write: &'a mut BoxWriter,
-    /// Set before the visitor gets anything of the final answer.
-    answering: &'a AtomicBool,
+    /// Set before the visitor gets anything of the final response.
+    status: &'a AtomicU16,
     activity: &'a Activity<'a>,
 }
 
@@ -329,7 +331,7 @@ impl ResponseCopy<'_> {
         let beginning = self.buffer.get(length..).unwrap_or_default();
         body.check(beginning).map_err(|error| unanswered(&error.to_string()))?;
         let announced = body.clone();
-        self.answering.store(true, Ordering::Relaxed);
+        self.status.store(status, Ordering::Relaxed);
         if let Some(recording) = self.recording {
             let chunked = body == Body::CHUNKED;
             recording.response_head(self.buffer.get(..length).unwrap_or_default(), chunked);

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU16;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use crate::agent::capture::{CaptureSource, CaptureStore, NewCapture, Recording};
 use crate::agent::metrics::TunnelMetrics;
 use crate::http1::{Body, GoingAway, HeadError};
 use crate::logging::{ignore, or_debug};
+use crate::metrics::CodeCounts;
 
 /// How long the body of a request is waited for that no local service takes.
 const BODY_CAPTURE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -37,6 +39,8 @@ pub struct HttpForwarder {
     pub captures: Option<Arc<CaptureStore>>,
     /// What the tunnel has carried.
     pub metrics: Arc<TunnelMetrics>,
+    /// How its requests end, with those of other tunnels of its kind.
+    pub(crate) responses: Arc<CodeCounts>,
 }
 
 impl HttpForwarder {
@@ -62,8 +66,17 @@ pub async fn serve(
     let (read, write) = visitor;
     let buffer = BytesMut::with_capacity(BUFFER_BYTES);
     let source = Arc::new(source);
-    let mut visit =
-        Visit { front, read, write, buffer, local: None, source, opened: None, activity };
+    let mut visit = Visit {
+        front,
+        read,
+        write,
+        buffer,
+        local: None,
+        source,
+        opened: None,
+        activity,
+        status: AtomicU16::new(0),
+    };
     while visit.serve_one().await {}
     ignore(
         visit.write.shutdown().await,
@@ -94,6 +107,7 @@ pub async fn once(
         }),
         opened: Some(opened),
         activity,
+        status: AtomicU16::new(0),
     };
     visit.serve_one().await;
 }
@@ -124,6 +138,8 @@ struct Visit<'a> {
     opened: Option<oneshot::Sender<String>>,
     /// Learns whether there is a request.
     activity: &'a Activity<'a>,
+    /// The status of the response that has begun; 0 until then.
+    status: AtomicU16,
 }
 
 impl Visit<'_> {
@@ -139,6 +155,7 @@ impl Visit<'_> {
             }
         };
         self.activity.begin();
+        *self.status.get_mut() = 0;
         let started = Instant::now();
         self.front.metrics.request_started(started);
         let bytes = self.rewritten(&head, bytes);
@@ -152,6 +169,7 @@ impl Visit<'_> {
         if tracing::enabled!(tracing::Level::DEBUG) {
             self.log_request(recording.as_ref(), ended.duration_since(started));
         }
+        self.front.responses.count(*self.status.get_mut());
         self.front.metrics.request_finished(ended.duration_since(started), ended);
         again
     }
@@ -241,6 +259,7 @@ impl Visit<'_> {
                 write: &mut self.write,
                 buffer: &mut self.buffer,
                 activity: self.activity,
+                status: &self.status,
             }
             .run(bytes, &mut local)
             .await;
@@ -316,6 +335,7 @@ impl Visit<'_> {
     /// Says that the local service gave no answer, and why.
     async fn answer_for_local(&mut self, reason: &str, recording: Option<&Recording>) {
         let title = "The local service did not respond";
+        *self.status.get_mut() = 502;
         let answer = page::problem(502, "ERR_NGROK_8012", title, reason);
         if let Some(recording) = recording {
             recording.answered_by_agent(&answer, reason);
@@ -327,6 +347,7 @@ impl Visit<'_> {
     async fn refuse(&mut self, error: HeadError, recording: Option<&Recording>) {
         let status =
             if matches!(error, HeadError::TooLong | HeadError::TooMany) { 431 } else { 400 };
+        *self.status.get_mut() = status;
         let answer = page::problem(status, "", "The request was refused", &format!("{error}."));
         if let Some(recording) = recording {
             recording.answered_by_agent(&answer, &error.to_string());
