@@ -32,8 +32,7 @@ wire! {
         pub sessions: Option<i64>,
         /// How many tunnels these had.
         pub tunnels: Option<i64>,
-        /// How many microseconds a heartbeat takes to it and back; none where the node that responds is not
-        /// connected to it.
+        /// How many microseconds a heartbeat takes to it and back; none without a connection to it.
         pub latency_us: Option<i64>,
     }
 }

@@ -62,7 +62,6 @@ impl Directory {
     }
 
     /// Gets a new value with each change of nodes and tunnels; beats are none.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the sessions between nodes"))]
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
@@ -84,7 +83,6 @@ impl Directory {
     }
 
     /// The tunnel of another node with this identifier.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the sessions between nodes"))]
     pub fn tunnel(&self, id: &str) -> Option<Arc<RemoteTunnel>> {
         let state = self.read();
         state.tunnels.get(id).filter(|tunnel| state.is_current(tunnel)).cloned()
@@ -104,7 +102,6 @@ impl Directory {
 
     /// The tunnels of other nodes at a host on the shared ports: by its name, else by the longest
     /// wildcard; there by the port, else whichever speaks HTTPS, else HTTP.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the sessions between nodes"))]
     pub fn at_host(&self, host: &str, port: u16) -> Vec<Arc<RemoteTunnel>> {
         let state = self.read();
         if state.by_key.is_empty() {
@@ -122,7 +119,6 @@ impl Directory {
 
     /// At most `most` of the tunnels of other nodes that serve all of these labels, oldest first, beginning
     /// with the one after `skipped`, counted around; none for no labels.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the sessions between nodes"))]
     pub fn serving(
         &self,
         labels: &BTreeMap<String, String>,

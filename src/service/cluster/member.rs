@@ -539,7 +539,8 @@ mod tests {
 
         assert_eq!(watch.look(at(1), fresh), NewsState::Clear);
         assert_eq!(watch.look(at(2), old), NewsState::Blind);
-        let NewsState::Regained { after } = watch.look(at(3), fresh) else { panic!("still blind") };
+        let regained = watch.look(at(3), fresh);
+        let NewsState::Regained { after } = regained else { unreachable!("{regained:?}") };
         assert!(after >= Duration::from_secs(1));
         assert_eq!(watch.look(at(4), fresh), NewsState::Clear);
 

@@ -148,7 +148,7 @@ fn next_epoch(change: &Transaction<'_>) -> Result<u64, StoreError> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::panic)]
 
     use super::*;
     use crate::service::store::{Store, View};

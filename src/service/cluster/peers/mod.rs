@@ -107,11 +107,6 @@ impl BoundPeerListener {
         format!("{}:{}", self.host, self.address.port())
     }
 
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
     /// Lets other nodes in, and connects to them, from now on.
     ///
     /// # Errors

@@ -80,7 +80,7 @@ fn row(at: usize, listener: &BoundPeerListener, protocol_version: u32) -> NodeDo
     let record = NodeRecord {
         name: format!("node-{at}"),
         epoch: 1,
-        peer_address: listener.address().to_string(),
+        peer_address: listener.public_address(),
         protocol_version,
         ..NodeRecord::default()
     };
@@ -118,7 +118,7 @@ async fn server(
         serve(connection.stream)
     });
     let listener = accepting.unwrap();
-    let address = listener.address().to_string();
+    let address = listener.public_address();
     // It ends with the process.
     std::mem::forget((listener, shutdown));
     Arc::new(StaticTarget::new(&address, false).unwrap())
@@ -309,7 +309,7 @@ async fn nodes_of_two_versions_speak_the_lower_one() {
 async fn who_has_no_certificate_of_the_authority_is_not_let_in() {
     let authority = Authority::open(None).unwrap();
     let listener = BoundPeerListener::bind("127.0.0.1:0").await.unwrap();
-    let (address, known) = (listener.address(), row(2, &listener, PROTOCOL_VERSION));
+    let (address, known) = (listener.public_address(), row(2, &listener, PROTOCOL_VERSION));
     let gateway = Gateway::start(GatewaySettings::default(), authority.clone()).await.unwrap();
     let directory = Arc::new(Directory::new(&id(2)));
     let services =
