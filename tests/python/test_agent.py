@@ -423,6 +423,22 @@ def test_missing_options_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ginnel.Agent(server_addr="127.0.0.1:1")
 
 
+@pytest.mark.parametrize("addresses", [[], (), "", ["127.0.0.1:1", ""]])
+def test_no_address_is_a_missing_one(addresses: list[str]) -> None:
+    with pytest.raises(ginnel.ConfigError, match="server_addr"):
+        ginnel.Agent(server_addr=addresses, authtoken="x")
+
+
+def test_the_next_address_is_tried_when_one_does_not_answer(service: ginnel.Service) -> None:
+    assert service.agent_addr
+    with ginnel.Agent(service, server_addr=["127.0.0.1:1", service.agent_addr]) as agent:
+        status = agent.client().status()
+
+    assert status.session
+    [leg] = status.session.legs
+    assert leg.node is None, "a service on SQLite has no nodes, and so gets one session"
+
+
 def test_an_authtoken_is_no_longer_than_the_limit(service: ginnel.Service) -> None:
     with pytest.raises(ginnel.ConfigError) as caught:
         ginnel.Agent(service, authtoken="x" * 4097)

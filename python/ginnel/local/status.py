@@ -18,6 +18,8 @@ class Leg(Record):
     """The region of the service."""
     latency: str | None = None
     """The time of a round trip, such as `87ms`."""
+    node: str | None = None
+    """The node of the service that it leads to, where the service has several."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 
@@ -27,7 +29,9 @@ class Session(Record):
     """The session of an agent with its service."""
 
     legs: list[Leg] = field(hash=False)
-    """The connections of the session; none while the agent is not online."""
+    """The connections to the service; none while the agent is not online, and two to two nodes of a
+     service that has several.
+    """
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 
