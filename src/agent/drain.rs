@@ -61,7 +61,8 @@ async fn unbind_all(sessions: &OnlineSessions, tunnels: &[Arc<RunningTunnel>]) {
     let all: Vec<_> = tunnels.iter().flat_map(bound).collect();
     for some in all.chunks(UNBINDS_AT_ONCE) {
         let mut unbinding = JoinSet::new();
-        for (online, tunnel) in some.iter().cloned() {
+        for (online, tunnel) in some {
+            let (online, tunnel) = (online.clone(), tunnel.clone());
             unbinding.spawn(async move { session::unbind(&online, &tunnel).await });
         }
         unbinding.join_all().await;
