@@ -225,8 +225,6 @@ fn wrong(option: &str, problem: &str) -> Error {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::ffi::OsString;
-
     use super::*;
 
     fn read(texts: &[&str]) -> Result<ResolvedSettings<AgentConfig>, Vec<String>> {
@@ -268,11 +266,6 @@ mod tests {
 
         assert_eq!(addresses("a:1"), ["a:1"]);
         assert_eq!(addresses("[a:1, b:2]"), ["a:1", "b:2"]);
-
-        let variable =
-            |name: &str| (name == "GINNEL_SERVER_ADDR").then(|| OsString::from("c:3,d:4"));
-        let sources = SettingSources { flags: &|_: &str| None, environment: &variable, files: &[] };
-        assert_eq!(load(&sources).unwrap().config.server_addr, ["c:3", "d:4"]);
 
         let none = read(&["version: 2\nauthtoken: x\nserver_addr: []\n"]).unwrap().config;
         assert_eq!(none.options().unwrap_err().to_string(), "server_addr: is missing");
