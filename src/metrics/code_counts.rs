@@ -7,7 +7,7 @@ const CODES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// How many requests ended in which way.
 #[derive(Debug, Default)]
-pub(crate) struct CodeCounts([AtomicU64; CODES.len()]);
+pub struct CodeCounts([AtomicU64; CODES.len()]);
 
 impl CodeCounts {
     /// Counts a request with this status; 0 where there was no response.

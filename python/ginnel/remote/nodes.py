@@ -45,9 +45,7 @@ class Node(Record):
     tunnels: int | None = None
     """How many tunnels these had."""
     latency_us: int | None = None
-    """How many microseconds a heartbeat takes to it and back; none where the node that responds is not
-     connected to it.
-    """
+    """How many microseconds a heartbeat takes to it and back; none without a connection to it."""
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     """The fields of the response that this version does not know."""
 

@@ -40,7 +40,7 @@ pub struct HttpForwarder {
     /// What the tunnel has carried.
     pub metrics: Arc<TunnelMetrics>,
     /// How its requests end, with those of other tunnels of its kind.
-    pub(crate) responses: Arc<CodeCounts>,
+    pub responses: Arc<CodeCounts>,
 }
 
 impl HttpForwarder {

@@ -83,6 +83,7 @@ impl Directory {
     }
 
     /// The tunnel of another node with this identifier.
+    #[cfg(test)]
     pub fn tunnel(&self, id: &str) -> Option<Arc<RemoteTunnel>> {
         let state = self.read();
         state.tunnels.get(id).filter(|tunnel| state.is_current(tunnel)).cloned()

@@ -38,6 +38,7 @@ pub fn front(upstream: LocalUpstream, host_header: HostHeader) -> Arc<HttpForwar
         scheme: "https",
         captures: Some(CaptureStore::new(CaptureLimit::default())),
         metrics: Arc::new(TunnelMetrics::new(Instant::now())),
+        responses: Arc::default(),
     })
 }
 

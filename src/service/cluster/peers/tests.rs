@@ -118,7 +118,7 @@ async fn server(
         serve(connection.stream)
     });
     let listener = accepting.unwrap();
-    let address = listener.public_address();
+    let address = listener.address().to_string();
     // It ends with the process.
     std::mem::forget((listener, shutdown));
     Arc::new(StaticTarget::new(&address, false).unwrap())
