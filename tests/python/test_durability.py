@@ -12,8 +12,10 @@ import time
 from pathlib import Path
 
 import ginnel
+import postgres
 
 ROUNDS = 50
+NODE_ROUNDS = 8
 WRITERS = 4
 
 
@@ -45,8 +47,8 @@ class Ledger:
         client.close()
 
 
-def serve(path: Path) -> tuple[subprocess.Popen[str], str, str | None]:
-    command = [sys.executable, "-m", "ginnel", "serve", "--path", str(path), "--json"]
+def serve(*place: str) -> tuple[subprocess.Popen[str], str, str | None]:
+    command = [sys.executable, "-m", "ginnel", "serve", *place, "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout
     told = json.loads(process.stdout.readline())
@@ -57,7 +59,7 @@ def test_a_killed_service_keeps_what_it_acknowledged(tmp_path: Path) -> None:
     ledger = Ledger()
     key = ""
     for turn in range(ROUNDS):
-        process, url, made = serve(tmp_path / "ginnel.db")
+        process, url, made = serve("--path", str(tmp_path / "ginnel.db"))
         key = made or key
         writers = [threading.Thread(target=ledger.write, args=(url, key)) for _ in range(WRITERS)]
         for writer in writers:
@@ -78,6 +80,36 @@ def test_a_killed_service_keeps_what_it_acknowledged(tmp_path: Path) -> None:
     assert ledger.created - ledger.unsure <= found
     assert not ledger.deleted & found
     print(f"\n{len(ledger.created)} creates and {len(ledger.deleted)} deletes acknowledged")
+
+
+def test_nodes_that_are_killed_keep_what_they_acknowledged(
+    postgres_server: postgres.PostgresServer,
+) -> None:
+    store = postgres_server.new_database()
+    ledger, key = Ledger(), ""
+    with ginnel.Service(store=store) as survivor:
+        key = survivor.api_key or ""
+        for turn in range(NODE_ROUNDS):
+            process, url, _ = serve("--store", store)
+            writers = [
+                threading.Thread(target=ledger.write, args=(url, key)) for _ in range(WRITERS)
+            ]
+            for writer in writers:
+                writer.start()
+            time.sleep(0.1 + 0.03 * (turn % 7))
+
+            process.kill()
+
+            process.communicate()
+            for writer in writers:
+                writer.join()
+
+        with ginnel.RemoteClient(key, base_url=survivor.url) as client:
+            found = {policy.id for policy in client.ip_policies.list()}
+    assert len(ledger.created) > NODE_ROUNDS
+    assert ledger.deleted
+    assert ledger.created - ledger.unsure <= found
+    assert not ledger.deleted & found
 
 
 # The first start, which a kill may end at any point.
