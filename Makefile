@@ -2,10 +2,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo cluster-demo check test fuzz packages bench dev docs wheels generate lint format
+.PHONY: help demo cluster-demo check test fuzz packages bench cluster-torture dev docs wheels generate lint format
 
 help: ## Say what each target does.
-	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18
 
 demo: dev ## Set up, and walk both APIs against a service and an agent of our own.
 	$(BIN)/python examples/remote_tour.py
@@ -34,7 +34,13 @@ fuzz: ## Run each fuzz target for SECONDS=60 under libFuzzer; needs Rust nightly
 	cargo +nightly fuzz build --fuzz-dir tests/fuzz --sanitizer none --target-dir target/fuzz libfuzzer
 	tests/fuzz/run $(SECONDS) $(FUZZ_TARGETS)
 
-packages: ## Install Chromium, nginx, pebble and PostgreSQL from Debian if there are none, for the tests.
+cluster-torture: dev packages ## Kill, stop and cut off nodes of a cluster for an hour; GINNEL_CLUSTER_* say how often.
+	GINNEL_CLUSTER_KILLS=$${GINNEL_CLUSTER_KILLS:-200} GINNEL_CLUSTER_RESTARTS=$${GINNEL_CLUSTER_RESTARTS:-50} \
+	GINNEL_CLUSTER_STOPS=$${GINNEL_CLUSTER_STOPS:-50} GINNEL_CLUSTER_PARTITIONS=$${GINNEL_CLUSTER_PARTITIONS:-100} \
+	GINNEL_CLUSTER_WRITERS=$${GINNEL_CLUSTER_WRITERS:-50} GINNEL_CLUSTER_AGENTS=$${GINNEL_CLUSTER_AGENTS:-20} \
+	GINNEL_CLUSTER_HISTORIES=$${GINNEL_CLUSTER_HISTORIES:-1000} $(BIN)/python -m pytest -s tests/cluster
+
+packages: ## Install Chromium, HAProxy, nginx, pebble and PostgreSQL from Debian if there are none, for the tests.
 	tests/install-packages
 
 bench: ## Build for release, and run all benchmarks beside their peers; prints figures, goals and verdicts.

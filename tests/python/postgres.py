@@ -26,9 +26,30 @@ ON_BOTH_STORES = pytest.mark.parametrize("storage", ["memory", "postgresql"], in
 class PostgresServer:
     """A server in a folder of its own, with databases by number."""
 
-    def __init__(self, folder: pathlib.Path) -> None:
+    def __init__(self, folder: pathlib.Path, *, fsync: bool = False) -> None:
         self.folder, self.port = folder, free_port()
+        self._fsync = fsync
         self._numbers = count()
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        options = (
+            "-c",
+            "listen_addresses=127.0.0.1",
+            "-c",
+            f"fsync={'on' if self._fsync else 'off'}",
+        )
+        at = ("-D", "data", "-k", self.folder, "-p", self.port)
+        with (self.folder / "log").open("a") as log:
+            self._process = self.run("postgres", *at, *options, stdout=log, stderr=log)
+        wait_until(self.is_ready, "a server of PostgreSQL")
+
+    def stop(self, kind: signal.Signals = signal.SIGINT) -> None:
+        """Ends it without waiting for its clients; with SIGQUIT as if the machine had failed."""
+        if self._process is not None:
+            self._process.send_signal(kind)
+            self._process.wait(30)
+            self._process = None
 
     def run(self, program: str, *arguments: object, **options: object) -> subprocess.Popen[str]:
         """Starts one of its programs, which refuse to be run by an administrator."""
@@ -61,25 +82,19 @@ class PostgresServer:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[PostgresServer]:
-    """A server that has started."""
+def running(*, fsync: bool = False) -> Iterator[PostgresServer]:
+    """A server that has started; without `fsync` it is faster, and may forget when it fails."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="ginnel-postgres-"))
-    server = PostgresServer(folder)
+    server = PostgresServer(folder, fsync=fsync)
     try:
         if os.geteuid() == 0:
             os.chown(folder, NOBODY, NOBODY)
         server.call("initdb", "-D", "data", "-U", "ginnel", "-A", "trust", "--no-sync")
-        options = ("-c", "listen_addresses=127.0.0.1", "-c", "fsync=off")
-        at = ("-D", "data", "-k", folder, "-p", server.port)
-        with (folder / "log").open("w") as log:
-            process = server.run("postgres", *at, *options, stdout=log, stderr=log)
         try:
-            wait_until(server.is_ready, "a server of PostgreSQL")
+            server.start()
             yield server
         finally:
-            # It would wait for its clients otherwise.
-            process.send_signal(signal.SIGINT)
-            process.wait(30)
+            server.stop()
     finally:
         shutil.rmtree(folder)
 
