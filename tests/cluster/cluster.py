@@ -90,8 +90,14 @@ class Node:
         except OSError:
             return False
 
-    def log(self) -> str:
-        return self._log.read_text()
+    def wait_until_ready(self) -> None:
+        try:
+            wait_until(self.is_ready, f"{self.name} to be ready", 40)
+        except AssertionError as error:
+            ended = self.process.poll() if self.process else None
+            raise AssertionError(
+                f"{error}; exit {ended}; {self._log.read_text()[-3000:]}"
+            ) from error
 
 
 class Cluster:
@@ -149,7 +155,7 @@ def running() -> Iterator[Cluster]:
                 stack.callback(end, node)
                 cluster.start(node)
             for node in cluster.nodes:
-                wait_until(node.is_ready, f"{node.name} to be ready")
+                node.wait_until_ready()
             stack.enter_context(haproxy(cluster))
             yield cluster
     finally:

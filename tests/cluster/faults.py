@@ -6,7 +6,6 @@ import random
 import signal
 import time
 
-from processes import wait_until
 from workload import Workload
 
 
@@ -23,7 +22,7 @@ class Faults:
         node.kill()
         time.sleep(self._chance.uniform(0, 1))
         self._cluster.start(node)
-        wait_until(node.is_ready, f"{node.name} to be ready", 40)
+        node.wait_until_ready()
         self._work.blindness.end(node)
         time.sleep(self._chance.uniform(0, 1))
 

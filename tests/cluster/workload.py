@@ -134,7 +134,7 @@ class Workload:
     def call(self, port: int, method: str, path: str, **fields: object) -> Reply:
         reply = self.caller.call(port, method, path, **fields)
         self.findings.count(f"api {reply.status or reply.error}")
-        if reply.status not in API_STATUSES | {404}:
+        if reply.status not in API_STATUSES | {404, 409}:
             self.findings.violated(f"{method} {path}: {reply.status} {reply.body[:200]!r}")
         return reply
 
