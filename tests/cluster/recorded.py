@@ -11,7 +11,7 @@ import threading
 from typing import Any
 
 from calls import Reply
-from histories import Kind, Operation, Resource
+from histories import Kind, Operation, Resource, is_linearizable
 from workload import Workload
 
 CALLERS, CALLS = 5, 5
@@ -87,3 +87,24 @@ class Recording:
             operation.changes,
             found if operation.kind == "get" else None,
         )
+
+
+class Histories:
+    """Histories that are recorded while something fails, and checked at once."""
+
+    MOST_UNKNOWN = 6
+    """With more whose outcome is unknown, nearly everything is explained, and searched for long."""
+
+    def __init__(self, work: Workload) -> None:
+        self._work = work
+
+    def step(self, chance: random.Random) -> None:
+        name = f"key{chance.getrandbits(48):x}.test"
+        history = Recording(self._work, name, chance.getrandbits(32)).record()
+        unknown = sum(operation.outcome == "unknown" for operation in history)
+        if unknown > self.MOST_UNKNOWN:
+            self._work.findings.count("histories with too much unknown")
+            return
+        self._work.findings.count("histories")
+        if not is_linearizable(history):
+            self._work.findings.violated(f"not linearizable: {history}")

@@ -20,6 +20,7 @@ from calls import visit
 from cluster import DOMAIN
 from faults import Faults
 from processes import wait_until
+from recorded import Histories
 from workload import Changes, Revocations, Upstream, Visitors, Workload, Writer
 
 BACK_WITHIN = 20.0
@@ -73,6 +74,7 @@ def test_failures_lose_nothing_that_was_acknowledged(running: cluster.Cluster) -
         work.run(revocations.step, 0.1, 2)
         work.run(changes.step, 0.3)
         work.run(changes.visit, 0.05)
+        work.run(Histories(work).step, 0.5)
         faults = Faults(work, chance)
         planned = [faults.kill] * KILLS + [faults.restart] * RESTARTS
         planned += [faults.stop] * STOPS + [faults.partition] * PARTITIONS
