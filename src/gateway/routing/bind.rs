@@ -46,8 +46,24 @@ impl Gateway {
         spec: EndpointSpec,
         target: Arc<dyn Target>,
     ) -> Result<PublicEndpoint, BindError> {
+        self.bind_for(spec, Some(target)).await
+    }
+
+    /// Takes an address for a target that is still to come.
+    ///
+    /// # Errors
+    /// As for [`Gateway::bind`].
+    pub async fn bind_offline(&self, spec: EndpointSpec) -> Result<PublicEndpoint, BindError> {
+        self.bind_for(spec, None).await
+    }
+
+    async fn bind_for(
+        &self,
+        spec: EndpointSpec,
+        target: Option<Arc<dyn Target>>,
+    ) -> Result<PublicEndpoint, BindError> {
         let gateway = &self.0;
-        let backend = Arc::new(ArcSwap::from_pointee(endpoint::backend(gateway, Some(target))));
+        let backend = Arc::new(ArcSwap::from_pointee(endpoint::backend(gateway, target)));
         let scope = match spec.proto {
             Proto::Http | Proto::Https => Scope::HttpTunnel,
             Proto::Tcp | Proto::Tls => Scope::TcpTunnel,

@@ -8,7 +8,7 @@ use tracing::Instrument;
 
 use crate::api::Timestamp;
 use crate::api::id::prefix;
-use crate::gateway::{ConnectionReuse, EndpointSpec, PublicEndpoint, Target, UpstreamProtocol};
+use crate::gateway::{EndpointSpec, PublicEndpoint, UpstreamProtocol};
 use crate::mux::heartbeat::{self, Heartbeat};
 use crate::mux::{Incoming, MuxSession, Stream};
 use crate::protocol::message::{
@@ -275,9 +275,9 @@ impl AgentSession {
         spec: EndpointSpec,
     ) -> Result<(PublicEndpoint, Arc<OnlineTunnel>), AgentRefusal> {
         let (id, endpoint_id) = self.tunnel_ids()?;
-        // The address is not known before it is bound, and the tunnel shows it.
-        let waiting = Arc::new(LoginRequired);
-        let bound = self.state.gateway.bind(spec, waiting).await;
+        // The address is not known before it is bound, and the tunnel shows it. Visitors who come before the
+        // tunnel are led to another node that serves it, as they are while an endpoint has no target.
+        let bound = self.state.gateway.bind_offline(spec).await;
         let endpoint = bound.map_err(|error| AgentRefusal(error.to_string(), error.code()))?;
         if !plan.access.allows_endpoint(&endpoint) {
             return Err(forbidden(&format!("{:?}", endpoint.url())));
@@ -379,25 +379,4 @@ fn answer(bind: &Bind, id: &str, url: &str, token: &Hidden, tunnel: &OnlineTunne
 
 fn forbidden(what: &str) -> AgentRefusal {
     AgentRefusal(format!("the access list of the authtoken does not allow {what}"), 600)
-}
-
-/// Stands in for a tunnel until its address is known.
-struct LoginRequired;
-
-impl Target for LoginRequired {
-    fn key(&self) -> &str {
-        ""
-    }
-
-    fn reuse(&self) -> ConnectionReuse {
-        ConnectionReuse::Nobody
-    }
-
-    fn dial<'a>(
-        &'a self,
-        _: &'a crate::gateway::Visitor,
-        _: &'a crate::gateway::RouteRef,
-    ) -> crate::gateway::BoxFuture<'a, Result<crate::gateway::Io, crate::gateway::DialError>> {
-        Box::pin(async { Err(crate::gateway::DialError::Offline) })
-    }
 }
