@@ -90,7 +90,7 @@ def test_nodes_that_are_killed_keep_what_they_acknowledged(
     with ginnel.Service(store=store) as survivor:
         key = survivor.api_key or ""
         for turn in range(NODE_ROUNDS):
-            process, url, _ = serve("--store", store)
+            process, url, _ = serve("--store", store, "--node-name", "killed")
             writers = [
                 threading.Thread(target=ledger.write, args=(url, key)) for _ in range(WRITERS)
             ]

@@ -262,7 +262,7 @@ def test_a_link_to_nowhere_is_the_name_of_a_new_database(tmp_path: Path) -> None
         ("ca.key", b"", "ginnel.db-ca.key"),
         ("ca.pem", None, "ginnel.db-ca.pem: is missing"),
         ("ca.key", None, "ginnel.db-ca.key: is missing"),
-        ("ca.key", b"another", "does not belong to"),
+        ("ca.key", b"another", "is not the key of"),
     ],
 )
 def test_an_authority_of_no_use(

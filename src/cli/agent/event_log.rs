@@ -224,7 +224,8 @@ impl EventLog {
     /// Tells what becomes of the session until the agent ends.
     pub async fn live(self, agent: &Agent) {
         let mut state = agent.watch();
-        let (mut shown, mut statuses) = ("", HashMap::new());
+        // What has been told at the start is none: changes of tunnels are changes of the state as well.
+        let (mut shown, mut statuses) = (state.borrow().name(), HashMap::new());
         let mut nodes = Vec::new();
         loop {
             let changed = state.changed().await;
