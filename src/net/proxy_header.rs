@@ -1,8 +1,8 @@
 //! Who has connected to a proxy in front, as version 2 of the PROXY protocol says it before the first byte.
 //!
 //! The header is a few numbers at fixed places. The crate that reads it (`ppp`) brings a second version of
-//! another one along, and reads what it is given: how much to take off a socket is decided here anyway.
-//! Version 1 is text of unknown length, which HAProxy sends only where it is told to.
+//! another one along, and reads from a buffer: how much to take off a socket is decided here anyway.
+//! Version 1 is text of unknown length, which HAProxy sends only where that is configured.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

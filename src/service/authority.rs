@@ -21,7 +21,7 @@ const UNUSABLE: StoreError =
     StoreError::Inconsistent("the certificate of its authority and the key do not belong together");
 
 /// Opens the authority with the key of the database, or else the one beside the file of the database; it
-/// is made at the first start. A certificate that was given is shown in its place for its names.
+/// is made at the first start. A certificate from a file is shown in its place for its names.
 pub(super) async fn open(
     stored: Option<AuthorityKey>,
     database: Option<PathBuf>,

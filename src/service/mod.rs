@@ -183,9 +183,9 @@ impl Service {
                 let agents = agents(agent_settings.map(state), &gateway).await?;
                 // Last, because new tokens are shown once: by whoever has got a service.
                 let files = token_files.clone();
-                let given = tokens.clone();
+                let configured = tokens.clone();
                 let tokens = store.write(move |change| files.prepare(change, tokens)).await?;
-                let unshown = UnshownTokens::of(options.store.is_some(), &given, &tokens);
+                let unshown = UnshownTokens::of(options.store.is_some(), &configured, &tokens);
                 let agents = agents.map(BoundAgentListener::open).transpose()?;
                 Ok((publisher, (registry, peers), agents, (tokens, unshown), audit))
             };
@@ -368,7 +368,7 @@ impl Service {
     }
 
     /// Tells agents which node of a cluster this service is, as one on PostgreSQL does by itself; for tests
-    /// of agents. False where they are told another name, or no agents are accepted.
+    /// of agents. False where they have another name, or no agents are accepted.
     pub fn name_node(&self, name: &str) -> bool {
         self.agents.as_ref().is_some_and(|agents| agents.name_node(name))
     }
@@ -492,7 +492,7 @@ fn peers(
     Ok(Some(Arc::new(peers)))
 }
 
-/// Listens for agents, where that is wanted.
+/// Listens for agents, where they are accepted.
 async fn agents(
     state: Option<AgentsState>,
     gateway: &Gateway,

@@ -78,9 +78,9 @@ pub(super) struct UnshownTokens {
 }
 
 impl UnshownTokens {
-    /// Those that were made, and are not among those given.
-    pub(super) fn of(is_on_server: bool, given: &Tokens, made: &Tokens) -> Self {
-        let is_new = given.admin_key.is_none() && made.admin_key.is_some();
+    /// Those that were made, and are not among the configured ones.
+    pub(super) fn of(is_on_server: bool, configured: &Tokens, made: &Tokens) -> Self {
+        let is_new = configured.admin_key.is_none() && made.admin_key.is_some();
         Self { are_there: is_on_server && is_new }
     }
 

@@ -278,5 +278,5 @@ pub(in crate::agent) async fn unbind_everywhere(
 async fn unbind_id(session: &MuxSession, tunnel: &str, id: String) {
     // A service that is gone has forgotten it anyway.
     let unbound = rpc::call(session, &Unbind { id, extra: None }, RPC_TIMEOUT).await;
-    or_debug!(unbound, tunnel, "the service was not told that a tunnel is over");
+    or_debug!(unbound, tunnel, "the service does not know that a tunnel is over");
 }

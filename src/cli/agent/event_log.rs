@@ -201,7 +201,7 @@ impl EventLog {
     }
 
     /// Tells which nodes of the service the agent has sessions with, where it has nodes; `shown` is what
-    /// was told before.
+    /// has been shown before.
     fn nodes(self, state: &SessionState, shown: &mut Vec<String>) {
         let nodes = state.sessions().filter_map(|online| online.node.as_deref());
         let nodes: Vec<_> = nodes.map(str::to_owned).collect();
@@ -224,7 +224,7 @@ impl EventLog {
     /// Tells what becomes of the session until the agent ends.
     pub async fn live(self, agent: &Agent) {
         let mut state = agent.watch();
-        // What has been told at the start is none: changes of tunnels are changes of the state as well.
+        // The state at the start has been shown; changes of tunnels are changes of the state as well.
         let (mut shown, mut statuses) = (state.borrow().name(), HashMap::new());
         let mut nodes = Vec::new();
         loop {

@@ -86,7 +86,7 @@ pub(crate) fn is_authority(host: &[u8]) -> bool {
     })
 }
 
-/// Readies a request for its upstream, which is told who asks, unless another node knows that already;
+/// Readies a request for its upstream, with who asks in its headers, unless another node adds that;
 /// true when it asks for another protocol.
 pub(crate) fn outbound<B>(
     request: &mut Request<B>,

@@ -1,7 +1,7 @@
 //! TLS between the nodes of one database: each shows the others a certificate of their authority.
 //!
 //! Only nodes have certificates that a client may show, because the authority signs no others; a
-//! certificate that was given, uploaded or obtained plays no part here.
+//! certificate from a file, uploaded or obtained plays no part here.
 
 use std::sync::Arc;
 

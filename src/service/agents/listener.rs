@@ -107,7 +107,7 @@ impl AgentListener {
         self.state.settings.store(Arc::new(settings));
     }
 
-    /// Tells agents from now on which node of a cluster this is; false if they are told another.
+    /// Tells agents from now on which node of a cluster this is; false if they have another.
     pub fn name_node(&self, name: &str) -> bool {
         self.state.node.get_or_init(|| name.to_owned()) == name
     }

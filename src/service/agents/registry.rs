@@ -43,7 +43,7 @@ struct RegistryState {
     binds_of_sessions: HashMap<String, HashSet<String>>,
     tunnels: TunnelTable<OnlineTunnel>,
     binds: HashMap<String, RegisteredEndpoint>,
-    /// Where other nodes are told of all that; none where there are none.
+    /// Announces all that to other nodes; none where there are none.
     cluster: Option<Arc<Cluster>>,
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn follow(state: &AgentsState) {
     });
 }
 
-/// Ends the tunnels of this node whose endpoints another node has given to others, from now on.
+/// Ends the tunnels of this node whose endpoints belong to agents of other nodes, from now on.
 pub(crate) fn end_lost(state: &AgentsState) {
     let Some(cluster) = &state.cluster else { return };
     let (registry, notifier) = (Arc::downgrade(&state.registry), Notifier::of(state));

@@ -123,8 +123,8 @@ impl Download {
             match chunk {
                 Ok(chunk) => room.send(Ok(chunk)),
                 Err(error) => {
-                    let told = io::Error::new(error.kind(), "the copy cannot be read");
-                    room.send(Err(told));
+                    let failed = io::Error::new(error.kind(), "the copy cannot be read");
+                    room.send(Err(failed));
                     return Err(error);
                 }
             }

@@ -204,9 +204,9 @@ impl Cluster {
         let stopped = self.store.write(move |change| membership::stop(change, &owner));
         // Without it the lease lapses.
         let Ok(stopped) = tokio::time::timeout(STOP_TIMEOUT, stopped).await else {
-            return tracing::warn!("other nodes are not told in time that this one stops");
+            return tracing::warn!("other nodes do not learn in time that this one stops");
         };
-        or_debug!(stopped, "other nodes are not told that this one stops");
+        or_debug!(stopped, "other nodes do not learn that this one stops");
         let node_id = self.owner().node_id;
         let removed =
             tokio::time::timeout(STOP_TIMEOUT, cleaning::remove_rows(&self.store, &node_id));

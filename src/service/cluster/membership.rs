@@ -7,7 +7,7 @@ use crate::service::store::{StoreError, Transaction};
 
 /// Where names of nodes are unique.
 const NAMES: &str = "node_name";
-/// The setting that has the epoch that was given last.
+/// The setting that has the newest epoch.
 const EPOCH: &str = "cluster_epoch";
 /// The role of a node for the rows of its sessions and tunnels.
 const ROWS: &str = "node";

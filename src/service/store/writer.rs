@@ -64,7 +64,7 @@ type Watcher = Box<dyn Fn(&[String]) + Send + Sync>;
 #[derive(Default)]
 pub(super) struct WriterShared {
     commits: AtomicU64,
-    /// How often there may have been changes that nobody was told of.
+    /// How often there may have been changes without a notice of them.
     doubts: AtomicU64,
     pub health: Health,
     pub metrics: WriterMetrics,

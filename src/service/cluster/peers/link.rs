@@ -164,8 +164,8 @@ impl Linker {
         let own = self.directory.own().0;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let nodes = self.directory.nodes().into_iter();
-        let wanted = nodes.filter(|node| *own < *node.id && is_wanted(node));
-        wanted.filter(|node| kept.insert(node.id.clone())).collect()
+        let linked = nodes.filter(|node| *own < *node.id && is_reachable(node));
+        linked.filter(|node| kept.insert(node.id.clone())).collect()
     }
 
     fn forget(&self, node_id: &str) {
@@ -173,7 +173,7 @@ impl Linker {
     }
 }
 
-fn is_wanted(node: &KnownNode) -> bool {
+fn is_reachable(node: &KnownNode) -> bool {
     node.state.is_serving() && !node.record.peer_address.is_empty()
 }
 
@@ -200,7 +200,7 @@ async fn keep(linker: Weak<Linker>, node_id: Arc<str>) {
     let mut backoff = MIN_BACKOFF;
     loop {
         let Some(strong) = linker.upgrade() else { return };
-        let Some(node) = strong.directory.node(&node_id).filter(is_wanted) else {
+        let Some(node) = strong.directory.node(&node_id).filter(is_reachable) else {
             return strong.forget(&node_id);
         };
         match strong.link(&node).await {

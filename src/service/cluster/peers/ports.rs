@@ -73,15 +73,15 @@ pub(super) async fn keep(linker: Weak<Linker>) {
 /// Listens where it is not yet listened, and nowhere else.
 async fn update(linker: &Linker, held: &mut HashSet<u16>) {
     let gateway = &linker.services.gateway;
-    let wanted: HashSet<_> = linker.directory.ports().into_iter().collect();
+    let needed: HashSet<_> = linker.directory.ports().into_iter().collect();
     held.retain(|port| {
-        let stays = wanted.contains(port);
+        let stays = needed.contains(port);
         if !stays {
             gateway.release_port(*port);
         }
         stays
     });
-    for port in wanted {
+    for port in needed {
         if held.contains(&port) && gateway.is_relaying(port) {
             continue;
         }

@@ -213,7 +213,7 @@ async fn what_the_endpoint_wants_done_is_done_where_the_agent_is() {
     assert_eq!(count(&here, "www-authenticate"), 1, "{here}");
     assert_eq!(count(&here, "error-code"), count(&there, "error-code"), "{here}\n{there}");
     // The first node asks the second for its events a moment after somebody listens.
-    let told = async {
+    let delivery = async {
         loop {
             visit(&nodes[0], &get("app.test", "")).await;
             let next = tokio::time::timeout(Duration::from_millis(50), events.next()).await;
@@ -222,8 +222,8 @@ async fn what_the_endpoint_wants_done_is_done_where_the_agent_is() {
             }
         }
     };
-    let event = tokio::time::timeout(LINK_TIMEOUT, told).await.unwrap();
-    assert_eq!(event.node.as_deref(), Some("node-1"), "it is told once, by whoever serves");
+    let event = tokio::time::timeout(LINK_TIMEOUT, delivery).await.unwrap();
+    assert_eq!(event.node.as_deref(), Some("node-1"), "one event, of whoever serves");
     assert_eq!((event.status, event.host.as_deref()), (Some(401), Some("app.test")));
 }
 

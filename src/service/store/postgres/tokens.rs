@@ -101,7 +101,7 @@ mod tests {
 
         let stored = tokens.next().unwrap();
         tokens.begin(&stored);
-        assert!(!tokens.is_news(&stored, &changed), "it is told by whoever commits it");
+        assert!(!tokens.is_news(&stored, &changed), "whoever commits it notifies");
         tokens.forget(&stored);
         assert!(!tokens.is_news(&stored, &changed));
 
