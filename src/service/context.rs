@@ -13,7 +13,7 @@ use super::monitoring::ApiMetrics;
 use super::publish::Publisher;
 use super::rehearsal::Rehearsal;
 use super::reload::ReloadRequests;
-use super::store::{self, Document, Store, Transaction, View};
+use super::store::{Document, Job, Store, StoreError, Transaction, TypedJob, View};
 use super::{Refusal, code};
 use crate::api::id::{self, Ids};
 use crate::api::{Info, Operation, Origin, Page};
@@ -81,13 +81,23 @@ pub(super) trait StoredResource: Document + Send + 'static {
 
 impl ServiceState {
     /// Changes the database; the change is live when this ends, and an error leaves it as it was.
-    pub async fn write<T: Send + 'static, E: From<store::StoreError> + Send + 'static>(
-        &self,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, E> + Clone + Send + 'static,
-    ) -> Result<T, E> {
-        let written = self.store.write(work).await?;
-        self.publisher.catch_up().await;
-        Ok(written)
+    pub async fn write<W, T, E>(&self, work: W) -> Result<T, E>
+    where
+        W: FnOnce(&Transaction<'_>) -> Result<T, E> + Clone + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let job = self.publish(TypedJob::erased(work)).await?;
+        TypedJob::<W, T, E>::result(job)
+    }
+
+    /// Runs a job, and waits until what it has changed is live.
+    async fn publish(&self, job: Box<dyn Job>) -> Result<Box<dyn Job>, StoreError> {
+        let job = self.store.run(job).await?;
+        if job.is_made() {
+            self.publisher.catch_up().await;
+        }
+        Ok(job)
     }
 }
 

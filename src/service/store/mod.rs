@@ -13,6 +13,7 @@ mod batch_error;
 mod copy;
 mod error;
 mod health;
+mod job;
 mod location;
 mod metrics;
 mod postgres;
@@ -31,6 +32,7 @@ pub use audit::{EventQuery, StoredEvent};
 pub use copy::CopiedTable;
 pub use error::{StorageFault, StoreError};
 pub use health::HealthEvents;
+pub(super) use job::{Job, TypedJob};
 pub use location::DatabaseLocation;
 pub use postgres::{ChangeNews, PostgresAddressError, PostgresOptions, is_postgres_address};
 pub use snapshot::Snapshot;
@@ -44,6 +46,7 @@ pub use view::{Document, StoredToken, View};
 
 use crate::api::Origin;
 use crate::metrics::Families;
+use job::TypedRead;
 use postgres::PostgresReaders;
 use sqlite::{Locks, OpenDatabase, Readers};
 use writer::Writer;
@@ -159,17 +162,22 @@ impl Store {
     ///
     /// # Errors
     /// What `work` returns, or that the database cannot be read.
-    pub async fn read<T, E>(
-        &self,
-        work: impl FnOnce(&View<'_>) -> Result<T, E> + Send + 'static,
-    ) -> Result<T, E>
+    pub async fn read<W, T, E>(&self, work: W) -> Result<T, E>
     where
+        W: FnOnce(&View<'_>) -> Result<T, E> + Send + 'static,
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
         match &self.readers {
-            EngineReaders::Sqlite(readers) => readers.read(work),
-            EngineReaders::Postgres(readers) => readers.read(work).await,
+            EngineReaders::Sqlite(readers) => {
+                let mut read = TypedRead::new(work);
+                let ran = readers.read(&mut |view| read.run(view));
+                read.result(ran)
+            }
+            EngineReaders::Postgres(readers) => {
+                let read = readers.read(TypedRead::erased(work)).await?;
+                TypedRead::<W, T, E>::erased_result(read)
+            }
         }
     }
 
@@ -181,10 +189,12 @@ impl Store {
         &self,
         work: impl FnOnce(&View<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        match &self.readers {
-            EngineReaders::Sqlite(readers) => readers.read(work),
-            EngineReaders::Postgres(readers) => readers.read_blocking(work),
-        }
+        let mut read = TypedRead::new(work);
+        let ran = match &self.readers {
+            EngineReaders::Sqlite(readers) => readers.read(&mut |view| read.run(view)),
+            EngineReaders::Postgres(readers) => readers.read_blocking(&mut |view| read.run(view)),
+        };
+        read.result(ran)
     }
 
     /// Changes the database; the answer comes when the change is on disk.
@@ -194,15 +204,24 @@ impl Store {
     ///
     /// # Errors
     /// What `work` returns, or that the change could not be made durable.
-    pub async fn write<T, E>(
-        &self,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, E> + Clone + Send + 'static,
-    ) -> Result<T, E>
+    pub async fn write<W, T, E>(&self, work: W) -> Result<T, E>
     where
+        W: FnOnce(&Transaction<'_>) -> Result<T, E> + Clone + Send + 'static,
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        self.writer.write(move |change| work.clone()(change)).await
+        self.writer.write(work).await
+    }
+
+    /// Runs a job, which comes back when what it has changed is on disk, or failed.
+    ///
+    /// # Errors
+    /// When the store is closed.
+    pub(in crate::service) async fn run(
+        &self,
+        job: Box<dyn Job>,
+    ) -> Result<Box<dyn Job>, StoreError> {
+        self.writer.run(job).await
     }
 
     /// How many commits there have been; it grows before a change is answered.

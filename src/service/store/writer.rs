@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::batch_error::BatchError;
 use super::health::Health;
+use super::job::{Job, TypedJob};
 use super::metrics::WriterMetrics;
 use super::{StorageFault, StoreError, Transaction};
 use crate::logging::ignore;
@@ -36,8 +37,8 @@ pub(super) trait Committer: Send + 'static {
 
 /// Jobs that share a commit.
 pub(super) struct Batch<'queue> {
-    pub jobs: Vec<Box<dyn Job>>,
-    queue: &'queue mut mpsc::UnboundedReceiver<Box<dyn Job>>,
+    pub jobs: Vec<QueuedJob>,
+    queue: &'queue mut mpsc::UnboundedReceiver<QueuedJob>,
 }
 
 impl Batch<'_> {
@@ -77,49 +78,24 @@ pub(super) struct WriterShared {
 /// A handle to the thread that writes.
 pub(super) struct Writer {
     shared: Arc<WriterShared>,
-    jobs: Mutex<Option<mpsc::UnboundedSender<Box<dyn Job>>>>,
+    jobs: Mutex<Option<mpsc::UnboundedSender<QueuedJob>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A change that waits to be made, then to be answered.
-pub(super) trait Job: Send {
-    /// Makes the change; false when it failed and must be undone. May be called again, and makes the
-    /// same change anew then.
-    fn run(&mut self, transaction: &Transaction<'_>) -> bool;
-    /// Answers the caller, who may have gone.
-    fn answer(self: Box<Self>, committed: Result<(), BatchError>);
+/// A job in the queue.
+pub(super) struct QueuedJob {
+    pub job: Box<dyn Job>,
+    caller: oneshot::Sender<Box<dyn Job>>,
 }
 
-/// A job with the types of its caller.
-struct TypedJob<W, T, E> {
-    work: W,
-    /// None until the change is made.
-    result: Option<Result<T, E>>,
-    caller: oneshot::Sender<Result<T, E>>,
-}
-
-impl<W, T, E> Job for TypedJob<W, T, E>
-where
-    W: FnMut(&Transaction<'_>) -> Result<T, E> + Send,
-    T: Send,
-    E: From<StoreError> + Send,
-{
-    fn run(&mut self, transaction: &Transaction<'_>) -> bool {
-        let result = catch_unwind(AssertUnwindSafe(|| (self.work)(transaction)));
-        let result = result.unwrap_or_else(|_| Err(StoreError::Panicked.into()));
-        let is_made = result.is_ok();
-        self.result = Some(result);
-        is_made
-    }
-
-    fn answer(self: Box<Self>, committed: Result<(), BatchError>) {
-        let result = match (committed, self.result) {
-            // A refusal as well: it may rest on a change of the same batch that is not stored.
-            (Err(failure), _) => Err(StoreError::from(failure).into()),
-            (Ok(()), Some(result)) => result,
-            (Ok(()), None) => Err(StoreError::Closed.into()),
-        };
-        ignore(self.caller.send(result), "a caller who has gone needs no response");
+impl QueuedJob {
+    /// Gives the job back to its caller, who may have gone.
+    fn give_back(mut self, committed: Result<(), BatchError>) {
+        // A refusal as well: it may rest on a change of the same batch that is not stored.
+        if let Err(failure) = committed {
+            self.job.fail(failure.into());
+        }
+        ignore(self.caller.send(self.job), "a caller who has gone needs no response");
     }
 }
 
@@ -139,17 +115,21 @@ impl Writer {
         Ok(Self { shared, jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
     }
 
-    pub(super) async fn write<T, E>(
-        &self,
-        work: impl FnMut(&Transaction<'_>) -> Result<T, E> + Send + 'static,
-    ) -> Result<T, E>
+    /// Makes a change; as [`Store::write`](super::Store::write).
+    pub(super) async fn write<W, T, E>(&self, work: W) -> Result<T, E>
     where
+        W: FnOnce(&Transaction<'_>) -> Result<T, E> + Clone + Send + 'static,
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        let (caller, answer) = oneshot::channel();
-        self.hand_in(Box::new(TypedJob { work, result: None, caller }))?;
-        answer.await.unwrap_or_else(|_| Err(StoreError::Closed.into()))
+        TypedJob::<W, T, E>::result(self.run(TypedJob::erased(work)).await?)
+    }
+
+    /// Runs a job, which comes back when what it has changed is on disk, or failed.
+    pub(super) async fn run(&self, job: Box<dyn Job>) -> Result<Box<dyn Job>, StoreError> {
+        let (caller, done) = oneshot::channel();
+        self.hand_in(QueuedJob { job, caller })?;
+        done.await.map_err(|_| StoreError::Closed)
     }
 
     /// What the thread shares with others.
@@ -177,7 +157,7 @@ impl Writer {
         self.shared.watchers.lock().unwrap_or_else(PoisonError::into_inner).push(watcher);
     }
 
-    fn hand_in(&self, job: Box<dyn Job>) -> Result<(), StoreError> {
+    fn hand_in(&self, job: QueuedJob) -> Result<(), StoreError> {
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         jobs.as_ref().and_then(|jobs| jobs.send(job).ok()).ok_or(StoreError::Closed)
     }
@@ -207,7 +187,7 @@ impl Drop for Writer {
 
 fn work_off<C: Committer>(
     mut committer: C,
-    mut queue: mpsc::UnboundedReceiver<Box<dyn Job>>,
+    mut queue: mpsc::UnboundedReceiver<QueuedJob>,
     shared: &WriterShared,
 ) {
     let mut batch = Batch { jobs: Vec::with_capacity(MAX_BATCH_JOBS), queue: &mut queue };
@@ -223,7 +203,7 @@ fn work_off<C: Committer>(
         }
         let committed = committed.map(drop).map_err(|failure| shared.explain(failure));
         for job in batch.jobs.drain(..) {
-            job.answer(committed.clone());
+            job.give_back(committed.clone());
         }
         if committed.is_ok() {
             committer.tidy_up(shared);

@@ -25,8 +25,9 @@ use super::writes::{JobFailure, JobTables};
 use crate::api::id::Ids;
 use crate::logging::or_debug;
 use crate::service::store::batch_error::BatchError;
+use crate::service::store::job::Job;
 use crate::service::store::tables::{Row, Value};
-use crate::service::store::writer::{Batch, Committer, Job, WriterShared};
+use crate::service::store::writer::{Batch, Committer, QueuedJob, WriterShared};
 use crate::service::store::{StorageFault, StoreError, Transaction};
 
 /// How long a batch may take, with everything that is tried again.
@@ -242,13 +243,13 @@ impl Committer for PostgresCommitter {
 }
 
 /// What the jobs read first, as far as that can be known without reading.
-fn predict(ids: &Ids, jobs: &mut [Box<dyn Job>]) -> HashSet<Lookup> {
+fn predict(ids: &Ids, jobs: &mut [QueuedJob]) -> HashSet<Lookup> {
     let mut unfetched = HashSet::new();
     let overlay = std::cell::RefCell::new(Overlay::default());
     for job in jobs {
         overlay.borrow_mut().begin_job();
         let tables = JobTables::on_overlay(&overlay);
-        job.run(&Transaction::new(&tables, ids));
+        job.job.run(&Transaction::new(&tables, ids));
         // What it changes is forgotten: it must read what others store until it runs again.
         overlay.borrow_mut().end_job(false, &mut unfetched);
     }
@@ -341,28 +342,28 @@ struct BatchRun<'a> {
 impl BatchRun<'_> {
     /// Runs all jobs; those that read what is not here wait for the next round, and those that need
     /// queries for the end.
-    fn run(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<(), BatchAttemptError> {
+    fn run(&mut self, jobs: &mut [QueuedJob]) -> Result<(), BatchAttemptError> {
         let mut waiting: Vec<_> = jobs.iter_mut().collect();
         let mut querying = Vec::new();
         for _ in 0..MAX_ROUNDS {
             let mut unfetched = HashSet::new();
             let mut next = Vec::new();
             for job in waiting {
-                match self.run_one(job.as_mut(), &mut unfetched) {
+                match self.run_one(&mut *job.job, &mut unfetched) {
                     JobEnd::Done => {}
                     JobEnd::Unfetched => next.push(job),
                     JobEnd::NeedsQuery => querying.push(job),
                 }
             }
             if next.is_empty() {
-                return querying.into_iter().try_for_each(|job| self.run_querying(job.as_mut()));
+                return querying.into_iter().try_for_each(|job| self.run_querying(&mut *job.job));
             }
             self.fetch(&unfetched)?;
             waiting = next;
         }
         // What reads on and on does so over the connection, one statement after the other.
         querying.extend(waiting);
-        querying.into_iter().try_for_each(|job| self.run_querying(job.as_mut()))
+        querying.into_iter().try_for_each(|job| self.run_querying(&mut *job.job))
     }
 
     fn run_one(&mut self, job: &mut dyn Job, unfetched: &mut HashSet<Lookup>) -> JobEnd {

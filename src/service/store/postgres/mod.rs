@@ -28,6 +28,7 @@ pub(super) use fill::fill;
 pub use follower::ChangeNews;
 pub use options::{PostgresAddressError, PostgresOptions, is_postgres_address};
 
+use super::job::ReadJob;
 use super::tables::Row;
 use super::writer::Writer;
 use super::{StoreError, View};
@@ -77,28 +78,21 @@ pub(super) fn has_tables(options: &PostgresOptions) -> Result<bool, StoreError> 
 
 impl PostgresReaders {
     /// Reads from one state of the database; the thread waits for the server.
-    pub(super) fn read_blocking<T, E: From<StoreError>>(
-        &self,
-        work: impl FnOnce(&View<'_>) -> Result<T, E>,
-    ) -> Result<T, E> {
+    pub(super) fn read_blocking(&self, work: &mut dyn FnMut(&View<'_>)) -> Result<(), StoreError> {
         self.pool.read(work)
     }
 
-    /// As [`PostgresReaders::read_blocking`], on another thread.
-    pub(super) async fn read<T, E>(
+    /// As [`PostgresReaders::read_blocking`], on another thread; the job comes back with what it read.
+    pub(super) async fn read(
         &self,
-        work: impl FnOnce(&View<'_>) -> Result<T, E> + Send + 'static,
-    ) -> Result<T, E>
-    where
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-    {
+        mut job: Box<dyn ReadJob>,
+    ) -> Result<Box<dyn ReadJob>, StoreError> {
         let permit = self.permits.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let pool = self.pool.clone();
         let read = tokio::task::spawn_blocking(move || {
             // The thread reads on when nobody waits for it any more.
             let _permit = permit;
-            pool.read(work)
+            pool.read(&mut |view| job.run(view)).map(|()| job)
         });
         read.await.map_err(|_| StoreError::Panicked)?
     }

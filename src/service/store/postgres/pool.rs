@@ -37,12 +37,10 @@ impl ReaderPool {
     }
 
     /// Reads from one state of the database.
-    pub(super) fn read<T, E: From<StoreError>>(
-        &self,
-        work: impl FnOnce(&View<'_>) -> Result<T, E>,
-    ) -> Result<T, E> {
+    pub(super) fn read(&self, work: &mut dyn FnMut(&View<'_>)) -> Result<(), StoreError> {
         let reader = PostgresReader::new(self)?;
-        work(&View::of(&reader))
+        work(&View::of(&reader));
+        Ok(())
     }
 
     /// Takes a connection, which is given back with [`ReaderPool::give_back`].

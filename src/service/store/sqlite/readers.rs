@@ -49,10 +49,10 @@ impl Readers {
         Self::Shared(connection)
     }
 
-    pub(in crate::service::store) fn read<T, E: From<StoreError>>(
+    pub(in crate::service::store) fn read(
         &self,
-        work: impl FnOnce(&View<'_>) -> Result<T, E>,
-    ) -> Result<T, E> {
+        work: &mut dyn FnMut(&View<'_>),
+    ) -> Result<(), StoreError> {
         match self {
             Self::Shared(shared) => {
                 let guard = shared.lock().unwrap_or_else(PoisonError::into_inner);

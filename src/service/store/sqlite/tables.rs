@@ -26,13 +26,11 @@ pub(super) struct SqliteTables<'connection> {
 }
 
 /// Reads from one state of the database.
-pub(super) fn read<T, E: From<StoreError>>(
-    database: &Database,
-    work: impl FnOnce(&View<'_>) -> Result<T, E>,
-) -> Result<T, E> {
-    execute(database, "BEGIN").map_err(StoreError::from)?;
+pub(super) fn read(database: &Database, work: &mut dyn FnMut(&View<'_>)) -> Result<(), StoreError> {
+    execute(database, "BEGIN")?;
     let _end = EndOfRead(database);
-    work(&View::of(&SqliteTables::of(database)))
+    work(&View::of(&SqliteTables::of(database)));
+    Ok(())
 }
 
 /// Ends a transaction that only reads, also when the reader panics.

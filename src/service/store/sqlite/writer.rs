@@ -13,7 +13,7 @@ use crate::api::id::Ids;
 use crate::logging::or_debug;
 use crate::service::store::batch_error::BatchError;
 use crate::service::store::health::Health;
-use crate::service::store::writer::{Batch, Committer, Job, WriterShared};
+use crate::service::store::writer::{Batch, Committer, QueuedJob, WriterShared};
 use crate::service::store::{StorageFault, StoreError, Transaction};
 
 /// How many frames the log has when it is first moved into the file, as far as readers allow.
@@ -117,7 +117,7 @@ impl WriterConnection {
     fn commit(
         &mut self,
         ids: &Ids,
-        batch: &mut [Box<dyn Job>],
+        batch: &mut [QueuedJob],
         health: &Health,
     ) -> Result<Vec<String>, BatchError> {
         match self {
@@ -152,7 +152,7 @@ impl Own {
     fn commit(
         &mut self,
         ids: &Ids,
-        batch: &mut [Box<dyn Job>],
+        batch: &mut [QueuedJob],
         health: &Health,
     ) -> Result<Vec<String>, BatchError> {
         if health.is_read_only() {
@@ -221,7 +221,7 @@ impl Own {
 fn commit(
     database: &Database,
     ids: &Ids,
-    batch: &mut [Box<dyn Job>],
+    batch: &mut [QueuedJob],
 ) -> Result<Vec<String>, BatchError> {
     let outcome = run(database, ids, batch);
     if outcome.is_err() && !database.is_autocommit() {
@@ -231,18 +231,14 @@ fn commit(
     outcome
 }
 
-fn run(
-    database: &Database,
-    ids: &Ids,
-    batch: &mut [Box<dyn Job>],
-) -> Result<Vec<String>, BatchError> {
+fn run(database: &Database, ids: &Ids, batch: &mut [QueuedJob]) -> Result<Vec<String>, BatchError> {
     let mut changed = Vec::new();
     execute(database, "BEGIN IMMEDIATE")?;
     for job in batch {
         execute(database, "SAVEPOINT job")?;
         let tables = SqliteTables::of(database);
         let transaction = Transaction::new(&tables, ids);
-        let is_made = job.run(&transaction);
+        let is_made = job.job.run(&transaction);
         let of_job = transaction.into_changed();
         if is_made {
             changed.extend(of_job);
@@ -286,12 +282,13 @@ mod tests {
                  value TEXT REFERENCES meta (name) DEFERRABLE INITIALLY DEFERRED);",
         );
         let (hold, held) = std::sync::mpsc::channel::<()>();
+        let held = Arc::new(Mutex::new(held));
         let (start, mut started) = mpsc::unbounded_channel();
 
         // Keeps the writer busy until the other two wait in the queue.
         let first = writer.write(move |_| {
             start.send(()).unwrap();
-            held.recv().unwrap();
+            held.lock().unwrap().recv().unwrap();
             Ok::<_, StoreError>(())
         });
         let others = async {
