@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustls::sign::CertifiedKey;
 use serde::{Deserialize, Serialize};
 
+use super::cluster::RowOwner;
 use super::store::{Document, StoreError, Transaction, View};
 use crate::api::Secret;
 use crate::api::id::prefix;
@@ -66,6 +67,20 @@ pub(super) struct ManagedName {
     /// An order that the authority has been asked to fulfil, so that a restart loses nothing.
     #[serde(default)]
     pub pending: Option<PendingOrder>,
+    /// The node that obtains the certificate now; none where there is only one.
+    #[serde(default)]
+    pub node: Option<RowOwner>,
+    /// By what the authority sees now that the name leads here, on whichever node it asks.
+    #[serde(default)]
+    pub challenge: Option<StoredChallenge>,
+}
+
+/// What the authority is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum StoredChallenge {
+    Http { token: String, authorization: String },
+    Tls { digest: Vec<u8> },
 }
 
 /// Why a certificate could not be obtained.

@@ -74,7 +74,7 @@ use crate::logging::or_debug;
 use crate::net::ConnectionLimit;
 pub use crate::net::{AcceptFailures, Refusals};
 use crate::net::{Listener, Shutdown, serve_api};
-use acme::{AcmeManager, ManagedService};
+use acme::{AcmeManager, ManagedService, SharedChallenges};
 use address::Base;
 use agents::{AgentListener, AgentsState, BoundAgentListener, Registry};
 use audit::AuditTrail;
@@ -111,6 +111,7 @@ pub struct Service {
     admin: Option<AdminListener>,
     /// Obtains certificates, where that is wanted.
     acme: Option<AcmeManager>,
+    _challenges: Option<Arc<SharedChallenges>>,
     /// Dropped last, when nothing can lead to the management API any more.
     _private: PrivateListener,
 }
@@ -241,6 +242,10 @@ impl Service {
                 return Err(error);
             }
         };
+        let challenges = shared.cluster.as_ref().map(|cluster| {
+            let challenges = shared.gateway.authority().challenges().clone();
+            SharedChallenges::start(&shared.store, cluster, challenges)
+        });
         let (api, shutdown) = (routes::service(&shared), Shutdown::default());
         let timeouts = move || live.load().limits.timeouts();
         let listener = serve_api(socket, api, limit.clone(), timeouts, &shutdown);
@@ -259,6 +264,7 @@ impl Service {
             monitor,
             admin,
             acme,
+            _challenges: challenges,
             _private: private,
         })
     }
@@ -511,7 +517,8 @@ fn acme(
         return Ok(None);
     }
     let (store, gateway) = (shared.store.clone(), shared.gateway.clone());
-    let managed = ManagedService { store, gateway, own_name: options::host_of(public_url) };
+    let (own_name, cluster) = (options::host_of(public_url), shared.cluster.clone());
+    let managed = ManagedService { store, gateway, own_name, cluster };
     AcmeManager::start(options, managed).map(Some)
 }
 

@@ -21,16 +21,16 @@ const NAME_WINDOW: u64 = 7 * 24 * 60 * 60;
 pub(super) struct OrderBudget(VecDeque<u64>);
 
 impl OrderBudget {
-    /// Takes one order from the budget.
+    /// Takes one order from the budget, which so many nodes share.
     ///
     /// # Errors
     /// When there is none left, with the moment at which there is.
-    pub fn take(&mut self, now: u64) -> Result<(), u64> {
+    pub fn take(&mut self, now: u64, nodes: usize) -> Result<(), u64> {
         while self.0.front().is_some_and(|first| first + ORDER_WINDOW <= now) {
             self.0.pop_front();
         }
         match self.0.front() {
-            Some(first) if self.0.len() >= MAX_ORDERS => Err(first + ORDER_WINDOW),
+            Some(first) if self.0.len() >= (MAX_ORDERS / nodes).max(1) => Err(first + ORDER_WINDOW),
             _ => {
                 self.0.push_back(now);
                 Ok(())
@@ -71,12 +71,23 @@ mod tests {
     fn orders_come_back_after_the_window() {
         let mut budget = OrderBudget::default();
         for second in 0..MAX_ORDERS as u64 {
-            assert_eq!(budget.take(second), Ok(()));
+            assert_eq!(budget.take(second, 1), Ok(()));
         }
 
-        assert_eq!(budget.take(1000), Err(ORDER_WINDOW));
-        assert_eq!(budget.take(ORDER_WINDOW), Ok(()));
-        assert_eq!(budget.take(ORDER_WINDOW), Err(ORDER_WINDOW + 1));
+        assert_eq!(budget.take(1000, 1), Err(ORDER_WINDOW));
+        assert_eq!(budget.take(ORDER_WINDOW, 1), Ok(()));
+        assert_eq!(budget.take(ORDER_WINDOW, 1), Err(ORDER_WINDOW + 1));
+    }
+
+    #[test]
+    fn nodes_share_the_orders() {
+        let mut budget = OrderBudget::default();
+        for second in 0..MAX_ORDERS as u64 / 5 {
+            assert_eq!(budget.take(second, 5), Ok(()));
+        }
+
+        assert_eq!(budget.take(1000, 5), Err(ORDER_WINDOW));
+        assert_eq!(budget.take(1000, 4), Ok(()));
     }
 
     #[test]

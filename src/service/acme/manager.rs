@@ -16,11 +16,15 @@ use crate::service::Error;
 use crate::service::acme::account::{ACCOUNT_GONE, AcmeAccount};
 use crate::service::acme::failure::{self, OrderError};
 use crate::service::acme::limits::{self, MAX_ORDERS_AT_ONCE, OrderBudget};
-use crate::service::acme::order::{IssuedChain, NameOrder, new_key};
+use crate::service::acme::order::{IssuedChain, NameOrder, Sharing, new_key};
 use crate::service::acme::plan::{self, AcmePlan};
+use crate::service::acme::shared::SharedOrders;
 use crate::service::acme::transport::AcmeTransport;
-use crate::service::acme::{AcmeChallenge, AcmeOptions, names};
-use crate::service::certificates::{self, ManagedFailure, ManagedName, PendingOrder};
+use crate::service::acme::{AcmeChallenge, AcmeOptions, names, shared};
+use crate::service::certificates::{
+    self, ManagedFailure, ManagedName, PendingOrder, StoredChallenge,
+};
+use crate::service::cluster::Cluster;
 use crate::service::store::{Store, StoreError, Transaction};
 
 /// How long changes are collected before they are looked at.
@@ -36,6 +40,8 @@ pub(in crate::service) struct ManagedService {
     pub gateway: Gateway,
     /// The host name by which the service itself is known.
     pub own_name: Option<String>,
+    /// The cluster of which the service is a node.
+    pub cluster: Option<Arc<Cluster>>,
 }
 
 /// Obtains and renews certificates until it is dropped.
@@ -53,6 +59,7 @@ struct ManagerState {
     running: Mutex<HashSet<String>>,
     slots: Arc<Semaphore>,
     budget: Mutex<OrderBudget>,
+    shared: SharedOrders,
 }
 
 impl AcmeManager {
@@ -70,6 +77,7 @@ impl AcmeManager {
             running: Mutex::default(),
             slots: Arc::new(Semaphore::new(MAX_ORDERS_AT_ONCE)),
             budget: Mutex::default(),
+            shared: SharedOrders::of(service.cluster.clone()),
             service,
         });
         let follower = Arc::downgrade(&state);
@@ -129,6 +137,7 @@ impl ManagerState {
                     () = sleep(pause) => return,
                     () = self.wake.notified() => {}
                     () = self.service.gateway.names_changed() => {}
+                    () = self.shared.changed() => {}
                 }
                 sleep(SETTLE).await;
             };
@@ -144,7 +153,7 @@ impl ManagerState {
         let (all, plan) = self.plan(now).await?;
         self.remove_expired(plan.expired).await?;
         for managed in plan.due {
-            if self.running().contains(&managed.name) {
+            if self.running().contains(&managed.name) || self.shared.is_elsewhere(&managed) {
                 continue;
             }
             // Whoever ends an order looks again.
@@ -155,8 +164,10 @@ impl ManagerState {
                 self.postpone(managed, until).await?;
                 continue;
             }
+            let Some(managed) = self.claim(managed, now).await? else { continue };
             if let Err(until) = self.take_budget(now) {
                 tracing::warn!("certificates have to wait: there were many orders of late");
+                self.change(&managed.name, |managed, _| managed.node = None).await?;
                 return Ok(Duration::from_secs(until - now).max(SETTLE));
             }
             self.running().insert(managed.name.clone());
@@ -168,10 +179,11 @@ impl ManagerState {
     }
 
     async fn plan(&self, now: u64) -> Result<(Vec<ManagedName>, AcmePlan), StoreError> {
-        let ManagedService { store, gateway, own_name } = &self.service;
+        let ManagedService { store, gateway, own_name, .. } = &self.service;
         let (gateway, own_name) = (gateway.clone(), own_name.clone());
+        let other_nodes = self.shared.names();
         let read = store.read(move |view| {
-            let names = names::needed(view, &gateway, own_name.as_deref())?;
+            let names = names::needed(view, &gateway, other_nodes, own_name.as_deref())?;
             let all = plan::all(view)?;
             let plan = AcmePlan::of(names, &all, |id| view.exists(id), now)?;
             Ok((all, plan))
@@ -179,12 +191,32 @@ impl ManagerState {
         read.await
     }
 
+    /// Makes the order for a name this node's; none when another has it, or has done it.
+    async fn claim(
+        &self,
+        managed: ManagedName,
+        now: u64,
+    ) -> Result<Option<ManagedName>, StoreError> {
+        let Some(own) = self.shared.own() else { return Ok(Some(managed)) };
+        let claim = move |change: &Transaction<'_>| {
+            let mut managed = ManagedName::find(change, &managed.name)?.unwrap_or(managed);
+            let is_due = plan::due_at(&managed, |id| change.exists(id))? <= now;
+            if !is_due || shared::is_taken(change, &managed, Some(&own))? {
+                return Ok(None);
+            }
+            managed.node = Some(own);
+            managed.put(change)?;
+            Ok(Some(managed))
+        };
+        self.service.store.write(claim).await
+    }
+
     fn running(&self) -> MutexGuard<'_, HashSet<String>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take_budget(&self, now: u64) -> Result<(), u64> {
-        self.budget.lock().unwrap_or_else(PoisonError::into_inner).take(now)
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner).take(now, self.shared.nodes())
     }
 
     fn spawn(
@@ -227,7 +259,9 @@ impl ManagerState {
         // Where one way is blocked, the other may be open.
         let challenge = self.challenges[managed.failures as usize % self.challenges.len()];
         let authority = self.service.gateway.authority();
-        let order = NameOrder { account: &account, authority, name: &managed.name, challenge };
+        let name = managed.name.as_str();
+        let share = &|challenge| -> Sharing<'_> { Box::pin(self.share(name, challenge)) };
+        let order = NameOrder { account: &account, authority, name, challenge, share };
         if let Some(pending) = managed.pending.clone()
             && let Some(issued) = order.resume(pending).await?
         {
@@ -237,8 +271,22 @@ impl ManagerState {
         let key = new_key()?;
         let pending =
             PendingOrder { url: ready.url().to_owned(), key: Secret(key.serialize_pem()) };
-        self.change(&managed.name, move |managed, _| managed.pending = Some(pending)).await?;
+        let begun = move |managed: &mut ManagedName, _: &Transaction<'_>| {
+            managed.pending = Some(pending);
+            managed.challenge = None;
+        };
+        self.change(name, begun).await?;
         order.finalize(&mut ready, &key).await
+    }
+
+    /// Has the other nodes show a challenge too, where there are some.
+    async fn share(&self, name: &str, challenge: StoredChallenge) -> Result<(), StoreError> {
+        if self.shared.own().is_none() {
+            return Ok(());
+        }
+        self.change(name, move |managed, _| managed.challenge = Some(challenge)).await?;
+        self.shared.spread().await;
+        Ok(())
     }
 
     async fn keep(&self, name: &str, issued: IssuedChain) -> Result<(), StoreError> {
@@ -288,6 +336,7 @@ impl ManagerState {
             let pause = failure::retry_after(base, managed.failures, &kept.code);
             managed.retries_at = Some(now + pause.as_secs().max(1));
             managed.failure = Some(kept);
+            (managed.node, managed.challenge) = (None, None);
         };
         let managed = self.change(name, noted).await?;
         let retries = managed.retries_at.map(|at| Timestamp::at_unix(at).0).unwrap_or_default();
@@ -316,8 +365,13 @@ impl ManagerState {
         if expired.is_empty() {
             return Ok(());
         }
+        let own = self.shared.own();
         let remove = move |change: &Transaction<'_>| {
             for managed in &expired {
+                let known = change.find::<ManagedName>(&managed.id)?.unwrap_or_default();
+                if shared::is_taken(change, &known, own.as_ref())? {
+                    continue;
+                }
                 change.remove::<ManagedName>(&managed.id)?;
                 if let Some(certificate) = &managed.certificate_id {
                     certificates::remove(change, certificate)?;

@@ -5,7 +5,7 @@
 //! are allowed, and `manager` carries the plan out in the background. `order` is one order from its
 //! beginning to the certificate, with the `account` that it belongs to, over `transport`. What is known
 //! of each name is kept in the store ([`ManagedName`](super::certificates::ManagedName)), so that a
-//! restart goes on where it ended. Certificates for wildcards need DNS, and OCSP is at its end: neither is
+//! restart goes on where it ended. `shared` is what the nodes of a cluster share of it. Certificates for wildcards need DNS, and OCSP is at its end: neither is
 //! part of this.
 
 mod account;
@@ -16,7 +16,9 @@ mod names;
 mod options;
 mod order;
 mod plan;
+mod shared;
 mod transport;
 
 pub(super) use manager::{AcmeManager, ManagedService};
 pub use options::{AcmeChallenge, AcmeOptions};
+pub(super) use shared::SharedChallenges;

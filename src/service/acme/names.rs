@@ -12,13 +12,15 @@ const PAGE: usize = 500;
 const PRIVATE: [&str; 4] = [".internal", ".local", ".localhost", ".onion"];
 
 /// The names that need a certificate and have no other: those of edges and of agents' endpoints on the
-/// HTTPS port, reserved domains, and the service's own.
+/// HTTPS port, here and at other nodes, reserved domains, and the service's own.
 pub(super) fn needed(
     view: &View<'_>,
     gateway: &Gateway,
+    other_nodes: Vec<String>,
     own: Option<&str>,
 ) -> Result<BTreeSet<String>, StoreError> {
     let mut names: BTreeSet<String> = gateway.https_names().into_iter().collect();
+    names.extend(other_nodes);
     names.extend(own.map(str::to_ascii_lowercase));
     let mut before: Option<String> = None;
     loop {

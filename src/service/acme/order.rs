@@ -1,5 +1,6 @@
 //! One order, from its beginning to the certificate.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +15,10 @@ use crate::gateway::tls::authority::Authority;
 use crate::gateway::tls::challenges::OpenChallenge;
 use crate::net::tls::certificate::{self, Unusable};
 use crate::net::tls::x509::LeafFields;
-use crate::service::acme::AcmeChallenge;
 use crate::service::acme::failure::OrderError;
-use crate::service::certificates::PendingOrder;
+use crate::service::acme::{AcmeChallenge, shared};
+use crate::service::certificates::{PendingOrder, StoredChallenge};
+use crate::service::store::StoreError;
 
 /// How an order is asked for until it goes on.
 const POLLING: RetryPolicy = RetryPolicy::new().backoff(1.3).timeout(Duration::from_secs(180));
@@ -36,7 +38,12 @@ pub(super) struct NameOrder<'a> {
     pub name: &'a str,
     /// How the authority may check the name.
     pub challenge: AcmeChallenge,
+    /// Has other nodes show a challenge as well; ends when they do.
+    pub share: &'a (dyn Fn(StoredChallenge) -> Sharing<'a> + Send + Sync),
 }
+
+/// A challenge on its way to other nodes.
+pub(super) type Sharing<'a> = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send + 'a>>;
 
 impl NameOrder<'_> {
     /// Goes on with an order that was begun before; none when nothing can come of it any more.
@@ -100,23 +107,26 @@ impl NameOrder<'_> {
             }
             let challenge = authorization.challenge(self.challenge.kind());
             let mut challenge = challenge.ok_or(OrderError::NoChallenge)?;
-            open.push(self.open(&challenge)?);
+            let shown = self.stored(&challenge);
+            open.push(shared::open(self.authority.challenges(), self.name, &shown)?);
+            (self.share)(shown).await?;
             challenge.set_ready().await?;
         }
         Ok(open)
     }
 
-    fn open(&self, challenge: &ChallengeHandle<'_>) -> Result<OpenChallenge, OrderError> {
+    /// What the authority is to see.
+    fn stored(&self, challenge: &ChallengeHandle<'_>) -> StoredChallenge {
         let authorization = challenge.key_authorization();
-        let challenges = self.authority.challenges();
-        Ok(match self.challenge {
-            AcmeChallenge::Http01 => {
-                OpenChallenge::http(challenges, &challenge.token, authorization.as_str())
-            }
+        match self.challenge {
+            AcmeChallenge::Http01 => StoredChallenge::Http {
+                token: challenge.token.clone(),
+                authorization: authorization.as_str().to_owned(),
+            },
             AcmeChallenge::TlsAlpn01 => {
-                OpenChallenge::tls(challenges, self.name, authorization.digest().as_ref())?
+                StoredChallenge::Tls { digest: authorization.digest().as_ref().to_vec() }
             }
-        })
+        }
     }
 
     /// Makes sure that visitors can be shown what the authority has sent.

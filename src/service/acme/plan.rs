@@ -67,7 +67,7 @@ impl AcmePlan {
 }
 
 /// When the certificate of a name is to be obtained.
-fn due_at(
+pub(super) fn due_at(
     managed: &ManagedName,
     exists: impl Fn(&str) -> Result<bool, StoreError>,
 ) -> Result<u64, StoreError> {

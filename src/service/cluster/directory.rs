@@ -101,6 +101,22 @@ impl Directory {
         ports.filter(|(key, _)| !state.at(key).is_empty()).map(|(_, port)| port).collect()
     }
 
+    /// The names at which other nodes have endpoints on the shared port for HTTPS.
+    pub fn https_hosts(&self) -> Vec<String> {
+        let state = self.read();
+        let hosts = state.by_key.keys().filter_map(|key| Some((key, key.https_host()?)));
+        hosts
+            .filter(|(key, _)| !state.at(key).is_empty())
+            .map(|(_, host)| host.to_owned())
+            .collect()
+    }
+
+    /// Whether a node has this epoch and has not ended, as far as is known.
+    pub fn is_serving(&self, owner: &RowOwner) -> bool {
+        let node = self.node(&owner.node_id);
+        node.is_some_and(|node| node.owner() == *owner && node.state.is_serving())
+    }
+
     /// The tunnels of other nodes at a host on the shared ports: by its name, else by the longest
     /// wildcard; there by the port, else whichever speaks HTTPS, else HTTP.
     pub fn at_host(&self, host: &str, port: u16) -> Vec<Arc<RemoteTunnel>> {

@@ -64,6 +64,11 @@ pub(super) fn serving(
     Ok(node.filter(|node| node.record.epoch == owner.epoch && node.state.is_serving()))
 }
 
+/// Whether a node has this epoch and nobody has said that it has ended.
+pub(crate) fn is_serving(change: &Transaction<'_>, owner: &RowOwner) -> Result<bool, StoreError> {
+    Ok(serving(change, owner)?.is_some())
+}
+
 /// Gives a node a new epoch, which was fenced and lives; `node` is what it knows of itself.
 pub(super) fn rejoin(
     change: &Transaction<'_>,

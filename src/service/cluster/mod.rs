@@ -29,6 +29,7 @@ pub(crate) use directory::KnownNode;
 pub(crate) use holds::hold;
 pub(crate) use listing::{OwnedRow, find, page};
 pub(crate) use member::{Cluster, NodeOptions};
+pub(crate) use membership::is_serving;
 pub(crate) use peers::{BoundPeerListener, CommandFailure, PeerServices, Peers};
 pub(crate) use rows::{
     EndpointKey, EndpointRow, RemotePlace, RemoteTunnel, RowOwner, SessionDocument, TlsHandling,

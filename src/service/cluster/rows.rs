@@ -139,6 +139,11 @@ impl EndpointKey {
         self.0.strip_prefix("port ")?.parse().ok()
     }
 
+    /// The name, where it is one on the shared port for HTTPS.
+    pub fn https_host(&self) -> Option<&str> {
+        self.0.strip_prefix("http ")?.strip_suffix(":443")
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

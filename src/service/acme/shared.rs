@@ -1,0 +1,168 @@
+//! Orders in a cluster: one node orders, and the challenge is answered by whichever node is asked.
+//!
+//! What a node shows the authority is stored with the name, and every node shows the same, with or without
+//! an authority of its own in its configuration.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use crate::api::id::{has_prefix, prefix};
+use crate::gateway::tls::challenges::{Challenges, OpenChallenge};
+use crate::service::acme::plan;
+use crate::service::certificates::{ManagedName, StoredChallenge};
+use crate::service::cluster::{self, Cluster, RowOwner};
+use crate::service::store::{Store, StoreError, Transaction};
+
+/// How long a challenge is stored before the authority may ask: other nodes know of a change within a
+/// second (`docs/operate/scale.md`).
+const SPREAD: Duration = Duration::from_secs(1);
+
+/// Opens a challenge for as long as the result lives.
+///
+/// # Errors
+/// When a certificate for it cannot be made.
+pub(super) fn open(
+    challenges: &Arc<Challenges>,
+    name: &str,
+    challenge: &StoredChallenge,
+) -> Result<OpenChallenge, crate::gateway::tls::certificate_error::CertificateError> {
+    match challenge {
+        StoredChallenge::Http { token, authorization } => {
+            Ok(OpenChallenge::http(challenges, token, authorization))
+        }
+        StoredChallenge::Tls { digest } => OpenChallenge::tls(challenges, name, digest),
+    }
+}
+
+/// The challenges of other nodes.
+pub(in crate::service) struct SharedChallenges {
+    store: Arc<Store>,
+    cluster: Arc<Cluster>,
+    challenges: Arc<Challenges>,
+    /// What is shown of other nodes' orders, by the identifier of the name.
+    open: Mutex<HashMap<String, OpenChallenge>>,
+}
+
+impl SharedChallenges {
+    /// Shows what other nodes have stored, and follows it until this is dropped.
+    pub fn start(
+        store: &Arc<Store>,
+        cluster: &Arc<Cluster>,
+        challenges: Arc<Challenges>,
+    ) -> Arc<Self> {
+        let (store, cluster) = (store.clone(), cluster.clone());
+        let shared = Arc::new(Self { store, cluster, challenges, open: Mutex::default() });
+        let (sender, changed) = mpsc::unbounded_channel();
+        let follower = Arc::downgrade(&shared);
+        shared.store.watch(move |ids| {
+            let is_name = |id: &&String| has_prefix(id, prefix::MANAGED_NAME);
+            let names: Vec<String> = ids.iter().filter(is_name).cloned().collect();
+            if !names.is_empty() && follower.strong_count() > 0 && sender.send(names).is_err() {
+                tracing::trace!("the service has stopped, and shows no challenges");
+            }
+        });
+        tokio::spawn(Self::follow(Arc::downgrade(&shared), changed));
+        shared
+    }
+
+    async fn follow(shared: Weak<Self>, mut changed: mpsc::UnboundedReceiver<Vec<String>>) {
+        let mut names = match shared.upgrade() {
+            Some(shared) => shared.store.read(plan::all).await,
+            None => return,
+        };
+        loop {
+            let Some(shared) = shared.upgrade() else { return };
+            match names {
+                Ok(names) => names.into_iter().for_each(|name| shared.show(name)),
+                Err(err) => tracing::warn!(%err, "challenges of other nodes cannot be read"),
+            }
+            let store = shared.store.clone();
+            drop(shared);
+            let Some(ids) = changed.recv().await else { return };
+            names = store
+                .read(move |view| {
+                    let names = ids.iter().map(|id| view.find::<ManagedName>(id));
+                    names.filter_map(Result::transpose).collect::<Result<Vec<_>, StoreError>>()
+                })
+                .await;
+        }
+    }
+
+    /// Shows the challenge of a name, or shows it no more.
+    fn show(&self, name: ManagedName) {
+        let is_own = name.node.as_ref().is_some_and(|node| *node == self.cluster.owner());
+        let challenge = name.challenge.filter(|_| !is_own);
+        let mut shown = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        // What is replaced ends first: it may be shown for the same name.
+        shown.remove(&name.id);
+        let Some(challenge) = challenge else { return };
+        match open(&self.challenges, &name.name, &challenge) {
+            Ok(open) => drop(shown.insert(name.id, open)),
+            Err(err) => tracing::warn!(%err, name = name.name, "a challenge cannot be shown"),
+        }
+    }
+}
+
+/// A node's part in the orders of its cluster; it has all of them where there is no cluster.
+pub(super) struct SharedOrders(Option<Arc<Cluster>>);
+
+impl SharedOrders {
+    pub fn of(cluster: Option<Arc<Cluster>>) -> Self {
+        Self(cluster)
+    }
+
+    /// The names on the port for HTTPS that other nodes have.
+    pub fn names(&self) -> Vec<String> {
+        self.0.as_ref().map(|cluster| cluster.directory.https_hosts()).unwrap_or_default()
+    }
+
+    /// How many nodes share what an authority allows.
+    pub fn nodes(&self) -> usize {
+        let Some(cluster) = &self.0 else { return 1 };
+        cluster.directory.nodes().iter().filter(|node| node.state.is_serving()).count().max(1)
+    }
+
+    /// Waits until other nodes have other names, or have ended.
+    pub async fn changed(&self) {
+        let Some(cluster) = &self.0 else { return std::future::pending().await };
+        let mut changes = cluster.directory.subscribe();
+        if changes.changed().await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    /// Whether another node obtains the certificate of a name, as far as this one knows.
+    pub fn is_elsewhere(&self, managed: &ManagedName) -> bool {
+        let Some((cluster, node)) = self.0.as_ref().zip(managed.node.as_ref()) else {
+            return false;
+        };
+        *node != cluster.owner() && cluster.directory.is_serving(node)
+    }
+
+    /// The node that is to be stored with a name.
+    pub fn own(&self) -> Option<RowOwner> {
+        self.0.as_ref().map(|cluster| cluster.owner())
+    }
+
+    /// Gives other nodes the time to show what was stored.
+    pub async fn spread(&self) {
+        if self.nodes() > 1 {
+            tokio::time::sleep(SPREAD).await;
+        }
+    }
+}
+
+/// Whether a node other than `own` obtains the certificate of a name.
+pub(super) fn is_taken(
+    change: &Transaction<'_>,
+    managed: &ManagedName,
+    own: Option<&RowOwner>,
+) -> Result<bool, StoreError> {
+    match &managed.node {
+        Some(node) if Some(node) != own => cluster::is_serving(change, node),
+        _ => Ok(false),
+    }
+}
