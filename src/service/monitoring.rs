@@ -62,7 +62,11 @@ impl MonitorTarget for ServiceMonitor {
         let unwritable = (purpose == ReadyFor::Writes).then(|| state.store.fault()).flatten();
         let unwritable = unwritable.map(|fault| format!("store: {fault}"));
         let unsaved = (purpose == ReadyFor::Backups).then(|| backup_failure(&state)).flatten();
-        closing.into_iter().chain(unwritable).chain(unsaved).collect()
+        let unmet = state.peers.as_ref().map(|peers| peers.unmet()).unwrap_or_default();
+        let unmet = unmet
+            .into_iter()
+            .map(|name| format!("cluster: there is no session with the node {name:?} yet"));
+        closing.into_iter().chain(unmet).chain(unwritable).chain(unsaved).collect()
     }
 
     fn warnings(&self) -> Vec<String> {

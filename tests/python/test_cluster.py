@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -97,6 +99,30 @@ def epoch_of(client: ginnel.RemoteClient, name: str) -> int:
     assert len(found) == 1
     assert found[0] is not None
     return found[0]
+
+
+def ready(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=10) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_a_node_is_ready_once_it_has_met_the_others_or_waited(store: str) -> None:
+    with node(store, "one") as one, contextlib.ExitStack() as stack:
+        one.line()
+        one.process.send_signal(signal.SIGSTOP)
+        own = ("--node-name", "two", "--peer-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0")
+        two = stack.enter_context(Command("serve", "--store", store, *own))
+        url = f"http://{two.line()['admin_addr']}"
+
+        code, text = ready(url)
+        assert code == 503
+        assert 'there is no session with the node \\"one\\" yet' in text
+
+        wait_until(lambda: ready(url)[0] == 200, "it to wait no longer", 10)
+        one.process.send_signal(signal.SIGCONT)
 
 
 def test_the_command_shows_the_nodes(store: str) -> None:

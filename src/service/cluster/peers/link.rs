@@ -173,7 +173,7 @@ impl Linker {
     }
 }
 
-fn is_reachable(node: &KnownNode) -> bool {
+pub(super) fn is_reachable(node: &KnownNode) -> bool {
     node.state.is_serving() && !node.record.peer_address.is_empty()
 }
 

@@ -20,7 +20,8 @@ mod tests;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -30,7 +31,7 @@ pub(crate) use routing::ClusterRouting;
 use self::link::Linker;
 use self::message::{SessionCommand, SessionCommandAnswer};
 use self::sessions::PeerSession;
-use super::directory::Directory;
+use super::directory::{Directory, KnownNode};
 use crate::gateway::Gateway;
 use crate::gateway::tls::authority::Authority;
 use crate::logging::or_debug;
@@ -42,6 +43,9 @@ use crate::service::agents::{AgentCommand, Registry};
 
 /// How long an agent of another node may take to obey: five seconds there, and the way.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(6);
+/// How long a node that begins waits for sessions with the others before it takes visitors: one of them may
+/// have gone without a word.
+const MEETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many connections other nodes may hold; there are a few hundred nodes at most.
 const MAX_CONNECTIONS: usize = 2048;
 
@@ -55,6 +59,9 @@ pub(crate) struct BoundPeerListener {
 /// The other nodes, as this one is connected to them; dropping it ends all sessions.
 pub(crate) struct Peers {
     linker: Arc<Linker>,
+    started: Instant,
+    /// Set once it has a session with each of the others, or has waited for that long enough.
+    has_met_all: AtomicBool,
     _listener: Listener,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -143,7 +150,8 @@ impl BoundPeerListener {
             tokio::spawn(events::merge(Arc::downgrade(&linker))),
             tokio::spawn(ports::keep(Arc::downgrade(&linker))),
         ];
-        Ok(Peers { linker, _listener: listener, tasks })
+        let (started, has_met_all) = (Instant::now(), AtomicBool::new(false));
+        Ok(Peers { linker, started, has_met_all, _listener: listener, tasks })
     }
 }
 
@@ -156,6 +164,24 @@ impl Peers {
             sessions.clone(),
             services.registry.clone(),
         ))
+    }
+
+    /// The names of the nodes to which there is no session yet, in the first moments of this one: what
+    /// their agents serve would not be found.
+    pub fn unmet(&self) -> Vec<String> {
+        if self.has_met_all.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let (now, own) = (Instant::now(), self.linker.directory.own().0);
+        let is_expected =
+            |node: &KnownNode| *node.id != *own && link::is_reachable(node) && !node.is_lapsed(now);
+        let mut unmet = self.linker.directory.nodes();
+        unmet.retain(|node| is_expected(node) && self.linker.sessions.get(&node.id).is_none());
+        if unmet.is_empty() || self.started.elapsed() >= MEETING_TIMEOUT {
+            self.has_met_all.store(true, Ordering::Release);
+            return Vec::new();
+        }
+        unmet.into_iter().map(|node| node.record.name.clone()).collect()
     }
 
     /// The sessions that there are now.
