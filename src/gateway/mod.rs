@@ -24,6 +24,7 @@ pub(crate) mod upstream;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -83,6 +84,10 @@ pub struct GatewaySettings {
     pub http_port: Option<u16>,
     /// The port for HTTPS that all hosts share; 0 picks a free port, none disables it.
     pub https_port: Option<u16>,
+    /// The port for HTTP in public addresses, where a load balancer listens at another one.
+    pub public_http_port: Option<NonZeroU16>,
+    /// As `public_http_port`, for HTTPS.
+    pub public_https_port: Option<NonZeroU16>,
     /// The domain below which endpoints get names on the shared ports; without one, each gets a
     /// port of its own.
     pub base_domain: Option<String>,
@@ -124,6 +129,8 @@ impl Default for GatewaySettings {
             host: "127.0.0.1".to_owned(),
             http_port: Some(0),
             https_port: Some(0),
+            public_http_port: None,
+            public_https_port: None,
             base_domain: None,
             tls_endpoints: false,
             code_prefix: "ERR_NGROK_".to_owned(),

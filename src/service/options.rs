@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -58,6 +59,10 @@ pub struct Options {
     pub http_port: Option<u16>,
     /// The port for public HTTPS; 0, the default, picks a free port, none disables it.
     pub https_port: Option<u16>,
+    /// The port for HTTP in public addresses, where a load balancer listens at another one.
+    pub public_http_port: Option<NonZeroU16>,
+    /// As `public_http_port`, for HTTPS.
+    pub public_https_port: Option<NonZeroU16>,
     /// The domain below which agents' endpoints get names on these ports; without one, the default,
     /// each gets a port of its own.
     pub base_domain: Option<String>,
@@ -158,6 +163,8 @@ impl Default for Options {
             edge_host: edge.host,
             http_port: edge.http_port,
             https_port: edge.https_port,
+            public_http_port: edge.public_http_port,
+            public_https_port: edge.public_https_port,
             base_domain: edge.base_domain,
             tls_endpoints: edge.tls_endpoints,
             certificate: None,
@@ -249,6 +256,8 @@ impl Options {
             host: self.edge_host.clone(),
             http_port: self.http_port,
             https_port: self.https_port,
+            public_http_port: self.public_http_port,
+            public_https_port: self.public_https_port,
             base_domain: self.base_domain.clone(),
             tls_endpoints: self.tls_endpoints,
             code_prefix: self.code_prefix.clone(),

@@ -1,6 +1,7 @@
 //! Types of settings: how they are written, and how they are read.
 
 use std::ffi::{OsStr, OsString};
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -203,6 +204,19 @@ impl SettingValue for Option<usize> {
 
     fn text(&self) -> Option<String> {
         self.map(|number| number.to_string())
+    }
+}
+
+/// A port that may be left to the program.
+impl SettingValue for Option<NonZeroU16> {
+    fn read(&mut self, text: &OsStr, bounds: Bounds) -> Result<(), String> {
+        let bounds = Bounds { min: bounds.min.max(1), ..bounds };
+        *self = NonZeroU16::new(whole_number(text, bounds, u16::MAX.into())?);
+        Ok(())
+    }
+
+    fn text(&self) -> Option<String> {
+        self.map(|port| port.to_string())
     }
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import signal
 import socket
@@ -11,12 +12,15 @@ import subprocess
 import sys
 import time
 import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import trustme
 
+import ginnel
 from ginnel import Service, ServiceError
 from ginnel.traffic import TrafficEvent, TrafficEvents
 
@@ -62,6 +66,33 @@ def test_a_service_without_tls_serves_edges_over_http() -> None:
         assert nobody.value.code == 404
         assert nobody.value.headers["ngrok-error-code"] == "ERR_NGROK_3200"
         nobody.value.close()
+
+
+def test_addresses_are_those_of_the_load_balancer() -> None:
+    ports = {"public_http_port": 80, "public_https_port": 8443}
+    with (
+        Service(base_domain="tunnels.test", settings=ports) as service,
+        ginnel.Agent(service) as agent,
+        agent.client() as api,
+    ):
+        edge(service, "app.example.test:443", "by name")
+        for proto, scheme, port in [("https", "https", ":8443"), ("http", "http", "")]:
+            # Nobody need listen behind the tunnel to see where it is.
+            tunnel = api.tunnels.start(name=proto, addr=1, proto="http", schemes=[proto])
+            assert tunnel.public_url.startswith(f"{scheme}://")
+            assert tunnel.public_url.endswith(f".tunnels.test{port}")
+
+        assert service.http_url is not None
+        own = http.client.HTTPConnection("127.0.0.1", urlsplit(service.http_url).port)
+        own.request("GET", "/x?y", headers={"Host": "app.example.test:80"})
+        response = own.getresponse()
+        assert response.headers["location"] == "https://app.example.test:8443/x?y"
+        own.close()
+        # A visitor of the load balancer names its port.
+        host = {"Host": "app.example.test:8443"}
+        request = urllib.request.Request("https://app.example.test/", headers=host)
+        with service.opener().open(request) as answer:
+            assert answer.read() == b"by name"
 
 
 def test_without_public_ports_there_is_no_address() -> None:

@@ -370,8 +370,11 @@ impl HttpConnection {
         let visitor = self.visitor();
         let is_secure = visitor.tls.is_some();
         let usual = if is_secure { 443 } else { 80 };
-        // The port that is listened on stands for the usual one.
-        let port = port.filter(|port| *port != visitor.local.port()).unwrap_or(usual);
+        // The port that is listened on stands for the usual one, and so does a load balancer's.
+        let is_shared = |port: u16| {
+            port == visitor.local.port() || Some(port) == self.gateway.public_port(is_secure)
+        };
+        let port = port.filter(|port| !is_shared(*port)).unwrap_or(usual);
         if is_internal(&host) {
             return Err(error_response::NO_ENDPOINT);
         }

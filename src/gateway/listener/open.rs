@@ -2,6 +2,7 @@
 
 use std::future::{Future, ready};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -126,11 +127,21 @@ impl GatewayState {
 
     /// The address of a host on the shared ports.
     pub(crate) fn url_of(&self, host: &str, secure: bool) -> Option<String> {
-        let https = self.https.get().filter(|_| secure).map(|it| ("https", it.port(), 443));
-        let http = || self.http.get().map(|it| ("http", it.port(), 80));
+        let https = self.public_port(true).filter(|_| secure).map(|port| ("https", port, 443));
+        let http = || self.public_port(false).map(|port| ("http", port, 80));
         let (scheme, port, usual) = https.or_else(http)?;
         let port = if port == usual { String::new() } else { format!(":{port}") };
         Some(format!("{scheme}://{host}{port}"))
+    }
+
+    /// The port at which visitors reach a shared port; none where there is none.
+    pub(crate) fn public_port(&self, secure: bool) -> Option<u16> {
+        let (listener, public) = match secure {
+            true => (&self.https, self.settings.public_https_port),
+            false => (&self.http, self.settings.public_http_port),
+        };
+        let own = listener.get()?.port();
+        Some(public.map_or(own, NonZeroU16::get))
     }
 
     fn listen_error(&self, port: u16, source: std::io::Error) -> GatewayError {

@@ -1,5 +1,6 @@
 //! Every setting of `ginnel serve`, one row each.
 
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use crate::settings::{ByteSize, SettingSection, setting};
 
 type FilePath = Option<PathBuf>;
 type Port = Option<u16>;
+type PublicPort = Option<NonZeroU16>;
 type OptionalRate = Option<(u32, Duration)>;
 type OptionalStore = Option<PostgresOptions>;
 type OptionalText = Option<String>;
@@ -128,6 +130,16 @@ const PUBLIC_TRAFFIC: SettingSection<ServeConfig> = SettingSection {
             options.https_port: Port, "https_port", "PORT",
             "The port for public HTTPS; 0 picks a free port, none disables it"
         ),
+        row!(
+            options.public_http_port: PublicPort, "public_http_port", "PORT",
+            "The port for HTTP in addresses that visitors get, if a load balancer listens at another one"
+        )
+        .unset("`http_port`"),
+        row!(
+            options.public_https_port: PublicPort, "public_https_port", "PORT",
+            "The port for HTTPS in addresses that visitors get, if a load balancer listens at another one"
+        )
+        .unset("`https_port`"),
         row!(
             options.base_domain: OptionalText, "base_domain", "DOMAIN",
             "The domain below which tunnels get host names; without it, each gets a port"
