@@ -92,12 +92,18 @@ def postgres_server() -> Iterator[postgres.PostgresServer]:
 
 
 @pytest.fixture
+def store(postgres_server: postgres.PostgresServer) -> Iterator[str]:
+    """The address of an empty database on PostgreSQL."""
+    with postgres_server.database() as address:
+        yield address
+
+
+@pytest.fixture
 def storage(request: pytest.FixtureRequest) -> dict[str, str]:
     """Where a service keeps its data: in memory, or for `ON_BOTH_STORES` on PostgreSQL too."""
     if getattr(request, "param", "memory") == "memory":
         return {}
-    server: postgres.PostgresServer = request.getfixturevalue("postgres_server")
-    return {"store": server.new_database()}
+    return {"store": request.getfixturevalue("store")}
 
 
 @pytest.fixture

@@ -23,6 +23,10 @@ ON_BOTH_STORES = pytest.mark.parametrize("storage", ["memory", "postgresql"], in
 """Has tests that take `storage`, or the service on it, run on each engine."""
 
 
+class DeadlockError(Exception):
+    """A program waited for the locks of services, which waited for its own."""
+
+
 class PostgresServer:
     """A server in a folder of its own, with databases by number."""
 
@@ -30,6 +34,7 @@ class PostgresServer:
         self.folder, self.port = folder, free_port()
         self._fsync = fsync
         self._numbers = count()
+        self._emptied: list[str] = []
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
@@ -63,6 +68,8 @@ class PostgresServer:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         with self.run(program, *arguments, **pipes) as process:
             output, _ = process.communicate(timeout=60)
+            if "deadlock detected" in output:
+                raise DeadlockError(output)
             assert process.returncode == 0, output
             return output
 
@@ -75,6 +82,23 @@ class PostgresServer:
         name = f"test_{next(self._numbers)}"
         self.sql("postgres", f"CREATE DATABASE {name}")
         return f"postgres://ginnel@127.0.0.1:{self.port}/{name}"
+
+    @contextlib.contextmanager
+    def database(self) -> Iterator[str]:
+        """The address of an empty database, which is emptied for the next afterwards.
+
+        Hundreds of databases would be gigabytes, which the server writes out when it stops.
+        """
+        address = self._emptied.pop() if self._emptied else self.new_database()
+        yield address
+        name = address.rpartition("/")[2]
+        self.sql(
+            name,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid();"
+            "DROP SCHEMA IF EXISTS ginnel CASCADE",
+        )
+        self._emptied.append(address)
 
     def sql(self, database: str, statement: str) -> str:
         at = ("-h", "127.0.0.1", "-p", self.port, "-U", "ginnel", "-d", database)

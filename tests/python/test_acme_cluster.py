@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import ssl
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,24 +12,12 @@ from typing import Any
 import pytest
 
 import ginnel
-import postgres
 from pebble import Pebble, pebble
 from processes import Command, wait_until
 from test_acme import edge, is_trusted, obtained
 from test_certificates import connected
 
 ANY_PORTS = ["--http-port", "0", "--https-port", "0"]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[postgres.PostgresServer]:
-    with postgres.running() as server:
-        yield server
-
-
-@pytest.fixture
-def store(server: postgres.PostgresServer) -> str:
-    return server.new_database()
 
 
 def node(store: str, name: str, *options: str) -> Command:

@@ -68,16 +68,16 @@ def test_no_database_is_made_for_a_key(tmp_path: Path) -> None:
     assert not (tmp_path / "ginnel.db").exists()
 
 
-def test_services_that_share_a_database_run_on_and_take_the_new_key() -> None:
-    with postgres.running() as server:
-        store = server.new_database()
-        with ginnel.Service(store=store) as service:
-            done = run("--store", store)
+def test_services_that_share_a_database_run_on_and_take_the_new_key(
+    postgres_server: postgres.PostgresServer, store: str
+) -> None:
+    with ginnel.Service(store=store) as service:
+        done = run("--store", store)
 
-            assert (done.returncode, done.stderr) == (0, "")
-            with ginnel.RemoteClient(done.stdout.strip(), base_url=service.url) as client:
-                assert client.bot_users.create(name="only admins make bots").id
-        empty = run("--store", server.new_database())
+        assert (done.returncode, done.stderr) == (0, "")
+        with ginnel.RemoteClient(done.stdout.strip(), base_url=service.url) as client:
+            assert client.bot_users.create(name="only admins make bots").id
+    empty = run("--store", postgres_server.new_database())
 
     assert (empty.returncode, empty.stdout) == (4, "")
     assert "does not exist" in empty.stderr

@@ -20,7 +20,6 @@ from typing import Self
 import pytest
 
 import ginnel
-import postgres
 from processes import Command, wait_until
 from test_backup import policies
 
@@ -301,8 +300,8 @@ def test_a_copy_of_a_database_in_memory(tmp_path: Path) -> None:
         assert policies(tmp_path / "copy.db") == {kept}
 
 
-def test_a_service_on_postgresql_names_pg_dump(tmp_path: Path) -> None:
-    with postgres.running() as server, ginnel.Service(store=server.new_database()) as service:
+def test_a_service_on_postgresql_names_pg_dump(tmp_path: Path, store: str) -> None:
+    with ginnel.Service(store=store) as service:
         done = backup(service.url, tmp_path / "copy.db", key=service.api_key or "")
 
     assert done.returncode == 7

@@ -10,25 +10,10 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
 import ginnel
-import postgres
 from processes import Command, wait_until
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[postgres.PostgresServer]:
-    with postgres.running() as server:
-        yield server
-
-
-@pytest.fixture
-def store(server: postgres.PostgresServer) -> str:
-    return server.new_database()
 
 
 def node(store: str, name: str) -> Command:

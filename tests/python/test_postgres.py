@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import ginnel
-import postgres
 from ginnel.exceptions import AuthenticationError, ConfigError, ServiceStoreError
 from processes import Command, wait_until
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[postgres.PostgresServer]:
-    with postgres.running() as server:
-        yield server
-
-
-@pytest.fixture
-def store(server: postgres.PostgresServer) -> str:
-    return server.new_database()
 
 
 async def test_resources_are_kept_for_the_next_service(store: str, make_client: Any) -> None:

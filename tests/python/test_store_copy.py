@@ -5,24 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import ginnel
-import postgres
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[postgres.PostgresServer]:
-    with postgres.running() as server:
-        yield server
-
-
-@pytest.fixture
-def store(server: postgres.PostgresServer) -> str:
-    return server.new_database()
 
 
 def copy(source: Path | str, target: Path | str, *more: str) -> subprocess.CompletedProcess[str]:
