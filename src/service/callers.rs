@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::Refusal;
 use super::accounts::{Caller, authenticate};
-use super::store::Store;
+use super::store::{Changes, Store};
 use crate::api::id::{has_prefix, prefix};
 
 /// How many callers are remembered at most.
@@ -47,9 +47,8 @@ impl Callers {
     pub(super) fn of(store: &Store) -> Self {
         let known = Arc::new(Mutex::new(KnownCallers::default()));
         let following = Arc::downgrade(&known);
-        store.watch(move |changed| {
-            let accounts: Vec<_> = changed.iter().filter(|id| is_account(id)).collect();
-            if let Some(known) = following.upgrade().filter(|_| !accounts.is_empty()) {
+        store.watch(move |changes| {
+            if let Some((known, accounts)) = following.upgrade().zip(changes.select(is_account)) {
                 lock(&known).forget(&accounts);
             }
         });
@@ -94,11 +93,11 @@ impl KnownCallers {
         }
     }
 
-    fn forget(&mut self, accounts: &[&String]) {
+    fn forget(&mut self, accounts: &Changes) {
         self.as_of.changes += 1;
-        let is_changed = |id: &String| accounts.contains(&id);
-        self.callers
-            .retain(|_, caller| !is_changed(&caller.key_id) && !is_changed(&caller.owner_id));
+        self.callers.retain(|_, caller| {
+            !accounts.includes(&caller.key_id) && !accounts.includes(&caller.owner_id)
+        });
     }
 
     fn remember(&mut self, as_of: CallersVersion, digest: [u8; 32], caller: Arc<Caller>) {
@@ -155,10 +154,13 @@ mod tests {
         for (changed, left) in [("ak_1", [2]), ("usr_1", [2]), ("ak_2", [1]), ("bot_1", [1])] {
             let mut known = known();
 
-            known.forget(&[&changed.to_owned()]);
+            known.forget(&Changes::Of(vec![changed.to_owned()]));
 
             assert_eq!(remembered(&known), left, "{changed}");
         }
+        let mut known = known();
+        known.forget(&Changes::All);
+        assert_eq!(remembered(&known), [0; 0], "nobody knows who has changed");
     }
 
     #[test]
@@ -166,7 +168,7 @@ mod tests {
         let mut known = known();
         let before = known.as_of;
 
-        known.forget(&[&"ak_3".to_owned()]);
+        known.forget(&Changes::Of(vec!["ak_3".to_owned()]));
         known.remember(before, [3; 32], caller("ak_3", "usr_1"));
         assert_eq!(remembered(&known), [1, 2]);
 

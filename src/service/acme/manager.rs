@@ -81,9 +81,9 @@ impl AcmeManager {
             service,
         });
         let follower = Arc::downgrade(&state);
-        state.service.store.watch(move |changed| {
+        state.service.store.watch(move |changes| {
             if let Some(state) = follower.upgrade()
-                && changed.iter().any(|id| plan::concerns(id))
+                && changes.select(plan::concerns).is_some()
             {
                 state.wake.notify_one();
             }

@@ -3,8 +3,8 @@
 //! What a node shows the authority is stored with the name, and every node shows the same, with or without
 //! an authority of its own in its configuration.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -14,7 +14,7 @@ use crate::gateway::tls::challenges::{Challenges, OpenChallenge};
 use crate::service::acme::plan;
 use crate::service::certificates::{ManagedName, StoredChallenge};
 use crate::service::cluster::{self, Cluster, RowOwner};
-use crate::service::store::{Store, StoreError, Transaction};
+use crate::service::store::{Changes, Store, StoreError, Transaction};
 
 /// How long a challenge is stored before the authority may ask: other nodes know of a change within a
 /// second (`docs/operate/scale.md`).
@@ -57,10 +57,10 @@ impl SharedChallenges {
         let shared = Arc::new(Self { store, cluster, challenges, open: Mutex::default() });
         let (sender, changed) = mpsc::unbounded_channel();
         let follower = Arc::downgrade(&shared);
-        shared.store.watch(move |ids| {
-            let is_name = |id: &&String| has_prefix(id, prefix::MANAGED_NAME);
-            let names: Vec<String> = ids.iter().filter(is_name).cloned().collect();
-            if !names.is_empty() && follower.strong_count() > 0 && sender.send(names).is_err() {
+        shared.store.watch(move |changes| {
+            let names = changes.select(|id| has_prefix(id, prefix::MANAGED_NAME));
+            let names = names.filter(|_| follower.strong_count() > 0);
+            if names.is_some_and(|names| sender.send(names).is_err()) {
                 tracing::trace!("the service has stopped, and shows no challenges");
             }
         });
@@ -68,34 +68,43 @@ impl SharedChallenges {
         shared
     }
 
-    async fn follow(shared: Weak<Self>, mut changed: mpsc::UnboundedReceiver<Vec<String>>) {
-        let mut names = match shared.upgrade() {
-            Some(shared) => shared.store.read(plan::all).await,
-            None => return,
-        };
+    async fn follow(shared: Weak<Self>, mut changed: mpsc::UnboundedReceiver<Changes>) {
+        let mut changes = Changes::All;
         loop {
             let Some(shared) = shared.upgrade() else { return };
-            match names {
-                Ok(names) => names.into_iter().for_each(|name| shared.show(name)),
-                Err(err) => tracing::warn!(%err, "challenges of other nodes cannot be read"),
+            if let Err(err) = shared.read_again(changes).await {
+                tracing::warn!(%err, "challenges of other nodes cannot be read");
             }
-            let store = shared.store.clone();
             drop(shared);
-            let Some(ids) = changed.recv().await else { return };
-            names = store
-                .read(move |view| {
-                    let names = ids.iter().map(|id| view.find::<ManagedName>(id));
-                    names.filter_map(Result::transpose).collect::<Result<Vec<_>, StoreError>>()
-                })
-                .await;
+            let Some(later) = changed.recv().await else { return };
+            changes = later;
         }
+    }
+
+    /// Shows what the database has of the names that have changed.
+    async fn read_again(&self, changes: Changes) -> Result<(), StoreError> {
+        let names = match changes {
+            Changes::Of(ids) => self.store.read(move |view| view.find_all(&ids)).await?,
+            Changes::All => {
+                let names = self.store.read(plan::all).await?;
+                let stored: HashSet<&String> = names.iter().map(|name| &name.id).collect();
+                self.shown().retain(|id, _| stored.contains(id));
+                names
+            }
+        };
+        names.into_iter().for_each(|name| self.show(name));
+        Ok(())
+    }
+
+    fn shown(&self) -> MutexGuard<'_, HashMap<String, OpenChallenge>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Shows the challenge of a name, or shows it no more.
     fn show(&self, name: ManagedName) {
         let is_own = name.node.as_ref().is_some_and(|node| *node == self.cluster.owner());
         let challenge = name.challenge.filter(|_| !is_own);
-        let mut shown = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.shown();
         // What is replaced ends first: it may be shown for the same name.
         shown.remove(&name.id);
         let Some(challenge) = challenge else { return };

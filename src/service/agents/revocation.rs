@@ -5,7 +5,6 @@
 //! again before the change is answered. What is bound while that happens is looked at once more after
 //! it was noted, so that neither of the two can miss the other.
 
-use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ use crate::service::agents::registry::{OnlineAgent, Registry};
 use crate::service::agents::reservation::Reservation;
 use crate::service::agents::state::{AgentRefusal, AgentsState};
 use crate::service::agents::tunnel::OnlineTunnel;
-use crate::service::store::{Store, StoreError};
+use crate::service::store::{Changes, Store, StoreError};
 
 /// How long an agent may take to be told of its tunnels before its session is closed.
 const NOTICE_TIMEOUT: Duration = Duration::from_millis(200);
@@ -31,13 +30,16 @@ const NOTICE_TIMEOUT: Duration = Duration::from_millis(200);
 pub(crate) fn follow(state: &AgentsState) {
     let (registry, store) = (Arc::downgrade(&state.registry), Arc::downgrade(&state.store));
     let notifier = Notifier::of(state);
-    state.store.watch(move |changed| {
-        let accounts: HashSet<&str> =
-            changed.iter().map(String::as_str).filter(|id| is_account(id)).collect();
-        if let Some((registry, store)) = both(&registry, &store).filter(|_| !accounts.is_empty()) {
+    state.store.watch(move |changes| {
+        if let Some(((registry, store), accounts)) =
+            both(&registry, &store).zip(changes.select(is_account))
+        {
             let _entered = notifier.runtime.enter();
             review_all(&registry, &store, &notifier, &accounts);
-            release_all(&store, &notifier, &accounts);
+            // What nobody knows to have been revoked is given up by whoever revoked it.
+            if let Changes::Of(accounts) = accounts {
+                release_all(&store, &notifier, &accounts);
+            }
         }
     });
 }
@@ -70,9 +72,9 @@ fn both(registry: &Weak<Registry>, store: &Weak<Store>) -> Option<(Arc<Registry>
     registry.upgrade().zip(store.upgrade())
 }
 
-fn review_all(registry: &Registry, store: &Store, notifier: &Notifier, accounts: &HashSet<&str>) {
+fn review_all(registry: &Registry, store: &Store, notifier: &Notifier, accounts: &Changes) {
     let depends = |agent: &AuthenticatedAgent| {
-        accounts.contains(agent.credential_id.as_str()) || accounts.contains(&*agent.owner_id)
+        accounts.includes(&agent.credential_id) || accounts.includes(&agent.owner_id)
     };
     let agents: Vec<_> = registry.agents().into_iter().filter(depends).collect();
     if agents.is_empty() {
@@ -135,7 +137,7 @@ fn send_all_back(
 }
 
 /// Gives up the addresses that are kept for the agents of credentials that were revoked.
-fn release_all(store: &Arc<Store>, notifier: &Notifier, accounts: &HashSet<&str>) {
+fn release_all(store: &Arc<Store>, notifier: &Notifier, accounts: &[String]) {
     let kept = store.read_blocking::<_, StoreError>(|view| {
         let mut kept = Vec::new();
         for account in accounts {

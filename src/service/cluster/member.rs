@@ -25,7 +25,7 @@ use crate::api::id::{has_prefix, prefix};
 use crate::logging::or_debug;
 use crate::service::Error;
 use crate::service::agents::Reservation;
-use crate::service::store::{Store, StoreError, Transaction};
+use crate::service::store::{Changes, Store, StoreError, Transaction};
 
 /// How often a node counts its beat up.
 const BEAT_INTERVAL: Duration = Duration::from_secs(5);
@@ -112,10 +112,8 @@ impl Cluster {
     async fn start(self: &Arc<Self>) -> Result<(), Error> {
         let (sender, changes) = mpsc::unbounded_channel();
         // Before all is read, so that no change is missed.
-        self.store.watch(move |changed| {
-            let shared = |id: &&String| is_shared(id);
-            let ids: Vec<String> = changed.iter().filter(shared).cloned().collect();
-            if !ids.is_empty() && sender.send(ids).is_err() {
+        self.store.watch(move |changes| {
+            if changes.select(is_shared).is_some_and(|shared| sender.send(shared).is_err()) {
                 tracing::trace!("the node has stopped, and follows no changes");
             }
         });
@@ -284,18 +282,30 @@ impl Cluster {
     }
 
     /// Reads what has changed into the directory.
-    async fn follow(self: Arc<Self>, mut changes: mpsc::UnboundedReceiver<Vec<String>>) {
-        let mut ids = BTreeSet::new();
-        while let Some(changed) = changes.recv().await {
-            ids.extend(changed);
-            while let Ok(more) = changes.try_recv() {
-                ids.extend(more);
+    async fn follow(self: Arc<Self>, mut changes: mpsc::UnboundedReceiver<Changes>) {
+        while let Some(mut changed) = changes.recv().await {
+            while let Ok(later) = changes.try_recv() {
+                changed.extend(later);
             }
-            while let Err(error) = self.refresh(ids.iter().cloned().collect()).await {
+            while let Err(error) = self.read_again(&changed).await {
                 tracing::debug!("what has changed in the cluster cannot be read yet: {error}");
                 tokio::time::sleep(RETRY_PAUSE).await;
             }
-            ids.clear();
+        }
+    }
+
+    async fn read_again(&self, changes: &Changes) -> Result<(), StoreError> {
+        match changes {
+            Changes::Of(ids) => {
+                let ids = BTreeSet::from_iter(ids.iter().cloned());
+                self.refresh(ids.into_iter().collect()).await
+            }
+            Changes::All => {
+                self.load().await?;
+                // The database may know this node by an older epoch, or not at all.
+                self.beat().await;
+                Ok(())
+            }
         }
     }
 

@@ -47,6 +47,11 @@ impl Backends {
         }
     }
 
+    /// The identifiers of all that are known.
+    pub(super) fn ids(&self) -> Vec<String> {
+        self.known.keys().cloned().collect()
+    }
+
     /// Publishes a backend of the kind that its identifier begins with.
     pub(super) fn refresh(
         &mut self,

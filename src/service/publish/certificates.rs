@@ -18,6 +18,11 @@ impl PublishedCertificates {
         Self { gateway, names: HashMap::new() }
     }
 
+    /// The identifiers of what gives names their certificates.
+    pub(super) fn ids(&self) -> Vec<String> {
+        self.names.keys().cloned().collect()
+    }
+
     /// Publishes the certificate that was uploaded for a domain, which may be gone.
     pub(super) fn refresh_domain(
         &mut self,

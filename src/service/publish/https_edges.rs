@@ -67,15 +67,18 @@ impl HttpsEdges {
         Ok(route.edge_id)
     }
 
-    /// Publishes all edges; each document is read once.
+    /// Publishes all edges, and takes back those that are gone; each document is read once.
     pub(super) fn load(
         &mut self,
         view: &View<'_>,
         modules: &mut ModuleCompiler,
         backends: &mut Backends,
     ) -> Result<(), store::StoreError> {
+        let mut gone_routes: HashSet<String> = self.edges_of_routes.keys().cloned().collect();
+        let mut gone_edges: HashSet<String> = self.edges.keys().cloned().collect();
         let mut routes: HashMap<String, Routes> = HashMap::new();
         each(view, |route: HttpsEdgeRoute| {
+            gone_routes.remove(&route.id);
             if let Some(edge_id) = route.edge_id.clone() {
                 let made = self.route(route, &edge_id, modules, backends);
                 routes.entry(edge_id).or_default().push(made);
@@ -85,11 +88,18 @@ impl HttpsEdges {
         let gateway = self.gateway.clone();
         let mut names = gateway.change_names();
         each(view, |edge: HttpsEdge| {
+            gone_edges.remove(&edge.id);
             let routes = routes.remove(&edge.id).unwrap_or_default();
             self.publish(view, &edge, routes)?;
             self.take_names(&edge, &mut names);
             Ok(())
-        })
+        })?;
+        gone_edges.iter().for_each(|id| self.remove(id, &mut names));
+        for route in &gone_routes {
+            modules.forget(route);
+            self.edges_of_routes.remove(route);
+        }
+        Ok(())
     }
 
     /// Publishes an edge, which may be gone.
@@ -101,11 +111,8 @@ impl HttpsEdges {
         id: &str,
     ) -> Result<(), store::StoreError> {
         let Some(edge) = view.find::<HttpsEdge>(id)? else {
-            self.incomplete.remove(id);
-            if let Some(mut gone) = self.edges.remove(id) {
-                gone.take_names(&mut self.gateway.change_names(), Vec::new());
-                gone.virtual_host.store(Arc::new(VirtualHost::default()));
-            }
+            let gateway = self.gateway.clone();
+            self.remove(id, &mut gateway.change_names());
             return Ok(());
         };
         let routes = routes_of(view, id)?.into_iter();
@@ -114,6 +121,15 @@ impl HttpsEdges {
         let gateway = self.gateway.clone();
         self.take_names(&edge, &mut gateway.change_names());
         Ok(())
+    }
+
+    /// Takes an edge back that is gone.
+    fn remove(&mut self, id: &str, names: &mut HostChanges<'_>) {
+        self.incomplete.remove(id);
+        if let Some(mut gone) = self.edges.remove(id) {
+            gone.take_names(names, Vec::new());
+            gone.virtual_host.store(Arc::new(VirtualHost::default()));
+        }
     }
 
     /// A route of an edge, and the paths that it serves.

@@ -37,18 +37,24 @@ impl IpPolicyTable {
         Ok(policy)
     }
 
+    /// The identifiers of all policies that have rules.
+    pub(super) fn ids(&self) -> Vec<String> {
+        self.policies_of_rules.values().cloned().collect()
+    }
+
     /// Publishes the rules of a policy.
     pub(super) fn refresh(&mut self, view: &View<'_>, id: &str) -> Result<(), store::StoreError> {
         let mut rules = IpRules::default();
-        for rule_id in view.referrers(id, POLICY_OF_RULE)? {
-            let Some(rule) = view.find::<IpPolicyRule>(&rule_id)? else { continue };
+        // One read for all: with a server, each costs a round trip.
+        let stored: Vec<IpPolicyRule> = view.find_all(&view.referrers(id, POLICY_OF_RULE)?)?;
+        for rule in stored {
             // Stored rules were checked.
             let Some(Ok(range)) = rule.cidr.as_deref().map(str::parse) else { continue };
             match rule.action.as_deref() {
                 Some("allow") => rules.allow.push(range),
                 _ => rules.deny.push(range),
             }
-            self.policies_of_rules.insert(rule_id, id.to_owned());
+            self.policies_of_rules.insert(rule.id, id.to_owned());
         }
         self.gateway.ip_policy(id).store(Arc::new(rules));
         Ok(())

@@ -27,7 +27,7 @@ use tokio::sync::watch;
 use crate::gateway::Gateway;
 use crate::gateway::modules::policy_cache::PolicyCache;
 use crate::logging::ignore;
-use crate::service::store::{self, StorageFault, Store};
+use crate::service::store::{self, Changes, StorageFault, Store};
 use route_tables::{RouteTables, is_published};
 use tcp_edges::TcpEdges;
 
@@ -51,7 +51,7 @@ pub(super) struct Publisher {
 struct Change {
     /// How many changes have come with this one.
     number: u64,
-    ids: Vec<String>,
+    changes: Changes,
 }
 
 impl Publisher {
@@ -84,9 +84,9 @@ impl Publisher {
         let publisher = Arc::new(Self { policies, tcp_edges, changes, sent, published });
         // Before all is read, so that no change is missed.
         let follower = Arc::downgrade(&publisher);
-        store.watch(move |changed| {
+        store.watch(move |changes| {
             if let Some(publisher) = follower.upgrade() {
-                publisher.send(changed);
+                publisher.send(changes);
             }
         });
         store.read_blocking(|view| tables.load(view))?;
@@ -96,7 +96,7 @@ impl Publisher {
             progress,
             gateway,
             store: Arc::downgrade(store),
-            unread: Vec::new(),
+            unread: None,
         };
         std::thread::Builder::new()
             .name("ginnel-publisher".to_owned())
@@ -122,13 +122,10 @@ impl Publisher {
     }
 
     /// Has a change published; called by the one thread that writes.
-    fn send(&self, changed: &[String]) {
-        let ids: Vec<_> = changed.iter().filter(|id| is_published(id)).cloned().collect();
-        if ids.is_empty() {
-            return;
-        }
+    fn send(&self, changes: &Changes) {
+        let Some(changes) = changes.select(is_published) else { return };
         let number = self.sent.fetch_add(1, Ordering::AcqRel) + 1;
-        let sent = self.changes.send(Change { number, ids });
+        let sent = self.changes.send(Change { number, changes });
         ignore(sent, "without the thread nobody waits for it either");
     }
 }
@@ -141,7 +138,7 @@ struct PublisherThread {
     gateway: Gateway,
     store: Weak<Store>,
     /// What was changed while the database could not be read.
-    unread: Vec<String>,
+    unread: Option<Changes>,
 }
 
 impl PublisherThread {
@@ -150,7 +147,7 @@ impl PublisherThread {
         loop {
             match self.queue.recv_timeout(RETRY_INTERVAL) {
                 Ok(change) => self.publish(change),
-                Err(RecvTimeoutError::Timeout) => self.refresh(Vec::new()),
+                Err(RecvTimeoutError::Timeout) => self.refresh(None),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             if retried.elapsed() >= RETRY_INTERVAL && !self.gateway.is_closing() {
@@ -162,32 +159,40 @@ impl PublisherThread {
 
     /// Publishes a change, and those that came with it.
     fn publish(&mut self, first: Change) {
-        let Change { mut number, mut ids } = first;
-        for change in self.queue.try_iter() {
-            number = change.number;
-            ids.extend(change.ids);
+        let Change { mut number, mut changes } = first;
+        for later in self.queue.try_iter() {
+            number = later.number;
+            changes.extend(later.changes);
         }
-        self.refresh(ids);
+        self.refresh(Some(changes));
         self.progress.send_replace(number);
     }
 
     /// Makes what was changed live, with what could not be read before.
-    fn refresh(&mut self, ids: Vec<String>) {
-        let mut all = std::mem::take(&mut self.unread);
-        all.extend(ids);
-        let Some(store) = self.store.upgrade().filter(|_| !all.is_empty()) else { return };
-        let refresh = || store.read_blocking(|view| self.tables.refresh(view, &all));
+    fn refresh(&mut self, changes: Option<Changes>) {
+        let all = match (self.unread.take(), changes) {
+            (Some(mut unread), Some(changes)) => {
+                unread.extend(changes);
+                Some(unread)
+            }
+            (unread, changes) => unread.or(changes),
+        };
+        let Some((store, all)) = self.store.upgrade().zip(all) else { return };
+        let refresh = || store.read_blocking(|view| self.tables.publish(view, &all));
         match catch_unwind(AssertUnwindSafe(refresh)) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::warn!("routes stay as they were: {error}");
                 // A document that cannot be used must not be in the way of others.
-                if matches!(error.fault(), Some(StorageFault::Timeout | StorageFault::Unreachable))
-                {
-                    self.unread = all;
+                let is_away = matches!(
+                    error.fault(),
+                    Some(StorageFault::Timeout | StorageFault::Unreachable)
+                );
+                if is_away || all == Changes::All {
+                    self.unread = Some(all);
                 }
             }
-            Err(_) => tracing::error!("a change could not be made live: {}", all.join(", ")),
+            Err(_) => tracing::error!("a change could not be made live: {all:?}"),
         }
     }
 }
@@ -298,7 +303,7 @@ mod tests {
         let (store, publisher) = publisher().await;
 
         store.write(|change| change.set("name", "value")).await.unwrap();
-        publisher.send(&["ak_1".to_owned(), "cr_1".to_owned()]);
+        publisher.send(&Changes::Of(vec!["ak_1".to_owned(), "cr_1".to_owned()]));
 
         assert_eq!(publisher.sent.load(Ordering::Acquire), 0);
     }

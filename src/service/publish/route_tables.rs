@@ -22,7 +22,7 @@ use crate::service::publish::https_edges::HttpsEdges;
 use crate::service::publish::ip_policies::IpPolicyTable;
 use crate::service::publish::modules::ModuleCompiler;
 use crate::service::publish::tcp_edges::TcpEdges;
-use crate::service::store::{self, View};
+use crate::service::store::{self, Changes, View};
 
 /// The kinds of documents that traffic depends on.
 const PUBLISHED_KINDS: &[&str] = &[
@@ -67,7 +67,7 @@ impl RouteTables {
         }
     }
 
-    /// Publishes everything.
+    /// Publishes everything, and takes back what was published and is gone.
     pub(super) fn load(&mut self, view: &View<'_>) -> Result<(), store::StoreError> {
         let mut ids = Vec::new();
         all::<IpPolicy>(view, &mut ids)?;
@@ -76,21 +76,36 @@ impl RouteTables {
         all::<HttpResponseBackend>(view, &mut ids)?;
         all::<WeightedBackend>(view, &mut ids)?;
         all::<StaticBackend>(view, &mut ids)?;
-        self.refresh(view, &ids)?;
+        let known = [self.ip_policies.ids(), self.backends.ids()].concat();
+        self.refresh(view, &gone_first(known, ids))?;
         self.https_edges.load(view, &mut self.modules, &mut self.backends)?;
-        ids.clear();
+        let mut ids = Vec::new();
         all::<TcpEdge>(view, &mut ids)?;
         all::<ReservedDomain>(view, &mut ids)?;
         all::<ManagedName>(view, &mut ids)?;
-        self.refresh(view, &ids)
+        let known = [self.tcp_edges.ids(), self.certificates.ids()].concat();
+        self.refresh(view, &gone_first(known, ids))
+    }
+
+    /// Publishes what has changed.
+    pub(super) fn publish(
+        &mut self,
+        view: &View<'_>,
+        changes: &Changes,
+    ) -> Result<(), store::StoreError> {
+        match changes {
+            Changes::Of(ids) => self.refresh(view, ids),
+            Changes::All => {
+                self.load(view)?;
+                // One edge may have got what another had.
+                self.take_missing();
+                Ok(())
+            }
+        }
     }
 
     /// Publishes what has changed, each thing once.
-    pub(super) fn refresh(
-        &mut self,
-        view: &View<'_>,
-        changed: &[String],
-    ) -> Result<(), store::StoreError> {
+    fn refresh(&mut self, view: &View<'_>, changed: &[String]) -> Result<(), store::StoreError> {
         let Self { backends, ip_policies, modules, https_edges, tcp_edges, certificates } = self;
         let mut owners = Vec::new();
         let mut known = HashSet::new();
@@ -120,6 +135,14 @@ impl RouteTables {
         self.tcp_edges.listen_again();
         self.https_edges.take_names_again();
     }
+}
+
+/// What is stored, after what was known and is not: others may have its names and ports.
+fn gone_first(known: Vec<String>, stored: Vec<String>) -> Vec<String> {
+    let present: HashSet<&String> = stored.iter().collect();
+    let mut ids: Vec<_> = known.into_iter().filter(|id| !present.contains(id)).collect();
+    ids.extend(stored);
+    ids
 }
 
 /// Whether traffic depends on what this identifier names.

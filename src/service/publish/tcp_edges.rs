@@ -66,6 +66,11 @@ impl TcpEdges {
         Ok(())
     }
 
+    /// The identifiers of all edges.
+    pub(super) fn ids(&self) -> Vec<String> {
+        self.edges().keys().cloned().collect()
+    }
+
     /// The first of an edge's ports that it cannot have, because somebody else listens there.
     pub(super) fn taken_port(&self, edge: &str, hostports: &[String]) -> Option<u16> {
         let edges = self.edges();

@@ -10,6 +10,7 @@
 
 mod audit;
 mod batch_error;
+mod changes;
 mod copy;
 mod error;
 mod health;
@@ -29,6 +30,7 @@ mod writer;
 use std::path::Path;
 
 pub use audit::{EventQuery, StoredEvent};
+pub use changes::Changes;
 pub use copy::CopiedTable;
 pub use error::{StorageFault, StoreError};
 pub use health::HealthEvents;
@@ -252,10 +254,11 @@ impl Store {
         }
     }
 
-    /// Calls `watcher` after every commit with the identifiers of the documents that it stored or
-    /// removed, on the thread that writes and before the changes are answered. Watchers are called one
-    /// after the other, in the order in which they came; they may read, but not wait for a write.
-    pub fn watch(&self, watcher: impl Fn(&[String]) + Send + Sync + 'static) {
+    /// Calls `watcher` after every commit with what it has changed, on the thread that writes and before
+    /// the changes are answered; of other nodes, with all that they have changed, or [`Changes::All`] where
+    /// that is not known. Watchers are called one after the other, in the order in which they came; they
+    /// may read, but not wait for a write.
+    pub fn watch(&self, watcher: impl Fn(&Changes) + Send + Sync + 'static) {
         self.writer.watch(Box::new(watcher));
     }
 

@@ -12,7 +12,7 @@ use super::batch_error::BatchError;
 use super::health::Health;
 use super::job::{Job, TypedJob};
 use super::metrics::WriterMetrics;
-use super::{StorageFault, StoreError, Transaction};
+use super::{Changes, StorageFault, StoreError, Transaction};
 use crate::logging::ignore;
 
 /// How many jobs share a commit at most: enough to spare `fsync`s, few enough to answer soon.
@@ -58,8 +58,8 @@ impl Batch<'_> {
     }
 }
 
-/// Gets the ids that a commit has changed.
-type Watcher = Box<dyn Fn(&[String]) + Send + Sync>;
+/// Gets what commits have changed.
+type Watcher = Box<dyn Fn(&Changes) + Send + Sync>;
 
 /// What the thread shares with others.
 #[derive(Default)]
@@ -196,12 +196,16 @@ fn work_off<C: Committer>(
         let committed = committer.commit(&mut batch, shared);
         shared.metrics.committed(batch.jobs.len(), began.elapsed());
         shared.health.note(&committed);
-        if let Ok(changed) = &committed {
-            shared.note_commit(changed);
-        } else {
-            shared.note_doubt();
-        }
-        let committed = committed.map(drop).map_err(|failure| shared.explain(failure));
+        let committed = match committed {
+            Ok(changed) => {
+                shared.note_commit(changed);
+                Ok(())
+            }
+            Err(failure) => {
+                shared.note_doubt();
+                Err(shared.explain(failure))
+            }
+        };
         for job in batch.jobs.drain(..) {
             job.give_back(committed.clone());
         }
@@ -229,9 +233,17 @@ impl WriterShared {
     }
 
     /// Counts a commit, and tells of what it has changed.
-    pub(super) fn note_commit(&self, changed: &[String]) {
+    pub(super) fn note_commit(&self, changed: Vec<String>) {
         self.count_commit();
-        self.tell(changed);
+        if !changed.is_empty() {
+            self.tell(&Changes::Of(changed));
+        }
+    }
+
+    /// Notes that there were changes which nobody can find out any more.
+    pub(super) fn note_loss(&self) {
+        self.note_doubt();
+        self.tell(&Changes::All);
     }
 
     /// Notes that something may have been changed, and nobody knows what.
@@ -245,13 +257,10 @@ impl WriterShared {
         self.commits.fetch_add(1, Ordering::Release);
     }
 
-    fn tell(&self, changed: &[String]) {
-        if changed.is_empty() {
-            return;
-        }
+    fn tell(&self, changes: &Changes) {
         for watcher in self.watchers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             // The change is made whatever becomes of those who hear of it.
-            if catch_unwind(AssertUnwindSafe(|| watcher(changed))).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| watcher(changes))).is_err() {
                 tracing::error!("what follows changes of the database panicked");
             }
         }

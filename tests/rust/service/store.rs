@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use ginnel::api::Origin;
-use ginnel::service::store::{Document, MissingLog, StorageFault, Store, StoreError};
+use ginnel::service::store::{Changes, Document, MissingLog, StorageFault, Store, StoreError};
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +33,14 @@ impl Document for Note {
 
     fn id(&self) -> &str {
         &self.id
+    }
+}
+
+/// The identifiers of what has changed, which is known here.
+fn ids(changes: &Changes) -> Vec<String> {
+    match changes {
+        Changes::Of(ids) => ids.clone(),
+        Changes::All => panic!("nobody knows what has changed"),
     }
 }
 

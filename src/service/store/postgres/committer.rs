@@ -152,7 +152,7 @@ impl PostgresCommitter {
     /// Leaves it to the follower to find out what became of a batch.
     fn abandon(&self, token: &[u8], shared: &WriterShared) {
         if let Some(changed) = self.tokens.abandon(token) {
-            shared.note_commit(&changed);
+            shared.note_commit(changed);
         }
     }
 

@@ -4,6 +4,10 @@
 //! guarantee, which needs nothing of the server but a table. A notification has it look at once; it is sent
 //! after the commit, by this thread and over its own connection, so that no change waits for it. While it has not looked for [`TRUST`],
 //! because the server is away, or this process was stopped, nobody trusts what is remembered here.
+//!
+//! Each look begins with the row of the last version that was seen. When that row is gone, too much was
+//! missed; when it is another batch's, or newer than all there is, the database is one that was restored.
+//! Either way nobody can say what has changed, and whoever remembers anything reads everything again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -76,9 +80,8 @@ impl Follower {
     ) -> Result<Self, StoreError> {
         let connection = FollowerConnection { server, name: tokens.name(), state: state.clone() };
         let session = connection.make()?;
-        let rows = session.query("SELECT version FROM cluster", &[])?;
-        let seen = rows.first().map(|row| row.integer(0)).transpose()?.unwrap_or_default();
-        state.note(seen, Instant::now());
+        let seen = SeenVersion::newest(&session)?;
+        state.note(seen.version, Instant::now());
         let follow =
             Following { connection, session: Some(session), seen, tokens, shared, is_blind: false };
         let following = state.clone();
@@ -194,7 +197,7 @@ struct Following {
     connection: FollowerConnection,
     session: Option<ServerSession>,
     /// The newest version whose changes are known here.
-    seen: i64,
+    seen: SeenVersion,
     tokens: Arc<BatchTokens>,
     shared: Arc<WriterShared>,
     /// Whether the last look failed.
@@ -213,7 +216,7 @@ impl Following {
             if hints.notified || looked.elapsed() >= INTERVAL {
                 looked = Instant::now();
                 if self.look_or_complain() {
-                    state.note(self.seen, looked);
+                    state.note(self.seen.version, looked);
                 }
             }
             std::thread::sleep(MIN_PAUSE);
@@ -248,9 +251,12 @@ impl Following {
             _ => self.connection.make()?,
         };
         loop {
-            let rows = newer(&session, self.seen)?;
-            for row in &rows {
-                self.note(row)?;
+            let rows = since(&session, self.seen.version)?;
+            match rows.split_first() {
+                Some((seen, newer)) if self.seen.is(seen)? => {
+                    newer.iter().try_for_each(|row| self.note(row))?;
+                }
+                _ => self.begin_again(&session)?,
             }
             if i64::try_from(rows.len()).is_ok_and(|count| count < MAX_VERSIONS) {
                 break;
@@ -262,19 +268,60 @@ impl Following {
 
     /// Tells of the changes of a version.
     fn note(&mut self, row: &tokio_postgres::Row) -> Result<(), StoreError> {
-        let (version, token) = (row.integer(0)?, row.bytes(1)?);
+        let seen = SeenVersion::of(row)?;
         let changed: Vec<String> = serde_json::from_str(row.text(2)?)?;
-        if self.tokens.is_news(token, &changed) {
-            self.shared.note_commit(&changed);
+        if self.tokens.is_news(&seen.token, &changed) {
+            self.shared.note_commit(changed);
         }
-        self.seen = version;
+        self.seen = seen;
+        Ok(())
+    }
+
+    /// Goes on from the newest version, when nobody knows what was changed until then.
+    fn begin_again(&mut self, session: &ServerSession) -> Result<(), StoreError> {
+        // Before anything is read again, so that no later change is missed.
+        let newest = SeenVersion::newest(session)?;
+        tracing::warn!(
+            seen = self.seen.version,
+            newest = newest.version,
+            "the changes since the last look are not in the database; everything is read again"
+        );
+        self.seen = newest;
+        self.shared.note_loss();
         Ok(())
     }
 }
 
-/// The versions after one, oldest first.
-fn newer(session: &ServerSession, seen: i64) -> Result<Rows, ServerError> {
+/// A version, and the batch that made it.
+struct SeenVersion {
+    version: i64,
+    token: Vec<u8>,
+}
+
+impl SeenVersion {
+    /// The newest; where no version is noted, the present one is, so that there is one to go on from.
+    fn newest(session: &ServerSession) -> Result<Self, StoreError> {
+        session.execute(
+            "INSERT INTO changes (version, token, ids) SELECT version, '', '[]' FROM cluster
+                WHERE NOT EXISTS (SELECT 1 FROM changes) ON CONFLICT DO NOTHING",
+        )?;
+        let sql = "SELECT version, token FROM changes ORDER BY version DESC LIMIT 1";
+        let rows = session.query(sql, &[])?;
+        Self::of(rows.first().ok_or(StoreError::Inconsistent("the database has no version"))?)
+    }
+
+    fn of(row: &tokio_postgres::Row) -> Result<Self, StoreError> {
+        Ok(Self { version: row.integer(0)?, token: row.bytes(1)?.to_owned() })
+    }
+
+    fn is(&self, row: &tokio_postgres::Row) -> Result<bool, StoreError> {
+        Ok(self.version == row.integer(0)? && self.token == row.bytes(1)?)
+    }
+}
+
+/// A version, if it is there, and those after it, oldest first.
+fn since(session: &ServerSession, seen: i64) -> Result<Rows, ServerError> {
     let sql =
-        "SELECT version, token, ids FROM changes WHERE version > ?1 ORDER BY version LIMIT ?2";
+        "SELECT version, token, ids FROM changes WHERE version >= ?1 ORDER BY version LIMIT ?2";
     session.query(sql, &[&seen, &MAX_VERSIONS])
 }

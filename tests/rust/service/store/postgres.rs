@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use ginnel::service::store::{Store, StoreError};
+use ginnel::service::store::{Changes, Store, StoreError};
 
-use super::{Note, note};
+use super::{Note, ids, note};
 use crate::engines::{self, PostgresServer};
 
 /// Adds one to a number that is stored, which has to be read for that.
@@ -75,7 +75,7 @@ async fn nodes_lose_no_change_of_each_other_and_hear_of_it() {
     let nodes: Vec<_> = (0..3).map(|_| Arc::new(engines::open(&database))).collect();
     let heard: Arc<Mutex<Vec<String>>> = Arc::default();
     let log = heard.clone();
-    nodes[0].watch(move |changed| log.lock().unwrap().extend_from_slice(changed));
+    nodes[0].watch(move |changed| log.lock().unwrap().extend(ids(changed)));
 
     let writers = nodes.iter().cloned().map(|node| {
         tokio::spawn(async move {
@@ -95,6 +95,61 @@ async fn nodes_lose_no_change_of_each_other_and_hear_of_it() {
     }
     let count = heard.lock().unwrap().iter().filter(|id| *id == "note_count").count();
     assert_eq!(count, 150, "each change is told of once, whoever made it");
+}
+
+/// What a node hears of when this SQL is run on its database, and of a change after that.
+async fn heard_after(sql: &str) -> Vec<Changes> {
+    let server = engines::server();
+    let database = server.new_database();
+    let address = server.address(&database).parse().unwrap();
+    let (writer, reader) = (engines::open(&address), engines::open(&address));
+    let (heard, news) = std::sync::mpsc::channel();
+    reader.watch(move |changes| heard.send(changes.clone()).unwrap());
+    let next = || news.recv_timeout(Duration::from_secs(10)).unwrap();
+    for number in 0..3 {
+        writer.write(move |change| change.put(&note(number))).await.unwrap();
+        assert_eq!(ids(&next()), [note(number).id]);
+    }
+    let (doubts, version) = (reader.doubts(), reader.news().unwrap().version);
+
+    server.psql(&database, &sql.replace("{version}", &version.to_string()));
+    let mut all = vec![next()];
+    assert!(reader.doubts() > doubts, "nothing is true any more that was remembered");
+    writer.write(move |change| change.put(&note(7))).await.unwrap();
+    while all.last().is_none_or(|last| *last == Changes::All) {
+        all.push(next());
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_has_missed_changes_hears_that_all_may_have_changed_and_goes_on() {
+    let histories = [
+        ("trimmed", "UPDATE cluster SET version = {version} + 9; DELETE FROM changes"),
+        (
+            "trimmed, with newer ones",
+            "UPDATE cluster SET version = {version} + 9; DELETE FROM changes;
+             INSERT INTO changes VALUES ({version} + 9, 'token', '[]')",
+        ),
+        (
+            "moved back",
+            "DELETE FROM changes WHERE version >= {version};
+             UPDATE cluster SET version = {version} - 1",
+        ),
+        (
+            "moved back, and on again",
+            "DELETE FROM changes WHERE version >= {version};
+             INSERT INTO changes SELECT {version} + n, 'token', '[]' FROM generate_series(0, 5) n;
+             UPDATE cluster SET version = {version} + 5",
+        ),
+    ];
+    for (history, sql) in histories {
+        let sql = format!("SET search_path = ginnel; BEGIN; {sql}; COMMIT");
+
+        let heard = heard_after(&sql).await;
+
+        assert_eq!(heard, [Changes::All, Changes::Of(vec![note(7).id])], "{history}");
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use ginnel::service::store::{Store, StoreError};
 
-use super::{Note, note};
+use super::{Note, ids, note};
 use crate::engines::{Engine, on_each_engine};
 use crate::service::support::Folder;
 
@@ -70,7 +70,7 @@ async fn watchers_hear_of_documents_from_before_and_after(engine: Engine) {
     fill(&store, 2).await;
     let heard: Arc<Mutex<Vec<String>>> = Arc::default();
     let log = heard.clone();
-    store.watch(move |changed| log.lock().unwrap().extend_from_slice(changed));
+    store.watch(move |changed| log.lock().unwrap().extend(ids(changed)));
 
     store.write(move |change| change.restore(&snapshot)).await.unwrap();
 

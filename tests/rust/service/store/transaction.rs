@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use ginnel::service::store::{Store, StoreError, Transaction, View};
 
-use super::{Note, note};
+use super::{Note, ids, note};
 use crate::engines::{Engine, on_each_engine};
 
 on_each_engine!(
@@ -194,7 +194,7 @@ async fn watchers_hear_of_what_was_stored_and_removed_and_of_nothing_else(engine
     let store = engine.store();
     let heard: Arc<Mutex<Vec<Vec<String>>>> = Arc::default();
     let log = heard.clone();
-    store.watch(move |changed| log.lock().unwrap().push(changed.to_vec()));
+    store.watch(move |changed| log.lock().unwrap().push(ids(changed)));
     let before = store.commits();
 
     change(&store, |change| {
@@ -224,7 +224,7 @@ async fn a_watcher_that_panics_harms_neither_the_change_nor_the_next_watcher(eng
     let heard: Arc<Mutex<usize>> = Arc::default();
     let count = heard.clone();
     store.watch(|_| std::panic::resume_unwind(Box::new("on purpose")));
-    store.watch(move |changed| *count.lock().unwrap() += changed.len());
+    store.watch(move |changed| *count.lock().unwrap() += ids(changed).len());
 
     change(&store, |change| change.put(&note(1))).await;
     change(&store, |change| change.put(&note(2))).await;

@@ -1,0 +1,171 @@
+"""Nodes that cannot find out what others have changed: they read everything again."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ginnel
+import postgres
+from processes import Command, Upstream, wait_until
+
+SOON = 2.0
+"""Within so many seconds a node knows better."""
+
+
+def visit(address: str | None, host: str) -> tuple[int, bytes]:
+    """What a visitor gets at a node."""
+    assert address is not None
+    place = address.removeprefix("http://").rstrip("/")
+    with contextlib.closing(http.client.HTTPConnection(place, timeout=10)) as visitor:
+        visitor.request("GET", "/", headers={"Host": host})
+        response = visitor.getresponse()
+        return response.status, response.read()
+
+
+class Node:
+    """A node in a process of its own, which can be stopped."""
+
+    def __init__(self, store: str, stack: contextlib.ExitStack) -> None:
+        own = ("--node-name", "two", "--peer-addr", "127.0.0.1:0", "--http-port", "0")
+        more = ("--https-port", "none", "--agent-port", "0", "--base-domain", "tunnels.test")
+        self._command = stack.enter_context(Command("serve", "--store", store, *own, *more))
+        printed = self._command.line()
+        self.url: str = printed["url"]
+        self.agent_addr: str = printed["agent_addr"]
+        self._http_url: str = printed["http_url"]
+
+    def visit(self, host: str) -> tuple[int, bytes]:
+        return visit(self._http_url, host)
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Has it miss what happens meanwhile."""
+        self._command.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._command.process.send_signal(signal.SIGCONT)
+
+
+def add_edge(client: ginnel.RemoteClient, host: str) -> str:
+    """An HTTPS edge that responds with the name of its host."""
+    backend = client.backends.http_response.create(body=host)
+    edge = client.edges.https.create(hostports=[f"{host}:443"])
+    client.edges.https.routes.create(
+        edge.id, match_type="path_prefix", match="/", backend={"backend_id": backend.id}
+    )
+    return edge.id
+
+
+def is_refused(key: str, url: str) -> bool:
+    with ginnel.RemoteClient(key, base_url=url) as client:
+        try:
+            client.ip_policies.list().to_list()
+        except ginnel.AuthenticationError:
+            return True
+    return False
+
+
+def soon(is_so: Callable[[], Any], what: str) -> None:
+    wait_until(is_so, what, SOON)
+
+
+def test_a_node_that_has_missed_more_changes_than_are_kept_reads_everything_again(
+    postgres_server: postgres.PostgresServer, store: str, tmp_path: Path
+) -> None:
+    with contextlib.ExitStack() as stack:
+        one = stack.enter_context(ginnel.Service(store=store, settings={"node_name": "one"}))
+        admin = stack.enter_context(one.client())
+        old, edge = admin.api_keys.create(), add_edge(admin, "old.test")
+        credential = admin.credentials.create()
+        assert old.token
+        assert credential.token
+        two = Node(store, stack)
+        local = stack.enter_context(Upstream())
+        authority = tmp_path / "ca.pem"
+        authority.write_text(one.ca_pem)
+        agent = ginnel.Agent(server_addr=two.agent_addr, authtoken=credential.token, ca=authority)
+        stack.callback(agent.stop, grace=0)
+        with agent.client() as inside:
+            inside.tunnels.start(name="t", addr=local.port, proto="http", hostname="t.tunnels.test")
+        wait_until(lambda: two.visit("t.tunnels.test")[0] == 200, "the tunnel")
+        wait_until(lambda: two.visit("old.test") == (200, b"old.test"), "the edge")
+        assert not is_refused(old.token, two.url)
+
+        with two.stopped():
+            admin.api_keys.delete(old.id)
+            admin.credentials.delete(credential.id)
+            admin.edges.https.delete(edge)
+            add_edge(admin, "new.test")
+            name = store.rpartition("/")[2]
+            postgres_server.sql(name, "DELETE FROM ginnel.changes")
+
+        soon(lambda: two.visit("new.test") == (200, b"new.test"), "the new edge to be served")
+        soon(lambda: two.visit("old.test")[0] == 404, "the old edge to be gone")
+        soon(lambda: two.visit("t.tunnels.test")[0] == 404, "the agent to be sent away")
+        soon(lambda: is_refused(old.token or "", two.url), "the key to be refused")
+
+
+def test_nodes_whose_database_is_restored_read_everything_again(
+    postgres_server: postgres.PostgresServer, store: str
+) -> None:
+    with contextlib.ExitStack() as stack:
+        one, two = (
+            stack.enter_context(
+                ginnel.Service(store=store, https_port=None, settings={"node_name": name})
+            )
+            for name in ("one", "two")
+        )
+        admin = stack.enter_context(ginnel.RemoteClient(one.api_key, base_url=one.url))
+        kept, edge = admin.api_keys.create().token, add_edge(admin, "kept.test")
+        backup = Backup(postgres_server, store)
+        admin.edges.https.delete(edge)
+        lost = admin.api_keys.create().token
+        add_edge(admin, "lost.test")
+        assert kept
+        assert lost
+        for node in (one, two):
+            wait_until(lambda: visit(node.http_url, "lost.test")[0] == 200, "the edge")  # noqa: B023
+            assert not is_refused(lost, node.url)
+
+        backup.restore()
+
+        for node in (one, two):
+            soon(lambda: visit(node.http_url, "kept.test")[0] == 200, "the edge of the backup")  # noqa: B023
+            soon(lambda: visit(node.http_url, "lost.test")[0] == 404, "the later one to be gone")  # noqa: B023
+            soon(lambda: is_refused(lost, node.url), "the later key to be refused")  # noqa: B023
+            assert not is_refused(kept, node.url)
+        wait_until(lambda: states(admin) == {"one": "alive", "two": "alive"}, "both nodes", 10)
+        added = add_edge(admin, "added.test")
+        wait_until(lambda: visit(two.http_url, "added.test")[0] == 200, "what is added now")
+        assert added > edge
+
+
+class Backup:
+    """What a database holds now."""
+
+    def __init__(self, server: postgres.PostgresServer, store: str) -> None:
+        self._server, self._name = server, store.rpartition("/")[2]
+        self._at = ("-h", "127.0.0.1", "-p", server.port, "-U", "ginnel", "-d", self._name)
+        server.call("pg_dump", *self._at, "-n", "ginnel", "--clean", "--if-exists", "-f", "dump")
+
+    def restore(self) -> None:
+        """All at once; the nodes that use it may be in the way at first."""
+        options = ("-X", "-q", "-1", "-v", "ON_ERROR_STOP=1", "-f", "dump")
+
+        def is_restored() -> bool:
+            with contextlib.suppress(postgres.DeadlockError):
+                self._server.call("psql", *self._at, *options)
+                return True
+            return False
+
+        wait_until(is_restored, "the backup to be restored")
+
+
+def states(client: ginnel.RemoteClient) -> dict[str | None, str | None]:
+    return {node.name: node.state for node in client.nodes.list()}
