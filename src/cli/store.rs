@@ -20,9 +20,10 @@ pub(super) fn command() -> Command {
         .about("Copy a database to another place, from a file to PostgreSQL or back")
         .after_help(
             "All resources, keys and audit events are copied, and the certificate authority, so that keys\n\
-             and addresses stay and agents trust the copy. It is compared with the original before it is\n\
-             kept; when that fails, nothing is. A service that uses a file must be stopped first. Of a\n\
-             database on PostgreSQL, one moment is copied: stop its services to miss nothing.\n\n\
+             and addresses stay and agents trust the copy; nodes and what is online are left out. The copy\n\
+             is compared with the original before it is kept; when that fails, nothing is. A service that\n\
+             uses a file must be stopped first. Of a database on PostgreSQL, one moment is copied: stop its\n\
+             services to miss nothing.\n\n\
              Examples:\n  ginnel store copy --from ginnel.db --to postgres://ginnel@db.example/tunnels\n  \
              ginnel store copy --from postgres://ginnel@db.example/tunnels --to ginnel.db",
         )

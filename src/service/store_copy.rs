@@ -3,14 +3,18 @@
 
 use super::Error;
 use super::authority::{self, StoredAuthority};
-use super::store::{CopiedTable, DatabaseLocation, Store, StoreError, Transaction, resolve};
+use super::cluster;
+use super::store::{
+    CopiedTable, DatabaseLocation, LeftOut, Store, StoreError, Transaction, resolve,
+};
 use crate::gateway::tls::authority_key::AuthorityFiles;
 use crate::logging::or_debug;
 
 /// Copies a database as it is at one moment to a place where there is none; all of it or nothing.
 ///
 /// Each table is read again from the copy, and its number of rows and a digest of them are compared with
-/// what was read, before the copy is kept. A database of an older version is brought to the tables of this
+/// what was read, before the copy is kept. Nodes, sessions and tunnels are left out, which are not those of
+/// a service on the copy. A database of an older version is brought to the tables of this
 /// one first, as by a start. Blocks on the disk and the network.
 ///
 /// # Errors
@@ -36,7 +40,11 @@ fn copy(
         if !change.is_empty()? {
             return Err(StoreError::NotEmpty(to.to_string().into()).into());
         }
-        let copied = change.copy_from(source, &[authority::CERTIFICATE, authority::KEY])?;
+        let left_out = LeftOut {
+            settings: &[authority::CERTIFICATE, authority::KEY],
+            ..cluster::ROWS_OF_NODES
+        };
+        let copied = change.copy_from(source, &left_out)?;
         if let Some(authority) = authority {
             written = keep(change, to, authority)?;
         }

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ginnel
+import postgres
 
 
 def copy(source: Path | str, target: Path | str, *more: str) -> subprocess.CompletedProcess[str]:
@@ -58,8 +61,8 @@ def test_a_service_on_a_copy_answers_the_same_and_a_copy_back_too(
 
     assert (there.returncode, and_back.returncode) == (0, 0), there.stderr + and_back.stderr
     rows, rows_back = json.loads(there.stdout)["rows"], json.loads(and_back.stdout)["rows"]
-    # One that was made there, and the row of the node that has stopped.
-    assert rows_back["resources"] == rows["resources"] + 2
+    # One that was made there, and no node.
+    assert rows_back["resources"] == rows["resources"] + 1
     assert Path(f"{back}-ca.pem").read_text() == Path(f"{path}-ca.pem").read_text()
     assert Path(f"{back}-ca.key").stat().st_mode & 0o777 == 0o600
     with ginnel.Service(back) as service:
@@ -69,6 +72,38 @@ def test_a_service_on_a_copy_answers_the_same_and_a_copy_back_too(
             assert first.id == added.id
             assert len(others) == 3
             assert client.ip_policies.create().id > added.id
+
+
+def test_a_copy_of_a_database_in_use_has_nothing_that_is_online(
+    tmp_path: Path, store: str, postgres_server: postgres.PostgresServer
+) -> None:
+    own: Any = {"node_name": "only"}
+    with postgres_server.database() as other, contextlib.ExitStack() as stack:
+        service = stack.enter_context(ginnel.Service(store=store, settings=own))
+        agent = stack.enter_context(ginnel.Agent(service))
+        with agent.client() as local:
+            url = local.tunnels.start(name="web", addr="1", proto="http").public_url
+        client = stack.enter_context(service.client())
+        assert [tunnel.public_url for tunnel in client.tunnels.list()] == [url]
+        assert len(client.tunnel_sessions.list().to_list()) == 1
+
+        there, back = copy(store, other), copy(store, tmp_path / "back.db")
+
+        assert (there.returncode, back.returncode) == (0, 0), there.stderr + back.stderr
+        # Its name is free there, although the node that has it in the original is alive.
+        places: list[Any] = [{"store": other, "settings": own}, {"path": tmp_path / "back.db"}]
+        for place in places:
+            with (
+                ginnel.Service(**place) as copied,
+                ginnel.RemoteClient(service.api_key, base_url=copied.url) as client,
+            ):
+                assert client.tunnels.list().to_list() == []
+                assert client.tunnel_sessions.list().to_list() == []
+                assert len(client.nodes.list().to_list()) == (1 if "store" in place else 0)
+                with ginnel.Agent(copied, authtoken=service.authtoken) as agent:
+                    with agent.client() as local:
+                        local.tunnels.start(name="web", addr="1", proto="http")
+                    assert len(client.tunnels.list().to_list()) == 1
 
 
 def test_what_is_copied_is_said_in_a_line(tmp_path: Path, store: str) -> None:

@@ -13,9 +13,9 @@ use super::rows::EndpointKey;
 use crate::service::store::{StoreError, Transaction, View};
 
 /// Where endpoints are unique.
-const ENDPOINTS: &str = "online";
+pub(super) const ENDPOINTS: &str = "online";
 /// The role of a node for the binds that it holds.
-const HELD: &str = "held";
+pub(super) const HELD: &str = "held";
 
 /// Claims an endpoint for a bind, which this node holds from now on; false when another bind that is held
 /// has it.

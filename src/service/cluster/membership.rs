@@ -6,11 +6,11 @@ use crate::api::id::{has_prefix, prefix};
 use crate::service::store::{StoreError, Transaction};
 
 /// Where names of nodes are unique.
-const NAMES: &str = "node_name";
+pub(super) const NAMES: &str = "node_name";
 /// The setting that has the newest epoch.
 const EPOCH: &str = "cluster_epoch";
 /// The role of a node for the rows of its sessions and tunnels.
-const ROWS: &str = "node";
+pub(super) const ROWS: &str = "node";
 
 /// Whether a node has got the name that it asked for.
 #[derive(Debug, PartialEq)]

@@ -25,6 +25,9 @@ mod peers;
 mod process;
 mod rows;
 
+use crate::api::id::prefix;
+use crate::service::store::LeftOut;
+
 pub(crate) use directory::KnownNode;
 pub(crate) use holds::hold;
 pub(crate) use listing::{OwnedRow, find, page};
@@ -34,4 +37,12 @@ pub(crate) use peers::{BoundPeerListener, CommandFailure, PeerServices, Peers};
 pub(crate) use rows::{
     EndpointKey, EndpointRow, RemotePlace, RemoteTunnel, RowOwner, SessionDocument, TlsHandling,
     TunnelDocument,
+};
+
+/// What nodes have in a database for as long as they run, which is nothing to a service on a copy of it.
+pub(crate) const ROWS_OF_NODES: LeftOut<'static> = LeftOut {
+    settings: &[],
+    kinds: &[prefix::NODE, prefix::TUNNEL_SESSION, prefix::TUNNEL],
+    roles: &[membership::ROWS, holds::HELD],
+    spaces: &[membership::NAMES, holds::ENDPOINTS],
 };

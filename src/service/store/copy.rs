@@ -21,25 +21,50 @@ pub struct CopiedTable {
     pub digest: String,
 }
 
+/// Rows that are not copied.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct LeftOut<'a> {
+    /// Settings with these names.
+    pub settings: &'a [&'a str],
+    /// Documents of these kinds.
+    pub kinds: &'a [&'a str],
+    /// Links in these roles.
+    pub roles: &'a [&'a str],
+    /// Claims in these spaces.
+    pub spaces: &'a [&'a str],
+}
+
+impl LeftOut<'_> {
+    fn includes(&self, table: &Table, row: &TableRow) -> bool {
+        let (column, names) = match table.name {
+            name if name == schema::META.name => ("name", self.settings),
+            name if name == schema::RESOURCES.name => ("kind", self.kinds),
+            name if name == schema::LINKS.name => ("role", self.roles),
+            name if name == schema::CLAIMS.name => ("space", self.spaces),
+            _ => return false,
+        };
+        let value = table.position(column).and_then(|at| row.get(at));
+        matches!(value, Some(Value::Text(name)) if names.contains(&name.as_str()))
+    }
+}
+
 /// The values of a row, in the order of the columns of its table.
 type TableRow = Vec<Value>;
 
 impl Transaction<'_> {
-    /// Stores all rows that another database holds at one moment, and reads them again; all but the
-    /// settings in `left_out`, and those that an engine keeps for itself.
+    /// Stores all rows that another database holds at one moment, and reads them again; all but those in
+    /// `left_out`, and the settings that an engine keeps for itself.
     ///
     /// # Errors
     /// When this database is not empty, what is read again differs, or one of the two fails.
     pub fn copy_from(
         &self,
         source: &Store,
-        left_out: &[&str],
+        left_out: &LeftOut<'_>,
     ) -> Result<Vec<CopiedTable>, StoreError> {
-        let is_copied = |table: &Table, row: &TableRow| match (table.name, row.first()) {
-            (name, Some(Value::Text(setting))) if name == schema::META.name => {
-                setting != STATE && !left_out.contains(&setting.as_str())
-            }
-            _ => true,
+        let own = LeftOut { settings: &[STATE], ..LeftOut::default() };
+        let is_copied = |table: &Table, row: &TableRow| {
+            !left_out.includes(table, row) && !own.includes(table, row)
         };
         let tables = || schema::tables_of(schema::NEWEST);
         let copied: Vec<_> = source.read_blocking(|view| {

@@ -31,7 +31,7 @@ use std::path::Path;
 
 pub use audit::{EventQuery, StoredEvent};
 pub use changes::Changes;
-pub use copy::CopiedTable;
+pub use copy::{CopiedTable, LeftOut};
 pub use error::{StorageFault, StoreError};
 pub use health::HealthEvents;
 pub(super) use job::{Job, TypedJob};

@@ -8,10 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use ginnel::service::store::{Changes, Store, StoreError};
+use ginnel::service::copy_store;
+use ginnel::service::store::{Changes, DatabaseLocation, Store, StoreError};
 
 use super::{Note, ids, note};
 use crate::engines::{self, PostgresServer};
+use crate::service::support::Folder;
 
 /// Adds one to a number that is stored, which has to be read for that.
 async fn count_up(store: &Store) -> Result<(), StoreError> {
@@ -294,6 +296,39 @@ async fn a_change_is_made_once_however_its_commit_is_cut_off() {
         assert_eq!(counted(&direct), before + 1, "{cut:?}");
     }
     assert_eq!(cutter.cuts.load(Ordering::Relaxed), cuts);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_is_there_as_it_is_said_however_its_commit_is_cut_off() {
+    let server = engines::server();
+    let cutter = Cutter::start(server.port());
+    let folder = Folder::new();
+    let store = Store::open(Some(&folder.file("db"))).unwrap();
+    store.write(|change| change.put(&note(7))).await.unwrap();
+    drop(store);
+    let original = DatabaseLocation::File(folder.file("db"));
+
+    for cut in [Cut::Response, Cut::Commit, Cut::Late, Cut::Response, Cut::Commit, Cut::Late] {
+        let database = server.new_database();
+        let address = format!("postgres://ginnel@127.0.0.1:{}/{database}", cutter.port);
+        let place: DatabaseLocation = address.parse().unwrap();
+        *cutter.next.lock().unwrap() = Some(cut);
+
+        let copied = copy_store(&original, &place);
+
+        let found = "SELECT to_regclass('ginnel.resources') IS NOT NULL";
+        assert_eq!(server.psql(&database, found) == "t", copied.is_ok(), "{cut:?}: {copied:?}");
+        match cut {
+            Cut::Response => assert!(copied.is_ok(), "{copied:?}"),
+            Cut::Commit => assert!(copied.is_err()),
+            Cut::Late => {}
+        }
+        if let Err(error) = copied {
+            assert!(!error.to_string().contains("not known"), "{error}");
+            copy_store(&original, &place).unwrap();
+        }
+    }
+    assert_eq!(cutter.cuts.load(Ordering::Relaxed), 6);
 }
 
 #[tokio::test(flavor = "multi_thread")]
