@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -86,6 +88,85 @@ def test_the_command_serves_from_a_database_on_postgresql(store: str) -> None:
         service = serve.line()
         with ginnel.RemoteClient(service["api_key"], base_url=service["url"]) as client:
             assert client.api_keys.list().to_list()
+
+
+def parts(store: str) -> dict[str, str]:
+    address = urlsplit(store)
+    return {
+        "host": str(address.hostname),
+        "port": str(address.port),
+        "user": str(address.username),
+        "dbname": address.path.strip("/"),
+    }
+
+
+def services(path: Path, sections: dict[str, dict[str, str]]) -> Path:
+    lines = [
+        line
+        for name, section in sections.items()
+        for line in (f"[{name}]", *(f"{key}={value}" for key, value in section.items()))
+    ]
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("address", "variables"),
+    [
+        ("postgres://?service=here", {"PGSERVICEFILE": "{file}"}),
+        ("postgres://", {"PGSERVICEFILE": "{file}", "PGSERVICE": "here"}),
+        ("postgres://?service=here&servicefile={file}", {}),
+        ("postgres://?service=here", {"HOME": "{folder}"}),
+        ("postgres://?service=here", {"PGSYSCONFDIR": "{folder}", "PGSERVICEFILE": "{empty}"}),
+    ],
+)
+def test_a_service_file_says_where_the_database_is(
+    store: str, tmp_path: Path, address: str, variables: dict[str, str]
+) -> None:
+    sections = {"other": {"host": "192.0.2.1"}, "here": {**parts(store), "password": "secret"}}
+    for name in ("services", ".pg_service.conf", "pg_service.conf"):
+        services(tmp_path / name, sections).chmod(0o600)
+    places = {
+        "file": tmp_path / "services",
+        "folder": tmp_path,
+        "empty": services(tmp_path / "empty", {}),
+    }
+    variables = {name: value.format(**places) for name, value in variables.items()}
+    ports = ("--http-port", "none", "--https-port", "none")
+    with Command("serve", "--store", address.format(**places), *ports, **variables) as serve:
+        service = serve.line()
+        with ginnel.RemoteClient(service["api_key"], base_url=service["url"]) as client:
+            assert client.api_keys.list().to_list()
+
+
+@pytest.mark.parametrize(
+    ("address", "lines", "words"),
+    [
+        ("postgres://?service=none", {}, "no such section"),
+        ("postgres://?service=here", {"host": "x"}, "no host, user or dbname"),
+        ("postgres://?service=here", {"sslkey": "secret"}, "line 2: sslkey is not supported"),
+        ("postgres://?service=here", {"password": "secret"}, "chmod 600"),
+        ("postgres://?service=here&servicefile=/none", {}, "No such file"),
+    ],
+)
+def test_a_service_that_cannot_be_used_is_named_with_its_file(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    address: str,
+    lines: dict[str, str],
+    words: str,
+) -> None:
+    file = services(tmp_path / "services", {"here": lines})
+    file.chmod(0o644)
+    monkeypatch.setenv("PGSERVICEFILE", str(file))
+
+    with pytest.raises(ConfigError, match=words) as refused:
+        ginnel.Service(store=address)
+
+    name = address.partition("=")[2].partition("&")[0]
+    assert f'service "{name}" of ' in str(refused.value)
+    assert ("/none" if "servicefile" in address else str(file)) in str(refused.value)
+    assert "secret" not in str(refused.value)
 
 
 def test_the_command_refuses_a_password_in_an_argument() -> None:

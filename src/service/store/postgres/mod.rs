@@ -14,6 +14,7 @@ mod overlay;
 mod passwords;
 mod pool;
 mod server;
+mod services;
 mod statements;
 mod tables;
 mod tls;

@@ -12,7 +12,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 use url::Url;
 
-use super::passwords;
+use super::{passwords, services};
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -26,6 +26,17 @@ pub(super) enum TlsMode {
     Disable,
     /// TLS to a server that shows a certificate of the authority, for its host.
     VerifyFull,
+}
+
+impl TlsMode {
+    /// The error says what is wrong with the value.
+    fn of(value: &str) -> Result<Self, &'static str> {
+        match value {
+            "disable" => Ok(Self::Disable),
+            "verify-full" => Ok(Self::VerifyFull),
+            _ => Err("is neither disable nor verify-full"),
+        }
+    }
 }
 
 /// Where a database on PostgreSQL is, and how to get there.
@@ -49,7 +60,8 @@ pub enum PostgresAddressError {
     /// It has a password.
     #[error(
         "the address of the database has a password, which everyone on this machine could read: leave it \
-         out, and use a file (?passfile=PATH or PGPASSFILE, in the form of .pgpass), or PGPASSWORD"
+         out, and use a file (?passfile=PATH or PGPASSFILE, in the form of .pgpass), ?service=NAME of a \
+         service file, or PGPASSWORD"
     )]
     Password,
     /// A parameter is not known, or has another value than it may have.
@@ -63,7 +75,9 @@ pub enum PostgresAddressError {
         problem: &'static str,
     },
     /// There is no such parameter; its value is not shown, for it may be a secret.
-    #[error("{0} is not a known parameter: host, passfile, sslmode and sslrootcert are")]
+    #[error(
+        "{0} is not a known parameter: host, passfile, service, servicefile, sslmode and sslrootcert are"
+    )]
     UnknownParameter(String),
     /// A file with passwords cannot be used.
     #[error("cannot read {path}: {problem}", path = .path.display())]
@@ -71,6 +85,16 @@ pub enum PostgresAddressError {
         /// The file.
         path: PathBuf,
         /// Why not.
+        problem: String,
+    },
+    /// A service is not described in its file, or in a way that cannot be used.
+    #[error("service {name:?} of {path}: {problem}", path = .path.display())]
+    Service {
+        /// The service.
+        name: String,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
         problem: String,
     },
     /// Traffic beyond this machine would not be protected.
@@ -111,15 +135,23 @@ impl FromStr for PostgresOptions {
         if url.password().is_some() {
             return Err(PostgresAddressError::Password);
         }
-        let mut parameters = Parameters::default();
-        for (name, value) in url.query_pairs() {
-            parameters.take(&name, &value)?;
+        let mut parameters = Parameters::of_address(&url).ok_or_else(malformed)??;
+        let service = services::find(parameters.service.take(), parameters.service_file.take())?;
+        if let Some(service) = &service {
+            parameters.fill_in(&service.parameters);
         }
-        let config = config(&url, &parameters).ok_or_else(malformed)?;
+        let config = parameters.config().ok_or_else(|| match &service {
+            Some(service) => service.error("it has no host, user or dbname, nor has the address"),
+            None => malformed(),
+        })?;
         let tls = tls_mode(&config, parameters.tls)?;
         let mut options =
             Self { config, tls, authority: parameters.authority, address: address.to_owned() };
-        if let Some(password) = passwords::find(&options.config, parameters.password_file)? {
+        let password = match parameters.password {
+            None => passwords::find(&options.config, parameters.password_file)?,
+            password => password,
+        };
+        if let Some(password) = password {
             options.config.password(password);
         }
         let mode = match tls {
@@ -132,56 +164,112 @@ impl FromStr for PostgresOptions {
     }
 }
 
-/// What the query of an address says.
+/// What an address or a service says of a server.
 #[derive(Default)]
-struct Parameters {
+pub(super) struct Parameters {
     host: Option<String>,
+    port: Option<u16>,
+    user: Option<String>,
+    database: Option<String>,
     tls: Option<TlsMode>,
     authority: Option<PathBuf>,
+    /// Of a service alone.
+    pub(super) password: Option<String>,
     password_file: Option<PathBuf>,
+    service: Option<String>,
+    service_file: Option<PathBuf>,
 }
 
 impl Parameters {
-    fn take(&mut self, name: &str, value: &str) -> Result<(), PostgresAddressError> {
-        let wrong = |problem| {
-            let (name, value) = (name.to_owned(), value.to_owned());
-            PostgresAddressError::Parameter { name, value, problem }
+    /// None when a part is not UTF-8.
+    fn of_address(url: &Url) -> Option<Result<Self, PostgresAddressError>> {
+        let decode = |text: &str| {
+            let text = percent_encoding::percent_decode_str(text).decode_utf8().ok()?;
+            Some(Some(text.into_owned()).filter(|text| !text.is_empty()))
         };
+        let host = decode(url.host_str().unwrap_or_default())?;
+        let mut parameters = Self {
+            host: host.map(|host| host.trim_matches(['[', ']']).to_owned()),
+            port: url.port(),
+            user: decode(url.username())?,
+            database: decode(url.path().trim_start_matches('/'))?,
+            ..Self::default()
+        };
+        let mut query = url.query_pairs();
+        let taken = query.try_for_each(|(name, value)| parameters.take(&name, &value));
+        Some(taken.map(|()| parameters))
+    }
+
+    fn take(&mut self, name: &str, value: &str) -> Result<(), PostgresAddressError> {
         match name {
             "host" => self.host = Some(value.to_owned()),
             "sslrootcert" => self.authority = Some(value.into()),
             "passfile" => self.password_file = Some(value.into()),
             "password" => return Err(PostgresAddressError::Password),
+            "service" => self.service = Some(value.to_owned()),
+            "servicefile" => self.service_file = Some(value.into()),
             "sslmode" => {
-                self.tls = Some(match value {
-                    "disable" => TlsMode::Disable,
-                    "verify-full" => TlsMode::VerifyFull,
-                    _ => return Err(wrong("is neither disable nor verify-full")),
-                });
+                let wrong = |problem| {
+                    let (name, value) = (name.to_owned(), value.to_owned());
+                    PostgresAddressError::Parameter { name, value, problem }
+                };
+                self.tls = Some(TlsMode::of(value).map_err(wrong)?);
             }
             // It may be a password under another name.
             _ => return Err(PostgresAddressError::UnknownParameter(name.to_owned())),
         }
         Ok(())
     }
-}
 
-fn config(url: &Url, parameters: &Parameters) -> Option<Config> {
-    let decode = |text: &str| {
-        percent_encoding::percent_decode_str(text).decode_utf8().ok().map(|text| text.into_owned())
-    };
-    let mut config = Config::new();
-    let host = match (&parameters.host, url.host_str()) {
-        (Some(host), _) => host.clone(),
-        (None, Some(host)) if !host.is_empty() => decode(host)?.trim_matches(['[', ']']).to_owned(),
-        _ => return None,
-    };
-    config.host(&host).port(url.port().unwrap_or(5432));
-    let user = decode(url.username()).filter(|user| !user.is_empty());
-    config.user(user.or_else(|| std::env::var("PGUSER").ok())?);
-    let database = decode(url.path().trim_start_matches('/')).filter(|name| !name.is_empty());
-    config.dbname(database?);
-    Some(config)
+    /// Takes a line of a service; gives what is wrong with it, without the value.
+    pub(super) fn take_of_service(&mut self, name: &str, value: &str) -> Result<(), String> {
+        match name {
+            "host" => self.host = Some(value.to_owned()),
+            "port" => self.port = Some(value.parse().map_err(|_| "port is not a port")?),
+            "user" => self.user = Some(value.to_owned()),
+            "dbname" => self.database = Some(value.to_owned()),
+            "password" => self.password = Some(value.to_owned()),
+            "passfile" => self.password_file = Some(value.into()),
+            "sslrootcert" => self.authority = Some(value.into()),
+            "sslmode" => {
+                let wrong = |problem| format!("sslmode {problem}");
+                self.tls = Some(TlsMode::of(value).map_err(wrong)?);
+            }
+            _ => {
+                return Err(format!(
+                    "{name} is not supported: host, port, user, dbname, password, passfile, sslmode and \
+                     sslrootcert are"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes from a service what the address leaves out.
+    fn fill_in(&mut self, service: &Self) {
+        fn fill<T: Clone>(value: &mut Option<T>, of_service: &Option<T>) {
+            *value = value.take().or_else(|| of_service.clone());
+        }
+        if self.password_file.is_none() {
+            self.password.clone_from(&service.password);
+        }
+        fill(&mut self.host, &service.host);
+        fill(&mut self.port, &service.port);
+        fill(&mut self.user, &service.user);
+        fill(&mut self.database, &service.database);
+        fill(&mut self.tls, &service.tls);
+        fill(&mut self.authority, &service.authority);
+        fill(&mut self.password_file, &service.password_file);
+    }
+
+    /// None where nothing says which host, user or database it is.
+    fn config(&self) -> Option<Config> {
+        let user = self.user.clone().or_else(|| std::env::var("PGUSER").ok())?;
+        let mut config = Config::new();
+        config.host(self.host.as_ref()?).port(self.port.unwrap_or(5432));
+        config.user(user).dbname(self.database.as_ref()?);
+        Some(config)
+    }
 }
 
 /// Beyond this machine, TLS is the rule and cannot be switched off.
@@ -256,6 +344,33 @@ mod tests {
         }
         let refused = parse("postgres://me@db.example/tunnels?sslmode=disable").unwrap_err();
         assert_eq!(refused, PostgresAddressError::Unprotected("db.example".to_owned()));
+    }
+
+    #[test]
+    fn a_service_says_what_the_address_leaves_out() {
+        let url = Url::parse("postgres://me@/?service=db&passfile=/mine").unwrap();
+        let mut parameters = Parameters::of_address(&url).unwrap().unwrap();
+        let mut service = Parameters::default();
+        for (name, value) in [
+            ("host", "db.example"),
+            ("port", "6000"),
+            ("user", "you"),
+            ("dbname", "tunnels"),
+            ("password", "secret"),
+        ] {
+            service.take_of_service(name, value).unwrap();
+        }
+        assert!(parameters.config().is_none(), "which host and database is not said");
+
+        parameters.fill_in(&service);
+
+        let config = parameters.config().unwrap();
+        assert_eq!(config.get_hosts(), [Host::Tcp("db.example".to_owned())]);
+        assert_eq!(config.get_ports(), [6000]);
+        assert_eq!(config.get_user(), Some("me"), "the address counts");
+        assert_eq!(config.get_dbname(), Some("tunnels"));
+        assert_eq!(parameters.password, None, "of a file that the address names");
+        assert_eq!(parameters.service.as_deref(), Some("db"));
     }
 
     #[test]

@@ -35,8 +35,9 @@ pub(super) fn find(
     Ok(text.lines().find_map(|line| password_in(line, config)))
 }
 
+/// Says what is wrong with a file that others may read.
 #[cfg(unix)]
-fn check_mode(path: &Path) -> Result<(), String> {
+pub(super) fn check_mode(path: &Path) -> Result<(), String> {
     use std::os::unix::fs::PermissionsExt;
     let metadata = path.metadata().map_err(|error| error.to_string())?;
     match metadata.permissions().mode() & 0o077 {
@@ -46,7 +47,7 @@ fn check_mode(path: &Path) -> Result<(), String> {
 }
 
 #[cfg(not(unix))]
-fn check_mode(_: &Path) -> Result<(), String> {
+pub(super) fn check_mode(_: &Path) -> Result<(), String> {
     Ok(())
 }
 
