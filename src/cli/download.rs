@@ -80,14 +80,7 @@ impl PartialDownload {
     /// Checks the file, and gives it its name.
     fn publish(&self, to: &Path, overwrite: Overwrite) -> Result<BackupReport, StoreError> {
         let report = store::examine(&self.path)?.content;
-        let named = match overwrite {
-            Overwrite::Yes => std::fs::rename(&self.path, to),
-            Overwrite::No => files::rename_new(&self.path, to),
-        };
-        named.and_then(|()| files::sync_folder(to)).map_err(|source| match source.kind() {
-            ErrorKind::AlreadyExists => StoreError::Exists(to.to_owned()),
-            _ => StoreError::File { path: to.to_owned(), source },
-        })?;
+        overwrite.rename(&self.path, to)?;
         Ok(BackupReport { path: to.to_owned(), ..report })
     }
 

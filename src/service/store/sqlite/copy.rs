@@ -31,6 +31,23 @@ pub enum Overwrite {
     Yes,
 }
 
+impl Overwrite {
+    /// Gives a copy that is complete its name, on disk.
+    ///
+    /// # Errors
+    /// When a file has the name and keeps it, or the copy cannot get it.
+    pub fn rename(self, copy: &Path, to: &Path) -> Result<(), StoreError> {
+        let named = match self {
+            Self::Yes => std::fs::rename(copy, to),
+            Self::No => files::rename_new(copy, to),
+        };
+        named.and_then(|()| files::sync_folder(to)).map_err(|source| match source.kind() {
+            ErrorKind::AlreadyExists => StoreError::Exists(to.to_owned()),
+            _ => StoreError::File { path: to.to_owned(), source },
+        })
+    }
+}
+
 /// What a copy holds, as counted in the copy itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackupReport {
@@ -188,14 +205,7 @@ impl PartialFile {
     }
 
     pub(super) fn publish(&self, to: &Path, overwrite: Overwrite) -> Result<(), StoreError> {
-        let named = match overwrite {
-            Overwrite::Yes => std::fs::rename(&self.path, to),
-            Overwrite::No => files::rename_new(&self.path, to),
-        };
-        named.and_then(|()| files::sync_folder(to)).map_err(|source| match source.kind() {
-            ErrorKind::AlreadyExists => StoreError::Exists(to.to_owned()),
-            _ => StoreError::File { path: to.to_owned(), source },
-        })
+        overwrite.rename(&self.path, to)
     }
 
     fn remove(&self) -> Result<(), StoreError> {
