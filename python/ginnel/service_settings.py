@@ -71,6 +71,14 @@ class ApiSettings(TypedDict, total=False):
     """How long the body of a request may take; from 50ms to 1d; by default 30s."""
     max_body_size: int | str
     """The largest body of a request; from 1KiB to 64MiB; by default 1MiB."""
+    max_head_size: int | str
+    """The largest head of a request; larger ones get 431; from 4KiB to 128KiB; by default
+    64KiB.
+    """
+    max_header_fields: int
+    """The most header fields of a request; with more it gets 431; from 20 to 100; by default
+    100.
+    """
 
 
 class EdgeSettings(TypedDict, total=False):
@@ -108,6 +116,14 @@ class EdgeSettings(TypedDict, total=False):
     """How many requests a connection may carry at once with HTTP/2; from 1 to 10000; by
     default 128.
     """
+    max_head_size: int | str
+    """The largest head of a visitor's request, with its first line; larger ones get 431; from
+    1KiB to 64KiB; by default 64KiB.
+    """
+    max_header_fields: int
+    """The most header fields of a visitor's request; with more it gets 431; from 10 to 100; by
+    default 100.
+    """
 
 
 class AgentSettings(TypedDict, total=False):
@@ -138,6 +154,10 @@ class AgentSettings(TypedDict, total=False):
     queue_timeout: Duration
     """How long a visitor waits for one of them to end when there are that many; from 0s to 1d;
     by default 1s.
+    """
+    max_unread_size: int | str
+    """How much the visitors of an agent may leave unread; beyond it, those with more than 256
+    KiB of it lose streams; from 256KiB to 1GiB; by default 6MiB.
     """
     reserve: Duration
     """How long the addresses of an agent that is gone are kept for it; from 0s to 30d; by

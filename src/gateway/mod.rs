@@ -62,6 +62,7 @@ use upstream::pool::UpstreamPools;
 
 use crate::api::Origin;
 use crate::api::id::Ids;
+pub use crate::http1::HeadLimits;
 use crate::logging::ignore;
 use crate::net::descriptors::{self, DescriptorLimit};
 use crate::net::{
@@ -111,6 +112,8 @@ pub struct GatewaySettings {
     pub timeouts: Timeouts,
     /// How many requests a visitor's connection may carry at once with HTTP/2.
     pub http2_streams: u32,
+    /// How large the head of a visitor's request may be: at most what agents take.
+    pub head: HeadLimits,
     /// How many connections to one upstream may wait for another request, for each way. With fewer than
     /// visitors who send at once, each of their bursts would end in connections closed and opened again.
     pub upstream_idle_connections: usize,
@@ -141,6 +144,7 @@ impl Default for GatewaySettings {
             connections_per_address: None,
             timeouts: Timeouts::default(),
             http2_streams: 128,
+            head: HeadLimits::default(),
             upstream_idle_connections: 1024,
             origin: Origin::default(),
             metrics: false,
@@ -163,6 +167,7 @@ impl GatewaySettings {
             ambiguous_paths: self.ambiguous_paths,
             timeouts: self.timeouts,
             http2_streams: self.http2_streams,
+            head: self.head,
         }
     }
 }
@@ -174,6 +179,7 @@ pub(crate) struct LiveGatewaySettings {
     pub ambiguous_paths: AmbiguousPaths,
     pub timeouts: Timeouts,
     pub http2_streams: u32,
+    pub head: HeadLimits,
 }
 
 /// All public addresses of a service.

@@ -6,30 +6,42 @@
 
 use std::mem::MaybeUninit;
 
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+
 use super::length::field;
 use super::{Body, BodyLength, FramingError};
 
-/// How long a head may be that goes through a gateway or a relay.
+/// How long the head of a visitor's request may be.
 pub const MAX_HEAD_BYTES: usize = 64 << 10;
 /// How many fields it may have.
 pub const MAX_HEAD_FIELDS: usize = 100;
-/// How many fields a head may have that a client reads; for more there is no room.
-pub(super) const MAX_CLIENT_HEAD_FIELDS: usize = 128;
+/// How long a head may be between a gateway and what is behind it, which may add fields.
+pub const MAX_RELAYED_HEAD_BYTES: usize = MAX_HEAD_BYTES + (16 << 10);
+/// How many fields any head may have; for more there is no room.
+pub(super) const MAX_READ_FIELDS: usize = 128;
 
 /// How large a head may be.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadLimits {
+    /// Its first line and the empty one at its end count.
     pub bytes: usize,
-    /// At most [`MAX_CLIENT_HEAD_FIELDS`].
+    /// At most [`MAX_READ_FIELDS`].
     pub fields: usize,
 }
 
+impl Default for HeadLimits {
+    /// What a visitor may send.
+    fn default() -> Self {
+        Self { bytes: MAX_HEAD_BYTES, fields: MAX_HEAD_FIELDS }
+    }
+}
+
 impl HeadLimits {
-    /// What goes through a gateway or a relay.
-    const RELAYED: Self = Self { bytes: MAX_HEAD_BYTES, fields: MAX_HEAD_FIELDS };
+    /// What goes between a gateway and what is behind it.
+    const RELAYED: Self = Self { bytes: MAX_RELAYED_HEAD_BYTES, fields: MAX_READ_FIELDS };
     /// What a client reads: `bytes`, with as many fields as there is room for.
     pub const fn of_client(bytes: usize) -> Self {
-        Self { bytes, fields: MAX_CLIENT_HEAD_FIELDS }
+        Self { bytes, fields: MAX_READ_FIELDS }
     }
 }
 
@@ -43,10 +55,10 @@ pub enum HeadError {
     #[error("the head of the message is malformed")]
     Malformed(&'static str),
     /// It has too many fields.
-    #[error("the head has more than {MAX_HEAD_FIELDS} headers")]
+    #[error("the head has more than {MAX_READ_FIELDS} headers")]
     TooMany,
     /// It does not end.
-    #[error("the head is longer than {MAX_HEAD_BYTES} bytes")]
+    #[error("the head is longer than {MAX_RELAYED_HEAD_BYTES} bytes")]
     TooLong,
     /// A line ends as others may not see it end.
     #[error("a line does not end with carriage return and line feed")]
@@ -125,7 +137,7 @@ pub fn read_request_within<T>(
     read: impl FnOnce(&RequestHead<'_, '_>) -> T,
 ) -> Result<Option<T>, HeadError> {
     check_start(bytes)?;
-    let mut fields = [const { MaybeUninit::uninit() }; MAX_CLIENT_HEAD_FIELDS];
+    let mut fields = [const { MaybeUninit::uninit() }; MAX_READ_FIELDS];
     let fields = fields.get_mut(..limits.fields).unwrap_or_default();
     let mut parsed = httparse::Request::new(&mut []);
     let bytes = match parsed.parse_with_uninit_headers(bytes, fields)? {
@@ -165,7 +177,7 @@ pub fn read_response_within<T>(
     read: impl FnOnce(&ResponseHead<'_, '_>) -> T,
 ) -> Result<Option<T>, HeadError> {
     check_start(bytes)?;
-    let mut fields = [const { MaybeUninit::uninit() }; MAX_CLIENT_HEAD_FIELDS];
+    let mut fields = [const { MaybeUninit::uninit() }; MAX_READ_FIELDS];
     let fields = fields.get_mut(..limits.fields).unwrap_or_default();
     let mut parsed = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
@@ -239,6 +251,27 @@ pub fn fields_in(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)).filter_map(field)
 }
 
+/// How large the head of a request was that others have read, in bytes.
+pub fn head_size(method: &Method, target: &Uri, fields: &HeaderMap) -> usize {
+    let first_line = method.as_str().len() + "  HTTP/1.1\r\n\r\n".len();
+    first_line + size_of(target, fields, ": \r\n".len())
+}
+
+/// How large the fields of a request are as HTTP/2 counts them (RFC 9113, section 10.5.1).
+pub fn header_list_size(target: &Uri, fields: &HeaderMap) -> usize {
+    size_of(target, fields, 32)
+}
+
+/// How large target and fields are, each field with so many bytes besides its name and its value.
+fn size_of(target: &Uri, fields: &HeaderMap, bytes_around: usize) -> usize {
+    let host = target.authority().map_or(0, |host| host.as_str().len());
+    let path = target.path_and_query().map_or(0, |path| path.as_str().len());
+    let field_size = |(name, value): (&HeaderName, &HeaderValue)| {
+        name.as_str().len() + value.len() + bytes_around
+    };
+    host + path + fields.iter().map(field_size).sum::<usize>()
+}
+
 fn incomplete<T>(bytes: &[u8], limits: HeadLimits) -> Result<Option<T>, HeadError> {
     if bytes.len() < limits.bytes { Ok(None) } else { Err(HeadError::TooLong) }
 }
@@ -281,7 +314,7 @@ mod tests {
     use super::*;
 
     fn refusal(head: &str) -> HeadError {
-        read_request(head.as_bytes(), |_| ()).unwrap_err()
+        read_request_within(HeadLimits::default(), head.as_bytes(), |_| ()).unwrap_err()
     }
 
     #[test]
@@ -370,9 +403,9 @@ mod tests {
         let head = |fields| format!("HTTP/1.1 204 X\r\n{}\r\n", "a: b\r\n".repeat(fields));
         let large = HeadLimits::of_client(1 << 20);
 
-        assert_eq!(read(large, &head(MAX_CLIENT_HEAD_FIELDS)), Ok(Some(MAX_CLIENT_HEAD_FIELDS)));
-        assert_eq!(read(large, &head(MAX_CLIENT_HEAD_FIELDS + 1)), Err(HeadError::TooMany));
-        assert_eq!(read(HeadLimits::RELAYED, &head(101)), Err(HeadError::TooMany));
+        assert_eq!(read(large, &head(MAX_READ_FIELDS)), Ok(Some(MAX_READ_FIELDS)));
+        assert_eq!(read(large, &head(MAX_READ_FIELDS + 1)), Err(HeadError::TooMany));
+        assert_eq!(read(HeadLimits::default(), &head(101)), Err(HeadError::TooMany));
         let (whole, limits) = (head(1), |bytes| HeadLimits { bytes, fields: 1 });
         assert_eq!(read(limits(whole.len()), &whole), Ok(Some(1)));
         assert_eq!(read(limits(whole.len() - 1), &whole), Err(HeadError::TooLong));

@@ -33,8 +33,10 @@ pub use body::Body;
 pub use chunks::FramingError;
 pub use forwarded::{CDN_LOOP, FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, is_forwarded};
 pub use head::{
-    HeadError, HeadField, HeadLine, MAX_HEAD_BYTES, RequestHead, ResponseHead, behind_first_line,
-    fields_in, lines_of, may_end_head, read_fields, read_request, read_response,
+    HeadError, HeadField, HeadLimits, HeadLine, MAX_HEAD_BYTES, MAX_HEAD_FIELDS,
+    MAX_RELAYED_HEAD_BYTES, RequestHead, ResponseHead, behind_first_line, fields_in, head_size,
+    header_list_size, lines_of, may_end_head, read_fields, read_request, read_request_within,
+    read_response,
 };
 pub use hop_by_hop::{
     ConnectionOptions, is_framing, is_hop_by_hop, may_be_named, may_trail, strip_hop_by_hop,

@@ -4,8 +4,7 @@
 //! is an error, whatever parts of it came.
 
 use super::head::{
-    HeadError, HeadLimits, MAX_CLIENT_HEAD_FIELDS, behind_first_line, may_end_head,
-    read_response_within,
+    HeadError, HeadLimits, MAX_READ_FIELDS, behind_first_line, may_end_head, read_response_within,
 };
 use super::response::ResponseBody;
 use super::{Body, ConnectionOptions, FramingError, Response};
@@ -23,7 +22,7 @@ pub enum ResponseError {
     #[error("the head of the response is longer than {} KiB", MAX_HEAD_BYTES >> 10)]
     LongHead,
     /// The head has too many fields.
-    #[error("the head of the response has more than {MAX_CLIENT_HEAD_FIELDS} fields")]
+    #[error("the head of the response has more than {MAX_READ_FIELDS} fields")]
     ManyFields,
     /// What came is not the head of an answer.
     #[error("the response is not HTTP/1.1: {0}")]

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::mux::stream_state::WINDOW;
 
-/// How much may wait unread on the streams of a session before those that have most are ended.
-const MAX_BACKLOG_BYTES: usize = 6 << 20;
-/// With more than this, pieces are copied, so that none keeps the whole buffer it came in.
-const HIGH_BACKLOG_BYTES: usize = MAX_BACKLOG_BYTES / 6;
+/// How much may wait unread on the streams of a session by default before those that have most are ended.
+pub const DEFAULT_BACKLOG_BYTES: usize = 6 << 20;
+/// With more than this part of it, pieces are copied, so that none keeps the whole buffer it came in.
+const HIGH_PART: usize = 6;
 /// How much may wait on a stream whatever waits on others.
 const MIN_STREAM_BYTES: usize = 8 << 10;
 
@@ -16,8 +16,24 @@ const MIN_STREAM_BYTES: usize = 8 << 10;
 ///
 /// A peer may send a whole window on each stream, which is not negotiated: five hundred streams that
 /// nobody reads would hold 125 MiB.
-#[derive(Debug, Default)]
-pub struct UnreadBacklog(AtomicUsize);
+#[derive(Debug)]
+pub struct UnreadBacklog {
+    bytes: AtomicUsize,
+    limit: usize,
+}
+
+impl UnreadBacklog {
+    /// Nothing so far, and at most about so many bytes.
+    pub fn new(limit: usize) -> Self {
+        Self { bytes: AtomicUsize::new(0), limit }
+    }
+}
+
+impl Default for UnreadBacklog {
+    fn default() -> Self {
+        Self::new(DEFAULT_BACKLOG_BYTES)
+    }
+}
 
 /// What waits unread on some of these streams, such as those of one visitor.
 #[derive(Debug)]
@@ -34,24 +50,24 @@ impl UnreadAccount {
 
     pub(crate) fn add(&self, bytes: usize) {
         self.bytes.fetch_add(bytes, Relaxed);
-        self.backlog.0.fetch_add(bytes, Relaxed);
+        self.backlog.bytes.fetch_add(bytes, Relaxed);
     }
 
     pub(crate) fn subtract(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Relaxed);
-        self.backlog.0.fetch_sub(bytes, Relaxed);
+        self.backlog.bytes.fetch_sub(bytes, Relaxed);
     }
 
     /// Whether so much waits that no byte more than that should be held.
     pub(crate) fn is_high(&self) -> bool {
-        self.backlog.0.load(Relaxed) > HIGH_BACKLOG_BYTES
+        self.backlog.bytes.load(Relaxed) > self.backlog.limit / HIGH_PART
     }
 
     /// Whether a stream of this account, with so much unread, has more than there is room for: too
     /// much waits in the session, and on these streams more than one of them may have.
     pub(crate) fn is_over(&self, unread: usize) -> bool {
         unread > MIN_STREAM_BYTES
-            && self.backlog.0.load(Relaxed) > MAX_BACKLOG_BYTES
+            && self.backlog.bytes.load(Relaxed) > self.backlog.limit
             && self.bytes.load(Relaxed) > WINDOW
     }
 }
@@ -60,9 +76,12 @@ impl UnreadAccount {
 mod tests {
     use super::*;
 
+    const MAX_BACKLOG_BYTES: usize = 64 << 20;
+    const HIGH_BACKLOG_BYTES: usize = MAX_BACKLOG_BYTES / HIGH_PART;
+
     /// An account with so much unread, in a session where others have the rest of `session`.
     fn account(own: usize, session: usize) -> Arc<UnreadAccount> {
-        let backlog = Arc::default();
+        let backlog = Arc::new(UnreadBacklog::new(MAX_BACKLOG_BYTES));
         let (account, others) = (UnreadAccount::new(&backlog), UnreadAccount::new(&backlog));
         account.add(own);
         others.add(session - own);

@@ -24,7 +24,7 @@ mod stream_cell;
 pub mod stream_state;
 mod stream_table;
 
-pub use backlog::{UnreadAccount, UnreadBacklog};
+pub use backlog::{DEFAULT_BACKLOG_BYTES, UnreadAccount, UnreadBacklog};
 pub use code::Code;
 pub use error::{LoginLimitError, Reset, SessionEnd};
 pub use group::Group;

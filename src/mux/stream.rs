@@ -226,6 +226,11 @@ impl StreamWatch {
         (!is_gone).then(|| inner.state.moves())
     }
 
+    /// How many bytes wait for whoever reads the stream.
+    pub fn unread(&self) -> usize {
+        self.cell.upgrade().map_or(0, |cell| cell.lock().state.buffered())
+    }
+
     /// Ends both directions now, also for the peer.
     pub fn reset(&self, code: Code) {
         if let (Some(cell), Some(shared)) = (self.cell.upgrade(), self.shared.upgrade()) {

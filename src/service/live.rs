@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use http::request;
 
 use super::rate_limit::RateLimit;
 use super::{Options, Refusal, TrustedProxies};
+use crate::http1::{MAX_HEAD_BYTES, MAX_HEAD_FIELDS, head_size};
 use crate::net::ApiTimeouts;
 use crate::settings::ByteSize;
 
@@ -21,6 +23,10 @@ pub struct ApiLimits {
     pub body: Duration,
     /// The largest body (remote API sheet, section 1).
     pub max_body: ByteSize,
+    /// The largest head of a request.
+    pub max_head: ByteSize,
+    /// The most fields that it may have; more than a hundred are refused by hyper, without a text.
+    pub max_header_fields: usize,
 }
 
 impl Default for ApiLimits {
@@ -30,11 +36,30 @@ impl Default for ApiLimits {
             head: Duration::from_secs(30),
             body: Duration::from_secs(30),
             max_body: ByteSize(1 << 20),
+            max_head: ByteSize(MAX_HEAD_BYTES),
+            max_header_fields: MAX_HEAD_FIELDS,
         }
     }
 }
 
 impl ApiLimits {
+    /// Refuses a request whose head is too large.
+    pub(super) fn check_head(&self, head: &request::Parts) -> Result<(), Refusal> {
+        let fields = head.headers.len();
+        if fields > self.max_header_fields {
+            let limit = self.max_header_fields;
+            let message = format!("the request has {fields} header fields, the limit is {limit}");
+            return Err(Refusal::head_too_large(&message));
+        }
+        let size = head_size(&head.method, &head.uri, &head.headers);
+        if size > self.max_head.0 {
+            let limit = self.max_head.0;
+            let message = format!("the head of the request has {size} bytes, the limit is {limit}");
+            return Err(Refusal::head_too_large(&message));
+        }
+        Ok(())
+    }
+
     pub(super) fn timeouts(&self) -> ApiTimeouts {
         ApiTimeouts { first_byte: self.first_byte, head: self.head }
     }

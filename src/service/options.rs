@@ -16,7 +16,8 @@ use super::store::{self, PostgresOptions};
 use super::{Error, TrustedProxies};
 use crate::api::{Origin, Secret, id};
 use crate::gateway;
-use crate::mux::LoginLimits;
+use crate::http1::HeadLimits;
+use crate::mux::{DEFAULT_BACKLOG_BYTES, LoginLimits};
 use crate::net::ConnectionCaps;
 use crate::net::descriptors::{self, DescriptorLimit};
 use crate::policy::path::AmbiguousPaths;
@@ -96,6 +97,10 @@ pub struct Options {
     pub timeouts: gateway::Timeouts,
     /// How many requests a visitor's connection may carry at once with HTTP/2.
     pub http2_streams: u32,
+    /// The largest head of a visitor's request.
+    pub max_head: ByteSize,
+    /// The most fields that it may have.
+    pub max_header_fields: usize,
     /// How many connections to one backend may wait for another request.
     pub upstream_idle_connections: usize,
     /// The name or address that agents connect to; loopback by default.
@@ -124,6 +129,8 @@ pub struct Options {
     pub agent_streams: usize,
     /// How long a visitor waits for one of them when there are that many.
     pub agent_queue_timeout: Duration,
+    /// How much of what the visitors of an agent have asked for may wait for them.
+    pub agent_unread: ByteSize,
     /// How long the addresses of an agent that is gone are kept for it; after a restart of the service
     /// it is 30 days, for at most 1,000 of an account.
     pub reserve: Duration,
@@ -178,6 +185,8 @@ impl Default for Options {
             api: ApiLimits::default(),
             timeouts: edge.timeouts,
             http2_streams: edge.http2_streams,
+            max_head: ByteSize(edge.head.bytes),
+            max_header_fields: edge.head.fields,
             upstream_idle_connections: edge.upstream_idle_connections,
             agent_host: "127.0.0.1".to_owned(),
             agent_port: Some(0),
@@ -191,6 +200,7 @@ impl Default for Options {
             login_bytes: ByteSize(LoginLimits::default().bytes),
             agent_streams: 500,
             agent_queue_timeout: Duration::from_secs(1),
+            agent_unread: ByteSize(DEFAULT_BACKLOG_BYTES),
             reserve: Duration::from_secs(30),
             audit_retention: Duration::from_secs(90 * 24 * 3600),
             admin_addr: None,
@@ -268,6 +278,7 @@ impl Options {
             connections_per_address: self.edge_connections_per_address,
             timeouts: self.timeouts,
             http2_streams: self.http2_streams,
+            head: HeadLimits { bytes: self.max_head.0, fields: self.max_header_fields },
             upstream_idle_connections: self.upstream_idle_connections,
             origin: self.origin.part(3),
             metrics: self.admin_addr.is_some(),
@@ -291,6 +302,7 @@ impl Options {
             handshake_timeout: self.agent_handshake_timeout,
             streams: self.agent_streams,
             queue_timeout: self.agent_queue_timeout,
+            unread: self.agent_unread.0,
             reserve: self.reserve,
             reserved_domains_only: self.reserved_domains_only,
             code_prefix: self.code_prefix.clone(),

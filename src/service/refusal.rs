@@ -39,6 +39,11 @@ impl Refusal {
         refusal
     }
 
+    /// The head of the request is too large.
+    pub(super) fn head_too_large(message: &str) -> Self {
+        Self::plain(431, message)
+    }
+
     /// No resource has the identifier in the path.
     pub fn not_found() -> Self {
         Self::plain(404, "Resource not found")

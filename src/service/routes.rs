@@ -93,6 +93,9 @@ impl ApiRoutes {
     async fn respond(&self, request: Request<Incoming>) -> Response {
         let (head, mut body) = request.into_parts();
         let shared = &self.shared;
+        if let Err(refusal) = shared.live.load().limits.check_head(&head) {
+            return pipeline::respond(shared, &head.headers, &mut body, Err(refusal)).await;
+        }
         let found = self.paths.at(head.uri.path()).map(|found| found.value.clone());
         let refusal = match found.as_deref() {
             Ok(ApiPath::Operations(handlers)) => {

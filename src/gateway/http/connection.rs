@@ -34,6 +34,7 @@ use crate::gateway::routing::virtual_host::{Rejection, Route, VirtualHost};
 use crate::gateway::tls::policy::TlsPolicy;
 use crate::gateway::upstream::forward::Upstream;
 use crate::gateway::{GatewayState, LiveGatewaySettings};
+use crate::http1::HeadLimits;
 use crate::http1::{RequestHead, is_forwarded};
 use crate::logging::or_debug;
 use crate::net::ShutdownSignal;
@@ -118,6 +119,11 @@ impl HttpConnection {
         }
     }
 
+    /// How large heads of requests may be.
+    pub(crate) fn head_limits(&self) -> HeadLimits {
+        self.live.head
+    }
+
     /// What the parts of the connection tell one another.
     pub(crate) fn activity(&self) -> &Arc<ConnectionActivity> {
         &self.activity
@@ -130,6 +136,8 @@ impl HttpConnection {
     ) -> Result<Response<ResponseBody>, ConnectionClosed> {
         let mut answering = self.activity.active_requests();
         let mut record = self.unrouted_record();
+        // Before the request gets fields of ours.
+        let size = head::check_size(&request, self.live.head);
         let id = self.name_request(request.headers_mut());
         let name = id.as_ref().and_then(|id| id.to_str().ok());
         let span = request_span(name);
@@ -138,8 +146,13 @@ impl HttpConnection {
         trace.request(&request);
         let somebody = self.behind_proxy(request.headers());
         let client = somebody.as_ref().unwrap_or(&self.client);
-        let forwarded = self.forward(client, request, &mut trace, &mut record);
-        let forwarded = forwarded.instrument(span.clone()).await;
+        let forwarded = match size {
+            Err(too_large) => Err(Rejection::Respond(too_large)),
+            Ok(()) => {
+                let forwarding = self.forward(client, request, &mut trace, &mut record);
+                forwarding.instrument(span.clone()).await
+            }
+        };
         let _span = span.entered();
         let mut response = match forwarded {
             // Whatever was made of a part of the body, the request as a whole cannot be understood.

@@ -60,9 +60,12 @@ pub(crate) const BUSY: ErrorResponse =
 /// The request cannot be understood in one way only.
 pub(crate) const BAD_REQUEST: ErrorResponse =
     ErrorResponse::new(400, None, "The request is malformed.").closing();
-/// The head of the request is longer than it may be, or has too many headers.
+/// The head of the request is longer than it may be.
 pub(crate) const HEAD_TOO_LARGE: ErrorResponse =
     ErrorResponse::new(431, None, "The headers of the request are too large.").closing();
+/// The head of the request has more fields than it may have.
+pub(crate) const TOO_MANY_FIELDS: ErrorResponse =
+    ErrorResponse::new(431, None, "The request has too many headers.").closing();
 /// Tunnels for anything to anywhere are not what this is.
 pub(crate) const NO_CONNECT: ErrorResponse =
     ErrorResponse::new(405, None, "CONNECT is not supported.").closing();
@@ -175,7 +178,7 @@ mod tests {
 
         assert_eq!(header(UNAUTHORIZED), [challenge, None, None]);
         assert_eq!(header(BUSY), [None, retry, None]);
-        for closing in [BAD_REQUEST, HEAD_TOO_LARGE, NO_CONNECT, TOO_LONG] {
+        for closing in [BAD_REQUEST, HEAD_TOO_LARGE, TOO_MANY_FIELDS, NO_CONNECT, TOO_LONG] {
             assert!(closing.closes, "{closing:?}");
             assert_eq!(header(closing), [None, None, close.clone()], "{closing:?}");
         }

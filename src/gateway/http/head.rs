@@ -8,11 +8,28 @@ use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version};
 
 use crate::gateway::http::error_response::{self, ERROR_CODE, ErrorResponse};
 use crate::gateway::http::forwarded::VisitorOrigin;
-use crate::http1::{ConnectionOptions, has_token, strip_hop_by_hop};
+use crate::http1::{ConnectionOptions, HeadLimits, has_token, header_list_size, strip_hop_by_hop};
 use crate::policy::path::RawPath;
 
 /// The longest path with its query, in bytes.
 pub(crate) const MAX_PATH_BYTES: usize = 8 << 10;
+
+/// Checks how large the head of a request of HTTP/2 is, whose cookies may come apart; others were
+/// measured while they were read.
+pub(crate) fn check_size<B>(request: &Request<B>, limits: HeadLimits) -> Result<(), ErrorResponse> {
+    if request.version() != Version::HTTP_2 {
+        return Ok(());
+    }
+    let headers = request.headers();
+    let more_cookies = headers.get_all(COOKIE).iter().count().saturating_sub(1);
+    if headers.len() - more_cookies > limits.fields {
+        return Err(error_response::TOO_MANY_FIELDS);
+    }
+    match header_list_size(request.uri(), headers) > limits.bytes {
+        true => Err(error_response::HEAD_TOO_LARGE),
+        false => Ok(()),
+    }
+}
 
 /// Brings a request into one form, with its host in `Host` and a path alone as its address.
 pub(crate) fn admit<B>(request: &mut Request<B>) -> Result<(), ErrorResponse> {

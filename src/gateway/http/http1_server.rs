@@ -30,7 +30,8 @@ use crate::gateway::http::response_writer::{ResponseRules, ResponseWriter};
 use crate::gateway::http::upgrade::{UpgradeSender, VisitorUpgrade};
 use crate::gateway::http::visitor_stream::VisitorStream;
 use crate::http1::{
-    self, Body, ConnectionOptions, Expects, HeadError, RequestHead, has_token, may_end_head,
+    self, Body, ConnectionOptions, Expects, HeadError, HeadLimits, RequestHead, has_token,
+    may_end_head,
 };
 use crate::logging::ignore;
 
@@ -54,6 +55,8 @@ pub(crate) struct Http1Server<'l> {
     http_connection: &'l Arc<HttpConnection>,
     /// The connection itself, as the fast path has it.
     line: FastPathConnection<'l, HttpConnection>,
+    /// How large heads may be.
+    limits: HeadLimits,
 }
 
 /// A request, and where it goes.
@@ -94,7 +97,8 @@ impl<'l> Http1Server<'l> {
         closes: &'l AtomicBool,
     ) -> Self {
         let line = FastPathConnection::new(http_connection.as_ref(), stream, closes);
-        Self { http_connection, line }
+        let limits = http_connection.head_limits();
+        Self { http_connection, line, limits }
     }
 
     /// Serves requests for as long as there are some.
@@ -130,7 +134,7 @@ impl<'l> Http1Server<'l> {
             ExchangeEnd::NotStarted => {
                 // Nothing of it was done, so that its head still lies there. It is read again, because to
                 // keep what was read would cost every request that is carried.
-                let full = http1::read_request(&self.line.buffer, full_request);
+                let full = http1::read_request_within(self.limits, &self.line.buffer, full_request);
                 match full.ok().flatten() {
                     Some(Ok(full)) => Box::pin(self.serve_full(full)).await,
                     _ => Err(self.refuse(error_response::BAD_REQUEST).await),
@@ -155,7 +159,7 @@ impl<'l> Http1Server<'l> {
                     Some(next) => return Ok(next),
                     None => searched = self.line.buffer.len(),
                 }
-            } else if bytes.len() >= http1::MAX_HEAD_BYTES {
+            } else if bytes.len() >= self.limits.bytes {
                 return Err(NoRequest::Refused(error_response::HEAD_TOO_LARGE));
             }
             let is_begun = !self.line.buffer.is_empty();
@@ -175,7 +179,7 @@ impl<'l> Http1Server<'l> {
     /// Reads the head that lies in the buffer, and finds out where its request goes; none while a part
     /// is missing.
     fn read_head(&self) -> Result<Option<NextRequest>, ErrorResponse> {
-        let next = http1::read_request(&self.line.buffer, |head| {
+        let next = http1::read_request_within(self.limits, &self.line.buffer, |head| {
             if let Some((request, target)) = self.line.fast_request(head) {
                 return Ok(NextRequest::Fast(request, target));
             }
@@ -366,7 +370,8 @@ impl<'l> Http1Server<'l> {
 /// What a visitor is answered whose head is refused.
 fn refusal(error: HeadError) -> ErrorResponse {
     match error {
-        HeadError::TooMany | HeadError::TooLong => error_response::HEAD_TOO_LARGE,
+        HeadError::TooMany => error_response::TOO_MANY_FIELDS,
+        HeadError::TooLong => error_response::HEAD_TOO_LARGE,
         _ => error_response::BAD_REQUEST,
     }
 }

@@ -38,8 +38,9 @@ use crate::net::{self, AcceptedConnection, Permit, ShutdownPhase, ShutdownSignal
 
 /// How long the end of a connection may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// The largest head of a request, in bytes.
-const MAX_HEAD_BYTES: usize = 64 << 10;
+/// By how much a head of HTTP/2 may be too large and still be read, so that its visitor is told why it is
+/// refused, in bytes.
+const SPARE_HEAD_BYTES: usize = 16 << 10;
 /// How much of a connection is buffered at most in either direction, in bytes.
 const MAX_BUFFER_BYTES: usize = 128 << 10;
 /// How much a visitor may send ahead with HTTP/2, for one request, in bytes.
@@ -203,7 +204,10 @@ async fn http2(
     visitor: Visitor,
     shutdown: ShutdownSignal,
 ) {
-    let max_streams = gateway.live.load().http2_streams;
+    let (max_streams, head) = {
+        let live = gateway.live.load();
+        (live.http2_streams, live.head)
+    };
     let activity = Arc::new(ConnectionActivity::multiplexed(gateway.read_ahead.clone()));
     let bytes = gateway.bytes_of(visitor.proto);
     let limits = TickLimits::of(&gateway.timeouts());
@@ -220,7 +224,7 @@ async fn http2(
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(max_streams)
-        .max_header_list_size(MAX_HEAD_BYTES as u32)
+        .max_header_list_size(u32::try_from(head.bytes + SPARE_HEAD_BYTES).unwrap_or(u32::MAX))
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(4 * STREAM_WINDOW_BYTES)
         .max_send_buf_size(MAX_BUFFER_BYTES)

@@ -189,7 +189,7 @@ impl PendingLogin {
                 queue_timeout: settings.queue_timeout,
             },
             budget: Arc::default(),
-            shares: StreamShares::new(settings.trusted_proxies.clone()),
+            shares: StreamShares::new(settings.trusted_proxies.clone(), settings.unread),
             counts: self.state.registry.counts().clone(),
             agent,
             ip: self.peer.ip().to_canonical(),

@@ -33,7 +33,9 @@ pub struct AgentSettings {
     pub streams: usize,
     /// How long a visitor waits for one of them.
     pub queue_timeout: Duration,
-    /// How much an agent may ask for before that.
+    /// How much may wait unread by visitors.
+    pub unread: usize,
+    /// How much an agent may ask for before it has authenticated.
     pub login: LoginLimits,
     /// How long the addresses of an agent that is gone are kept for it.
     pub reserve: Duration,

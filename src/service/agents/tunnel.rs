@@ -148,7 +148,7 @@ impl OnlineTunnel {
         address: IpAddr,
     ) -> Result<Option<Stream>, DialError> {
         // Many may wait, and making the first frame is most of the work.
-        if self.is_full() {
+        if self.is_full() || self.session.shares.is_preceded(address) {
             return Ok(None);
         }
         let OnlineAgent { session, shares, counts, streams, .. } = self.session.as_ref();
@@ -156,7 +156,7 @@ impl OnlineTunnel {
             proxy::open_proxy(session, streams.open(), Some(self.life.streams), header).await;
         let stream = opened.map_err(|_| DialError::Offline)?;
         if let Some(stream) = &stream {
-            shares.hold(address, stream);
+            shares.hold(address, stream, matches!(header.proto.as_str(), "http" | "https"));
             counts.stream_opened();
         }
         Ok(stream)
@@ -172,9 +172,8 @@ impl OnlineTunnel {
             return Ok(stream);
         }
         let OnlineAgent { budget, shares, streams, .. } = self.session.as_ref();
-        let waiting = budget.wait();
+        let (waiting, _turn) = (budget.wait(), shares.wait(address));
         let polite = if waiting.has_closed_idle { CLOSE_TIMEOUT } else { POLITE_DELAY };
-        let half = streams.queue_timeout / 2;
         let limit = match waiting.has_closed_idle {
             true => streams.queue_timeout.max(CLOSE_TIMEOUT),
             false => streams.queue_timeout,
@@ -186,7 +185,7 @@ impl OnlineTunnel {
             }
             match start.elapsed() {
                 waited if waited >= limit => return Err(DialError::Busy),
-                waited if waited >= polite && shares.make_room(address, waited >= half) => {}
+                waited if waited >= polite && shares.make_room(address) => {}
                 _ => tokio::time::sleep(LOOK_INTERVAL).await,
             }
         }

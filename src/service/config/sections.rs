@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::ServeConfig;
 use crate::api::Secret;
 use crate::gateway::TrustedProxies;
+use crate::http1::{MAX_HEAD_BYTES, MAX_HEAD_FIELDS};
 use crate::logging::{LogFormat, LogLevels};
 use crate::policy::path::AmbiguousPaths;
 use crate::service::AcmeChallenge;
@@ -305,6 +306,18 @@ const API_LIMITS: SettingSection<ServeConfig> = SettingSection {
         )
         .between(1 << 10, 64 << 20)
         .live(),
+        row!(
+            options.api.max_head: ByteSize, "api.max_head_size", "SIZE",
+            "The largest head of a request; larger ones get 431"
+        )
+        .between(4 << 10, 128 << 10)
+        .live(),
+        row!(
+            options.api.max_header_fields: usize, "api.max_header_fields", "N",
+            "The most header fields of a request; with more it gets 431"
+        )
+        .between(20, MAX_HEAD_FIELDS as u64)
+        .live(),
     ],
 };
 
@@ -372,6 +385,18 @@ const EDGE_LIMITS: SettingSection<ServeConfig> = SettingSection {
         )
         .between(1, 10_000)
         .live(),
+        row!(
+            options.max_head: ByteSize, "edge.max_head_size", "SIZE",
+            "The largest head of a visitor's request, with its first line; larger ones get 431"
+        )
+        .between(1 << 10, MAX_HEAD_BYTES as u64)
+        .live(),
+        row!(
+            options.max_header_fields: usize, "edge.max_header_fields", "N",
+            "The most header fields of a visitor's request; with more it gets 431"
+        )
+        .between(10, MAX_HEAD_FIELDS as u64)
+        .live(),
     ],
 };
 
@@ -426,6 +451,12 @@ const AGENT_LIMITS: SettingSection<ServeConfig> = SettingSection {
             "How long a visitor waits for one of them to end when there are that many"
         )
         .between(0, MAX_TIME)
+        .live(),
+        row!(
+            options.agent_unread: ByteSize, "agent.max_unread_size", "SIZE",
+            "How much the visitors of an agent may leave unread; beyond it, those with more than 256 KiB of it lose streams"
+        )
+        .between(256 << 10, 1 << 30)
         .live(),
         row!(
             options.reserve: Duration, "agent.reserve", "DURATION",

@@ -30,6 +30,8 @@ use tokio_rustls::TlsConnector;
 
 use super::support::{PATIENCE, message};
 
+/// More than a visitor's system holds of a response, in bytes.
+const LENGTH: usize = 1_000_000_000;
 /// How many connections a session carries.
 const MOST: usize = 500;
 
@@ -102,12 +104,18 @@ async fn ask(place: &str) -> u16 {
     status_of(&ask_from("127.0.0.1", place).await)
 }
 
-/// Asks at this place from an address; the answer, as far as there is one.
-async fn ask_from(address: &str, place: &str) -> String {
+/// A visitor from an address, who has asked at this place.
+async fn visitor_from(address: &str, place: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::new(address.parse().unwrap(), 0)).unwrap();
     let mut stream = socket.connect(place.parse().unwrap()).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    stream
+}
+
+/// Asks at this place from an address; the answer, as far as there is one.
+async fn ask_from(address: &str, place: &str) -> String {
+    let mut stream = visitor_from(address, place).await;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.unwrap();
     String::from_utf8_lossy(&answer).into_owned()
@@ -186,36 +194,120 @@ async fn a_rush_never_takes_more_than_a_session_carries() {
     }
 }
 
+/// A service in which visitors wait for a stream for so long.
+async fn service_with(queue_timeout: Duration) -> Service {
+    let options =
+        service::Options { agent_queue_timeout: queue_timeout, ..service::Options::default() };
+    Service::start(options).await.unwrap()
+}
+
 // Other systems have no address of this machine beside 127.0.0.1.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_address_with_few_connections_takes_one_from_the_address_that_has_most() {
-    let service = Service::start(service::Options::default()).await.unwrap();
+async fn a_request_whose_response_is_pending_never_makes_room() {
+    let service = service_with(Duration::from_secs(1)).await;
     let mut agent = Foreign::connect(&service).await;
     let mut asking = JoinSet::new();
     for _ in 0..MOST {
         let place = agent.place.clone();
-        asking.spawn(async move { ask_from("127.0.0.2", &place).await });
+        asking.spawn(async move { status_of(&ask_from("127.0.0.2", &place).await) });
     }
     let mut held = Vec::new();
     while held.len() < MOST {
         held.push(agent.visitor().await);
     }
 
-    // Whoever has all of them gets no more, and is told when to come again.
-    let told = ask_from("127.0.0.2", &agent.place).await;
-    assert_eq!(status_of(&told), 503);
-    assert!(told.contains("retry-after: 1\r\n"), "{told}");
+    // Whoever comes from elsewhere waits as long as it may, and is told when to come again.
+    for address in ["127.0.0.2", "127.0.0.3"] {
+        let told = ask_from(address, &agent.place).await;
+        assert_eq!(status_of(&told), 503);
+        assert!(told.contains("retry-after: 1\r\n"), "{told}");
+        assert!(told.ends_with("ERR_NGROK_724\n"), "{told}");
+    }
+
+    for stream in held {
+        answer(stream).await;
+    }
+    while let Some(status) = asking.join_next().await {
+        assert_eq!(status.unwrap(), 200);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_with_few_connections_gets_the_next_that_ends() {
+    let service = service_with(10 * PATIENCE).await;
+    let mut agent = Foreign::connect(&service).await;
+    let mut asking = JoinSet::new();
+    for _ in 0..MOST + 50 {
+        let place = agent.place.clone();
+        asking.spawn(async move { status_of(&ask_from("127.0.0.2", &place).await) });
+    }
+    let mut held = Vec::new();
+    while held.len() < MOST {
+        held.push(agent.visitor().await);
+    }
+    // Fifty of them wait already when the others come.
     let mut others = JoinSet::new();
     for number in 3..9 {
         let place = agent.place.clone();
         others.spawn(async move { ask_from(&format!("127.0.0.{number}"), &place).await });
     }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+
     for _ in 3..9 {
+        answer(held.pop().unwrap()).await;
         answer(agent.visitor().await).await;
         assert_eq!(status_of(&others.join_next().await.unwrap().unwrap()), 200);
     }
 
-    assert!(agent.session.streams() < 512);
-    drop(held);
+    for stream in held {
+        answer(stream).await;
+    }
+    for _ in 0..50 {
+        answer(agent.visitor().await).await;
+    }
+    while let Some(status) = asking.join_next().await {
+        assert_eq!(status.unwrap(), 200);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_visitor_who_does_not_read_makes_room() {
+    let service = service_with(10 * PATIENCE).await;
+    let mut agent = Foreign::connect(&service).await;
+    let (mut visitors, mut held) = (Vec::new(), Vec::new());
+    for _ in 0..MOST {
+        visitors.push(visitor_from("127.0.0.2", &agent.place).await);
+        held.push(agent.visitor().await);
+    }
+    // More than any buffer of the system holds, for the first alone.
+    let mut first = held.remove(0);
+    message(&mut first, &mut Vec::new()).await.expect("a request");
+    let sending = tokio::spawn(async move {
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n";
+        first.write_all(head).await?;
+        let mut sent = 0;
+        while sent < LENGTH {
+            first.write_all(&[0; 65536]).await?;
+            sent += 65536;
+        }
+        Ok::<(), std::io::Error>(())
+    });
+
+    let place = agent.place.clone();
+    let other = tokio::spawn(async move { ask_from("127.0.0.3", &place).await });
+    answer(agent.visitor().await).await;
+
+    assert_eq!(status_of(&other.await.unwrap()), 200);
+    assert!(sending.await.unwrap().is_err(), "its visitor does not read");
+    for stream in held {
+        answer(stream).await;
+    }
+    for mut visitor in visitors.into_iter().skip(1) {
+        let mut told = String::new();
+        visitor.read_to_string(&mut told).await.unwrap();
+        assert_eq!(status_of(&told), 200);
+    }
 }

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ginnel::gateway::{EndpointSpec, Gateway, GatewaySettings, Proto, PublicEndpoint, Timeouts};
+use ginnel::gateway::{
+    EndpointSpec, Gateway, GatewaySettings, HeadLimits, Proto, PublicEndpoint, Timeouts,
+};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
@@ -364,4 +366,38 @@ async fn who_takes_no_answer_is_let_go() {
     ear.rest().await;
 
     soon(going.recv()).await.unwrap();
+}
+
+#[tokio::test]
+async fn larger_heads_are_refused_and_the_connection_goes_on() {
+    let head = HeadLimits { bytes: 2048, fields: 20 };
+    let settings = GatewaySettings { head, tls_endpoints: true, ..GatewaySettings::default() };
+    let edges = edges_with(settings).await;
+    let target = Direct::to(mirror().await);
+    let endpoint = edges.bind(EndpointSpec::any(Proto::Https), target).await.unwrap();
+    let port = endpoint.address().unwrap().port();
+    let (mut ear, mut mouth) = visitor_of(&edges, port, "127.0.0.1").await;
+    let authority = format!("127.0.0.1:{port}");
+    let request = |stream, fields: &[(&str, &str)]| {
+        let block = [&[0x82, 0x87][..], &field(":path", "/"), &field(":authority", &authority)];
+        let fields: Vec<u8> = fields.iter().flat_map(|(name, value)| field(name, value)).collect();
+        frame(Kind::Headers, END_STREAM | END_HEADERS, stream, &[block.concat(), fields].concat())
+    };
+    let value = "v".repeat(100);
+    // By RFC 9113, section 10.5.1: 32 bytes more for each field.
+    let large = (2048 - "/".len() - authority.len()) / ("x-a".len() + value.len() + 32);
+    let x = |count: usize| vec![("x-a", value.as_str()); count];
+
+    for (stream, fields, expected) in [
+        (1, vec![("x-a", "b"); 20], "GET / HTTP/1.1\r\n"),
+        (3, vec![("x-a", "b"); 21], "The request has too many headers."),
+        (5, vec![("cookie", "a=b"); 40], "GET / HTTP/1.1\r\n"),
+        (7, x(large), "GET / HTTP/1.1\r\n"),
+        (9, x(large + 1), "The headers of the request are too large."),
+        (11, vec![], "GET / HTTP/1.1\r\n"),
+    ] {
+        mouth.write_all(&request(stream, &fields)).await.unwrap();
+        let body = ear.body(stream).await;
+        assert!(body.starts_with(expected), "{stream}: {body}");
+    }
 }

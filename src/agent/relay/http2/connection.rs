@@ -13,7 +13,7 @@ use tokio::sync::{Mutex, watch};
 
 use crate::agent::relay::dial::{DIAL_TIMEOUT, Dialer};
 use crate::agent::relay::{BoxReader, BoxWriter, LocalStream};
-use crate::http1::MAX_HEAD_BYTES;
+use crate::http1::MAX_RELAYED_HEAD_BYTES;
 use crate::logging::ignore;
 
 /// How much of one answer the local service may send ahead, in bytes.
@@ -157,7 +157,7 @@ async fn open(dialer: &Dialer) -> io::Result<Http2Handle> {
         .enable_push(false)
         .initial_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .max_header_list_size(MAX_HEAD_BYTES as u32);
+        .max_header_list_size(MAX_RELAYED_HEAD_BYTES as u32);
     let (sender, connection) = builder.handshake(stream).await.map_err(io::Error::other)?;
     let (status_sender, mut status) = watch::channel(Http2Status::Opening);
     tokio::spawn(drive(connection, status_sender));

@@ -279,7 +279,8 @@ mod tests {
             let head = format!("HTTP/1.1 200 OK\r\n{headers}\r\n\r\n");
             assert!(read(head.as_bytes(), TERMS, &mut Vec::new()).is_err(), "{headers}");
         }
-        let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "a".repeat(http1::MAX_HEAD_BYTES));
+        let endless =
+            format!("HTTP/1.1 200 OK\r\nX: {}", "a".repeat(http1::MAX_RELAYED_HEAD_BYTES));
         assert!(read(endless.as_bytes(), TERMS, &mut Vec::new()).is_err());
         assert!(read(b"HTTP/1.1 200", TERMS, &mut Vec::new()).unwrap().is_none());
     }
