@@ -15,7 +15,7 @@ use crate::api::Timestamp;
 use crate::api::id::{has_prefix, prefix};
 use crate::gateway::{EndpointSpec, PublicEndpoint};
 use crate::service::accounts;
-use crate::service::cluster::{EndpointKey, hold};
+use crate::service::cluster::{EndpointKey, HoldResult, RowOwner, hold};
 use crate::service::store::{Document, Store, StoreError, Transaction, View};
 
 /// How long an address waits for an agent that was gone when the service started.
@@ -99,22 +99,22 @@ impl Reservation {
     }
 
     /// As [`Reservation::keep`], in a cluster: the endpoint with this key is the bind's then, which this
-    /// node holds; false when it is another's.
+    /// node holds, or nothing is written.
     pub async fn keep_on(
         self,
         store: &Store,
         credential_id: &str,
         key: EndpointKey,
-        node_id: String,
-    ) -> Result<bool, StoreError> {
+        owner: RowOwner,
+    ) -> Result<HoldResult, StoreError> {
         let credential_id = credential_id.to_owned();
         let keep = move |change: &Transaction<'_>| {
-            if !hold(change, &self.id, &key, &node_id)? {
-                return Ok(false);
+            let result = hold(change, &self.id, &key, &owner)?;
+            if result == HoldResult::Done {
+                change.put(&self)?;
+                change.link(&self.id, ROLE, [credential_id.as_str()])?;
             }
-            change.put(&self)?;
-            change.link(&self.id, ROLE, [credential_id.as_str()])?;
-            Ok(true)
+            Ok(result)
         };
         store.write(keep).await
     }

@@ -139,8 +139,10 @@ impl AgentSession {
                         AgentRefusal(format!("no tunnel has the id {:?}", unbind.id), 3200);
                     return call.refuse(self.state.text(refused)).await;
                 };
-                // New visitors do not reach it any more; who waits for the answer may rely on that.
+                // New visitors do not reach it any more, and others may have its address; who waits for
+                // the answer may rely on that.
                 self.state.gateway.close_idle(&tunnel.id);
+                self.state.announced().await;
                 let answered = call.answer(&CommandResponse::default()).await;
                 self.state.drop_reservations(vec![unbind.id]).await;
                 answered
@@ -194,7 +196,7 @@ impl AgentSession {
     ) -> Result<(PublicEndpoint, Arc<OnlineTunnel>), AgentRefusal> {
         let agent = &self.online.agent;
         let taken = |url: &str| AgentRefusal(format!("{url} is already online"), 334);
-        if let Some(url) = self.state.taken_elsewhere(&spec, bind_id) {
+        if let Some(url) = self.state.taken_elsewhere(&spec, bind_id).await? {
             return Err(taken(&url));
         }
         let is_open = spec.host.is_none() && spec.subdomain.is_none() && spec.addr.is_none();
@@ -203,7 +205,8 @@ impl AgentSession {
         for _ in 0..attempts {
             let (endpoint, tunnel) = self.open(plan, bind_id, spec.clone()).await?;
             let kept = Reservation::of(bind_id, token.reveal(), &agent.owner_id, &endpoint);
-            if self.state.keep(kept, &agent.credential_id, &endpoint).await? {
+            let knows = *bind_id == *plan.bind.id;
+            if self.state.keep(kept, &agent.credential_id, &endpoint, knows).await? {
                 endpoint.retarget(Some(tunnel.clone()));
                 return Ok((endpoint, tunnel));
             }

@@ -14,9 +14,12 @@ use crate::service::agents::access::AccessList;
 use crate::service::agents::registry::{OnlineAgent, Registry};
 use crate::service::agents::reservation::Reservation;
 use crate::service::agents::rows;
-use crate::service::cluster::{Cluster, EndpointKey, RemotePlace};
+use crate::service::cluster::{Cluster, EndpointKey, HoldResult, RemotePlace, bind_at};
 use crate::service::domains::{DomainClaim, DomainDenial};
-use crate::service::store::{self, Store, StoreError};
+use crate::service::store::{self, StorageFault, Store, StoreError};
+
+/// How often a bind is tried again whose node has another epoch meanwhile.
+const MAX_EPOCHS: usize = 3;
 
 /// What all sessions share.
 pub(crate) struct AgentsState {
@@ -92,12 +95,14 @@ impl AgentsState {
         }
     }
 
-    /// Writes down whose address an endpoint is; false when it is another bind's on another node.
+    /// Writes down whose address an endpoint is; false when it is another bind's on another node. After a
+    /// failure nobody has it, and where the agent `knows` the bind, the address waits for it.
     pub(crate) async fn keep(
         &self,
         kept: Reservation,
         credential_id: &str,
         endpoint: &PublicEndpoint,
+        knows: bool,
     ) -> Result<bool, StoreError> {
         let Some(cluster) = &self.cluster else {
             kept.keep(&self.store, credential_id).await?;
@@ -105,15 +110,52 @@ impl AgentsState {
         };
         let (bind_id, key) = (kept.id.clone(), rows::endpoint_key(endpoint));
         cluster.hold(&bind_id, key.clone());
-        let written = kept.keep_on(&self.store, credential_id, key, cluster.owner().node_id).await;
-        if !matches!(written, Ok(true)) {
-            cluster.forget(&bind_id);
+        let written = self.keep_in(cluster, kept, credential_id, key).await;
+        match &written {
+            Ok(true) => {}
+            Ok(false) => cluster.forget(&bind_id),
+            // It may be stored all the same.
+            Err(_) if knows => cluster.let_wait(&bind_id),
+            Err(_) => cluster.let_go(&bind_id),
         }
         written
     }
 
+    async fn keep_in(
+        &self,
+        cluster: &Cluster,
+        kept: Reservation,
+        credential_id: &str,
+        key: EndpointKey,
+    ) -> Result<bool, StoreError> {
+        for _ in 0..MAX_EPOCHS {
+            let (kept, owner) = (kept.clone(), cluster.owner());
+            let written = kept.keep_on(&self.store, credential_id, key.clone(), owner.clone());
+            match written.await? {
+                HoldResult::Done => return Ok(true),
+                HoldResult::Taken => return Ok(false),
+                HoldResult::Superseded if cluster.renewed(&owner).await => {}
+                HoldResult::Superseded => break,
+            }
+        }
+        let problem = "other nodes take this one for gone".to_owned();
+        Err(StoreError::Server { fault: Some(StorageFault::Unreachable), problem })
+    }
+
     /// The address of another bind's tunnel on another node, where an agent wants to have its own.
-    pub(crate) fn taken_elsewhere(&self, spec: &EndpointSpec, bind_id: &str) -> Option<String> {
+    pub(crate) async fn taken_elsewhere(
+        &self,
+        spec: &EndpointSpec,
+        bind_id: &str,
+    ) -> Result<Option<String>, StoreError> {
+        let Some((key, url)) = self.seen_elsewhere(spec, bind_id) else { return Ok(None) };
+        // What is known of other nodes may be old.
+        let holder = self.store.read(move |view| bind_at(view, &key)).await?;
+        Ok(holder.filter(|holder| holder != bind_id).map(|_| url))
+    }
+
+    /// The same, as far as it is known here.
+    fn seen_elsewhere(&self, spec: &EndpointSpec, bind_id: &str) -> Option<(EndpointKey, String)> {
         let (cluster, host) = (self.cluster.as_ref()?, spec.host.as_deref()?);
         let port = match spec.proto {
             Proto::Http => 80,
@@ -124,7 +166,7 @@ impl AgentsState {
         let others = cluster.directory.at(&key);
         let other = others.iter().find(|tunnel| *tunnel.bind_id != *bind_id)?;
         match &other.place {
-            RemotePlace::Endpoint { url, .. } => Some(url.to_string()),
+            RemotePlace::Endpoint { url, .. } => Some((key, url.to_string())),
             RemotePlace::Labels(_) => None,
         }
     }

@@ -4,7 +4,7 @@
 //! together, until it is written. What is noted of one row is its last state, so that nothing is written in
 //! the wrong order, however often it has to be tried.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
@@ -20,8 +20,15 @@ pub(super) enum RowChange {
     Session(Box<SessionDocument>),
     Tunnel(Box<TunnelDocument>),
     Remove(String),
-    Hold { bind_id: String, key: EndpointKey },
-    LetGo(String),
+    Hold {
+        bind_id: String,
+        key: EndpointKey,
+    },
+    /// `waits` where the address is kept for its agent, when no node holds it any more.
+    LetGo {
+        bind_id: String,
+        waits: bool,
+    },
 }
 
 /// What a change is of.
@@ -36,6 +43,8 @@ pub(super) struct Announcements {
     state: Mutex<AnnouncementState>,
     /// Everything below this number is written.
     written: watch::Sender<u64>,
+    /// The epoch of what is written.
+    epoch: watch::Sender<u64>,
     noted: Notify,
 }
 
@@ -45,6 +54,8 @@ struct AnnouncementState {
     sessions: HashMap<String, SessionDocument>,
     tunnels: HashMap<String, TunnelDocument>,
     binds: HashMap<String, EndpointKey>,
+    /// Binds that are let go, whose addresses are kept for their agents.
+    waiting: HashSet<String>,
     /// What is to be written, in the order in which it was noted.
     queue: BTreeMap<u64, Subject>,
     places: HashMap<Subject, u64>,
@@ -60,8 +71,9 @@ pub(super) struct AnnouncementBatch {
 
 impl Announcements {
     pub(super) fn new(owner: RowOwner) -> Self {
-        let state = AnnouncementState { owner, ..AnnouncementState::default() };
-        Self { state: Mutex::new(state), written: watch::Sender::new(0), noted: Notify::new() }
+        let epoch = watch::Sender::new(owner.epoch);
+        let state = Mutex::new(AnnouncementState { owner, ..AnnouncementState::default() });
+        Self { state, written: watch::Sender::new(0), epoch, noted: Notify::new() }
     }
 
     /// Whose rows they are now.
@@ -96,7 +108,9 @@ impl Announcements {
 
     /// Remembers that a bind is held, which the caller writes.
     pub(super) fn hold(&self, bind_id: &str, key: EndpointKey) {
-        self.lock().binds.insert(bind_id.to_owned(), key);
+        let mut state = self.lock();
+        state.waiting.remove(bind_id);
+        state.binds.insert(bind_id.to_owned(), key);
     }
 
     /// Forgets a bind that others have taken, or that was never held.
@@ -104,10 +118,13 @@ impl Announcements {
         self.lock().binds.remove(bind_id);
     }
 
-    /// Notes that a bind is held no more.
-    pub(super) fn let_go(&self, bind_id: &str) {
+    /// Notes that a bind is held no more; its address `waits` for its agent, or is given up.
+    pub(super) fn let_go(&self, bind_id: &str, waits: bool) {
         let mut state = self.lock();
         if state.binds.remove(bind_id).is_some() {
+            if waits {
+                state.waiting.insert(bind_id.to_owned());
+            }
             state.note(Subject::Bind(bind_id.to_owned()));
             self.noted.notify_one();
         }
@@ -123,6 +140,7 @@ impl Announcements {
     pub(super) fn renew(&self, owner: RowOwner) {
         let mut guard = self.lock();
         let state = &mut *guard;
+        self.epoch.send_replace(owner.epoch);
         state.owner = owner;
         // Binds first: whose name is another's now is not announced.
         let binds = state.binds.keys().cloned().map(Subject::Bind);
@@ -130,6 +148,14 @@ impl Announcements {
         let subjects = binds.chain(rows).collect::<Vec<_>>();
         subjects.into_iter().for_each(|subject| state.note(subject));
         self.noted.notify_one();
+    }
+
+    /// Waits until what is written has another epoch than this.
+    pub(super) async fn renewed(&self, epoch: u64) {
+        if self.epoch.subscribe().wait_for(|now| *now != epoch).await.is_err() {
+            // The sender is part of this.
+            tracing::debug!("there is no other epoch");
+        }
     }
 
     /// Waits until everything is written that was noted before.
@@ -156,7 +182,15 @@ impl Announcements {
 
     /// Notes that a batch is written.
     pub(super) fn done(&self, batch: &AnnouncementBatch) {
-        let state = self.lock();
+        let mut state = self.lock();
+        for change in &batch.changes {
+            // What was noted again meanwhile is still to be written.
+            if let RowChange::LetGo { bind_id, .. } = change
+                && !state.places.contains_key(&Subject::Bind(bind_id.clone()))
+            {
+                state.waiting.remove(bind_id);
+            }
+        }
         let first = state.queue.keys().next().copied();
         tracing::trace!(rows = batch.changes.len(), "rows are written");
         self.written.send_replace(first.unwrap_or(state.next));
@@ -219,7 +253,10 @@ impl AnnouncementState {
             }
             Subject::Bind(id) => match self.binds.get(id) {
                 Some(key) => RowChange::Hold { bind_id: id.clone(), key: key.clone() },
-                None => RowChange::LetGo(id.clone()),
+                None => {
+                    let waits = self.waiting.contains(id);
+                    RowChange::LetGo { bind_id: id.clone(), waits }
+                }
             },
         }
     }
@@ -301,14 +338,18 @@ mod tests {
     async fn a_bind_that_is_held_again_is_not_let_go() {
         let rows = Announcements::new(owner(1));
         rows.hold("bind", EndpointKey::port(1));
-        rows.let_go("bind");
+        rows.let_go("bind", true);
         let failed = rows.next().await;
-        assert_eq!(failed.changes, [RowChange::LetGo("bind".to_owned())]);
+        let let_go = RowChange::LetGo { bind_id: "bind".to_owned(), waits: true };
+        assert_eq!(failed.changes, [let_go]);
 
         rows.hold("bind", EndpointKey::port(2));
         rows.retry(failed);
 
         let (bind_id, key) = ("bind".to_owned(), EndpointKey::port(2));
         assert_eq!(rows.next().await.changes, [RowChange::Hold { bind_id, key }]);
+        rows.let_go("bind", false);
+        let let_go = RowChange::LetGo { bind_id: "bind".to_owned(), waits: false };
+        assert_eq!(rows.next().await.changes, [let_go], "what was before counts no more");
     }
 }

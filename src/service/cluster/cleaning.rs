@@ -70,7 +70,11 @@ async fn left_of(store: &Store, node_id: &str) -> Result<(Vec<String>, Vec<Strin
 }
 
 /// Gives up a node's hold on a bind, whose address waits for its agent where no other node has it.
-fn release(change: &Transaction<'_>, bind_id: &str, node_id: &str) -> Result<(), StoreError> {
+pub(super) fn release(
+    change: &Transaction<'_>,
+    bind_id: &str,
+    node_id: &str,
+) -> Result<(), StoreError> {
     if !holds::let_go(change, bind_id, node_id)? {
         return Ok(());
     }

@@ -8,8 +8,9 @@
 //! A claim whose bind nobody holds protects nothing: the agent has been away for too long, and whoever
 //! asks for the endpoint gets it.
 
+use super::membership;
 use super::node::NodeDocument;
-use super::rows::EndpointKey;
+use super::rows::{EndpointKey, RowOwner};
 use crate::service::store::{StoreError, Transaction, View};
 
 /// Where endpoints are unique.
@@ -17,17 +18,30 @@ pub(super) const ENDPOINTS: &str = "online";
 /// The role of a node for the binds that it holds.
 pub(super) const HELD: &str = "held";
 
-/// Claims an endpoint for a bind, which this node holds from now on; false when another bind that is held
-/// has it.
+/// What has become of the wish of a node to hold a bind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HoldResult {
+    Done,
+    /// Another bind, which is held, has the endpoint.
+    Taken,
+    /// The epoch of the node is over: it holds nothing in it.
+    Superseded,
+}
+
+/// Claims an endpoint for a bind, which the node holds from now on, if it still has this epoch.
 pub(crate) fn hold(
     change: &Transaction<'_>,
     bind_id: &str,
     key: &EndpointKey,
-    node_id: &str,
-) -> Result<bool, StoreError> {
+    owner: &RowOwner,
+) -> Result<HoldResult, StoreError> {
+    let node_id = &owner.node_id;
+    if membership::serving(change, owner)?.is_none() {
+        return Ok(HoldResult::Superseded);
+    }
     if let Some(other) = change.claimant(ENDPOINTS, key.as_str())?.filter(|it| it != bind_id) {
         if !holders(change, &other)?.is_empty() {
-            return Ok(false);
+            return Ok(HoldResult::Taken);
         }
         change.release(ENDPOINTS, &other)?;
     }
@@ -36,10 +50,27 @@ pub(crate) fn hold(
     change.claim(ENDPOINTS, key.as_str(), bind_id)?;
     let mut nodes = change.references(bind_id, HELD)?;
     if !nodes.iter().any(|node| node == node_id) {
-        nodes.push(node_id.to_owned());
+        nodes.push(node_id.clone());
         change.link(bind_id, HELD, nodes.iter().map(String::as_str))?;
     }
-    Ok(true)
+    Ok(HoldResult::Done)
+}
+
+/// The bind that has an endpoint, where it is held.
+pub(crate) fn bind_at(view: &View<'_>, key: &EndpointKey) -> Result<Option<String>, StoreError> {
+    match view.claimant(ENDPOINTS, key.as_str())? {
+        Some(bind_id) if !holders(view, &bind_id)?.is_empty() => Ok(Some(bind_id)),
+        _ => Ok(None),
+    }
+}
+
+/// Whether a bind has the claim on an endpoint.
+pub(super) fn has_claim(
+    view: &View<'_>,
+    bind_id: &str,
+    key: &EndpointKey,
+) -> Result<bool, StoreError> {
+    Ok(view.claimant(ENDPOINTS, key.as_str())?.as_deref() == Some(bind_id))
 }
 
 /// Notes that a node holds a bind no more; true when none holds it now.
@@ -96,57 +127,83 @@ mod tests {
         changed.await.unwrap()
     }
 
+    fn owner(node_id: &str) -> RowOwner {
+        RowOwner { node_id: node_id.to_owned(), epoch: 0 }
+    }
+
+    /// True when the node holds the bind then.
+    fn holds(
+        change: &Transaction<'_>,
+        bind_id: &str,
+        key: &EndpointKey,
+        node_id: &str,
+    ) -> Result<bool, StoreError> {
+        Ok(hold(change, bind_id, key, &owner(node_id))? == HoldResult::Done)
+    }
+
     #[tokio::test]
     async fn an_endpoint_is_one_binds_on_all_nodes() {
-        let holds = changed(|change| {
+        let held = changed(|change| {
             let (name, port) = (EndpointKey::http("a.test", 443), EndpointKey::port(2000));
             Ok([
-                hold(change, "one", &name, "node_1")?,
-                hold(change, "two", &name, "node_2")?,
-                hold(change, "two", &port, "node_2")?,
-                hold(change, "one", &name, "node_2")?,
+                holds(change, "one", &name, "node_1")?,
+                holds(change, "two", &name, "node_2")?,
+                holds(change, "two", &port, "node_2")?,
+                holds(change, "one", &name, "node_2")?,
             ])
         });
 
-        assert_eq!(holds.await, [true, false, true, true], "one bind may be on two nodes");
+        assert_eq!(held.await, [true, false, true, true], "one bind may be on two nodes");
     }
 
     #[tokio::test]
     async fn an_endpoint_is_free_when_the_last_node_lets_go() {
-        let holds = changed(|change| {
+        let held = changed(|change| {
             let name = EndpointKey::http("a.test", 443);
-            hold(change, "one", &name, "node_1")?;
-            hold(change, "one", &name, "node_2")?;
+            holds(change, "one", &name, "node_1")?;
+            holds(change, "one", &name, "node_2")?;
             let first = let_go(change, "one", "node_1")?;
-            let kept = hold(change, "two", &name, "node_1")?;
+            let kept = holds(change, "two", &name, "node_1")?;
             let last = let_go(change, "one", "node_2")?;
-            Ok([first, kept, last, hold(change, "two", &name, "node_1")?])
+            Ok([first, kept, last, holds(change, "two", &name, "node_1")?])
         });
 
-        assert_eq!(holds.await, [false, false, true, true]);
+        assert_eq!(held.await, [false, false, true, true]);
     }
 
     #[tokio::test]
     async fn a_node_whose_row_is_removed_holds_nothing() {
-        let holds = changed(|change| {
+        let held = changed(|change| {
             let name = EndpointKey::http("a.test", 443);
-            hold(change, "one", &name, "node_1")?;
+            holds(change, "one", &name, "node_1")?;
             change.remove::<NodeDocument>("node_1")?;
-            Ok([hold(change, "two", &name, "node_2")?, hold(change, "one", &name, "node_2")?])
+            Ok([holds(change, "two", &name, "node_2")?, holds(change, "one", &name, "node_2")?])
         });
 
-        assert_eq!(holds.await, [true, false], "and it is the other bind's then");
+        assert_eq!(held.await, [true, false], "and it is the other bind's then");
     }
 
     #[tokio::test]
     async fn a_bind_that_moves_gives_its_endpoint_up() {
-        let holds = changed(|change| {
+        let held = changed(|change| {
             let (old, new) = (EndpointKey::port(2000), EndpointKey::port(2001));
-            hold(change, "one", &old, "node_1")?;
-            hold(change, "one", &new, "node_1")?;
-            Ok([hold(change, "two", &old, "node_2")?, hold(change, "two", &new, "node_2")?])
+            holds(change, "one", &old, "node_1")?;
+            holds(change, "one", &new, "node_1")?;
+            Ok([holds(change, "two", &old, "node_2")?, holds(change, "two", &new, "node_2")?])
         });
 
-        assert_eq!(holds.await, [true, false]);
+        assert_eq!(held.await, [true, false]);
+    }
+
+    #[tokio::test]
+    async fn a_node_whose_epoch_is_over_holds_nothing_in_it() {
+        let held = changed(|change| {
+            let key = EndpointKey::http("a.test", 443);
+            membership::fence(change, &owner("node_1"), 0)?;
+            let late = hold(change, "one", &key, &owner("node_1"))?;
+            Ok((late, bind_at(change, &key)?, hold(change, "two", &key, &owner("node_2"))?))
+        });
+
+        assert_eq!(held.await, (HoldResult::Superseded, None, HoldResult::Done));
     }
 }

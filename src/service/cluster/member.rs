@@ -14,18 +14,18 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-use super::announcements::{AnnouncementBatch, Announcements, RowChange};
+use super::announcements::{AnnouncementBatch, Announcements};
+use super::cleaning;
 use super::directory::Directory;
 use super::membership::{self, Joined};
 use super::node::{LEASE, NodeDocument, NodeRecord, NodeState, PROTOCOL_VERSION};
 use super::process::{self, LocalNode};
+use super::row_changes::{self, AnnounceError};
 use super::rows::{EndpointKey, RowOwner, SessionDocument, TunnelDocument};
-use super::{cleaning, holds};
 use crate::api::id::{has_prefix, prefix};
 use crate::logging::or_debug;
 use crate::service::Error;
-use crate::service::agents::Reservation;
-use crate::service::store::{Changes, Store, StoreError, Transaction};
+use crate::service::store::{Changes, Store, StoreError};
 
 /// How often a node counts its beat up.
 const BEAT_INTERVAL: Duration = Duration::from_secs(5);
@@ -64,15 +64,6 @@ pub(crate) struct Cluster {
     on_lost: OnceLock<OnLost>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     _local: LocalNode,
-}
-
-/// Why rows were not written.
-#[derive(Debug, thiserror::Error)]
-enum AnnounceError {
-    #[error("the epoch of this node is over")]
-    Superseded,
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 impl Cluster {
@@ -179,7 +170,19 @@ impl Cluster {
 
     /// Announces that this node holds a bind no more: its address is given up where no other does.
     pub(crate) fn let_go(&self, bind_id: &str) {
-        self.rows.let_go(bind_id);
+        self.rows.let_go(bind_id, false);
+    }
+
+    /// The same for a bind whose address its agent may ask for again.
+    pub(crate) fn let_wait(&self, bind_id: &str) {
+        self.rows.let_go(bind_id, true);
+    }
+
+    /// Has the epoch of this owner followed by another, because it is over; false when that takes too long.
+    pub(crate) async fn renewed(&self, owner: &RowOwner) -> bool {
+        self.superseded.notify_one();
+        let renewed = tokio::time::timeout(SETTLE_TIMEOUT, self.rows.renewed(owner.epoch)).await;
+        or_debug!(renewed, "this node has no other epoch yet").is_some()
     }
 
     /// Waits until others can read what was announced before; not for long where the database is away.
@@ -235,21 +238,7 @@ impl Cluster {
     /// Writes rows; gives the binds whose endpoints are another's.
     async fn write(&self, batch: &AnnouncementBatch) -> Result<Vec<String>, AnnounceError> {
         let (owner, changes) = (batch.owner.clone(), Arc::new(batch.changes.clone()));
-        let write = move |change: &Transaction<'_>| {
-            if membership::serving(change, &owner)?.is_none() {
-                return Err(AnnounceError::Superseded);
-            }
-            let mut lost = Vec::new();
-            for row in changes.iter() {
-                if !apply(change, row, &owner)?
-                    && let RowChange::Hold { bind_id, .. } = row
-                {
-                    lost.push(bind_id.clone());
-                }
-            }
-            Ok(lost)
-        };
-        self.store.write(write).await
+        self.store.write(move |change| row_changes::store(change, &changes, &owner)).await
     }
 
     fn lose(&self, bind_id: &str) {
@@ -476,24 +465,6 @@ impl ClusterWatch {
             after: now.duration_since(since),
         })
     }
-}
-
-/// Makes a change of a row; false when the endpoint of a bind is another's.
-fn apply(change: &Transaction<'_>, row: &RowChange, owner: &RowOwner) -> Result<bool, StoreError> {
-    match row {
-        RowChange::Session(session) => membership::put_session(change, session)?,
-        RowChange::Tunnel(tunnel) => membership::put_tunnel(change, tunnel)?,
-        RowChange::Remove(id) => membership::remove_row(change, id)?,
-        RowChange::Hold { bind_id, key } => {
-            return holds::hold(change, bind_id, key, &owner.node_id);
-        }
-        RowChange::LetGo(bind_id) => {
-            if holds::let_go(change, bind_id, &owner.node_id)? {
-                change.remove::<Reservation>(bind_id)?;
-            }
-        }
-    }
-    Ok(true)
 }
 
 /// Whether an identifier is one of what the directory has.

@@ -1,7 +1,8 @@
 //! What happens to the row of a node: each a change of the database that checks what it rests on.
 
+use super::holds::{self, HoldResult};
 use super::node::{NodeDocument, NodeRecord, NodeState};
-use super::rows::{RowOwner, SessionDocument, TunnelDocument};
+use super::rows::{EndpointRow, RowOwner, SessionDocument, TunnelDocument};
 use crate::api::id::{has_prefix, prefix};
 use crate::service::store::{StoreError, Transaction};
 
@@ -117,13 +118,23 @@ pub(super) fn put_session(
     change.link(&session.id, ROWS, [session.owner.node_id.as_str()])
 }
 
-/// Stores the row of a tunnel.
+/// Stores the row of a tunnel, if its bind has its endpoint, or gets it: visitors are led by it.
 pub(super) fn put_tunnel(
     change: &Transaction<'_>,
     tunnel: &TunnelDocument,
-) -> Result<(), StoreError> {
+) -> Result<HoldResult, StoreError> {
+    let TunnelDocument { id, owner, bind_id, endpoint, .. } = tunnel;
+    if let Some(EndpointRow { key, .. }) = endpoint
+        && !holds::has_claim(change, bind_id, key)?
+    {
+        match holds::hold(change, bind_id, key, owner)? {
+            HoldResult::Done => {}
+            refused => return Ok(refused),
+        }
+    }
     change.put(tunnel)?;
-    change.link(&tunnel.id, ROWS, [tunnel.owner.node_id.as_str()])
+    change.link(id, ROWS, [owner.node_id.as_str()])?;
+    Ok(HoldResult::Done)
 }
 
 /// Removes the row of a session or a tunnel, if it is there.

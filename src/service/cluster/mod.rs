@@ -3,8 +3,8 @@
 //! Each service on PostgreSQL is a node (`node`): a row with a name, an address for other nodes and an
 //! epoch. Sessions and tunnels of its agents are rows of that epoch (`rows`). Every node has the nodes and
 //! tunnels of all others in memory (`directory`), fed by the changes of the database. `member` is the node
-//! at work, `membership` what happens to its row, `announcements` what of its rows is to be written, `holds`
-//! whose an endpoint is, and `cleaning` removes what is left of nodes that have ended.
+//! at work, `membership` what happens to its row, `announcements` what of its rows is to be written, and
+//! `row_changes` how, `holds` whose an endpoint is, and `cleaning` removes what is left of nodes that have ended.
 //!
 //! Whether a node is alive is for each of the others to judge, by its own monotonic clock: a node counts a
 //! beat up, and one whose beat has not been seen to change for 15 seconds is lapsed. No two clocks are
@@ -23,13 +23,14 @@ mod membership;
 mod node;
 mod peers;
 mod process;
+mod row_changes;
 mod rows;
 
 use crate::api::id::prefix;
 use crate::service::store::LeftOut;
 
 pub(crate) use directory::KnownNode;
-pub(crate) use holds::hold;
+pub(crate) use holds::{HoldResult, bind_at, hold};
 pub(crate) use listing::{OwnedRow, find, page};
 pub(crate) use member::{Cluster, NodeOptions};
 pub(crate) use membership::is_serving;

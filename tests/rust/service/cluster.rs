@@ -13,13 +13,13 @@ use crate::agent::support::{mirror, online, options_of};
 use crate::engines::{PostgresServer, new_database};
 
 /// Longer than a lease, and than anything else here.
-const PATIENCE: Duration = Duration::from_secs(40);
+pub(super) const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Nodes on one database, `a`, `b` and so on.
-struct Nodes {
-    nodes: Vec<Service>,
+pub(super) struct Nodes {
+    pub nodes: Vec<Service>,
     key: String,
-    http: Client,
+    pub http: Client,
 }
 
 fn options(database: &PostgresOptions, name: &str) -> Options {
@@ -33,11 +33,11 @@ fn options(database: &PostgresOptions, name: &str) -> Options {
 }
 
 impl Nodes {
-    async fn start(names: &[&str]) -> Self {
+    pub async fn start(names: &[&str]) -> Self {
         Self::on(&new_database(), names).await
     }
 
-    async fn on(database: &PostgresOptions, names: &[&str]) -> Self {
+    pub async fn on(database: &PostgresOptions, names: &[&str]) -> Self {
         let mut nodes = Vec::new();
         for name in names {
             nodes.push(Service::start(options(database, name)).await.unwrap());
@@ -72,7 +72,7 @@ impl Nodes {
         }
     }
 
-    async fn agent(&self, node: usize) -> Agent {
+    pub async fn agent(&self, node: usize) -> Agent {
         let token = self.nodes[0].authtoken().cloned().unwrap();
         let trust = Trust::Pem(self.nodes[node].gateway().authority().pem().as_bytes().to_vec());
         let server = self.nodes[node].agent_address().unwrap().to_string();
@@ -84,7 +84,7 @@ impl Nodes {
     }
 
     /// Asks an agent to start a tunnel; gives the status and what it says.
-    async fn tunnel(&self, agent: &Agent, definition: Value) -> (u16, Value) {
+    pub async fn tunnel(&self, agent: &Agent, definition: Value) -> (u16, Value) {
         let url = format!("{}/api/tunnels", agent.url().unwrap());
         let request = self.http.post(url).header("content-type", "application/json");
         let response = request.body(definition.to_string()).send().await.unwrap();
@@ -98,7 +98,7 @@ impl Nodes {
         request.send().await.unwrap().status().as_u16()
     }
 
-    async fn stop(self) {
+    pub async fn stop(self) {
         for node in self.nodes {
             node.stop(Duration::ZERO).await;
         }

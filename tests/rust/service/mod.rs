@@ -5,6 +5,7 @@ mod agents;
 mod audit;
 mod bad_input;
 mod cluster;
+mod endpoints;
 mod http;
 mod nodes;
 mod paging;
