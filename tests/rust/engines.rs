@@ -165,6 +165,13 @@ impl PostgresServer {
         }
     }
 
+    /// Has the server, which does not run, follow another one that there is none of: nobody can write to it.
+    pub fn make_standby(&self) {
+        let signal = self.folder.join("data/standby.signal");
+        fs::write(&signal, "").unwrap();
+        std::os::unix::fs::chown(&signal, Some(owner()), Some(owner())).unwrap();
+    }
+
     pub fn port(&self) -> u16 {
         self.port
     }

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use url::Url;
 
 use super::{passwords, services};
@@ -160,6 +160,8 @@ impl FromStr for PostgresOptions {
         };
         options.config.ssl_mode(mode).connect_timeout(CONNECT_TIMEOUT);
         options.config.tcp_user_timeout(TCP_USER_TIMEOUT).application_name("ginnel");
+        // A server that follows another may be behind it, or left behind.
+        options.config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         Ok(options)
     }
 }

@@ -6,10 +6,11 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use ginnel::api::Origin;
 use ginnel::service::copy_store;
-use ginnel::service::store::{Changes, DatabaseLocation, Store, StoreError};
+use ginnel::service::store::{Changes, DatabaseLocation, PostgresOptions, Store, StoreError};
 
 use super::{Note, ids, note};
 use crate::engines::{self, PostgresServer};
@@ -401,6 +402,30 @@ async fn other_nodes_are_notified_of_a_change_and_once_of_many() {
 }
 
 /// How long after the response to a change another node hears of it, in milliseconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_only_follows_another_is_not_read() {
+    let server = PostgresServer::start(&["-c", "fsync=off"]);
+    let address: PostgresOptions = server.address(&server.new_database()).parse().unwrap();
+    let store = engines::open(&address);
+    store.write(|change| change.put(&note(1))).await.unwrap();
+
+    // As after a switchover, for an address that leads to the wrong server.
+    server.kill();
+    server.make_standby();
+    server.run(&["-c", "fsync=off"]);
+
+    let read = store.read(|view| view.find::<Note>("note_001")).await;
+    assert!(read.is_err(), "what it says may be old");
+    assert!(Store::open_postgres(address, Origin::default()).is_err());
+    let began = Instant::now();
+    while store.news().unwrap().age < Duration::from_secs(1) {
+        assert!(began.elapsed() < Duration::from_secs(20), "it gives news");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    store.close();
+    server.kill();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement: run it alone, with --nocapture"]
 async fn propagation() {
