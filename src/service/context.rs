@@ -95,7 +95,7 @@ impl ServiceState {
     async fn publish(&self, job: Box<dyn Job>) -> Result<Box<dyn Job>, StoreError> {
         let job = self.store.run(job).await?;
         if job.is_made() {
-            self.publisher.catch_up().await;
+            self.publisher.catch_up().await?;
         }
         Ok(job)
     }

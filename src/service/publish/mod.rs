@@ -33,6 +33,10 @@ use tcp_edges::TcpEdges;
 
 /// How often ports and names are tried again that were not to be had.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// How long after a failure it is tried again to read what was changed.
+const READ_RETRY_INTERVAL: Duration = Duration::from_millis(200);
+/// How long whoever has made a change waits until it is live.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Compiles what the store says, and hands it to the gateway.
 pub(super) struct Publisher {
@@ -97,6 +101,8 @@ impl Publisher {
             gateway,
             store: Arc::downgrade(store),
             unread: None,
+            is_away: false,
+            number: 0,
         };
         std::thread::Builder::new()
             .name("ginnel-publisher".to_owned())
@@ -109,11 +115,22 @@ impl Publisher {
     }
 
     /// Waits until everything is live that was committed before.
-    pub(super) async fn catch_up(&self) {
+    ///
+    /// # Errors
+    /// When that takes too long, because the database cannot be read.
+    pub(super) async fn catch_up(&self) -> Result<(), store::StoreError> {
         let sent = self.sent.load(Ordering::Acquire);
-        let published =
-            self.published.clone().wait_for(|published| *published >= sent).await.is_ok();
-        ignore(published, "without the thread nothing becomes live: the service is at its end");
+        let mut published = self.published.clone();
+        let live = published.wait_for(|published| *published >= sent);
+        let Ok(live) = tokio::time::timeout(CATCH_UP_TIMEOUT, live).await else {
+            let problem = "the change is stored, and traffic does not follow it yet".to_owned();
+            return Err(store::StoreError::Server {
+                fault: Some(StorageFault::Unreachable),
+                problem,
+            });
+        };
+        ignore(live, "without the thread nothing becomes live: the service is at its end");
+        Ok(())
     }
 
     /// The first of a TCP edge's ports that it cannot have, because somebody else listens there.
@@ -139,17 +156,33 @@ struct PublisherThread {
     store: Weak<Store>,
     /// What was changed while the database could not be read.
     unread: Option<Changes>,
+    /// Whether the database could not be read the last time.
+    is_away: bool,
+    /// How many changes have come.
+    number: u64,
+}
+
+/// How it ended to make changes live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RefreshResult {
+    Live,
+    /// A document of them is none that can be used.
+    Unusable,
+    /// The database cannot be read.
+    Unread,
 }
 
 impl PublisherThread {
     fn run(mut self) {
         let mut retried = Instant::now();
         loop {
-            match self.queue.recv_timeout(RETRY_INTERVAL) {
-                Ok(change) => self.publish(change),
-                Err(RecvTimeoutError::Timeout) => self.refresh(None),
+            let pause = if self.is_away { READ_RETRY_INTERVAL } else { RETRY_INTERVAL };
+            match self.queue.recv_timeout(pause) {
+                Ok(change) => self.take(change),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
+            self.publish();
             if retried.elapsed() >= RETRY_INTERVAL && !self.gateway.is_closing() {
                 self.tables.take_missing();
                 retried = Instant::now();
@@ -157,42 +190,67 @@ impl PublisherThread {
         }
     }
 
-    /// Publishes a change, and those that came with it.
-    fn publish(&mut self, first: Change) {
-        let Change { mut number, mut changes } = first;
-        for later in self.queue.try_iter() {
-            number = later.number;
-            changes.extend(later.changes);
+    /// Takes a change, and those that came with it.
+    fn take(&mut self, first: Change) {
+        for change in std::iter::once(first).chain(self.queue.try_iter()) {
+            self.number = change.number;
+            match &mut self.unread {
+                Some(unread) => unread.extend(change.changes),
+                None => self.unread = Some(change.changes),
+            }
         }
-        self.refresh(Some(changes));
-        self.progress.send_replace(number);
     }
 
-    /// Makes what was changed live, with what could not be read before.
-    fn refresh(&mut self, changes: Option<Changes>) {
-        let all = match (self.unread.take(), changes) {
-            (Some(mut unread), Some(changes)) => {
-                unread.extend(changes);
+    /// Makes live what was changed, as far as the database can be read.
+    fn publish(&mut self) {
+        self.is_away = false;
+        if let Some(changes) = self.unread.take() {
+            self.unread = self.refresh(changes);
+        }
+        if !self.is_away {
+            self.progress.send_replace(self.number);
+        }
+    }
+
+    /// Gives what is to be read again.
+    fn refresh(&mut self, changes: Changes) -> Option<Changes> {
+        match (self.refresh_once(&changes), changes) {
+            (RefreshResult::Live, _) => None,
+            (RefreshResult::Unread, changes) => {
+                self.is_away = true;
+                Some(changes)
+            }
+            (RefreshResult::Unusable, Changes::All) => Some(Changes::All),
+            // A document that cannot be used must not be in the way of others.
+            (RefreshResult::Unusable, Changes::Of(ids)) if ids.len() > 1 => {
+                let mut each = ids.into_iter().map(|id| Changes::Of(vec![id]));
+                let mut unread =
+                    each.find(|one| self.refresh_once(one) == RefreshResult::Unread)?;
+                // What follows is not tried before that can be read.
+                each.for_each(|later| unread.extend(later));
+                self.is_away = true;
                 Some(unread)
             }
-            (unread, changes) => unread.or(changes),
-        };
-        let Some((store, all)) = self.store.upgrade().zip(all) else { return };
-        let refresh = || store.read_blocking(|view| self.tables.publish(view, &all));
+            (RefreshResult::Unusable, Changes::Of(_)) => None,
+        }
+    }
+
+    fn refresh_once(&mut self, changes: &Changes) -> RefreshResult {
+        let Some(store) = self.store.upgrade() else { return RefreshResult::Live };
+        let refresh = || store.read_blocking(|view| self.tables.publish(view, changes));
         match catch_unwind(AssertUnwindSafe(refresh)) {
-            Ok(Ok(())) => {}
+            Ok(Ok(())) => RefreshResult::Live,
             Ok(Err(error)) => {
                 tracing::warn!("routes stay as they were: {error}");
-                // A document that cannot be used must not be in the way of others.
-                let is_away = matches!(
-                    error.fault(),
-                    Some(StorageFault::Timeout | StorageFault::Unreachable)
-                );
-                if is_away || all == Changes::All {
-                    self.unread = Some(all);
+                match error.fault() {
+                    Some(StorageFault::Damaged | StorageFault::Closed) => RefreshResult::Unusable,
+                    _ => RefreshResult::Unread,
                 }
             }
-            Err(_) => tracing::error!("a change could not be made live: {all:?}"),
+            Err(_) => {
+                tracing::error!("a change could not be made live: {changes:?}");
+                RefreshResult::Unusable
+            }
         }
     }
 }
@@ -227,6 +285,20 @@ mod tests {
 
         fn id(&self) -> &str {
             ROUTE
+        }
+    }
+
+    /// An edge that nobody can read.
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct BrokenEdge {
+        hostports: String,
+    }
+
+    impl Document for BrokenEdge {
+        const PREFIX: &'static str = prefix::HTTPS_EDGE;
+
+        fn id(&self) -> &str {
+            "edghts_0"
         }
     }
 
@@ -266,7 +338,7 @@ mod tests {
         assert_eq!(Arc::strong_count(&compiled), 1);
 
         store.write(|change| put(change, policy("a"))).await.unwrap();
-        publisher.catch_up().await;
+        publisher.catch_up().await.unwrap();
 
         assert_eq!(Arc::strong_count(&compiled), 2, "the route has the same");
     }
@@ -282,7 +354,7 @@ mod tests {
                 let name = number.to_string();
                 let compiled = policies.policy(&policy(&name), Scope::HttpsRoute).unwrap();
                 store.write(move |change| put(change, policy(&name))).await.unwrap();
-                publisher.catch_up().await;
+                publisher.catch_up().await.unwrap();
                 compiled
             };
             // On one thread, tasks begin in the order in which they come.
@@ -313,11 +385,26 @@ mod tests {
         let (store, publisher) = publisher().await;
 
         store.write(|change| change.put(&BrokenRoute { policy: "none".into() })).await.unwrap();
-        publisher.catch_up().await;
+        publisher.catch_up().await.unwrap();
 
         store.write(|change| put(change, policy("b"))).await.unwrap();
-        publisher.catch_up().await;
+        publisher.catch_up().await.unwrap();
         let compiled = publisher.policies.policy(&policy("b"), Scope::HttpsRoute).unwrap();
         assert_eq!(Arc::strong_count(&compiled), 2, "the thread goes on");
+    }
+
+    #[tokio::test]
+    async fn a_document_that_cannot_be_used_is_not_in_the_way_of_others() {
+        let (store, publisher) = publisher().await;
+        let compiled = publisher.policies.policy(&policy("a"), Scope::HttpsRoute).unwrap();
+
+        let both = store.write(|change| {
+            change.put(&BrokenEdge { hostports: "none".into() })?;
+            put(change, policy("a"))
+        });
+        both.await.unwrap();
+        publisher.catch_up().await.unwrap();
+
+        assert_eq!(Arc::strong_count(&compiled), 2);
     }
 }
