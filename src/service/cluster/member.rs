@@ -61,6 +61,8 @@ pub(crate) struct Cluster {
     rows: Announcements,
     /// Set when the own epoch is over.
     superseded: Notify,
+    /// Set when everything is to be read again.
+    outdated: Notify,
     on_lost: OnceLock<OnLost>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     _local: LocalNode,
@@ -90,6 +92,7 @@ impl Cluster {
             directory: Arc::new(Directory::new(&node.id)),
             rows: Announcements::new(owner_of(&node)),
             superseded: Notify::new(),
+            outdated: Notify::new(),
             on_lost: OnceLock::new(),
             tasks: Mutex::default(),
             _local: LocalNode::new(&node.id),
@@ -270,9 +273,16 @@ impl Cluster {
         Ok(())
     }
 
-    /// Reads what has changed into the directory.
+    /// Reads what has changed into the directory; nothing else does, so that no older state comes last.
     async fn follow(self: Arc<Self>, mut changes: mpsc::UnboundedReceiver<Changes>) {
-        while let Some(mut changed) = changes.recv().await {
+        loop {
+            let mut changed = tokio::select! {
+                changed = changes.recv() => {
+                    let Some(changed) = changed else { return };
+                    changed
+                }
+                () = self.outdated.notified() => Changes::All,
+            };
             while let Ok(later) = changes.try_recv() {
                 changed.extend(later);
             }
@@ -351,7 +361,7 @@ impl Cluster {
                 NewsState::Regained { after } => {
                     self.directory.renew_leases(Instant::now());
                     if after >= LEASE {
-                        or_debug!(self.load().await, "the cluster cannot be read yet");
+                        self.outdated.notify_one();
                     }
                 }
                 NewsState::Clear => self.look_after_others().await,
