@@ -490,7 +490,11 @@ fn peers(
         gateway.find_tunnels_in(registry.clone());
         return Ok(None);
     };
-    let services = PeerServices { gateway: gateway.clone(), registry: registry.clone() };
+    let services = PeerServices {
+        gateway: gateway.clone(),
+        registry: registry.clone(),
+        cluster: Some(cluster.clone()),
+    };
     let peers = listener.open(cluster.directory.clone(), gateway.authority(), services)?;
     let routing = peers.routing();
     gateway.find_tunnels_in(routing.clone());

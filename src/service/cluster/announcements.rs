@@ -130,6 +130,11 @@ impl Announcements {
         }
     }
 
+    /// What is held.
+    pub(super) fn binds(&self) -> Vec<(String, EndpointKey)> {
+        self.lock().binds.iter().map(|(bind_id, key)| (bind_id.clone(), key.clone())).collect()
+    }
+
     /// How many sessions and tunnels there are.
     pub(super) fn counts(&self) -> (u64, u64) {
         let state = self.lock();

@@ -29,6 +29,8 @@ struct DirectoryState {
     /// Tunnels of others; some may be of epochs that are over.
     tunnels: TunnelTable<RemoteTunnel>,
     by_key: HashMap<EndpointKey, Vec<Arc<RemoteTunnel>>>,
+    /// The version of the database that was known when something was last noted.
+    version: i64,
 }
 
 /// A node as it was last seen.
@@ -184,6 +186,14 @@ impl Directory {
         self.write().nodes.values_mut().for_each(|node| node.seen = now);
     }
 
+    /// Whether an epoch of a node is over, as far as whoever knows no less than this version can say.
+    pub fn has_ended(&self, owner: &RowOwner, version: i64) -> bool {
+        let state = self.read();
+        let node = state.nodes.get(&owner.node_id);
+        let is_over = node.is_none_or(|it| it.record.epoch > owner.epoch || !it.state.is_serving());
+        is_over && state.version >= version
+    }
+
     /// Notes nodes and tunnels as the database has them at `now`, whose changes are known up to `version`:
     /// `None` for those that it has not.
     pub fn note(
@@ -200,6 +210,7 @@ impl Directory {
         }
         for (id, tunnel) in tunnels {
             let tunnel = tunnel.filter(|tunnel| tunnel.owner.node_id != self.own_id);
+        state.version = version;
             is_changed |= state.note_tunnel(&id, tunnel);
         }
         drop(state);

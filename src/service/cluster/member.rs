@@ -146,6 +146,11 @@ impl Cluster {
         self.on_lost.get_or_init(|| Box::new(lost));
     }
 
+    /// The binds that this node holds, and their endpoints.
+    pub(super) fn binds(&self) -> Vec<(String, EndpointKey)> {
+        self.rows.binds()
+    }
+
     /// Announces a session.
     pub(crate) fn add_session(&self, session: SessionDocument) {
         self.rows.add_session(session);
@@ -244,7 +249,8 @@ impl Cluster {
         self.store.write(move |change| row_changes::store(change, &changes, &owner)).await
     }
 
-    fn lose(&self, bind_id: &str) {
+    /// Ends a bind here whose endpoint is another's.
+    pub(super) fn lose(&self, bind_id: &str) {
         tracing::warn!(bind = bind_id, "an endpoint of this node is another's now, and ends here");
         self.rows.forget(bind_id);
         if let Some(lost) = self.on_lost.get() {
@@ -383,7 +389,7 @@ impl Cluster {
     }
 
     /// The newest version of the database whose changes are known here.
-    fn seen_version(&self) -> i64 {
+    pub(super) fn seen_version(&self) -> i64 {
         self.store.news().map_or(0, |news| news.version)
     }
 

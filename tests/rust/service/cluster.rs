@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ginnel::agent::{Agent, AgentOptions, Trust, WebAddress};
 use ginnel::service::store::PostgresOptions;
 use ginnel::service::{Error, Options, Service};
-use reqwest::Client;
+use reqwest::{Client, Method};
 use serde_json::{Value, json};
 
 use super::support::{Reply, client};
@@ -38,8 +38,14 @@ impl Nodes {
     }
 
     pub async fn on(database: &PostgresOptions, names: &[&str]) -> Self {
+        let each: Vec<_> = names.iter().map(|name| (*name, database)).collect();
+        Self::on_each(&each).await
+    }
+
+    /// Nodes with their ways to the database.
+    pub async fn on_each(each: &[(&str, &PostgresOptions)]) -> Self {
         let mut nodes = Vec::new();
-        for name in names {
+        for (name, database) in each {
             nodes.push(Service::start(options(database, name)).await.unwrap());
         }
         let key = nodes[0].api_key().unwrap().0.clone();
@@ -48,6 +54,15 @@ impl Nodes {
 
     async fn get(&self, node: usize, path: &str) -> Reply {
         get(&self.http, &self.nodes[node], &self.key, path).await
+    }
+
+    pub async fn call(&self, node: usize, method: Method, path: &str, body: Value) -> Reply {
+        let url = format!("{}{path}", self.nodes[node].url());
+        let request = self.http.request(method, url).bearer_auth(&self.key);
+        let request = request.header("content-type", "application/json").body(body.to_string());
+        let response = request.send().await.unwrap();
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        Reply { status, headers, json: body_of(response).await }
     }
 
     /// The members of a list of all items, as a node gives it.
@@ -92,7 +107,7 @@ impl Nodes {
     }
 
     /// What a visitor of a node gets.
-    async fn visit(&self, node: usize, host: &str) -> u16 {
+    pub async fn visit(&self, node: usize, host: &str) -> u16 {
         let at = self.nodes[node].gateway().http_address().unwrap();
         let request = self.http.get(format!("http://{at}/")).header("host", host);
         request.send().await.unwrap().status().as_u16()

@@ -4,6 +4,7 @@ mod accounts;
 mod agents;
 mod audit;
 mod bad_input;
+mod breaker;
 mod cluster;
 mod endpoints;
 mod http;

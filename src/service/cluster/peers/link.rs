@@ -151,7 +151,7 @@ impl Linker {
         });
         self.sessions.add(session.clone());
         tracing::info!(node = %node_id, "connected to another node");
-        let serving = tokio::spawn(serve(self.services.clone(), incoming));
+        let serving = tokio::spawn(serve(self.clone(), incoming));
         let err = mux.ended().await;
         serving.abort();
         self.sessions.remove(&session);

@@ -42,6 +42,8 @@ pub(super) mod kind {
     pub(in crate::service::cluster) const COMMAND: u32 = 0x104;
     /// What happens to the traffic of the other node.
     pub(in crate::service::cluster) const EVENTS: u32 = 0x105;
+    /// A node asks whether its epoch is over.
+    pub(in crate::service::cluster) const EPOCH: u32 = 0x106;
 }
 
 /// A node says which one it is.

@@ -3,10 +3,12 @@
 //! A session is TLS by the certificates of the authority that all nodes have, and a `mux` session in it
 //! (`link` makes it, `sessions` knows it). The node with the smaller identifier connects. `message` is what
 //! is said, `serve` does what the other node asks for, and `target` is the other node, or a tunnel of its
-//! agents, as the gateway sees it; `routing` chooses among them.
+//! agents, as the gateway sees it; `routing` chooses among them. `epochs` is for a
+//! node that has lost the database, and does not know what has become of its endpoints.
 //!
 //! What one node asks another for is done there and not handed on, so that there is one hop at most.
 
+mod epochs;
 mod events;
 mod link;
 mod message;
@@ -31,6 +33,7 @@ pub(crate) use routing::ClusterRouting;
 use self::link::Linker;
 use self::message::{SessionCommand, SessionCommandAnswer};
 use self::sessions::PeerSession;
+use super::Cluster;
 use super::directory::{Directory, KnownNode};
 use crate::gateway::Gateway;
 use crate::gateway::tls::authority::Authority;
@@ -70,6 +73,8 @@ pub(crate) struct Peers {
 pub(crate) struct PeerServices {
     pub gateway: Gateway,
     pub registry: Arc<Registry>,
+    /// The node itself; none where there is no database.
+    pub cluster: Option<Arc<Cluster>>,
 }
 
 /// The session with another node, for whoever looks at it.
@@ -149,6 +154,7 @@ impl BoundPeerListener {
             tokio::spawn(link::keep_all(Arc::downgrade(&linker))),
             tokio::spawn(events::merge(Arc::downgrade(&linker))),
             tokio::spawn(ports::keep(Arc::downgrade(&linker))),
+            tokio::spawn(epochs::watch(Arc::downgrade(&linker))),
         ];
         let (started, has_met_all) = (Instant::now(), AtomicBool::new(false));
         Ok(Peers { linker, started, has_met_all, _listener: listener, tasks })

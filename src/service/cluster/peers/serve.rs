@@ -8,6 +8,7 @@ use tokio::io::{AsyncWriteExt, copy_bidirectional_with_sizes};
 use tokio::time::timeout;
 
 use super::PeerServices;
+use super::link::Linker;
 use super::message::{self, DialStatus, SessionCommand, SessionCommandAnswer, VisitorHeader, kind};
 use crate::gateway::{DialError, Io, Target};
 use crate::logging::{ignore, or_debug};
@@ -22,17 +23,18 @@ const COPY_BUFFER_BYTES: usize = 16 << 10;
 const DIAL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Serves what another node asks for, until the session is over.
-pub(super) async fn serve(services: Arc<PeerServices>, mut incoming: Incoming) {
+pub(super) async fn serve(linker: Arc<Linker>, mut incoming: Incoming) {
     while let Some(stream) = incoming.next().await {
-        let services = services.clone();
+        let linker = linker.clone();
         tokio::spawn(async move {
-            let served = Box::pin(answer(&services, stream)).await;
+            let served = Box::pin(answer(&linker, stream)).await;
             or_debug!(served, "cannot serve another node");
         });
     }
 }
 
-async fn answer(services: &PeerServices, mut stream: Stream) -> io::Result<()> {
+async fn answer(linker: &Linker, mut stream: Stream) -> io::Result<()> {
+    let services = linker.services.as_ref();
     let kind = read_kind(&mut stream).await?;
     match kind {
         HEARTBEAT => heartbeat::answer(stream).await,
@@ -44,6 +46,7 @@ async fn answer(services: &PeerServices, mut stream: Stream) -> io::Result<()> {
         kind::TUNNEL => dial(services, stream).await?,
         kind::COMMAND => command(services, stream).await?,
         kind::EVENTS => services.send_events(stream).await?,
+        kind::EPOCH => linker.tell_epoch(stream).await?,
         unknown => {
             tracing::debug!(kind = unknown, "another node asks for what is not known here");
             stream.reset(Code::CANCELLED);

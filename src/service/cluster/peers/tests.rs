@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::epochs::{EpochQuestion, EpochResponse, ask};
 use super::{BoundPeerListener, CommandFailure, PeerServices, Peers};
 use crate::api::Secret;
 use crate::api::id::prefix;
@@ -22,7 +23,7 @@ use crate::net::{
 };
 use crate::service::agents::{AgentCommand, Registry};
 use crate::service::cluster::directory::Directory;
-use crate::service::cluster::node::{NodeDocument, NodeRecord, PROTOCOL_VERSION};
+use crate::service::cluster::node::{NodeDocument, NodeRecord, NodeState, PROTOCOL_VERSION};
 use crate::service::cluster::rows::{EndpointRow, RowOwner};
 use crate::service::cluster::{EndpointKey, TunnelDocument};
 
@@ -57,7 +58,8 @@ async fn nodes_of(version: u32) -> [Node; 2] {
         let directory = Arc::new(Directory::new(&id(at)));
         let known = rows.iter().map(|row| (row.id.clone(), Some(row.clone())));
         directory.note(known, [], Instant::now(), 0);
-        let services = PeerServices { gateway: gateway.clone(), registry: Arc::default() };
+        let services =
+            PeerServices { gateway: gateway.clone(), registry: Arc::default(), cluster: None };
         let peers = listener.open(directory.clone(), &authority, services).unwrap();
         gateway.find_hosts_in(peers.routing());
         nodes.push(Node { gateway, directory, peers });
@@ -197,6 +199,53 @@ async fn a_visitor_of_the_wrong_node_is_served_as_if_it_were_the_right_one() {
 }
 
 #[tokio::test]
+async fn a_node_learns_from_another_that_its_epoch_and_its_endpoints_are_gone() {
+    let nodes = two_nodes().await;
+    let session = nodes[0].peers.linker.sessions.get(&id(1)).unwrap();
+    let (kept, lost) = (EndpointKey::port(2000), EndpointKey::http("a.test", 443));
+    let question = |version| EpochQuestion {
+        owner: RowOwner { node_id: id(0), epoch: 1 },
+        version,
+        binds: vec![("mine".to_owned(), kept.clone()), ("gone".to_owned(), lost.clone())],
+    };
+    let note = |node: Option<NodeDocument>, version| {
+        let tunnel = |id: &str, bind_id: &str, key: &EndpointKey| TunnelDocument {
+            id: id.to_owned(),
+            owner: RowOwner { node_id: format!("{}_2", prefix::NODE), epoch: 3 },
+            bind_id: bind_id.to_owned(),
+            endpoint: Some(EndpointRow { key: key.clone(), ..EndpointRow::default() }),
+            ..TunnelDocument::default()
+        };
+        let record = NodeRecord { epoch: 3, ..NodeRecord::default() };
+        let third = format!("{}_2", prefix::NODE);
+        let third = NodeDocument { id: third, record, ..NodeDocument::default() };
+        // The agent of `mine` has a second session, at that node.
+        let tunnels = [tunnel("tn_1", "mine", &kept), tunnel("tn_2", "other", &lost)];
+        let tunnels = tunnels.map(|row| (row.id.clone(), Some(row)));
+        let nodes_of_database = [(id(0), node), (third.id.clone(), Some(third))];
+        nodes[1].directory.note(nodes_of_database, tunnels, Instant::now(), version);
+    };
+    let first = nodes[1].directory.node(&id(0)).unwrap();
+    let row = |epoch, fenced| NodeDocument {
+        id: id(0),
+        record: NodeRecord { epoch, ..(*first.record).clone() },
+        state: NodeState { fenced, ..first.state },
+        ..NodeDocument::default()
+    };
+    let nothing = EpochResponse::default();
+
+    note(Some(row(1, false)), 5);
+    assert_eq!(ask(&session, &question(5)).await.unwrap(), nothing, "it is in its epoch");
+    for gone in [Some(row(2, true)), Some(row(4, false)), None] {
+        note(gone, 6);
+        let known = ask(&session, &question(6)).await.unwrap();
+        assert_eq!(known, EpochResponse { is_over: true, lost: vec!["gone".to_owned()] });
+        let newer = ask(&session, &question(7)).await.unwrap();
+        assert_eq!(newer, nothing, "who knows less says nothing");
+    }
+}
+
+#[tokio::test]
 async fn what_the_endpoint_wants_done_is_done_where_the_agent_is() {
     let nodes = two_nodes().await;
     let password = Secret("open sesame".to_owned());
@@ -312,8 +361,11 @@ async fn who_has_no_certificate_of_the_authority_is_not_let_in() {
     let (address, known) = (listener.public_address(), row(2, &listener, PROTOCOL_VERSION));
     let gateway = Gateway::start(GatewaySettings::default(), authority.clone()).await.unwrap();
     let directory = Arc::new(Directory::new(&id(2)));
-    let services =
-        PeerServices { gateway: gateway.clone(), registry: Arc::new(Registry::default()) };
+    let services = PeerServices {
+        gateway: gateway.clone(),
+        registry: Arc::new(Registry::default()),
+        cluster: None,
+    };
     let peers = listener.open(directory, &authority, services).unwrap();
 
     let strangers = Authority::open(None).unwrap();
@@ -321,7 +373,7 @@ async fn who_has_no_certificate_of_the_authority_is_not_let_in() {
     let theirs = Arc::new(Directory::new(&id(1)));
     // It has the smaller identifier, so it is the one that connects.
     theirs.note([(known.id.clone(), Some(known))], [], Instant::now(), 0);
-    let services = PeerServices { gateway, registry: Arc::new(Registry::default()) };
+    let services = PeerServices { gateway, registry: Arc::new(Registry::default()), cluster: None };
     let stranger = other.open(theirs, &strangers, services).unwrap();
     let mut plain = TcpStream::connect(address).await.unwrap();
     plain.write_all(get("app.test", "").as_bytes()).await.unwrap();
