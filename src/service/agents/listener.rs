@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+use crate::api::Timestamp;
 use crate::gateway::tls::authority::Authority;
 use crate::logging::or_debug;
 use crate::mux::{MuxSession, Side};
@@ -21,6 +22,7 @@ use crate::service::agents::settings::AgentSettings;
 use crate::service::agents::socket::AgentSocket;
 use crate::service::agents::state::AgentsState;
 use crate::service::agents::{revocation, session};
+use crate::service::store::StoreError;
 
 /// How often addresses that nobody came back for are given up.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -155,6 +157,17 @@ async fn welcome(
     session::hold(state, session, incoming, peer, prompt).await;
 }
 
+/// Gives up addresses that have waited too long; of several nodes, one does that.
+async fn review_reservations(state: &AgentsState, now: Timestamp) -> Result<(), StoreError> {
+    if let Some(cluster) = &state.cluster {
+        if !cluster.directory.is_first(Instant::now()) {
+            return Ok(());
+        }
+        Reservation::unheld_wait(&state.store).await?;
+    }
+    Reservation::give_up(&state.store, now).await
+}
+
 async fn sweep(state: Arc<AgentsState>) {
     let mut looked = None;
     loop {
@@ -163,8 +176,7 @@ async fn sweep(state: Arc<AgentsState>) {
         let hour = now.0.get(..HOUR_TEXT_LENGTH).map(str::to_owned);
         if looked != hour {
             // What stays on disk is looked at again in an hour.
-            let given_up = Reservation::give_up(&state.store, now).await;
-            or_debug!(given_up, "old reservations stay");
+            or_debug!(review_reservations(&state, now).await, "old reservations stay");
             looked = hour;
         }
         tokio::time::sleep(SWEEP_INTERVAL).await;

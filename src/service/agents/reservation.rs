@@ -15,7 +15,7 @@ use crate::api::Timestamp;
 use crate::api::id::{has_prefix, prefix};
 use crate::gateway::{EndpointSpec, PublicEndpoint};
 use crate::service::accounts;
-use crate::service::cluster::{EndpointKey, HoldResult, RowOwner, hold};
+use crate::service::cluster::{EndpointKey, HoldResult, RowOwner, all_held, hold, holders};
 use crate::service::store::{Document, Store, StoreError, Transaction, View};
 
 /// How long an address waits for an agent that was gone when the service started.
@@ -156,15 +156,40 @@ impl Reservation {
         store.write(wait).await
     }
 
-    /// Gives up the addresses that have waited too long, or that are too many.
+    /// Gives up the addresses that have waited too long, or that are too many. All are read without
+    /// holding up those who write.
     pub async fn give_up(store: &Store, now: Timestamp) -> Result<(), StoreError> {
-        let give_up = move |change: &Transaction<'_>| {
-            for id in over(all(change)?, &now) {
-                change.remove::<Self>(&id)?;
-            }
-            Ok(())
-        };
-        store.write(give_up).await
+        let read_at = now.clone();
+        let over = store.read(move |view| Ok::<_, StoreError>(over(all(view)?, &read_at))).await?;
+        let is_over = move |kept: &Self| kept.idle.as_ref().is_some_and(|idle| idle.0 <= now.0);
+        store
+            .change_each(over, move |change, id| {
+                // Somebody may have come back for it meanwhile.
+                if change.find::<Self>(id)?.is_some_and(|kept| is_over(&kept)) {
+                    change.remove::<Self>(id)?;
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    /// Notes that addresses wait which no node of the cluster holds, as those that were copied from a file.
+    pub async fn unheld_wait(store: &Store) -> Result<(), StoreError> {
+        let unheld = store.read(|view| {
+            let (all, held) = (all(view)?, all_held(view)?);
+            let unheld = all.into_iter().filter(|it| it.idle.is_none() && !held.contains(&it.id));
+            Ok::<_, StoreError>(unheld.map(|kept| kept.id).collect())
+        });
+        store
+            .change_each(unheld.await?, |change, id| {
+                match change.find::<Self>(id)?.filter(|kept| kept.idle.is_none()) {
+                    Some(kept) if holders(change, id)?.is_empty() => {
+                        change.put(&Self { idle: Some(change.now()), ..kept })
+                    }
+                    _ => Ok(()),
+                }
+            })
+            .await
     }
 
     /// Gives the address up.
@@ -179,11 +204,11 @@ impl Reservation {
     }
 }
 
-fn all(change: &Transaction<'_>) -> Result<Vec<Reservation>, StoreError> {
+fn all(view: &View<'_>) -> Result<Vec<Reservation>, StoreError> {
     let mut all: Vec<Reservation> = Vec::new();
     loop {
         let before = all.last().map(|kept| kept.id.clone());
-        let page = change.page::<Reservation>(before.as_deref(), PAGE_SIZE)?;
+        let page = view.page::<Reservation>(before.as_deref(), PAGE_SIZE)?;
         let is_last = page.len() < PAGE_SIZE;
         all.extend(page);
         if is_last {
@@ -224,6 +249,7 @@ mod tests {
         Reservation {
             id: format!("{owner}{number}"),
             owner_id: owner.to_owned(),
+    use crate::service::cluster::NodeDocument;
             idle: idle.map(|idle| Timestamp(idle.to_owned())),
             ..Reservation::default()
         }
@@ -254,3 +280,45 @@ mod tests {
         );
     }
 }
+
+    async fn stored(id: &str, idle: Option<&str>) -> Store {
+        let store = Store::open(None).unwrap();
+        let idle = idle.map(|idle| Timestamp(idle.to_owned()));
+        let kept = Reservation { id: id.to_owned(), idle, ..Reservation::default() };
+        store.write(move |change| change.put(&kept)).await.unwrap();
+        store
+    }
+
+    fn found(store: &Store, id: &str) -> Option<Reservation> {
+        store.read_blocking(|view| view.find::<Reservation>(id)).unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_no_node_holds_waits() {
+        let store = stored("copied", None).await;
+        let held = |change: &Transaction<'_>| {
+            let node = NodeDocument { id: "node_1".to_owned(), ..NodeDocument::default() };
+            change.put(&node)?;
+            change.put(&Reservation { id: "held".to_owned(), ..Reservation::default() })?;
+            let owner = RowOwner { node_id: node.id, epoch: 0 };
+            hold(change, "held", &EndpointKey::port(1), &owner)
+        };
+        assert_eq!(store.write(held).await.unwrap(), HoldResult::Done);
+
+        Reservation::unheld_wait(&store).await.unwrap();
+
+        assert!(found(&store, "copied").unwrap().idle.is_some());
+        assert_eq!(found(&store, "held").unwrap().idle, None);
+    }
+
+    #[tokio::test]
+    async fn an_address_is_given_up_when_it_has_waited_and_nobody_has_come_back() {
+        let now = Timestamp("2026-03-31T12:00:00Z".to_owned());
+        for (idle, stays) in [(Some("2026-03-01T00:00:00Z"), false), (None, true)] {
+            let store = stored("a", idle).await;
+
+            Reservation::give_up(&store, now.clone()).await.unwrap();
+
+            assert_eq!(found(&store, "a").is_some(), stays);
+        }
+    }

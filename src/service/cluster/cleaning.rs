@@ -14,8 +14,6 @@ use crate::service::store::{Store, StoreError, Transaction};
 
 /// How long the addresses of a node that has ended wait for its agents.
 pub(super) const RESERVATION: Duration = Duration::from_secs(30);
-/// How many rows one change removes.
-const CHUNK: usize = 500;
 
 /// Removes a node that has ended, with all that it has left; nothing if it has begun again.
 pub(super) async fn remove_node(store: &Arc<Store>, node: &KnownNode) -> Result<(), StoreError> {
@@ -29,17 +27,19 @@ pub(super) async fn remove_node(store: &Arc<Store>, node: &KnownNode) -> Result<
     let id = node.id.to_string();
     let (rows, binds) = left_of(store, &id).await?;
     let check = has_ended.clone();
-    for_chunks(store, rows, move |change, row| match check(change)? {
-        true => membership::remove_row(change, row),
-        false => Ok(()),
-    })
-    .await?;
+    store
+        .change_each(rows, move |change, row| match check(change)? {
+            true => membership::remove_row(change, row),
+            false => Ok(()),
+        })
+        .await?;
     let (check, holder) = (has_ended.clone(), id.clone());
-    for_chunks(store, binds, move |change, bind_id| match check(change)? {
-        true => release(change, bind_id, &holder),
-        false => Ok(()),
-    })
-    .await?;
+    store
+        .change_each(binds, move |change, bind_id| match check(change)? {
+            true => release(change, bind_id, &holder),
+            false => Ok(()),
+        })
+        .await?;
     let remove = move |change: &Transaction<'_>| match has_ended(change)? {
         true => change.remove::<NodeDocument>(&id),
         false => Ok(false),
@@ -53,7 +53,7 @@ pub(super) async fn remove_node(store: &Arc<Store>, node: &KnownNode) -> Result<
 pub(super) async fn remove_rows(store: &Arc<Store>, node_id: &str) {
     let removed = async {
         let (rows, _) = left_of(store, node_id).await?;
-        for_chunks(store, rows, membership::remove_row).await
+        store.change_each(rows, membership::remove_row).await
     };
     if let Err(err) = removed.await {
         tracing::debug!(%err, "the rows of this node are left to others");
@@ -84,19 +84,4 @@ pub(super) fn release(
         }
         _ => Ok(()),
     }
-}
-
-/// Does something with each of many, a few in each change.
-async fn for_chunks(
-    store: &Store,
-    ids: Vec<String>,
-    work: impl Fn(&Transaction<'_>, &str) -> Result<(), StoreError> + Clone + Send + 'static,
-) -> Result<(), StoreError> {
-    for chunk in ids.chunks(CHUNK) {
-        let (chunk, work) = (chunk.to_vec(), work.clone());
-        let change =
-            move |change: &Transaction<'_>| chunk.iter().try_for_each(|id| work(change, id));
-        store.write(change).await?;
-    }
-    Ok(())
 }

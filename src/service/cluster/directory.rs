@@ -169,21 +169,21 @@ impl Directory {
         others.filter(|node| node.is_lapsed(now) && !node.state.fenced).cloned().collect()
     }
 
-    /// The nodes that have ended at least so long ago, for the first of those that live: none for others.
-    pub fn ended(&self, now: Instant, since: Duration) -> Vec<KnownNode> {
+    /// Whether this is the first of the nodes that live, which does what one has to do for all.
+    pub fn is_first(&self, now: Instant) -> bool {
         let state = self.read();
         let first = state.nodes.values().find(|it| it.state.is_serving() && !it.is_lapsed(now));
-        if first.is_none_or(|first| *first.id != *self.own_id) {
-            return Vec::new();
-        }
-        let ended = state.nodes.values().filter(|it| !it.state.is_serving());
-        ended.filter(|it| now.duration_since(it.seen) >= since).cloned().collect()
+        first.is_some_and(|first| *first.id == *self.own_id)
     }
 
-    /// Begins all leases anew: whoever could not look for a while has seen nobody, which says nothing
-    /// about them.
-    pub fn renew_leases(&self, now: Instant) {
-        self.write().nodes.values_mut().for_each(|node| node.seen = now);
+    /// The nodes that have ended at least so long ago, for the first of those that live: none for others.
+    pub fn ended(&self, now: Instant, since: Duration) -> Vec<KnownNode> {
+        if !self.is_first(now) {
+            return Vec::new();
+        }
+        let state = self.read();
+        let ended = state.nodes.values().filter(|it| !it.state.is_serving());
+        ended.filter(|it| now.duration_since(it.seen) >= since).cloned().collect()
     }
 
     /// Whether an epoch of a node is over, as far as whoever knows no less than this version can say.
@@ -192,6 +192,12 @@ impl Directory {
         let node = state.nodes.get(&owner.node_id);
         let is_over = node.is_none_or(|it| it.record.epoch > owner.epoch || !it.state.is_serving());
         is_over && state.version >= version
+    }
+
+    /// Begins all leases anew: whoever could not look for a while has seen nobody, which says nothing
+    /// about them.
+    pub fn renew_leases(&self, now: Instant) {
+        self.write().nodes.values_mut().for_each(|node| node.seen = now);
     }
 
     /// Notes nodes and tunnels as the database has them at `now`, whose changes are known up to `version`:
@@ -204,13 +210,13 @@ impl Directory {
         version: i64,
     ) {
         let mut state = self.write();
+        state.version = version;
         let mut is_changed = false;
         for (id, node) in nodes {
             is_changed |= state.note_node(&id, node, now, version);
         }
         for (id, tunnel) in tunnels {
             let tunnel = tunnel.filter(|tunnel| tunnel.owner.node_id != self.own_id);
-        state.version = version;
             is_changed |= state.note_tunnel(&id, tunnel);
         }
         drop(state);
@@ -401,6 +407,21 @@ mod tests {
         assert_eq!(ids(&directory.serving(&labels, 0, 9)), ["tn_1", "tn_2"]);
         assert_eq!(ids(&directory.serving(&labels, 1, 1)), ["tn_2"]);
         assert!(directory.serving(&BTreeMap::new(), 0, 9).is_empty());
+    }
+
+    #[test]
+    fn one_of_the_nodes_that_live_is_the_first() {
+        let (first, other) = (Directory::new("node_a"), Directory::new("node_b"));
+        let all = ["node_a", "node_b"].map(|id| node(id, 1, 0));
+        let now = Instant::now();
+        for directory in [&first, &other] {
+            directory.note(all.clone(), [], now, 0);
+        }
+        assert!(first.is_first(now) && !other.is_first(now));
+
+        other.note([("node_a".to_owned(), None)], [], now, 0);
+
+        assert!(other.is_first(now));
     }
 
     #[test]

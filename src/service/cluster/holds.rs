@@ -8,6 +8,8 @@
 //! A claim whose bind nobody holds protects nothing: the agent has been away for too long, and whoever
 //! asks for the endpoint gets it.
 
+use std::collections::HashSet;
+
 use super::membership;
 use super::node::NodeDocument;
 use super::rows::{EndpointKey, RowOwner};
@@ -17,6 +19,8 @@ use crate::service::store::{StoreError, Transaction, View};
 pub(super) const ENDPOINTS: &str = "online";
 /// The role of a node for the binds that it holds.
 pub(super) const HELD: &str = "held";
+/// How many nodes are read at once.
+const PAGE_SIZE: usize = 100;
 
 /// What has become of the wish of a node to hold a bind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +103,22 @@ pub(crate) fn holders(view: &View<'_>, bind_id: &str) -> Result<Vec<String>, Sto
         }
     });
     failure.map_or(Ok(nodes), Err)
+}
+
+/// The binds that nodes hold.
+pub(crate) fn all_held(view: &View<'_>) -> Result<HashSet<String>, StoreError> {
+    let mut held = HashSet::new();
+    let mut last: Option<String> = None;
+    loop {
+        let nodes = view.page::<NodeDocument>(last.as_deref(), PAGE_SIZE)?;
+        for node in &nodes {
+            held.extend(held_by(view, &node.id)?);
+        }
+        if nodes.len() < PAGE_SIZE {
+            return Ok(held);
+        }
+        last = nodes.last().map(|node| node.id.clone());
+    }
 }
 
 /// The binds that a node holds.

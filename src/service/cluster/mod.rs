@@ -30,7 +30,7 @@ use crate::api::id::prefix;
 use crate::service::store::LeftOut;
 
 pub(crate) use directory::KnownNode;
-pub(crate) use holds::{HoldResult, bind_at, hold};
+pub(crate) use holds::{HoldResult, all_held, bind_at, hold, holders};
 pub(crate) use listing::{OwnedRow, find, page};
 pub(crate) use member::{Cluster, NodeOptions};
 pub(crate) use membership::is_serving;
@@ -47,3 +47,6 @@ pub(crate) const ROWS_OF_NODES: LeftOut<'static> = LeftOut {
     roles: &[membership::ROWS, holds::HELD],
     spaces: &[membership::NAMES, holds::ENDPOINTS],
 };
+
+#[cfg(test)]
+pub(crate) use node::NodeDocument;

@@ -53,6 +53,9 @@ use postgres::PostgresReaders;
 use sqlite::{Locks, OpenDatabase, Readers};
 use writer::Writer;
 
+/// How much one change does of what is done for many.
+const MAX_CHUNK: usize = 500;
+
 /// A database, open for one process until [`Store::close`].
 pub struct Store {
     readers: EngineReaders,
@@ -213,6 +216,24 @@ impl Store {
         E: From<StoreError> + Send + 'static,
     {
         self.writer.write(work).await
+    }
+
+    /// Does something with each of many, a few in each change, so that nobody waits long for the lock.
+    ///
+    /// # Errors
+    /// The first failure; what was changed before it stays.
+    pub(in crate::service) async fn change_each(
+        &self,
+        ids: Vec<String>,
+        work: impl Fn(&Transaction<'_>, &str) -> Result<(), StoreError> + Clone + Send + 'static,
+    ) -> Result<(), StoreError> {
+        for chunk in ids.chunks(MAX_CHUNK) {
+            let (chunk, work) = (chunk.to_vec(), work.clone());
+            let change =
+                move |change: &Transaction<'_>| chunk.iter().try_for_each(|id| work(change, id));
+            self.write(change).await?;
+        }
+        Ok(())
     }
 
     /// Runs a job, which comes back when what it has changed is on disk, or failed.
