@@ -427,7 +427,9 @@ impl Service {
         if let Some(peers) = &self.shared.peers {
             peers.stop().await;
         }
-        self.shared.audit.flush(&self.shared.store).await;
+        let flushed =
+            tokio::time::timeout(FLUSH_TIMEOUT, self.shared.audit.flush(&self.shared.store));
+        or_debug!(flushed.await, "the last events of refused calls are not written");
         self.remove_token_files();
         close(self.shared.store.clone()).await;
     }
@@ -560,6 +562,8 @@ async fn open(
     opened.await.map_err(|_| store::StoreError::Panicked)?
 }
 
+/// How long the last events of the audit trail may take to be written.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long before the end of the grace period waits for locks end, so that their writes are answered.
 const TIME_TO_ANSWER: Duration = Duration::from_millis(500);
 

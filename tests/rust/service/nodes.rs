@@ -16,13 +16,13 @@ use super::support::{Folder, Running};
 use crate::engines;
 
 /// A way to the server over which nothing comes or goes for as long as it is closed.
-struct Gate {
-    port: u16,
+pub(super) struct Gate {
+    pub port: u16,
     is_closed: Arc<AtomicBool>,
 }
 
 impl Gate {
-    async fn start(server: u16) -> Self {
+    pub async fn start(server: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let is_closed = Arc::<AtomicBool>::default();
@@ -39,7 +39,7 @@ impl Gate {
         Self { port, is_closed }
     }
 
-    fn close(&self, is_closed: bool) {
+    pub fn close(&self, is_closed: bool) {
         self.is_closed.store(is_closed, Ordering::SeqCst);
     }
 }

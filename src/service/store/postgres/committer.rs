@@ -23,7 +23,6 @@ use super::statements::{self, ArrayCall};
 use super::tokens::BatchTokens;
 use super::writes::{JobFailure, JobTables};
 use crate::api::id::Ids;
-use crate::logging::or_debug;
 use crate::service::store::batch_error::BatchError;
 use crate::service::store::job::Job;
 use crate::service::store::tables::{Row, Value};
@@ -32,6 +31,8 @@ use crate::service::store::{StorageFault, StoreError, Transaction};
 
 /// How long a batch may take, with everything that is tried again.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// How much of that is kept for finding out whether a change was stored.
+const RESOLUTION_TIME: Duration = Duration::from_secs(2);
 /// How long is waited before it is tried again, at first and at most.
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_millis(500);
@@ -115,7 +116,7 @@ impl PostgresCommitter {
         let mut pause = MIN_PAUSE;
         loop {
             let token = self.tokens.next()?;
-            let error = match self.attempt(batch, &token) {
+            let error = match self.attempt(batch, &token, deadline - RESOLUTION_TIME) {
                 Ok(changed) => return Ok(changed),
                 Err(BatchAttemptError::Final(error)) => {
                     // A transaction may still be open there.
@@ -139,7 +140,8 @@ impl PostgresCommitter {
             };
             // A transaction may still be open there.
             self.session = None;
-            let is_over = Instant::now() + pause >= deadline || shared.is_closing();
+            let is_over = Instant::now() + pause >= deadline - RESOLUTION_TIME;
+            let is_over = is_over || shared.is_closing();
             if is_over || !error.is_transient() {
                 return Err(error.into());
             }
@@ -156,21 +158,26 @@ impl PostgresCommitter {
         }
     }
 
-    fn session(&mut self) -> Result<&ServerSession, ServerError> {
+    /// The connection, over which no response is waited for beyond this moment.
+    fn session(&mut self, deadline: Instant) -> Result<&ServerSession, ServerError> {
         let session = match self.session.take() {
             Some(session) if !session.is_closed() => session,
-            _ => self.server.connect(SETTINGS)?,
+            _ => {
+                let limit = deadline.saturating_duration_since(Instant::now());
+                self.server.connect_within(SETTINGS, limit)?
+            }
         };
-        Ok(self.session.insert(session))
+        Ok(self.session.insert(session.with_deadline(deadline)))
     }
 
     fn attempt(
         &mut self,
         batch: &mut Batch<'_>,
         token: &[u8],
+        deadline: Instant,
     ) -> Result<Vec<String>, BatchAttemptError> {
         let predicted = predict(&self.ids, &mut batch.jobs);
-        self.session()?;
+        self.session(deadline)?;
         let Some(session) = &self.session else { return Err(StoreError::Closed.into()) };
         let (version, last_id, fetched) = lock(session, &predicted)?;
         // While others had the lock, more jobs have come.
@@ -200,7 +207,7 @@ impl PostgresCommitter {
     ) -> Result<Option<Vec<String>>, StoreError> {
         loop {
             self.session = None;
-            let looked = self.session().and_then(|session| {
+            let looked = self.session(deadline).and_then(|session| {
                 // Waits for the lock, so the transaction in question has ended when this has.
                 session.execute("UPDATE cluster SET version = version + 1")?;
                 let sql = "SELECT ids FROM changes WHERE version = ?1 AND token = ?2";
@@ -208,7 +215,7 @@ impl PostgresCommitter {
             });
             match looked {
                 Ok(rows) => return rows.first().map(|row| ids_of(row.text(0)?)).transpose(),
-                Err(error) if Instant::now() < deadline => {
+                Err(error) if Instant::now() < deadline && !self.server.is_closed() => {
                     tracing::debug!("cannot look for a change yet: {error}");
                     std::thread::sleep(MIN_PAUSE);
                 }
@@ -463,7 +470,7 @@ fn ids_of(text: &str) -> Result<Vec<String>, StoreError> {
 impl Drop for PostgresCommitter {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
-            or_debug!(session.execute("ROLLBACK"), "the connection for writing is gone already");
+            session.send("ROLLBACK");
         }
     }
 }

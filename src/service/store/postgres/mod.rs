@@ -22,8 +22,10 @@ mod tokens;
 mod writes;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 pub(super) use fill::fill;
 pub use follower::ChangeNews;
@@ -41,12 +43,16 @@ use pool::{MAX_READERS, ReaderPool};
 use server::Server;
 use tokens::BatchTokens;
 
+/// How long a response is waited for after the database was closed.
+const CLOSE_GRACE: Duration = Duration::from_secs(2);
+
 /// A database on PostgreSQL, as it is read.
 pub(super) struct PostgresReaders {
     pool: Arc<ReaderPool>,
     /// As many threads wait for responses at once.
     permits: Arc<Semaphore>,
     follower: Follower,
+    server: Server,
 }
 
 /// Opens a database, whose tables are made if need be; waits for the server.
@@ -66,8 +72,8 @@ pub(super) fn open(
     let writer = Writer::start(|_| Ok(committer))?;
     let follower = Follower::start(server.clone(), tokens, writer.shared(), state)?;
     let (pool, permits) =
-        (Arc::new(ReaderPool::new(server)), Arc::new(Semaphore::new(MAX_READERS)));
-    Ok((PostgresReaders { pool, permits, follower }, writer))
+        (Arc::new(ReaderPool::new(server.clone())), Arc::new(Semaphore::new(MAX_READERS)));
+    Ok((PostgresReaders { pool, permits, follower, server }, writer))
 }
 
 /// True when the database has the tables of a service.
@@ -88,7 +94,11 @@ impl PostgresReaders {
         &self,
         mut job: Box<dyn ReadJob>,
     ) -> Result<Box<dyn ReadJob>, StoreError> {
-        let permit = self.permits.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let Ok(permit) = timeout(pool::WAIT_TIMEOUT, self.permits.clone().acquire_owned()).await
+        else {
+            return Err(pool::all_in_use());
+        };
+        let permit = permit.map_err(|_| StoreError::Closed)?;
         let pool = self.pool.clone();
         let read = tokio::task::spawn_blocking(move || {
             // The thread reads on when nobody waits for it any more.
@@ -108,8 +118,9 @@ impl PostgresReaders {
         self.follower.news()
     }
 
-    /// Reads no more.
+    /// Reads no more. Whoever waits for a server that does not respond, also to write, gives up soon.
     pub(super) fn close(&self) {
+        self.server.close_after(CLOSE_GRACE);
         self.follower.stop();
         self.pool.close();
     }

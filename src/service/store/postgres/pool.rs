@@ -10,7 +10,7 @@ use crate::service::store::{StorageFault, StoreError, View};
 /// How many there are at most.
 pub(super) const MAX_READERS: usize = 8;
 /// How long is waited for one that others use.
-const WAIT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const WAIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// What holds for statements that read. Indexes are used however small a table was when a statement was
 /// planned.
 const SETTINGS: &str = "SET search_path = ginnel; SET statement_timeout = '10s';
@@ -29,6 +29,12 @@ struct ReaderPoolState {
     /// How many there are, idle and in use.
     count: usize,
     closed: bool,
+}
+
+/// Why nothing can be read for the moment.
+pub(super) fn all_in_use() -> StoreError {
+    let problem = format!("all {MAX_READERS} connections for reading are in use");
+    StoreError::Server { fault: Some(StorageFault::Timeout), problem }
 }
 
 impl ReaderPool {
@@ -54,8 +60,7 @@ impl ReaderPool {
             return Err(StoreError::Closed);
         }
         if waited.timed_out() {
-            let problem = format!("all {MAX_READERS} connections for reading are in use");
-            return Err(StoreError::Server { fault: Some(StorageFault::Timeout), problem });
+            return Err(all_in_use());
         }
         while let Some(session) = state.idle.pop() {
             if !session.is_closed() {

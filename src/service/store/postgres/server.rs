@@ -8,16 +8,17 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Statement};
 
 use super::error::ServerError;
 use super::options::{PostgresOptions, TlsMode};
 use super::tls::PostgresTls;
+use crate::net::{Shutdown, ShutdownPhase};
 use crate::service::store::StoreError;
 use crate::thread_runtime::ThreadRuntime;
 
@@ -33,6 +34,8 @@ struct ServerState {
     options: PostgresOptions,
     tls: Option<PostgresTls>,
     runtime: ThreadRuntime,
+    /// Forced once no response is waited for any more.
+    closing: Shutdown,
 }
 
 impl Server {
@@ -45,18 +48,37 @@ impl Server {
         };
         let runtime = ThreadRuntime::start("ginnel-postgres")
             .map_err(|source| StoreError::File { path: "database thread".into(), source })?;
-        Ok(Self(Arc::new(ServerState { options, tls, runtime })))
+        let closing = Shutdown::default();
+        Ok(Self(Arc::new(ServerState { options, tls, runtime, closing })))
     }
 
     /// Makes a connection, with these settings.
     pub(super) fn connect(&self, settings: &str) -> Result<ServerSession, ServerError> {
-        self.connect_listening(settings, |_| {})
+        self.connect_with(settings, RESPONSE_TIMEOUT, |_| {})
+    }
+
+    /// As [`Server::connect`], within this time.
+    pub(super) fn connect_within(
+        &self,
+        settings: &str,
+        limit: Duration,
+    ) -> Result<ServerSession, ServerError> {
+        self.connect_with(settings, limit, |_| {})
     }
 
     /// As [`Server::connect`]; the payloads of notifications are handed over as they come.
     pub(super) fn connect_listening(
         &self,
         settings: &str,
+        notified: impl Fn(&str) + Send + 'static,
+    ) -> Result<ServerSession, ServerError> {
+        self.connect_with(settings, RESPONSE_TIMEOUT, notified)
+    }
+
+    fn connect_with(
+        &self,
+        settings: &str,
+        limit: Duration,
         notified: impl Fn(&str) + Send + 'static,
     ) -> Result<ServerSession, ServerError> {
         let connecting = async {
@@ -77,21 +99,37 @@ impl Server {
             client.batch_execute(settings).await?;
             Ok::<_, tokio_postgres::Error>(client)
         };
-        let client = self.wait(connecting, RESPONSE_TIMEOUT)??;
+        let client = self.wait(connecting, limit)??;
         let server = self.clone();
         Ok(ServerSession {
             client,
             server,
             statements: Mutex::default(),
             timeout: RESPONSE_TIMEOUT,
+            deadline: None,
         })
+    }
+
+    /// Waits for no response any more when this time is over.
+    pub(super) fn close_after(&self, grace: Duration) {
+        let closing = self.0.closing.clone();
+        self.0.runtime.handle().spawn(async move {
+            sleep(grace).await;
+            closing.begin(ShutdownPhase::Forced);
+        });
+    }
+
+    /// Whether no response is waited for any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.0.closing.phase() == ShutdownPhase::Forced
     }
 
     /// Waits for a response.
     fn wait<F: Future>(&self, response: F, limit: Duration) -> Result<F::Output, ServerError> {
         let _entered = self.0.runtime.handle().enter();
-        let limited = timeout(limit, response);
-        block_on(limited).map_err(|_| ServerError::Unanswered)
+        let mut closing = self.0.closing.signal();
+        let limited = closing.run_until(ShutdownPhase::Forced, timeout(limit, response));
+        block_on(limited).and_then(Result::ok).ok_or(ServerError::Unanswered)
     }
 }
 
@@ -121,6 +159,8 @@ pub(super) struct ServerSession {
     statements: Mutex<HashMap<String, Statement>>,
     /// How long a response may take.
     timeout: Duration,
+    /// When the last one has to be there.
+    deadline: Option<Instant>,
 }
 
 /// A statement with its parameters.
@@ -138,8 +178,14 @@ impl ServerSession {
         Self { timeout, ..self }
     }
 
+    /// Waits for no response beyond this moment.
+    pub(super) fn with_deadline(self, deadline: Instant) -> Self {
+        Self { deadline: Some(deadline), ..self }
+    }
+
     fn wait<F: Future>(&self, response: F) -> Result<F::Output, ServerError> {
-        self.server.wait(response, self.timeout)
+        let rest = self.deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        self.server.wait(response, rest.map_or(self.timeout, |rest| rest.min(self.timeout)))
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -37,8 +37,13 @@ impl<'pool> PostgresReader<'pool> {
                 self.has_begun.set(true);
                 Ok(rows)
             }
-            // A connection that nobody has used for a while may be gone. Nothing was read over it yet.
-            Err(error) if !self.has_begun.get() && error.is_transient() => {
+            // A connection that nobody has used for a while may be gone. Nothing was read over it yet, and
+            // not much time has passed.
+            Err(error)
+                if !self.has_begun.get()
+                    && error.is_transient()
+                    && !matches!(error, ServerError::Unanswered) =>
+            {
                 drop(current);
                 let fresh = self.pool.connect()?;
                 let rows = run(&fresh, true, sql, values)?;

@@ -14,6 +14,7 @@ use ginnel::service::store::{Changes, DatabaseLocation, PostgresOptions, Store, 
 
 use super::{Note, ids, note};
 use crate::engines::{self, PostgresServer};
+use crate::service::nodes::Gate;
 use crate::service::support::Folder;
 
 /// Adds one to a number that is stored, which has to be read for that.
@@ -401,7 +402,6 @@ async fn other_nodes_are_notified_of_a_change_and_once_of_many() {
     assert!((1..100).contains(&notified), "{notified} notifications");
 }
 
-/// How long after the response to a change another node hears of it, in milliseconds.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_only_follows_another_is_not_read() {
     let server = PostgresServer::start(&["-c", "fsync=off"]);
@@ -426,6 +426,7 @@ async fn a_server_that_only_follows_another_is_not_read() {
     server.kill();
 }
 
+/// How long after the response to a change another node hears of it, in milliseconds.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement: run it alone, with --nocapture"]
 async fn propagation() {
