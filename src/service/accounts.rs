@@ -1,5 +1,7 @@
 //! Who may call: users, their keys, and the first key of a database.
 
+use std::collections::{HashMap, HashSet};
+
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use serde::{Deserialize, Serialize};
@@ -111,12 +113,53 @@ pub(super) fn access_list(
     Ok(credential.zip(owner).map(|(credential, _)| credential.acl.unwrap_or_default()))
 }
 
-/// Whether no token of a credential is good for anything: it is gone, or its owner is gone or inactive.
-pub(super) fn is_revoked(view: &View<'_>, credential_id: &str) -> Result<bool, store::StoreError> {
-    match view.token(credential_id)? {
-        None => Ok(true),
-        Some(token) => Ok(owner_of_key(view, token.owner_id)?.is_none()),
-    }
+/// As [`access_list`], of each of many, in a few reads for all.
+pub(super) fn access_lists(
+    view: &View<'_>,
+    agents: &[AuthenticatedAgent],
+) -> Result<Vec<Option<Vec<String>>>, store::StoreError> {
+    let ids: Vec<String> = agents.iter().map(|agent| agent.credential_id.clone()).collect();
+    let tokens = view.tokens(&ids)?;
+    let credentials = view.find_all::<Credential>(&ids)?.into_iter();
+    let credentials: HashMap<String, Credential> =
+        credentials.map(|credential| (credential.id.clone(), credential)).collect();
+    let active = active_owners(view, agents.iter().map(|agent| agent.owner_id.as_str()))?;
+    let access = |agent: &AuthenticatedAgent| {
+        let token = tokens.get(&agent.credential_id)?;
+        let is_valid = bool::from(token.hash.ct_eq(&agent.token_hash))
+            && token.owner_id == agent.owner_id
+            && active.contains(&agent.owner_id);
+        let credential = credentials.get(&agent.credential_id).filter(|_| is_valid)?;
+        Some(credential.acl.clone().unwrap_or_default())
+    };
+    Ok(agents.iter().map(access).collect())
+}
+
+/// Those of many credentials of which no token is good for anything: they are gone, or their owners are
+/// gone or inactive.
+pub(super) fn revoked(
+    view: &View<'_>,
+    credential_ids: Vec<String>,
+) -> Result<Vec<String>, store::StoreError> {
+    let tokens = view.tokens(&credential_ids)?;
+    let active = active_owners(view, tokens.values().map(|token| token.owner_id.as_str()))?;
+    let is_good = |id: &String| tokens.get(id).is_some_and(|it| active.contains(&it.owner_id));
+    Ok(credential_ids.into_iter().filter(|id| !is_good(id)).collect())
+}
+
+/// Those of many owners of keys and credentials who are there and active.
+fn active_owners<'a>(
+    view: &View<'_>,
+    owner_ids: impl Iterator<Item = &'a str>,
+) -> Result<HashSet<String>, store::StoreError> {
+    let all: HashSet<String> = owner_ids.map(str::to_owned).collect();
+    let (bots, users): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|id| id::has_prefix(id, prefix::BOT_USER));
+    let bots = view.find_all::<BotUser>(&bots)?.into_iter();
+    let mut active: HashSet<String> =
+        bots.filter(|bot| bot.active != Some(false)).map(|bot| bot.id).collect();
+    active.extend(view.find_all::<User>(&users)?.into_iter().map(|user| user.id));
+    Ok(active)
 }
 
 /// A token for a key that does not exist yet; its identifier is larger than those of all before.
@@ -375,4 +418,74 @@ fn refused(code: ErrorCode, token: &str) -> Refusal {
 fn masked(token: &str) -> String {
     let shown: String = token.chars().take(4).collect();
     if shown.len() == token.len() { "***".to_owned() } else { format!("{shown}***") }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::service::store::Store;
+
+    const OWNERS: [(&str, Option<bool>); 2] =
+        [("bot_works", Some(true)), ("bot_rests", Some(false))];
+
+    /// Two bots, one of them inactive, each with a credential; and a credential whose token is gone.
+    fn fill(change: &Transaction<'_>) -> Result<(), store::StoreError> {
+        for (owner, active) in OWNERS {
+            change.put(&BotUser { id: owner.to_owned(), active, ..BotUser::default() })?;
+        }
+        for (id, owner) in [("cr_1", "bot_works"), ("cr_2", "bot_rests"), ("cr_3", "bot_works")] {
+            let acl = Some(vec![format!("bind:{id}.test")]);
+            change.put(&Credential { id: id.to_owned(), acl, ..Credential::default() })?;
+            if id != "cr_3" {
+                change.put_token(id, &hash(id), owner)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn agent(credential: &str, owner: &str, secret: &str) -> AuthenticatedAgent {
+        AuthenticatedAgent {
+            credential_id: credential.to_owned(),
+            owner_id: owner.to_owned(),
+            token_hash: hash(secret),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_many_agents_may_bind_is_what_each_may() {
+        let store = Store::open(None).unwrap();
+        store.write(fill).await.unwrap();
+        let agents = [
+            agent("cr_1", "bot_works", "cr_1"),
+            agent("cr_1", "bot_works", "other"),
+            agent("cr_1", "bot_rests", "cr_1"),
+            agent("cr_2", "bot_rests", "cr_2"),
+            agent("cr_3", "bot_works", "cr_3"),
+            agent("cr_4", "bot_works", "cr_4"),
+        ];
+
+        let (each, all) = store
+            .read_blocking::<_, store::StoreError>(|view| {
+                let each = agents.iter().map(|agent| access_list(view, agent));
+                Ok((each.collect::<Result<Vec<_>, _>>()?, access_lists(view, &agents)?))
+            })
+            .unwrap();
+
+        assert_eq!(all, each);
+        assert_eq!(all[0].as_deref(), Some(&["bind:cr_1.test".to_owned()][..]));
+        assert!(all[1..].iter().all(Option::is_none), "{all:?}");
+    }
+
+    #[tokio::test]
+    async fn a_credential_is_revoked_that_is_gone_or_whose_owner_rests() {
+        let store = Store::open(None).unwrap();
+        store.write(fill).await.unwrap();
+        let all = ["cr_1", "cr_2", "cr_3", "cr_4"].map(str::to_owned).to_vec();
+
+        let revoked = store.read_blocking(|view| revoked(view, all)).unwrap();
+
+        assert_eq!(revoked, ["cr_2", "cr_3", "cr_4"]);
+    }
 }

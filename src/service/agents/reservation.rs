@@ -129,17 +129,20 @@ impl Reservation {
         store.write(assign).await
     }
 
-    /// The reservations that a credential, or those of a bot user, left behind when revoked.
-    pub fn of_revoked(view: &View<'_>, account: &str) -> Result<Vec<String>, StoreError> {
-        let mut credentials = vec![account.to_owned()];
-        if !has_prefix(account, prefix::CREDENTIAL) {
-            credentials = view.referrers(account, "owner")?;
+    /// The reservations that credentials, or those of bot users, left behind when revoked.
+    pub fn of_revoked<'a>(
+        view: &View<'_>,
+        accounts: impl Iterator<Item = &'a str>,
+    ) -> Result<Vec<String>, StoreError> {
+        let (mut credentials, owners): (Vec<_>, Vec<_>) =
+            accounts.map(str::to_owned).partition(|id| has_prefix(id, prefix::CREDENTIAL));
+        for owner in owners {
+            credentials.extend(view.referrers(&owner, "owner")?);
         }
         let mut kept = Vec::new();
-        for credential in credentials {
-            if accounts::is_revoked(view, &credential)? {
-                kept.extend(view.referrers(&credential, ROLE)?);
-            }
+        // Most have just been made: these cost no read of their own.
+        for credential in accounts::revoked(view, credentials)? {
+            kept.extend(view.referrers(&credential, ROLE)?);
         }
         Ok(kept)
     }
@@ -243,13 +246,15 @@ fn digest(token: &str) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
+    use crate::service::cluster::NodeDocument;
 
     fn kept(owner: &str, number: usize, idle: Option<&str>) -> Reservation {
         Reservation {
             id: format!("{owner}{number}"),
             owner_id: owner.to_owned(),
-    use crate::service::cluster::NodeDocument;
             idle: idle.map(|idle| Timestamp(idle.to_owned())),
             ..Reservation::default()
         }
@@ -279,7 +284,6 @@ mod tests {
                 .all(|id| id.trim_start_matches('a').parse::<usize>().is_ok_and(|it| it % 2 == 0))
         );
     }
-}
 
     async fn stored(id: &str, idle: Option<&str>) -> Store {
         let store = Store::open(None).unwrap();
@@ -322,3 +326,4 @@ mod tests {
             assert_eq!(found(&store, "a").is_some(), stays);
         }
     }
+}

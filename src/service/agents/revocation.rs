@@ -81,13 +81,11 @@ fn review_all(registry: &Registry, store: &Store, notifier: &Notifier, accounts:
         return;
     }
     // One read for all: with a server, each costs a round trip or more.
-    let read = store.read_blocking::<_, StoreError>(|view| {
-        Ok(agents.iter().map(|agent| accounts::access_list(view, agent)).collect::<Vec<_>>())
-    });
+    let read = store.read_blocking::<_, StoreError>(|view| accounts::access_lists(view, &agents));
     match read {
         Ok(access) => {
             for (agent, access) in agents.iter().zip(access) {
-                apply(registry, notifier, agent, access);
+                apply(registry, notifier, agent, Ok(access));
             }
         }
         Err(error) => {
@@ -139,11 +137,7 @@ fn send_all_back(
 /// Gives up the addresses that are kept for the agents of credentials that were revoked.
 fn release_all(store: &Arc<Store>, notifier: &Notifier, accounts: &[String]) {
     let kept = store.read_blocking::<_, StoreError>(|view| {
-        let mut kept = Vec::new();
-        for account in accounts {
-            kept.extend(Reservation::of_revoked(view, account)?);
-        }
-        Ok(kept)
+        Reservation::of_revoked(view, accounts.iter().map(String::as_str))
     });
     // They are also given up when they have waited for too long.
     let kept = kept.unwrap_or_default();

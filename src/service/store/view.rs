@@ -1,5 +1,7 @@
 //! Reading documents, links and claims.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -53,19 +55,31 @@ impl<'connection> View<'connection> {
     /// The documents with these identifiers, in no order; those that there are.
     pub fn find_all<D: Document>(&self, ids: &[String]) -> Result<Vec<D>, StoreError> {
         let mut found = Vec::new();
-        for chunk in ids.chunks(MAX_FOUND_AT_ONCE) {
-            // As many places as there may be, so that there is one statement to prepare.
-            let places = (0..MAX_FOUND_AT_ONCE).map(|at| format!("?{}", at + 2));
-            let places = places.collect::<Vec<_>>().join(", ");
-            let sql = format!("SELECT body FROM resources WHERE kind = ?1 AND id IN ({places})");
-            let missing = std::iter::repeat_n(Text(""), MAX_FOUND_AT_ONCE - chunk.len());
-            let values = std::iter::once(Text(D::PREFIX)).chain(chunk.iter().map(|id| Text(id)));
-            self.query(&sql, &values.chain(missing).collect::<Vec<_>>(), &mut |row| {
-                found.push(serde_json::from_str(row.text(0)?)?);
-                Ok(())
-            })?;
-        }
+        let sql = "SELECT body FROM resources WHERE kind = ?1 AND id";
+        self.query_in(sql, &[Text(D::PREFIX)], ids, &mut |row| {
+            found.push(serde_json::from_str(row.text(0)?)?);
+            Ok(())
+        })?;
         Ok(found)
+    }
+
+    /// Runs a query whose text ends with a column, for the rows where that is one of `ids`.
+    fn query_in(
+        &self,
+        sql: &str,
+        first: &[Param<'_>],
+        ids: &[String],
+        keep: Keep<'_>,
+    ) -> Result<(), StoreError> {
+        // As many places as there may be, so that there is one statement to prepare.
+        let places = (0..MAX_FOUND_AT_ONCE).map(|at| format!("?{}", first.len() + at + 1));
+        let sql = format!("{sql} IN ({})", places.collect::<Vec<_>>().join(", "));
+        for chunk in ids.chunks(MAX_FOUND_AT_ONCE) {
+            let missing = std::iter::repeat_n(Text(""), MAX_FOUND_AT_ONCE - chunk.len());
+            let values = first.iter().copied().chain(chunk.iter().map(|id| Text(id)));
+            self.query(&sql, &values.chain(missing).collect::<Vec<_>>(), keep)?;
+        }
+        Ok(())
     }
 
     /// True when a document of the kind that its prefix names has this identifier.
@@ -149,6 +163,18 @@ impl<'connection> View<'connection> {
         self.select(&select::TOKEN, &[Text(id)], &mut |row| {
             let (hash, owner_id) = (row.bytes(0)?.to_owned(), row.text(1)?.to_owned());
             found = Some(StoredToken { hash, owner_id });
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// The same of many, by their identifiers; of those that there are.
+    pub fn tokens(&self, ids: &[String]) -> Result<HashMap<String, StoredToken>, StoreError> {
+        let mut found = HashMap::new();
+        let sql = "SELECT id, hash, owner_id FROM tokens WHERE id";
+        self.query_in(sql, &[], ids, &mut |row| {
+            let (hash, owner_id) = (row.bytes(1)?.to_owned(), row.text(2)?.to_owned());
+            found.insert(row.text(0)?.to_owned(), StoredToken { hash, owner_id });
             Ok(())
         })?;
         Ok(found)
