@@ -180,6 +180,10 @@ class ServiceSettings(TypedDict, total=False):
     """
     peer_addr: str
     """Where other nodes reach this one."""
+    peer_listen_addr: str
+    """The address to listen on for other nodes, if they reach this one at another; by default
+    that of peer_addr.
+    """
     audit_retention: Duration
     """How long events of the audit trail are kept; by default 90d."""
     force_open: bool

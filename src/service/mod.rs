@@ -472,13 +472,23 @@ async fn join(
     store: &Arc<Store>,
     options: &Options,
 ) -> Result<(Option<Arc<Cluster>>, Option<BoundPeerListener>), Error> {
-    let listener = match &options.peer_addr {
-        Some(address) if options.store.is_some() => Some(BoundPeerListener::bind(address).await?),
-        _ => None,
+    let (listener, peer_address) = match &options.peer_addr {
+        Some(address) if options.store.is_some() => listen_for_peers(address, options).await?,
+        _ => (None, None),
     };
-    let peer_address = listener.as_ref().map(BoundPeerListener::public_address);
     let node = NodeOptions { name: options.node_name.clone(), peer_address };
     Ok((Cluster::join(store, node).await?, listener))
+}
+
+/// Listens for other nodes; with it comes the address that they are given.
+async fn listen_for_peers(
+    address: &str,
+    options: &Options,
+) -> Result<(Option<BoundPeerListener>, Option<String>), Error> {
+    let own = options.peer_listen_addr.as_deref();
+    let listener = BoundPeerListener::bind(own.unwrap_or(address)).await?;
+    let public = own.map_or_else(|| listener.public_address(), |_| address.to_owned());
+    Ok((Some(listener), Some(public)))
 }
 
 /// Connects to the other nodes, and has the gateway find what they serve.

@@ -35,6 +35,8 @@ pub struct Options {
     pub node_name: Option<String>,
     /// Where other nodes reach this one, `host:port`; nowhere by default.
     pub peer_addr: Option<String>,
+    /// Where it listens for them, `host:port`, if that is another address; at `peer_addr` by default.
+    pub peer_listen_addr: Option<String>,
     /// The name or address to listen on; loopback by default.
     pub host: String,
     /// The port to listen on; 0, the default, picks a free port.
@@ -158,6 +160,7 @@ impl Default for Options {
             store: None,
             node_name: None,
             peer_addr: None,
+            peer_listen_addr: None,
             host: "127.0.0.1".to_owned(),
             port: 0,
             admin_key: None,

@@ -62,6 +62,11 @@ const STORAGE: SettingSection<ServeConfig> = SettingSection {
             "Where other nodes reach this one"
         ),
         row!(
+            options.peer_listen_addr: OptionalText, "peer_listen_addr", "HOST:PORT",
+            "The address to listen on for other nodes, if they reach this one at another"
+        )
+        .unset("that of peer_addr"),
+        row!(
             options.audit_retention: Duration, "audit_retention", "DURATION",
             "How long events of the audit trail are kept"
         )

@@ -177,6 +177,23 @@ async fn every_node_shows_the_nodes_sessions_and_tunnels_of_all() {
 }
 
 #[tokio::test]
+async fn a_node_may_be_reached_at_another_address_than_it_listens_on() {
+    let database = new_database();
+    let options = Options {
+        peer_addr: Some("node-a.internal:4400".to_owned()),
+        peer_listen_addr: Some("127.0.0.1:0".to_owned()),
+        ..options(&database, "a")
+    };
+    let service = Service::start(options).await.unwrap();
+    let key = service.api_key().unwrap().0.clone();
+
+    let nodes = get(&client(), &service, &key, "/nodes").await;
+
+    assert_eq!(nodes.json["nodes"][0]["peer_address"], "node-a.internal:4400");
+    service.stop(Duration::ZERO).await;
+}
+
+#[tokio::test]
 async fn of_two_agents_on_two_nodes_one_gets_a_name() {
     let nodes = Nodes::start(&["a", "b"]).await;
     let agents = [nodes.agent(0).await, nodes.agent(1).await];
